@@ -1,0 +1,66 @@
+# make test   installs what the tests need, then runs every test
+# make check  the quick part: formatting, clippy, unit tests of the core
+# make loom   every interleaving of the hand-written synchronisation
+# make conformance SUITE="FOLDER..."   OpenSHMEM programs of others, from folders on this machine: which of them work
+# make peers   measures memonet beside other libraries, and writes docs/performance.md
+# make install PREFIX=/usr/local [DESTDIR=...]   the command, the C library, its compiler wrappers; make uninstall
+
+VENV := target/venv
+export MEMONET_TEST_PYTHON := $(abspath $(VENV))/bin/python
+CARGO ?= cargo
+
+PREFIX ?= /usr/local
+INSTALLED = $(DESTDIR)$(abspath $(PREFIX))
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: test check lint loom deps peers conformance prefix install uninstall
+test: deps lint
+	$(CARGO) build --workspace --all-targets
+	$(CARGO) build --release -p memonet-cli -p memonet-shmem
+	MEMONET_TEST_TOOLS=1 $(CARGO) test --workspace --no-fail-fast
+	$(MAKE) loom
+
+check: lint
+	$(CARGO) test -p memonet-core --lib
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+loom:
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests
+
+# gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. networkx: the demo's reference.
+deps: $(VENV)/ready
+	@for tool in gdb valgrind objdump cc c++ cmake pkg-config; do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] || { \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends gdb valgrind binutils gcc g++ libc6-dev cmake pkg-config; }
+
+$(VENV)/ready: tests/requirements.txt
+	python3 -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check -r tests/requirements.txt
+	touch $@
+
+peers:
+	python3 tests/peers/peers.py --output docs/performance.md
+
+# All that is to be installed, as it is to be: it can be used from there, too.
+prefix:
+	$(CARGO) build --release -p memonet-cli -p memonet-shmem
+	crates/shmem/tools/prefix $(TARGET)/release $(TARGET)/prefix
+
+install: prefix
+	mkdir -p $(INSTALLED)
+	cd $(TARGET)/prefix && tar -cf - . | tar -xf - -C $(INSTALLED) --no-same-owner --no-overwrite-dir
+
+# CONFORMANCE: options of the script, e.g. "-D NAME --pes 1,2 --only unit/*".
+conformance: prefix
+	python3 tests/conformance.py --prefix $(TARGET)/prefix --out $(TARGET)/conformance $(CONFORMANCE) $(SUITE)
+
+# Without building: files that an earlier version had, too.
+uninstall:
+	cd $(INSTALLED) && rm -f bin/memonet bin/oshrun bin/oshcc bin/oshc++ bin/oshCC bin/oshcxx \
+	  include/shmem.h include/shmemx.h include/pshmem.h include/mpp/shmem.h include/mpp/shmemx.h \
+	  lib/libmemonet.a lib/libmemonet.so* lib/pkgconfig/memonet.pc lib/cmake/memonet/memonet-config*.cmake
+	-cd $(INSTALLED) && rmdir --ignore-fail-on-non-empty include/mpp lib/cmake/memonet lib/cmake lib/pkgconfig

@@ -1,0 +1,163 @@
+//! The PE that the tests of the command start: small programs, chosen by the first argument.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use memonet::{Cmp, Job, Lock, Result, Window};
+
+fn main() -> ExitCode {
+    let mut args = std::env::args().skip(1);
+    let (program, argument) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let result = match program.as_str() {
+        "init" => memonet::init().map(drop),
+        "print" => print(argument.parse().expect("a number of lines")),
+        "ring" => ring(&argument),
+        "work" => work(),
+        "die" => die(&argument),
+        "late" => late(),
+        "interrupts" => interrupts(),
+        "leave" => leave(&argument),
+        "twice" => memonet::init().and_then(|job| job.finalize()),
+        other => panic!("there is no program {other:?}"),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(42)
+        }
+    }
+}
+
+/// Lines that can be checked, each written in pieces.
+fn print(lines: usize) -> Result<()> {
+    let pe = std::env::var("MEMONET_PE").expect("started by memonet run");
+    for i in 0..lines {
+        for out in [&mut std::io::stdout().lock() as &mut dyn Write, &mut std::io::stderr()] {
+            let text = "x".repeat(i * 7 % 300);
+            let (first, second) = text.split_at(text.len() / 2);
+            out.write_all(format!("{pe} {i} {first}").as_bytes()).expect("output");
+            out.flush().expect("output");
+            out.write_all(format!("{second}\n").as_bytes()).expect("output");
+        }
+    }
+    Ok(())
+}
+
+/// Tells its neighbour, says who told it, and waits for all; the PE named by the argument ends instead, with status 3.
+fn ring(fails: &str) -> Result<()> {
+    let job = memonet::init()?;
+    let window = job.window::<u64>(1)?;
+    window.remote((job.pe() + 1) % job.npes(), 0)?.store(job.pe() as u64 + 1);
+    println!("{} of {} after {}", job.pe(), job.npes(), window.wait_until(0, Cmp::Ne, 0)? - 1);
+    if fails == job.pe().to_string() {
+        std::process::exit(3);
+    }
+    job.barrier()
+}
+
+/// Communicates until something goes wrong.
+fn work() -> Result<()> {
+    let job = memonet::init()?;
+    let window = job.window::<u64>(1024)?;
+    let block = [job.pe() as u64; 1024];
+    let next = (job.pe() + 1) % job.npes();
+    loop {
+        window.put(next, 0, &block)?;
+        window.remote(0, 7)?.fetch_add(1)?;
+        job.barrier()?;
+    }
+}
+
+/// The last PE goes, in the way that is asked for, while the others wait, each in another way; they tell what they see.
+fn die(how: &str) -> Result<()> {
+    let job = memonet::init()?;
+    let window = job.window::<u64>(2)?;
+    let lock = window.lock(1)?;
+    let last = job.pe() + 1 == job.npes();
+    if last {
+        // However it goes, it goes with the lock.
+        std::mem::forget(lock.lock()?);
+    }
+    job.barrier()?;
+    if !last {
+        return wait(&job, &window, &lock);
+    }
+    println!("last words");
+    if std::env::var_os("LATER").is_some() {
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    match how {
+        // SAFETY: sends a signal to this process; no pointers.
+        "kill" => drop(unsafe { libc::raise(libc::SIGKILL) }),
+        // SAFETY: it is not, on purpose: the test wants the kernel's answer to a stray store.
+        "segv" => unsafe { std::ptr::without_provenance_mut::<u8>(64).write_volatile(1) },
+        "abort" => std::process::abort(),
+        // SAFETY: ends the process; nothing runs after it.
+        "_exit" => unsafe { libc::_exit(0) },
+        "exit" => std::process::exit(3),
+        "panic" => panic!("on purpose"),
+        "return" => return Ok(()),
+        other => panic!("there is no way {other:?}"),
+    }
+    Ok(())
+}
+
+fn wait(job: &Job, window: &Window<u64>, lock: &Lock) -> Result<()> {
+    let error = match job.pe() % 3 {
+        0 => job.barrier().unwrap_err(),
+        1 => window.wait_until(0, Cmp::Eq, 1).unwrap_err(),
+        _ => lock.lock().map(drop).unwrap_err(),
+    };
+    println!("PE {} saw: {error}", job.pe());
+    if std::env::var_os("LINGER").is_some() {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    Err(error)
+}
+
+/// The last PE finalises and then fails; the others have work that does not need it, and takes longer than a failed job lasts.
+fn leave(how: &str) -> Result<()> {
+    let job = memonet::init()?;
+    job.barrier()?;
+    if job.pe() + 1 < job.npes() {
+        std::thread::sleep(Duration::from_millis(600));
+        println!("PE {} went on", job.pe());
+        return Ok(());
+    }
+    job.finalize()?;
+    match how {
+        "abort" => std::process::abort(),
+        status => std::process::exit(status.parse().expect("an exit status")),
+    }
+}
+
+/// Counts the interrupts that arrive: not as a shell would, for which two at once are one.
+fn interrupts() -> Result<()> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    extern "C" fn count(_: libc::c_int) {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: the handler only adds to an atomic, which may be done at any moment.
+    unsafe { nix::sys::signal::signal(nix::sys::signal::SIGINT, nix::sys::signal::SigHandler::Handler(count)) }.expect("a handler");
+    let pe = std::env::var("MEMONET_PE").expect("started by memonet run");
+    std::fs::write(format!("ready{pe}"), "").expect("a file");
+    while COUNT.load(Ordering::Relaxed) == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Time for a second one, if there were one.
+    std::thread::sleep(Duration::from_millis(200));
+    println!("PE {pe}: {} interrupt", COUNT.load(Ordering::Relaxed));
+    Ok(())
+}
+
+/// PE 1 goes before it has joined, and PE 0 finds out.
+fn late() -> Result<()> {
+    if std::env::var("MEMONET_PE").as_deref() == Ok("1") {
+        std::process::exit(0);
+    }
+    let job = memonet::init()?;
+    job.barrier()
+}

@@ -1,0 +1,222 @@
+//! The rows of the bench: what each is called, what it measures, and what bounds it.
+
+use serde::{Deserialize, Serialize};
+
+/// Which way a row improves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    Lower,
+    Higher,
+}
+
+/// What is measured; a job of its own measures all rows of one kind that have the same number of PEs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Kind {
+    PingPong,
+    StoreRate,
+    PutNbiRate,
+    FetchAdd,
+    PutSignal,
+    PutBandwidth,
+    GetBandwidth,
+    Barrier,
+    BarrierBusy,
+    Broadcast,
+    AllReduce,
+    WaitCpu,
+    WaitStoreLatency,
+    WaitSignalLatency,
+    Startup,
+    Memory,
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Row {
+    pub id: String,
+    pub kind: Kind,
+    /// PEs of the job that measures it.
+    pub pes: usize,
+    /// Bytes of one operation, 0 where that means nothing.
+    pub size: usize,
+}
+
+/// What all rows of a kind have in common.
+pub struct Traits {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub better: Better,
+    /// The row of the OSU micro-benchmarks that measures the same thing.
+    pub osu: &'static str,
+    pub what: &'static str,
+    pub limit: &'static str,
+}
+
+impl Kind {
+    pub const ALL: [Self; 16] = [
+        Self::PingPong,
+        Self::StoreRate,
+        Self::PutNbiRate,
+        Self::FetchAdd,
+        Self::PutSignal,
+        Self::PutBandwidth,
+        Self::GetBandwidth,
+        Self::Barrier,
+        Self::BarrierBusy,
+        Self::Broadcast,
+        Self::AllReduce,
+        Self::WaitCpu,
+        Self::WaitStoreLatency,
+        Self::WaitSignalLatency,
+        Self::Startup,
+        Self::Memory,
+    ];
+
+    /// Rounds in which memonet and its limits take turns.
+    pub fn rounds(self, quick: bool) -> usize {
+        let (full, quick_rounds) = match self {
+            // Each waits a second.
+            Self::WaitCpu | Self::WaitStoreLatency => (3, 1),
+            Self::WaitSignalLatency => (10, 3),
+            // Says the same every time.
+            Self::Memory => (1, 1),
+            Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
+            _ => (60, 4),
+        };
+        if quick { quick_rounds } else { full }
+    }
+
+    #[rustfmt::skip] // a table
+    pub fn traits(self) -> Traits {
+        use Better::{Higher, Lower};
+        let row = |name, unit, better, osu, what, limit| Traits { name, unit, better, osu, what, limit };
+        match self {
+            Self::PingPong => row("pingpong", "ns", Lower, "osu_latency (x 2)",
+                "round trip of one word: store, wait for the answer",
+                "the same with bare stores and loads, the better of polling with and without `pause`"),
+            Self::StoreRate => row("store_rate", "M/s", Higher, "osu_oshm_put_mr",
+                "stores of 8 bytes to a peer", "a loop of bare stores to the same word"),
+            Self::PutNbiRate => row("put_nbi_rate", "M/s", Higher, "osu_oshm_put_mr_nb",
+                "non-blocking puts of 8 bytes, a quiet per batch", "a loop of bare loads and stores of the same words"),
+            Self::FetchAdd => row("fetch_add", "ns", Lower, "osu_oshm_atomics (fadd)",
+                "fetch-add on a peer's word", "the lock-prefixed instruction on the same word"),
+            Self::PutSignal => row("put_signal", "ns", Lower, "-",
+                "round trip of a put with signal, the payload read on arrival",
+                "memcpy (one store for 8 bytes), then a store of a flag on another line"),
+            Self::PutBandwidth => row("put_bandwidth", "MB/s", Higher, "osu_put_bw",
+                "blocking puts of one size", "libc memcpy between the same mappings"),
+            Self::GetBandwidth => row("get_bandwidth", "MB/s", Higher, "osu_get_bw",
+                "gets of one size", "libc memcpy between the same mappings"),
+            Self::Barrier => row("barrier", "us", Lower, "osu_oshm_barrier",
+                "barrier of the whole job",
+                "2 PEs: each stores a number into the other's line and polls its own; more: the best of four raw barriers (central or dissemination; futex or sched_yield), and of two that spin where every PE has a core"),
+            Self::BarrierBusy => row("barrier_busy", "us", Lower, "osu_oshm_barrier",
+                "the same with a busy stranger pinned to each core",
+                "the better of two raw barriers that sleep on a futex (central, dissemination), at once or after a short spin, under the same load"),
+            Self::Broadcast => row("broadcast", "us", Lower, "osu_oshm_broadcast",
+                "a block from PE 0 to all, and a barrier", "a barrier, memcpy from PE 0's memory, and a barrier"),
+            Self::AllReduce => row("all_reduce", "us", Lower, "osu_oshm_reduce",
+                "the sum of a word of all", "a barrier"),
+            Self::WaitCpu => row("wait_cpu", "% of a core", Lower, "-",
+                "CPU time of all PEs together that wait a second for a plain store by one more", "-"),
+            Self::WaitStoreLatency => row("wait_store_latency", "us", Lower, "-",
+                "from that store, by a PE that then computes, until it is seen", "-"),
+            Self::WaitSignalLatency => row("wait_signal_latency", "us", Lower, "-",
+                "from a signal to one of many sleeping PEs until it is seen", "a store and a futex wake"),
+            Self::Startup => row("startup", "ms", Lower, "osu_oshm_hello",
+                "`memonet run` of a program that only joins its job, from start to end",
+                "a loop of posix_spawn and wait of as many `true`"),
+            Self::Memory => row("memory", "KiB", Lower, "-",
+                "resident memory of a PE that has joined and touched nothing", "the same process before it joined"),
+        }
+    }
+}
+
+/// Smallest and largest block, as powers of two.
+const BLOCKS: std::ops::RangeInclusive<u32> = 3..=26;
+/// Sizes of the signalled puts, as powers of two.
+const SIGNALLED: [u32; 7] = [3, 6, 9, 12, 15, 18, 21];
+
+/// Sizes of broadcasts, as powers of two.
+const BROADCAST: [u32; 5] = [3, 12, 16, 20, 24];
+
+/// Every row, in the order of the table. `cpus` bounds the barriers: they go to 32 PEs or to one per CPU, whichever is more.
+pub fn rows(cpus: usize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for kind in Kind::ALL {
+        let name = kind.traits().name;
+        let mut add = |suffix: Option<usize>, pes, size| {
+            let id = suffix.map_or(name.into(), |suffix| format!("{name}.{suffix}"));
+            rows.push(Row { id, kind, pes, size });
+        };
+        match kind {
+            Kind::PingPong => add(Some(8), 2, 8),
+            Kind::StoreRate | Kind::PutNbiRate | Kind::FetchAdd => add(None, 2, 8),
+            Kind::PutSignal => SIGNALLED.iter().for_each(|&power| add(Some(1 << power), 2, 1 << power)),
+            Kind::PutBandwidth | Kind::GetBandwidth => BLOCKS.for_each(|power| add(Some(1 << power), 2, 1 << power)),
+            Kind::Barrier => {
+                let mut pes = 2;
+                while pes <= cpus.max(32) {
+                    add(Some(pes), pes, 0);
+                    pes *= 2;
+                }
+            }
+            Kind::BarrierBusy => [2, 4, 8, 16].iter().for_each(|&pes| add(Some(pes), pes, 0)),
+            Kind::Broadcast => {
+                for (pes, size) in [2, 4].into_iter().flat_map(|pes| BROADCAST.map(|power| (pes, 1 << power))) {
+                    let id = format!("{name}.{pes}.{size}");
+                    rows.push(Row { id, kind, pes, size });
+                }
+            }
+            Kind::AllReduce => [2, 4, 8, 16].iter().for_each(|&pes| add(Some(pes), pes, 8)),
+            // The PE that ends the wait is not counted.
+            Kind::WaitCpu | Kind::WaitStoreLatency | Kind::WaitSignalLatency => add(Some(16), 17, 0),
+            Kind::Startup => [2, 16].iter().for_each(|&pes| add(Some(pes), pes, 0)),
+            Kind::Memory => add(Some(16), 16, 0),
+        }
+    }
+    rows
+}
+
+/// The rows whose id contains one of the filters; all without filters.
+pub fn select(rows: Vec<Row>, filters: &[String]) -> Vec<Row> {
+    let wanted = |row: &Row| filters.is_empty() || filters.iter().any(|filter| row.id.contains(filter.as_str()));
+    rows.into_iter().filter(wanted).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_unique_and_complete() {
+        let rows = rows(2);
+        let ids: std::collections::BTreeSet<_> = rows.iter().map(|row| row.id.as_str()).collect();
+        assert_eq!(ids.len(), rows.len());
+        for id in [
+            "pingpong.8",
+            "store_rate",
+            "put_bandwidth.1048576",
+            "get_bandwidth.67108864",
+            "barrier.32",
+            "startup.16",
+        ] {
+            assert!(ids.contains(id), "no row {id}");
+        }
+    }
+
+    #[test]
+    fn barriers_reach_the_number_of_cpus() {
+        assert!(rows(64).iter().any(|row| row.id == "barrier.64"));
+        assert!(!rows(2).iter().any(|row| row.id == "barrier.64"));
+    }
+
+    #[test]
+    fn filters_select_by_part_of_the_id() {
+        let ids = |filter: &str| -> Vec<String> { select(rows(2), &[filter.into()]).into_iter().map(|row| row.id).collect() };
+        assert_eq!(ids("barrier.2"), ["barrier.2"]);
+        assert_eq!(ids("startup"), ["startup.2", "startup.16"]);
+        assert!(ids("nothing like it").is_empty());
+    }
+}

@@ -1,0 +1,230 @@
+//! Latency and bandwidth against size, with the limits, as SVG and PNG.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, anyhow, ensure};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::{FontStyle, register_font};
+
+use super::catalog::Kind;
+use super::report::Measured;
+
+const SIZE: (u32, u32) = (1280, 800);
+/// The SVG names this family too; viewers without it take their own sans-serif.
+const FONT: &str = "sans-serif";
+const PUT: RGBColor = RGBColor(0, 90, 181);
+const GET: RGBColor = RGBColor(220, 100, 0);
+const SIGNAL: RGBColor = RGBColor(0, 130, 80);
+
+/// A line of a figure: bytes and value.
+struct Curve {
+    label: &'static str,
+    color: RGBColor,
+    /// Limits are dashed.
+    is_limit: bool,
+    points: Vec<(f64, f64)>,
+}
+
+/// Draws what was measured into `folder`; returns the files.
+pub fn draw(folder: &Path, rows: &[Measured]) -> Result<Vec<PathBuf>> {
+    // Plotters looks for no fonts of the machine, so that there need not be any.
+    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT).map_err(|_| anyhow!("the built-in font is damaged"))?;
+    let figures = [
+        ("latency", "Latency", "microseconds", latency(rows)),
+        ("bandwidth", "Bandwidth", "MB/s", bandwidth(rows)),
+    ];
+    let mut drawn = Vec::new();
+    for (name, title, axis, curves) in figures {
+        if curves.is_empty() {
+            continue;
+        }
+        let (svg, png) = (folder.join(format!("{name}.svg")), folder.join(format!("{name}.png")));
+        figure(SVGBackend::new(&svg, SIZE).into_drawing_area(), title, axis, &curves)?;
+        figure(BitMapBackend::new(&png, SIZE).into_drawing_area(), title, axis, &curves)?;
+        drawn.extend([svg, png]);
+    }
+    ensure!(
+        !drawn.is_empty(),
+        "--plot needs rows of put_bandwidth, get_bandwidth or put_signal, which the filter leaves out"
+    );
+    Ok(drawn)
+}
+
+fn bandwidth(rows: &[Measured]) -> Vec<Curve> {
+    let rate = |_, megabytes| megabytes;
+    let mut curves = with_limit(rows, Kind::PutBandwidth, PUT, "put", "memcpy to the peer", rate);
+    curves.extend(with_limit(rows, Kind::GetBandwidth, GET, "get", "memcpy from the peer", rate));
+    curves
+}
+
+fn latency(rows: &[Measured]) -> Vec<Curve> {
+    let one_way = |_, nanoseconds| nanoseconds / 2e3;
+    let duration = |bytes, megabytes| bytes / megabytes;
+    let mut curves = with_limit(
+        rows,
+        Kind::PutSignal,
+        SIGNAL,
+        "put with signal, until seen",
+        "memcpy, then flag, until seen",
+        one_way,
+    );
+    curves.extend(with_limit(
+        rows,
+        Kind::PutBandwidth,
+        PUT,
+        "put, until it returns",
+        "memcpy to the peer",
+        duration,
+    ));
+    curves.extend(with_limit(rows, Kind::GetBandwidth, GET, "get", "memcpy from the peer", duration));
+    curves
+}
+
+/// The medians of a kind and of its limit, passed through `value` with their sizes.
+fn with_limit(
+    rows: &[Measured],
+    kind: Kind,
+    color: RGBColor,
+    label: &'static str,
+    limit: &'static str,
+    value: impl Fn(f64, f64) -> f64,
+) -> Vec<Curve> {
+    let rows = || rows.iter().filter(|row| row.kind == kind);
+    let mine = rows().map(|row| (row.size as f64, value(row.size as f64, row.median))).collect();
+    let limits = rows()
+        .filter_map(|row| Some((row.size as f64, value(row.size as f64, row.limit?))))
+        .collect();
+    let curves = [
+        Curve {
+            label,
+            color,
+            is_limit: false,
+            points: mine,
+        },
+        Curve {
+            label: limit,
+            color,
+            is_limit: true,
+            points: limits,
+        },
+    ];
+    curves.into_iter().filter(|curve| !curve.points.is_empty()).collect()
+}
+
+/// From the smallest to the largest value of all curves, with room around them on a logarithmic axis.
+fn extent(curves: &[Curve], of: impl Fn(&(f64, f64)) -> f64, room: f64) -> Range<f64> {
+    let values = || curves.iter().flat_map(|curve| &curve.points).map(&of);
+    values().fold(f64::INFINITY, f64::min) / room..values().fold(0.0, f64::max) * room
+}
+
+fn figure<B: DrawingBackend>(area: DrawingArea<B, Shift>, title: &str, axis: &str, curves: &[Curve]) -> Result<()>
+where
+    B::ErrorType: 'static,
+{
+    area.fill(&WHITE)?;
+    let mut chart = ChartBuilder::on(&area)
+        .caption(format!("{title} between two PEs against size (dashed: physical limit)"), (FONT, 30))
+        .margin(20)
+        .x_label_area_size(60)
+        .y_label_area_size(100)
+        .build_cartesian_2d(
+            extent(curves, |point| point.0, 1.4).log_scale().base(2.0),
+            extent(curves, |point| point.1, 1.6).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .x_desc("bytes")
+        .y_desc(axis)
+        .x_labels(14)
+        .x_label_formatter(&|&size| bytes(size))
+        .y_label_formatter(&|value| format!("{value}"))
+        .label_style((FONT, 20))
+        .light_line_style(BLACK.mix(0.04))
+        .bold_line_style(BLACK.mix(0.15))
+        .draw()?;
+    for curve in curves {
+        let style = curve.color.stroke_width(2);
+        let points = curve.points.iter().copied();
+        if curve.is_limit {
+            chart
+                .draw_series(DashedLineSeries::new(points, 7, 5, style))?
+                .label(curve.label)
+                .legend(move |(x, y)| {
+                    EmptyElement::at((x, y)) + PathElement::new([(0, 0), (11, 0)], style) + PathElement::new([(17, 0), (28, 0)], style)
+                });
+        } else {
+            chart
+                .draw_series(LineSeries::new(points, style).point_size(3))?
+                .label(curve.label)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 28, y)], style));
+        }
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .legend_area_size(40)
+        .label_font((FONT, 20))
+        .background_style(WHITE.mix(0.85))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+/// A power of two of bytes, as people write it.
+fn bytes(size: f64) -> String {
+    let size = size.round() as u64;
+    match size {
+        _ if size >= 1 << 20 => format!("{} Mi", size >> 20),
+        _ if size >= 1 << 10 => format!("{} Ki", size >> 10),
+        _ => size.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::{catalog, stats};
+
+    fn measured(filter: &str) -> Vec<Measured> {
+        let rows = catalog::select(catalog::rows(2), &[filter.into()]);
+        let sample = |row: &catalog::Row, series: &str, slower: f64| {
+            let ns = 2.0 + row.size as f64 / 20.0;
+            let value = if row.kind == Kind::PutSignal {
+                200.0 + ns
+            } else {
+                row.size as f64 * 1e3 / ns
+            };
+            stats::Record {
+                row: row.id.clone(),
+                series: series.into(),
+                pe: 0,
+                round: 0,
+                values: vec![value * slower],
+            }
+        };
+        let measure = |row| Measured::new(row, &[sample(row, stats::LIBRARY, 0.9), sample(row, "memcpy", 1.0)]).unwrap();
+        rows.iter().map(measure).collect()
+    }
+
+    #[test]
+    fn both_figures_are_drawn_in_both_formats() {
+        let folder = tempfile::tempdir().unwrap();
+        let rows: Vec<_> = ["put_", "get_"].into_iter().flat_map(measured).collect();
+        let drawn = draw(folder.path(), &rows).unwrap();
+        let names: Vec<_> = drawn.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["latency.svg", "latency.png", "bandwidth.svg", "bandwidth.png"]);
+        let svg = std::fs::read_to_string(&drawn[2]).unwrap();
+        assert!(svg.contains("memcpy to the peer") && svg.contains("32 Mi"), "{svg}");
+        assert!(std::fs::read(&drawn[3]).unwrap().starts_with(b"\x89PNG"));
+    }
+
+    #[test]
+    fn rows_without_a_size_cannot_be_drawn() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(draw(folder.path(), &measured("barrier.2")).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,57 @@
+//! The physical limits: plain loads, stores, locked instructions and memcpy on the very words that memonet uses, with
+//! nothing of memonet in between.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use rustix::thread::futex;
+
+/// A shared word that a peer may change.
+///
+/// # Safety
+/// `pointer` is aligned and into a window that stays allocated for `'a`; whoever else accesses the word does it atomically and as 64 bits.
+pub unsafe fn word<'a>(pointer: *mut u64) -> &'a AtomicU64 {
+    // SAFETY: alignment, life time and atomicity of all accesses hold because the caller says so.
+    unsafe { AtomicU64::from_ptr(pointer) }
+}
+
+/// A shared word of 32 bits.
+///
+/// # Safety
+/// As for [`word`], as 32 bits.
+pub unsafe fn half_word<'a>(pointer: *mut u32) -> &'a AtomicU32 {
+    // SAFETY: alignment, life time and atomicity of all accesses hold because the caller says so.
+    unsafe { AtomicU32::from_ptr(pointer) }
+}
+
+/// Polls until the word is at least `value`.
+#[inline(always)]
+pub fn poll<const PAUSE: bool>(word: &AtomicU64, value: u64) {
+    while word.load(Ordering::Acquire) < value {
+        if PAUSE {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// libc's memcpy, which the compiler cannot look into.
+///
+/// # Safety
+/// Both ranges are valid for `len` bytes and do not overlap. A peer may read or write the shared one meanwhile.
+#[inline(always)]
+pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
+    // SAFETY: the caller grants both ranges; what a peer does meanwhile a C function and its caller here cannot assume away.
+    unsafe { libc::memcpy(black_box(to).cast(), black_box(from).cast(), len) };
+}
+
+/// Sleeps while the word holds `seen`; may return early.
+pub fn futex_wait(word: &AtomicU32, seen: u32) {
+    // An interrupted or refused sleep is a wake-up: every caller looks again.
+    let _ = futex::wait(word, futex::Flags::empty(), seen, None);
+}
+
+/// Wakes up to `count` sleepers.
+pub fn futex_wake(word: &AtomicU32, count: u32) {
+    // A wake cannot fail on a mapped, aligned word.
+    let _ = futex::wake(word, futex::Flags::empty(), count);
+}

@@ -1,0 +1,64 @@
+//! Start-up and end of whole jobs, seen from outside.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+use super::catalog::Row;
+use super::stats::{LIBRARY, PARENT, Record};
+use super::{Part, this_program};
+
+/// A program that does nothing.
+const NOTHING: &str = "/bin/true";
+
+pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    let bare = Path::new(NOTHING).exists();
+    for row in rows {
+        // The first of each brings the programs into memory and is not counted.
+        for round in 0..=rounds {
+            let mut samples = Vec::new();
+            if bare {
+                samples.push(("posix_spawn of `true`", bare_loop(row.pes)?));
+            }
+            samples.push((LIBRARY, job(row.pes)?));
+            if round > 0 {
+                records.extend(samples.into_iter().map(|(series, ms)| Record {
+                    row: row.id.clone(),
+                    series: series.into(),
+                    pe: PARENT,
+                    round,
+                    values: vec![ms],
+                }));
+            }
+        }
+    }
+    Ok(records)
+}
+
+fn job(pes: usize) -> Result<f64> {
+    let program = this_program()?;
+    let mut command = Command::new(&program);
+    command
+        .args(["run", "-n", &pes.to_string()])
+        .arg(&program)
+        .args(Part::Join.arguments()?)
+        .stdin(Stdio::null());
+    let start = Instant::now();
+    let status = command.status().context("cannot start memonet run")?;
+    let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+    ensure!(status.success(), "memonet run: {status}");
+    Ok(milliseconds)
+}
+
+/// std starts processes by `posix_spawn` where nothing is to be done in between, as here.
+fn bare_loop(processes: usize) -> Result<f64> {
+    let start = Instant::now();
+    let children = (0..processes).map(|_| Command::new(NOTHING).spawn()).collect::<Result<Vec<_>, _>>();
+    for mut child in children.with_context(|| format!("cannot start {NOTHING}"))? {
+        child.wait()?;
+    }
+    Ok(start.elapsed().as_secs_f64() * 1e3)
+}

@@ -1,0 +1,141 @@
+//! Rows of PEs that wait long, and of what they occupy.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use memonet::{Cmp, SignalOp};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::catalog::{Kind, Row};
+use super::pe::{Bench, Contender};
+use super::raw;
+use super::stats::LIBRARY;
+
+/// How long the waiters wait for a plain store.
+const LONG_WAIT: Duration = Duration::from_secs(1);
+/// How long they wait for a signal: enough for all to be asleep.
+const SHORT_WAIT: Duration = Duration::from_millis(100);
+/// How long the storing PE stays out of the library afterwards, where it would wake the waiters early.
+const AWAY: Duration = Duration::from_millis(50);
+
+/// The one that ends the waits; all others wait.
+const WAKER: usize = 0;
+
+/// A clock that all processes share, in ns.
+fn now() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A plain store that ends a wait of a second: the CPU time of the wait, or the time until it is seen.
+pub fn plain_store(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
+    let job = bench.job;
+    let window = job.window::<u64>(1)?;
+    let remotes = (1..job.npes()).map(|pe| window.remote(pe, 0)).collect::<Result<Vec<_>, _>>()?;
+    for row in rows {
+        for round in 0..bench.rounds {
+            let last = window.read(0);
+            job.barrier()?;
+            if job.pe() == WAKER {
+                std::thread::sleep(LONG_WAIT);
+                for remote in &remotes {
+                    remote.store(now());
+                }
+                std::thread::sleep(AWAY);
+                continue;
+            }
+            let (start, cpu) = (now(), nanoseconds(ClockId::ProcessCPUTime));
+            let sent = window.wait_until(0, Cmp::Gt, last)?;
+            let (end, cpu) = (now(), nanoseconds(ClockId::ProcessCPUTime) - cpu);
+            let value = if kind == Kind::WaitCpu {
+                100.0 * cpu as f64 / (end - start) as f64
+            } else {
+                end.saturating_sub(sent) as f64 / 1e3
+            };
+            bench.record(row, LIBRARY, round, vec![value]);
+        }
+    }
+    Ok(())
+}
+
+/// A signal to each of many sleepers: the time until it is seen.
+pub fn signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    let job = bench.job;
+    let window = job.window::<u64>(1)?;
+    let doors = job.window::<u32>(1)?;
+    let others = 1..job.npes();
+    for row in rows {
+        let mut contenders = vec![Contender::library(|| {
+            let last = window.read(0);
+            job.barrier()?;
+            if job.pe() == WAKER {
+                std::thread::sleep(SHORT_WAIT);
+                for pe in others.clone() {
+                    window.signal(pe, 0, SignalOp::Set, now())?;
+                }
+                return Ok(Vec::new());
+            }
+            let sent = window.wait_until(0, Cmp::Gt, last)?;
+            Ok(vec![now().saturating_sub(sent) as f64 / 1e3])
+        })];
+        let near: Option<Vec<_>> = others
+            .clone()
+            .map(|pe| Some((window.near_ptr(pe, 0)?, doors.near_ptr(pe, 0)?)))
+            .collect();
+        if let Some(near) = near {
+            // SAFETY: words of windows that are kept to the end of this function; memonet accesses the first as 64 bits, the second not at all.
+            let (own, door) = unsafe { (raw::word(window.local_ptr()), raw::half_word(doors.local_ptr())) };
+            contenders.push(Contender::limit("store and futex wake", move || {
+                let last = own.load(Ordering::Acquire);
+                job.barrier()?;
+                if job.pe() == WAKER {
+                    std::thread::sleep(SHORT_WAIT);
+                    for &(word, door) in &near {
+                        // SAFETY: as above, in the peer's part.
+                        let (word, door) = unsafe { (raw::word(word), raw::half_word(door)) };
+                        word.store(now(), Ordering::Release);
+                        door.fetch_add(1, Ordering::SeqCst);
+                        raw::futex_wake(door, 1);
+                    }
+                    return Ok(Vec::new());
+                }
+                loop {
+                    let seen = door.load(Ordering::SeqCst);
+                    let sent = own.load(Ordering::Acquire);
+                    if sent > last {
+                        return Ok(vec![now().saturating_sub(sent) as f64 / 1e3]);
+                    }
+                    raw::futex_wait(door, seen);
+                }
+            }));
+        }
+        bench.interleave(row, &mut contenders)?;
+    }
+    Ok(())
+}
+
+/// What this process occupies now, beside what it occupied before it joined.
+pub fn memory(bench: &mut Bench<'_>, rows: &[Row], before: f64) -> Result<()> {
+    bench.job.barrier()?;
+    let joined = resident_kib()?;
+    for row in rows {
+        bench.record(row, LIBRARY, 0, vec![joined]);
+        bench.record(row, "before joining", 0, vec![before]);
+    }
+    Ok(())
+}
+
+/// Resident memory of this process, KiB; counted page by page, unlike the lazy counters of `/proc/self/status`.
+pub fn resident_kib() -> Result<f64> {
+    let path = "/proc/self/smaps_rollup";
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix("kB")?.trim().parse().ok());
+    value.with_context(|| format!("{path} has no line `Rss: ... kB`"))
+}

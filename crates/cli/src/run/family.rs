@@ -1,0 +1,137 @@
+//! Descendants of the job that are not PEs: what a PE started and left behind comes to the launcher, and ends with the job.
+
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, child_subreaper, getpid, kill_process, set_child_subreaper, waitid, waitpid,
+};
+
+use super::signals;
+
+/// How long a process may take to end after SIGKILL. Giving back much memory takes a while, and a hung file system forever.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// While this value lives, orphans of the job become children of this process.
+pub struct Family {
+    was_reaper: Option<Pid>,
+    /// Children that this process had before the job.
+    not_ours: HashSet<Pid>,
+}
+
+impl Family {
+    /// Begins to take in orphans.
+    pub fn found() -> Result<Family> {
+        signals::keep_children()?;
+        let not_ours = if has_children() {
+            children().into_iter().collect()
+        } else {
+            HashSet::new()
+        };
+        let was_reaper = child_subreaper().unwrap_or(None);
+        set_child_subreaper(Some(getpid())).context("prctl(PR_SET_CHILD_SUBREAPER)")?;
+        Ok(Family { was_reaper, not_ours })
+    }
+
+    /// Collects orphans that have ended, of which nobody else wants to know. Stops at one of those that somebody does.
+    pub fn reap(&self, is_pe: impl Fn(Pid) -> bool) {
+        while let Some(pid) = ended_child().filter(|pid| !is_pe(*pid) && !self.not_ours.contains(pid)) {
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        }
+    }
+
+    /// Ends the PEs, if there are any, and all that they left behind. Says what could not be ended.
+    pub fn end(&self) -> Vec<String> {
+        let mut spared = self.not_ours.clone();
+        let mut told = Vec::new();
+        while has_children() {
+            let left: Vec<Pid> = children().into_iter().filter(|pid| !spared.contains(pid)).collect();
+            if left.is_empty() {
+                break;
+            }
+            let (refused, mut killed): (Vec<Pid>, Vec<Pid>) = left
+                .into_iter()
+                .partition(|&pid| kill_process(pid, Signal::KILL) == Err(Errno::PERM));
+            // What the killed had started has come to this process by the time that they are gone.
+            let until = Instant::now() + PATIENCE;
+            killed.retain(|&pid| !ends(pid, until));
+            told.extend(
+                refused
+                    .iter()
+                    .map(|&pid| remains(pid, "it runs as another user, who or root can end it")),
+            );
+            told.extend(
+                killed
+                    .iter()
+                    .map(|&pid| remains(pid, "SIGKILL does not end it. Often: a file system that hangs")),
+            );
+            spared.extend(refused.into_iter().chain(killed));
+        }
+        told
+    }
+}
+
+fn remains(pid: Pid, why: &str) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    format!("process {pid} ({}), which the job has started, still runs: {why}", name.trim_end())
+}
+
+/// Collects a child. False when it has not ended in time.
+fn ends(pid: Pid, until: Instant) -> bool {
+    while let Ok(None) = retry_on_intr(|| waitpid(Some(pid), WaitOptions::NOHANG)) {
+        if Instant::now() > until {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+impl Drop for Family {
+    fn drop(&mut self) {
+        self.end();
+        let _ = set_child_subreaper(self.was_reaper);
+    }
+}
+
+/// Whether there is any child at all: one system call, where listing them takes a walk through /proc.
+fn has_children() -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
+}
+
+/// A child that has ended and waits to be collected.
+fn ended_child() -> Option<Pid> {
+    // SAFETY: siginfo_t is plain data for which all zeros is a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` is a live siginfo_t, whose process id is zero, or set by a call that found a child.
+    unsafe {
+        libc::waitid(libc::P_ALL, 0, &mut info, options);
+        Pid::from_raw(info.si_pid())
+    }
+}
+
+fn children() -> Vec<Pid> {
+    let own = std::process::id() as i32;
+    processes()
+        .filter(|&pid| parent(pid) == Some(own))
+        .filter_map(Pid::from_raw)
+        .collect()
+}
+
+/// All processes that /proc shows.
+pub fn processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The parent of a process.
+pub fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the command's name, which may hold anything, in parentheses.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}

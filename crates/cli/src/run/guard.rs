@@ -1,0 +1,125 @@
+//! What ends the job when the launcher itself is killed.
+//!
+//! The kernel kills the launcher's children with it, but not what these had started: a PE under a script, or under
+//! a tool. A second process, of which nobody knows, waits for the launcher's death, finds them by a mark in their
+//! environment, and ends them.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result};
+use rustix::io::retry_on_intr;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid};
+
+/// Holds the marks of all jobs that a process belongs to.
+const ENV_MARK: &str = "MEMONET_MARK";
+/// Even what cannot be killed (a process in a hung file system) is not watched forever.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// While this value lives, the launcher's death ends all processes that carry the mark.
+pub struct Guard {
+    lifeline: OwnedFd,
+    mark: String,
+}
+
+impl Guard {
+    /// Starts the guard. Before anything else is: it must not be a part of the job, nor the launcher's child.
+    pub fn post() -> Result<Guard> {
+        let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let mark = format!(":{}-{}:", getpid().as_raw_pid(), since_1970.as_nanos());
+        let (end, lifeline) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
+        // SAFETY: the child runs on a copy of this thread alone. It calls only what the C library keeps usable after fork,
+        // does not return, and touches nothing that it shares with this process but the pipe.
+        match unsafe { libc::fork() } {
+            0 => {
+                drop(lifeline);
+                // SAFETY: as above. The child between, which ends at once, leaves the guard without a parent to wait for it.
+                if unsafe { libc::fork() } == 0 {
+                    stand_by(end, &mark);
+                }
+                // SAFETY: ends this process without running what the launcher has registered for its own end.
+                unsafe { libc::_exit(0) }
+            }
+            between => {
+                let between = Pid::from_raw(between).filter(|_| between > 0);
+                let between = between
+                    .ok_or_else(io::Error::last_os_error)
+                    .context("cannot create a process (fork)")?;
+                let _ = retry_on_intr(|| waitpid(Some(between), WaitOptions::empty()));
+                Ok(Guard { lifeline, mark })
+            }
+        }
+    }
+
+    /// The environment variable that marks a process, for PEs to have.
+    pub fn mark(&self) -> (String, OsString) {
+        // A job within a PE of another belongs to both.
+        let mut marks = std::env::var_os(ENV_MARK).unwrap_or_default();
+        marks.push(&self.mark);
+        (ENV_MARK.into(), marks)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // The job has ended in order.
+        let _ = rustix::io::write(&self.lifeline, &[1]);
+    }
+}
+
+/// The guard's life.
+fn stand_by(end: OwnedFd, mark: &str) {
+    let _ = rustix::process::setsid();
+    let _ = rustix::process::chdir("/");
+    let _ = nix::sys::signal::SigSet::all().thread_block();
+    let _ = rustix::thread::set_name(c"memonet-guard");
+    // Whoever reads the launcher's output must not wait for the guard to close it.
+    let Ok(null) = File::options().read(true).write(true).open("/dev/null") else {
+        return;
+    };
+    for standard in [1, 2] {
+        // SAFETY: replaces descriptors of this process, to which nothing here refers by anything but its number.
+        unsafe { libc::dup2(null.as_raw_fd(), standard) };
+    }
+    // SAFETY: as above; this is the pipe's one descriptor that is read from now on.
+    unsafe {
+        libc::dup2(end.as_raw_fd(), 0);
+        libc::close_range(3, libc::c_uint::MAX, 0);
+    }
+    std::mem::forget((end, null));
+
+    if retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut [0; 1])) == Ok(0) {
+        hunt(mark);
+    }
+}
+
+/// Kills all who carry the mark, until a walk through all processes finds none.
+fn hunt(mark: &str) {
+    let mark = mark.as_bytes();
+    for _ in 0..PATIENCE.as_millis() {
+        let Ok(folder) = std::fs::read_dir("/proc") else { return };
+        let pids = folder
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
+        let mut none = true;
+        for pid in pids.filter(|&pid| pid != getpid()) {
+            // The descriptor first: the process that is looked at is the one that is killed, whatever becomes of the number.
+            let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+                continue;
+            };
+            let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+            if environment.windows(mark.len()).any(|window| window == mark) {
+                none = false;
+                let _ = pidfd_send_signal(process, Signal::KILL);
+            }
+        }
+        if none {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

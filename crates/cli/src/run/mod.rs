@@ -1,0 +1,170 @@
+//! `memonet run`: starts a job, stands by while it runs, and leaves nothing behind.
+//!
+//! ```text
+//!                      memfd of the job: control page, segments
+//!                     .---------+---------+---------.   inherited by all
+//!                     |         |         |         |
+//!   stdin ---------> PE 0      PE 1      PE 2      PE 3
+//!                     | pipes   |         |         |
+//!                     '---------+----+----+---------'
+//!   signals --> [ launcher: one epoll loop over signalfd, pidfds, pipes ] --> whole lines
+//! ```
+//!
+//! A PE's death arrives at its pidfd, is published in the control page, and only then reported: the others'
+//! waits end as early as they can. Where the process that joined runs under another one (a script, a tool), both are watched.
+
+mod args;
+mod binding;
+mod family;
+mod guard;
+mod joined;
+mod limits;
+mod lines;
+mod oshrun;
+mod program;
+mod report;
+mod signals;
+mod spawn;
+mod supervisor;
+mod writer;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use memonet_core::launch::{JobFile, available_cpus};
+
+pub use args::{Args, Bind, Options, spell_out_np};
+pub use limits::pes_by_descriptors;
+
+/// A job to start: the programs, in the order of their PE numbers, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Spec {
+    /// The programs of the job.
+    pub programs: Vec<Program>,
+    /// How to run them.
+    pub options: Options,
+}
+
+/// A program of a job.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Number of PEs that run it.
+    pub n: usize,
+    /// A path, or a name to be found in `PATH`.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+/// A program that cannot be started, with the exit status that shells use for it.
+#[derive(Debug)]
+struct CannotStart {
+    status: u8,
+    message: String,
+}
+
+impl std::fmt::Display for CannotStart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CannotStart {}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Outcome {
+    /// Exit status of the first failure, 0 without one.
+    status: u8,
+    /// The signal to the launcher that ended the job.
+    interrupted: Option<i32>,
+}
+
+/// `memonet run`.
+pub fn run(args: Args) -> Result<ExitCode> {
+    carry_out(args.spec()?)
+}
+
+fn carry_out(spec: Spec) -> Result<ExitCode> {
+    let outcome = start(spec)?;
+    if let Some(signal) = outcome.interrupted {
+        // A shell ends its loop at Ctrl-C only when it sees that the signal, too, ended the command.
+        signals::die_of(signal);
+    }
+    Ok(ExitCode::from(outcome.status))
+}
+
+/// The arguments of `memonet oshrun`, which reads them itself: they are spelled as other launchers' are.
+#[derive(Debug, clap::Args)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+pub struct Words {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    words: Vec<OsString>,
+}
+
+/// `oshrun`: where the first word, the name of the command, or the second says so.
+pub fn oshrun(mut words: impl Iterator<Item = OsString>) -> Option<Result<ExitCode>> {
+    let name = words.next()?;
+    let is_oshrun = std::path::Path::new(&name).file_name().is_some_and(|name| name == "oshrun");
+    if !is_oshrun && words.next()? != "oshrun" {
+        return None;
+    }
+    Some(oshrun::read(words).and_then(|request| match request {
+        oshrun::Request::Help => {
+            print!("{}", oshrun::HELP);
+            Ok(ExitCode::SUCCESS)
+        }
+        oshrun::Request::Version => {
+            println!("oshrun (memonet) {}", env!("CARGO_PKG_VERSION"));
+            Ok(ExitCode::SUCCESS)
+        }
+        oshrun::Request::Run(spec) => carry_out(*spec),
+    }))
+}
+
+/// Starts a job and returns when it has ended, with its exit status. Error reports of the job go to stderr.
+///
+/// To be called from the main thread, before there are others: signals are handled for the whole process
+/// meanwhile, and the PEs are killed when the thread that started them ends.
+pub fn launch(spec: Spec) -> Result<ExitCode> {
+    Ok(ExitCode::from(start(spec)?.status))
+}
+
+/// The exit status for an error: 126 or 127 for a program that cannot be started, as shells have it.
+pub fn exit_code(error: &anyhow::Error) -> ExitCode {
+    error
+        .downcast_ref::<CannotStart>()
+        .map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
+}
+
+fn start(spec: Spec) -> Result<Outcome> {
+    let Spec { programs, options } = spec;
+    let npes = programs.iter().map(|program| program.n).sum();
+    let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
+    let binding = binding::plan(npes, options.bind)?;
+    let nofile = limits::raise_descriptors(npes)?;
+    let (segment, note) = limits::segment_size(&images, &options)?;
+    let guard = guard::Guard::post()?;
+    let job = JobFile::create_with(npes, available_cpus(), segment)?;
+
+    let signals = signals::Signals::catch()?;
+    let family = family::Family::found()?;
+    let mut spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
+    let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
+    if let Some(note) = note {
+        supervisor.say(&note);
+    }
+    if options.verbose {
+        supervisor.say(&binding.describe(npes));
+    }
+    let of_pe = images
+        .iter()
+        .zip(&programs)
+        .flat_map(|(image, program)| std::iter::repeat_n(image, program.n));
+    for (pe, image) in of_pe.enumerate() {
+        let child = spawner.spawn(pe, image, supervisor.job(), binding.cpus(pe))?;
+        supervisor.adopt(child, image.name())?;
+    }
+    supervisor.watch()
+}

@@ -1,0 +1,429 @@
+//! `oshrun`: `memonet run` for those who know the options of other launchers, and for scripts written for them.
+//!
+//! The options are a table: of what others have, memonet does some, has no need of more, and cannot do a few. One is known by
+//! its name, with one dash or two, and with its value behind a blank or a `=`.
+
+use std::ffi::OsString;
+
+use anyhow::{Context, Result, bail};
+use memonet_core::launch::available_cpus;
+
+use super::args::{name_and_value, positive, seconds};
+use super::{Bind, Options, Program, Spec};
+
+/// What is asked for.
+#[derive(Debug)]
+pub enum Request {
+    /// To be told the options.
+    Help,
+    /// To be told the version.
+    Version,
+    /// To run a job.
+    Run(Box<Spec>),
+}
+
+/// The text of `oshrun --help`.
+pub const HELP: &str = "Runs an OpenSHMEM program: `memonet run`, with the options of other launchers
+
+Usage: oshrun [OPTIONS] PROGRAM [ARGUMENTS]... [: [OPTIONS] PROGRAM [ARGUMENTS]...]...
+
+  -n, -np, -c N             Number of PEs [default: one for each CPU that this process may use]
+  -x NAME[=VALUE]           Set an environment variable in all PEs; without a value, as it is anyway
+  -env, -genv NAME VALUE    The same
+  --bind-to WHAT            core (or hwthread): CPUs of its own for each PE; anything else: not bound
+  --tag-output, -l          Start each line of output with the number of its PE (also --label, --prepend-rank)
+  --timeout SECONDS         End the job after this time, with exit status 124
+  --wdir FOLDER             Start the programs in this folder (also -wd)
+  -H, --host, --hostfile    This machine (localhost, or its name); a number of slots is a number of PEs without -n
+  -N, -ppn N                PEs per machine: there is one, so the number of PEs without -n
+  -v, --verbose             Say what each PE is bound to, and which options were ignored
+  -h, --help, -V, --version
+
+Options without a meaning here are accepted: --mca NAME VALUE, --map-by WHAT, --rank-by WHAT, --oversubscribe,
+--allow-run-as-root, --use-hwthread-cpus, -q, -genvall, -launcher NAME and some more.
+`memonet run --help` lists what memonet has beyond this: --fabric, --keep-going.
+
+Exit status: as of `memonet run`.
+";
+
+/// What an option does.
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    Count,
+    PerMachine,
+    /// Name and value in one word, or a name alone.
+    Export,
+    /// Name and value in two words.
+    Set,
+    Label,
+    Timeout,
+    Bind,
+    Hosts,
+    HostFile,
+    Folder,
+    Verbose,
+    Help,
+    Version,
+    /// Nothing, with that many values.
+    Nothing(usize),
+}
+
+/// Every option, as others have it: Open MPI and PRRTE, Hydra (MPICH, SOS), OSSS-UCX.
+#[rustfmt::skip]
+const OPTIONS: &[(&[&str], Does)] = &[
+    (&["n", "np", "c"], Does::Count),
+    (&["N", "ppn", "npernode", "perhost", "ppr"], Does::PerMachine),
+    (&["x"], Does::Export),
+    (&["env", "genv"], Does::Set),
+    (&["l", "label", "tag-output", "prepend-rank"], Does::Label),
+    (&["timeout"], Does::Timeout),
+    (&["bind-to", "binding"], Does::Bind),
+    (&["H", "host", "hosts"], Does::Hosts),
+    (&["hostfile", "machinefile", "f", "default-hostfile"], Does::HostFile),
+    (&["wdir", "wd"], Does::Folder),
+    (&["v", "verbose", "report-bindings", "display-map"], Does::Verbose),
+    (&["h", "help"], Does::Help),
+    (&["V", "version"], Does::Version),
+    (&["mca", "gmca", "prtemca", "pmixmca", "omca"], Does::Nothing(2)),
+    (&["map-by", "rank-by", "launcher", "rmk", "iface", "genvlist", "envlist", "prefix", "personality", "output", "display",
+       "runtime-options", "rankmap", "usize", "stdin"], Does::Nothing(1)),
+    (&["oversubscribe", "nooversubscribe", "overload-allowed", "allow-run-as-root", "use-hwthread-cpus", "q", "quiet", "genvall",
+       "envall", "bind-to-core", "bycore", "byslot", "bynode", "nolocal", "debug-daemons", "enable-recovery",
+       "disable-hostname-propagation", "print-all-exitcodes"], Does::Nothing(0)),
+];
+
+/// Reads the command line behind `oshrun`.
+pub fn read(words: impl Iterator<Item = OsString>) -> Result<Request> {
+    let words: Vec<OsString> = words.collect();
+    let mut reader = Reader::default();
+    let mut programs: Vec<(Option<usize>, &[OsString])> = Vec::new();
+    for part in words.split(|word| word == ":") {
+        let mut part = part.iter();
+        reader.count = None;
+        reader.default_count = None;
+        while let Some(option) = option(&mut part)? {
+            match reader.take(option, &mut part)? {
+                Some(request) => return Ok(request),
+                None => continue,
+            }
+        }
+        programs.push((reader.count.or(reader.default_count), part.as_slice()));
+    }
+    let alone = programs.len() == 1;
+    let mut spec = Spec::default();
+    for (count, words) in programs {
+        let [program, args @ ..] = words else {
+            bail!("there is no program to run. Write e.g. `oshrun -n 4 ./program`; `oshrun --help` lists the options");
+        };
+        let n = match count {
+            Some(n) => n,
+            None if alone => available_cpus(),
+            None => bail!("{}: of several programs, each needs its number of PEs (-n)", program.display()),
+        };
+        spec.programs.push(Program {
+            n,
+            program: program.clone(),
+            args: args.to_vec(),
+        });
+    }
+    reader.say_ignored();
+    if let Some(folder) = &reader.folder {
+        std::env::set_current_dir(folder).with_context(|| format!("--wdir {folder}"))?;
+    }
+    spec.options = reader.options;
+    Ok(Request::Run(Box::new(spec)))
+}
+
+/// An option as it was written, what it does, and the value that came with a `=`.
+struct Given {
+    spelling: String,
+    does: Does,
+    value: Option<String>,
+}
+
+/// The next option, or none where the program begins.
+fn option(words: &mut std::slice::Iter<'_, OsString>) -> Result<Option<Given>> {
+    let Some(word) = words.as_slice().first() else {
+        return Ok(None);
+    };
+    if !word.as_encoded_bytes().starts_with(b"-") {
+        return Ok(None);
+    }
+    words.next();
+    if word == "--" {
+        return Ok(None);
+    }
+    let word = word
+        .to_str()
+        .with_context(|| format!("the option {} is not text", word.display()))?;
+    let name = word.strip_prefix("--").unwrap_or(&word[1..]);
+    let known = |name: &str| OPTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, does)| *does);
+    let given = |spelling: &str, does, value: Option<&str>| Given {
+        spelling: spelling.to_owned(),
+        does,
+        value: value.map(str::to_owned),
+    };
+    if let Some(does) = known(name) {
+        return Ok(Some(given(word, does, None)));
+    }
+    if let Some((name, value)) = name.split_once('=')
+        && let Some(does) = known(name)
+    {
+        return Ok(Some(given(&word[..word.len() - value.len() - 1], does, Some(value))));
+    }
+    if let Some(number) = name.strip_prefix('n')
+        && number.parse::<usize>().is_ok()
+    {
+        return Ok(Some(given("-n", Does::Count, Some(number))));
+    }
+    bail!("there is no option {word}. `oshrun --help` lists all, `memonet run --help` those of memonet's own launcher")
+}
+
+#[derive(Default)]
+struct Reader {
+    options: Options,
+    /// Of the program that is being read.
+    count: Option<usize>,
+    /// The same, where it does not say so itself.
+    default_count: Option<usize>,
+    folder: Option<String>,
+    ignored: Vec<String>,
+}
+
+impl Reader {
+    /// Does what an option says; its values follow. Returns what is asked for where that is known now.
+    fn take(&mut self, given: Given, words: &mut std::slice::Iter<'_, OsString>) -> Result<Option<Request>> {
+        let Given { spelling, does, mut value } = given;
+        let mut value = || match value.take() {
+            Some(value) => Ok(value),
+            None => {
+                let word = words.next().with_context(|| format!("{spelling}: a value is missing"))?;
+                word.clone()
+                    .into_string()
+                    .ok()
+                    .with_context(|| format!("{spelling}: its value is not text"))
+            }
+        };
+        let within = || spelling.clone();
+        match does {
+            Does::Count => self.count = Some(positive(&value()?).with_context(within)?),
+            Does::PerMachine => self.default_count = Some(positive(&value()?).with_context(within)?),
+            Does::Export => {
+                let text = value()?;
+                if text.contains('=') {
+                    self.set(name_and_value(&text).with_context(within)?)?;
+                }
+            }
+            Does::Set => {
+                let pair = (value()?, value()?);
+                self.set(pair)?;
+            }
+            Does::Label => self.options.label = true,
+            Does::Timeout => self.options.timeout = Some(seconds(&value()?).with_context(within)?),
+            Does::Bind => {
+                let text = value()?;
+                // Without modifiers such as `:overload-allowed`.
+                self.options.bind = Some(match text.split(':').next() {
+                    Some("core" | "hwthread" | "rr" | "user") => Bind::Core,
+                    _ => Bind::None,
+                });
+                if text.contains("overload-allowed") && self.options.bind == Some(Bind::Core) {
+                    // What is done without being asked: to CPUs of their own where there are enough.
+                    self.options.bind = None;
+                }
+            }
+            Does::Hosts => self.slots(hosts(&value()?, ',')?),
+            Does::HostFile => {
+                let path = value()?;
+                let text = std::fs::read_to_string(&path).with_context(|| format!("{spelling} {path}"))?;
+                self.slots(hosts(&text, '\n')?);
+            }
+            Does::Folder => {
+                let folder = value()?;
+                if self.folder.as_ref().is_some_and(|before| *before != folder) {
+                    bail!(
+                        "{spelling}: all programs of a job start in the same folder. Use `sh -c 'cd FOLDER && exec PROGRAM'` for one of them"
+                    );
+                }
+                self.folder = Some(folder);
+            }
+            Does::Verbose => self.options.verbose = true,
+            Does::Help => return Ok(Some(Request::Help)),
+            Does::Version => return Ok(Some(Request::Version)),
+            Does::Nothing(values) => {
+                let mut words = vec![spelling.clone()];
+                for _ in 0..values {
+                    words.push(value()?);
+                }
+                self.ignored.push(words.join(" "));
+            }
+        }
+        Ok(None)
+    }
+
+    fn set(&mut self, pair: (String, String)) -> Result<()> {
+        let (name, value) = &pair;
+        if name.is_empty() || name.contains('=') {
+            bail!("{name:?} is no name of an environment variable");
+        }
+        let before = self.options.environment.iter().find(|(other, _)| other == name);
+        if before.is_some_and(|(_, other)| other != value) {
+            bail!("{name} is given two values, but is the same in all PEs. Use `env {name}={value} PROGRAM` for one of several programs");
+        }
+        self.options.environment.push(pair);
+        Ok(())
+    }
+
+    fn slots(&mut self, slots: Option<usize>) {
+        self.default_count = self.default_count.or(slots);
+    }
+
+    fn say_ignored(&self) {
+        if self.options.verbose {
+            for option in &self.ignored {
+                eprintln!("memonet: {option} has no meaning here and is ignored");
+            }
+        }
+    }
+}
+
+/// The slots of a list of hosts, where it says so; an error unless all are this machine.
+fn hosts(text: &str, separator: char) -> Result<Option<usize>> {
+    let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let mut slots = None;
+    for line in text.split(separator) {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(host) = words.next() else { continue };
+        let (host, number) = match host.rsplit_once(':') {
+            Some((host, number)) if number.parse::<usize>().is_ok() && host != ":" => (host, Some(number)),
+            _ => (host, None),
+        };
+        let of_this = |name: &str| name.split('.').next() == host.split('.').next();
+        if !matches!(host, "localhost" | "127.0.0.1" | "::1" | "[::1]") && !of_this(&name) {
+            bail!("{host} is another machine than this ({name}), and a job runs on one. Leave out the hosts, or start it there");
+        }
+        let number = number.or_else(|| words.find_map(|word| word.strip_prefix("slots=")));
+        if let Some(number) = number {
+            slots = Some(slots.unwrap_or(0) + positive(number).with_context(|| format!("slots of {host}"))?);
+        }
+    }
+    Ok(slots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn spec(line: &str) -> Result<Spec> {
+        match read(line.split(' ').map(OsString::from))? {
+            Request::Run(spec) => Ok(*spec),
+            other => bail!("{other:?}"),
+        }
+    }
+
+    /// Programs with their PEs, and arguments.
+    fn programs(line: &str) -> Vec<(usize, String)> {
+        let words = |program: Program| {
+            let words: Vec<_> = std::iter::once(program.program).chain(program.args).collect();
+            (program.n, words.join(std::ffi::OsStr::new(" ")).into_string().unwrap())
+        };
+        spec(line).unwrap().programs.into_iter().map(words).collect()
+    }
+
+    #[track_caller]
+    fn refused(line: &str, why: &str) {
+        let error = format!("{:#}", spec(line).unwrap_err());
+        assert!(error.contains(why), "{error}");
+    }
+
+    #[test]
+    fn numbers_of_pes_as_others_write_them() {
+        for line in [
+            "-n 3 a -n 7",
+            "-np 3 a -n 7",
+            "--np 3 a -n 7",
+            "--n=3 a -n 7",
+            "-c 3 a -n 7",
+            "-n3 a -n 7",
+            "-n 3 -- a -n 7",
+        ] {
+            assert_eq!(programs(line), [(3, "a -n 7".to_owned())], "{line}");
+        }
+        assert_eq!(programs("a b"), [(available_cpus(), "a b".to_owned())]);
+        assert_eq!(programs("-N 5 a"), [(5, "a".to_owned())]);
+        assert_eq!(programs("-ppn 5 -n 2 a"), [(2, "a".to_owned())]);
+        assert_eq!(programs("-n 1 a x : -np 2 b"), [(1, "a x".to_owned()), (2, "b".to_owned())]);
+        refused("-n 0 a", "at least one PE");
+        refused("-n many a", "not a number");
+        refused("-n", "a value is missing");
+        refused("-n 2", "no program");
+        refused("-n 2 a :", "no program");
+        refused("-n 2 a : b", "each needs its number");
+        refused("--frobnicate a", "there is no option --frobnicate");
+    }
+
+    #[test]
+    fn what_has_a_meaning_takes_effect() {
+        let line = "-l --timeout 2.5 -x A=b=c -x PATH -genv D e --bind-to core -v -n 1 a";
+        let options = spec(line).unwrap().options;
+        assert!(options.label && options.verbose);
+        assert_eq!(
+            (options.timeout, options.bind),
+            (Some(Duration::from_millis(2500)), Some(Bind::Core))
+        );
+        let set = [("A", "b=c"), ("D", "e")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(options.environment, set);
+    }
+
+    #[test]
+    fn bindings() {
+        let bind = |what: &str| spec(&format!("--bind-to {what} a")).unwrap().options.bind;
+        assert_eq!(bind("core"), Some(Bind::Core));
+        assert_eq!(bind("none"), Some(Bind::None));
+        assert_eq!(bind("socket"), Some(Bind::None));
+        assert_eq!(bind("core:overload-allowed"), None);
+    }
+
+    #[test]
+    fn what_has_none_is_passed_over() {
+        let line = "--mca btl self,vader --oversubscribe --allow-run-as-root --map-by ppr:1:core -q --use-hwthread-cpus -genvall \
+                    -launcher fork -n 2 a --mca x";
+        assert_eq!(programs(line), [(2, "a --mca x".to_owned())]);
+        refused("--mca btl", "--mca: a value is missing");
+    }
+
+    #[test]
+    fn this_machine_alone() {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        assert_eq!(programs("-H localhost:3,localhost:1 a"), [(4, "a".to_owned())]);
+        assert_eq!(programs(&format!("--host {name} -n 2 a")), [(2, "a".to_owned())]);
+        assert_eq!(programs("-H 127.0.0.1 -N 3 a"), [(3, "a".to_owned())]);
+        refused("-H localhost,elsewhere.example a", "elsewhere.example is another machine");
+        refused("-hostfile /nonexistent/hosts a", "/nonexistent/hosts");
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "# two\nlocalhost slots=2 max_slots=4\n\n").unwrap();
+        assert_eq!(programs(&format!("--hostfile {} a", file.path().display())), [(2, "a".to_owned())]);
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        refused("-x A=1 -n 1 a : -x A=2 -n 1 b", "A is given two values");
+        assert!(spec("-x A=1 -n 1 a : -x A=1 -n 1 b").is_ok());
+        refused("-env = x a", "no name");
+        refused("-wdir /a -n 1 a : -wdir /b -n 1 b", "the same folder");
+    }
+
+    #[test]
+    fn asking() {
+        let ask = |line: &str| read(line.split(' ').map(OsString::from)).unwrap();
+        assert!(matches!(ask("--help"), Request::Help));
+        assert!(matches!(ask("-n 2 -h a"), Request::Help));
+        assert!(matches!(ask("-V"), Request::Version));
+        for option in OPTIONS.iter().flat_map(|(names, _)| *names) {
+            let spellings = OPTIONS.iter().filter(|(names, _)| names.contains(option)).count();
+            assert_eq!(spellings, 1, "{option} stands in the table twice");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What the launcher says about deaths.
+
+use std::collections::BTreeMap;
+
+use memonet_core::Cause;
+
+use super::joined::UNKNOWN;
+use super::lines::Stream;
+
+/// A failure in full: who, how, where its output ended.
+pub fn failure(who: &str, after_finalizing: bool, cause: Cause, streams: &[Stream; 2]) -> String {
+    let finalized = if after_finalizing { "finalised, then " } else { "" };
+    let mut text = format!("{who}: {finalized}{}", how(cause));
+    if let Some(hint) = hint(cause) {
+        text += &format!(". {hint}");
+    }
+    for (name, stream) in ["output", "error output"].iter().zip(streams) {
+        if let Some((line, finished)) = stream.last_line() {
+            let unfinished = if finished { "" } else { ", unfinished" };
+            text += &format!("\n  last line of its {name}{unfinished}: {line}");
+        }
+    }
+    text
+}
+
+fn how(cause: Cause) -> String {
+    match cause {
+        UNKNOWN => "ended without finalising, and this kernel does not tell how".into(),
+        cause => cause.to_string(),
+    }
+}
+
+fn hint(cause: Cause) -> Option<&'static str> {
+    match cause {
+        Cause::Signal(libc::SIGKILL) => Some("If nobody sent it, memory ran out: see `dmesg`, or memory.events of the cgroup"),
+        Cause::Signal(libc::SIGBUS) => Some("Often: no memory left for a page of a window (a limit of the cgroup, or a file that shrank)"),
+        Cause::Exit(0) => Some("Return from main or call exit(0) instead, which finalise"),
+        _ => None,
+    }
+}
+
+/// The deaths that followed another, in one line.
+#[derive(Default)]
+pub struct Followers(BTreeMap<String, Vec<usize>>);
+
+impl Followers {
+    /// Adds one.
+    pub fn add(&mut self, pe: usize, cause: Cause, by_launcher: bool) {
+        let how = if by_launcher { format!("{cause} by memonet") } else { how(cause) };
+        self.0.entry(how).or_default().push(pe);
+    }
+
+    /// All of them in words; `None` when there are none.
+    pub fn describe(mut self) -> Option<String> {
+        let groups: Vec<String> = self.0.iter_mut().map(|(how, pes)| format!("PE {}: {how}", ranges(pes))).collect();
+        (!groups.is_empty()).then(|| format!("then {}", groups.join("; ")))
+    }
+}
+
+/// `0-3, 7` for 0, 1, 2, 3, 7.
+pub fn ranges(pes: &mut [usize]) -> String {
+    pes.sort_unstable();
+    let runs = pes.chunk_by(|a, b| a + 1 == *b);
+    let texts: Vec<String> = runs
+        .map(|run| match run {
+            [one] => one.to_string(),
+            [first, .., last] => format!("{first}-{last}"),
+            [] => String::new(),
+        })
+        .collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_short() {
+        assert_eq!(ranges(&mut [7, 0, 2, 1, 9, 10]), "0-2, 7, 9-10");
+        assert_eq!(ranges(&mut [4]), "4");
+    }
+
+    #[test]
+    fn followers_are_grouped() {
+        let mut followers = Followers::default();
+        assert_eq!(Followers::default().describe(), None);
+        for pe in [3, 1, 2] {
+            followers.add(pe, Cause::Exit(1), false);
+        }
+        followers.add(0, Cause::Signal(15), true);
+        let text = followers.describe().unwrap();
+        assert_eq!(
+            text,
+            "then PE 1-3: ended with exit status 1; PE 0: killed by signal 15 (SIGTERM) by memonet"
+        );
+    }
+}

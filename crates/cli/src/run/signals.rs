@@ -1,0 +1,130 @@
+//! Signals to the launcher, read like data.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use anyhow::{Context, Result};
+use nix::sys::signal::{self, SigHandler, SigSet, SigmaskHow, Signal, raise, sigprocmask};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
+/// Those that are passed on to the PEs.
+const PASSED_ON: [Signal; 8] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGTSTP,
+    Signal::SIGCONT,
+];
+
+/// A signal that arrived.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrived {
+    /// Which.
+    pub signal: Signal,
+    /// It came from the terminal, which sent it to the PEs, too: they are in the same process group.
+    pub from_terminal: bool,
+}
+
+/// Signals are held back from their usual effect while this value lives.
+pub struct Signals {
+    fd: SignalFd,
+    mask_before: SigSet,
+}
+
+impl Signals {
+    /// Begins to catch.
+    pub fn catch() -> Result<Signals> {
+        let mut caught = SigSet::from(Signal::SIGCHLD);
+        // What `nohup` or a shell had ignored stays ignored, here and in the PEs.
+        PASSED_ON
+            .into_iter()
+            .filter(|&signal| !is_ignored(signal))
+            .for_each(|signal| caught.add(signal));
+        let mut mask_before = SigSet::empty();
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&caught), Some(&mut mask_before)).context("sigprocmask")?;
+        let fd = SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).context("signalfd")?;
+        Ok(Signals { fd, mask_before })
+    }
+
+    /// The next signal.
+    pub fn next(&mut self) -> Option<Arrived> {
+        let info = self.fd.next()?;
+        let signal = Signal::try_from(info.ssi_signo as i32).ok()?;
+        Some(Arrived {
+            signal,
+            from_terminal: info.ssi_code == libc::SI_KERNEL,
+        })
+    }
+
+    /// The signal mask that PEs start with.
+    pub fn mask_before(&self) -> &libc::sigset_t {
+        self.mask_before.as_ref()
+    }
+
+    /// Stops this process as the terminal's Ctrl-Z does, until it is continued.
+    pub fn stop(&self) -> Result<()> {
+        // By the signal's own default action, which, unlike SIGSTOP, spares a process that no shell would continue.
+        let tstp = SigSet::from(Signal::SIGTSTP);
+        raise(Signal::SIGTSTP)?;
+        sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&tstp), None)?;
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&tstp), None)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // Some senders send twice, to the process and to its group; the job has ended by the first.
+        while self.next().is_some() {}
+        let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
+    }
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    disposition(signal as i32) == libc::SIG_IGN
+}
+
+fn disposition(signal: i32) -> libc::sighandler_t {
+    // SAFETY: sigaction is plain data for which all zeros is a value.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the null pointer asks to change nothing; the other points to a live sigaction.
+    unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
+    action.sa_sigaction
+}
+
+/// The signals that a PE must have reset to their default action. Handlers would run in this process's memory
+/// before the PE's `execve`; SIGPIPE is ignored by Rust's runtime, not by the user's wish; and with SIGCHLD ignored,
+/// the exit status of children is lost.
+pub fn to_reset() -> Vec<i32> {
+    let handled = |&signal: &i32| !matches!(disposition(signal), libc::SIG_DFL | libc::SIG_IGN);
+    (1..=libc::SIGRTMAX())
+        .filter(|signal| handled(signal) || [libc::SIGPIPE, libc::SIGCHLD].contains(signal))
+        .collect()
+}
+
+/// Makes sure that children leave their exit status.
+pub fn keep_children() -> Result<()> {
+    if is_ignored(Signal::SIGCHLD) {
+        // SAFETY: no handler is installed, so no code runs in signal context.
+        unsafe { signal::signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
+    }
+    Ok(())
+}
+
+/// Ends this process by a signal's default action; returns when that does not end it.
+pub fn die_of(signal: i32) {
+    if let Ok(signal) = Signal::try_from(signal) {
+        // A core dump of the launcher, which SIGQUIT would leave, tells nobody anything.
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+        let _ = raise(signal);
+    }
+}

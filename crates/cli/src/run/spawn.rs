@@ -1,0 +1,256 @@
+//! Starting one PE: a child that shares this process's memory until its `execve`, as `posix_spawn` does it, but which
+//! also dies with the launcher, is bound to its CPUs, and says what went wrong.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use anyhow::{Context, Result};
+use memonet_core::launch::JobFile;
+use rustix::io::retry_on_intr;
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Rlimit, WaitId, WaitIdOptions, waitid};
+use rustix::thread::CpuSet;
+
+use super::guard::Guard;
+use super::program::{Image, c_string};
+use super::signals::{self, Signals};
+use super::{CannotStart, Options};
+
+/// A PE that was started.
+pub struct Child {
+    /// Its process.
+    pub pid: Pid,
+    /// The same, as a descriptor that becomes readable at its end.
+    pub pidfd: OwnedFd,
+    /// What it writes to its standard output; does not block.
+    pub stdout: OwnedFd,
+    /// What it writes to its standard error; does not block.
+    pub stderr: OwnedFd,
+}
+
+/// What all PEs have in common.
+pub struct Spawner {
+    stack: Vec<u8>,
+    null: File,
+    /// Without what depends on the PE.
+    environment: Vec<CString>,
+    mask: libc::sigset_t,
+    to_reset: Vec<i32>,
+    nofile: libc::rlimit,
+    parent: libc::pid_t,
+}
+
+/// Enough for a few system calls.
+const STACK: usize = 64 << 10;
+
+impl Spawner {
+    /// Prepares what does not depend on the PE.
+    pub fn new(job: &JobFile, guard: &Guard, signals: &Signals, nofile: Rlimit, options: &Options) -> Result<Spawner> {
+        let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        environment.extend(options.environment.iter().map(|(name, value)| (name.into(), value.into())));
+        let (name, value) = guard.mark();
+        environment.insert(name.into(), value);
+        for (name, _) in job.environment(0) {
+            environment.remove(OsStr::new(name));
+        }
+        Ok(Spawner {
+            stack: vec![0; STACK],
+            null: File::open("/dev/null").context("/dev/null")?,
+            environment: environment.iter().map(|(name, value)| entry(name, value)).collect::<Result<_>>()?,
+            mask: *signals.mask_before(),
+            to_reset: signals::to_reset(),
+            nofile: libc::rlimit {
+                rlim_cur: nofile.current.unwrap_or(libc::RLIM_INFINITY),
+                rlim_max: nofile.maximum.unwrap_or(libc::RLIM_INFINITY),
+            },
+            parent: std::process::id() as libc::pid_t,
+        })
+    }
+
+    /// Starts a PE.
+    pub fn spawn(&mut self, pe: usize, image: &Image, job: &JobFile, cpus: Option<CpuSet>) -> Result<Child> {
+        let (stdout, stdout_of_child) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
+        let (stderr, stderr_of_child) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
+        rustix::io::ioctl_fionbio(&stdout, true)?;
+        rustix::io::ioctl_fionbio(&stderr, true)?;
+        let of_pe = job.environment(pe);
+        let of_pe: Vec<CString> = of_pe
+            .iter()
+            .map(|(name, value)| entry(name.as_ref(), value.as_ref()))
+            .collect::<Result<_>>()?;
+        let argv = pointers(image.argv.iter());
+        let envp = pointers(self.environment.iter().chain(&of_pe));
+
+        let mut order = Order {
+            path: image.path.as_ptr(),
+            argv: argv.as_ptr(),
+            envp: envp.as_ptr(),
+            stdin: (pe != 0).then_some(self.null.as_raw_fd()),
+            stdout: stdout_of_child.as_raw_fd(),
+            stderr: stderr_of_child.as_raw_fd(),
+            parent: self.parent,
+            cpus: cpus.as_ref().map_or(ptr::null(), ptr::from_ref),
+            mask: &self.mask,
+            to_reset: &self.to_reset,
+            nofile: &self.nofile,
+            failure: None,
+        };
+        let (pid, pidfd) = clone_with(&mut self.stack, &mut order).map_err(|error| too_many(pe, error))?;
+        if let Some((step, errno)) = order.failure {
+            let _ = retry_on_intr(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED));
+            return Err(step.explain(image, errno));
+        }
+        Ok(Child {
+            pid,
+            pidfd,
+            stdout,
+            stderr,
+        })
+    }
+}
+
+/// Runs [`child`] in a new process and returns once it has become another program, or has failed to.
+fn clone_with(stack: &mut [u8], order: &mut Order<'_>) -> io::Result<(Pid, OwnedFd)> {
+    // No signal may be handled in the child while it shares our memory.
+    let all = nix::sys::signal::SigSet::all();
+    let before = all.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_SETMASK)?;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let mut pidfd: c_int = -1;
+    let order: *mut Order<'_> = order;
+    // SAFETY: the child runs `child` on a stack of its own (the range ends at `top`, aligned to 16), on which nothing
+    // else runs: CLONE_VFORK suspends this thread until the child has left it by `execve` or `_exit`. For the same
+    // reason `order` and all it points to live, and are not used by this thread, as long as the child uses them.
+    let result = unsafe {
+        let end = stack.as_mut_ptr_range().end;
+        let top = end.sub(end.addr() % 16);
+        libc::clone(child, top.cast(), flags, order.cast(), ptr::from_mut(&mut pidfd))
+    };
+    let error = io::Error::last_os_error();
+    before.thread_set_mask()?;
+    match Pid::from_raw(result) {
+        // SAFETY: the kernel has put a new descriptor there, which nobody else knows.
+        Some(pid) if result > 0 => Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) })),
+        _ => Err(error),
+    }
+}
+
+fn entry(name: &OsStr, value: &OsStr) -> Result<CString> {
+    c_string([name, value].join(OsStr::new("=")))
+}
+
+fn pointers<'a>(strings: impl Iterator<Item = &'a CString>) -> Vec<*const c_char> {
+    strings.map(|string| string.as_ptr()).chain(std::iter::once(ptr::null())).collect()
+}
+
+/// What the child is to do, all of it prepared: it must not allocate.
+struct Order<'a> {
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    stdin: Option<c_int>,
+    stdout: c_int,
+    stderr: c_int,
+    parent: libc::pid_t,
+    cpus: *const CpuSet,
+    mask: &'a libc::sigset_t,
+    to_reset: &'a [i32],
+    nofile: &'a libc::rlimit,
+    /// The child's answer.
+    failure: Option<(Step, i32)>,
+}
+
+/// Where the start of a PE can fail.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    Prepare(&'static str),
+    Bind,
+    Execute,
+}
+
+extern "C" fn child(order: *mut c_void) -> c_int {
+    // SAFETY: the parent passed an `Order` that it does not touch before this process has left its memory.
+    let order = unsafe { &mut *order.cast::<Order<'_>>() };
+    let Err(step) = become_program(order);
+    order.failure = Some((step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
+    // SAFETY: ends this process alone, without running anything of the parent's.
+    unsafe { libc::_exit(127) }
+}
+
+/// Returns the step that failed; `errno` tells why.
+fn become_program(order: &Order<'_>) -> Result<std::convert::Infallible, Step> {
+    let done = |result: c_int, step: Step| if result < 0 { Err(step) } else { Ok(()) };
+    // SAFETY: system calls by this process on itself, whose pointers the parent keeps valid (see `clone_with`). None of
+    // these functions allocates or takes a lock that the suspended parent could hold.
+    unsafe {
+        done(
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL),
+            Step::Prepare("PR_SET_PDEATHSIG"),
+        )?;
+        if libc::getppid() != order.parent {
+            // The launcher died before its death would have been told.
+            libc::_exit(127);
+        }
+        if !order.cpus.is_null() {
+            let size = size_of::<CpuSet>();
+            done(libc::sched_setaffinity(0, size, order.cpus.cast()), Step::Bind)?;
+        }
+        if let Some(stdin) = order.stdin {
+            done(libc::dup2(stdin, 0), Step::Prepare("dup2"))?;
+        }
+        done(libc::dup2(order.stdout, 1), Step::Prepare("dup2"))?;
+        done(libc::dup2(order.stderr, 2), Step::Prepare("dup2"))?;
+        done(libc::setrlimit(libc::RLIMIT_NOFILE, order.nofile), Step::Prepare("setrlimit"))?;
+        let mut default: libc::sigaction = std::mem::zeroed();
+        default.sa_sigaction = libc::SIG_DFL;
+        for &signal in order.to_reset {
+            libc::sigaction(signal, &default, ptr::null_mut());
+        }
+        done(
+            libc::sigprocmask(libc::SIG_SETMASK, order.mask, ptr::null_mut()),
+            Step::Prepare("sigprocmask"),
+        )?;
+        libc::execve(order.path, order.argv, order.envp);
+    }
+    Err(Step::Execute)
+}
+
+impl Step {
+    fn explain(self, image: &Image, errno: i32) -> anyhow::Error {
+        let error = io::Error::from_raw_os_error(errno);
+        let name = image.name();
+        let path = image.path.to_string_lossy();
+        let message = match (self, errno) {
+            (Step::Execute, libc::ENOENT) => format!(
+                "cannot start {name}: {path} exists, but not the interpreter that its first line names, or its dynamic loader. Install that, or correct the line"
+            ),
+            (Step::Execute, libc::ENOEXEC) => {
+                format!("cannot start {name}: {path} is neither a program for this machine nor a script that begins with #!")
+            }
+            (Step::Execute, libc::E2BIG) => {
+                format!("cannot start {name}: its arguments and environment are too long for the kernel. Pass them in a file")
+            }
+            (Step::Execute, _) => format!("cannot start {name}: {path}: {error}"),
+            (Step::Bind, _) => format!("cannot bind {name} to its CPUs: {error}. Use --bind none"),
+            (Step::Prepare(call), _) => format!("cannot start {name}: {call}: {error}"),
+        };
+        CannotStart {
+            status: if errno == libc::ENOENT { 127 } else { 126 },
+            message,
+        }
+        .into()
+    }
+}
+
+fn too_many(pe: usize, error: io::Error) -> anyhow::Error {
+    let hint = match error.raw_os_error() {
+        Some(libc::EAGAIN) => "The limit on processes is reached (`ulimit -u`, or pids.max of the cgroup): raise it, or use fewer PEs",
+        Some(libc::ENOMEM) => "There is not enough memory",
+        Some(libc::EINVAL) => "Linux 5.2 or newer is needed (for pidfd)",
+        _ => "`memonet doctor` tells what this machine lacks",
+    };
+    anyhow::anyhow!("cannot create a process for PE {pe}: {error}. {hint}")
+}

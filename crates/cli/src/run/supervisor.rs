@@ -1,0 +1,582 @@
+//! Standing by while the job runs: one loop for deaths, signals, output and deadlines.
+
+use std::collections::BTreeSet;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use memonet_core::Cause;
+use memonet_core::launch::{JobFile, State};
+use nix::sys::signal::Signal;
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use rustix::process::{self, Pid, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
+
+use super::family::Family;
+use super::joined::{self, Found, Joined, LOOK, UNKNOWN};
+use super::lines::Stream;
+use super::report::{self, Followers};
+use super::signals::Signals;
+use super::spawn::Child;
+use super::writer::{Source, Target, Writer};
+use super::{Options, Outcome};
+
+/// How long PEs have, after the first failure, to see it in their waits, say so, and end by themselves.
+const GRACE: Duration = Duration::from_millis(200);
+/// How long they have after SIGTERM.
+const LAST_GRACE: Duration = Duration::from_secs(1);
+/// Exit status of a job that took too long, as `timeout` has it.
+const TIMED_OUT: u8 = 124;
+/// Bytes read at once.
+const SCRATCH: usize = 64 << 10;
+/// Reads from one dead PE's pipe: more than it holds, but an end, should something that it left behind go on writing.
+const LAST_READS: usize = 32;
+
+const SIGNALS: u64 = u64::MAX;
+const NEWS: u64 = u64::MAX - 1;
+const OUTPUT: u64 = u64::MAX - 2;
+/// Added to a PE's number: the process that joined as it, where it is not the one that was started.
+const JOINED: u64 = 1 << 32;
+
+struct Pe {
+    pid: Pid,
+    /// `None` when it has ended.
+    pidfd: Option<OwnedFd>,
+    /// The process that joined, while it runs and is not the one that was started.
+    joined: Option<Joined>,
+    /// That process is gone without having finalised, which was told.
+    lost: bool,
+    program: String,
+    streams: [Stream; 2],
+}
+
+/// The end of a process.
+struct End {
+    pe: usize,
+    /// `None` when it was in order.
+    cause: Option<Cause>,
+    /// The process, where it is not the one that was started.
+    joined: Option<i32>,
+    /// The PE had left the job before, so that nobody waits for it.
+    after_finalizing: bool,
+}
+
+/// What is being done about a failure.
+enum Phase {
+    Running,
+    /// PEs may end by themselves until then.
+    Grace(Instant),
+    /// They were sent SIGTERM, and SIGKILL follows then.
+    Terminated(Instant),
+    Killed,
+    /// They were sent SIGKILL because one of them has asked for the end of the job.
+    Exiting,
+}
+
+/// The launcher of a running job. Dropping it ends the job.
+pub struct Supervisor {
+    pes: Vec<Pe>,
+    alive: usize,
+    /// PEs of which no process has joined, and when to look again.
+    unseen: BTreeSet<usize>,
+    look: Instant,
+    phase: Phase,
+    /// Exit status of the first failure,
+    status: Option<u8>,
+    /// and whose that was.
+    blamed: Option<usize>,
+    followers: Followers,
+    /// The signal that was sent to the launcher to end the job.
+    interrupted: Option<i32>,
+    deadline: Option<(Instant, Duration)>,
+    keep_going: bool,
+    verbose: bool,
+    /// Unfinished lines, by the time they are due.
+    due: BTreeSet<(Instant, u64)>,
+    scratch: Vec<u8>,
+    /// Deaths, signals, news of the writer, and `output`.
+    events: OwnedFd,
+    /// The pipes; apart, so that all can be left alone at once when nobody takes their output.
+    output: OwnedFd,
+    reading: bool,
+    // Dropped in this order: the last output may wait for its reader, and Ctrl-C is to end that.
+    family: Family,
+    signals: Signals,
+    writer: Writer,
+    job: JobFile,
+}
+
+impl Supervisor {
+    /// Gets ready for PEs.
+    pub fn new(job: JobFile, signals: Signals, family: Family, options: &Options) -> Result<Supervisor> {
+        let writer = Writer::start(options.label)?;
+        let events = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
+        let output = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
+        listen(&events, &signals, SIGNALS)?;
+        listen(&events, writer.news(), NEWS)?;
+        listen(&events, &output, OUTPUT)?;
+        let mut supervisor = Supervisor {
+            pes: Vec::new(),
+            alive: 0,
+            unseen: BTreeSet::new(),
+            look: Instant::now(),
+            phase: Phase::Running,
+            status: None,
+            blamed: None,
+            followers: Followers::default(),
+            interrupted: None,
+            deadline: options
+                .timeout
+                .and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout))),
+            keep_going: options.keep_going,
+            verbose: options.verbose,
+            due: BTreeSet::new(),
+            scratch: vec![0; SCRATCH],
+            events,
+            output,
+            reading: true,
+            family,
+            signals,
+            writer,
+            job,
+        };
+        if let Some(note) = supervisor.job.note().map(str::to_owned) {
+            supervisor.say(&note);
+        }
+        Ok(supervisor)
+    }
+
+    /// The job's shared memory.
+    pub fn job(&self) -> &JobFile {
+        &self.job
+    }
+
+    /// Says something on standard error.
+    pub fn say(&mut self, text: &str) {
+        self.writer.say(text);
+    }
+
+    /// Takes charge of the next PE.
+    pub fn adopt(&mut self, child: Child, program: String) -> Result<()> {
+        let pe = self.pes.len();
+        if self.verbose {
+            self.say(&format!("PE {pe} is process {} ({program})", child.pid));
+        }
+        let source = |target| Source { pe, target };
+        let streams = [
+            Stream::new(child.stdout, source(Target::Stdout)),
+            Stream::new(child.stderr, source(Target::Stderr)),
+        ];
+        self.pes.push(Pe {
+            pid: child.pid,
+            pidfd: Some(child.pidfd),
+            joined: None,
+            lost: false,
+            program,
+            streams,
+        });
+        self.alive += 1;
+        self.unseen.insert(pe);
+        let pe = &self.pes[pe];
+        if let Some(pidfd) = &pe.pidfd {
+            listen(&self.events, pidfd, (self.pes.len() - 1) as u64)?;
+        }
+        for stream in &pe.streams {
+            if let Some(fd) = stream.fd() {
+                listen(&self.output, fd, token(stream.source))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stands by until the job has ended.
+    pub fn watch(mut self) -> Result<Outcome> {
+        while self.alive > 0 {
+            let events = self.wait()?;
+            // Deaths are published before anything else is done: others wait for the dead.
+            let mut ends: Vec<End> = events.iter().filter_map(|&event| self.ended(event)).collect();
+            ends.extend(self.look_for_joined());
+            if events.iter().any(|&event| event != OUTPUT) {
+                let pes = &self.pes;
+                self.family.reap(|pid| pes.iter().any(|pe| pe.pid == pid && pe.pidfd.is_some()));
+            }
+            for end in ends {
+                self.account_for(&end);
+            }
+            for event in events {
+                match event {
+                    SIGNALS => self.handle_signals()?,
+                    NEWS => self.handle_news()?,
+                    OUTPUT => self.read_output()?,
+                    _ => {}
+                }
+            }
+            self.handle_deadlines();
+            self.flush()?;
+        }
+        self.finish();
+        Ok(Outcome {
+            status: self.status.unwrap_or(0),
+            interrupted: self.interrupted.filter(|&signal| self.status == Some(128 + signal as u8)),
+        })
+    }
+
+    fn wait(&self) -> Result<Vec<u64>> {
+        let phase = match self.phase {
+            Phase::Grace(until) | Phase::Terminated(until) => Some(until),
+            Phase::Running | Phase::Killed | Phase::Exiting => None,
+        };
+        let deadline = self.deadline.map(|(deadline, _)| deadline);
+        let due = self.due.first().map(|&(due, _)| due);
+        let look = (!self.unseen.is_empty()).then_some(self.look);
+        let next = [phase, deadline, due, look].into_iter().flatten().min();
+        let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
+        ready(&self.events, timeout.as_ref())
+    }
+
+    /// If the event is the end of a process: finds out how it ended, and publishes it.
+    fn ended(&mut self, event: u64) -> Option<End> {
+        let pe = usize::try_from(event % JOINED).ok().filter(|&pe| pe < self.pes.len())?;
+        if event >= JOINED {
+            let joined = self.pes[pe].joined.take()?;
+            return self.lose(pe, joined.pid, joined.cause());
+        }
+        let pidfd = self.pes[pe].pidfd.as_ref()?;
+        let status = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok()??;
+        let state = self.job.state(pe);
+        if let Some(status) = self.job.exit_status() {
+            self.exit_as_asked(status);
+        }
+        let asked = matches!(self.phase, Phase::Exiting);
+        let cause = match (status.terminating_signal(), status.exit_status().unwrap_or(0)) {
+            (Some(signal), _) => Some(Cause::Signal(signal)),
+            (None, 0) => match state {
+                State::Done | State::Empty => None,
+                State::Dead(cause) => Some(cause),
+                State::Joined | State::Finalizing => Some(Cause::Exit(0)),
+            },
+            (None, code) => Some(Cause::Exit(code)),
+        };
+        match cause {
+            // Nobody is to hear of a failure where a PE has ended the job on purpose.
+            _ if asked => {}
+            Some(cause) => self.job.depart(pe, cause),
+            None => self.job.left(pe),
+        }
+        self.pes[pe].pidfd = None;
+        self.pes[pe].joined = None;
+        self.unseen.remove(&pe);
+        self.alive -= 1;
+        Some(End {
+            pe,
+            cause: cause.filter(|_| !asked),
+            joined: None,
+            after_finalizing: state == State::Done,
+        })
+    }
+
+    /// A PE has asked for the end of the job, and ended: so do the others, at once.
+    fn exit_as_asked(&mut self, status: u8) {
+        if matches!(self.phase, Phase::Running) {
+            self.status.get_or_insert(status);
+            self.kill();
+            self.phase = Phase::Exiting;
+        }
+    }
+
+    /// Begins to watch the processes that have joined since the last look, where they are not those that were started.
+    fn look_for_joined(&mut self) -> Vec<End> {
+        let now = Instant::now();
+        if now < self.look {
+            return Vec::new();
+        }
+        self.look = now + LOOK;
+        let new: Vec<(usize, i32)> = self.unseen.iter().filter_map(|&pe| Some((pe, self.job.process(pe)?))).collect();
+        let mut ends = Vec::new();
+        for (pe, pid) in new {
+            self.unseen.remove(&pe);
+            let started = self.pes[pe].pid;
+            if pid == started.as_raw_pid() {
+                continue;
+            }
+            match joined::find(pid, started) {
+                Found::Here(joined) if listen(&self.events, &joined.pidfd, JOINED + pe as u64).is_ok() => {
+                    self.pes[pe].joined = Some(joined);
+                }
+                Found::Ended => ends.extend(self.lose(pe, pid, UNKNOWN)),
+                Found::Here(_) | Found::Hidden => {}
+            }
+        }
+        ends
+    }
+
+    /// The process that joined has ended under its wrapper. That is a death unless it had left in order.
+    fn lose(&mut self, pe: usize, pid: i32, cause: Cause) -> Option<End> {
+        if self.job.state(pe) == State::Done {
+            self.job.left(pe);
+            return None;
+        }
+        if let Some(status) = self.job.exit_status() {
+            self.exit_as_asked(status);
+        }
+        if matches!(self.phase, Phase::Exiting) {
+            return None;
+        }
+        self.job.depart(pe, cause);
+        self.pes[pe].lost = true;
+        Some(End {
+            pe,
+            cause: Some(cause),
+            joined: Some(pid),
+            after_finalizing: false,
+        })
+    }
+
+    /// Reports an end, if it was a failure, and begins to end the others.
+    fn account_for(&mut self, end: &End) {
+        let pe = end.pe;
+        for target in [Target::Stdout, Target::Stderr] {
+            self.read_stream(pe, target, LAST_READS);
+        }
+        let Some(cause) = end.cause else { return };
+        if self.pes[pe].lost && end.joined.is_none() {
+            // Told already. But how the wrapper, if it ended by itself, sums it up counts: `timeout` has a status for it.
+            if self.blamed == Some(pe) && matches!(self.phase, Phase::Running | Phase::Grace(_)) {
+                self.status = Some(exit_status(cause));
+            }
+            return;
+        }
+        let first = self.status.is_none();
+        let sent = match cause {
+            Cause::Signal(signal) => self.was_sent(signal),
+            _ => false,
+        };
+        let signalled = matches!(cause, Cause::Signal(_));
+        if self.interrupted.is_some() && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted) {
+            // Not news to whoever sent it.
+        } else if first || self.keep_going && !sent || signalled && !sent {
+            let text = report::failure(&self.who(end), end.after_finalizing, cause, &self.pes[pe].streams);
+            self.say(&text);
+        } else {
+            self.followers.add(pe, cause, sent);
+        }
+        if first {
+            self.status = Some(exit_status(cause));
+            self.blamed = Some(pe);
+        }
+        // Without one that left in order the others can go on.
+        if !self.keep_going && !end.after_finalizing && matches!(self.phase, Phase::Running) {
+            self.phase = Phase::Grace(Instant::now() + GRACE);
+        }
+    }
+
+    fn who(&self, end: &End) -> String {
+        let (pe, Pe { pid, program, .. }) = (end.pe, &self.pes[end.pe]);
+        match end.joined {
+            None => format!("PE {pe} ({program}, process {pid})"),
+            Some(joined) => format!("PE {pe} (process {joined} under {program}, process {pid})"),
+        }
+    }
+
+    /// Whether the launcher has sent this signal to all.
+    fn was_sent(&self, signal: i32) -> bool {
+        match self.phase {
+            Phase::Running | Phase::Grace(_) => false,
+            Phase::Terminated(_) => signal == libc::SIGTERM,
+            Phase::Killed | Phase::Exiting => signal == libc::SIGTERM || signal == libc::SIGKILL,
+        }
+    }
+
+    fn handle_signals(&mut self) -> Result<()> {
+        while let Some(arrived) = self.signals.next() {
+            if arrived.signal == Signal::SIGCHLD {
+                // What it tells is done whenever signals arrive.
+                continue;
+            }
+            if !arrived.from_terminal || arrived.signal == Signal::SIGCONT {
+                self.send_all(process::Signal::from_named_raw(arrived.signal as i32));
+            }
+            match arrived.signal {
+                Signal::SIGTSTP => {
+                    self.flush()?;
+                    self.signals.stop()?;
+                }
+                Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => {
+                    self.interrupted = Some(arrived.signal as i32);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn send_all(&self, signal: Option<process::Signal>) {
+        let Some(signal) = signal else { return };
+        for pidfd in self.pes.iter().filter_map(|pe| pe.pidfd.as_ref()) {
+            let _ = pidfd_send_signal(pidfd, signal);
+        }
+    }
+
+    fn handle_news(&mut self) -> Result<()> {
+        for target in self.writer.take_news() {
+            // As in a shell's pipeline: who goes on writing gets SIGPIPE.
+            for pe in &mut self.pes {
+                pe.streams[target as usize].close();
+            }
+        }
+        Ok(())
+    }
+
+    fn read_output(&mut self) -> Result<()> {
+        for token in ready(&self.output, Some(&Duration::ZERO))? {
+            let target = if token % 2 == 0 { Target::Stdout } else { Target::Stderr };
+            self.read_stream(token as usize / 2, target, 1);
+        }
+        Ok(())
+    }
+
+    fn read_stream(&mut self, pe: usize, target: Target, times: usize) {
+        let now = Instant::now();
+        let stream = &mut self.pes[pe].streams[target as usize];
+        let before = stream.due();
+        for _ in 0..times {
+            if !stream.read(&mut self.scratch, now, &mut self.writer) {
+                break;
+            }
+        }
+        let (after, token) = (stream.due(), token(stream.source));
+        if before != after {
+            before.map(|due| self.due.remove(&(due, token)));
+            after.map(|due| self.due.insert((due, token)));
+        }
+    }
+
+    fn handle_deadlines(&mut self) {
+        let now = Instant::now();
+        while let Some(&(due, token)) = self.due.first().filter(|(due, _)| *due <= now) {
+            self.due.remove(&(due, token));
+            let pe = &mut self.pes[token as usize / 2];
+            let stream = &mut pe.streams[token as usize % 2];
+            if is_ready_to_run(pe.pid) && stream.postpone(now) {
+                self.due.extend(stream.due().map(|due| (due, token)));
+            } else {
+                stream.pass_on(&mut self.writer);
+            }
+        }
+        if let Some((_, timeout)) = self.deadline.filter(|(deadline, _)| *deadline <= now) {
+            self.deadline = None;
+            self.time_out(timeout, now);
+        }
+        match self.phase {
+            Phase::Grace(until) if until <= now => self.terminate(now),
+            Phase::Terminated(until) if until <= now => self.kill(),
+            _ => {}
+        }
+    }
+
+    fn time_out(&mut self, timeout: Duration, now: Instant) {
+        let running = self.pes.iter().enumerate().filter(|(_, pe)| pe.pidfd.is_some());
+        let mut running: Vec<usize> = running.map(|(pe, _)| pe).collect();
+        let which = report::ranges(&mut running);
+        self.say(&format!(
+            "the job has not ended after {timeout:?}, its --timeout: ending it. Still running: PE {which}"
+        ));
+        self.status.get_or_insert(TIMED_OUT);
+        if matches!(self.phase, Phase::Running | Phase::Grace(_)) {
+            self.terminate(now);
+        }
+    }
+
+    fn terminate(&mut self, now: Instant) {
+        self.phase = Phase::Terminated(now + LAST_GRACE);
+        self.send_all(Some(process::Signal::TERM));
+    }
+
+    fn kill(&mut self) {
+        self.phase = Phase::Killed;
+        for pe in &mut self.pes {
+            let refused = |pidfd: &mut OwnedFd| pidfd_send_signal(pidfd, process::Signal::KILL) == Err(Errno::PERM);
+            // One that runs as another user: who waited for it could wait forever. `Family` tells that it is left.
+            if pe.pidfd.take_if(refused).is_some() {
+                self.alive -= 1;
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let read = self.writer.flush();
+        if read != self.reading {
+            self.reading = read;
+            if read {
+                listen(&self.events, &self.output, OUTPUT)?;
+            } else {
+                epoll::delete(&self.events, &self.output)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All PEs have ended: so does what they left behind, and what it wrote is written.
+    fn finish(&mut self) {
+        let left = self.family.end();
+        for pe in 0..self.pes.len() {
+            for target in [Target::Stdout, Target::Stderr] {
+                self.read_stream(pe, target, LAST_READS);
+                self.pes[pe].streams[target as usize].pass_on(&mut self.writer);
+            }
+        }
+        if let Some(text) = std::mem::take(&mut self.followers).describe() {
+            self.say(&text);
+        }
+        for text in left {
+            self.say(&text);
+        }
+        if let Some(signal) = self.interrupted.filter(|_| self.status.is_some()) {
+            self.say(&format!("the job was ended by {}", memonet_core::signal_name(signal)));
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        // `Family` waits for them.
+        self.send_all(Some(process::Signal::KILL));
+    }
+}
+
+/// The launcher's exit status for a failure.
+fn exit_status(cause: Cause) -> u8 {
+    match cause {
+        Cause::Signal(signal) => 128 + signal as u8,
+        // A failure has to be one for the shell, too.
+        Cause::Exit(0) | Cause::Finalized => 1,
+        Cause::Exit(code) => code as u8,
+        Cause::Panic => 101,
+    }
+}
+
+/// Whether a process works, or would if it had a CPU.
+fn is_ready_to_run(pid: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
+    // The field after the command's name, which may hold anything, in parentheses.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
+}
+
+fn token(source: Source) -> u64 {
+    source.pe as u64 * 2 + source.target as u64
+}
+
+fn listen(epoll: &OwnedFd, fd: impl AsFd, token: u64) -> Result<()> {
+    epoll::add(epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN).context("epoll_ctl")
+}
+
+fn ready(epoll: &OwnedFd, timeout: Option<&Duration>) -> Result<Vec<u64>> {
+    let timeout = timeout.map(|&timeout| Timespec::try_from(timeout)).transpose()?;
+    let mut events = [MaybeUninit::<epoll::Event>::uninit(); 64];
+    match epoll::wait(epoll, &mut events, timeout.as_ref()) {
+        Ok((events, _)) => Ok(events.iter().map(|event| event.data.u64()).collect()),
+        Err(Errno::INTR) => Ok(Vec::new()),
+        Err(error) => Err(error).context("epoll_wait"),
+    }
+}

@@ -1,0 +1,250 @@
+//! What the tests of the command share: starting it, waiting for it with an end in sight, and looking for what it left behind.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::io::{Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Far longer than anything here takes, and far shorter than a hang.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// The program that serves as a PE: the example `pe`, built if `cargo test --test NAME` has not.
+pub fn pe() -> String {
+    static PATH: LazyLock<String> = LazyLock::new(|| {
+        let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "memonet-cli", "--example", "pe", "--target-dir"]);
+        build.arg(profile.parent().unwrap());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.status().unwrap().success(), "the example `pe` does not build");
+        profile.join("examples/pe").into_os_string().into_string().unwrap()
+    });
+    PATH.clone()
+}
+
+/// A job that is running, and a mark that all its processes carry in their environment.
+pub struct Job {
+    pub launcher: Child,
+    pub mark: String,
+    folder: tempfile::TempDir,
+    stdout: Option<JoinHandle<String>>,
+    stderr: Option<JoinHandle<String>>,
+}
+
+/// How a job ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Exit status, or 128 + signal.
+    pub status: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ended {
+    pub fn lines(&self) -> Vec<&str> {
+        let mut lines: Vec<&str> = self.stdout.lines().collect();
+        lines.sort_unstable();
+        lines
+    }
+}
+
+/// `memonet run` with these arguments, in an empty folder of its own.
+pub fn command(args: &[&str]) -> (Command, String, tempfile::TempDir) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let mark = format!("test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_memonet"));
+    command.arg("run");
+    if !args.contains(&"--timeout") {
+        // Who reads from a job that hangs would wait forever.
+        command.args(["--timeout", "40"]);
+    }
+    command.args(args).env("MEMONET_TEST_MARK", &mark).env("TMPDIR", folder.path());
+    command.current_dir(folder.path());
+    usual_signals(&mut command);
+    (command, mark, folder)
+}
+
+/// Undoes what a shell does to what runs in its background: interrupts ignored, by all that is started from there.
+pub fn usual_signals(command: &mut Command) {
+    // SAFETY: system calls alone, all that may be done between fork and exec.
+    unsafe {
+        command.pre_exec(|| {
+            for signal in [libc::SIGINT, libc::SIGQUIT] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Starts `memonet run` with these arguments.
+pub fn start(args: &[&str]) -> Job {
+    start_with(args, Stdio::null())
+}
+
+/// The same, with something to read.
+pub fn start_with(args: &[&str], stdin: Stdio) -> Job {
+    let (mut command, mark, folder) = command(args);
+    let mut launcher = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let stdout = Some(collect(launcher.stdout.take().unwrap()));
+    let stderr = Some(collect(launcher.stderr.take().unwrap()));
+    Job {
+        launcher,
+        mark,
+        folder,
+        stdout,
+        stderr,
+    }
+}
+
+/// Runs `memonet run` with these arguments to its end.
+pub fn run(args: &[&str]) -> Ended {
+    start(args).end()
+}
+
+/// Reads all there is, in the background.
+pub fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+impl Job {
+    pub fn pid(&self) -> i32 {
+        self.launcher.id() as i32
+    }
+
+    /// Waits for its end and checks that nothing is left of it.
+    pub fn end(mut self) -> Ended {
+        let status = wait(&mut self.launcher);
+        let stdout = self.stdout.take().unwrap().join().unwrap();
+        let stderr = self.stderr.take().unwrap().join().unwrap();
+        self.assert_nothing_left();
+        Ended {
+            status: status.code().or(status.signal().map(|signal| 128 + signal)).unwrap(),
+            stdout,
+            stderr,
+        }
+    }
+
+    /// PEs, and what they started.
+    pub fn processes(&self) -> Vec<i32> {
+        marked(&self.mark)
+            .into_iter()
+            .filter(|&pid| has_entry(pid, "\0MEMONET_PE="))
+            .collect()
+    }
+
+    /// Within a short time, no process, file or shared memory object is there.
+    pub fn assert_nothing_left(&self) {
+        until("its processes end", || marked(&self.mark).is_empty());
+        let files: Vec<_> = std::fs::read_dir(self.folder.path()).unwrap().collect();
+        assert!(files.is_empty(), "left behind: {files:?}");
+        let shared: Vec<_> = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten().collect();
+        assert!(
+            !shared.iter().any(|entry| entry.file_name().to_string_lossy().contains("memonet")),
+            "{shared:?}"
+        );
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        self.folder.path().into()
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        if let Ok(None) = self.launcher.try_wait() {
+            let _ = self.launcher.kill();
+            let _ = self.launcher.wait();
+        }
+    }
+}
+
+/// Waits for a process, and fails rather than hang.
+pub fn wait(process: &mut Child) -> ExitStatus {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = process.try_wait().unwrap() {
+            return status;
+        }
+        if began.elapsed() > SOON {
+            let _ = process.kill();
+            panic!("process {} has not ended", process.id());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Waits until a condition holds, and fails rather than hang.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < SOON, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The living processes with this mark in their environment.
+pub fn marked(mark: &str) -> Vec<i32> {
+    let entry = format!("MEMONET_TEST_MARK={mark}\0");
+    processes().into_iter().filter(|&pid| has_entry(pid, &entry)).collect()
+}
+
+fn has_entry(pid: i32, entry: &str) -> bool {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    environment.windows(entry.len()).any(|window| window == entry.as_bytes())
+}
+
+fn processes() -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// State and parent of a process, as /proc has them.
+pub fn state(pid: i32) -> Option<(char, i32)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// The children of a process.
+pub fn children(parent: i32) -> Vec<i32> {
+    processes()
+        .into_iter()
+        .filter(|&pid| state(pid).is_some_and(|(_, of)| of == parent))
+        .collect()
+}
+
+/// Whether a tool is there that a test needs. Without it the test is skipped, or fails where MEMONET_TEST_TOOLS is 1.
+pub fn has(tool: &str) -> bool {
+    let there = Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !there {
+        let wanted = std::env::var("MEMONET_TEST_TOOLS").is_ok_and(|value| value == "1");
+        assert!(!wanted, "{tool} is not installed, and MEMONET_TEST_TOOLS asks for it: `make deps`");
+        skip(&format!("{tool} is not installed. `make deps` does that"));
+    }
+    there
+}
+
+/// Says that a test is skipped, past the harness, which would keep it for itself.
+pub fn skip(why: &str) {
+    let thread = std::thread::current();
+    let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
+}
+
+/// Sends a signal to one process.
+pub fn send(pid: i32, signal: rustix::process::Signal) {
+    let _ = rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), signal);
+}

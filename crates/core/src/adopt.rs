@@ -1,0 +1,288 @@
+//! Started by another launcher (`mpirun`, `mpiexec`, `srun`) on one machine: the PEs find each other by themselves, so that programs
+//! that use memonet beside MPI work, started as MPI programs are.
+//!
+//! PE 0 makes the job's memory and hands it to the others, through datagram sockets with abstract names made of the launcher's
+//! process and the PE's number. A PE binds its socket, greets PE 0, and waits for the descriptor. PE 0 binds its own, sends the descriptor to
+//! all who have bound theirs by then, and after that to each who greets it. *None is left out:* who was not there when PE 0 sent has
+//! bound after PE 0 did, and so its greeting arrives.
+//!
+//! *Programs that the same launcher's processes start one after the other do not meet.* A PE that has the descriptor gives up its name and
+//! then says so, and PE 0 goes on when all have: what a later PE 0 sends cannot arrive at an earlier PE. A later PE whose greeting
+//! an earlier PE 0 has taken has bound its name, and so is found by the later PE 0.
+//!
+//! Nobody but the other launcher watches these PEs: a death ends the job because that launcher ends all.
+
+use crate::control::Control;
+use crate::error::{Error, Result};
+use crate::launch::{JobFile, available_cpus};
+use crate::memory;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with, sockopt,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// Added to the number of a PE that has the descriptor.
+const HAS: u64 = 1 << 32;
+/// How long a PE waits for the others to be started.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Launchers, and the variables by which they say how many processes they have started, which of them this is, and how many run here.
+const KNOWN: [(&str, [&str; 3]); 4] = [
+    (
+        "Open MPI's mpirun",
+        ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"],
+    ),
+    ("an MPI launcher (PMI)", ["PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"]),
+    ("Slurm's srun", ["SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"]),
+    ("PALS", ["PALS_NRANKS", "PALS_RANKID", "PALS_LOCAL_SIZE"]),
+];
+/// Names of processes that start others for these launchers.
+const STARTERS: [&str; 9] = [
+    "hydra_pmi_proxy",
+    "hydra_bstrap_pr",
+    "orted",
+    "prted",
+    "prte",
+    "prterun",
+    "mpirun",
+    "mpiexec",
+    "slurmstepd",
+];
+
+/// This process's place among those that another launcher has started.
+pub(crate) struct Adopted {
+    launcher: &'static str,
+    rank: usize,
+    size: usize,
+}
+
+/// Whether another launcher has started this process as one of several.
+///
+/// # Errors
+/// [`Error::ForeignLauncher`] when they cannot form a job: each would believe that it is alone.
+pub(crate) fn found() -> Result<Option<Adopted>> {
+    let number = |variable: &str| std::env::var(variable).ok()?.trim().parse::<usize>().ok();
+    let mut refused = None;
+    for (launcher, [size_in, rank_in, local_in]) in KNOWN {
+        let size = number(size_in).unwrap_or(1);
+        if size > 1 {
+            let several_nodes = launcher.contains("Slurm") && number("SLURM_STEP_NUM_NODES").is_some_and(|nodes| nodes > 1);
+            if let Some(rank) = number(rank_in).filter(|&rank| rank < size && number(local_in) == Some(size) && !several_nodes) {
+                return Ok(Some(Adopted { launcher, rank, size }));
+            }
+            // Slurm has variables of other launchers, too, but not all of theirs.
+            refused.get_or_insert(Error::ForeignLauncher {
+                launcher,
+                size,
+                variable: size_in,
+            });
+        }
+    }
+    refused.map_or(Ok(None), Err)
+}
+
+impl Adopted {
+    /// Meets the others. Gives the job and this PE's number in it.
+    pub(crate) fn join(&self) -> Result<(Control, usize)> {
+        let mut meeting = Meeting::new(self)?;
+        let control = if self.rank == 0 {
+            let file = JobFile::create(self.size, self.cpus())?;
+            meeting.hand_out(file.fd())?;
+            file.into_control()?
+        } else {
+            let fd = meeting.ask()?;
+            let size = memory::sealed_size(&fd).map_err(|problem| Error::ControlPage { problem })?;
+            Control::attach(fd, size, self.size, self.rank)?
+        };
+        Ok((control, self.rank))
+    }
+}
+
+impl Adopted {
+    /// CPUs of all PEs together: where the launcher has bound this one to some, the others have as many of their own.
+    fn cpus(&self) -> usize {
+        // SAFETY: asks for a number.
+        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
+        match available_cpus() {
+            mine if mine < online => (mine * self.size).min(online),
+            mine => mine,
+        }
+    }
+}
+
+/// A PE's socket.
+struct Meeting<'a> {
+    pes: &'a Adopted,
+    socket: OwnedFd,
+    place: String,
+}
+
+const HINT: &str = "PEs that another launcher starts need Unix sockets, and one network namespace; `memonet run` needs neither";
+
+fn socket() -> Result<OwnedFd> {
+    socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(|e| Error::system("socket", e, HINT))
+}
+
+impl<'a> Meeting<'a> {
+    fn new(pes: &'a Adopted) -> Result<Self> {
+        let socket = socket()?;
+        sockopt::set_socket_passcred(&socket, true).map_err(|e| Error::system("SO_PASSCRED", e, HINT))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE)).map_err(|e| Error::system("SO_RCVTIMEO", e, HINT))?;
+        let meeting = Meeting {
+            pes,
+            socket,
+            place: starter(),
+        };
+        bind(&meeting.socket, &meeting.address(pes.rank)?)
+            .map_err(|e| Error::system("binding the socket to meet the other PEs", e, HINT))?;
+        Ok(meeting)
+    }
+
+    fn address(&self, rank: usize) -> Result<SocketAddrUnix> {
+        SocketAddrUnix::new_abstract_name(format!("memonet-join-{}-{rank}", self.place).as_bytes())
+            .map_err(|e| Error::system("naming a socket", e, HINT))
+    }
+
+    /// Sends this PE's number, or that with [`HAS`], and perhaps a descriptor; false when the receiver is not there yet.
+    fn send(&self, to: usize, says: u64, fd: Option<BorrowedFd<'_>>) -> Result<bool> {
+        let bytes = (self.pes.rank as u64 | says).to_ne_bytes();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds: Vec<_> = fd.into_iter().collect();
+        if !fds.is_empty() {
+            assert!(
+                control.push(SendAncillaryMessage::ScmRights(&fds)),
+                "the buffer was made for one descriptor"
+            );
+        }
+        loop {
+            match sendmsg_addr(
+                &self.socket,
+                &self.address(to)?,
+                &[IoSlice::new(&bytes)],
+                &mut control,
+                SendFlags::NOSIGNAL,
+            ) {
+                Ok(_) => return Ok(true),
+                Err(Errno::CONNREFUSED) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(Error::system(format!("sending to PE {to}"), e, HINT)),
+            }
+        }
+    }
+
+    /// The next message of a PE of this user: its number, perhaps with [`HAS`], and the descriptor in it.
+    fn receive(&self) -> Result<(u64, Option<OwnedFd>)> {
+        loop {
+            let mut bytes = [0u8; 8];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let received = recvmsg(
+                self.socket.as_fd(),
+                &mut [IoSliceMut::new(&mut bytes)],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            );
+            let length = match received {
+                Ok(message) => message.bytes,
+                Err(Errno::INTR) => continue,
+                Err(e) => {
+                    let Adopted { launcher, size, .. } = self.pes;
+                    return Err(Error::system(
+                        format!("meeting the other {} PEs that {launcher} has started", size - 1),
+                        if e == Errno::AGAIN { Errno::TIMEDOUT } else { e },
+                        "All of them have to initialise memonet, on one machine; or start them with `memonet run -n N`",
+                    ));
+                }
+            };
+            let (mut fd, mut ours) = (None, false);
+            for part in control.drain() {
+                match part {
+                    RecvAncillaryMessage::ScmRights(mut fds) => fd = fds.next(),
+                    RecvAncillaryMessage::ScmCredentials(credentials) => ours = credentials.uid == rustix::process::getuid(),
+                    _ => {}
+                }
+            }
+            if ours && length == bytes.len() {
+                return Ok((u64::from_ne_bytes(bytes), fd));
+            }
+        }
+    }
+
+    /// Gives every other PE the job's memory; all have it when this returns.
+    fn hand_out(&self, fd: BorrowedFd<'_>) -> Result<()> {
+        let mut sent = vec![false; self.pes.size];
+        for (rank, sent) in sent.iter_mut().enumerate().skip(1) {
+            *sent = self.send(rank, 0, Some(fd))?;
+        }
+        let mut has = vec![false; self.pes.size];
+        has[0] = true;
+        while has.contains(&false) {
+            let (says, _) = self.receive()?;
+            let rank = (says & !HAS) as usize;
+            if rank == 0 || rank >= self.pes.size {
+                continue;
+            }
+            if says & HAS != 0 {
+                has[rank] = true;
+            } else if !sent[rank] {
+                sent[rank] = self.send(rank, 0, Some(fd))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks PE 0 for the job's memory.
+    fn ask(&mut self) -> Result<OwnedFd> {
+        // Where it is not there yet, it will look for this PE.
+        self.send(0, 0, None)?;
+        loop {
+            if let (0, Some(fd)) = self.receive()? {
+                // Closes the one with the name.
+                self.socket = socket()?;
+                self.send(0, HAS, None)?;
+                return Ok(fd);
+            }
+        }
+    }
+}
+
+/// What all processes of one job have in common and no other job has: the process that started them, and what the launcher
+/// calls the job.
+fn starter() -> String {
+    let stat = |pid: i32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (name, rest) = (
+            text.split_once('(')?.1.rsplit_once(") ")?.0.to_owned(),
+            text.rsplit_once(") ")?.1.to_owned(),
+        );
+        let fields: Vec<&str> = rest.split(' ').collect();
+        // The parent, and the time of its start.
+        Some((name, fields.get(1)?.parse::<i32>().ok()?, (*fields.get(19)?).to_owned()))
+    };
+    let parent = std::os::unix::process::parent_id() as i32;
+    let mut pid = parent;
+    // A shell or a debugger may stand in between.
+    while let Some((name, above, _)) = stat(pid) {
+        if STARTERS.contains(&name.as_str()) || above <= 1 {
+            break;
+        }
+        pid = above;
+    }
+    let known = stat(pid).filter(|(name, ..)| STARTERS.contains(&name.as_str()));
+    let pid = if known.is_some() { pid } else { parent };
+    let since = stat(pid).map_or_else(String::new, |(_, _, since)| since);
+    let namespace: String = ["PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"]
+        .iter()
+        .filter_map(|name| std::env::var(name).ok())
+        .collect();
+    let namespace = namespace
+        .bytes()
+        .fold(0u64, |hash, byte| hash.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte));
+    format!("{}-{pid}-{since}-{namespace:x}", rustix::process::getuid().as_raw())
+}

@@ -1,0 +1,461 @@
+//! Split-phase barriers.
+//!
+//! A phase has two halves: [`arrive`](Barrier::arrive) says that this PE is there, [`Arrival::wait`] returns when all
+//! are. Between the two a PE does work that does not depend on the others. [`step`](Barrier::step) is the form with one
+//! call per phase: it ends the previous phase and arrives at the next.
+//!
+//! Four algorithms move the news; all of them only store growing numbers into words of the barrier's slot in the members'
+//! segments, through routes, so they run on every fabric:
+//!
+//! | algorithm | stores per PE | steps on the way | chosen |
+//! |---|---|---|---|
+//! | [`everyone`] | n - 1 | 1 | up to 8 PEs with a CPU each: eight arrivals are one 8-byte load |
+//! | [`central`] | 1, the last one n | 2 | more PEs than CPUs: each PE has to run once |
+//! | [`tree`] | 1 to 9 | 2 log8 n | on request: fewest messages at any one place |
+//! | [`dissemination`] | log2 n | log2 n | else |
+//!
+//! **Why no phase is passed too early.** A word holds the last phase of which it tells, and phases only grow. A PE waits
+//! for "at least my phase". No PE can be more than one phase ahead of another: to end phase p it needs, directly or along
+//! the chain of stores, everybody's arrival at p. So words never need resetting, and the low byte of a phase, of which
+//! `everyone` and `tree` send only that, tells p - 1, p and p + 1 apart.
+
+mod central;
+mod dissemination;
+mod everyone;
+mod relayed;
+mod tree;
+
+pub(crate) use relayed::Relay;
+
+use crate::doorbell::Doorbell;
+use crate::error::{Error, Quick, Result};
+use crate::layout::BarrierSlot;
+use crate::pe::Pe;
+use crate::route::Route;
+use crate::shm;
+use crate::wait::{self, Terms};
+use relayed::Relayed;
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How the news of arrivals travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Each member stores a byte into a word of each other.
+    Everyone,
+    /// A counter at the first member; the last to arrive tells all.
+    Central,
+    /// Bytes up a tree of eight children each, phase numbers down.
+    Tree,
+    /// In round r, each member tells the one 2^r further on.
+    Dissemination,
+}
+
+impl std::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Algorithm::Everyone => "everyone",
+            Algorithm::Central => "central",
+            Algorithm::Tree => "tree",
+            Algorithm::Dissemination => "dissemination",
+        })
+    }
+}
+
+/// Variable that forces an algorithm.
+pub const ENV_BARRIER: &str = "MEMONET_BARRIER";
+
+impl Algorithm {
+    /// Whether a PE's arrival is all that the others need of it. With the other algorithms PEs pass on each other's news, in
+    /// every wait and test of the library, whatever it is for: a PE that computes for long between arriving and waiting
+    /// should test now and then.
+    pub fn is_passive(self) -> bool {
+        match self {
+            Algorithm::Everyone => everyone::Everyone::PASSIVE,
+            Algorithm::Central => central::Central::PASSIVE,
+            Algorithm::Tree => tree::Tree::PASSIVE,
+            Algorithm::Dissemination => dissemination::Dissemination::PASSIVE,
+        }
+    }
+
+    /// The algorithm for `n` members: forced by `MEMONET_BARRIER`, or the one that measured fastest (`memonet bench barrier`).
+    pub(crate) fn choose(pe: &Pe, n: usize) -> Result<Self> {
+        if let Some(value) = std::env::var_os(ENV_BARRIER) {
+            let bad = |problem: String| Error::Environment {
+                name: ENV_BARRIER,
+                value: value.to_string_lossy().into_owned(),
+                problem,
+                fix: "Use everyone (up to 8 PEs), central, tree or dissemination, or unset it",
+            };
+            return match value.to_str() {
+                Some("everyone") if n <= everyone::MOST => Ok(Algorithm::Everyone),
+                Some("everyone") => Err(bad(format!("cannot serve a team of {n}"))),
+                Some("central") => Ok(Algorithm::Central),
+                Some("tree") => Ok(Algorithm::Tree),
+                Some("dissemination") => Ok(Algorithm::Dissemination),
+                _ => Err(bad("is no barrier algorithm".into())),
+            };
+        }
+        Ok(match n {
+            _ if pe.crowded() && !pe.has_far() => Algorithm::Central,
+            0..=everyone::MOST => Algorithm::Everyone,
+            _ => Algorithm::Dissemination,
+        })
+    }
+}
+
+/// The words of one barrier slot, and who shares them.
+#[derive(Clone)]
+struct Slot {
+    pe: Arc<Pe>,
+    members: Arc<[usize]>,
+    rank: usize,
+    slot: usize,
+    /// Address of this PE's own slot.
+    own: OwnSlot,
+    /// How many each member had dropped in this slot before.
+    ended: Arc<[u64]>,
+}
+
+/// An address in this PE's segment.
+#[derive(Clone, Copy)]
+struct OwnSlot(*mut u8);
+
+// SAFETY: an address in the mapping that `Slot::pe` keeps, used only through `crate::shm`.
+unsafe impl Send for OwnSlot {}
+// SAFETY: as above.
+unsafe impl Sync for OwnSlot {}
+
+impl Slot {
+    /// A word of a member's slot, at `offset` in [`BarrierSlot`].
+    fn word(&self, rank: usize, offset: usize) -> Route {
+        self.pe.route(self.members[rank], Pe::barrier_slot(self.slot) + offset as u64)
+    }
+
+    /// Address of a word of this PE's own slot, to poll.
+    fn own(&self, offset: usize) -> *mut u64 {
+        self.own.0.wrapping_add(offset).cast()
+    }
+
+    #[inline]
+    fn read_own(&self, offset: usize) -> u64 {
+        // SAFETY: `offset` is that of an aligned word of `BarrierSlot`, in this PE's mapped segment.
+        unsafe { shm::load(self.own(offset)) }
+    }
+
+    /// A word of a member's slot, for [`tell`](Self::tell).
+    fn mailbox(&self, rank: usize, word: Route) -> Mailbox {
+        let bell = matches!(word, Route::Near(_)).then(|| self.pe.control().doorbell(self.members[rank]));
+        Mailbox { word, bell }
+    }
+
+    /// Stores news into a member's word and wakes it.
+    #[inline(always)]
+    fn tell<T: shm::Word>(&self, to: &Mailbox, value: T) {
+        to.word.store(&self.pe, value);
+        // Far, the fabric rings.
+        if let Some(bell) = to.bell {
+            self.pe.ring_bell(bell);
+        }
+    }
+}
+
+/// Where a member looks for news, and the bell that wakes it where this PE has to.
+struct Mailbox {
+    word: Route,
+    bell: Option<Doorbell>,
+}
+
+/// What an algorithm must do. The methods are called by one thread at a time, and never block.
+trait Phases {
+    /// See [`Algorithm::is_passive`].
+    const PASSIVE: bool;
+    /// Tells of this PE's arrival at `phase`.
+    fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()>;
+    /// Passes on what has arrived; whether `phase` is complete.
+    fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool>;
+}
+
+/// The algorithm of one barrier.
+enum Way {
+    Everyone(everyone::Everyone),
+    Central(central::Central),
+    Tree(Relayed<tree::Tree>),
+    Dissemination(Relayed<dissemination::Dissemination>),
+}
+
+/// Evaluates the expression for the barrier's algorithm: which it is, is asked once per call and not once per look.
+macro_rules! by_way {
+    ($barrier:expr, $way:ident => $what:expr) => {
+        match &$barrier.way {
+            Way::Everyone($way) => $what,
+            Way::Central($way) => $what,
+            Way::Tree($way) => $what,
+            Way::Dissemination($way) => $what,
+        }
+    };
+}
+
+/// A barrier over the members of a team. Made by [`Team::new_barrier`](crate::Team::new_barrier).
+///
+/// It may be dropped once its last phase is complete: whoever arrives at it afterwards arrives at nothing. Dropped before, its
+/// place among the job's barriers is lost.
+pub struct Barrier {
+    slot: Slot,
+    algorithm: Algorithm,
+    way: Way,
+    arrived: AtomicU64,
+    complete: AtomicU64,
+    /// Set while a thread is in one of the calls.
+    busy: AtomicBool,
+}
+
+impl Barrier {
+    /// A barrier in `slot`, whose words are zero on every member; each member has dropped `ended` in it before.
+    pub(crate) fn new(pe: Arc<Pe>, members: Arc<[usize]>, rank: usize, slot: usize, ended: Vec<u64>) -> Result<Self> {
+        let algorithm = Algorithm::choose(&pe, members.len())?;
+        Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
+    }
+
+    pub(crate) fn with_algorithm(
+        pe: Arc<Pe>,
+        members: Arc<[usize]>,
+        rank: usize,
+        slot: usize,
+        ended: Vec<u64>,
+        algorithm: Algorithm,
+    ) -> Self {
+        let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
+        let slot = Slot {
+            pe,
+            members,
+            rank,
+            slot,
+            own,
+            ended: ended.into(),
+        };
+        let way = match algorithm {
+            Algorithm::Everyone => Way::Everyone(everyone::Everyone::new(&slot)),
+            Algorithm::Central => Way::Central(central::Central::new(&slot)),
+            Algorithm::Tree => Way::Tree(Relayed::new(&slot, tree::Tree::new(&slot))),
+            Algorithm::Dissemination => Way::Dissemination(Relayed::new(&slot, dissemination::Dissemination::new(&slot))),
+        };
+        Barrier {
+            slot,
+            algorithm,
+            way,
+            arrived: AtomicU64::new(0),
+            complete: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
+        }
+    }
+
+    /// The algorithm in use.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Phases at which this PE has arrived so far.
+    #[inline]
+    pub fn phase(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    /// Runs `f` unless another thread of this PE is in this barrier: two of them would count as two PEs. A plain flag: it may
+    /// miss two that come within nanoseconds of each other, and costs nothing.
+    #[inline(always)]
+    fn alone<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
+        if self.busy.load(Ordering::Relaxed) {
+            return Err(
+                Error::Misuse("two threads of one PE are in the same barrier at once; give each its own, or let one thread do it").into(),
+            );
+        }
+        self.busy.store(true, Ordering::Relaxed);
+        let result = f();
+        self.busy.store(false, Ordering::Relaxed);
+        result
+    }
+
+    /// Arrives at the next phase: this PE's earlier writes are visible at their targets before anybody can pass it. If the
+    /// previous phase is not complete yet (its [`Arrival`] was dropped without waiting), waits for it first.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`], or an error of an earlier write that surfaces now.
+    pub fn arrive(&self) -> Result<Arrival<'_>> {
+        self.step()?;
+        Ok(Arrival { barrier: self })
+    }
+
+    /// The one call per phase (RBC): waits until the previous phase is complete, and arrives at the next.
+    ///
+    /// A PE that returns from its k-th `step` knows that every PE has made its (k-1)-th. The last phase is ended by [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// As for [`arrive`](Self::arrive).
+    pub fn step(&self) -> Result<()> {
+        Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
+    }
+
+    /// Whether every member has arrived at the phase at which this PE arrived last.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when that can never happen.
+    pub fn test(&self) -> Result<bool> {
+        Ok(self.alone(|| by_way!(self, way => self.look(way)))?)
+    }
+
+    /// Waits until every member has arrived at the phase at which this PE arrived last.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when a member is gone, within 100 ms.
+    pub fn wait(&self) -> Result<()> {
+        Ok(self.alone(|| by_way!(self, way => self.finish(way, None)))?)
+    }
+
+    /// [`wait`](Self::wait) with a deadline.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; the phase goes on and can be waited for again.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
+        Ok(self.alone(|| by_way!(self, way => self.finish(way, Some(timeout))))?)
+    }
+
+    /// Arrives and waits.
+    pub(crate) fn pass(&self) -> Result<()> {
+        Ok(self.alone(|| {
+            by_way!(self, way => {
+                self.next(way)?;
+                self.finish(way, None)
+            })
+        })?)
+    }
+
+    /// Ends the phase that may be under way, and arrives at the next.
+    #[inline(always)]
+    fn next(&self, way: &impl Phases) -> Quick<()> {
+        self.finish(way, None)?;
+        // A write that failed is this PE's error; the others are not to wait for ever because of it.
+        let written = self.slot.pe.complete_writes();
+        self.arrive_at(way, self.phase() + 1)?;
+        written
+    }
+
+    #[inline(always)]
+    fn arrive_at<P: Phases>(&self, way: &P, phase: u64) -> Quick<()> {
+        if P::PASSIVE {
+            // Told before the arrival itself, so never behind it.
+            self.tell_done(phase);
+        }
+        way.arrive(&self.slot, phase)?;
+        self.arrived.store(phase, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn look(&self, way: &impl Phases) -> Quick<bool> {
+        if self.poll(way)? {
+            return Ok(true);
+        }
+        self.slot.pe.progress();
+        self.slot.pe.ring_written();
+        match self.terms(None, |terms| terms.departed(&self.slot.pe)) {
+            Some(error) if !self.poll(way)? => Err(error.into()),
+            _ => self.poll(way),
+        }
+    }
+
+    #[inline(always)]
+    fn poll<P: Phases>(&self, way: &P) -> Quick<bool> {
+        let phase = self.phase();
+        let done = self.complete.load(Ordering::Relaxed) == phase || way.poll(&self.slot, phase)?;
+        if done {
+            self.complete::<P>(phase);
+        }
+        Ok(done)
+    }
+
+    #[inline(always)]
+    fn finish<P: Phases>(&self, way: &P, timeout: Option<Duration>) -> Quick<()> {
+        let phase = self.phase();
+        if self.complete.load(Ordering::Relaxed) == phase {
+            return Ok(());
+        }
+        if !way.poll(&self.slot, phase)? {
+            self.terms(timeout, |terms| {
+                wait::until(&self.slot.pe, terms, || match way.poll(&self.slot, phase) {
+                    Ok(false) => None,
+                    Ok(true) => Some(Ok(())),
+                    Err(error) => Some(Err(error)),
+                })
+            })??;
+        }
+        self.complete::<P>(phase);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn complete<P: Phases>(&self, phase: u64) {
+        self.complete.store(phase, Ordering::Relaxed);
+        if !P::PASSIVE {
+            self.tell_done(phase);
+        }
+    }
+
+    /// Lets others see that this PE has done its part of `phase`, should it leave now.
+    #[inline(always)]
+    fn tell_done(&self, phase: u64) {
+        // SAFETY: an aligned word of this PE's own slot.
+        unsafe { shm::store(self.slot.own(offset_of!(BarrierSlot, done)), phase) };
+    }
+
+    #[inline(always)]
+    fn terms<R>(&self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+        let arrived = |pe: usize| {
+            let rank = self.slot.members.iter().position(|&member| member == pe);
+            let word = rank.map(|rank| self.slot.word(rank, offset_of!(BarrierSlot, done)).load::<u64>(&self.slot.pe));
+            matches!(word, Some(Ok(at)) if at >= self.phase())
+        };
+        f(Terms {
+            members: Some(&self.slot.members),
+            arrived: Some(&arrived),
+            timeout,
+        })
+    }
+}
+
+impl Drop for Barrier {
+    fn drop(&mut self) {
+        // Every store into this PE's slot tells of an arrival, and all arrivals at a complete phase have been seen. Where the
+        // last phase is not complete, some are still to come, and the slot is never used again. Others may still be looking at
+        // words of this slot.
+        if matches!(by_way!(self, way => self.poll(way)), Ok(true)) {
+            let slot = &self.slot;
+            slot.pe.rest_slot(slot.slot, slot.members.clone(), slot.ended.clone());
+        }
+    }
+}
+
+/// Proof of arrival at a phase that may not be complete yet.
+#[must_use = "the phase is complete only after `wait`"]
+pub struct Arrival<'a> {
+    barrier: &'a Barrier,
+}
+
+impl Arrival<'_> {
+    /// Whether every member has arrived.
+    ///
+    /// # Errors
+    /// As for [`Barrier::test`].
+    pub fn test(&self) -> Result<bool> {
+        self.barrier.test()
+    }
+
+    /// Waits until every member has arrived.
+    ///
+    /// # Errors
+    /// As for [`Barrier::wait`].
+    pub fn wait(self) -> Result<()> {
+        self.barrier.wait()
+    }
+}

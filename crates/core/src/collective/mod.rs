@@ -1,0 +1,311 @@
+//! Collectives over teams: all members call, all get their part of what all have.
+//!
+//! Every one of them is built of the same three things, and names no fabric:
+//!
+//! * the team's **barrier**;
+//! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: what is small is published there, and read by the
+//!   others in place after one barrier;
+//! * **direct** reads and writes of the members' windows, for what is larger: one barrier before (everybody is in the call, so
+//!   sources are there and destinations may be written), one after (everybody has read and written).
+//!
+//! So a member's memory is read and written only while it is in the call, and each collective also is a barrier.
+//!
+//! **Why an outbox is not overwritten while somebody reads it.** There are two, used in turn. Collective k writes outbox k mod 2
+//! before its first barrier, and the others read it after that barrier, before they arrive at the next one of the team. It is
+//! written again in collective k + 2, after the first barrier of k + 1 was passed, at which all have arrived, and so have read.
+//!
+//! | collective | small | larger |
+//! |---|---|---|
+//! | broadcast | root publishes, all read | all copy from the root's source at once |
+//! | reduce, all-reduce, scans | all publish; each combines what it needs, in the order of ranks | each combines a part of the elements for all, [`BLOCK`] bytes at a time, and writes it where it belongs |
+//! | gather, all-gather, collect, scatter, all-to-all | all publish, each reads its part | written straight into its final place |
+//! | all-to-all at strides | packed, the same | packed and written where the destination is contiguous; else read, near element by element, far with what lies between |
+//!
+//! **Arguments.** What a member can see to be wrong with its own arguments is its error at once, before it tells the others
+//! anything: nothing is read or written. When all members are wrong, all get the error, and the team is as it was. When only some
+//! are, the others wait for them, as for any member that does not call, until these leave the job: [`Error::PeerFailed`]. A refusal that
+//! all heard of would need a word of every member read in every collective, or a look at it in every wait. (Making teams and
+//! windows is rarer, and does compare.) Should the refused member make its next call instead, the team's calls are no longer the same
+//! ones at all members, which nobody notices.
+//!
+//! Collectives of places, which front ends call, do not look whether source and destination overlap: where they must not and do,
+//! what arrives is any mixture of what was there.
+//!
+//! Sums of floating-point numbers are always taken in the order of ranks, so all members get the same bits, every time.
+
+mod broadcast;
+mod choice;
+mod exchange;
+mod operator;
+mod reduce;
+mod strided;
+
+pub use choice::{ENV_COLLECTIVES, Way};
+pub use operator::{And, By, Max, Min, Number, Operator, Or, Product, Sum, Xor};
+pub use reduce::{Elements, Goal};
+
+use crate::error::{Error, Result};
+use crate::layout::{OUTBOX, Outbox, SystemArea};
+use crate::route::Route;
+use crate::segment::Segment;
+use crate::shm::Plain;
+use crate::team::Team;
+use crate::window::Window;
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::ops::Range;
+
+/// Bytes that are combined at once: two such blocks stay in a core's first cache.
+const BLOCK: usize = 8 << 10;
+
+/// Elements of a window, the same on every PE: what collectives read from and write to. Made by [`Window::span`].
+pub struct Span<'a, T> {
+    place: Place,
+    window: PhantomData<&'a Window<T>>,
+}
+
+impl<T> Clone for Span<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Span<'_, T> {}
+
+impl<T: Plain> Window<T> {
+    /// Elements `range` of every PE's part, for collectives.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::Misuse`] for a restricted window, whose parts not everybody may reach.
+    pub fn span(&self, range: Range<usize>) -> Result<Span<'_, T>> {
+        let count = range
+            .end
+            .checked_sub(range.start)
+            .ok_or(Error::Misuse("a range that ends before it starts"))?;
+        let bytes = self.range(range.start, count)?;
+        let offset = self
+            .inner
+            .heap_offset()
+            .ok_or(Error::Misuse("collectives work on ordinary windows, not on restricted ones"))?;
+        Ok(Span {
+            place: Place {
+                offset: offset + bytes as u64,
+                bytes: count * size_of::<T>(),
+            },
+            window: PhantomData,
+        })
+    }
+}
+
+impl<T: Plain> Span<'_, T> {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.place.bytes / size_of::<T>()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.place.bytes == 0
+    }
+}
+
+/// A range of every segment, the same on every PE.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    offset: u64,
+    bytes: usize,
+}
+
+impl Segment {
+    /// `bytes` of every segment from `offset` on, if there are so many: what collectives of front ends read from and write to.
+    pub fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
+        self.at(0, offset, bytes).map(|_| Place { offset, bytes })
+    }
+}
+
+impl Place {
+    /// `bytes` of it from `at` on, which the caller has found to be inside.
+    fn part(self, at: usize, bytes: usize) -> Place {
+        debug_assert!(at + bytes <= self.bytes);
+        Place {
+            offset: self.offset + at as u64,
+            bytes,
+        }
+    }
+
+    /// Whether they have a byte in common.
+    pub fn overlaps(self, other: Place) -> bool {
+        let (ends, other_ends) = (self.offset + self.bytes as u64, other.offset + other.bytes as u64);
+        self.bytes > 0 && other.bytes > 0 && self.offset < other_ends && other.offset < ends
+    }
+
+    /// Whether they are the same bytes, or have none in common.
+    pub fn is_apart(self, other: Place) -> bool {
+        self.offset == other.offset && self.bytes == other.bytes || !self.overlaps(other)
+    }
+}
+
+/// Source and destination are the same elements, or have none in common.
+fn check_apart(to: Place, from: Place) -> Result<()> {
+    if to.is_apart(from) {
+        Ok(())
+    } else {
+        Err(Error::Misuse(
+            "source and destination of a collective overlap: they must be the same elements, or have none in common",
+        ))
+    }
+}
+
+fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
+    if left == right {
+        Ok(())
+    } else {
+        Err(Error::Length { what, left, right })
+    }
+}
+
+/// What collectives are made of.
+impl Team {
+    /// Address of a place in this PE's own segment.
+    fn here(&self, place: Place) -> *mut u8 {
+        self.pe().local(place.offset)
+    }
+
+    fn there(&self, rank: usize, place: Place) -> Route {
+        if rank == self.rank() {
+            // Not through a fabric: the caller reads it without a quiet.
+            return Route::Near(self.here(place));
+        }
+        self.pe().route(self.members()[rank], place.offset)
+    }
+
+    /// Copies a place of a member to `to`, which is private memory, or memory of this PE that does not overlap with it.
+    ///
+    /// # Safety
+    /// `to` is writable for the place's bytes.
+    unsafe fn fetch(&self, rank: usize, from: Place, to: *mut u8) -> Result<()> {
+        if from.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the place lies in the member's segment; the caller promises the destination.
+        Ok(unsafe { self.there(rank, from).get(self.pe(), to, from.bytes) }?)
+    }
+
+    /// Copies memory of this PE to a place of a member.
+    ///
+    /// # Safety
+    /// `from` is readable for the place's bytes and does not overlap with it.
+    unsafe fn deliver(&self, rank: usize, to: Place, from: *const u8) -> Result<()> {
+        if to.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the place lies in the member's segment; the caller promises the source.
+        unsafe { self.there(rank, to).put(self.pe(), from, to.bytes) }?;
+        self.pe().wrote(self.members()[rank]);
+        Ok(())
+    }
+
+    /// Copies a place of a member to one of this PE; nothing where they are the same.
+    fn take(&self, rank: usize, from: Place, to: Place) -> Result<()> {
+        if rank == self.rank() && from.offset == to.offset {
+            return Ok(());
+        }
+        // SAFETY: the destination lies in this PE's segment, and different places do not overlap, or the caller gets the mixture that it asked for.
+        unsafe { self.fetch(rank, from, self.here(to)) }
+    }
+
+    /// Copies a place of this PE to one of a member; nothing where they are the same.
+    fn give(&self, rank: usize, from: Place, to: Place) -> Result<()> {
+        if rank == self.rank() && from.offset == to.offset {
+            return Ok(());
+        }
+        // SAFETY: as in `take`.
+        unsafe { self.deliver(rank, to, self.here(from)) }
+    }
+
+    /// The outbox of this collective, in each member's slot: the two take turns.
+    fn next_outbox(&self) -> Place {
+        let turn = self.count_collective() % 2;
+        Place {
+            offset: (offset_of!(SystemArea, outboxes) + self.slot() * size_of::<Outbox>() + turn * OUTBOX) as u64,
+            bytes: OUTBOX,
+        }
+    }
+
+    /// A place is inside of the segments of the job that it was made in; this may be another.
+    fn check_places(&self, to: Place, from: Place) -> Result<()> {
+        let end = self.pe().control().geometry().segment_stride;
+        let inside = |place: Place| place.offset + place.bytes as u64 <= end;
+        if inside(to) && inside(from) {
+            Ok(())
+        } else {
+            Err(Error::Misuse("this place is one of another job"))
+        }
+    }
+
+    fn check_rank(&self, rank: usize) -> Result<()> {
+        if rank < self.len() {
+            Ok(())
+        } else {
+            Err(Error::NoSuchPe {
+                pe: rank,
+                npes: self.len(),
+            })
+        }
+    }
+}
+
+/// Private memory for elements of any type.
+struct Scratch(Vec<Aligned>);
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Aligned([u8; 64]);
+
+impl Scratch {
+    fn new(bytes: usize) -> Self {
+        Scratch(vec![Aligned([0; 64]); bytes.div_ceil(64)])
+    }
+
+    fn ptr(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+
+    /// As if it were one of a job with larger segments.
+    #[test]
+    fn places_beyond_the_segment() {
+        Job::threads(1, |job| {
+            let (team, end) = (job.world(), job.pe.control().geometry().segment_stride);
+            let (good, bad) = (
+                Place {
+                    offset: end - 16,
+                    bytes: 8,
+                },
+                Place { offset: end - 4, bytes: 8 },
+            );
+            let bytes = Elements {
+                size: 1,
+                combine: &|_, _, _| {},
+            };
+            for (to, from) in [(good, bad), (bad, good)] {
+                for refused in [
+                    team.broadcast_places(0, to, from),
+                    team.gather_places(None, to, from),
+                    team.collect_places(to, from).map(drop),
+                    team.all_to_all_places(to, from),
+                    team.all_to_alls_places((to, 1), (from, 1), 1, 8),
+                    team.combine_places(&bytes, Goal::All, to, from),
+                ] {
+                    assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
+                }
+            }
+        })
+        .unwrap();
+    }
+}

@@ -1,0 +1,197 @@
+//! Combining what all have: reductions and scans.
+//!
+//! Small: each publishes all of its elements, and combines those of the ranks that it needs. Larger: the elements are cut into
+//! as many parts as there are members; each member walks through the ranks with its part, and writes what it has, after each
+//! rank or at the end, where that belongs. It alone reads and writes this part anywhere, so source and destination may be the same.
+
+use super::{BLOCK, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, Way, check_apart, check_length};
+use crate::error::{Error, Result};
+use crate::shm::Plain;
+use crate::team::Team;
+use std::mem::MaybeUninit;
+
+/// Who gets what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// All get the total.
+    All,
+    /// One rank gets it.
+    Root(usize),
+    /// Each rank gets what it and the lower ones have.
+    Inclusive,
+    /// Each rank gets what the lower ones have, the first nothing but zeros.
+    Exclusive,
+}
+
+/// Elements as bytes: how large one is, and how a run of them is combined into another.
+pub struct Elements<'a> {
+    /// Bytes of one.
+    pub size: usize,
+    /// Combines `count` elements at the second address into those at the first; both are aligned private memory.
+    pub combine: &'a dyn Fn(*mut u8, *const u8, usize),
+}
+
+impl Team {
+    /// Combines the elements of all members, in the order of ranks; all get the result. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`broadcast`](Self::broadcast).
+    ///
+    /// ```
+    /// # use memonet_core::{Job, Sum};
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let w = job.window::<f64>(2)?;
+    /// w.write_from(0, &[job.pe() as f64, 1.0]);
+    /// let all = w.span(0..2)?;
+    /// job.world().all_reduce(Sum, all, all)?; // in place
+    /// assert_eq!(w.to_vec(), [3.0, 3.0]);
+    /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    pub fn all_reduce<T: Plain>(&self, operator: impl Operator<T>, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+        self.combined(operator, Goal::All, to, from)
+    }
+
+    /// Combines the elements of all members, in the order of ranks; the one with rank `root` gets the result. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`broadcast`](Self::broadcast).
+    pub fn reduce<T: Plain>(&self, operator: impl Operator<T>, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+        self.combined(operator, Goal::Root(root), to, from)
+    }
+
+    /// Each member gets the combination of its own elements and those of all lower ranks. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`broadcast`](Self::broadcast).
+    pub fn scan<T: Plain>(&self, operator: impl Operator<T>, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+        self.combined(operator, Goal::Inclusive, to, from)
+    }
+
+    /// Each member gets the sum of the elements of all lower ranks; the first, zeros. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`broadcast`](Self::broadcast).
+    pub fn exclusive_scan<T: Number>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()>
+    where
+        Sum: Operator<T>,
+    {
+        self.combined(Sum, Goal::Exclusive, to, from)
+    }
+
+    fn combined<T: Plain>(&self, operator: impl Operator<T>, goal: Goal, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+        check_apart(to.place, from.place)?;
+        let combine = |into: *mut u8, with: *const u8, count: usize| {
+            // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64 bytes, private and apart.
+            let (into, with) = unsafe {
+                (
+                    std::slice::from_raw_parts_mut(into.cast::<T>(), count),
+                    std::slice::from_raw_parts(with.cast::<T>(), count),
+                )
+            };
+            for (into, with) in into.iter_mut().zip(with) {
+                *into = operator.combine(*into, *with);
+            }
+        };
+        let elements = Elements {
+            size: size_of::<T>(),
+            combine: &combine,
+        };
+        self.combine_places(&elements, goal, to.place, from.place)
+    }
+
+    /// Reductions and scans between places, for front ends. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`broadcast`](Self::broadcast).
+    pub fn combine_places(&self, elements: &Elements<'_>, goal: Goal, to: Place, from: Place) -> Result<()> {
+        if let Goal::Root(root) = goal {
+            self.check_rank(root)?;
+        }
+        self.check_places(to, from)?;
+        check_length("bytes of source and destination", from.bytes, to.bytes)?;
+        match from.bytes.checked_rem(elements.size) {
+            None => return Err(Error::Misuse("elements that are combined must have a size")),
+            Some(rest) => check_length("bytes beyond whole elements, and none", rest, 0)?,
+        }
+        if self.collective_way(from.bytes) == Way::Outbox {
+            return self.combine_outboxes(elements, goal, to, from);
+        }
+        self.barrier()?;
+        let block = (BLOCK / elements.size).max(1) * elements.size;
+        let (mine, end) = {
+            let count = from.bytes / elements.size;
+            let cut = |rank: usize| (count as u128 * rank as u128 / self.len() as u128) as usize * elements.size;
+            (cut(self.rank()), cut(self.rank() + 1))
+        };
+        let mut scratch = [Scratch::new(block), Scratch::new(block)];
+        for at in (mine..end).step_by(block) {
+            let bytes = block.min(end - at);
+            self.walk(elements, goal, to.part(at, bytes), from.part(at, bytes), &mut scratch)?;
+        }
+        self.barrier()
+    }
+
+    /// Combines one block of all ranks, and delivers what the goal asks for.
+    fn walk(&self, elements: &Elements<'_>, goal: Goal, to: Place, from: Place, scratch: &mut [Scratch; 2]) -> Result<()> {
+        let [sum, next] = scratch.each_mut().map(Scratch::ptr);
+        let count = from.bytes / elements.size;
+        for rank in 0..self.len() {
+            // SAFETY: the scratch blocks have as many bytes as the place at least, and are private.
+            unsafe { self.fetch(rank, from, if rank == 0 && goal != Goal::Exclusive { sum } else { next })? };
+            if goal == Goal::Exclusive {
+                if rank == 0 {
+                    // SAFETY: as above.
+                    unsafe { sum.write_bytes(0, from.bytes) };
+                }
+                // SAFETY: as above.
+                unsafe { self.deliver(rank, to, sum)? };
+            }
+            if rank > 0 || goal == Goal::Exclusive {
+                (elements.combine)(sum, next, count);
+            }
+            if goal == Goal::Inclusive {
+                // SAFETY: as above.
+                unsafe { self.deliver(rank, to, sum)? };
+            }
+        }
+        let total = match goal {
+            Goal::All => 0..self.len(),
+            Goal::Root(root) => root..root + 1,
+            Goal::Inclusive | Goal::Exclusive => 0..0,
+        };
+        for rank in total {
+            // SAFETY: as above.
+            unsafe { self.deliver(rank, to, sum)? };
+        }
+        Ok(())
+    }
+
+    fn combine_outboxes(&self, elements: &Elements<'_>, goal: Goal, to: Place, from: Place) -> Result<()> {
+        let outbox = self.next_outbox().part(0, from.bytes);
+        self.give(self.rank(), from, outbox)?;
+        self.barrier()?;
+        let ranks = match goal {
+            Goal::All => 0..self.len(),
+            Goal::Root(root) if root == self.rank() => 0..self.len(),
+            Goal::Root(_) => return Ok(()),
+            Goal::Inclusive => 0..self.rank() + 1,
+            Goal::Exclusive => 0..self.rank(),
+        };
+        let mut memory = [const { MaybeUninit::<super::Aligned>::uninit() }; 2 * OUTBOX / 64];
+        let (sum, next) = memory.split_at_mut(OUTBOX / 64);
+        let (sum, next) = (sum.as_mut_ptr().cast::<u8>(), next.as_mut_ptr().cast::<u8>());
+        if ranks.is_empty() {
+            // SAFETY: it has room for an outbox.
+            unsafe { sum.write_bytes(0, from.bytes) };
+        }
+        for rank in ranks.clone() {
+            // SAFETY: both halves of `memory` have room for an outbox.
+            unsafe { self.fetch(rank, outbox, if rank == ranks.start { sum } else { next })? };
+            if rank > ranks.start {
+                (elements.combine)(sum, next, from.bytes / elements.size);
+            }
+        }
+        // SAFETY: `sum` holds as many bytes as the place: the first rank's, or zeros.
+        unsafe { self.deliver(self.rank(), to, sum) }
+    }
+}

@@ -1,0 +1,199 @@
+//! All-to-all between elements that lie apart.
+//!
+//! Blocks and elements are those of a plain all-to-all, and element i of source or destination lies at i times its stride. What lies
+//! between them is neither read nor written.
+
+use super::{BLOCK, OUTBOX, Place, Scratch, Span, Way};
+use crate::error::{Error, Result};
+use crate::route::Route;
+use crate::shm::{self, Plain};
+use crate::team::Team;
+use std::ops::Range;
+
+/// Bytes from one element to the next up to which it is less work for a fabric to move what lies between, too, than to move each
+/// element by itself.
+const WORTH_FETCHING: usize = 1 << 10;
+
+/// Elements at a stride.
+#[derive(Clone, Copy)]
+struct Strided {
+    /// From the first byte of the first element to the last of the last.
+    extent: Place,
+    /// Bytes of an element.
+    size: usize,
+    /// Bytes from one to the next.
+    stride: usize,
+}
+
+impl Strided {
+    /// `count` elements at the beginning of a place, if it has so many.
+    fn new(place: Place, size: usize, stride: usize, count: usize) -> Result<Self> {
+        if stride == 0 || size == 0 {
+            return Err(Error::Misuse("elements have a size, and strides of at least one element"));
+        }
+        let bytes = match count.checked_sub(1) {
+            None => Some(0),
+            Some(others) => others
+                .checked_mul(stride)
+                .and_then(|last| last.checked_add(1))
+                .and_then(|elements| elements.checked_mul(size)),
+        };
+        match bytes {
+            Some(bytes) if bytes <= place.bytes => Ok(Strided {
+                extent: place.part(0, bytes),
+                size,
+                stride: stride * size,
+            }),
+            _ => Err(Error::Length {
+                what: "bytes that the strides reach, and bytes there are",
+                left: bytes.unwrap_or(usize::MAX),
+                right: place.bytes,
+            }),
+        }
+    }
+
+    fn is_contiguous(self) -> bool {
+        self.stride == self.size
+    }
+
+    fn element(self, index: usize) -> Place {
+        self.extent.part(index * self.stride, self.size)
+    }
+
+    /// Some of the elements, which are not none, and what lies between them.
+    fn run(self, range: Range<usize>) -> Place {
+        self.extent
+            .part(range.start * self.stride, (range.len() - 1) * self.stride + self.size)
+    }
+
+    /// Whether no byte is one of both: also where the elements of one lie between those of the other.
+    fn is_apart(self, other: Strided) -> bool {
+        if !self.extent.overlaps(other.extent) || self.extent.bytes == 0 || other.extent.bytes == 0 {
+            return true;
+        }
+        let (low, high) = match self.extent.offset <= other.extent.offset {
+            true => (self, other),
+            false => (other, self),
+        };
+        let between = ((high.extent.offset - low.extent.offset) % low.stride as u64) as usize;
+        self.stride == other.stride && between >= low.size && low.stride - between >= high.size
+    }
+}
+
+impl Team {
+    /// [`all_to_all`](Self::all_to_all) of `count` elements for each member, with strides: element i of all that `to` takes up lies at
+    /// `i * to_stride` of it, and element i of all that are sent at `i * from_stride` of `from`. *Collective.*
+    ///
+    /// # Errors
+    /// [`Length`](Error::Length) when a span does not reach so far, [`Misuse`](Error::Misuse) for a stride of 0, or when elements of source and
+    /// destination overlap; else as for [`broadcast`](Self::broadcast).
+    pub fn all_to_alls<T: Plain>(
+        &self,
+        to: Span<'_, T>,
+        to_stride: usize,
+        from: Span<'_, T>,
+        from_stride: usize,
+        count: usize,
+    ) -> Result<()> {
+        let all = count.saturating_mul(self.len());
+        let strided = |span: Span<'_, T>, stride: usize| Strided::new(span.place, size_of::<T>(), stride, all);
+        if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
+            return Err(Error::Misuse("source and destination of this collective overlap: they must not"));
+        }
+        self.all_to_alls_places((to.place, to_stride), (from.place, from_stride), size_of::<T>(), count)
+    }
+
+    /// [`all_to_alls`](Self::all_to_alls) of elements of `size` bytes between places with strides in elements, for front ends. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`all_to_alls`](Self::all_to_alls).
+    pub fn all_to_alls_places(&self, to: (Place, usize), from: (Place, usize), size: usize, count: usize) -> Result<()> {
+        self.check_places(to.0, from.0)?;
+        let all = count.checked_mul(self.len()).ok_or(Error::Overflow { index: count, size })?;
+        let (to, from) = (Strided::new(to.0, size, to.1, all)?, Strided::new(from.0, size, from.1, all)?);
+        // Elements of the block that belongs to a rank.
+        let block = |rank: usize| rank * count..(rank + 1) * count;
+        let mine = block(self.rank());
+        if self.collective_way(all * size) == Way::Outbox {
+            let outbox = self.next_outbox();
+            // SAFETY: an outbox has room for all of them.
+            unsafe { self.pack(from, 0..all, self.here(outbox)) };
+            self.barrier()?;
+            let published = outbox.part(mine.start * size, count * size);
+            let mut memory = [super::Aligned([0; 64]); OUTBOX / 64];
+            let memory = memory.as_mut_ptr().cast::<u8>();
+            for rank in 0..self.len() {
+                // SAFETY: the memory has room for an outbox.
+                unsafe {
+                    self.fetch(rank, published, memory)?;
+                    self.unpack(memory, size, to, block(rank));
+                }
+            }
+            return Ok(());
+        }
+        self.barrier()?;
+        let mut scratch = Scratch::new(BLOCK.max(size));
+        // Each begins with itself, so that they are not all at the same one.
+        for step in 0..self.len() {
+            let rank = (self.rank() + step) % self.len();
+            if to.is_contiguous() {
+                for (here, there) in pieces(block(rank), mine.clone(), BLOCK / size) {
+                    // SAFETY: the memory has room for as many elements as a block has, or for one.
+                    unsafe {
+                        self.pack(from, here, scratch.ptr());
+                        self.deliver(rank, to.run(there), scratch.ptr())?;
+                    }
+                }
+            } else if let Route::Near(first) = self.there(rank, from.extent) {
+                for (there, here) in mine.clone().zip(block(rank)) {
+                    // SAFETY: both elements lie in the segments; where they overlap, any mixture of them arrives.
+                    unsafe { shm::copy(self.here(to.element(here)), first.wrapping_add(there * from.stride), size) };
+                }
+            } else if from.stride <= WORTH_FETCHING {
+                for (there, here) in pieces(mine.clone(), block(rank), BLOCK / from.stride) {
+                    // SAFETY: the memory has room for as many elements as a block has with what lies between them.
+                    unsafe {
+                        self.fetch(rank, from.run(there), scratch.ptr())?;
+                        self.unpack(scratch.ptr(), from.stride, to, here);
+                    }
+                }
+            } else {
+                for (here, there) in block(rank).zip(mine.clone()) {
+                    self.give(rank, from.element(here), to.element(there))?;
+                }
+            }
+        }
+        self.barrier()
+    }
+
+    /// Copies elements of this PE to where they lie one after the other.
+    ///
+    /// # Safety
+    /// `to` is writable for all of them, and does not overlap with them.
+    unsafe fn pack(&self, from: Strided, range: Range<usize>, to: *mut u8) {
+        for (place, index) in range.enumerate() {
+            // SAFETY: the element lies in this PE's segment; the caller promises the destination.
+            unsafe { shm::copy(to.add(place * from.size), self.here(from.element(index)), from.size) };
+        }
+    }
+
+    /// Copies what lies at a stride in private memory to elements of this PE.
+    ///
+    /// # Safety
+    /// `from` is readable for all of them.
+    unsafe fn unpack(&self, from: *const u8, stride: usize, to: Strided, range: Range<usize>) {
+        for (place, index) in range.enumerate() {
+            // SAFETY: the element lies in this PE's segment; the caller promises the source.
+            unsafe { shm::copy(self.here(to.element(index)), from.add(place * stride), to.size) };
+        }
+    }
+}
+
+/// Two equally long ranges, cut into pieces of `most` at most, which is 1 at least.
+fn pieces(a: Range<usize>, b: Range<usize>, most: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let (most, count) = (most.max(1), a.len());
+    (0..count).step_by(most).map(move |done| {
+        let next = most.min(count - done);
+        (a.start + done..a.start + done + next, b.start + done..b.start + done + next)
+    })
+}

@@ -1,0 +1,295 @@
+//! The control page: what a job is, and who of it is still there.
+
+use crate::doorbell::Doorbell;
+use crate::error::{Error, Result};
+use crate::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
+use crate::memory::Mapping;
+use crate::shm;
+use crate::status::State;
+use std::mem::offset_of;
+
+/// The mapped memory of a job (all of it in a PE, the control page alone in a launcher) and its geometry.
+pub(crate) struct Control {
+    mapping: Mapping,
+    geometry: Geometry,
+    /// That of PE 0.
+    doorbells: Doorbell,
+    membarrier: bool,
+    cpus: usize,
+    job_id: u64,
+}
+
+/// Doorbells lie side by side in the control part of a job's memory.
+fn doorbells(mapping: &Mapping, geometry: &Geometry) -> Doorbell {
+    // SAFETY: they lie in the mapping's control part, aligned to 4; whoever uses one holds the `Control` that keeps it.
+    unsafe { Doorbell::new(mapping.at(geometry.doorbell(0)).cast()) }
+}
+
+macro_rules! header {
+    ($self:expr, $field:ident) => {
+        $self.at(offset_of!(JobHeader, $field) as u64).cast()
+    };
+}
+
+impl Control {
+    /// Writes the control page of a new job.
+    pub(crate) fn create(mapping: Mapping, geometry: Geometry, cpus: usize) -> Self {
+        // A fence on every CPU of the node is worth its price where sleeping is rare. Where PEs outnumber CPUs it is not, and
+        // nobody minds the nanoseconds of a fence in each ring.
+        let membarrier = shm::register_membarrier() && geometry.npes <= cpus;
+        let job_id = random();
+        // SAFETY: the fields lie in the first page of the mapping, are aligned (asserted in `layout`), and no PE exists yet.
+        unsafe {
+            shm::store::<u32>(header!(mapping, version), VERSION);
+            shm::store::<u32>(header!(mapping, npes), geometry.npes as u32);
+            shm::store::<u32>(header!(mapping, cpus), cpus as u32);
+            shm::store::<u32>(header!(mapping, membarrier), u32::from(membarrier));
+            shm::store::<u64>(header!(mapping, file_size), geometry.file_size());
+            shm::store::<u64>(header!(mapping, segments), geometry.segments);
+            shm::store::<u64>(header!(mapping, segment_stride), geometry.segment_stride);
+            shm::store::<u64>(header!(mapping, heap_offset), geometry.heap_offset);
+            shm::store::<u64>(header!(mapping, globals_offset), geometry.globals_offset);
+            shm::store::<u64>(header!(mapping, job_id), job_id);
+            shm::store::<u32>(header!(mapping, launcher), std::process::id());
+            shm::store::<u64>(header!(mapping, magic), MAGIC);
+        }
+        Control {
+            doorbells: doorbells(&mapping, &geometry),
+            mapping,
+            geometry,
+            membarrier,
+            cpus: cpus.max(1),
+            job_id,
+        }
+    }
+
+    /// Reads, and believes nothing of, the control page of an inherited descriptor of `file_size` bytes. Maps all, for PE `me`.
+    pub(crate) fn attach(fd: rustix::fd::OwnedFd, file_size: u64, npes: usize, me: usize) -> Result<Self> {
+        let bad = |problem: String| Error::ControlPage { problem };
+        if file_size < size_of::<JobHeader>() as u64 {
+            return Err(bad(format!("is cut short: the file has {file_size} bytes")));
+        }
+        let page = Mapping::new(fd, size_of::<JobHeader>(), false)?;
+        // SAFETY: the header's fields lie in the mapping just made, and are aligned (asserted in `layout`).
+        let word64 = |offset: usize| -> u64 { unsafe { shm::load(page.at(offset as u64).cast::<u64>()) } };
+        // SAFETY: as above.
+        let word32 = |offset: usize| -> u32 { unsafe { shm::load(page.at(offset as u64).cast::<u32>()) } };
+        if word64(offset_of!(JobHeader, magic)) != MAGIC {
+            return Err(bad("does not start with memonet's mark".into()));
+        }
+        let version = word32(offset_of!(JobHeader, version));
+        if version != VERSION {
+            return Err(bad(format!("has layout version {version}, this library reads version {VERSION}")));
+        }
+        let said = word32(offset_of!(JobHeader, npes)) as usize;
+        if said != npes {
+            return Err(bad(format!("is of a job of {said} PEs, the environment says {npes}")));
+        }
+        let stride = word64(offset_of!(JobHeader, segment_stride));
+        let heap_offset = word64(offset_of!(JobHeader, heap_offset));
+        let globals_offset = word64(offset_of!(JobHeader, globals_offset));
+        let geometry = globals_offset
+            .checked_sub(heap_offset)
+            .and_then(|heap| Geometry::new(npes, heap))
+            .filter(|g| {
+                let said = (g.segment_stride, g.heap_offset, g.globals_offset, g.segments);
+                said == (stride, heap_offset, globals_offset, word64(offset_of!(JobHeader, segments)))
+            })
+            .ok_or_else(|| {
+                bad(format!(
+                    "describes segments of {stride} bytes with a heap at {heap_offset} and globals at {globals_offset}, which cannot be"
+                ))
+            })?;
+        if geometry.file_size() != word64(offset_of!(JobHeader, file_size)) || geometry.file_size() != file_size {
+            return Err(bad(format!(
+                "describes {} bytes, but the file has {file_size}",
+                geometry.file_size()
+            )));
+        }
+        let membarrier = word32(offset_of!(JobHeader, membarrier)) != 0;
+        if membarrier && !shm::register_membarrier() {
+            return Err(bad("relies on membarrier, which this process may not use (seccomp?)".into()));
+        }
+        let cpus = word32(offset_of!(JobHeader, cpus)).max(1) as usize;
+        let job_id = word64(offset_of!(JobHeader, job_id));
+        let mapping = page.remap(geometry.file_size() as usize, geometry.segment(me))?;
+        Ok(Control {
+            doorbells: doorbells(&mapping, &geometry),
+            mapping,
+            geometry,
+            membarrier,
+            cpus,
+            job_id,
+        })
+    }
+
+    /// Maps the segments too, for all PEs.
+    pub(crate) fn map_all(self) -> Result<Self> {
+        let mapping = self.mapping.remap(self.geometry.file_size() as usize, self.geometry.segment(0))?;
+        Ok(Control {
+            doorbells: doorbells(&mapping, &self.geometry),
+            mapping,
+            ..self
+        })
+    }
+
+    #[inline]
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    #[inline]
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    #[inline]
+    pub(crate) fn membarrier(&self) -> bool {
+        self.membarrier
+    }
+
+    pub(crate) fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    pub(crate) fn job_id(&self) -> u64 {
+        self.job_id
+    }
+
+    /// Address of the count of PEs that are gone.
+    #[inline]
+    pub(crate) fn departures(&self) -> *const u32 {
+        header!(self.mapping, departures)
+    }
+
+    #[inline]
+    pub(crate) fn doorbell(&self, pe: usize) -> Doorbell {
+        assert!(pe < self.geometry.npes);
+        self.doorbells.nth(pe)
+    }
+
+    fn status(&self, pe: usize) -> *mut u64 {
+        assert!(pe < self.geometry.npes);
+        self.mapping
+            .at(self.geometry.record(pe) + offset_of!(PeRecord, status) as u64)
+            .cast()
+    }
+
+    pub(crate) fn state(&self, pe: usize) -> State {
+        // SAFETY: `status` gives the address of an aligned word in the mapping.
+        State::from_word(unsafe { shm::load(self.status(pe)) })
+    }
+
+    /// Whether the PE's process has ended. One that has left in order may still run, and use what it has.
+    pub(crate) fn is_gone(&self, pe: usize) -> bool {
+        match self.state(pe) {
+            State::Dead(_) => true,
+            // SAFETY: `pid` gives the address of an aligned word in the mapping.
+            State::Done => unsafe { shm::load(self.pid(pe)) == 0 },
+            _ => false,
+        }
+    }
+
+    /// The launcher's word that the PE's process has ended.
+    pub(crate) fn set_gone(&self, pe: usize) {
+        // SAFETY: as in `is_gone`.
+        unsafe { shm::store(self.pid(pe), 0u32) };
+    }
+
+    fn pid(&self, pe: usize) -> *mut u32 {
+        assert!(pe < self.geometry.npes);
+        self.mapping.at(self.geometry.record(pe) + offset_of!(PeRecord, pid) as u64).cast()
+    }
+
+    /// One step of a PE's life, if it is still in state `from`.
+    pub(crate) fn step(&self, pe: usize, from: State, to: State) -> bool {
+        // SAFETY: as in `state`.
+        unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, from.to_word(), to.to_word()) == from.to_word() }
+    }
+
+    pub(crate) fn set_pid(&self, pe: usize) {
+        // SAFETY: `pid` gives the address of an aligned word in the mapping.
+        unsafe { shm::store(self.pid(pe), std::process::id()) };
+    }
+
+    /// Publishes that a PE takes part in nothing any more, and wakes all who may wait for it. False if it was done or dead already.
+    pub(crate) fn depart(&self, pe: usize, to: State) -> bool {
+        loop {
+            let from = self.state(pe);
+            if matches!(from, State::Done | State::Dead(_)) {
+                return false;
+            }
+            if self.step(pe, from, to) {
+                break;
+            }
+        }
+        if let State::Dead(_) = to {
+            // SAFETY: `first_dead` lies in the mapped header, aligned to 4.
+            unsafe { shm::compare_swap_sized(self.first_dead().cast(), 4, 0, pe as u64 + 1) };
+        }
+        self.announce_departure();
+        true
+    }
+
+    fn first_dead(&self) -> *mut u32 {
+        header!(self.mapping, first_dead)
+    }
+
+    /// The PE that died first.
+    pub(crate) fn first_death(&self) -> Option<usize> {
+        // SAFETY: as in `depart`.
+        let word = unsafe { shm::load(self.first_dead()) } as usize;
+        word.checked_sub(1).filter(|&pe| pe < self.geometry.npes)
+    }
+
+    /// Asks the launcher to end the whole job with this exit status; false when somebody has asked before.
+    pub(crate) fn ask_to_exit(&self, status: u8) -> bool {
+        // SAFETY: `exit` lies in the mapped header, aligned to 4.
+        unsafe { shm::compare_swap_sized(self.exit().cast(), 4, 0, u64::from(status) + 1) == 0 }
+    }
+
+    /// The exit status that a PE has asked for.
+    pub(crate) fn exit_status(&self) -> Option<u8> {
+        // SAFETY: as in `ask_to_exit`.
+        unsafe { shm::load(self.exit()) }.checked_sub(1).map(|status| status as u8)
+    }
+
+    fn exit(&self) -> *mut u32 {
+        header!(self.mapping, exit)
+    }
+
+    /// Tells every waiter to look at the states of PEs.
+    fn announce_departure(&self) {
+        self.count_departure();
+        for other in (0..self.geometry.npes).filter(|&other| matches!(self.state(other), State::Joined | State::Finalizing)) {
+            self.doorbell(other).ring_always();
+        }
+    }
+
+    /// Says that one more PE leaves in order. Only the last one wakes sleepers, so that `npes` leaving PEs do not wake each
+    /// other `npes` times; whoever waits in vain for one that left finds out when it looks by itself.
+    pub(crate) fn announce_leaving(&self) {
+        if self.count_departure() as usize >= self.geometry.npes {
+            for other in 0..self.geometry.npes {
+                self.doorbell(other).ring(self.membarrier);
+            }
+        }
+    }
+
+    /// The number of departures with this one.
+    fn count_departure(&self) -> u32 {
+        // SAFETY: `departures` lies in the mapped header, aligned to 4.
+        let before = unsafe { shm::fetch_op(self.departures().cast_mut().cast(), 4, shm::AtomicOp::Add, 1) };
+        before as u32 + 1
+    }
+}
+
+/// 64 bits that nobody can guess by accident.
+pub(crate) fn random() -> u64 {
+    let mut bytes = [0u8; 8];
+    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
+        Ok(8) => u64::from_ne_bytes(bytes),
+        // Never on a booted Linux; the address of a local and the time distinguish jobs as well as is needed.
+        _ => std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()),
+    }
+}

@@ -1,0 +1,125 @@
+//! Handing descriptors of restricted windows to those who have the right.
+//!
+//! Each PE that takes part binds a datagram socket to an abstract name made of the job's random number and its own: gone
+//! with the process, invisible in the file system. A descriptor travels with the number of its home and key slot; a message
+//! of another user, of another job, or with anything unexpected in it is dropped.
+
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+/// The socket of one PE.
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    job_id: u64,
+}
+
+/// What a message says: job, home, key slot and its generation.
+type Message = [u64; 4];
+
+/// A descriptor that has arrived.
+pub(crate) struct Arrived {
+    pub(crate) home: usize,
+    pub(crate) slot: usize,
+    pub(crate) generation: u64,
+    /// Itself, if there was room for it.
+    pub(crate) fd: Result<OwnedFd>,
+}
+
+impl Socket {
+    /// This PE's socket, bound at the first call.
+    pub(crate) fn of(pe: &Pe) -> Result<Arc<Socket>> {
+        let mut socket = pe.socket.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(socket) = &*socket {
+            return Ok(socket.clone());
+        }
+        let hint = "Restricted windows need Unix sockets";
+        let job_id = pe.control().job_id();
+        let fd = socket_with(
+            AddressFamily::UNIX,
+            SocketType::DGRAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+        .map_err(|e| Error::system("socket", e, hint))?;
+        rustix::net::sockopt::set_socket_passcred(&fd, true).map_err(|e| Error::system("SO_PASSCRED", e, hint))?;
+        bind(&fd, &address(job_id, pe.me())?).map_err(|e| Error::system("binding the socket for descriptors", e, hint))?;
+        Ok(socket.insert(Arc::new(Socket { fd, job_id })).clone())
+    }
+
+    /// Sends a descriptor; false when the receiver has to take others first.
+    pub(crate) fn send(&self, to: usize, home: usize, slot: usize, generation: u64, fd: BorrowedFd<'_>) -> Result<bool> {
+        let message: Message = [self.job_id, home as u64, slot as u64, generation];
+        let bytes = zerocopy::IntoBytes::as_bytes(&message);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [fd];
+        assert!(
+            control.push(SendAncillaryMessage::ScmRights(&fds)),
+            "the buffer was made for one descriptor"
+        );
+        match sendmsg_addr(
+            &self.fd,
+            &address(self.job_id, to)?,
+            &[IoSlice::new(bytes)],
+            &mut control,
+            SendFlags::DONTWAIT,
+        ) {
+            Ok(_) => Ok(true),
+            // The last: too many of this user's descriptors are under way.
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR | Errno::TOOMANYREFS) => Ok(false),
+            Err(e) => Err(Error::system(
+                format!("sending a descriptor to PE {to}"),
+                e,
+                "Restricted windows need Unix sockets, and all PEs in one network namespace",
+            )),
+        }
+    }
+
+    /// Takes the next descriptor that has arrived.
+    pub(crate) fn receive(&self) -> Result<Option<Arrived>> {
+        loop {
+            let mut message: Message = [0; 4];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let bytes = zerocopy::IntoBytes::as_mut_bytes(&mut message);
+            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+            let got = match recvmsg(self.fd.as_fd(), &mut [IoSliceMut::new(bytes)], &mut control, flags) {
+                Ok(got) => got,
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+                Err(e) => return Err(Error::system("receiving a descriptor", e, "Restricted windows need Unix sockets")),
+            };
+            let (mut fd, mut ours) = (None, false);
+            for part in control.drain() {
+                match part {
+                    RecvAncillaryMessage::ScmRights(mut fds) => fd = fds.next(),
+                    RecvAncillaryMessage::ScmCredentials(credentials) => ours = credentials.uid == rustix::process::getuid(),
+                    _ => {}
+                }
+            }
+            if ours && got.bytes == size_of::<Message>() && message[0] == self.job_id {
+                // The kernel delivers the message without the descriptor where the process has no room for it.
+                let fd = fd.ok_or_else(|| Error::system("taking a descriptor", Errno::MFILE, "Raise `ulimit -n`"));
+                let [_, home, slot, generation] = message;
+                return Ok(Some(Arrived {
+                    home: home as usize,
+                    slot: slot as usize,
+                    generation,
+                    fd,
+                }));
+            }
+        }
+    }
+}
+
+fn address(job_id: u64, pe: usize) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new_abstract_name(format!("memonet-{job_id:016x}-{pe}").as_bytes()).map_err(|e| Error::system("naming a socket", e, ""))
+}

@@ -1,0 +1,241 @@
+//! Every error of the library: what happened, why, and what to do about it.
+
+use std::time::Duration;
+
+/// Result of a memonet call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// [`Result`] inside of the library: an error is a pointer, so that a result travels in registers.
+pub(crate) type Quick<T> = std::result::Result<T, Box<Error>>;
+
+impl From<Box<Error>> for Error {
+    fn from(boxed: Box<Error>) -> Self {
+        *boxed
+    }
+}
+
+/// How a PE left the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Killed by this signal.
+    Signal(i32),
+    /// Ended with this exit status without finalising (0 means `_exit(0)`); -1 where nobody could see the status.
+    Exit(i32),
+    /// A PE of [`Job::threads`](crate::Job::threads) panicked.
+    Panic,
+    /// Finalised, in order, while this PE still waited for it.
+    Finalized,
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Cause::Signal(s) => write!(f, "killed by signal {s} ({})", signal_name(*s)),
+            Cause::Exit(0) => write!(f, "left with _exit(0), without finalising"),
+            Cause::Exit(-1) => f.write_str("ended without finalising"),
+            Cause::Exit(c) => write!(f, "ended with exit status {c}"),
+            Cause::Panic => write!(f, "panicked"),
+            Cause::Finalized => write!(f, "finalised while others still waited for it"),
+        }
+    }
+}
+
+/// The usual name of a signal, for messages.
+pub fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT, abort",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV, invalid memory access",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU, CPU time limit",
+        libc::SIGXFSZ => "SIGXFSZ, file size limit",
+        libc::SIGSYS => "SIGSYS",
+        _ => "see signal(7)",
+    }
+}
+
+/// What a memonet call can fail with. Each message names the cause and the fix.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A PE that this call depends on is gone.
+    #[error("PE {pe} failed: {cause}")]
+    PeerFailed {
+        /// The PE that is gone.
+        pe: usize,
+        /// How it went.
+        cause: Cause,
+    },
+    /// The deadline given to a wait passed.
+    #[error("still waiting after {after:?}, the deadline given to this wait")]
+    Timeout {
+        /// The deadline that was given.
+        after: Duration,
+    },
+    /// A range outside of a window.
+    #[error("elements {index}..{index}+{count} are outside of a window of {len} elements")]
+    OutOfBounds {
+        /// First element asked for.
+        index: usize,
+        /// Number of elements asked for.
+        count: usize,
+        /// Elements per PE in the window.
+        len: usize,
+    },
+    /// Index or size arithmetic that does not fit an address.
+    #[error("the byte offset of {index} elements of {size} bytes overflows an address")]
+    Overflow {
+        /// Index or count of elements.
+        index: usize,
+        /// Bytes per element.
+        size: usize,
+    },
+    /// There is no such PE.
+    #[error("there is no PE {pe}: the job (or team) has {npes}, numbered 0 to {}", npes - 1)]
+    NoSuchPe {
+        /// PE asked for.
+        pe: usize,
+        /// PEs there are.
+        npes: usize,
+    },
+    /// A word that is not aligned to its own size.
+    #[error("byte offset {offset} is not a multiple of the word's size, {size}: word operations need aligned words")]
+    Misaligned {
+        /// Byte offset from the start of the window's part.
+        offset: usize,
+        /// Size of the word.
+        size: usize,
+    },
+    /// The window's access mode, or this PE's right to it, does not allow the operation.
+    #[error("no {wanted} access to PE {pe}'s part of this window: this PE has {granted:?}; ask the creator for the right")]
+    AccessDenied {
+        /// PE whose part was asked for.
+        pe: usize,
+        /// What was asked for.
+        wanted: &'static str,
+        /// What this PE was granted.
+        granted: crate::window::Access,
+    },
+    /// A key that no window of this job ever had.
+    #[error("this key opens no window of PE {pe}: it was not made by that PE in this job, or its bytes were changed on the way")]
+    WrongKey {
+        /// PE that the key names.
+        pe: usize,
+    },
+    /// A key that was valid once.
+    #[error("PE {pe} has revoked this key (key's epoch {key_epoch}, now {epoch}): ask it for a new one")]
+    Revoked {
+        /// PE that revoked it.
+        pe: usize,
+        /// Epoch that the key carries.
+        key_epoch: u64,
+        /// Epoch now in force.
+        epoch: u64,
+    },
+    /// Two lengths that must match do not.
+    #[error("{what}: {left} and {right}, which do not match")]
+    Length {
+        /// Which two.
+        what: &'static str,
+        /// The first.
+        left: usize,
+        /// The second.
+        right: usize,
+    },
+    /// A collective call was made with different arguments.
+    #[error(
+        "collective {call}: PE {pe} called it with {theirs}, this PE with {ours}; every member must make the same calls in the same order"
+    )]
+    Unequal {
+        /// The collective call.
+        call: &'static str,
+        /// PE with the different argument.
+        pe: usize,
+        /// What it asked for.
+        theirs: String,
+        /// What this PE asked for.
+        ours: String,
+    },
+    /// The segment has no free range of that size.
+    #[error("no room for {bytes} bytes in a segment of {capacity} ({free} free in pieces): free windows, or raise MEMONET_SEGMENT_SIZE")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes of the heap of each segment.
+        capacity: u64,
+        /// Bytes free in all.
+        free: u64,
+    },
+    /// A table of fixed size is full.
+    #[error("too many {what} at once: at most {limit}; drop some")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// An environment variable that cannot be right.
+    #[error("{name}={value:?} {problem}. {fix}")]
+    Environment {
+        /// Variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// The job's shared memory is not what this library expects.
+    #[error("the job's control page {problem}. Start all programs of a job with the `memonet run` of the same memonet version")]
+    ControlPage {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Started by a launcher through which memonet cannot join.
+    #[error(
+        "started by {launcher} as one of {size} processes, but memonet would be {size} jobs of one PE. Start it with `memonet run -n {size} PROGRAM` instead, or unset {variable} to run alone"
+    )]
+    ForeignLauncher {
+        /// Launcher that was recognised.
+        launcher: &'static str,
+        /// Processes it started.
+        size: usize,
+        /// Variable by which it was recognised.
+        variable: &'static str,
+    },
+    /// The operating system refused something.
+    #[error("{call}: {source}. {hint}")]
+    System {
+        /// What was tried.
+        call: String,
+        /// The system's answer.
+        source: std::io::Error,
+        /// What usually helps.
+        hint: &'static str,
+    },
+    /// A call that this state of the job or object does not allow.
+    #[error("{0}")]
+    Misuse(&'static str),
+}
+
+impl Error {
+    pub(crate) fn system(call: impl Into<String>, source: impl Into<std::io::Error>, hint: &'static str) -> Self {
+        Error::System {
+            call: call.into(),
+            source: source.into(),
+            hint,
+        }
+    }
+}

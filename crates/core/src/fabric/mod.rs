@@ -1,0 +1,105 @@
+//! What lies between PEs that do not share memory, and the contract that all of memonet relies on.
+//!
+//! # The contract
+//!
+//! It binds every fabric and the Near path alike; the conformance suite tests it on each.
+//!
+//! | promise | meaning |
+//! |---|---|
+//! | order | what a [`fence`](Fabric::fence) separates becomes visible at each PE in that order; so does the data of a [`put_signal`](Fabric::put_signal) before its signal. Nothing else is promised: neither order between two stores to one PE, nor that a get sees an earlier store of the same PE |
+//! | word atomicity | an aligned store of 1, 2, 4 or 8 bytes is never seen torn. Blocks promise nothing of the kind |
+//! | put returns | the source may be reused. It is visible at the target after [`quiet`](Fabric::quiet) |
+//! | quiet | all of this PE's stores, puts, signals and atomics are visible at their targets; what failed meanwhile is its error |
+//! | get, atomics return | the value is there; an atomic has been applied exactly once |
+//! | eventually | what was started is visible at the target after a bounded time, also if this PE makes no further call |
+//! | waking | where delivery is by a CPU, it rings the target's announced sleeper; where it is not, the target's wait calls [`progress`](Fabric::progress) and looks |
+//! | one updater | a word on which this fabric does atomics is updated by this fabric alone: the library routes the home's own atomics through it too |
+//! | threads | every call may be made from any thread of the PE |
+//!
+//! What a fabric need not check: bounds, keys, access modes. A [`FarAddress`] was checked when it was resolved.
+
+pub(crate) mod far;
+
+use crate::error::Result;
+use crate::shm::AtomicOp;
+
+/// A place in the memory of a PE that is not mapped here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FarAddress {
+    /// PE whose memory it is.
+    pub pe: u32,
+    /// 0: the PE's segment; k + 1: its part of the restricted window in key slot k.
+    pub region: u32,
+    /// Byte offset in that region.
+    pub offset: u64,
+}
+
+/// What a signal does to its word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalOp {
+    /// The word becomes the value.
+    Set,
+    /// The value is added to the word, atomically, wrapping.
+    Add,
+}
+
+/// A way to memory that is not mapped here. Object-safe: a virtual call is nothing beside a network.
+pub trait Fabric: Send + Sync {
+    /// Name, for messages and benchmarks.
+    fn name(&self) -> &'static str;
+
+    /// Stores a word of `size` (1, 2, 4, 8) bytes. Errors surface at the next [`quiet`](Self::quiet).
+    fn store(&self, to: FarAddress, size: usize, bits: u64);
+
+    /// Writes a block; the source may be reused on return.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes during the call.
+    unsafe fn put(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()>;
+
+    /// Writes a block; the source must stay as it is until the next [`quiet`](Self::quiet).
+    ///
+    /// # Safety
+    /// `src` stays readable for `len` bytes until `quiet` returns.
+    unsafe fn put_nbi(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()>;
+
+    /// Reads a block.
+    ///
+    /// # Safety
+    /// `dst` is writable for `len` bytes during the call.
+    unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()>;
+
+    /// Writes a block, then updates the signal word: whoever sees the signal sees the block. Source as in [`put`](Self::put).
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put).
+    unsafe fn put_signal(&self, to: FarAddress, src: *const u8, len: usize, signal: FarAddress, op: SignalOp, value: u64) -> Result<()>;
+
+    /// Updates a word of `size` (4, 8; `Swap` also 1, 2) bytes and returns what it held.
+    fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64>;
+
+    /// Stores `new` if the word holds `expected`; returns what it held.
+    fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64>;
+
+    /// Everything before becomes visible at each PE before anything after.
+    fn fence(&self) -> Result<()>;
+
+    /// Everything before is visible at its targets.
+    fn quiet(&self) -> Result<()>;
+
+    /// Whether everything before is visible at its targets, without waiting for it.
+    fn is_quiet(&self) -> Result<bool>;
+
+    /// Lets the fabric work, where it has no thread or hardware of its own. Called by every wait.
+    fn progress(&self);
+
+    /// Tells the fabric where a region of a PE on this node is mapped in this process.
+    ///
+    /// # Safety
+    /// `base` stays mapped for `len` bytes, with the right to write where operations that write will be asked for, until
+    /// [`unmap_region`](Self::unmap_region).
+    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize);
+
+    /// Takes back [`map_region`](Self::map_region); no operation on it is under way.
+    fn unmap_region(&self, pe: u32, region: u32);
+}

@@ -1,0 +1,384 @@
+//! Joining a job, and leaving it.
+
+use crate::adopt;
+use crate::control::Control;
+use crate::error::{Cause, Error, Result};
+use crate::fabric::far;
+use crate::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, available_cpus};
+use crate::memory;
+use crate::pe::Pe;
+use crate::status::State;
+use crate::team::Team;
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A PE's handle on its job. Cheap to clone; usable from every thread of the PE.
+#[derive(Clone)]
+pub struct Job {
+    pub(crate) pe: Arc<Pe>,
+    pub(crate) world: Arc<Team>,
+}
+
+/// How [`Job::threads_with`] sets up its job.
+#[derive(Debug, Clone, Default)]
+pub struct JobOptions {
+    fabric: Option<String>,
+}
+
+impl JobOptions {
+    /// All peers Near.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts a fabric before all peers, written as in `MEMONET_FABRIC`: `far` or `far:delay_us=50,reorder=1,seed=7`.
+    pub fn fabric(mut self, spec: &str) -> Self {
+        self.fabric = Some(spec.into());
+        self
+    }
+}
+
+/// The job of this process, once it has joined.
+static JOINED: OnceLock<Job> = OnceLock::new();
+static JOINING: Mutex<()> = Mutex::new(());
+/// Whether another launcher has started this process, which publishes no deaths.
+static ADOPTED: AtomicBool = AtomicBool::new(false);
+/// Whether this process ends the whole job: nobody answers it any more, and the others are ended only after it.
+static EXITING: AtomicBool = AtomicBool::new(false);
+
+impl Job {
+    /// Joins the job in which this process was started: by `memonet run`, or alone as a job of one PE. A second call gives
+    /// the same job.
+    ///
+    /// When the process ends with exit status 0 it finalises by itself; any other end is a failure that the other PEs see.
+    ///
+    /// # Errors
+    /// [`Error::Environment`], [`Error::ControlPage`], [`Error::ForeignLauncher`], [`Error::System`]: each says what to do.
+    pub fn init() -> Result<Job> {
+        let _one_at_a_time = JOINING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(job) = JOINED.get() {
+            return Ok(job.clone());
+        }
+        let fabric = far::Spec::from_env()?;
+        let (control, me) = match std::env::var_os(ENV_FD) {
+            Some(_) => inherit()?,
+            None => match adopt::found()? {
+                Some(adopted) => {
+                    ADOPTED.store(true, Ordering::Relaxed);
+                    adopted.join()?
+                }
+                None => (JobFile::create(1, available_cpus())?.into_control()?, 0),
+            },
+        };
+        if !control.step(me, State::Empty, State::Joined) {
+            return Err(Error::Misuse(
+                "this PE has joined its job already, in another process: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD for it",
+            ));
+        }
+        control.set_pid(me);
+        let job = Job::from_control(Arc::new(control), me, fabric.as_ref())?;
+        finalize_at_exit();
+        Ok(JOINED.get_or_init(|| job).clone())
+    }
+
+    pub(crate) fn from_control(control: Arc<Control>, me: usize, fabric: Option<&far::Spec>) -> Result<Job> {
+        let pe = Arc::new(Pe::new(control, me, fabric));
+        let world = Arc::new(Team::world(&pe)?);
+        Ok(Job { pe, world })
+    }
+
+    /// Runs `f` on `n` PEs that are threads of this process: the same library, without a launcher. For tests, examples,
+    /// notebooks. Gives what each PE returned, by PE.
+    ///
+    /// A panic in one PE is its death: the others' waits end with [`Error::PeerFailed`]; when all have ended, the panic goes on here.
+    ///
+    /// # Errors
+    /// As for [`init`](Self::init).
+    ///
+    /// ```
+    /// use memonet_core::{Cmp, Job};
+    ///
+    /// let sums = Job::threads(4, |job| -> memonet_core::Result<u64> {
+    ///     let w = job.window::<u64>(job.npes())?;
+    ///     for pe in 0..job.npes() {
+    ///         w.remote(pe, job.pe())?.store(job.pe() as u64 + 1);
+    ///     }
+    ///     let all: Vec<usize> = (0..job.npes()).collect();
+    ///     w.wait_until_all(&all, Cmp::Ne, 0)?;
+    ///     Ok(all.iter().map(|&i| w.read(i)).sum())
+    /// })?;
+    /// for sum in sums {
+    ///     assert_eq!(sum?, 10);
+    /// }
+    /// # Ok::<(), memonet_core::Error>(())
+    /// ```
+    pub fn threads<R: Send>(n: usize, f: impl Fn(Job) -> R + Sync) -> Result<Vec<R>> {
+        Self::threads_with(&JobOptions::new(), n, f)
+    }
+
+    /// [`threads`](Self::threads) with options.
+    ///
+    /// # Errors
+    /// As for [`threads`](Self::threads), and [`Error::Environment`] for a fabric that does not exist.
+    pub fn threads_with<R: Send>(options: &JobOptions, n: usize, f: impl Fn(Job) -> R + Sync) -> Result<Vec<R>> {
+        let fabric = options.fabric.as_deref().map(far::Spec::parse).transpose()?;
+        let control = Arc::new(JobFile::create(n, available_cpus())?.into_control()?);
+        let jobs = (0..n)
+            .map(|me| Job::from_control(control.clone(), me, fabric.as_ref()))
+            .collect::<Result<Vec<_>>>()?;
+        let first_panic = Mutex::new(None);
+        let run = |job: Job| {
+            let (pe, control) = (job.pe.clone(), &control);
+            control.step(pe.me(), State::Empty, State::Joined);
+            control.set_pid(pe.me());
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(job))) {
+                Ok(result) => {
+                    // Errors that surface only here belong to writes whose PE did not care to wait for them.
+                    drop(pe.finalize());
+                    Some(result)
+                }
+                Err(panic) => {
+                    // Kept before anybody can panic because of it.
+                    first_panic
+                        .lock()
+                        .unwrap_or_else(|poisoned| poisoned.into_inner())
+                        .get_or_insert(panic);
+                    control.depart(pe.me(), State::Dead(Cause::Panic));
+                    None
+                }
+            }
+        };
+        let results: std::io::Result<Vec<Option<R>>> = std::thread::scope(|scope| {
+            let start = |(me, job): (usize, Job)| {
+                let started = std::thread::Builder::new()
+                    .name(format!("PE {me}"))
+                    .spawn_scoped(scope, || run(job));
+                // Those that run are not to wait for one that never will.
+                started.inspect_err(|_| {
+                    control.depart(me, State::Dead(Cause::Exit(1)));
+                })
+            };
+            let threads: Vec<_> = jobs.into_iter().enumerate().map(start).collect();
+            let end = |thread: std::io::Result<std::thread::ScopedJoinHandle<'_, Option<R>>>| {
+                let result = thread?.join().expect("panics were caught");
+                Ok::<_, std::io::Error>(result)
+            };
+            let ends: Vec<_> = threads.into_iter().map(end).collect();
+            ends.into_iter().collect()
+        });
+        if let Some(panic) = first_panic.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+            std::panic::resume_unwind(panic);
+        }
+        let results = results.map_err(|e| Error::system("starting a thread for each PE", e, "Run fewer PEs, or raise `ulimit -u`"))?;
+        Ok(results.into_iter().map(|result| result.expect("only a panic gives none")).collect())
+    }
+
+    /// This PE's number.
+    pub fn pe(&self) -> usize {
+        self.pe.me()
+    }
+
+    /// Number of PEs in the job.
+    pub fn npes(&self) -> usize {
+        self.pe.npes()
+    }
+
+    /// Whether a PE's memory is mapped into this process, so that a store to it is a store.
+    ///
+    /// # Panics
+    /// When there is no such PE.
+    pub fn is_near(&self, pe: usize) -> bool {
+        assert!(pe < self.npes(), "there is no PE {pe} in a job of {}", self.npes());
+        self.pe.is_near(pe)
+    }
+
+    /// Name of the way to far peers; `None` when all are near.
+    pub fn fabric(&self) -> Option<&'static str> {
+        self.pe.has_far().then(|| self.pe.fabric().name())
+    }
+
+    /// The team of all PEs.
+    pub fn world(&self) -> &Team {
+        &self.world
+    }
+
+    /// [`Team::team`] of [`world`](Self::world).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
+        self.world.team(pes)
+    }
+
+    /// Completes this PE's writes, then waits until all PEs are here. *Collective.*
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when a PE is gone.
+    pub fn barrier(&self) -> Result<()> {
+        self.world.barrier()
+    }
+
+    /// Orders this PE's writes: those before become visible at each PE before those after. Costs next to nothing on near peers.
+    ///
+    /// # Errors
+    /// What an earlier write failed with.
+    pub fn fence(&self) -> Result<()> {
+        Ok(self.pe.fence()?)
+    }
+
+    /// Completes this PE's writes: all of them are visible at their targets.
+    ///
+    /// # Errors
+    /// What an earlier write failed with.
+    pub fn quiet(&self) -> Result<()> {
+        Ok(self.pe.quiet()?)
+    }
+
+    /// Whether all of this PE's writes are visible at their targets, without waiting for it.
+    ///
+    /// # Errors
+    /// What an earlier write failed with.
+    pub fn is_quiet(&self) -> Result<bool> {
+        match self.pe.has_far() {
+            true => self.pe.fabric().is_quiet(),
+            // Visible in the order they were made; what follows this sees them.
+            false => self.quiet().map(|()| true),
+        }
+    }
+
+    /// Leaves the job in order. Happens by itself when the process ends with exit status 0.
+    ///
+    /// PEs that wait for this one afterwards get [`Error::PeerFailed`] with [`Cause::Finalized`]. Writes to near peers
+    /// stay possible; with far peers, returns when every PE has finalised.
+    ///
+    /// # Errors
+    /// What an earlier write failed with.
+    pub fn finalize(&self) -> Result<()> {
+        self.pe.finalize()
+    }
+
+    /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher ends the other PEs and exits with it.
+    /// The first PE that asks for it decides on the status. A job that has no launcher ends with this process.
+    pub fn exit(&self, status: u8) -> ! {
+        self.pe.control().ask_to_exit(status);
+        EXITING.store(true, Ordering::Relaxed);
+        std::process::exit(self.pe.control().exit_status().unwrap_or(status).into())
+    }
+
+    /// Whether a PE has asked for the end of the whole job: what fails now fails because of that.
+    pub fn is_exiting(&self) -> bool {
+        self.pe.control().exit_status().is_some()
+    }
+
+    /// Whether it was this process: what it still does while it ends, in handlers and destructors, must not wait for others.
+    pub fn is_exiting_here(&self) -> bool {
+        EXITING.load(Ordering::Relaxed)
+    }
+
+    /// What a PE does that finds out by an error that the job [is being ended](Self::is_exiting): nothing, until the launcher ends it too;
+    /// another launcher does not, so there it ends by itself.
+    pub fn await_exit(&self) -> ! {
+        if self.is_exiting_here() {
+            // The others wait for the end of this process, which is on its way: its handlers do not get further.
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(self.pe.control().exit_status().unwrap_or_default().into()) };
+        }
+        if ADOPTED.load(Ordering::Relaxed) {
+            self.exit(0);
+        }
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+/// Takes the job that a launcher handed down, believing nothing.
+fn inherit() -> Result<(Control, usize)> {
+    let started = "Start the program with `memonet run`, or unset MEMONET_JOB_FD to run it alone";
+    let number = |name: &'static str| -> Result<usize> {
+        let value = std::env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
+        value.parse().map_err(|_| Error::Environment {
+            name,
+            value,
+            problem: "is not a number".into(),
+            fix: started,
+        })
+    };
+    let (fd, me, npes) = (number(ENV_FD)?, number(ENV_PE)?, number(ENV_NPES)?);
+    let bad_fd = |problem: String| Error::Environment {
+        name: ENV_FD,
+        value: fd.to_string(),
+        problem,
+        fix: started,
+    };
+    if me >= npes {
+        let problem = format!("is not below {ENV_NPES}={npes}");
+        return Err(Error::Environment {
+            name: ENV_PE,
+            value: me.to_string(),
+            problem,
+            fix: started,
+        });
+    }
+    let raw = i32::try_from(fd)
+        .ok()
+        .filter(|&raw| raw > 2)
+        .ok_or_else(|| bad_fd("cannot be the job's descriptor".into()))?;
+    // SAFETY: only asks the kernel whether there is such a descriptor; an integer that is none is answered with an error.
+    if unsafe { libc::fcntl(raw, libc::F_GETFD) } < 0 {
+        return Err(bad_fd("is not an open descriptor (closed by a program in between?)".into()));
+    }
+    // SAFETY: the descriptor is open, and nobody else in this process owns it: it came with the environment that names it.
+    let fd = std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(raw) });
+    let size = memory::sealed_size(&*fd).map_err(bad_fd)?;
+    let control = Control::attach(std::mem::ManuallyDrop::into_inner(fd), size, npes, me)?;
+    // What this PE starts is not part of the job.
+    rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
+    debug_assert_eq!(control.mapping().fd().as_raw_fd(), raw);
+    Ok((control, me))
+}
+
+/// Finalises when the process ends in order. An exit status other than 0 is a failure, which the launcher publishes.
+fn finalize_at_exit() {
+    extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
+        let Some(job) = JOINED.get() else { return };
+        // Nobody is to be waited for when all are to end.
+        if status == 0 && !job.is_exiting() {
+            if let Err(error) = job.finalize() {
+                eprintln!("memonet: PE {}: {error}", job.pe());
+            }
+        } else if ADOPTED.load(Ordering::Relaxed) && job.pe.is_this_process() {
+            job.pe.control().depart(job.pe(), State::Dead(Cause::Exit(status)));
+        }
+    }
+    unsafe extern "C" {
+        fn on_exit(function: extern "C" fn(libc::c_int, *mut libc::c_void), argument: *mut libc::c_void) -> libc::c_int;
+    }
+    // SAFETY: the function has the C signature that glibc calls, uses no argument, and stays loaded until the process ends.
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Whatever a PE forks off has its memory and its exit handlers, and is not the PE.
+    #[test]
+    fn a_forked_process_does_not_finalise_its_parent() {
+        Job::threads(1, |job| {
+            // SAFETY: the child calls nothing that could need a lock of another thread: a comparison of two numbers, and `_exit`.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                let finalised = job.finalize();
+                // SAFETY: ends the child, and runs nothing of the parent's.
+                unsafe { libc::_exit(i32::from(finalised.is_err())) };
+            }
+            let mut status = 0;
+            // SAFETY: `status` lives on this stack frame.
+            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+            assert_eq!((status, job.pe.control().state(0)), (0, State::Joined));
+        })
+        .unwrap();
+    }
+}

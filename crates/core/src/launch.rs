@@ -1,0 +1,235 @@
+//! What a launcher needs: to create a job's memory, to describe it to the PEs, and to publish deaths.
+
+use crate::control::Control;
+use crate::error::{Cause, Error, Result};
+use crate::layout::{Geometry, MAX_PES, PeRecord};
+use crate::memory::{Mapping, create_memfd};
+use crate::shm;
+pub use crate::status::State;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use std::mem::offset_of;
+
+/// Descriptor of the job's memfd.
+pub const ENV_FD: &str = "MEMONET_JOB_FD";
+/// Number of this PE.
+pub const ENV_PE: &str = "MEMONET_PE";
+/// Number of PEs.
+pub const ENV_NPES: &str = "MEMONET_NPES";
+/// Bytes of window memory per PE.
+pub const ENV_SEGMENT_SIZE: &str = "MEMONET_SEGMENT_SIZE";
+
+/// Address space that the segments of a job may take in all: a quarter of what a process has.
+const ADDRESS_BUDGET: u64 = 1 << 45;
+
+/// The memory of a job, as its launcher holds it: the descriptor, and the control page mapped.
+pub struct JobFile {
+    control: Control,
+    note: Option<String>,
+}
+
+impl JobFile {
+    /// Creates the memory of a job of `npes` PEs that may use `cpus` CPUs on this node.
+    ///
+    /// Segments are as large as physical memory (pages exist when touched), unless `MEMONET_SEGMENT_SIZE`, a limit on
+    /// address space or on file size, or the number of PEs asks for less; then [`note`](Self::note) says so.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] for a bad `MEMONET_SEGMENT_SIZE`, [`Error::NoSuchPe`] for too many PEs, [`Error::System`].
+    pub fn create(npes: usize, cpus: usize) -> Result<Self> {
+        Self::create_with(npes, cpus, None)
+    }
+
+    /// [`create`](Self::create) with segments of `segment` bytes, where given, whatever `MEMONET_SEGMENT_SIZE` says.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create).
+    pub fn create_with(npes: usize, cpus: usize, segment: Option<u64>) -> Result<Self> {
+        if npes == 0 || npes > MAX_PES {
+            return Err(Error::TooMany {
+                what: "PEs",
+                limit: MAX_PES,
+            });
+        }
+        let (geometry, note) = fit_segments(npes, segment)?;
+        let fd = create_memfd("memonet-job", geometry.file_size())?;
+        let mapping = Mapping::new(fd, geometry.segments as usize, true)?;
+        let control = Control::create(mapping, geometry, cpus);
+        Ok(JobFile { control, note })
+    }
+
+    /// Maps all of it, for PEs in this process. What they start has no part in the job.
+    pub(crate) fn into_control(self) -> Result<Control> {
+        let control = self.control.map_all()?;
+        rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
+        Ok(control)
+    }
+
+    /// The descriptor that every PE must inherit under the number given in [`environment`](Self::environment).
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.control.mapping().fd()
+    }
+
+    /// The environment by which a PE finds its job.
+    pub fn environment(&self, pe: usize) -> [(&'static str, String); 3] {
+        [
+            (ENV_FD, self.fd().as_raw_fd().to_string()),
+            (ENV_PE, pe.to_string()),
+            (ENV_NPES, self.control.geometry().npes.to_string()),
+        ]
+    }
+
+    /// What the user should know of how the memory was laid out.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// State of a PE.
+    pub fn state(&self, pe: usize) -> State {
+        self.control.state(pe)
+    }
+
+    /// The exit status with which a PE has asked for the end of the whole job.
+    pub fn exit_status(&self) -> Option<u8> {
+        self.control.exit_status()
+    }
+
+    /// Process id of a PE that has joined, as it knows itself: in a pid namespace of its own it has another number outside.
+    pub fn process(&self, pe: usize) -> Option<i32> {
+        let geometry = self.control.geometry();
+        assert!(pe < geometry.npes);
+        let pid = self.control.mapping().at(geometry.record(pe) + offset_of!(PeRecord, pid) as u64);
+        // SAFETY: an aligned word of the PE's record, in the mapping.
+        let pid = unsafe { shm::load(pid.cast::<u32>()) };
+        i32::try_from(pid).ok().filter(|&pid| pid > 0)
+    }
+
+    /// Publishes that a PE's process has ended in failure, and wakes every waiter. One that had left in order stays so.
+    pub fn depart(&self, pe: usize, cause: Cause) {
+        self.control.set_gone(pe);
+        self.control.depart(pe, State::Dead(cause));
+    }
+
+    /// Publishes that a PE's process has ended in order, whether it ever joined or not.
+    pub fn left(&self, pe: usize) {
+        self.control.set_gone(pe);
+        self.control.depart(pe, State::Done);
+    }
+}
+
+/// Reads a value of [`ENV_SEGMENT_SIZE`].
+///
+/// # Errors
+/// [`Error::Environment`].
+pub fn segment_size(value: &str) -> Result<u64> {
+    parse_size(value).filter(|&size| size > 0).ok_or_else(|| Error::Environment {
+        name: ENV_SEGMENT_SIZE,
+        value: value.to_owned(),
+        problem: "is not a size".into(),
+        fix: "Give bytes, or a number with K, M or G, such as 512M",
+    })
+}
+
+/// Chooses the size of segments, and says so where it is less than physical memory.
+fn fit_segments(npes: usize, asked: Option<u64>) -> Result<(Geometry, Option<String>)> {
+    let system = rustix::system::sysinfo();
+    let physical = system.totalram as u64 * u64::from(system.mem_unit.max(1));
+    let mut heap = physical;
+    let from_env = || std::env::var_os(ENV_SEGMENT_SIZE).map(|value| segment_size(&value.to_string_lossy()));
+    if let Some(asked) = asked.map(Ok).or_else(from_env).transpose()? {
+        // A wish, not a limit to report.
+        heap = asked.min(ADDRESS_BUDGET / npes as u64);
+    }
+    let mut reason = None;
+    let mut shrink = |limit: u64, why: String| {
+        if limit < heap {
+            heap = limit;
+            reason = Some(why);
+        }
+    };
+    shrink(ADDRESS_BUDGET / npes as u64, format!("{npes} segments share the address space"));
+    let overhead = Geometry::new(npes, 0).map_or(0, |g| g.file_size());
+    for (resource, name, share) in [
+        (rustix::process::Resource::As, "ulimit -v", 2),
+        (rustix::process::Resource::Fsize, "ulimit -f", 1),
+    ] {
+        if let Some(limit) = rustix::process::getrlimit(resource).current {
+            // Half of the address space is left to the program itself.
+            // Globals take a quarter of what the heap takes.
+            let room = (limit / share).saturating_sub(overhead) / npes as u64 / 5 * 4;
+            shrink(
+                room / crate::layout::HUGE_PAGE * crate::layout::HUGE_PAGE,
+                format!("{name} is {limit} bytes"),
+            );
+        }
+    }
+    if heap < crate::layout::HUGE_PAGE {
+        let why = reason.unwrap_or_else(|| format!("{heap} bytes are less than one huge page"));
+        return Err(Error::system(
+            "laying out segments",
+            std::io::Error::other(format!("no room: {why}")),
+            "Raise that limit, or start fewer PEs",
+        ));
+    }
+    let geometry = Geometry::new(npes, heap).ok_or(Error::Overflow {
+        index: npes,
+        size: heap as usize,
+    })?;
+    let note = reason.map(|why| {
+        format!(
+            "each PE's segment holds {} MiB, not all of physical memory: {why}",
+            geometry.heap_size() >> 20
+        )
+    });
+    Ok((geometry, note))
+}
+
+/// Reads `512M`, `2g`, `4096`.
+fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        _ => return None,
+    };
+    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Whether a launcher, memonet's or another, has started this process as a PE of a job.
+pub fn is_pe() -> bool {
+    std::env::var_os(ENV_FD).is_some() || matches!(crate::adopt::found(), Ok(Some(_)))
+}
+
+/// CPUs in this process's affinity mask.
+pub fn cpu_list() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None);
+    match set {
+        Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
+        // More CPUs than a `CpuSet` holds: std knows how many, and numbers do not matter where nobody binds.
+        Err(_) => (0..std::thread::available_parallelism().map_or(1, |n| n.get())).collect(),
+    }
+}
+
+/// CPUs that this process may keep busy: its affinity mask, cut by a cgroup's CPU quota.
+pub fn available_cpus() -> usize {
+    // std reads the mask, and both versions of cgroups.
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("4096"), Some(4096));
+        assert_eq!(parse_size(" 512M "), Some(512 << 20));
+        assert_eq!(parse_size("2GiB"), Some(2 << 30));
+        for bad in ["", "G", "-1", "1.5G", "12x", "99999999999T"] {
+            assert_eq!(parse_size(bad), None, "{bad}");
+        }
+    }
+}

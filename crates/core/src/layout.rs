@@ -1,0 +1,289 @@
+//! The layout of everything that processes share, and nothing else.
+//!
+//! One memfd holds a job:
+//!
+//! ```text
+//! 0            JobHeader            4096 bytes, written by the launcher before any PE starts, but for its last two lines
+//! 4096         PeRecord[npes]       128 bytes each
+//! ...          doorbell[npes]       4 bytes each, packed: one cache line shows sixteen
+//! segments     segment[npes]        `segment_stride` bytes each
+//!                SystemArea           fixed tables of the library (below)
+//!                holds[MAX_KEYS][npes]  u32: live remotes of this PE into (window, home)
+//!                mail[npes]           u64: how often that PE has told this one that it is there
+//!                heap                 at `heap_offset`: windows
+//!                globals              at `globals_offset`: where a front end may put the program's own static data
+//! ```
+//!
+//! Nothing here is ever accessed through a reference: peers write it at any time. The types exist for their
+//! sizes and offsets; [`crate::shm`] does the accesses.
+
+use std::mem::{offset_of, size_of};
+
+/// First eight bytes of a job's memory.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
+/// Raised with every change to this file that another version could misread.
+pub const VERSION: u32 = 3;
+/// Segments, and the heap in them, start on a huge page.
+pub const HUGE_PAGE: u64 = 2 << 20;
+/// The start of a PE's own segment is aligned to this in its process, so that blocks can be aligned to as much.
+pub const ALIGNMENT: u64 = 1 << 30;
+/// Most PEs of a job; bounds the control page and keeps PE numbers in 16 bits.
+pub const MAX_PES: usize = 4096;
+/// Windows that may be alive at once.
+pub const MAX_WINDOWS: usize = 4096;
+/// Restricted windows that may be alive at once.
+pub const MAX_KEYS: usize = 256;
+/// Barriers (a team has one) that may be alive at once, per PE.
+pub const MAX_BARRIERS: usize = 256;
+/// Rounds of a dissemination barrier over [`MAX_PES`].
+pub const MAX_ROUNDS: usize = 12;
+
+/// The control page.
+#[repr(C)]
+pub struct JobHeader {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// Number of PEs.
+    pub npes: u32,
+    /// CPUs that the job may use on this node (affinity and cgroup quota).
+    pub cpus: u32,
+    /// 1 when sleepers order their announcements by `membarrier`, 0 when ringers fence.
+    pub membarrier: u32,
+    /// Length of the memfd.
+    pub file_size: u64,
+    /// Offset of segment 0.
+    pub segments: u64,
+    /// Distance between segments.
+    pub segment_stride: u64,
+    /// Offset of the heap in a segment.
+    pub heap_offset: u64,
+    /// Random; part of every key.
+    pub job_id: u64,
+    /// Offset of the globals in a segment.
+    pub globals_offset: u64,
+    /// Process id of the launcher.
+    pub launcher: u32,
+    _pad: [u32; 13],
+    /// Number of PEs that are gone (dead, finalising or done).
+    pub departures: u32,
+    /// One more than the number of the first PE that died: others may have ended because of that.
+    pub first_dead: u32,
+    /// One more than the exit status with which a PE has ended the whole job on purpose.
+    pub exit: u32,
+    _pad2: [u32; 13],
+    /// Clock cycle until which waits on this node sleep at once, because strangers were seen on its CPUs ([`crate::wait`]).
+    pub strangers_until: u64,
+    /// Cycles by which `strangers_until` was last moved.
+    pub strangers_window: u64,
+    /// The `strangers_until` after which waits have spun or yielded again,
+    pub strangers_probed: u64,
+    /// and since when.
+    pub strangers_probing_since: u64,
+    _pad3: [u64; 4],
+}
+
+/// What is known of a PE; a cache line pair of its own.
+#[repr(C, align(128))]
+pub struct PeRecord {
+    /// [`State`](crate::status::State): state, cause and its value in one word.
+    pub status: u64,
+    /// Process id; 0 before the PE has joined, and after the launcher has seen the process end.
+    pub pid: u32,
+    /// Reserved for the node's number.
+    pub node: u32,
+}
+
+/// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.
+#[repr(C, align(128))]
+pub struct BarrierSlot {
+    /// Phase of which the owner has done its part: nobody waits for it any more. Written by the owner, read by whoever wants
+    /// to know who is late.
+    pub done: u64,
+    _pad: [u64; 15],
+    /// `everyone` and `tree`: a byte per member or child, its low phase byte.
+    pub gather: u64,
+    _pad2: [u64; 15],
+    /// `central`: arrivals so far, in the first member's block.
+    pub counter: u64,
+    _pad3: [u64; 15],
+    /// `central` and `tree`: the phase announced as complete.
+    pub release: u64,
+    _pad4: [u64; 15],
+    /// `dissemination`: the phase in which the round's partner arrived.
+    pub rounds: [u64; MAX_ROUNDS],
+    _pad5: [u64; 4],
+    /// Scratch of the agreement on a slot for a new team: the free slots of the owner.
+    pub free_slots: [u64; MAX_BARRIERS / 64],
+    /// Scratch of the same: a digest of the arguments that the owner gives; the two take turns.
+    pub proposal: [u64; 2],
+    /// Scratch of the same: whether the owner could take the slot.
+    pub claim: u64,
+    _pad6: [u64; 40],
+    /// Teams and barriers that the owner has had here and has dropped. Not cleared for the next one.
+    pub ended: u64,
+}
+
+/// Bytes of an outbox.
+pub const OUTBOX: usize = 1024;
+
+/// What a member of a team publishes in its small collectives; the two take turns. In the slot of the team's barrier.
+#[repr(C, align(128))]
+pub struct Outbox {
+    /// Anything.
+    pub bytes: [[u8; OUTBOX]; 2],
+}
+
+/// What a PE grants to holders of a key of a restricted window.
+#[repr(C, align(64))]
+pub struct Grant {
+    /// Grows at each revocation. 0: no grant.
+    pub epoch: u64,
+    /// Random; a key that was not made from this grant has another.
+    pub nonce: u64,
+    /// Bytes of the owner's part.
+    pub len: u64,
+    _pad: [u64; 5],
+}
+
+/// The arguments of the collective call a PE is in, for all members to compare.
+#[repr(C, align(128))]
+pub struct Request {
+    /// Which call (the private module `agree` names them).
+    pub kind: u64,
+    /// Bytes per PE.
+    pub size: u64,
+    /// Alignment.
+    pub align: u64,
+    /// Access mode and options.
+    pub options: u64,
+    /// How each of two steps of the call went for this PE: 0 unknown, 1 well, 2 not.
+    pub outcome: [u64; 2],
+    _pad: [u64; 10],
+    /// Windows that this PE has dropped (snapshot made for this call).
+    pub dropped: [u64; MAX_WINDOWS / 64],
+}
+
+/// Head of every segment.
+#[repr(C, align(4096))]
+pub struct SystemArea {
+    /// Collective calls on the heap.
+    pub request: Request,
+    /// Grants of restricted windows, by key slot.
+    pub grants: [Grant; MAX_KEYS],
+    /// Barriers.
+    pub barriers: [BarrierSlot; MAX_BARRIERS],
+    /// Outboxes of the teams that the barriers belong to.
+    pub outboxes: [Outbox; MAX_BARRIERS],
+}
+
+const _: () = {
+    assert!(offset_of!(JobHeader, version) == 8);
+    assert!(offset_of!(JobHeader, file_size) == 24);
+    assert!(offset_of!(JobHeader, job_id) == 56);
+    assert!(offset_of!(JobHeader, departures) == 128);
+    assert!(offset_of!(JobHeader, strangers_until) == 192);
+    assert!(size_of::<JobHeader>() == 256);
+    assert!(size_of::<PeRecord>() == 128);
+    assert!(size_of::<BarrierSlot>() == 1024);
+    assert!(offset_of!(BarrierSlot, gather) == 128);
+    assert!(offset_of!(BarrierSlot, counter) == 256);
+    assert!(offset_of!(BarrierSlot, release) == 384);
+    assert!(offset_of!(BarrierSlot, rounds) == 512);
+    assert!(offset_of!(BarrierSlot, free_slots) == 640);
+    assert!(offset_of!(BarrierSlot, ended) == 1016);
+    assert!(size_of::<Grant>() == 64);
+    assert!(size_of::<Request>() == 128 + MAX_WINDOWS / 8);
+    assert!(offset_of!(SystemArea, barriers) % 128 == 0);
+    assert!(size_of::<Outbox>() == 2048 && offset_of!(SystemArea, outboxes) % 128 == 0);
+    assert!(size_of::<SystemArea>() < HUGE_PAGE as usize);
+    assert!(1 << MAX_ROUNDS >= MAX_PES);
+};
+
+/// Where the pieces of a job of `npes` PEs lie in its memfd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Number of PEs.
+    pub npes: usize,
+    /// Offset of segment 0.
+    pub segments: u64,
+    /// Distance between segments.
+    pub segment_stride: u64,
+    /// Offset of the heap in a segment.
+    pub heap_offset: u64,
+    /// Offset of the globals in a segment.
+    pub globals_offset: u64,
+}
+
+impl Geometry {
+    /// Offset of the PE records.
+    pub const RECORDS: u64 = 4096;
+
+    /// The geometry of `npes` segments that hold at least `heap` bytes of windows each; `None` when it would not fit in an address.
+    pub fn new(npes: usize, heap: u64) -> Option<Self> {
+        if npes == 0 || npes > MAX_PES {
+            return None;
+        }
+        let n = npes as u64;
+        let control = Self::RECORDS + n * size_of::<PeRecord>() as u64 + n * 4;
+        let system = size_of::<SystemArea>() as u64 + (MAX_KEYS as u64 * 4 + 8) * n;
+        let heap_offset = system.next_multiple_of(HUGE_PAGE);
+        let heap = heap.checked_next_multiple_of(HUGE_PAGE)?.max(HUGE_PAGE);
+        let globals = (heap / 4).next_multiple_of(HUGE_PAGE);
+        let globals_offset = heap.checked_add(heap_offset)?;
+        let segment_stride = globals_offset.checked_add(globals)?;
+        let geometry = Geometry {
+            npes,
+            segments: control.next_multiple_of(HUGE_PAGE),
+            segment_stride,
+            heap_offset,
+            globals_offset,
+        };
+        segment_stride
+            .checked_mul(n)?
+            .checked_add(geometry.segments)
+            .filter(|&size| size <= i64::MAX as u64)?;
+        Some(geometry)
+    }
+
+    /// Length of the memfd.
+    pub fn file_size(&self) -> u64 {
+        self.segments + self.segment_stride * self.npes as u64
+    }
+
+    /// Bytes for windows in each segment.
+    pub fn heap_size(&self) -> u64 {
+        self.globals_offset - self.heap_offset
+    }
+
+    /// Bytes for globals in each segment: a quarter of the heap's.
+    pub fn globals_size(&self) -> u64 {
+        self.segment_stride - self.globals_offset
+    }
+
+    /// Offset of a PE's record.
+    pub fn record(&self, pe: usize) -> u64 {
+        Self::RECORDS + (pe * size_of::<PeRecord>()) as u64
+    }
+
+    /// Offset of a PE's doorbell.
+    pub fn doorbell(&self, pe: usize) -> u64 {
+        self.record(self.npes) + 4 * pe as u64
+    }
+
+    /// Offset of a PE's segment.
+    pub fn segment(&self, pe: usize) -> u64 {
+        self.segments + self.segment_stride * pe as u64
+    }
+
+    /// Offset, in a segment, of the word in which PE `from` tells the owner that it is there.
+    pub fn mail(&self, from: usize) -> u64 {
+        (size_of::<SystemArea>() + 4 * MAX_KEYS * self.npes + 8 * from) as u64
+    }
+
+    /// Offset, in a segment, of the count of the owner's live remotes into `home`'s part of the restricted window in slot `key`.
+    pub fn hold(&self, key: usize, home: usize) -> u64 {
+        (size_of::<SystemArea>() + 4 * (key * self.npes + home)) as u64
+    }
+}

@@ -1,0 +1,530 @@
+//! Locks: fair, and each in one 8-byte word of every segment, at the same offset, zero when nobody uses it.
+//!
+//! Those who want a lock stand in a queue (that of Mellor-Crummey and Scott). Each knows who stands behind it, in its own word; the
+//! last one's number stands in the word of the lock's **home**, a PE that follows from the offset. Who waits looks at its own word
+//! alone, and a hand-over touches two words.
+//!
+//! | bytes | name | whose | meaning |
+//! |---|---|---|---|
+//! | 0-3 | tail | the home's | last in the queue, as PE number + 1; 0: nobody holds the lock or waits for it |
+//! | 4-5 | next | each PE's | who stands behind this PE, as PE number + 1; 0: nobody, as far as is known here |
+//! | 6 | state | each PE's | 0 `IDLE`; 1 `GRANTED`: the PE before has handed over; 2 `HELD`; 3 `BROKEN`: the PE before found that this is no lock |
+//! | 7 | claim | each PE's | 0 `FREE`; 1 `CLAIMED`: a thread of this PE holds the lock or is on its way; 2 `QUEUED`: and others may be waiting for that |
+//!
+//! **Set**: claim; swap oneself for the tail. Was that 0, the lock is held. Otherwise the old tail's `next` becomes this PE, which waits
+//! for `GRANTED`. **Clear**: complete all writes. With nobody known behind, swap the tail from oneself back to 0. Where somebody is,
+//! or turns out to be because the tail is another by now, its `state` becomes `GRANTED`. In both cases give up the claim.
+//!
+//! *One PE at a time.* The swaps of the tail put all comers in one order, with one before and one behind each. Whoever finds 0 holds the
+//! lock at once: only its last holder writes 0, and only where nobody came behind. Everybody else is let in by the one before it alone, as
+//! that one leaves.
+//!
+//! *No hand-over is lost.* When the compare-and-swap of the one that leaves fails, somebody has swapped itself behind it. Its link may
+//! be late, but is on its way, so the one that leaves waits for it; if the one behind died in between, that wait ends as all waits
+//! do. When it succeeds, nobody is behind, and no link will come. So each link and each grant is read before its reader leaves the
+//! queue, and `next` and `state` are idle again by then: what arrives there belongs to this turn and not to one before.
+//!
+//! *The next holder sees what the last one wrote.* Clear completes all writes before it touches the tail or the next one's `state`; whoever
+//! has read these, reads those. Near, stores keep their order, and quiet is what far ones are told by.
+//!
+//! *One updater.* The tail is updated by the atomics of the fabric that leads to the home, or by the processor's where that is mapped,
+//! for all PEs alike. The others are never touched by a fabric's atomics: `next` has one writer at a time, the one behind; `state`
+//! the one before and then the owner; `claim` is the business of the owner's threads.
+//!
+//! *No number comes back too early (ABA).* That the tail is this PE's number, though others came and went, would take this PE to queue
+//! again while it leaves: its claim keeps its own threads out until it has left.
+//!
+//! **Threads.** The queue knows PEs. Of a PE's threads, the one with the claim takes part; the others wait in a line of this process, in
+//! the order they came. A thread that leaves gives the lock back to the queue first, and only then the claim to the next thread, so that a
+//! PE with many threads does not keep the lock from the others. `QUEUED` is set, and taken back where the line is found empty, under
+//! the mutex of the line: so it stands whenever somebody is in line, and whoever gives up a claim that is only `CLAIMED` leaves nobody behind.
+//!
+//! **Failures.** A death ends all waits. Who finalises with a claim can never hand over: that ends the waits too. A word that was not
+//! zero at first is found out by its numbers, and from then on is no lock for anybody: who finds it out tells the one behind.
+
+use crate::error::{Error, Quick, Result};
+use crate::job::Job;
+use crate::pe::Pe;
+use crate::route::Route;
+use crate::shm::{self, AtomicOp, Word};
+use crate::wait::{self, Terms};
+use crate::window::{Access, Inner, Window};
+use std::sync::Arc;
+
+#[cfg(loom)]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+#[cfg(not(loom))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+
+const TAIL: u64 = 0;
+const NEXT: u64 = 4;
+const STATE: u64 = 6;
+const CLAIM: u64 = 7;
+
+const IDLE: u8 = 0;
+const GRANTED: u8 = 1;
+const HELD: u8 = 2;
+const BROKEN: u8 = 3;
+
+/// The tail of a word that turned out to be no lock: nobody's number.
+const NO_TAIL: u32 = u32::MAX;
+
+const FREE: u8 = 0;
+const CLAIMED: u8 = 1;
+const QUEUED: u8 = 2;
+
+/// Threads of this PE that wait for a claim, in the order they came, for all locks.
+#[derive(Default)]
+pub(crate) struct Line(Mutex<Vec<Waiter>>);
+
+struct Waiter {
+    /// Of the lock.
+    offset: u64,
+    /// Set when the claim is this thread's.
+    turn: Arc<AtomicBool>,
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, Vec<Waiter>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A lock as a PE sees it.
+pub(crate) struct Queue<'a> {
+    pe: &'a Pe,
+    offset: u64,
+}
+
+impl<'a> Queue<'a> {
+    /// The lock in the words at `offset`, which lie in the segments and are aligned.
+    pub(crate) fn new(pe: &'a Pe, offset: u64) -> Self {
+        Queue { pe, offset }
+    }
+
+    /// Waits for the lock.
+    pub(crate) fn set(&self) -> Quick<()> {
+        self.claim()?;
+        match self.tail().fetch_op(self.pe, AtomicOp::Swap, self.number()) {
+            Ok(0) => {}
+            Ok(before) => self.wait_behind(before)?,
+            Err(error) => return self.give_up(error),
+        }
+        self.write(STATE, HELD);
+        Ok(())
+    }
+
+    #[cold]
+    fn give_up<R>(&self, error: Box<Error>) -> Quick<R> {
+        self.unclaim();
+        Err(error)
+    }
+
+    /// Takes the lock if that needs no waiting.
+    pub(crate) fn test(&self) -> Quick<bool> {
+        if self.claim_now()? {
+            match self.tail().compare_swap(self.pe, 0, self.number()) {
+                Ok(0) => {
+                    self.write(STATE, HELD);
+                    return Ok(true);
+                }
+                Ok(_) => self.unclaim(),
+                Err(error) => return self.give_up(error),
+            }
+        }
+        // A program may try until it succeeds: that is a wait, and ends like one.
+        self.pe.progress();
+        self.pe.ring_written();
+        match self.terms(|terms| terms.departed(self.pe)) {
+            Some(error) => Err(error.into()),
+            None => Ok(false),
+        }
+    }
+
+    /// Completes this PE's writes, and hands the lock to who waits for it.
+    pub(crate) fn clear(&self) -> Quick<()> {
+        if self.read::<u8>(STATE) != HELD {
+            return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
+        }
+        // A write that failed is this PE's error; the others are not to wait for ever because of it.
+        let written = self.pe.complete_writes();
+        let next = match self.read::<u16>(NEXT) {
+            0 if self.tail().compare_swap(self.pe, self.number(), 0)? == self.number() => 0,
+            0 => self.wait_for_link()?,
+            next => next,
+        };
+        self.write(STATE, IDLE);
+        if next != 0 {
+            self.write(NEXT, 0u16);
+            self.tell(self.other(next.into())?, STATE, GRANTED);
+        }
+        self.unclaim();
+        written
+    }
+
+    #[cold]
+    fn wait_behind(&self, before: u32) -> Quick<()> {
+        let Ok(before) = self.other(before) else { return self.break_up() };
+        self.tell(before, NEXT, self.number() as u16);
+        let answered = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
+        // The claim stays where this fails: this PE is in the queue for ever, as is whoever comes after it.
+        match self.terms(|terms| wait::until(self.pe, terms, answered))? {
+            GRANTED => Ok(()),
+            _ => self.break_up(),
+        }
+    }
+
+    /// Leaves a queue whose head nobody is, and tells whoever came behind.
+    fn break_up(&self) -> Quick<()> {
+        self.write(STATE, IDLE);
+        if self.tail().compare_swap(self.pe, self.number(), NO_TAIL)? != self.number() {
+            let next = self.wait_for_link()?;
+            self.write(NEXT, 0u16);
+            self.tell(self.other(next.into())?, STATE, BROKEN);
+        }
+        self.give_up(no_lock())
+    }
+
+    #[cold]
+    fn wait_for_link(&self) -> Quick<u16> {
+        let linked = || Some(self.read::<u16>(NEXT)).filter(|&next| next != 0);
+        self.terms(|terms| wait::until(self.pe, terms, linked))
+    }
+
+    /// The PE that another's word, which anybody may have written over, says is in the queue.
+    fn other(&self, number: u32) -> Quick<usize> {
+        match (number as usize).checked_sub(1) {
+            Some(pe) if pe < self.pe.npes() && pe != self.pe.me() => Ok(pe),
+            _ => Err(Error::Misuse("this is no lock: its word was not zero before its first use, or something else wrote to it").into()),
+        }
+    }
+
+    /// Makes this thread the one of its PE that may take part.
+    #[inline]
+    fn claim(&self) -> Quick<()> {
+        if self.claim_now()? {
+            return Ok(());
+        }
+        self.wait_in_line()
+    }
+
+    /// [`claim`](Self::claim) if no other thread has it.
+    #[inline]
+    fn claim_now(&self) -> Quick<bool> {
+        match self.replace_claim(FREE, CLAIMED) {
+            FREE => Ok(true),
+            CLAIMED | QUEUED => Ok(false),
+            _ => Err(no_lock()),
+        }
+    }
+
+    #[cold]
+    fn wait_in_line(&self) -> Quick<()> {
+        let turn = Arc::new(AtomicBool::new(false));
+        {
+            let mut line = self.pe.lock_line.lock();
+            // Whoever has the claim may give it up at any time, until it is `QUEUED`.
+            while self.replace_claim(CLAIMED, QUEUED) == FREE {
+                if self.claim_now()? {
+                    return Ok(());
+                }
+            }
+            line.push(Waiter {
+                offset: self.offset,
+                turn: turn.clone(),
+            });
+        }
+        let ended = self.terms(|terms| wait::until(self.pe, terms, || turn.load(Ordering::Acquire).then_some(())));
+        if ended.is_err() {
+            let mut line = self.pe.lock_line.lock();
+            match line.iter().position(|waiter| Arc::ptr_eq(&waiter.turn, &turn)) {
+                Some(place) => drop(line.remove(place)),
+                None => {
+                    // The turn came after all.
+                    drop(line);
+                    self.unclaim();
+                }
+            }
+        }
+        ended
+    }
+
+    /// Lets the next thread of this PE take part.
+    #[inline]
+    fn unclaim(&self) {
+        if self.replace_claim(CLAIMED, FREE) != CLAIMED {
+            self.pass_on();
+        }
+    }
+
+    #[cold]
+    fn pass_on(&self) {
+        {
+            let mut line = self.pe.lock_line.lock();
+            let Some(first) = line.iter().position(|waiter| waiter.offset == self.offset) else {
+                return self.write(CLAIM, FREE);
+            };
+            line.remove(first).turn.store(true, Ordering::Release);
+        }
+        self.pe.ring(self.pe.me());
+    }
+
+    /// What a wait here depends on: all PEs live, and none leaves with the lock or its place in the queue.
+    fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
+        let left_free = |pe: usize| matches!(self.word(pe, CLAIM).load::<u8>(self.pe), Ok(FREE));
+        f(Terms {
+            members: None,
+            arrived: Some(&left_free),
+            timeout: None,
+        })
+    }
+
+    /// This PE in others' words.
+    fn number(&self) -> u32 {
+        self.pe.me() as u32 + 1
+    }
+
+    fn tail(&self) -> Route {
+        // Multiplied by the golden ratio, neighbouring words get homes far apart.
+        let spread = (self.offset / 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let home = (spread * self.pe.npes() as u64) >> 32;
+        self.word(home as usize, TAIL)
+    }
+
+    fn word(&self, pe: usize, part: u64) -> Route {
+        self.pe.route(pe, self.offset + part)
+    }
+
+    /// Stores news into another's word, and wakes it.
+    fn tell<T: Word>(&self, pe: usize, part: u64, value: T) {
+        let word = self.word(pe, part);
+        word.store(self.pe, value);
+        // Far, the fabric rings.
+        if let Route::Near(_) = word {
+            self.pe.ring(pe);
+        }
+    }
+
+    #[inline]
+    fn read<T: Word>(&self, part: u64) -> T {
+        // SAFETY: an aligned part of a word in this PE's mapped segment, as `new`'s caller promised.
+        unsafe { shm::load(self.pe.local(self.offset + part).cast()) }
+    }
+
+    #[inline]
+    fn write<T: Word>(&self, part: u64, value: T) {
+        // SAFETY: as in `read`.
+        unsafe { shm::store(self.pe.local(self.offset + part).cast(), value) }
+    }
+
+    #[inline]
+    fn replace_claim(&self, old: u8, new: u8) -> u8 {
+        // SAFETY: as in `read`.
+        unsafe { shm::compare_swap_sized(self.pe.local(self.offset + CLAIM), 1, old.into(), new.into()) as u8 }
+    }
+}
+
+#[cold]
+fn no_lock() -> Box<Error> {
+    Box::new(Error::Misuse(
+        "this is no lock: its word was not zero before its first use, or something else wrote to it",
+    ))
+}
+
+impl Job {
+    /// Waits for the lock in the 8-byte word at byte `offset` of the segments, which was zero on every PE before its first use.
+    /// Those who wait get it in the order they came, also when they are threads of one PE. Not reentrant.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock; [`Error::Misuse`] where there can be no lock.
+    pub fn lock_set(&self, offset: u64) -> Result<()> {
+        Ok(self.lock_at(offset)?.set()?)
+    }
+
+    /// Takes the lock at `offset` if that needs no waiting; whether it did.
+    ///
+    /// # Errors
+    /// As for [`lock_set`](Self::lock_set).
+    pub fn lock_test(&self, offset: u64) -> Result<bool> {
+        Ok(self.lock_at(offset)?.test()?)
+    }
+
+    /// Completes this PE's writes, and gives the lock at `offset` to who waits for it.
+    ///
+    /// # Errors
+    /// As for [`lock_set`](Self::lock_set); [`Error::Misuse`] when this PE does not hold the lock; what an earlier write failed with.
+    pub fn lock_clear(&self, offset: u64) -> Result<()> {
+        Ok(self.lock_at(offset)?.clear()?)
+    }
+
+    fn lock_at(&self, offset: u64) -> Result<Queue<'_>> {
+        let geometry = self.pe.control().geometry();
+        // The words before the heap are the library's own.
+        if offset.is_multiple_of(8) && (geometry.heap_offset..geometry.segment_stride).contains(&offset) {
+            Ok(Queue::new(&self.pe, offset))
+        } else {
+            Err(Error::Misuse("a lock is an aligned 8-byte word of the segments' heap or globals"))
+        }
+    }
+}
+
+/// A lock in a word of a window: whoever has it, has it alone in the whole job. Made by [`Window::lock`].
+///
+/// ```
+/// # use memonet_core::Job;
+/// # Job::threads(3, |job| -> memonet_core::Result<()> {
+/// let w = job.window::<u64>(2)?; // a lock, and what it protects
+/// let lock = w.lock(0)?;
+/// for _ in 0..10 {
+///     let held = lock.lock()?;
+///     let seen = w.get_one(0, 1)?;
+///     w.put_one(0, 1, seen + 1)?;
+///     held.release()?; // or dropped
+/// }
+/// job.barrier()?;
+/// assert_eq!(w.get_one(0, 1)?, 30);
+/// job.barrier()
+/// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
+#[derive(Clone)]
+pub struct Lock {
+    window: Arc<Inner>,
+    offset: u64,
+}
+
+impl Window<u64> {
+    /// The lock in element `index` of all parts, which were zero before its first use, and which nothing else touches.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that others may not read and write; [`Error::Misuse`] for a
+    /// restricted one, whose parts not everybody may reach.
+    pub fn lock(&self, index: usize) -> Result<Lock> {
+        let bytes = self.range(index, 1)?;
+        let pe = &self.inner.pe;
+        let base = self
+            .inner
+            .heap_offset()
+            .ok_or(Error::Misuse("a lock needs a word of an ordinary window, not of a restricted one"))?;
+        // Asked of somebody else's part, where there is one: one's own may always be written.
+        self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
+        Ok(Lock {
+            window: self.inner.clone(),
+            offset: base + bytes as u64,
+        })
+    }
+}
+
+impl Lock {
+    fn queue(&self) -> Queue<'_> {
+        Queue::new(&self.window.pe, self.offset)
+    }
+
+    /// Waits for the lock. Those who wait get it in the order they came, also when they are threads of one PE. Not reentrant.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock.
+    pub fn lock(&self) -> Result<Held<'_>> {
+        self.queue().set()?;
+        Ok(Held { lock: self })
+    }
+
+    /// Takes the lock if that needs no waiting.
+    ///
+    /// # Errors
+    /// As for [`lock`](Self::lock).
+    pub fn try_lock(&self) -> Result<Option<Held<'_>>> {
+        Ok(self.queue().test()?.then(|| Held { lock: self }))
+    }
+}
+
+/// The lock is this PE's, until this is dropped: then its writes are completed, and the next one's turn comes. So too when a
+/// panic drops it: what the lock protects is then as it was left.
+#[must_use = "dropped, it gives the lock back"]
+pub struct Held<'a> {
+    lock: &'a Lock,
+}
+
+impl Held<'_> {
+    /// Gives the lock back, as dropping does.
+    ///
+    /// # Errors
+    /// What an earlier write failed with; when dropped, that surfaces at the next quiet.
+    pub fn release(self) -> Result<()> {
+        let lock = self.lock;
+        std::mem::forget(self);
+        Ok(lock.queue().clear()?)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.queue().clear() {
+            self.lock.window.pe.surface_later(*error);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Threads of one PE get the lock in the order they came.
+    #[test]
+    fn threads_come_in_order() {
+        const THREADS: usize = 6;
+        Job::threads(2, |job| -> Result<()> {
+            let lock = job.window::<u64>(1)?.lock(0)?;
+            let order = Mutex::new(Vec::new());
+            let held = lock.lock()?;
+            std::thread::scope(|scope| {
+                for thread in 0..THREADS {
+                    let (lock, order) = (&lock, &order);
+                    scope.spawn(move || {
+                        let held = lock.lock().unwrap();
+                        order.lock().unwrap().push(thread);
+                        drop(held);
+                    });
+                    while job.pe.lock_line.lock().len() <= thread {
+                        std::thread::yield_now();
+                    }
+                }
+                drop(held);
+            });
+            assert_eq!(order.into_inner().unwrap(), (0..THREADS).collect::<Vec<_>>());
+            job.barrier()
+        })
+        .unwrap()
+        .into_iter()
+        .for_each(|result| result.unwrap());
+    }
+
+    /// Locks that lie together have homes apart.
+    #[test]
+    fn homes_are_spread() {
+        const NPES: usize = 7;
+        let homes = Job::threads(NPES, |job| {
+            let tails = (0..1000).map(|i| {
+                let lock = Queue::new(&job.pe, job.pe.control().geometry().heap_offset + 8 * i);
+                let Route::Near(tail) = lock.tail() else {
+                    unreachable!("all are near")
+                };
+                (0..NPES)
+                    .find(|&pe| matches!(lock.word(pe, TAIL), Route::Near(word) if word == tail))
+                    .unwrap()
+            });
+            tails.collect::<Vec<_>>()
+        })
+        .unwrap();
+        assert!(homes.iter().all(|home| *home == homes[0]), "all PEs find the same");
+        for pe in 0..NPES {
+            let count = homes[0].iter().filter(|&&home| home == pe).count();
+            assert!((1000 / NPES / 2..1000 / NPES * 2).contains(&count), "PE {pe}: {count}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Memory from the kernel: memfds, mappings, and giving pages back.
+
+use crate::error::{Error, Result};
+use crate::layout::ALIGNMENT;
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::ptr::NonNull;
+
+/// A shared mapping of a memfd. Unmapped when dropped.
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    fd: OwnedFd,
+}
+
+// SAFETY: a mapping is an address range; every access to its content goes through `crate::shm`, which expects others to write it.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+/// Bytes of a page. From libc: rustix looks for it where valgrind lets nobody look.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Creates an anonymous memory file of a fixed size that only descriptors reach.
+pub(crate) fn create_memfd(name: &str, size: u64) -> Result<OwnedFd> {
+    let hint = "Check `ulimit -f` and the memory limit of the container";
+    // Without CLOEXEC: PEs inherit it, also through debuggers and scripts.
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING)
+        .map_err(|e| Error::system("memfd_create", e, "memonet needs Linux 3.17 or later"))?;
+    rustix::fs::ftruncate(&fd, size).map_err(|e| Error::system(format!("ftruncate to {size} bytes"), e, hint))?;
+    // A file that cannot shrink cannot turn a valid address into a bus error.
+    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+        .map_err(|e| Error::system("sealing a memfd", e, ""))?;
+    Ok(fd)
+}
+
+/// Maps the first `len` bytes, with byte `aligned` of them, if it is given, at a multiple of [`ALIGNMENT`].
+/// The length of a memfd that cannot shrink, as those of jobs; or what is wrong with the descriptor.
+pub(crate) fn sealed_size(fd: impl AsFd) -> std::result::Result<u64, String> {
+    let stat = rustix::fs::fstat(&fd).map_err(|e| format!("cannot be examined ({e})"))?;
+    // Only a memfd of ours is sealed like this; any other file could be truncated under our feet.
+    let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| "is not the memory of a job".to_owned())?;
+    if !seals.contains(SealFlags::SHRINK) {
+        return Err("is a memory file that could still shrink, so not the memory of a job".into());
+    }
+    Ok(stat.st_size as u64)
+}
+
+fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<u64>) -> Result<NonNull<u8>> {
+    let prot = if writable {
+        ProtFlags::READ | ProtFlags::WRITE
+    } else {
+        ProtFlags::READ
+    };
+    let failed = |e| {
+        Error::system(
+            format!("mapping {len} bytes of shared memory"),
+            e,
+            "Raise `ulimit -v`, or set MEMONET_SEGMENT_SIZE (bytes per PE) lower",
+        )
+    };
+    let base = match aligned {
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        None => unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }.map_err(failed)?,
+        Some(aligned) => {
+            let room = len + ALIGNMENT as usize;
+            let (nothing, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
+            // SAFETY: as above.
+            let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), room, nothing, flags) }.map_err(failed)?;
+            let at = start as u64 + aligned;
+            let before = (at.next_multiple_of(ALIGNMENT) - at) as usize;
+            // SAFETY: all three ranges are parts of the one that was reserved just now and that nobody else knows: before, the file,
+            // behind; `before` is less than ALIGNMENT. The whole is taken back where the file does not get its part.
+            unsafe {
+                let base = start.byte_add(before);
+                if let Err(e) = rustix::mm::mmap(base, len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0) {
+                    let _ = rustix::mm::munmap(start, room);
+                    return Err(failed(e));
+                }
+                if before > 0 {
+                    let _ = rustix::mm::munmap(start, before);
+                }
+                let _ = rustix::mm::munmap(base.byte_add(len), ALIGNMENT as usize - before);
+                base
+            }
+        }
+    };
+    // Core dumps of a job would otherwise hold every segment, once per PE. Refusal changes nothing else.
+    // SAFETY: the range was mapped just now.
+    let _ = unsafe { rustix::mm::madvise(base, len, Advice::LinuxDontDump) };
+    Ok(NonNull::new(base.cast::<u8>()).expect("mmap returns address 0 only when asked to"))
+}
+
+impl Mapping {
+    /// Maps the first `len` bytes of `fd`.
+    pub(crate) fn new(fd: OwnedFd, len: usize, writable: bool) -> Result<Self> {
+        Ok(Mapping {
+            base: map(&fd, len, writable, None)?,
+            len,
+            fd,
+        })
+    }
+
+    /// Maps another length of the same file, writable, in place of this one, with byte `aligned` at a multiple of [`ALIGNMENT`]. The
+    /// descriptor keeps its number.
+    pub(crate) fn remap(mut self, len: usize, aligned: u64) -> Result<Self> {
+        let base = map(&self.fd, len, true, Some(aligned))?;
+        // SAFETY: the old range is this mapping's own, and `self` was the only thing that knew it.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+        (self.base, self.len) = (base, len);
+        Ok(self)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn fd(&self) -> rustix::fd::BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Address of byte `offset`.
+    #[inline]
+    pub(crate) fn at(&self, offset: u64) -> *mut u8 {
+        assert!(
+            offset as usize <= self.len,
+            "offset {offset} is outside of a mapping of {} bytes",
+            self.len
+        );
+        // SAFETY: just checked to lie in the mapping or at its end.
+        unsafe { self.base.as_ptr().add(offset as usize) }
+    }
+
+    /// Maps the file, from `offset` on, over pages of this process.
+    ///
+    /// # Safety
+    /// `pages` are whole pages that this process has mapped and may give up, `offset` is that of a page, and the range lies in the file.
+    pub(crate) unsafe fn map_over(&self, pages: std::ops::Range<usize>, offset: u64) -> Result<()> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        // SAFETY: the caller promises pages that may be replaced.
+        unsafe { rustix::mm::mmap(pages.start as *mut _, pages.len(), prot, flags, &self.fd, offset) }
+            .map_err(|e| Error::system("mapping the job's memory over static data", e, ""))?;
+        Ok(())
+    }
+
+    /// Gives the pages of a range back to the kernel; it reads as zeros afterwards.
+    pub(crate) fn release(&self, offset: u64, len: u64) {
+        let page = page_size() as u64;
+        let (start, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
+        let zeroed = start < end
+            && rustix::fs::fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, end - start).is_ok();
+        let (head, tail) = if zeroed { (start - offset, offset + len - end) } else { (len, 0) };
+        assert!(offset + len <= self.len as u64);
+        // SAFETY: both ranges lie in `offset..offset + len`, just checked to lie in the mapping.
+        unsafe {
+            crate::shm::zero(self.at(offset), head as usize);
+            crate::shm::zero(self.at(offset + len - tail), tail as usize);
+        }
+    }
+
+    /// Asks for huge pages in a range, and with `now` makes all of its pages at once. A wish: refusal costs speed, not correctness.
+    pub(crate) fn want_huge_pages(&self, offset: u64, len: u64, now: bool) {
+        let advise = |unit: u64, advice: i32| {
+            let (start, end) = (offset.next_multiple_of(unit), (offset + len) / unit * unit);
+            if start < end {
+                // SAFETY: the range lies in the mapping (`at` checks), and all advices used here keep its content.
+                unsafe { libc::madvise(self.at(start).cast(), (end - start) as usize, advice) };
+            }
+        };
+        if now {
+            advise(crate::layout::HUGE_PAGE, libc::MADV_COLLAPSE);
+            advise(page_size() as u64, libc::MADV_POPULATE_WRITE);
+        } else {
+            advise(crate::layout::HUGE_PAGE, libc::MADV_HUGEPAGE);
+        }
+    }
+
+    /// Asks for the pages of a range to be placed on this CPU's NUMA node, whoever touches them first. A wish, as above.
+    pub(crate) fn want_local_pages(&self, offset: u64, len: u64) {
+        const MPOL_LOCAL: i32 = 4;
+        // SAFETY: the range lies in the mapping; mbind sets a placement policy and keeps the content.
+        unsafe { libc::syscall(libc::SYS_mbind, self.at(offset), len, MPOL_LOCAL, std::ptr::null::<u64>(), 0, 0) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is this mapping's own, and every pointer into it is held by something that holds this value.
+        let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}

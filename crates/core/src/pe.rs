@@ -1,0 +1,449 @@
+//! What a PE knows of its job: where everybody's memory is, whom it may have written to, who sleeps.
+
+use crate::barrier::Relay;
+use crate::control::Control;
+use crate::descriptors::Socket;
+use crate::doorbell::Doorbell;
+use crate::error::{Error, Quick, Result};
+use crate::fabric::{Fabric, FarAddress, far};
+use crate::heap::{Blocks, Heap};
+use crate::layout::{MAX_BARRIERS, MAX_WINDOWS, SystemArea};
+use crate::lock::Line;
+use crate::route::Route;
+use crate::shm;
+use crate::status::State;
+use crate::wait::{self, Terms};
+use crate::window::Inner;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+/// One PE's view of its job. Shared by everything that belongs to the PE.
+pub(crate) struct Pe {
+    me: usize,
+    pid: u32,
+    npes: usize,
+    control: Arc<Control>,
+    /// Where each near PE's segment is mapped; empty when all are far.
+    near: Box<[Segment]>,
+    fabric: Option<Box<dyn Fabric>>,
+    /// PEs on this node for each CPU; with more than one, waits yield instead of spinning.
+    pes_per_cpu: usize,
+    /// First, whether any of what follows is set; then for each PE, whether it may have been written to, without a ring, since it was last
+    /// looked after. Bytes, so that to remember is two stores.
+    written: Box<[AtomicU8]>,
+    /// Live remotes into each PE; while there are some, any store may come at any time.
+    live: Box<[AtomicU32]>,
+    pub(crate) heap: Mutex<Heap>,
+    /// The heap's.
+    pub(crate) blocks: Arc<Blocks>,
+    /// Windows whose last handle is gone, to be freed when all PEs say so.
+    pub(crate) dropped: [AtomicU64; MAX_WINDOWS / 64],
+    /// Barrier slots that this PE has not in use.
+    free_barriers: Mutex<[u64; MAX_BARRIERS / 64]>,
+    /// Those that it has dropped, and others perhaps not yet.
+    resting: Mutex<Vec<Resting>>,
+    /// What a write failed with whose caller could not be told; surfaces at the next quiet.
+    late: Mutex<Option<Error>>,
+    /// Where descriptors of restricted windows arrive.
+    pub(crate) socket: Mutex<Option<Arc<Socket>>>,
+    /// Restricted windows by key slot, for keys to find.
+    restricted: Mutex<Vec<Weak<Inner>>>,
+    /// Barriers in which others wait for what this PE passes on; looked at only once there has been one.
+    relays: Mutex<Vec<Weak<dyn Relay>>>,
+    has_relays: AtomicBool,
+    /// How often this PE has told each that it is there, and each this one.
+    pub(crate) mail: Mutex<Vec<Mail>>,
+    /// Threads that wait for others of this PE at a lock.
+    pub(crate) lock_line: Line,
+}
+
+/// A barrier slot that is free when each of these PEs has dropped one more in it.
+struct Resting {
+    slot: usize,
+    pes: Arc<[usize]>,
+    ended: Arc<[u64]>,
+}
+
+/// Meetings with a PE so far, as each side counts them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Mail {
+    pub(crate) sent: u64,
+    pub(crate) seen: u64,
+}
+
+/// Address of a mapped segment.
+#[derive(Clone, Copy)]
+struct Segment(*mut u8);
+
+// SAFETY: an address in the mapping that `Pe::control` keeps, used only through `crate::shm`.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Pe {
+    /// PE `me` of the job that `control` describes. `fabric` as in `MEMONET_FABRIC`.
+    pub(crate) fn new(control: Arc<Control>, me: usize, fabric: Option<&far::Spec>) -> Self {
+        let geometry = *control.geometry();
+        let npes = geometry.npes;
+        // Slot 0 is the world's; the next is where teams without a parent are agreed on.
+        let mut free_barriers = [u64::MAX; MAX_BARRIERS / 64];
+        free_barriers[0] &= !3;
+        let heap = Heap::new(geometry.heap_offset..geometry.globals_offset);
+        control.mapping().want_local_pages(geometry.segment(me), geometry.segment_stride);
+        Pe {
+            me,
+            pid: std::process::id(),
+            npes,
+            near: match fabric {
+                None => (0..npes).map(|pe| Segment(control.mapping().at(geometry.segment(pe)))).collect(),
+                Some(_) => Box::default(),
+            },
+            fabric: fabric.map(|spec| Box::new(far::Far::new(control.clone(), me, spec)) as Box<dyn Fabric>),
+            pes_per_cpu: npes.div_ceil(control.cpus()),
+            written: (0..=npes).map(|_| AtomicU8::new(0)).collect(),
+            live: (0..npes).map(|_| AtomicU32::new(0)).collect(),
+            blocks: heap.blocks(),
+            heap: Mutex::new(heap),
+            dropped: [const { AtomicU64::new(0) }; MAX_WINDOWS / 64],
+            free_barriers: Mutex::new(free_barriers),
+            resting: Mutex::new(Vec::new()),
+            late: Mutex::new(None),
+            socket: Mutex::new(None),
+            restricted: Mutex::new(Vec::new()),
+            relays: Mutex::new(Vec::new()),
+            has_relays: AtomicBool::new(false),
+            mail: Mutex::new(vec![Mail::default(); npes]),
+            lock_line: Line::default(),
+            control,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn me(&self) -> usize {
+        self.me
+    }
+
+    #[inline]
+    pub(crate) fn npes(&self) -> usize {
+        self.npes
+    }
+
+    #[inline]
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    #[inline]
+    pub(crate) fn pes_per_cpu(&self) -> usize {
+        self.pes_per_cpu
+    }
+
+    #[inline]
+    pub(crate) fn crowded(&self) -> bool {
+        self.pes_per_cpu > 1
+    }
+
+    pub(crate) fn has_far(&self) -> bool {
+        self.fabric.is_some()
+    }
+
+    pub(crate) fn is_near(&self, _pe: usize) -> bool {
+        // One machine: either all peers are mapped, or a fabric stands before all of them.
+        self.fabric.is_none()
+    }
+
+    /// The fabric of a far route.
+    pub(crate) fn fabric(&self) -> &dyn Fabric {
+        self.fabric.as_deref().expect("a far route is made only where there is a fabric")
+    }
+
+    #[inline]
+    pub(crate) fn check_pe(&self, pe: usize) -> Result<()> {
+        if pe < self.npes {
+            Ok(())
+        } else {
+            Err(Error::NoSuchPe { pe, npes: self.npes })
+        }
+    }
+
+    /// The place at byte `offset` of a PE's segment. The caller has checked both.
+    #[inline]
+    pub(crate) fn route(&self, pe: usize, offset: u64) -> Route {
+        debug_assert!(pe < self.npes && offset <= self.control.geometry().segment_stride);
+        match self.near.get(pe) {
+            Some(segment) => Route::Near(segment.0.wrapping_add(offset as usize)),
+            None => Route::Far(FarAddress {
+                pe: pe as u32,
+                region: 0,
+                offset,
+            }),
+        }
+    }
+
+    /// Address of byte `offset` of PE 0's segment, and the distance to the next PE's; nothing unless all are near.
+    pub(crate) fn near_parts(&self, offset: u64) -> Option<(*mut u8, usize)> {
+        let first = self.near.first()?;
+        Some((
+            first.0.wrapping_add(offset as usize),
+            self.control.geometry().segment_stride as usize,
+        ))
+    }
+
+    /// Address of byte `offset` of this PE's own segment, for local reads and writes.
+    #[inline]
+    pub(crate) fn local(&self, offset: u64) -> *mut u8 {
+        self.control.mapping().at(self.control.geometry().segment(self.me) + offset)
+    }
+
+    /// Wakes `target` if it sleeps: called after a signal.
+    #[inline]
+    pub(crate) fn ring(&self, target: usize) {
+        self.control.doorbell(target).ring(self.control.membarrier());
+    }
+
+    /// [`ring`](Self::ring), where the doorbell has been looked up before.
+    #[inline(always)]
+    pub(crate) fn ring_bell(&self, bell: Doorbell) {
+        bell.ring(self.control.membarrier());
+    }
+
+    /// Wakes those of `targets` who sleep: called after what they wait for was written.
+    pub(crate) fn ring_all(&self, targets: impl Iterator<Item = usize>) {
+        crate::doorbell::order_rings(self.control.membarrier());
+        for target in targets {
+            self.control.doorbell(target).ring_ordered();
+        }
+    }
+
+    /// Remembers a write without a signal; the next wait, fence or quiet rings.
+    #[inline]
+    pub(crate) fn wrote(&self, target: usize) {
+        self.written[1 + target].store(1, Ordering::Release);
+        self.written[0].store(1, Ordering::Release);
+    }
+
+    /// The bytes in which [`wrote`](Self::wrote) remembers.
+    pub(crate) fn written(&self) -> &[AtomicU8] {
+        &self.written
+    }
+
+    /// A remote into `target` comes into being: from now on stores may come that nobody counts.
+    pub(crate) fn remote_made(&self, target: usize) {
+        self.live[target].fetch_add(1, Ordering::Relaxed);
+        self.wrote(target);
+    }
+
+    pub(crate) fn remote_dropped(&self, target: usize) {
+        self.live[target].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Rings those PEs this one may have written to and that sleep on words.
+    #[inline]
+    pub(crate) fn ring_written(&self) {
+        if self.written[0].load(Ordering::Relaxed) != 0 {
+            self.ring_each_written();
+        }
+    }
+
+    /// Bytes are taken back by exchanges, which are fences: what a thread remembers meanwhile is either found here, and its write visible
+    /// before the ring; or its byte, and the first one after it, are set later, and stay.
+    fn ring_each_written(&self) {
+        self.written[0].swap(0, Ordering::SeqCst);
+        let mut stays = false;
+        for (target, byte) in self.written[1..].iter().enumerate() {
+            if byte.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            if self.live[target].load(Ordering::Relaxed) == 0 {
+                byte.swap(0, Ordering::SeqCst);
+            }
+            // Also one that was made between the two lines above.
+            if self.live[target].load(Ordering::Relaxed) != 0 {
+                byte.store(1, Ordering::Relaxed);
+                stays = true;
+            }
+            self.control.doorbell(target).ring_for_words(self.control.membarrier());
+        }
+        if stays {
+            self.written[0].store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Orders everything before against everything after, at each PE.
+    #[inline]
+    pub(crate) fn fence(&self) -> Quick<()> {
+        crate::shm::compiler_fence();
+        self.ring_written();
+        match &self.fabric {
+            None => Ok(()),
+            Some(fabric) => Ok(fabric.fence()?),
+        }
+    }
+
+    /// Makes everything before visible at its targets, before anything that follows: loads too.
+    #[inline]
+    pub(crate) fn quiet(&self) -> Quick<()> {
+        crate::shm::full_fence();
+        self.complete_writes()
+    }
+
+    /// [`quiet`](Self::quiet) where a store follows that tells of it: near, stores keep their order by themselves.
+    #[inline]
+    pub(crate) fn complete_writes(&self) -> Quick<()> {
+        crate::shm::compiler_fence();
+        let far = if self.fabric.is_some() { self.quiet_far() } else { Ok(()) };
+        self.ring_written();
+        far
+    }
+
+    fn quiet_far(&self) -> Quick<()> {
+        let now = self.fabric().quiet();
+        let late = self.late.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
+        late.map_or(Ok(()), Err)?;
+        Ok(now?)
+    }
+
+    /// Completes far writes where no error can be returned: it surfaces at the next quiet instead.
+    pub(crate) fn flush_far(&self) {
+        if let Some(fabric) = &self.fabric
+            && let Err(error) = fabric.quiet()
+        {
+            self.surface_later(error);
+        }
+    }
+
+    /// Keeps an error that cannot be returned for the next quiet.
+    pub(crate) fn surface_later(&self, error: Error) {
+        *self.late.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
+    }
+
+    /// Barrier slots that are free, now.
+    pub(crate) fn free_slots(&self) -> MutexGuard<'_, [u64; MAX_BARRIERS / 64]> {
+        self.free_barriers.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Takes a barrier slot, unless another thread was faster.
+    pub(crate) fn claim_slot(&self, slot: usize) -> bool {
+        let (mut free, bit) = (self.free_slots(), 1 << (slot % 64));
+        let was_free = free[slot / 64] & bit != 0;
+        free[slot / 64] &= !bit;
+        was_free
+    }
+
+    pub(crate) fn release_slot(&self, slot: usize) {
+        self.free_slots()[slot / 64] |= 1 << (slot % 64);
+    }
+
+    /// This PE has dropped what it had in a barrier slot, as the others did or will.
+    pub(crate) fn rest_slot(&self, slot: usize, pes: Arc<[usize]>, ended: Arc<[u64]>) {
+        let word = self.local(Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64);
+        // SAFETY: an aligned word of this PE's own slot, which others only read.
+        unsafe { shm::store(word.cast(), self.ended(slot) + 1) };
+        let resting = Resting { slot, pes, ended };
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner).push(resting);
+    }
+
+    /// How often this PE has dropped something in a barrier slot.
+    pub(crate) fn ended(&self, slot: usize) -> u64 {
+        let word = self.local(Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64);
+        // SAFETY: an aligned word of this PE's own slot.
+        unsafe { shm::load(word.cast()) }
+    }
+
+    /// Frees the slots that everybody has dropped. Of a PE that has failed that is never known.
+    pub(crate) fn free_rested(&self) {
+        // Others may drop meanwhile: to read may take a while.
+        let resting = std::mem::take(&mut *self.resting.lock().unwrap_or_else(PoisonError::into_inner));
+        let dropped = |slot: usize, pe: usize, before: u64| {
+            let word = self.route(pe, Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64);
+            word.load::<u64>(self).is_ok_and(|ended| ended > before)
+        };
+        let (rested, others): (Vec<_>, Vec<_>) = resting.into_iter().partition(|resting| {
+            let mut members = resting.pes.iter().zip(&*resting.ended);
+            members.all(|(&pe, &before)| dropped(resting.slot, pe, before))
+        });
+        rested.iter().for_each(|resting| self.release_slot(resting.slot));
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner).extend(others);
+    }
+
+    /// Lets others get on who depend on this PE: part of every wait and test.
+    #[inline]
+    pub(crate) fn progress(&self) {
+        if let Some(fabric) = &self.fabric {
+            fabric.progress();
+        }
+        if self.has_relays.load(Ordering::Relaxed) {
+            self.relay();
+        }
+    }
+
+    /// Has a barrier moved on by all waits, for as long as it lives.
+    pub(crate) fn register_relay(&self, relay: Weak<dyn Relay>) {
+        self.relays.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(relay);
+        self.has_relays.store(true, Ordering::Relaxed);
+    }
+
+    fn relay(&self) {
+        // Another thread that has it does nearly the same: it may have passed a barrier just before its news came. Then the next look does it,
+        // or the next one's: no sleep is longer than `LONG_NAP`.
+        let Ok(mut relays) = self.relays.try_lock() else { return };
+        relays.retain(|relay| {
+            relay.upgrade().is_some_and(|relay| {
+                relay.relay();
+                true
+            })
+        });
+    }
+
+    /// Whether this process is the PE: one that the PE forked off is not, though it has the same memory and the same exit handlers.
+    pub(crate) fn is_this_process(&self) -> bool {
+        std::process::id() == self.pid
+    }
+
+    /// Leaves the job in order. Where a fabric needs this process, waits until nobody needs it any more.
+    pub(crate) fn finalize(&self) -> Result<()> {
+        if self.control.state(self.me) != State::Joined || !self.is_this_process() {
+            return Ok(());
+        }
+        // A PE counts as gone when all that it wrote is there, not before.
+        let quiet = self.quiet();
+        if !self.control.step(self.me, State::Joined, State::Finalizing) {
+            return Ok(());
+        }
+        self.control.announce_leaving();
+        if self.has_far() {
+            let gone = |pe| self.control.state(pe).departed().is_some();
+            let nobody = Terms {
+                members: Some(&[]),
+                arrived: Some(&|_| true),
+                timeout: None,
+            };
+            wait::until(self, nobody, || (0..self.npes).all(gone).then_some(()))?;
+        }
+        self.control.step(self.me, State::Finalizing, State::Done);
+        Ok(quiet?)
+    }
+
+    pub(crate) fn register_restricted(&self, window: &Arc<Inner>) {
+        let slot = window.restricted().expect("the caller made a restricted window").slot();
+        let mut all = self.restricted.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if all.len() <= slot {
+            all.resize(slot + 1, Weak::new());
+        }
+        all[slot] = Arc::downgrade(window);
+    }
+
+    pub(crate) fn find_restricted(&self, slot: usize) -> Option<Arc<Inner>> {
+        self.restricted
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .get(slot)?
+            .upgrade()
+    }
+
+    /// Offset in a segment of a barrier slot.
+    pub(crate) fn barrier_slot(slot: usize) -> u64 {
+        offset_of!(SystemArea, barriers) as u64 + (slot * size_of::<crate::layout::BarrierSlot>()) as u64
+    }
+}

@@ -1,0 +1,464 @@
+//! Restricted windows: memory that only right-holders have mapped, and rights that can be taken back.
+//!
+//! Every home publishes a *grant* in its segment: a random number and an epoch. A holder keeps what it read there when the
+//! window was made, or what a [`Key`] says. **Resolving** counts one more *hold* in the holder's own segment, then
+//! compares the epoch; **revoking** raises the epoch, and [`Window::revoke_wait`] then waits until nobody holds anything.
+//!
+//! *No remote outlives `revoke_wait` unseen.* Holder: count up (an atomic, which is a full fence), read the epoch. Home:
+//! raise the epoch, full fence, read the counts. If the holder read the old epoch, its read came before the home's store
+//! was visible, so its count, which came before that read, is seen by the home, which waits. Otherwise it read the new epoch, counts
+//! down again and reports [`Error::Revoked`]. A holder whose process has ended cannot use what it holds: its counts are passed over.
+//! Each count has one writer (the holder), so a death leaves it readable.
+
+use crate::descriptors::{Arrived, Socket};
+use crate::error::{Error, Result};
+use crate::fabric::FarAddress;
+use crate::job::Job;
+use crate::layout::{Grant, SystemArea};
+use crate::memory::{Mapping, create_memfd};
+use crate::pe::Pe;
+use crate::route::Route;
+use crate::shm::{self, AtomicOp, Plain};
+use crate::wait::{self, Terms};
+use crate::window::{Access, Inner, Target, Window, element_bytes};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// The right to one PE's part of a restricted window, as plain data: it can be put into a window for another PE to use.
+/// It opens nothing to a PE that was given no right when the window was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Key {
+    job: u64,
+    nonce: u64,
+    epoch: u64,
+    len: u64,
+    home: u32,
+    slot: u32,
+}
+
+/// One PE's side of a restricted window.
+pub(crate) struct Restricted {
+    key: usize,
+    parts: Box<[Part]>,
+    pe: Arc<Pe>,
+}
+
+/// What this PE has of one home's part.
+struct Part {
+    mapping: Option<Mapping>,
+    access: Access,
+    epoch: u64,
+    nonce: u64,
+}
+
+/// This PE's part of a window that is being made.
+pub(crate) struct OwnPart {
+    fd: OwnedFd,
+    read_only: OwnedFd,
+    len: usize,
+}
+
+impl OwnPart {
+    pub(crate) fn make(bytes: usize) -> Result<Self> {
+        let len = bytes.max(1).next_multiple_of(crate::memory::page_size());
+        let fd = create_memfd("memonet-restricted", len as u64)?;
+        // A home's descriptor must not leak into programs it starts.
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
+        // A descriptor opened for reading cannot be mapped for writing, whatever its holder does by mistake.
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+        let read_only = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| {
+            Error::system(
+                "reopening a memfd for reading",
+                e,
+                "Restricted windows need /proc, and two descriptors each",
+            )
+        })?;
+        Ok(OwnPart { fd, read_only, len })
+    }
+}
+
+/// A counted use of a part; see the module's text.
+pub(crate) struct Hold {
+    pe: Arc<Pe>,
+    key: usize,
+    home: usize,
+}
+
+fn grant_field(key: usize, field: usize) -> u64 {
+    (offset_of!(SystemArea, grants) + key * size_of::<Grant>() + field) as u64
+}
+
+fn grant_word(pe: &Pe, home: usize, key: usize, field: usize) -> Result<u64> {
+    Ok(pe.route(home, grant_field(key, field)).load(pe)?)
+}
+
+/// Address of this PE's own grant's word.
+fn own_grant(pe: &Pe, key: usize, field: usize) -> *mut u64 {
+    pe.local(grant_field(key, field)).cast()
+}
+
+impl Hold {
+    /// Counts a hold, then checks that `epoch` is still in force.
+    pub(crate) fn take(pe: &Arc<Pe>, key: usize, home: usize, epoch: u64) -> Result<Hold> {
+        let hold = Hold { pe: pe.clone(), key, home };
+        hold.count(1);
+        let now = grant_word(pe, home, key, offset_of!(Grant, epoch))?;
+        if now == epoch {
+            Ok(hold)
+        } else {
+            Err(Error::Revoked {
+                pe: home,
+                key_epoch: epoch,
+                epoch: now,
+            })
+        }
+    }
+
+    fn count(&self, change: u32) {
+        let word = self.pe.local(self.pe.control().geometry().hold(self.key, self.home));
+        // SAFETY: the count's offset lies in this PE's segment, before the heap, aligned to 4; a full fence on x86 and in the model.
+        unsafe { shm::fetch_op(word, 4, AtomicOp::Add, change.into()) };
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // On a far fabric the writes made under this hold may be under way still.
+        self.pe.flush_far();
+        self.count(u32::MAX);
+        // Its home may sleep in `revoke_wait`.
+        self.pe.wrote(self.home);
+    }
+}
+
+/// The round in which all PEs hand each other their parts.
+pub(crate) struct Exchange<'a> {
+    pub(crate) pe: &'a Arc<Pe>,
+    pub(crate) socket: &'a Socket,
+    pub(crate) slot: usize,
+    pub(crate) generation: u64,
+    /// Tells all that this PE does not hand out its parts.
+    pub(crate) fail: &'a dyn Fn(),
+    /// Whether a PE has said that.
+    pub(crate) has_failed: &'a dyn Fn(usize) -> Result<bool>,
+}
+
+/// What has still to be done in it.
+struct Round<'a> {
+    exchange: &'a Exchange<'a>,
+    own: &'a OwnPart,
+    right: &'a dyn Fn(usize, usize) -> Access,
+    sends: Vec<usize>,
+    missing: Vec<usize>,
+    parts: Vec<Part>,
+    failed: Option<Error>,
+}
+
+impl Round<'_> {
+    /// Does what can be done now; whether it was all. What fails does not stop the round, for the others' sake.
+    fn go_on(&mut self) -> Result<bool> {
+        // Sending and receiving alternate: a full queue on either side would otherwise stop both.
+        while let Some(&to) = self.sends.last() {
+            match self.send(to) {
+                // Who has failed may take nothing any more.
+                Ok(false) if !(self.exchange.has_failed)(to)? => break,
+                Ok(_) => drop(self.sends.pop()),
+                Err(error) => {
+                    self.sends.clear();
+                    (self.exchange.fail)();
+                    self.failed.get_or_insert(error);
+                }
+            }
+        }
+        while let Some(Arrived {
+            home,
+            slot,
+            generation,
+            fd,
+        }) = self.exchange.socket.receive()?
+        {
+            if (slot, generation) == (self.exchange.slot, self.exchange.generation) && self.missing.contains(&home) {
+                self.missing.retain(|&other| other != home);
+                match fd.and_then(|fd| map_part(fd, self.own.len, self.parts[home].access)) {
+                    Ok(mapping) => self.parts[home].mapping = Some(mapping),
+                    Err(error) => drop(self.failed.get_or_insert(error)),
+                }
+            }
+        }
+        for index in (0..self.missing.len()).rev() {
+            let home = self.missing[index];
+            if (self.exchange.has_failed)(home)? {
+                self.missing.swap_remove(index);
+                let error = std::io::Error::other(format!("PE {home} could not hand out its part; its own error says why"));
+                self.failed.get_or_insert(Error::system("making a restricted window", error, ""));
+            }
+        }
+        Ok(self.sends.is_empty() && self.missing.is_empty())
+    }
+
+    fn send(&self, to: usize) -> Result<bool> {
+        let Exchange {
+            pe,
+            socket,
+            slot,
+            generation,
+            ..
+        } = self.exchange;
+        let read_only = (self.right)(pe.me(), to) == Access::Read;
+        let fd = if read_only { &self.own.read_only } else { &self.own.fd };
+        let sent = socket.send(to, pe.me(), *slot, *generation, fd.as_fd())?;
+        if sent {
+            pe.ring(to);
+        }
+        Ok(sent)
+    }
+}
+
+impl Restricted {
+    /// Hands this PE's part to those with a right to it, and takes what others hand to this PE.
+    pub(crate) fn create(exchange: &Exchange<'_>, bytes: usize, own: OwnPart, right: &dyn Fn(usize, usize) -> Access) -> Result<Self> {
+        let (pe, key) = (exchange.pe, exchange.slot);
+        let (me, n) = (pe.me(), pe.npes());
+        let part = |home| Part {
+            mapping: None,
+            access: right(home, me),
+            epoch: 0,
+            nonce: 0,
+        };
+        let mut round = Round {
+            exchange,
+            own: &own,
+            right,
+            sends: (0..n).filter(|&holder| holder != me && right(me, holder) != Access::None).collect(),
+            missing: (0..n).filter(|&home| home != me && right(home, me) != Access::None).collect(),
+            parts: (0..n).map(part).collect(),
+            failed: None,
+        };
+        wait::until(pe, Terms::default(), || match round.go_on() {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        })??;
+        let Round { mut parts, failed, .. } = round;
+        let OwnPart { fd, len, .. } = own;
+        failed.map_or(Ok(()), Err)?;
+        parts[me].mapping = Some(Mapping::new(fd, len, true)?);
+        // SAFETY: aligned words of this PE's own grant, which others only read.
+        unsafe {
+            shm::store(own_grant(pe, key, offset_of!(Grant, nonce)), crate::control::random());
+            shm::store(own_grant(pe, key, offset_of!(Grant, len)), bytes as u64);
+            shm::fetch_op(own_grant(pe, key, offset_of!(Grant, epoch)).cast(), 8, AtomicOp::Add, 1);
+        }
+        let restricted = Restricted {
+            key,
+            parts: parts.into(),
+            pe: pe.clone(),
+        };
+        if pe.has_far() {
+            for (home, part) in restricted.parts.iter().enumerate() {
+                if let Some(mapping) = &part.mapping {
+                    // SAFETY: the mapping lives until `Drop for Restricted`, which takes the region back first; it is writable where writing is granted.
+                    unsafe { pe.fabric().map_region(home as u32, key as u32 + 1, mapping.at(0), mapping.len()) };
+                }
+            }
+        }
+        Ok(restricted)
+    }
+
+    /// Reads every home's grant, once all have published theirs.
+    pub(crate) fn learn_grants(&mut self, pe: &Pe) -> Result<()> {
+        for (home, part) in self.parts.iter_mut().enumerate() {
+            part.epoch = grant_word(pe, home, self.key, offset_of!(Grant, epoch))?;
+            part.nonce = grant_word(pe, home, self.key, offset_of!(Grant, nonce))?;
+        }
+        Ok(())
+    }
+
+    /// Address of this PE's own part.
+    pub(crate) fn local(&self, me: usize) -> *mut u8 {
+        self.parts[me].mapping.as_ref().expect("a PE always maps its own part").at(0)
+    }
+
+    #[inline(never)]
+    pub(crate) fn resolve(
+        &self,
+        pe: &Arc<Pe>,
+        home: usize,
+        offset: usize,
+        wanted: Access,
+        attached: Option<(usize, u64)>,
+    ) -> Result<Target> {
+        let part = &self.parts[home];
+        let denied = || Error::AccessDenied {
+            pe: home,
+            wanted: wanted.name(),
+            granted: part.access,
+        };
+        let mapping = part.mapping.as_ref().filter(|_| part.access.allows(wanted)).ok_or_else(denied)?;
+        let epoch = match attached {
+            None => part.epoch,
+            Some((only, epoch)) if only == home => epoch,
+            Some(_) => return Err(denied()),
+        };
+        // A home does not revoke its own right; only a key of an earlier epoch is refused.
+        let hold = if home == pe.me() && attached.is_none() {
+            None
+        } else {
+            Some(Hold::take(pe, self.key, home, epoch)?)
+        };
+        let route = if pe.has_far() {
+            Route::Far(FarAddress {
+                pe: home as u32,
+                region: self.key as u32 + 1,
+                offset: offset as u64,
+            })
+        } else {
+            Route::Near(mapping.at(offset as u64))
+        };
+        Ok(Target { route, hold })
+    }
+
+    /// What `key` opens here: its epoch, if it was made from the grant that is in force.
+    fn check(&self, pe: &Pe, key: &Key) -> Result<u64> {
+        let home = key.home as usize;
+        let grant = |field| grant_word(pe, home, self.key, field);
+        if grant(offset_of!(Grant, nonce))? != key.nonce || grant(offset_of!(Grant, len))? != key.len {
+            return Err(Error::WrongKey { pe: home });
+        }
+        match grant(offset_of!(Grant, epoch))? {
+            epoch if epoch == key.epoch => Ok(epoch),
+            epoch => Err(Error::Revoked {
+                pe: home,
+                key_epoch: key.epoch,
+                epoch,
+            }),
+        }
+    }
+}
+
+impl Drop for Restricted {
+    fn drop(&mut self) {
+        if self.pe.has_far() {
+            // Writes under way may still use the mappings.
+            self.pe.flush_far();
+            for home in (0..self.parts.len()).filter(|&home| self.parts[home].mapping.is_some()) {
+                self.pe.fabric().unmap_region(home as u32, self.key as u32 + 1);
+            }
+        }
+    }
+}
+
+fn map_part(fd: OwnedFd, len: usize, access: Access) -> Result<Mapping> {
+    let size = rustix::fs::fstat(&fd).map_err(|e| Error::system("fstat", e, ""))?.st_size;
+    if size as u64 != len as u64 {
+        return Err(Error::ControlPage {
+            problem: format!("is fine, but a restricted window of {size} instead of {len} bytes was handed over"),
+        });
+    }
+    Mapping::new(fd, len, access != Access::Read)
+}
+
+impl<T: Plain> Window<T> {
+    fn own_restricted(&self) -> Result<&Restricted> {
+        self.inner.restricted().ok_or(Error::Misuse(
+            "only restricted windows have keys: make the window with `Job::restricted`",
+        ))
+    }
+
+    /// The key to this PE's part, with the epoch now in force.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a window that is not restricted.
+    pub fn key(&self) -> Result<Key> {
+        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+        // SAFETY: aligned words of this PE's own grant.
+        let word = |field| unsafe { shm::load(own_grant(pe, restricted.key, field)) };
+        Ok(Key {
+            job: pe.control().job_id(),
+            nonce: word(offset_of!(Grant, nonce)),
+            epoch: word(offset_of!(Grant, epoch)),
+            len: word(offset_of!(Grant, len)),
+            home: pe.me() as u32,
+            slot: restricted.key as u32,
+        })
+    }
+
+    /// Takes back all rights to this PE's part: from now on others' resolves get [`Error::Revoked`]. Remotes resolved before stay
+    /// valid until dropped; [`revoke_wait`](Self::revoke_wait) waits for that. Who is to have the right again gets a new [`key`](Self::key).
+    ///
+    /// # Errors
+    /// As for [`key`](Self::key).
+    pub fn revoke(&self) -> Result<()> {
+        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+        // SAFETY: an aligned word of this PE's own grant; the atomic is a full fence, as the module's proof needs.
+        unsafe { shm::fetch_op(own_grant(pe, restricted.key, offset_of!(Grant, epoch)).cast(), 8, AtomicOp::Add, 1) };
+        shm::full_fence();
+        Ok(())
+    }
+
+    /// Waits until every remote and operation that another PE resolved into this PE's part is done with, or its holder's process has ended. After
+    /// a [`revoke`](Self::revoke), nobody writes this part any more. Remotes of this PE itself do not count.
+    ///
+    /// # Errors
+    /// As for [`key`](Self::key); [`Error::Timeout`].
+    pub fn revoke_wait(&self, timeout: Option<Duration>) -> Result<()> {
+        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+        let hold = pe.control().geometry().hold(restricted.key, pe.me());
+        let done = |holder: usize| {
+            let held = || pe.route(holder, hold).load::<u32>(pe);
+            holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0))
+        };
+        // Depends on nobody's life: the dead are passed over.
+        let terms = Terms {
+            members: Some(&[]),
+            arrived: None,
+            timeout,
+        };
+        Ok(wait::until(pe, terms, || (0..pe.npes()).all(done).then_some(()))?)
+    }
+}
+
+impl Job {
+    /// Opens one PE's part of a restricted window by its key. The view reaches that part alone.
+    ///
+    /// # Errors
+    /// [`Error::WrongKey`] for a key that was never made in this job, or for another element type's length;
+    /// [`Error::Revoked`]; [`Error::AccessDenied`] when this PE has no right to it.
+    pub fn attach<T: Plain>(&self, key: &Key) -> Result<Window<T>> {
+        element_bytes::<T>(0)?;
+        let home = key.home as usize;
+        let wrong = || Error::WrongKey { pe: home };
+        if key.job != self.pe.control().job_id() || home >= self.npes() || !(key.len as usize).is_multiple_of(size_of::<T>()) {
+            return Err(wrong());
+        }
+        let inner: Arc<Inner> = self.pe.find_restricted(key.slot as usize).ok_or_else(wrong)?;
+        let restricted = inner.restricted().ok_or_else(wrong)?;
+        let epoch = restricted.check(&self.pe, key)?;
+        let part = &restricted.parts[home];
+        if part.mapping.is_none() {
+            return Err(Error::AccessDenied {
+                pe: home,
+                wanted: "any",
+                granted: part.access,
+            });
+        }
+        Ok(Window::view(inner, Some((home, epoch))))
+    }
+}
+
+impl Restricted {
+    pub(crate) fn slot(&self) -> usize {
+        self.key
+    }
+
+    /// Rights alone, without memory.
+    #[cfg(all(test, loom))]
+    pub(crate) fn bare(pe: Arc<Pe>, key: usize) -> Self {
+        Restricted { key, parts: [].into(), pe }
+    }
+}

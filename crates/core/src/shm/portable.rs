@@ -1,0 +1,100 @@
+//! The primitives of [`crate::shm`] as Rust atomics: for processors without an assembly file, and for Miri.
+//!
+//! Mixed-width accesses (the barrier's bytes, read eight at a time) are beyond what the language defines; every
+//! processor this can be compiled for defines them.
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*, compiler_fence as fence_compiler, fence};
+
+/// No copy streams.
+pub fn stream_from() -> usize {
+    usize::MAX
+}
+
+macro_rules! word {
+    ($($atomic:ident $t:ty: $load:ident $store:ident $cas:ident;)*) => {$(
+        #[inline(always)]
+        pub unsafe fn $load(p: *const u8) -> u64 {
+            // SAFETY: the caller promises a mapped, aligned word at `p`.
+            u64::from(unsafe { $atomic::from_ptr(p.cast_mut().cast()) }.load(Acquire))
+        }
+        #[inline(always)]
+        pub unsafe fn $store(p: *mut u8, v: u64) {
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`.
+            unsafe { $atomic::from_ptr(p.cast()) }.store(v as $t, Release);
+        }
+        #[inline(always)]
+        pub unsafe fn $cas(p: *mut u8, expected: u64, new: u64) -> u64 {
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`.
+            let (Ok(old) | Err(old)) = unsafe { $atomic::from_ptr(p.cast()) }.compare_exchange(expected as $t, new as $t, SeqCst, SeqCst);
+            u64::from(old)
+        }
+    )*};
+}
+word! {
+    AtomicU8 u8: load1 store1 cas1;
+    AtomicU16 u16: load2 store2 cas2;
+    AtomicU32 u32: load4 store4 cas4;
+    AtomicU64 u64: load8 store8 cas8;
+}
+
+macro_rules! exchange {
+    ($($atomic:ident $t:ty: $add:ident $swap:ident;)*) => {$(
+        #[inline(always)]
+        pub unsafe fn $add(p: *mut u8, v: u64) -> u64 {
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`.
+            u64::from(unsafe { $atomic::from_ptr(p.cast()) }.fetch_add(v as $t, SeqCst))
+        }
+        #[inline(always)]
+        pub unsafe fn $swap(p: *mut u8, v: u64) -> u64 {
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`.
+            u64::from(unsafe { $atomic::from_ptr(p.cast()) }.swap(v as $t, SeqCst))
+        }
+    )*};
+}
+exchange! {
+    AtomicU32 u32: fetch_add4 swap4;
+    AtomicU64 u64: fetch_add8 swap8;
+}
+
+pub use {store1 as post1, store2 as post2, store4 as post4, store8 as post8};
+
+/// Orders stores before later stores and loads before later loads.
+#[inline(always)]
+pub fn compiler_fence() {
+    fence_compiler(SeqCst);
+    fence(AcqRel);
+}
+
+/// As `compiler_fence`; `announce_barrier` makes it more where it has to be.
+#[inline(always)]
+pub fn light_fence() {
+    compiler_fence();
+}
+
+/// Every earlier store is visible before any later load.
+#[inline(always)]
+pub fn full_fence() {
+    fence(SeqCst);
+}
+
+/// Tells the processor that this is a spin loop.
+#[inline(always)]
+pub fn pause() {
+    std::hint::spin_loop();
+}
+
+/// # Safety
+/// As for [`crate::shm::copy`].
+pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    let words = if (dst as usize | src as usize) & 7 == 0 { len / 8 } else { 0 };
+    // SAFETY: both loops stay within the `len` bytes that the caller promises; words are used only when both ends are aligned.
+    unsafe {
+        for i in 0..words {
+            AtomicU64::from_ptr(dst.add(8 * i).cast()).store(AtomicU64::from_ptr(src.add(8 * i).cast_mut().cast()).load(Relaxed), Relaxed);
+        }
+        for i in 8 * words..len {
+            AtomicU8::from_ptr(dst.add(i)).store(AtomicU8::from_ptr(src.add(i).cast_mut()).load(Relaxed), Relaxed);
+        }
+    }
+    fence(AcqRel);
+}

@@ -1,0 +1,274 @@
+//! The primitives of [`crate::shm`] as x86-64 instructions. Loads are acquire and stores release on this processor.
+
+use std::arch::asm;
+use std::sync::OnceLock;
+
+/// Copies of at least this many bytes use streaming stores: a plain copy reads every destination line before it overwrites it,
+/// which costs more than it saves where source and destination fill most of the last cache that the core shares. Measured by
+/// `memonet bench bandwidth`.
+pub fn stream_from() -> usize {
+    static FROM: OnceLock<usize> = OnceLock::new();
+    *FROM.get_or_init(|| {
+        let caches = raw_cpuid::CpuId::new().get_cache_parameters();
+        let sizes = caches
+            .into_iter()
+            .flatten()
+            .map(|c| c.associativity() * c.physical_line_partitions() * c.coherency_line_size() * c.sets());
+        let last = sizes.max().unwrap_or(USUAL_CACHE);
+        (last / 8 * 3).max(LEAST_STREAMED)
+    })
+}
+
+/// Where the processor does not tell: what most servers have for a core and its neighbours.
+const USUAL_CACHE: usize = 32 << 20;
+/// Shorter copies do not even ask.
+const LEAST_STREAMED: usize = 1 << 20;
+
+macro_rules! loads_and_stores {
+    ($($load:ident $store:ident $post:ident $cas:ident $mov:literal $ty:literal $reg:literal;)*) => {$(
+        #[inline(always)]
+        pub unsafe fn $load(p: *const u8) -> u64 {
+            let v: u64;
+            // SAFETY: the caller promises a mapped, aligned word at `p`; the instruction reads that and nothing else.
+            unsafe { asm!(concat!($mov, ", ", $ty, " ptr [{p}]"), p = in(reg) p, v = lateout(reg) v, options(nostack, preserves_flags)) };
+            v
+        }
+        #[inline(always)]
+        pub unsafe fn $store(p: *mut u8, v: u64) {
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction writes that and nothing else.
+            unsafe { asm!(concat!("mov ", $ty, " ptr [{p}], {v", $reg, "}"), p = in(reg) p, v = in(reg) v, options(nostack, preserves_flags)) };
+        }
+        #[inline(always)]
+        pub unsafe fn $post(p: *mut u8, v: u64) {
+            // SAFETY: as above. `nomem` holds as the word is not memory that Rust code accesses.
+            unsafe { asm!(concat!("mov ", $ty, " ptr [{p}], {v", $reg, "}"), p = in(reg) p.expose_provenance(), v = in(reg) v, options(nostack, preserves_flags, nomem)) };
+        }
+        #[inline(always)]
+        pub unsafe fn $cas(p: *mut u8, expected: u64, new: u64) -> u64 {
+            let mut old = expected;
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction touches that and nothing else.
+            unsafe { asm!(concat!("lock cmpxchg ", $ty, " ptr [{p}], {v", $reg, "}"), p = in(reg) p, v = in(reg) new, inout("rax") old, options(nostack)) };
+            old & (u64::MAX >> (64 - 8 * (bytes($ty))))
+        }
+    )*};
+}
+
+const fn bytes(name: &str) -> u32 {
+    match name.as_bytes()[0] {
+        b'b' => 1,
+        b'w' => 2,
+        b'd' => 4,
+        _ => 8,
+    }
+}
+
+loads_and_stores! {
+    load1 store1 post1 cas1 "movzx {v:e}" "byte" ":l";
+    load2 store2 post2 cas2 "movzx {v:e}" "word" ":x";
+    load4 store4 post4 cas4 "mov {v:e}" "dword" ":e";
+    load8 store8 post8 cas8 "mov {v}" "qword" ":r";
+}
+
+macro_rules! exchanges {
+    ($($name:ident $instruction:literal $ty:literal $reg:literal;)*) => {$(
+        #[inline(always)]
+        pub unsafe fn $name(p: *mut u8, mut v: u64) -> u64 {
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction touches that and nothing else.
+            unsafe { asm!(concat!($instruction, " ", $ty, " ptr [{p}], {v", $reg, "}"), p = in(reg) p, v = inout(reg) v, options(nostack)) };
+            v & (u64::MAX >> (64 - 8 * (bytes($ty))))
+        }
+    )*};
+}
+
+exchanges! {
+    fetch_add4 "lock xadd" "dword" ":e";
+    fetch_add8 "lock xadd" "qword" ":r";
+    swap4 "xchg" "dword" ":e";
+    swap8 "xchg" "qword" ":r";
+}
+
+/// Nothing moves across it in the compiler; the processor keeps stores and loads in order by itself.
+#[inline(always)]
+pub fn compiler_fence() {
+    // SAFETY: an empty instruction sequence.
+    unsafe { asm!("", options(nostack, preserves_flags)) };
+}
+
+/// As `compiler_fence`; `announce_barrier` makes it more where it has to be.
+#[inline(always)]
+pub fn light_fence() {
+    compiler_fence();
+}
+
+/// Every earlier store is visible before any later load. A locked instruction does that, and sooner than `mfence`.
+#[inline(always)]
+pub fn full_fence() {
+    // SAFETY: the word at the top of the stack is this thread's own, and keeps its value.
+    unsafe { asm!("lock or dword ptr [rsp], 0") };
+}
+
+/// Tells the processor that this is a spin loop.
+#[inline(always)]
+pub fn pause() {
+    std::hint::spin_loop();
+}
+
+/// # Safety
+/// As for [`crate::shm::copy`].
+#[inline(always)]
+pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: each call passes ranges that lie within `len` bytes of `dst` and `src`, which the caller promises.
+    unsafe {
+        match len {
+            0 => {}
+            1 => store1(dst, load1(src)),
+            2..=3 => {
+                let (a, b) = (load2(src), load2(src.add(len - 2)));
+                store2(dst, a);
+                store2(dst.add(len - 2), b);
+            }
+            4..=7 => {
+                let (a, b) = (load4(src), load4(src.add(len - 4)));
+                store4(dst, a);
+                store4(dst.add(len - 4), b);
+            }
+            8 => store8(dst, load8(src)),
+            9..=16 => {
+                let (a, b) = (load8(src), load8(src.add(len - 8)));
+                store8(dst, a);
+                store8(dst.add(len - 8), b);
+            }
+            _ => copy_vectors(dst, src, len),
+        }
+    }
+}
+
+/// Copies of more than 16 bytes.
+#[inline(never)]
+unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: every range below lies within `len` bytes of `dst` and `src`, which the caller promises; AVX is used only
+    // where the processor says it has it.
+    unsafe {
+        match len {
+            // From both ends, to the middle and beyond.
+            0..=32 => return copy_ends(dst, src, len),
+            33..=64 => {
+                copy_ends(dst, src, 32);
+                return copy_ends(dst.add(len - 32), src.add(len - 32), 32);
+            }
+            65..=128 => {
+                copy64(dst, src);
+                return copy64(dst.add(len - 64), src.add(len - 64));
+            }
+            _ if !std::arch::is_x86_feature_detected!("avx") => return copy_string(dst, src, len),
+            _ => {}
+        }
+        if len <= 256 {
+            copy128(dst, src);
+        } else {
+            // The head up to an aligned destination, whole blocks, and the rest from its end.
+            copy32(dst, src);
+            let head = 32 - (dst as usize & 31);
+            let (d, s, blocks) = (dst.add(head), src.add(head), (len - head) / 128);
+            if len >= LEAST_STREAMED && len >= stream_from() {
+                stream_blocks(d, s, blocks)
+            } else {
+                copy_blocks(d, s, blocks)
+            }
+        }
+        copy128(dst.add(len - 128), src.add(len - 128));
+        // It clears the upper halves of all of these.
+        asm!("vzeroupper",
+            out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
+            out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
+            options(nostack, preserves_flags, nomem));
+    }
+}
+
+/// 17 to 32 bytes, or 32.
+#[inline(always)]
+unsafe fn copy_ends(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller promises `len` bytes at both ends.
+    unsafe {
+        asm!(
+            "movdqu {a}, [{s}]", "movdqu {b}, [{s} + {n} - 16]",
+            "movdqu [{d}], {a}", "movdqu [{d} + {n} - 16], {b}",
+            s = in(reg) src, d = in(reg) dst, n = in(reg) len, a = out(xmm_reg) _, b = out(xmm_reg) _, options(nostack, preserves_flags)
+        )
+    };
+}
+
+#[inline(always)]
+unsafe fn copy64(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller promises 64 bytes at both ends.
+    unsafe {
+        asm!(
+            "movdqu {a}, [{s}]", "movdqu {b}, [{s} + 16]", "movdqu {c}, [{s} + 32]", "movdqu {e}, [{s} + 48]",
+            "movdqu [{d}], {a}", "movdqu [{d} + 16], {b}", "movdqu [{d} + 32], {c}", "movdqu [{d} + 48], {e}",
+            s = in(reg) src, d = in(reg) dst,
+            a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _, options(nostack, preserves_flags)
+        )
+    };
+}
+
+#[inline(always)]
+unsafe fn copy128(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller promises 128 bytes at both ends, and a processor with AVX.
+    unsafe {
+        asm!(
+            "vmovdqu ymm0, [{s}]", "vmovdqu ymm1, [{s} + 32]", "vmovdqu ymm2, [{s} + 64]", "vmovdqu ymm3, [{s} + 96]",
+            "vmovdqu [{d}], ymm0", "vmovdqu [{d} + 32], ymm1", "vmovdqu [{d} + 64], ymm2", "vmovdqu [{d} + 96], ymm3",
+            s = in(reg) src, d = in(reg) dst, out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, options(nostack, preserves_flags)
+        )
+    };
+}
+
+#[inline(always)]
+unsafe fn copy32(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller promises 32 bytes at both ends, and a processor with AVX.
+    unsafe {
+        asm!("vmovdqu ymm0, [{s}]", "vmovdqu [{d}], ymm0", s = in(reg) src, d = in(reg) dst, out("xmm0") _, options(nostack, preserves_flags))
+    };
+}
+
+unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
+    // SAFETY: the caller promises `len` bytes at both ends; the direction flag is clear at every asm block's entry.
+    unsafe { asm!("rep movsb", inout("rcx") len => _, inout("rdi") dst => _, inout("rsi") src => _, options(nostack, preserves_flags)) };
+}
+
+macro_rules! block_loops {
+    ($($name:ident $mov:literal $end:literal;)*) => {$(
+        #[inline(always)]
+        unsafe fn $name(dst: *mut u8, src: *const u8, blocks: usize) {
+            // SAFETY: the caller promises `blocks * 128` bytes at both ends, a destination aligned to 32, and AVX.
+            unsafe {
+                asm!(
+                    ".p2align 5",
+                    "2:",
+                    "vmovdqu ymm0, [{s}]",
+                    "vmovdqu ymm1, [{s} + 32]",
+                    "vmovdqu ymm2, [{s} + 64]",
+                    "vmovdqu ymm3, [{s} + 96]",
+                    concat!($mov, " [{d}], ymm0"),
+                    concat!($mov, " [{d} + 32], ymm1"),
+                    concat!($mov, " [{d} + 64], ymm2"),
+                    concat!($mov, " [{d} + 96], ymm3"),
+                    "sub {s}, -128",
+                    "sub {d}, -128",
+                    "dec {n}",
+                    "jnz 2b",
+                    $end,
+                    s = inout(reg) src => _, d = inout(reg) dst => _, n = inout(reg) blocks => _,
+                    out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _,
+                    options(nostack),
+                );
+            }
+        }
+    )*};
+}
+
+block_loops! {
+    copy_blocks "vmovdqa" "";
+    // Streaming stores are not ordered with other stores; the fence makes the copy keep its place among them.
+    stream_blocks "vmovntdq" "sfence";
+}

@@ -1,0 +1,229 @@
+//! Waiting: the one loop of the library that spins, yields, sleeps, or reads a clock.
+//!
+//! ```text
+//! look ──► spin or yield, looking ──► announce, look once more, sleep on the doorbell ──► look ...
+//!   (1)                (2)                                   (3)
+//! ```
+//!
+//! 1. Most waits end at the first look.
+//! 2. With a CPU for each PE a wait spins; with fewer it yields, which hands the CPU to a PE that has something to do.
+//!    Either only pays while the CPUs belong to the job: a stranger that gets the CPU keeps it for a scheduler's slice,
+//!    milliseconds, a thousand times what a barrier takes. So each round reads the cycle counter: a gap of more than
+//!    `GAP` between two looks means that somebody else was running, and **all** waits of the job on this node then
+//!    sleep at once for a while (the private module `strangers`). A sleeper that is woken gets its CPU at once, as
+//!    the scheduler owes it time.
+//! 3. Sleepers cost no CPU. Signals and barriers ring them; a plain store does not, so a sleeper that waits for
+//!    words looks again by itself, ever less often, down to every `LONGEST_NAP`.
+//!
+//! Every wait ends: with what it looks for, with [`Error::PeerFailed`] when somebody it depends on is gone (a departure
+//! moves a counter that every step watches; a death rings every doorbell, too), or with [`Error::Timeout`].
+
+use crate::error::{Cause, Error, Quick};
+use crate::pe::Pe;
+use crate::shm;
+use crate::strangers::Strangers;
+use std::time::{Duration, Instant};
+
+/// Cycles without a look that mean that something else had the CPU. At 1 to 5 GHz, 80 to 400 us; where PEs share CPUs, for each
+/// of them up to [`MOST_GAPS`], as each may have a little to do.
+const GAP: u64 = 400_000;
+const MOST_GAPS: u64 = 4;
+/// Cycles of spinning or yielding before sleeping, for each PE that shares the CPU: some ten times what going to sleep and being
+/// woken costs. Less, and PEs that were woken one after the other would sleep again before the last of them is up.
+const PATIENCE: u64 = 400_000;
+/// With more PEs on each CPU than this, waits sleep at once: if all yielded, nothing else on the machine would run.
+const MOST_SHARING: u64 = 64;
+/// Looks between two reads of the cycle counter, when spinning.
+const LOOKS: u32 = 32;
+/// How long a sleeper that waits for words sleeps at first.
+const FIRST_NAP: Duration = Duration::from_micros(50);
+/// The longest that a sleeper which waits for words goes without looking by itself.
+const LONGEST_NAP: Duration = Duration::from_millis(4);
+/// How long a sleeper sleeps that is certain to be rung: to see who has left in order, which rings nobody.
+const LONG_NAP: Duration = Duration::from_millis(50);
+
+/// What a wait depends on, and for how long.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Terms<'a> {
+    /// Whose death ends the wait; `None`: anybody's.
+    pub(crate) members: Option<&'a [usize]>,
+    /// For a barrier: whether a member that has finalised had done its part before. `None`: a word; finalised PEs end the
+    /// wait once nobody else is left who could write it.
+    pub(crate) arrived: Option<&'a dyn Fn(usize) -> bool>,
+    /// After how long to give up.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Terms<'_> {
+    fn words(&self) -> bool {
+        self.arrived.is_none()
+    }
+
+    /// The error with which the wait must end, if what it waits for has not happened.
+    pub(crate) fn departed(&self, pe: &Pe) -> Option<Error> {
+        // SAFETY: the header's counter lies in the mapping that `pe` holds.
+        if unsafe { shm::load(pe.control().departures()) } == 0 {
+            return None;
+        }
+        let mut left = 0;
+        let mut finalized = None;
+        let all = pe
+            .control()
+            .first_death()
+            .into_iter()
+            .chain(0..pe.npes())
+            .filter(|&other| self.members.is_none_or(|m| m.contains(&other)));
+        for other in all {
+            match pe.control().state(other).departed() {
+                Some(Cause::Finalized) if self.arrived.is_some_and(|arrived| arrived(other)) => {}
+                Some(Cause::Finalized) => finalized = Some(other),
+                // Who died is to blame, not who left because of that.
+                Some(cause) => return Some(Error::PeerFailed { pe: other, cause }),
+                None if other != pe.me() => left += 1,
+                None => {}
+            }
+        }
+        if self.arrived.is_some() {
+            left = 0;
+        }
+        // Nobody else may ever write this word: waiting on would be a hang.
+        (left == 0).then_some(finalized).flatten().map(|pe| Error::PeerFailed {
+            pe,
+            cause: Cause::Finalized,
+        })
+    }
+}
+
+/// Waits until `look` gives something.
+#[inline(always)]
+pub(crate) fn until<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
+    pe.ring_written();
+    if let Some(found) = look() {
+        return Ok(found);
+    }
+    // The answer to what was just sent: nothing may come between it and the caller, not even a clock.
+    if cfg!(not(loom)) && !pe.crowded() {
+        for _ in 0..LOOKS {
+            shm::pause();
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+        }
+    }
+    wait(pe, terms, look)
+}
+
+/// A moment in cycles of this node's clock; only differences mean anything.
+fn cycles() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    {
+        // SAFETY: every x86-64 processor has the instruction; it reads a counter.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(any(not(target_arch = "x86_64"), loom, miri))]
+    {
+        // As if at 2.5 GHz.
+        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_nanos() as u64 * 5 / 2
+    }
+}
+
+#[inline(never)]
+fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
+    // A moment beyond what the clock can show is never.
+    let deadline = terms.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let (start, strangers) = (cycles(), Strangers::of(pe));
+    let sharing = pe.pes_per_cpu() as u64;
+    if cfg!(not(loom)) && sharing <= MOST_SHARING && !strangers.around(start) {
+        let mut last = start;
+        let crowded = pe.crowded();
+        let (patience, most) = (PATIENCE * sharing, GAP * sharing.min(MOST_GAPS));
+        while last.saturating_sub(start) < patience {
+            let mut found = None;
+            if crowded {
+                rustix::thread::sched_yield();
+                found = look();
+            } else {
+                for _ in 0..LOOKS {
+                    shm::pause();
+                    found = look();
+                    if found.is_some() {
+                        break;
+                    }
+                }
+            }
+            let now = cycles();
+            let gap = now.saturating_sub(last) > most;
+            if gap {
+                strangers.seen(now);
+            }
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            if let Some(found) = check(pe, terms, deadline, &mut look)? {
+                return Ok(found);
+            }
+            if gap {
+                break;
+            }
+            last = now;
+        }
+    }
+    sleep(pe, terms, deadline, look)
+}
+
+#[cold]
+fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
+    let bell = pe.control().doorbell(pe.me());
+    // A fabric may deliver without ringing.
+    let looks = terms.words() || pe.has_far();
+    let mut nap = if looks { FIRST_NAP } else { LONG_NAP };
+    loop {
+        let ticket = bell.announce(terms.words(), pe.control().membarrier());
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        if let Some(found) = check(pe, terms, deadline, &mut look)? {
+            return Ok(found);
+        }
+        loop {
+            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            let time = if nap == LONGEST_NAP { until_common_time(nap) } else { nap };
+            bell.sleep(ticket, left.map_or(time, |left| left.min(time)));
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            if let Some(found) = check(pe, terms, deadline, &mut look)? {
+                return Ok(found);
+            }
+            if bell.stale(ticket) {
+                break;
+            }
+            if looks {
+                nap = (nap * 2).min(LONGEST_NAP);
+            }
+        }
+    }
+}
+
+/// Time until the next multiple of `nap`: sleepers that look at the same moment share a timer's interrupt, and one end of the
+/// CPU's idling.
+fn until_common_time(nap: Duration) -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let past = now.tv_nsec as u64 + now.tv_sec as u64 % 60 * 1_000_000_000;
+    nap - Duration::from_nanos(past % nap.as_nanos() as u64)
+}
+
+/// Lets the fabric work, and ends the wait when it can never succeed or has lasted too long.
+fn check<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
+    pe.progress();
+    let ended = terms.departed(pe).or_else(|| {
+        let timeout = terms.timeout?;
+        (Instant::now() >= deadline?).then_some(Error::Timeout { after: timeout })
+    });
+    match ended {
+        // Whoever left may have done its part just before: what it wrote is visible now that its departure is.
+        Some(error) => look().map(Some).ok_or_else(|| error.into()),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,84 @@
+//! The barrier and team tests with each algorithm. What forces one is read from the environment, so each gets a process of its own.
+
+use crate::setup::in_another_process;
+use memonet_core::{ENV_BARRIER, ENV_COLLECTIVES, Error, Job};
+
+fn everything_with(algorithm: &str) {
+    // The best and the worst of fabrics.
+    let tests = ["barriers::near", "teams::near", "barriers::shuffled", "teams::shuffled"];
+    in_another_process(&tests, &[(ENV_BARRIER, algorithm)]);
+}
+
+#[test]
+fn everyone() {
+    everything_with("everyone");
+}
+
+#[test]
+fn central() {
+    everything_with("central");
+}
+
+#[test]
+fn tree() {
+    everything_with("tree");
+}
+
+#[test]
+fn dissemination() {
+    everything_with("dissemination");
+}
+
+#[test]
+fn collectives_by_each_way() {
+    for way in ["outbox", "direct"] {
+        in_another_process(
+            &["collectives::near", "collectives::shuffled", "strided::near", "strided::shuffled"],
+            &[(ENV_COLLECTIVES, way)],
+        );
+    }
+    in_another_process(&["in_a_process_with_a_bad_way"], &[(ENV_COLLECTIVES, "pigeon")]);
+}
+
+#[test]
+#[ignore = "started by `collectives_by_each_way`"]
+fn in_a_process_with_a_bad_way() {
+    if std::env::var_os(ENV_COLLECTIVES).is_some() {
+        let refused = Job::threads(2, |_| ()).unwrap_err();
+        assert!(matches!(refused, Error::Environment { name: ENV_COLLECTIVES, .. }), "{refused}");
+        assert!(
+            refused.to_string().contains("pigeon") && refused.to_string().contains("direct"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_is_an_error() {
+    in_another_process(&["in_a_process_with_a_bad_algorithm"], &[(ENV_BARRIER, "telepathy")]);
+    in_another_process(&["in_a_process_with_everyone"], &[(ENV_BARRIER, "everyone")]);
+}
+
+#[test]
+#[ignore = "started by `what_cannot_be_is_an_error`"]
+fn in_a_process_with_a_bad_algorithm() {
+    if std::env::var_os(ENV_BARRIER).is_some() {
+        let refused = Job::threads(2, |_| ()).unwrap_err();
+        assert!(matches!(refused, Error::Environment { name: ENV_BARRIER, .. }), "{refused}");
+        assert!(
+            refused.to_string().contains("telepathy") && refused.to_string().contains("dissemination"),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+#[ignore = "started by `what_cannot_be_is_an_error`"]
+fn in_a_process_with_everyone() {
+    if std::env::var_os(ENV_BARRIER).is_some() {
+        Job::threads(8, |job| job.barrier().unwrap()).unwrap();
+        let refused = Job::threads(9, |_| ()).unwrap_err();
+        assert!(matches!(refused, Error::Environment { name: ENV_BARRIER, .. }), "{refused}");
+        assert!(refused.to_string().contains('9'), "{refused}");
+    }
+}

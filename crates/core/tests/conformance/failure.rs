@@ -1,0 +1,561 @@
+//! Deaths and departures: every wait ends, and says whose fault it is.
+
+use crate::setup::{LONG, Meeting, Run, Setup, within};
+use memonet_core::{Access, Barrier, Cause, Cmp, Error, Job, JobOptions, Lock, Result, SignalOp, Team, Window};
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+on_every_fabric!(
+    every_wait_ends_when_somebody_is_dead,
+    every_wait_ends_when_somebody_dies,
+    death_at_any_moment,
+    the_dead_is_blamed,
+    the_dead_is_blamed_before_who_left,
+    others_go_on,
+    what_has_happened_counts,
+    a_complete_phase_stays_complete,
+    the_panic_goes_on,
+    the_first_panic_goes_on,
+    finalising_after_a_death,
+    everybody_dies,
+    the_dead_hold_nothing,
+    a_new_job_after_a_failed_one,
+);
+
+/// The panic of a PE that is to die.
+#[derive(Debug, PartialEq)]
+struct Deliberate;
+
+/// Runs a job in which all PEs `prepare`; then PE `victim` dies at the end of `die`, and the others do `survive`. Fails when one of these does.
+pub fn with_a_death<T>(
+    run: Run,
+    victim: usize,
+    prepare: impl Fn(&Job) -> Result<T> + Send + Sync + 'static,
+    die: impl Fn(&Job, T) -> Result<()> + Send + Sync + 'static,
+    survive: impl Fn(&Job, &T) -> Result<()> + Send + Sync + 'static,
+) {
+    let complaints: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = complaints.clone();
+    let prepared = Meeting::new(run.npes);
+    let panic = run_to_panic(run, move |job| {
+        let complain = |what: String| heard.lock().unwrap().push(format!("PE {}: {what}", job.pe()));
+        let tools = prepare(job);
+        // What is still under way when its sender dies need not arrive.
+        prepared.meet();
+        let tools = match tools {
+            Ok(tools) => tools,
+            Err(error) => return complain(format!("nobody was dead, but {error}")),
+        };
+        if job.pe() == victim {
+            if let Err(error) = die(job, tools) {
+                complain(format!("before it died: {error}"));
+            }
+            // Without the noise of a panic.
+            resume_unwind(Box::new(Deliberate));
+        }
+        match catch_unwind(AssertUnwindSafe(|| survive(job, &tools))) {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => complain(error.to_string()),
+            Err(panic) => complain(text(&*panic)),
+        }
+    });
+    let complaints = complaints.lock().unwrap();
+    assert!(complaints.is_empty(), "{} PEs, seed {}: {complaints:#?}", run.npes, run.seed);
+    assert!(panic.is::<Deliberate>(), "{}", text(&*panic));
+}
+
+/// Runs a job that must end with a panic, and gives that.
+fn run_to_panic(run: Run, f: impl Fn(&Job) + Send + Sync + 'static) -> Box<dyn Any + Send> {
+    let results = catch_unwind(AssertUnwindSafe(|| run.results(f)));
+    results.map(drop).expect_err("the panic goes on")
+}
+
+fn text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|s| s.to_string()))
+        .unwrap_or_else(|| "a panic without words".into())
+}
+
+#[track_caller]
+pub fn blames<T>(result: Result<T>, victim: usize, why: Cause, what: &str) {
+    let result = result.map(drop);
+    let right = matches!(result, Err(Error::PeerFailed { pe, cause }) if pe == victim && cause == why);
+    assert!(right, "{what}: {result:?}, not the fault of PE {victim}");
+}
+
+/// What survivors wait with, made while all live.
+pub struct Tools {
+    words: Window<u64>,
+    barrier: Barrier,
+    team: Team,
+    /// The victim's.
+    lock: Lock,
+    victim: usize,
+}
+
+impl Tools {
+    pub fn new(job: &Job, victim: usize) -> Result<Tools> {
+        let everybody: Vec<usize> = (0..job.npes()).rev().collect();
+        let words = job.window(5)?;
+        let lock = words.lock(4)?;
+        if job.pe() == victim {
+            std::mem::forget(lock.lock()?);
+        }
+        Ok(Tools {
+            words,
+            lock,
+            barrier: job.world().new_barrier()?,
+            team: job.team(&everybody)?.expect("all are in it"),
+            victim,
+        })
+    }
+}
+
+pub type Way = (&'static str, fn(&Job, &Tools) -> Result<()>);
+
+/// Every call that waits.
+pub const WAYS: [Way; 26] = [
+    ("until", |_, t| t.words.wait_until(0, Cmp::Eq, 1).map(drop)),
+    ("any", |_, t| t.words.wait_until_any(&[0, 3], Cmp::Eq, 1).map(drop)),
+    ("all", |_, t| t.words.wait_until_all(&[0, 3], Cmp::Eq, 1)),
+    ("some", |_, t| t.words.wait_until_some(&[0, 3], Cmp::Eq, 1).map(drop)),
+    ("until, with a deadline", |_, t| {
+        t.words.wait().timeout(LONG).until(0, Cmp::Gt, 1).map(drop)
+    }),
+    ("until, depending", |_, t| {
+        t.words.wait().depends_on(&[t.victim]).until(0, Cmp::Eq, 1).map(drop)
+    }),
+    ("any, depending", |_, t| {
+        t.words.wait().depends_on(&[t.victim]).any(&[1, 2], Cmp::Eq, 1).map(drop)
+    }),
+    ("all, depending", |_, t| {
+        t.words.wait().depends_on(&[t.victim]).all(&[1, 2], Cmp::Eq, 1)
+    }),
+    ("some, depending", |_, t| {
+        t.words
+            .wait()
+            .timeout(LONG)
+            .depends_on(&[t.victim])
+            .some(&[1, 2], Cmp::Eq, 1)
+            .map(drop)
+    }),
+    ("the job's barrier", |job, _| job.barrier()),
+    ("a team's barrier", |_, t| t.team.barrier()),
+    ("arrive and wait", |_, t| t.barrier.arrive()?.wait()),
+    ("arrive and test", |_, t| {
+        let arrival = t.barrier.arrive()?;
+        while !arrival.test()? {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }),
+    ("arrive twice", |_, t| {
+        drop(t.barrier.arrive()?);
+        t.barrier.arrive().map(drop)
+    }),
+    ("step twice", |_, t| {
+        t.barrier.step()?;
+        t.barrier.step()
+    }),
+    ("wait with a deadline", |_, t| {
+        t.barrier.step()?;
+        t.barrier.wait_timeout(LONG)
+    }),
+    ("a window", |job, _| job.window::<u64>(5).map(drop)),
+    ("freeing a window", |_, t| t.words.clone().free()),
+    ("a restricted window", |job, _| {
+        job.restricted::<u64>(5, |_, _| Access::ReadWrite).map(drop)
+    }),
+    ("a team", |job, _| job.team(&[0, 1]).map(drop)),
+    ("a team's team", |_, t| t.team.team(t.team.members()).map(drop)),
+    ("every k-th", |job, _| job.world().split_strided(0, 1, 1).map(drop)),
+    ("rows and columns", |job, _| job.world().split_2d(2).map(drop)),
+    ("a lock", |_, t| t.lock.lock().map(drop)),
+    ("trying a lock", |_, t| {
+        while t.lock.try_lock()?.is_none() {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }),
+    ("a new barrier", |job, _| job.world().new_barrier().map(drop)),
+];
+
+/// One after the other, when the news is old.
+fn every_wait_ends_when_somebody_is_dead(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5, 9]) {
+        let victim = run.npes / 2;
+        let meeting = Meeting::new(run.npes - 1);
+        with_a_death(
+            run,
+            victim,
+            move |job| Tools::new(job, victim),
+            |_, _| Ok(()),
+            move |job, tools| {
+                for (what, way) in WAYS {
+                    blames(way(job, tools), victim, Cause::Panic, what);
+                    // Whoever goes on would be one more to have left.
+                    meeting.meet();
+                }
+                // Again: a failed call leaves nothing that hangs.
+                for (what, way) in WAYS {
+                    assert!(way(job, tools).is_err(), "{what}, again");
+                }
+                meeting.meet();
+                Ok(())
+            },
+        );
+    }
+}
+
+/// Each in a job of its own, whose survivors are in the call when it happens.
+fn every_wait_ends_when_somebody_dies(setup: Setup) {
+    for run in setup.many_runs(&[2, 3], 1) {
+        for (i, (what, way)) in WAYS.into_iter().enumerate() {
+            let victim = if i % 2 == 0 { run.npes - 1 } else { 0 };
+            let meeting = Meeting::new(run.npes - 1);
+            with_a_death(
+                run,
+                victim,
+                move |job| Tools::new(job, victim),
+                move |_, _| {
+                    // Some are caught awake, some asleep.
+                    std::thread::sleep(Duration::from_millis(i as u64 % 4 * 4));
+                    Ok(())
+                },
+                move |job, tools| {
+                    blames(way(job, tools), victim, Cause::Panic, what);
+                    meeting.meet();
+                    Ok(())
+                },
+            );
+        }
+    }
+}
+
+/// A bit of everything.
+fn busy(job: &Job, tools: &Tools, round: usize) -> Result<()> {
+    let (me, n) = (job.pe(), job.npes());
+    let right = (me + 1) % n;
+    match round % 7 {
+        0 => job.barrier(),
+        1 => {
+            tools.words.signal(right, 2, SignalOp::Add, 1)?;
+            let so_far = round as u64 / 7 + 1;
+            tools.words.wait_until(2, Cmp::Ge, so_far).map(drop)
+        }
+        2 => {
+            let w = job.window::<u64>(10 + round)?;
+            w.put(right, 0, &[1; 10])?;
+            job.barrier()
+        }
+        3 => job.team(&[me])?.expect("this PE named itself").barrier(),
+        4 => {
+            tools.barrier.step()?;
+            tools.words.remote(right, 3)?.add(1)?;
+            tools.barrier.wait()
+        }
+        5 => {
+            tools.words.put(right, 1, &[2])?;
+            job.quiet()
+        }
+        _ => job.restricted::<u64>(3, |_, _| Access::ReadWrite)?.free(),
+    }
+}
+
+fn death_at_any_moment(setup: Setup) {
+    for seed in 0..8 {
+        for run in setup.many_runs(&[2, 4], 1) {
+            let mut dice = run.dice(1000 + seed);
+            let (victim, last, nap) = (dice.below(run.npes), dice.below(40), dice.below(300) as u64);
+            with_a_death(
+                run,
+                victim,
+                move |job| Tools::new(job, victim),
+                move |job, tools| {
+                    (0..last).try_for_each(|round| busy(job, &tools, round))?;
+                    std::thread::sleep(Duration::from_micros(nap));
+                    Ok(())
+                },
+                move |job, tools| {
+                    let failed = (0..10_000).try_for_each(|round| busy(job, tools, round));
+                    // Who gave up earlier must not take the blame.
+                    blames(failed, victim, Cause::Panic, "something");
+                    Ok(())
+                },
+            );
+        }
+    }
+}
+
+/// One dies, another gives up and leaves: the reason is still the one that died.
+fn the_dead_is_blamed(setup: Setup) {
+    for run in setup.runs(&[3, 5]) {
+        for victim in [0, run.npes - 1] {
+            with_a_death(
+                run,
+                victim,
+                |job| job.barrier(),
+                |_, ()| Ok(()),
+                move |job, ()| {
+                    // The later a PE looks, the more have left before.
+                    std::thread::sleep(Duration::from_millis(3 * job.pe() as u64));
+                    blames(job.barrier(), victim, Cause::Panic, "the barrier");
+                    Ok(())
+                },
+            );
+        }
+    }
+}
+
+/// Nor does who has left before take the blame from the dead: it may have left because of that.
+fn the_dead_is_blamed_before_who_left(setup: Setup) {
+    for run in setup.runs(&[3]) {
+        with_a_death(
+            run,
+            2,
+            |job| job.window::<u64>(1),
+            |_, _| Ok(()),
+            move |job, w| {
+                if job.pe() == 0 {
+                    blames(w.wait_until(0, Cmp::Eq, 1), 2, Cause::Panic, "a word");
+                } else {
+                    blames(
+                        w.wait().depends_on(&[0]).until(0, Cmp::Eq, 1),
+                        0,
+                        Cause::Finalized,
+                        "a word from who left",
+                    );
+                    blames(job.barrier(), 2, Cause::Panic, "the barrier");
+                    blames(w.wait_until(0, Cmp::Eq, 1), 2, Cause::Panic, "a word");
+                    blames(job.window::<u64>(1), 2, Cause::Panic, "a window");
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+/// Who does not depend on the dead does not notice.
+fn others_go_on(setup: Setup) {
+    for run in setup.runs(&[3, 5]) {
+        let victim = 1;
+        with_a_death(
+            run,
+            victim,
+            move |job| {
+                let others: Vec<usize> = (0..job.npes()).filter(|&pe| pe != victim).collect();
+                Ok((Tools::new(job, victim)?, job.team(&others)?))
+            },
+            |_, _| Ok(()),
+            move |job, (tools, team)| {
+                let team = team.as_ref().unwrap();
+                let others = team.members();
+                blames(job.barrier(), victim, Cause::Panic, "the job's barrier");
+                let next = others[(team.rank() + 1) % others.len()];
+                let barrier = team.new_barrier()?;
+                for round in 1..=10 {
+                    tools.words.signal(next, 0, SignalOp::Set, round)?;
+                    tools.words.wait().depends_on(others).until(0, Cmp::Ge, round)?;
+                    team.barrier()?;
+                    barrier.arrive()?.wait()?;
+                }
+                tools.words.put(next, 1, &[5, 6])?;
+                job.fence()?;
+                job.quiet()?;
+                team.barrier()?;
+                assert_eq!(tools.words.to_vec()[1..3], [5, 6]);
+                let smaller = team.team(&others[1..])?;
+                if let Some(smaller) = smaller {
+                    smaller.barrier()?;
+                }
+                // Its memory is there as long as the job, on one machine; elsewhere it may be an error. No more than that.
+                let _ = tools.words.put(victim, 0, &[1]);
+                let _ = tools.words.get_one(victim, 0);
+                let _ = job.quiet();
+                team.barrier()
+            },
+        );
+    }
+}
+
+/// What holds already is no reason to wait, whoever is dead.
+fn what_has_happened_counts(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        let victim = run.npes - 1;
+        with_a_death(
+            run,
+            victim,
+            move |job| {
+                let tools = Tools::new(job, victim)?;
+                if job.pe() == victim {
+                    tools.words.signal(0, 0, SignalOp::Set, 1)?;
+                    job.quiet()?;
+                }
+                Ok(tools)
+            },
+            |_, _| Ok(()),
+            move |job, tools| {
+                blames(tools.barrier.arrive()?.wait(), victim, Cause::Panic, "the barrier");
+                if job.pe() == 0 {
+                    assert_eq!(tools.words.wait_until(0, Cmp::Eq, 1)?, 1);
+                    tools.words.wait_until_all(&[0, 0], Cmp::Eq, 1)?;
+                    assert_eq!(tools.words.wait_until_any(&[1, 0], Cmp::Eq, 1)?, 1);
+                    assert_eq!(tools.words.wait_until_some(&[1, 0], Cmp::Eq, 1)?, [1]);
+                    // Even beside one that never will be.
+                    blames(tools.words.wait_until_all(&[0, 1], Cmp::Eq, 1), victim, Cause::Panic, "all");
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+fn a_complete_phase_stays_complete(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        let victim = run.npes - 1;
+        with_a_death(
+            run,
+            victim,
+            move |job| {
+                let tools = Tools::new(job, victim)?;
+                tools.barrier.arrive()?.wait()?;
+                Ok(tools)
+            },
+            |_, _| Ok(()),
+            move |job, tools| {
+                blames(job.barrier(), victim, Cause::Panic, "another barrier");
+                assert!(tools.barrier.test()?);
+                tools.barrier.wait()?;
+                blames(tools.barrier.arrive()?.wait(), victim, Cause::Panic, "the next phase");
+                Ok(())
+            },
+        );
+    }
+}
+
+fn the_panic_goes_on(setup: Setup) {
+    for run in setup.runs(&[1, 2, 5]) {
+        let panic = run_to_panic(run, |job| {
+            if job.pe() == job.npes() - 1 {
+                resume_unwind(Box::new(Deliberate));
+            }
+        });
+        assert_eq!(panic.downcast_ref(), Some(&Deliberate));
+    }
+}
+
+/// Not that of a PE that panicked because of it: the reason is what a user wants to read.
+fn the_first_panic_goes_on(setup: Setup) {
+    for run in setup.runs(&[2, 5]) {
+        let panic = run_to_panic(run, |job| {
+            if job.pe() == job.npes() - 1 {
+                resume_unwind(Box::new(Deliberate));
+            }
+            if let Err(error) = job.barrier() {
+                resume_unwind(Box::new(format!("a consequence: {error}")));
+            }
+        });
+        assert!(panic.is::<Deliberate>(), "{}", text(&*panic));
+    }
+}
+
+fn finalising_after_a_death(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        for victim in 0..2 {
+            with_a_death(
+                run,
+                victim,
+                |job| job.window::<u64>(1),
+                |_, _| Ok(()),
+                move |job, w| {
+                    w.remote(victim, 0)?.store(1);
+                    // An error or not, it must not wait for ever.
+                    let _ = job.finalize();
+                    Ok(())
+                },
+            );
+        }
+    }
+}
+
+fn everybody_dies(setup: Setup) {
+    for run in setup.runs(&[1, 2, 5]) {
+        let meeting = Meeting::new(run.npes);
+        let panic = run_to_panic(run, move |job| {
+            let w = job.window::<u64>(1).unwrap();
+            w.remote((job.pe() + 1) % job.npes(), 0).unwrap().store(1);
+            meeting.meet();
+            resume_unwind(Box::new(Deliberate));
+        });
+        assert_eq!(panic.downcast_ref(), Some(&Deliberate));
+    }
+}
+
+/// Remotes, transfers and arrivals of the dead are in nobody's way.
+fn the_dead_hold_nothing(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        let victim = 1;
+        let dying = Arc::new(Meeting::new(2));
+        let living = dying.clone();
+        with_a_death(
+            run,
+            victim,
+            move |job| {
+                let w = job.restricted::<u64>(2, |_, _| Access::ReadWrite)?;
+                let remote = (job.pe() == victim).then(|| w.remote(0, 0)).transpose()?;
+                Ok((w, remote))
+            },
+            move |_, held| {
+                dying.meet();
+                // As a killed process would: nothing is dropped.
+                std::mem::forget(held);
+                Ok(())
+            },
+            move |job, (w, _)| {
+                if job.pe() == 0 {
+                    w.revoke()?;
+                    let held = w.revoke_wait(Some(Duration::from_millis(2)));
+                    assert!(matches!(held, Err(Error::Timeout { .. })), "{held:?}");
+                    living.meet();
+                    w.revoke_wait(None)?;
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+fn a_new_job_after_a_failed_one(setup: Setup) {
+    for run in setup.runs(&[2, 5]) {
+        for _ in 0..3 {
+            run_to_panic(run, |job| {
+                if job.pe() == 0 {
+                    resume_unwind(Box::new(Deliberate));
+                }
+                drop(job.barrier());
+            });
+            run.job(|job| job.barrier());
+        }
+    }
+}
+
+/// The message says who, and how.
+#[test]
+fn messages_name_the_dead() {
+    let said = within("a job", || {
+        let said = Mutex::new(String::new());
+        let run = catch_unwind(AssertUnwindSafe(|| {
+            Job::threads_with(&JobOptions::new(), 2, |job| {
+                if job.pe() == 1 {
+                    panic_any(Deliberate);
+                }
+                *said.lock().unwrap() = job.barrier().unwrap_err().to_string();
+            })
+        }));
+        assert!(run.is_err());
+        said.into_inner().unwrap()
+    });
+    assert!(said.contains("PE 1") && said.contains("panicked"), "{said}");
+}

@@ -1,0 +1,53 @@
+//! The conformance suite: what the contract in [`memonet_core::fabric`] and the documentation of the public calls promise, asked
+//! of near peers and of far ones, at the fabric's most helpful and at its least.
+//!
+//! A test is a function of a [`setup::Setup`]; `on_every_fabric!` makes it a test on each. A test that hangs fails after
+//! [`setup::PATIENCE`], and the others go on.
+
+/// Makes each function a test on every fabric.
+macro_rules! on_every_fabric {
+    (@ $module:ident $setup:ident [$($test:ident)*]) => {
+        mod $module {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(crate::setup::$setup);
+                }
+            )*
+        }
+    };
+    ($($test:ident),* $(,)?) => {
+        on_every_fabric!(@ near NEAR [$($test)*]);
+        on_every_fabric!(@ far FAR [$($test)*]);
+        on_every_fabric!(@ late LATE [$($test)*]);
+        on_every_fabric!(@ shuffled SHUFFLED [$($test)*]);
+    };
+}
+
+mod algorithms;
+mod atomics;
+mod barriers;
+mod blocks;
+mod collectives;
+mod contradictions;
+mod failure;
+mod jobs;
+mod leaving;
+mod locks;
+mod model;
+mod orders;
+mod outside;
+mod refusals;
+mod restricted;
+mod revoking;
+mod segments;
+mod setup;
+mod splits;
+mod strided;
+mod teams;
+mod threads;
+mod transfers;
+mod waits;
+mod weak;
+mod windows;
+mod words;

@@ -1,0 +1,158 @@
+//! Segments by byte offset: blocks, spots and what they do.
+
+use crate::setup::{Setup, sizes_here};
+use memonet_core::shm::{self, AtomicOp};
+use memonet_core::{Error, SignalOp};
+
+on_every_fabric!(
+    blocks_are_the_same_everywhere,
+    blocks_come_back,
+    wrong_blocks,
+    spots_end_where_segments_end,
+    words_and_blocks_arrive,
+    overlapping_copies_on_oneself,
+);
+
+fn blocks_are_the_same_everywhere(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[1, 3, 8])) {
+        let offsets = run.results(|job| -> memonet_core::Result<Vec<u64>> {
+            let mut all = Vec::new();
+            for (bytes, align) in [(1, 1), (1000, 64), (1 << 20, 4096), (8, 8)] {
+                let offset = job.allocate(bytes, align, true)?;
+                assert!(offset.is_multiple_of(align as u64) && job.segment().heap().contains(&offset));
+                let around = job.block_around(offset + bytes as u64 - 1).unwrap();
+                assert!(around.start == offset && around.end - offset >= bytes as u64);
+                all.push(offset);
+            }
+            Ok(all)
+        });
+        let offsets: Vec<_> = offsets.into_iter().map(Result::unwrap).collect();
+        assert!(offsets.windows(2).all(|pair| pair[0] == pair[1]), "{offsets:?}");
+    }
+}
+
+fn blocks_come_back(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[1, 2, 4])) {
+        run.job(|job| {
+            let segment = job.segment();
+            for round in 0..20u64 {
+                let offset = job.allocate(200_000, 8, round % 2 == 0)?;
+                let mine = segment.at(job.pe(), offset, 8).unwrap();
+                if round % 2 == 0 {
+                    assert_eq!(mine.load::<u64>()?, 0, "zeroed, whatever was there before");
+                }
+                mine.store(round + 1);
+                job.release(offset)?;
+                assert_eq!(job.block_around(offset), None);
+            }
+            Ok(())
+        });
+    }
+}
+
+fn wrong_blocks(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[2, 3])) {
+        run.job(|job| {
+            let offset = job.allocate(4096, 8, false)?;
+            assert!(matches!(job.release(offset + 128), Err(Error::Misuse(_))));
+            job.release(offset)?;
+            assert!(matches!(job.release(offset), Err(Error::Misuse(_))), "a second time");
+            assert!(matches!(job.allocate(0, 8, false), Err(Error::Misuse(_))));
+            assert!(matches!(job.allocate(8, 3, false), Err(Error::Misuse(_))));
+            let unequal = job.allocate(100 + 1000 * usize::from(job.pe() == 0), 8, false);
+            assert!(matches!(unequal, Err(Error::Unequal { call: "memory", .. })), "{unequal:?}");
+            assert!(matches!(job.allocate(1 << 60, 8, false), Err(Error::OutOfMemory { .. })));
+            job.barrier()
+        });
+    }
+}
+
+fn spots_end_where_segments_end(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[2])) {
+        run.job(|job| {
+            let segment = job.segment();
+            let size = segment.size() as u64;
+            assert!(segment.at(0, size - 8, 8).is_some() && segment.at(0, size, 0).is_some());
+            for (pe, offset, bytes) in [
+                (0, size - 8, 9),
+                (0, size + 1, 0),
+                (0, u64::MAX, 1),
+                (0, 8, usize::MAX),
+                (2, 0, 1),
+                (usize::MAX, 0, 1),
+            ] {
+                assert!(segment.at(pe, offset, bytes).is_none(), "{bytes} bytes at {offset} of PE {pe}");
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn words_and_blocks_arrive(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[1, 2, 5])) {
+        run.job(|job| {
+            let (me, n, segment) = (job.pe(), job.npes(), job.segment());
+            let block = job.allocate(8192, 8, true)?;
+            let next = (me + 1) % n;
+            let there = |at: u64, bytes| segment.at(next, block + at, bytes).unwrap();
+            let here = |at: u64| {
+                segment
+                    .at(me, block + at, 8)
+                    .unwrap()
+                    .near()
+                    .unwrap_or_else(|| segment.local().wrapping_add((block + at) as usize))
+            };
+            let bytes: Vec<u8> = (0..4096).map(|i| (i + me) as u8).collect();
+            there(0, 4).store(7u32 + me as u32);
+            // SAFETY: both sources are 4096 bytes long, and live until after the quiet.
+            unsafe {
+                there(4096, 2000).put_nbi(bytes.as_ptr())?;
+                there(64, 1000).put_signal(bytes.as_ptr(), &there(8, 8), SignalOp::Add, 5)?;
+            }
+            let before = (me + n - 1) % n;
+            // SAFETY: aligned words of this PE's own block.
+            segment.wait(|| (unsafe { shm::load(here(8).cast::<u64>()) } == 5).then_some(()))?;
+            let mut got = vec![0u8; 1000];
+            // SAFETY: the vector has 1000 bytes.
+            unsafe { segment.at(me, block + 64, 1000).unwrap().get(got.as_mut_ptr())? };
+            assert!(got.iter().enumerate().all(|(i, &byte)| byte == (i + before) as u8));
+            job.barrier()?;
+            assert_eq!(segment.at(me, block, 4).unwrap().load::<u32>()?, 7 + before as u32);
+            let mut got = vec![0u8; 2000];
+            // SAFETY: the vector has 2000 bytes.
+            unsafe { there(4096, 2000).get(got.as_mut_ptr())? };
+            assert!(got.iter().enumerate().all(|(i, &byte)| byte == (i + me) as u8));
+            assert_eq!(there(16, 8).fetch_op(AtomicOp::Add, 3u64)?, 0);
+            assert_eq!(there(16, 8).compare_swap(3u64, 9)?, 3);
+            job.barrier()?;
+            assert_eq!(segment.at(me, block + 16, 8).unwrap().load::<u64>()?, 9);
+            Ok(())
+        });
+    }
+}
+
+fn overlapping_copies_on_oneself(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[1, 2])) {
+        run.job(|job| {
+            let segment = job.segment();
+            let block = job.allocate(20_000, 8, true)?;
+            let mut model: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
+            let spot = |at: usize, bytes| segment.at(job.pe(), block + at as u64, bytes).unwrap();
+            // SAFETY: source and destination have 20,000 bytes each.
+            unsafe { spot(0, 20_000).put(model.as_ptr())? };
+            job.quiet()?;
+            for (to, from, bytes) in [(1, 0, 19_999), (0, 5, 9000), (7000, 7000, 300), (4000, 0, 10_000)] {
+                model.copy_within(from..from + bytes, to);
+                let source = segment.local().wrapping_add((block as usize) + from);
+                // SAFETY: the source lies in this PE's own block.
+                unsafe { spot(to, bytes).put(source)? };
+                job.quiet()?;
+            }
+            let mut got = vec![0u8; 20_000];
+            // SAFETY: the vector has as many bytes.
+            unsafe { spot(0, 20_000).get(got.as_mut_ptr())? };
+            assert!(got == model);
+            job.barrier()
+        });
+    }
+}

@@ -1,0 +1,258 @@
+//! What every test needs: fabrics to run on, numbers of PEs, an end to hanging, and chance that repeats.
+
+use memonet_core::{Job, JobOptions, Result};
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// How long a job may take before it counts as hanging. Jobs take milliseconds; the rest is for machines that are busy.
+pub const PATIENCE: Duration = Duration::from_secs(45);
+/// For waits that must end with something else than this.
+pub const LONG: Duration = Duration::from_secs(30);
+/// Numbers of PEs: alone, few, powers of two and of eight, and one more.
+pub const ALL: &[usize] = &[1, 2, 3, 5, 8, 9, 17];
+/// For tests in which two PEs play a part, and then with one to look on.
+pub const FEW: &[usize] = &[2, 3];
+
+/// What lies between the PEs.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    name: &'static str,
+    /// As in `MEMONET_FABRIC`, but for the seed.
+    spec: Option<&'static str>,
+    seeds: u64,
+}
+
+/// All peers are mapped.
+pub const NEAR: Setup = Setup {
+    name: "near",
+    spec: None,
+    seeds: 1,
+};
+/// All peers are behind the fabric, which does at once what it is told.
+pub const FAR: Setup = Setup {
+    name: "far",
+    spec: Some("far"),
+    seeds: 1,
+};
+/// The fabric takes its time.
+pub const LATE: Setup = Setup {
+    name: "late",
+    spec: Some("far:delay_us=40"),
+    seeds: 1,
+};
+/// The fabric takes its time, and the liberty to change the order of what no fence separates.
+pub const SHUFFLED: Setup = Setup {
+    name: "shuffled",
+    spec: Some("far:delay_us=40,reorder=1"),
+    seeds: 3,
+};
+
+/// What is under way stays so for long, unless somebody wants it quiet.
+pub const SLUGGISH: Setup = Setup {
+    name: "sluggish",
+    spec: Some("far:delay_us=20000"),
+    seeds: 1,
+};
+
+impl Setup {
+    /// Whether peers' memory is mapped.
+    pub fn is_near(self) -> bool {
+        self.spec.is_none()
+    }
+
+    /// One job to run for each number of PEs and, where there is chance in it, each of several seeds.
+    pub fn runs(self, sizes: &[usize]) -> Vec<Run> {
+        self.seeded(sizes, self.seeds)
+    }
+
+    /// As [`runs`](Self::runs), with so many seeds on a fabric that knows chance.
+    pub fn many_runs(self, sizes: &[usize], seeds: u64) -> Vec<Run> {
+        self.seeded(sizes, if self.seeds == 1 { 1 } else { seeds })
+    }
+
+    fn seeded(self, sizes: &[usize], seeds: u64) -> Vec<Run> {
+        sizes
+            .iter()
+            // Large jobs are slow, and one order of many messages is as odd as the next.
+            .flat_map(|&npes| (0..if npes > 5 { 1 } else { seeds }).map(move |seed| (npes, seed)))
+            .map(|(npes, seed)| Run {
+                npes,
+                setup: self,
+                seed: 1 + seed * 100 + npes as u64,
+            })
+            .collect()
+    }
+}
+
+/// A job to run.
+#[derive(Clone, Copy)]
+pub struct Run {
+    pub npes: usize,
+    pub setup: Setup,
+    pub seed: u64,
+}
+
+impl Run {
+    /// Runs `f` on every PE and hands on what each returned.
+    pub fn results<R: Send + 'static>(&self, f: impl Fn(&Job) -> R + Send + Sync + 'static) -> Vec<R> {
+        let (npes, options) = (self.npes, self.options());
+        within(&self.label(), move || {
+            Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")
+        })
+    }
+
+    /// Runs `f` on every PE, none of which may fail.
+    pub fn job(&self, f: impl Fn(&Job) -> Result<()> + Send + Sync + 'static) {
+        let failures: Vec<String> = self
+            .results(f)
+            .into_iter()
+            .enumerate()
+            .filter_map(|(pe, result)| Some(format!("PE {pe}: {}", result.err()?)))
+            .collect();
+        assert!(failures.is_empty(), "{}: {failures:#?}", self.label());
+    }
+
+    /// Chance that differs from run to run and from PE to PE, the same each time.
+    pub fn dice(&self, pe: usize) -> Dice {
+        Dice(self.seed << 20 ^ pe as u64)
+    }
+
+    /// Chance on which all PEs agree.
+    pub fn shared_dice(&self) -> Dice {
+        Dice(self.seed << 20 ^ 0xF_FFFF)
+    }
+
+    fn options(&self) -> JobOptions {
+        match self.setup.spec {
+            None => JobOptions::new(),
+            Some(spec) => {
+                let separator = if spec.contains(':') { ',' } else { ':' };
+                JobOptions::new().fabric(&format!("{spec}{separator}seed={}", self.seed))
+            }
+        }
+    }
+
+    fn label(&self) -> String {
+        format!("{} PEs, {}, seed {}", self.npes, self.setup.name, self.seed)
+    }
+}
+
+/// Runs `f` in a thread of its own; panics if it takes longer than [`PATIENCE`], and goes on with its panic if it has one.
+pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, receiver) = channel();
+    let thread = std::thread::spawn(move || drop(sender.send(f())));
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => panic!("{what}: has not ended after {PATIENCE:?}, so something waits in vain"),
+        Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().expect_err("it sends, or it panics")),
+    }
+}
+
+/// A place where threads meet of which memonet knows nothing, to tell what memonet does by itself from what a call does.
+pub struct Meeting {
+    came: Mutex<usize>,
+    changed: Condvar,
+    parties: usize,
+}
+
+impl Meeting {
+    pub fn new(parties: usize) -> Self {
+        Meeting {
+            came: Mutex::new(0),
+            changed: Condvar::new(),
+            parties,
+        }
+    }
+
+    /// Returns when all parties have called it as often as this one.
+    pub fn meet(&self) {
+        let mut came = self.came.lock().unwrap();
+        *came += 1;
+        let enough = came.div_ceil(self.parties) * self.parties;
+        self.changed.notify_all();
+        let (came, timeout) = self.changed.wait_timeout_while(came, LONG, |came| *came < enough).unwrap();
+        drop(came);
+        assert!(!timeout.timed_out(), "somebody did not come to the meeting");
+    }
+}
+
+/// Repeats `look` until it holds; panics if it never does.
+pub fn eventually(what: &str, mut look: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !look() {
+        assert!(start.elapsed() < LONG, "{what}: not after {LONG:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Chance (splitmix64).
+#[derive(Clone)]
+pub struct Dice(u64);
+
+impl From<u64> for Dice {
+    fn from(seed: u64) -> Self {
+        Dice(seed)
+    }
+}
+
+impl Dice {
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.roll() % limit as u64) as usize
+    }
+
+    /// Work of uneven length: none, a little, a turn of somebody else, a nap.
+    pub fn dawdle(&mut self) {
+        match self.below(16) {
+            0..8 => {}
+            8..12 => (0..self.below(2000)).for_each(|_| std::hint::spin_loop()),
+            12..15 => std::thread::yield_now(),
+            _ => std::thread::sleep(Duration::from_micros(self.below(200) as u64)),
+        }
+    }
+}
+
+/// A value that tells who wrote it, where, and when.
+pub fn mark(writer: usize, index: usize, round: usize) -> u64 {
+    let mut dice = Dice((writer as u64) << 48 ^ (index as u64) << 16 ^ round as u64);
+    // Never zero: that is what a window holds at first.
+    dice.roll() | 1
+}
+
+/// A block of such values.
+pub fn marks(writer: usize, round: usize, len: usize) -> Vec<u64> {
+    (0..len).map(|index| mark(writer, index, round)).collect()
+}
+
+/// Those of `sizes` for which there can be a barrier here: the one in which each tells each serves eight.
+pub fn sizes_here(sizes: &[usize]) -> Vec<usize> {
+    let everyone = std::env::var_os(memonet_core::ENV_BARRIER).is_some_and(|name| name == "everyone");
+    sizes.iter().copied().filter(|&n| !everyone || n <= 8).collect()
+}
+
+/// Runs those tests of this program whose names contain one of `filters`, in a process of its own with `environment`; hidden ones too.
+pub fn in_another_process(filters: &[&str], environment: &[(&str, &str)]) {
+    let program = std::env::current_exe().expect("this program has a name");
+    let output = std::process::Command::new(program)
+        .args(filters)
+        .args(["--include-ignored", "--test-threads=2"])
+        .envs(environment.iter().copied())
+        .output()
+        .expect("this program can be started again");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "with {environment:?}:\n{said}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(!said.contains(" 0 passed"), "{filters:?} names no test");
+}

@@ -1,0 +1,314 @@
+//! All-to-all between elements that lie apart, against a model that has everybody's elements before it; and what places, of
+//! which front ends make collectives, must have for that.
+
+use crate::setup::{Dice, Setup, mark, sizes_here};
+use memonet_core::{Elements, Error, Goal, Job, Plain, Result, Window};
+
+on_every_fabric!(
+    at_strides,
+    far_apart,
+    of_all_sizes,
+    one_between_the_other,
+    one_after_the_other,
+    in_a_team,
+    refusals,
+    places,
+    places_that_do_not_fit,
+);
+
+const GAP: u64 = 0x6A9;
+
+/// Element `index` of what `rank` sends.
+fn sent(rank: usize, index: usize) -> u64 {
+    mark(rank, index, 1)
+}
+
+/// Every `stride`-th of them, and gaps.
+fn spread(elements: &[u64], stride: usize, len: usize) -> Vec<u64> {
+    let mut all = vec![GAP; len];
+    elements.iter().enumerate().for_each(|(i, &element)| all[i * stride] = element);
+    all
+}
+
+/// What `rank` of `n` receives.
+fn model(rank: usize, n: usize, count: usize) -> Vec<u64> {
+    let block = |from: usize| (0..count).map(move |i| sent(from, rank * count + i));
+    (0..n).flat_map(block).collect()
+}
+
+fn reach(elements: usize, stride: usize) -> usize {
+    elements.saturating_sub(1) * stride + elements.min(1)
+}
+
+fn check(job: &Job, to: &Window<u64>, from: &Window<u64>, strides: (usize, usize), count: usize) -> Result<()> {
+    let (me, n) = (job.pe(), job.npes());
+    let all = n * count;
+    let elements: Vec<u64> = (0..all).map(|i| sent(me, i)).collect();
+    let source = spread(&elements, strides.1, from.len());
+    from.write_from(0, &source);
+    to.fill(0..to.len(), GAP);
+    // No longer than they reach.
+    let spans = (to.span(1..1 + reach(all, strides.0))?, from.span(0..reach(all, strides.1))?);
+    job.world().all_to_alls(spans.0, strides.0, spans.1, strides.1, count)?;
+    let received = to.to_vec();
+    assert_eq!(received[0], GAP);
+    assert_eq!(
+        received[1..],
+        spread(&model(me, n, count), strides.0, to.len() - 1),
+        "{count} elements at {strides:?}"
+    );
+    assert_eq!(from.to_vec(), source);
+    job.barrier()
+}
+
+fn at_strides(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 8]), 2) {
+        run.job(move |job| {
+            // Around what an outbox holds, and what is moved at once.
+            let outbox = 128 / job.npes();
+            let far = if setup.is_near() { 1 } else { 2 };
+            for count in [0, 1, 2, 7, outbox, outbox + 1, 1030 / far] {
+                let most = job.npes() * count.max(1) * 4 + 2;
+                let (to, from) = (job.window(most)?, job.window(most)?);
+                for strides in [(1, 1), (1, 2), (3, 1), (2, 2), (4, 3)] {
+                    check(job, &to, &from, strides, count)?;
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// So far that a fabric moves each by itself.
+fn far_apart(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[1, 2, 3]), 1) {
+        run.job(|job| {
+            let count = 150 / job.npes();
+            for strides in [(2, 150), (150, 3), (129, 129), (130, 128)] {
+                let most = job.npes() * count * 150 + 2;
+                let (to, from) = (job.window(most)?, job.window(most)?);
+                check(job, &to, &from, strides, count)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Elements of type `T`, made of a number.
+fn of_size<T: Plain + PartialEq + std::fmt::Debug>(job: &Job, count: usize, make: fn(u64) -> T) -> Result<()> {
+    let (me, n) = (job.pe(), job.npes());
+    let (to, from) = (job.window::<T>(3 * n * count)?, job.window::<T>(2 * n * count)?);
+    for i in 0..n * count {
+        from.write(2 * i, make(sent(me, i)));
+    }
+    let spans = (to.span(0..to.len())?, from.span(0..from.len())?);
+    job.world().all_to_alls(spans.0, 3, spans.1, 2, count)?;
+    for (i, element) in model(me, n, count).into_iter().enumerate() {
+        assert_eq!(to.read(3 * i), make(element), "{i}");
+        assert_ne!(to.read(3 * i + 1), make(element), "{i}");
+    }
+    job.barrier()
+}
+
+fn of_all_sizes(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[1, 3]), 1) {
+        run.job(|job| {
+            for count in [1, 30, 700] {
+                // None is 0, which is what lies between.
+                of_size::<u8>(job, count, |x| x as u8 | 1)?;
+                of_size::<u16>(job, count, |x| x as u16 | 1)?;
+                of_size::<[u8; 3]>(job, count, |x| [x as u8, (x >> 8) as u8, 3])?;
+                of_size::<u32>(job, count, |x| x as u32 | 1)?;
+                of_size::<u128>(job, count, |x| u128::from(x) << 60 | 1)?;
+                of_size::<[u64; 5]>(job, count, |x| [x, 1, !x, 2, x + 1])?;
+                of_size::<[u64; 1500]>(job, count.min(2), |x| [x; 1500])?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Source and destination are the odd and the even elements of one window.
+fn one_between_the_other(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[1, 2, 3]), 1) {
+        run.job(|job| {
+            let (me, n) = (job.pe(), job.npes());
+            for count in [3, 300] {
+                let all = n * count;
+                let w = job.window::<u64>(2 * all)?;
+                for source_first in [true, false] {
+                    let (to, from) = if source_first { (1, 0) } else { (0, 1) };
+                    (0..all).for_each(|i| w.write(2 * i + from, sent(me, i)));
+                    let span = |first: usize| w.span(first..first + 2 * all - 1);
+                    job.world().all_to_alls(span(to)?, 2, span(from)?, 2, count)?;
+                    let received: Vec<u64> = (0..all).map(|i| w.read(2 * i + to)).collect();
+                    assert_eq!(received, model(me, n, count));
+                    let left: Vec<u64> = (0..all).map(|i| w.read(2 * i + from)).collect();
+                    assert_eq!(left, (0..all).map(|i| sent(me, i)).collect::<Vec<_>>());
+                    job.barrier()?;
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Without a pause between them, small and large.
+fn one_after_the_other(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[2, 3, 5]), 2) {
+        run.job(move |job| {
+            let (me, n) = (job.pe(), job.npes());
+            let (mut dice, mut shared): (Dice, Dice) = (run.dice(me), run.shared_dice());
+            let (to, from) = (job.window::<u64>(n * 400)?, job.window::<u64>(n * 400)?);
+            for round in 0..40 {
+                let count = [1, 5, 100][shared.below(3)];
+                let (a, b) = (1 + shared.below(4), 1 + shared.below(4));
+                (0..n * count).for_each(|i| from.write(i * b, mark(me, i, round)));
+                dice.dawdle();
+                let spans = (to.span(0..n * 400)?, from.span(0..n * 400)?);
+                job.world().all_to_alls(spans.0, a, spans.1, b, count)?;
+                for rank in 0..n {
+                    for i in 0..count {
+                        assert_eq!(to.read((rank * count + i) * a), mark(rank, me * count + i, round));
+                    }
+                }
+                // A large one has ended for all before this returns; a small one reads nobody's window.
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn in_a_team(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[5]), 1) {
+        run.job(|job| {
+            let team = job.world().split_strided(4, -2, 3)?;
+            let (to, from) = (job.window::<u64>(3000)?, job.window::<u64>(3000)?);
+            if let Some(team) = team {
+                for count in [2, 300] {
+                    (0..3 * count).for_each(|i| from.write(i * 2, sent(team.rank(), i)));
+                    team.all_to_alls(to.span(0..3000)?, 3, from.span(0..3000)?, 2, count)?;
+                    let received: Vec<u64> = (0..3 * count).map(|i| to.read(i * 3)).collect();
+                    assert_eq!(received, model(team.rank(), 3, count));
+                    team.barrier()?;
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn refusals(setup: Setup) {
+    for run in setup.runs(&[2]) {
+        run.job(|job| {
+            let (w, v) = (job.window::<u64>(100)?, job.window::<u64>(100)?);
+            let (all, other) = (w.span(0..100)?, v.span(0..100)?);
+            let team = job.world();
+            let length = |result: Result<()>| assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
+            let misuse = |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+            length(team.all_to_alls(all, 1, other, 1, 51));
+            length(team.all_to_alls(all, 100, other, 1, 1));
+            length(team.all_to_alls(all, 1, other, 34, 2));
+            length(team.all_to_alls(all, usize::MAX, other, 1, 1));
+            length(team.all_to_alls(all, 1, other, usize::MAX / 8, 1));
+            assert!(team.all_to_alls(all, 1, other, 1, usize::MAX).is_err());
+            assert!(team.all_to_alls(all, 1, other, 1, usize::MAX / 2).is_err());
+            misuse(team.all_to_alls(all, 0, other, 1, 1));
+            misuse(team.all_to_alls(all, 1, other, 0, 1));
+            misuse(team.all_to_alls(all, 2, all, 2, 5));
+            misuse(team.all_to_alls(w.span(0..50)?, 2, w.span(1..50)?, 3, 5));
+            misuse(team.all_to_alls(w.span(0..50)?, 2, w.span(4..50)?, 2, 5));
+            // Of nothing there is enough.
+            team.all_to_alls(all, 7, all, 9, 0)?;
+            team.all_to_alls(all, 99, other, 33, 1)?;
+            job.barrier()
+        });
+    }
+}
+
+/// What windows do, done to places in a block.
+fn places(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[1, 3, 5]), 1) {
+        run.job(|job| {
+            let (me, n) = (job.pe(), job.npes());
+            let segment = job.segment();
+            for len in [3, 700] {
+                let bytes = 8 * len;
+                let base = job.allocate(4 * n * bytes, 8, true)?;
+                let at = |index: usize, blocks: usize| segment.place(base + (index * bytes) as u64, blocks * bytes).expect("it is inside");
+                let words = |index: usize| {
+                    // SAFETY: inside of the block of this PE, aligned; the others write to it only in collectives.
+                    unsafe { std::slice::from_raw_parts_mut(segment.local().add(base as usize + index * bytes).cast::<u64>(), len) }
+                };
+                let fill = |blocks: usize| {
+                    for block in 0..blocks {
+                        (0..len).for_each(|i| words(block)[i] = sent(me, block * len + i));
+                    }
+                };
+                let block = |rank: usize, block: usize| (0..len).map(move |i| sent(rank, block * len + i)).collect::<Vec<_>>();
+                fill(1);
+                job.world().broadcast_places(n - 1, at(n, 1), at(0, 1))?;
+                assert_eq!(words(n), block(n - 1, 0));
+                job.world().gather_places(None, at(n, n), at(0, 1))?;
+                (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, 0)));
+                fill(n);
+                job.world().all_to_all_places(at(n, n), at(0, n))?;
+                (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, me)));
+                job.world()
+                    .all_to_alls_places((at(2 * n, 2 * n), 2), (at(0, n), 1), bytes / len, len)?;
+                let received: Vec<u64> = (0..2 * n).flat_map(|i| words(2 * n + i).to_vec()).step_by(2).collect();
+                assert_eq!(received, (0..n).flat_map(|rank| block(rank, me)).collect::<Vec<_>>());
+                let combine = |into: *mut u8, with: *const u8, count: usize| {
+                    for i in 0..count {
+                        // SAFETY: the library hands over so many words at both addresses.
+                        unsafe { *into.cast::<u64>().add(i) ^= *with.cast::<u64>().add(i) };
+                    }
+                };
+                let words_xored = Elements {
+                    size: 8,
+                    combine: &combine,
+                };
+                job.world().combine_places(&words_xored, Goal::All, at(n, 1), at(0, 1))?;
+                let xored = (0..len).map(|i| (0..n).fold(0, |all, rank| all ^ sent(rank, i)));
+                assert_eq!(words(n), xored.collect::<Vec<_>>());
+                job.release(base)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+fn places_that_do_not_fit(setup: Setup) {
+    for run in setup.runs(&[2]) {
+        run.job(|job| {
+            let (team, segment) = (job.world(), job.segment());
+            let base = job.allocate(4096, 8, true)?;
+            let place = |at: u64, bytes: usize| segment.place(base + at, bytes).expect("it is inside");
+            assert!(segment.place(segment.size() as u64 - 8, 16).is_none());
+            assert!(segment.place(u64::MAX, 1).is_none());
+            let length = |result: Result<()>| assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
+            for small in [8, 1600] {
+                length(team.broadcast_places(0, place(0, small), place(2000, small + 8)));
+                length(team.gather_places(None, place(0, small), place(2000, small)));
+                length(team.gather_places(Some(1), place(0, small), place(2000, small)));
+                length(team.all_to_all_places(place(0, small), place(2000, 2 * small)));
+                let words = Elements {
+                    size: 8,
+                    combine: &|_, _, _| {},
+                };
+                length(team.combine_places(&words, Goal::All, place(0, small), place(2000, small + 8)));
+                length(team.combine_places(&words, Goal::All, place(0, small + 1), place(2000, small + 1)));
+            }
+            length(team.all_to_all_places(place(0, 7), place(8, 7)));
+            let nothing = Elements {
+                size: 0,
+                combine: &|_, _, _| {},
+            };
+            let refused = team.combine_places(&nothing, Goal::All, place(0, 8), place(8, 8));
+            assert!(matches!(refused, Err(Error::Misuse(_))));
+            let refused = team.gather_places(Some(2), place(0, 16), place(16, 8));
+            assert!(matches!(refused, Err(Error::NoSuchPe { .. })));
+            job.barrier()
+        });
+    }
+}

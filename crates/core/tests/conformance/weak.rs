@@ -1,0 +1,160 @@
+//! Programs that ask for less order than they rely on. The shuffling fabric catches each of them: otherwise a test that passes on it
+//! would prove nothing.
+
+use crate::setup::{Meeting, Run, SHUFFLED};
+use memonet_core::{Cmp, Job, Result, SignalOp, Window};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+const ROUNDS: u64 = 60;
+const SEEDS: u64 = 8;
+
+/// Counts how often PE 1, having seen the flag of a round, does not see its data.
+fn surprises(send: fn(&Job, &Window<u64>, &Window<u64>, u64) -> Result<()>) -> usize {
+    let total = Arc::new(AtomicUsize::new(0));
+    for seed in 0..SEEDS {
+        let count = total.clone();
+        let run = Run {
+            npes: 2,
+            setup: SHUFFLED,
+            seed,
+        };
+        run.job(move |job| {
+            let (data, flag) = (job.window::<u64>(1)?, job.window::<u64>(1)?);
+            for round in 1..=ROUNDS {
+                if job.pe() == 0 {
+                    send(job, &data, &flag, round)?;
+                } else {
+                    flag.wait_until(0, Cmp::Eq, round)?;
+                    if data.read(0) != round {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                job.barrier()?;
+                assert_eq!(data.remote(1, 0)?.load()?, round, "late, but not lost");
+                job.barrier()?;
+            }
+            Ok(())
+        });
+    }
+    total.load(Ordering::Relaxed)
+}
+
+#[test]
+fn two_stores_without_a_fence() {
+    let seen = surprises(|_, data, flag, round| {
+        data.remote(1, 0)?.store(round);
+        flag.remote(1, 0)?.store(round);
+        Ok(())
+    });
+    assert_ne!(seen, 0);
+}
+
+#[test]
+fn a_put_and_a_signal_without_a_fence() {
+    let seen = surprises(|_, data, flag, round| {
+        data.put(1, 0, &[round])?;
+        flag.signal(1, 0, SignalOp::Set, round)
+    });
+    assert_ne!(seen, 0);
+}
+
+#[test]
+fn a_store_and_an_atomic_without_a_fence() {
+    let seen = surprises(|_, data, flag, round| {
+        data.remote(1, 0)?.store(round);
+        flag.remote(1, 0)?.add(1)
+    });
+    assert_ne!(seen, 0);
+}
+
+#[test]
+fn a_fence_on_the_wrong_side() {
+    let seen = surprises(|job, data, flag, round| {
+        job.fence()?;
+        data.remote(1, 0)?.store(round);
+        flag.signal(1, 0, SignalOp::Set, round)
+    });
+    assert_ne!(seen, 0);
+}
+
+/// The control: the same with a fence where it belongs.
+#[test]
+fn never_with_a_fence() {
+    let seen = surprises(|job, data, flag, round| {
+        data.remote(1, 0)?.store(round);
+        job.fence()?;
+        flag.remote(1, 0)?.store(round);
+        Ok(())
+    });
+    assert_eq!(seen, 0);
+}
+
+/// Only data of the same call comes before a signal.
+#[test]
+fn an_earlier_put_and_the_signal_of_another() {
+    let seen = surprises(|_, data, flag, round| {
+        data.put(1, 0, &[round])?;
+        data.put_signal(1, 0, &[], flag, 0, SignalOp::Set, round)
+    });
+    assert_ne!(seen, 0);
+}
+
+/// A get may overtake one's own store.
+#[test]
+fn a_get_after_a_store_without_quiet() {
+    let seen: usize = (0..SEEDS)
+        .flat_map(|seed| {
+            let run = Run {
+                npes: 2,
+                setup: SHUFFLED,
+                seed,
+            };
+            run.results(|job| -> usize {
+                let w = job.window::<u64>(1).unwrap();
+                let mut old = 0;
+                if job.pe() == 0 {
+                    for round in 1..=ROUNDS {
+                        w.remote(1, 0).unwrap().store(round);
+                        old += usize::from(w.get_one(1, 0).unwrap() != round);
+                    }
+                }
+                job.barrier().unwrap();
+                old
+            })
+        })
+        .sum();
+    assert_ne!(seen, 0);
+}
+
+/// The source of a `put_nbi` that is changed too early.
+#[test]
+fn a_source_changed_before_quiet() {
+    let total = Arc::new(AtomicUsize::new(0));
+    for seed in 0..SEEDS {
+        let (count, meeting) = (total.clone(), Arc::new(Meeting::new(2)));
+        let run = Run {
+            npes: 2,
+            setup: SHUFFLED,
+            seed,
+        };
+        run.job(move |job| {
+            let (target, source) = (job.window::<u64>(1)?, job.window::<u64>(1)?);
+            for round in 1..=ROUNDS {
+                if job.pe() == 0 {
+                    source.write(0, round);
+                    target.put_nbi(1, 0, &source, 0..1)?;
+                    source.write(0, u64::MAX);
+                    job.quiet()?;
+                }
+                meeting.meet();
+                if job.pe() == 1 && target.read(0) == u64::MAX {
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                meeting.meet();
+            }
+            job.barrier()
+        });
+    }
+    assert_ne!(total.load(Ordering::Relaxed), 0);
+}

@@ -1,0 +1,139 @@
+//! Rules about the code itself that no other tool checks.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace's root")
+}
+
+/// All Rust files of the workspace's crates, as paths from the root, with their text.
+fn sources() -> Vec<(String, String)> {
+    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(dir)
+            .expect("a readable folder")
+            .map(|e| e.expect("an entry").path())
+        {
+            if entry.is_dir() && entry.file_name().is_some_and(|name| name != "target") {
+                walk(&entry, found);
+            } else if entry.extension().is_some_and(|e| e == "rs") {
+                found.push(entry);
+            }
+        }
+    }
+    let root = root();
+    let mut found = Vec::new();
+    walk(&root.join("crates"), &mut found);
+    let text = |path: PathBuf| {
+        (
+            path.strip_prefix(&root).expect("below the root").display().to_string(),
+            std::fs::read_to_string(&path).expect("UTF-8"),
+        )
+    };
+    let mut all: Vec<_> = found.into_iter().map(text).collect();
+    all.sort();
+    assert!(all.len() > 40, "the walk finds the sources");
+    all
+}
+
+/// The code of a line, without a comment at its end.
+fn code(line: &str) -> &str {
+    let line = line.trim_start();
+    if line.starts_with("//") {
+        ""
+    } else {
+        line.split(" // ").next().unwrap_or(line)
+    }
+}
+
+#[test]
+fn files_are_short() {
+    let long: Vec<_> = sources()
+        .into_iter()
+        .map(|(path, text)| (path, text.lines().count()))
+        .filter(|(_, lines)| *lines > 600)
+        .collect();
+    assert!(long.is_empty(), "a file past 600 lines is asking to be two: {long:?}");
+}
+
+#[test]
+fn every_file_belongs_to_a_module() {
+    let all = sources();
+    for (path, _) in all.iter().filter(|(path, _)| path.contains("/src/") && !path.contains("/src/bin/")) {
+        let file = Path::new(path);
+        let stem = file.file_stem().unwrap().to_str().unwrap();
+        let name = if stem == "mod" {
+            file.parent().unwrap().file_name().unwrap().to_str().unwrap()
+        } else {
+            stem
+        };
+        let declared = |text: &str| text.contains(&format!("mod {name};")) || text.contains(&format!("#[path = \"{stem}.rs\"]"));
+        assert!(
+            matches!(name, "lib" | "main") || all.iter().any(|(_, text)| declared(text)),
+            "no module declares {path}: it is never compiled"
+        );
+    }
+}
+
+/// Calls that have one home each: where else they stand, somebody waits, reads a clock, or touches shared memory on his own.
+#[test]
+fn banned_calls_stay_in_their_home() {
+    let wait: &[&str] = &["wait.rs", "shm/"];
+    // The test fabric is a network with a clock of its own.
+    let clock: &[&str] = &["wait.rs", "fabric/far.rs"];
+    let memory: &[&str] = &["shm/"];
+    let rules: &[(&str, &[&str])] = &[
+        ("spin_loop", wait),
+        ("yield_now", &["shm/"]),
+        ("sched_yield", wait),
+        ("futex", &["wait.rs", "shm/", "doorbell.rs"]),
+        ("thread::sleep", &[]),
+        ("Instant::now", clock),
+        ("SystemTime", &[]),
+        ("rdtsc", wait),
+        ("asm!", memory),
+        ("read_volatile", memory),
+        ("write_volatile", memory),
+        ("from_ptr", memory),
+        (
+            "membarrier(",
+            &["shm/", "control.rs", "pe.rs", "wait.rs", "doorbell.rs", "fabric/far.rs"],
+        ),
+        ("mmap(", &["memory.rs"]),
+        ("far::", &["pe.rs", "job.rs", "lib.rs"]),
+        ("static mut", &[]),
+        ("todo!", &[]),
+        ("unimplemented!", &[]),
+        ("dbg!", &[]),
+        ("#[ignore", &[]),
+    ];
+    let mut found = Vec::new();
+    for (path, text) in sources().iter().filter(|(path, _)| path.starts_with("crates/core/src/")) {
+        let library = text.split("#[cfg(all(test").next().unwrap_or(text);
+        for (number, line) in library.lines().enumerate() {
+            for (call, homes) in rules {
+                let home = homes.iter().any(|home| path["crates/core/src/".len()..].starts_with(home)) || path.ends_with("loom_tests.rs");
+                if code(line).contains(call) && !home {
+                    found.push(format!("{path}:{}: {call} belongs into {homes:?}", number + 1));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+/// Arrows point one way: front ends, memonet, fabrics, core.
+#[test]
+fn the_core_knows_nobody_above_it() {
+    for (path, text) in sources().iter().filter(|(path, _)| path.starts_with("crates/core/src/")) {
+        for (number, line) in text.lines().enumerate() {
+            assert!(
+                !code(line).contains("memonet::") && !code(line).contains("memonet_cli"),
+                "{path}:{}: {line}",
+                number + 1
+            );
+        }
+    }
+}

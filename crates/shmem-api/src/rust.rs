@@ -1,0 +1,217 @@
+//! The exported Rust functions: `pshmem_X` calls what implements it, and the weak `shmem_X` jumps there.
+
+use crate::expand::{Function, functions, rust_result, rust_type};
+use crate::prototype::Parameter;
+use crate::table::{Constant, Table};
+
+/// The source text.
+pub fn source(table: &Table) -> String {
+    let all = functions(table).expect("a checked table");
+    let mut out = String::from("// Generated from crates/shmem-api/src/shmem.api.\nuse core::ffi::*;\n\n");
+    for constant in &table.constants {
+        out += &self::constant(constant);
+    }
+    out += &format!("pub const SHMEM_VENDOR_STRING: &CStr = c\"{}\";\n\n", crate::VENDOR);
+    out += &layout(table);
+    for function in &all {
+        out += &wrapper(table, function).expect("a checked table");
+    }
+    out += &weak(&all);
+    let by_reference: Vec<_> = all.iter().filter(|f| is_by_reference(f)).collect();
+    if !by_reference.is_empty() {
+        out += &format!("#[cfg(target_arch = \"x86_64\")]\n{}", assembly(&by_reference, &X86_64));
+        out += &format!("#[cfg(target_arch = \"aarch64\")]\n{}", assembly(&by_reference, &AARCH64));
+    }
+    out
+}
+
+fn constant(constant: &Constant) -> String {
+    let kind = match constant.kind.as_str() {
+        "int" => "c_int",
+        "long" => "c_long",
+        _ => "usize",
+    };
+    format!("pub const {}: {kind} = {};\n", constant.name, constant.value)
+}
+
+/// What C and Rust must agree on, checked when it is compiled.
+fn layout(table: &Table) -> String {
+    let mut out = String::new();
+    for s in &table.structs {
+        let fields: Vec<_> = s
+            .fields
+            .iter()
+            .map(|(kind, _)| table.rust_of(kind).expect("a checked table"))
+            .collect();
+        out += &format!("const _: () = {{\n    #[repr(C)]\n    struct Fields({});\n", fields.join(", "));
+        out += &format!(
+            "    assert!(size_of::<{0}>() == size_of::<Fields>() && align_of::<{0}>() == align_of::<Fields>());\n}};\n",
+            s.rust
+        );
+    }
+    for t in &table.types {
+        if t.opaque {
+            out += &format!(
+                "const _: () = assert!(size_of::<{0}>() == 16 && align_of::<{0}>() == 16);\n",
+                t.rust
+            );
+        } else if t.c.starts_with("shmem_") {
+            out += &format!("const _: () = assert!(size_of::<{}>() == size_of::<*mut c_void>());\n", t.rust);
+        }
+    }
+    out + "\n"
+}
+
+/// Whether a value is passed that Rust cannot pass: then assembly passes its address, as the last argument.
+fn is_by_reference(function: &Function<'_>) -> bool {
+    function.kind.is_some_and(|t| t.opaque) && function.template.prototype.types().any(|kind| kind.is_value())
+}
+
+/// The name of the function that is told the address of a value.
+fn by_reference(name: &str) -> String {
+    format!("memonet_{name}_by_reference")
+}
+
+fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
+    let Function {
+        name,
+        template,
+        kind,
+        operator,
+        explicit,
+    } = function;
+    let t = kind.map_or("", |t| t.rust.as_str());
+    let indirect = is_by_reference(function);
+    let returned = indirect && template.prototype.result.is_value();
+    let mut parameters = Vec::new();
+    let mut arguments = vec![format!("\"{name}\"")];
+    for parameter in &template.prototype.parameters {
+        match parameter {
+            Parameter::Context if *explicit => {
+                parameters.push(format!("ctx: {}", table.rust_of("shmem_ctx_t")?));
+                arguments.push("ctx".to_owned());
+            }
+            Parameter::Context => arguments.push(format!("{}::DEFAULT", table.rust_of("shmem_ctx_t")?)),
+            // What is not known is not read, and the caller cleans up: where `...` may follow, nothing need be declared.
+            Parameter::Rest => {}
+            Parameter::Named(kind, word) if indirect && kind.is_value() => arguments.push(format!("{word}.read()")),
+            Parameter::Named(kind, word) => {
+                parameters.push(format!("{word}: {}", rust_type(table, kind, t)?));
+                arguments.push(word.clone());
+            }
+        }
+    }
+    let value = template.prototype.named().find(|(kind, _)| kind.is_value());
+    if returned {
+        parameters.push(format!("result: *mut {t}"));
+    } else if let (true, Some((_, word))) = (indirect, value) {
+        parameters.push(format!("{word}: *const {t}"));
+    }
+    let result = if returned {
+        String::new()
+    } else {
+        rust_result(table, template, t)?
+    };
+    let mut generics: Vec<&str> = Vec::new();
+    if template.has_type() {
+        generics.push(t);
+    }
+    if let Some(operator) = operator {
+        generics.push(table.operator(operator)?);
+    }
+    let generics = if generics.is_empty() {
+        String::new()
+    } else {
+        format!("::<{}>", generics.join(", "))
+    };
+    let (module, operation) = &template.implementation;
+    let call = format!("crate::{module}::{operation}{generics}({})", arguments.join(", "));
+    let call = if returned { format!("result.write({call})") } else { call };
+    let symbol = if indirect { by_reference(name) } else { profiling(name) };
+    Ok(format!(
+        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n    unsafe {{ {call} }}\n}}\n",
+        parameters.join(", ")
+    ))
+}
+
+/// The name by which profiling tools call a function.
+pub fn profiling(name: &str) -> String {
+    format!("p{name}")
+}
+
+/// The weak symbols. `@PLT` is what every linker takes for a jump to a symbol that another object may define: it goes there
+/// directly where that is decided when linking (a program, or a library with `-Bsymbolic-functions`).
+fn weak(all: &[Function<'_>]) -> String {
+    let mut out = String::new();
+    for (target, jump) in [("x86_64", r"jmp p\name\()@PLT"), ("aarch64", r"b p\name")] {
+        out += &format!("\n#[cfg(target_arch = \"{target}\")]\ncore::arch::global_asm!(\n    r#\"\n");
+        out += &WEAK.replace("JUMP", jump);
+        for function in all {
+            out += &format!("memonet_weak {}\n", function.name);
+        }
+        out += ".purgem memonet_weak\n\"#\n);\n";
+    }
+    out
+}
+
+const WEAK: &str = r#".macro memonet_weak name
+    .pushsection .text.\name, "ax", %progbits
+    .p2align 4
+    .weak \name
+    .type \name, %function
+\name:
+    .cfi_startproc
+    JUMP
+    .cfi_endproc
+    .size \name, . - \name
+    .popsection
+.endm
+"#;
+
+/// How an architecture passes a `long double`.
+struct Machine {
+    registers: [&'static str; 6],
+    /// A function that takes one: `REG` becomes its address.
+    takes: &'static str,
+    /// A function that returns one.
+    returns: &'static str,
+}
+
+// A `long double` is on the stack, above the return address; one is returned on the stack of the x87.
+const X86_64: Machine = Machine {
+    registers: ["rdi", "rsi", "rdx", "rcx", "r8", "r9"],
+    takes: "    lea REG, [rsp + 8]\n    jmp CALLEE@PLT\n",
+    returns: "    sub rsp, 24\n    .cfi_adjust_cfa_offset 24\n    mov REG, rsp\n    call CALLEE@PLT\n    fld tbyte ptr [rsp]\n    \
+              add rsp, 24\n    .cfi_adjust_cfa_offset -24\n    ret\n",
+};
+
+// A `long double` is passed and returned in q0.
+const AARCH64: Machine = Machine {
+    registers: ["x0", "x1", "x2", "x3", "x4", "x5"],
+    takes: "    stp x29, x30, [sp, #-32]!\n    .cfi_adjust_cfa_offset 32\n    .cfi_rel_offset x29, 0\n    .cfi_rel_offset x30, 8\n    \
+            str q0, [sp, #16]\n    add REG, sp, #16\n    bl CALLEE\n    \
+            ldp x29, x30, [sp], #32\n    .cfi_adjust_cfa_offset -32\n    ret\n",
+    returns: "    stp x29, x30, [sp, #-32]!\n    .cfi_adjust_cfa_offset 32\n    .cfi_rel_offset x29, 0\n    .cfi_rel_offset x30, 8\n    \
+              add REG, sp, #16\n    bl CALLEE\n    ldr q0, [sp, #16]\n    \
+              ldp x29, x30, [sp], #32\n    .cfi_adjust_cfa_offset -32\n    ret\n",
+};
+
+/// The functions that are told, or return, a value that Rust cannot pass.
+fn assembly(functions: &[&Function<'_>], machine: &Machine) -> String {
+    let mut out = String::from("core::arch::global_asm!(\n    r#\"\n");
+    for function in functions {
+        let prototype = &function.template.prototype;
+        let others = prototype.named().filter(|(kind, _)| !kind.is_value()).count();
+        let register = machine.registers[others + usize::from(function.explicit)];
+        let body = if prototype.result.is_value() {
+            machine.returns
+        } else {
+            machine.takes
+        };
+        let body = body.replace("REG", register).replace("CALLEE", &by_reference(&function.name));
+        let name = profiling(&function.name);
+        out += &format!(".pushsection .text.{name}, \"ax\", %progbits\n.p2align 4\n.globl {name}\n.type {name}, %function\n");
+        out += &format!("{name}:\n    .cfi_startproc\n{body}    .cfi_endproc\n.size {name}, . - {name}\n.popsection\n");
+    }
+    out + "\"#\n);\n"
+}

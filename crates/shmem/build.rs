@@ -1,0 +1,21 @@
+//! Writes the headers and the exported functions, all from the one table of the API.
+
+use std::path::PathBuf;
+
+fn main() -> std::io::Result<()> {
+    println!("cargo::rerun-if-changed=build.rs");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    std::fs::write(out.join("api.rs"), memonet_shmem_api::rust())?;
+    println!("cargo::rustc-env=MEMONET_API={}", out.join("api.rs").display());
+    for (path, text) in memonet_shmem_api::headers() {
+        let path = out.join("include").join(path);
+        std::fs::create_dir_all(path.parent().expect("a file in a folder"))?;
+        std::fs::write(path, text)?;
+    }
+    // What the shared library is to define, and the static one to define for others.
+    let symbols = memonet_shmem_api::symbols();
+    let symbols: String = symbols.iter().map(|name| format!("{name}\np{name}\n")).collect();
+    std::fs::write(out.join("symbols"), symbols)?;
+    println!("cargo::rustc-env=MEMONET_INCLUDE={}", out.join("include").display());
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! Deprecated collectives, of active sets: a first PE, the logarithm of a stride, and how many.
+//!
+//! A set that is used for the first time becomes a team of its own, and stays one until the library is finalised. So the work
+//! arrays that programs hand over, some of which are too small, are neither read nor written.
+
+use crate::collective::{alltoall_in, alltoalls_in, collect_in, combine_in, fcollect_in, place, root};
+use crate::operation::Operator;
+use crate::state::{State, die, get, or_die};
+use memonet_core::{Goal, Team};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_long};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// First PE, logarithm of the stride, number.
+type Set = (c_int, c_int, c_int);
+
+/// The teams of the sets that were used.
+#[derive(Default)]
+pub struct Sets(Mutex<HashMap<Set, Arc<Team>>>);
+
+impl Sets {
+    /// Forgets all.
+    pub fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+/// Does something with the team of a set.
+fn with<R>(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team) -> R) -> R {
+    let (start, log_stride, size) = set;
+    if start == 0 && log_stride == 0 && size as usize == state.job.npes() {
+        return f(state.job.world());
+    }
+    let known = state.sets.0.lock().unwrap_or_else(PoisonError::into_inner).get(&set).cloned();
+    if let Some(team) = known {
+        return f(&team);
+    }
+    if start < 0 || size < 1 || !(0..31).contains(&log_stride) {
+        die(
+            call,
+            format_args!("an active set of {size} PEs from PE {start} on, each 2^{log_stride} further, cannot be"),
+        );
+    }
+    let pes: Vec<usize> = (0..size as usize).map(|i| start as usize + (i << log_stride)).collect();
+    if let Some(&last) = pes.last()
+        && last >= state.job.npes()
+    {
+        die(
+            call,
+            format_args!(
+                "an active set of {size} PEs from PE {start} on, each 2^{log_stride} further, ends with PE {last} in a job of {}",
+                state.job.npes()
+            ),
+        );
+    }
+    if !pes.contains(&state.job.pe()) {
+        die(call, "this PE is not in the active set whose collective it calls");
+    }
+    let team = Arc::new(or_die(call, state.job.team_among(&pes)));
+    let mut sets = state.sets.0.lock().unwrap_or_else(PoisonError::into_inner);
+    sets.insert(set, team.clone());
+    drop(sets);
+    f(&team)
+}
+
+pub unsafe fn barrier(call: &'static str, pe_start: c_int, log_pe_stride: c_int, pe_size: c_int, _psync: *mut c_long) {
+    or_die(call, with(get(call), call, (pe_start, log_pe_stride, pe_size), Team::barrier));
+}
+
+pub unsafe fn sync(call: &'static str, pe_start: c_int, log_pe_stride: c_int, pe_size: c_int, psync: *mut c_long) {
+    // SAFETY: the caller's promise.
+    unsafe { barrier(call, pe_start, log_pe_stride, pe_size, psync) };
+}
+
+/// The root, by its rank in the set, keeps its destination as it is.
+pub unsafe fn broadcast<T>(
+    call: &'static str,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe_root: c_int,
+    pe_start: c_int,
+    log_pe_stride: c_int,
+    pe_size: c_int,
+    _psync: *mut c_long,
+) {
+    let state = get(call);
+    with(state, call, (pe_start, log_pe_stride, pe_size), |team| {
+        let root = root(call, team, pe_root);
+        let from = place(state, call, "source", source, nelems);
+        let to = if team.rank() == root {
+            from
+        } else {
+            place(state, call, "dest", dest, nelems)
+        };
+        or_die(call, team.broadcast_places(root, to, from));
+    });
+}
+
+pub unsafe fn collect<T>(
+    call: &'static str,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe_start: c_int,
+    log_pe_stride: c_int,
+    pe_size: c_int,
+    _psync: *mut c_long,
+) {
+    let state = get(call);
+    with(state, call, (pe_start, log_pe_stride, pe_size), |team| {
+        collect_in(state, call, team, dest, source, nelems)
+    });
+}
+
+pub unsafe fn fcollect<T>(
+    call: &'static str,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe_start: c_int,
+    log_pe_stride: c_int,
+    pe_size: c_int,
+    _psync: *mut c_long,
+) {
+    let state = get(call);
+    with(state, call, (pe_start, log_pe_stride, pe_size), |team| {
+        fcollect_in(state, call, team, dest, source, nelems)
+    });
+}
+
+pub unsafe fn alltoall<T>(
+    call: &'static str,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe_start: c_int,
+    log_pe_stride: c_int,
+    pe_size: c_int,
+    _psync: *mut c_long,
+) {
+    let state = get(call);
+    with(state, call, (pe_start, log_pe_stride, pe_size), |team| {
+        alltoall_in(state, call, team, dest, source, nelems)
+    });
+}
+
+pub unsafe fn alltoalls<T>(
+    call: &'static str,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+    pe_start: c_int,
+    log_pe_stride: c_int,
+    pe_size: c_int,
+    _psync: *mut c_long,
+) {
+    let state = get(call);
+    with(state, call, (pe_start, log_pe_stride, pe_size), |team| {
+        alltoalls_in(state, call, team, (dest, source), (dst, sst), nelems);
+    });
+}
+
+pub unsafe fn to_all<T: Copy, O: Operator<T> + Default>(
+    call: &'static str,
+    dest: *mut T,
+    source: *const T,
+    nreduce: c_int,
+    pe_start: c_int,
+    log_pe_stride: c_int,
+    pe_size: c_int,
+    _work: *mut T,
+    _psync: *mut c_long,
+) {
+    let state = get(call);
+    let Ok(count) = usize::try_from(nreduce) else {
+        die(call, format_args!("nreduce: {nreduce} elements"))
+    };
+    with(state, call, (pe_start, log_pe_stride, pe_size), |team| {
+        combine_in::<T, O>(state, call, team, Goal::All, (dest, source), count);
+    });
+}

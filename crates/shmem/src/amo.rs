@@ -1,0 +1,150 @@
+//! Atomic memory operations: lock-prefixed instructions on near peers.
+
+use crate::handle::Ctx;
+use crate::near;
+use crate::state::{die, get, or_die};
+use memonet_core::segment::Spot;
+use memonet_core::shm::{self, AtomicOp, Word};
+use std::ffi::c_int;
+
+/// The word, if it is an aligned one of a near PE.
+#[inline(always)]
+fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
+    let near = near::word(ctx, address, pe)?;
+    (near as usize).is_multiple_of(size_of::<T>()).then_some(near)
+}
+
+#[cold]
+fn anywhere<T: Word>(call: &'static str, argument: &'static str, ctx: Ctx, address: *const T, pe: c_int) -> Spot<'static> {
+    let (at, size) = (address as usize, size_of::<T>());
+    if !at.is_multiple_of(size) {
+        die(
+            call,
+            format_args!("{argument}: {at:#x} is not aligned to the {size} bytes of its type: no atomic works on it"),
+        );
+    }
+    get(call).spot(call, argument, ctx, at, size, pe)
+}
+
+#[inline(always)]
+fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
+    if let Some(word) = aligned(ctx, dest, pe) {
+        // SAFETY: an aligned symmetric word of a near PE.
+        let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
+        near::wrote(pe);
+        return T::from_bits(old);
+    }
+    or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
+}
+
+fn one<T: Word>() -> T {
+    T::from_bits(1)
+}
+
+#[inline(always)]
+pub unsafe fn fetch<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
+    match aligned(ctx, source, pe) {
+        // SAFETY: an aligned symmetric word of a near PE.
+        Some(word) => unsafe { shm::load(word) },
+        None => fetch_anywhere(call, ctx, source, pe),
+    }
+}
+
+#[cold]
+fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
+    let spot = anywhere(call, "source", ctx, source, pe);
+    let fetched = match spot.near() {
+        Some(_) => spot.load(),
+        // In order with the fabric's other atomics: swaps what is there for itself, if it is 0, and nothing otherwise.
+        None => spot.compare_swap(T::from_bits(0), T::from_bits(0)),
+    };
+    or_die(call, fetched)
+}
+
+#[inline(always)]
+pub unsafe fn set<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
+    match aligned(ctx, dest, pe) {
+        Some(word) => {
+            // SAFETY: an aligned symmetric word of a near PE.
+            unsafe { shm::store(word, value) };
+            near::wrote(pe);
+        }
+        None => drop(update(call, ctx, dest, AtomicOp::Swap, value, pe)),
+    }
+}
+
+#[inline(always)]
+pub unsafe fn swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) -> T {
+    update(call, ctx, dest, AtomicOp::Swap, value, pe)
+}
+
+#[inline(always)]
+pub unsafe fn compare_swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, cond: T, value: T, pe: c_int) -> T {
+    if let Some(word) = aligned(ctx, dest, pe) {
+        // SAFETY: an aligned symmetric word of a near PE.
+        let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits()) };
+        near::wrote(pe);
+        return T::from_bits(old);
+    }
+    or_die(call, anywhere(call, "dest", ctx, dest, pe).compare_swap(cond, value))
+}
+
+#[inline(always)]
+pub unsafe fn fetch_inc<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, pe: c_int) -> T {
+    update(call, ctx, dest, AtomicOp::Add, one(), pe)
+}
+
+#[inline(always)]
+pub unsafe fn inc<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, pe: c_int) {
+    update(call, ctx, dest, AtomicOp::Add, one(), pe);
+}
+
+/// Operations with an operand: fetching, not fetching, and fetching into a variable. The last are complete on return, which is sooner
+/// than they have to be.
+macro_rules! with_operand {
+    ($($fetch:ident $plain:ident $nbi:ident $op:ident;)*) => {$(
+        #[inline(always)]
+        pub unsafe fn $fetch<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) -> T {
+            update(call, ctx, dest, AtomicOp::$op, value, pe)
+        }
+
+        #[inline(always)]
+        pub unsafe fn $plain<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
+            update(call, ctx, dest, AtomicOp::$op, value, pe);
+        }
+
+        #[inline(always)]
+        pub unsafe fn $nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, value: T, pe: c_int) {
+            let old = update(call, ctx, dest, AtomicOp::$op, value, pe);
+            // SAFETY: the program's variable.
+            unsafe { fetch.write(old) };
+        }
+    )*};
+}
+
+with_operand! {
+    fetch_add add fetch_add_nbi Add;
+    fetch_and and fetch_and_nbi And;
+    fetch_or or fetch_or_nbi Or;
+    fetch_xor xor fetch_xor_nbi Xor;
+}
+
+pub unsafe fn fetch_nbi<T: Word>(call: &'static str, ctx: Ctx, result: *mut T, source: *const T, pe: c_int) {
+    // SAFETY: the program's variable.
+    unsafe { result.write(fetch(call, ctx, source, pe)) };
+}
+
+pub unsafe fn swap_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, value: T, pe: c_int) {
+    // SAFETY: the program's variable.
+    unsafe { fetch.write(swap(call, ctx, dest, value, pe)) };
+}
+
+pub unsafe fn compare_swap_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, cond: T, value: T, pe: c_int) {
+    // SAFETY: the program's variable.
+    unsafe { fetch.write(compare_swap(call, ctx, dest, cond, value, pe)) };
+}
+
+pub unsafe fn fetch_inc_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, pe: c_int) {
+    // SAFETY: the program's variable.
+    unsafe { fetch.write(fetch_inc(call, ctx, dest, pe)) };
+}

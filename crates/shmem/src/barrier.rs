@@ -1,0 +1,63 @@
+//! Split-phase barriers: an extension.
+
+use crate::handle::{Barrier, Table, Team};
+use crate::state::{die, get as state, or_die};
+use std::ffi::c_int;
+
+/// Barriers that the program has made. A static object, as most of its pages are never touched.
+pub static ALL: Table<memonet_core::Barrier, 256> = Table::new();
+
+fn made(call: &'static str, barrier: Barrier) -> &'static memonet_core::Barrier {
+    // SAFETY: programs do not destroy barriers that they use.
+    match unsafe { ALL.get(barrier.0) } {
+        Some(made) => made,
+        None => die(call, "barrier: this is no barrier, or it was destroyed before"),
+    }
+}
+
+/// Collective over the team.
+pub unsafe fn create(call: &'static str, team: Team, barrier: *mut Barrier) -> c_int {
+    let state = state(call);
+    let handle = match team {
+        Team::INVALID => None,
+        _ => match state.team(call, team).new_barrier() {
+            Ok(made) => ALL.insert(made),
+            // Equal at all members.
+            Err(memonet_core::Error::TooMany { .. }) => None,
+            Err(error) => die(call, error),
+        },
+    };
+    // SAFETY: the program's variable.
+    unsafe { *barrier = Barrier(handle.unwrap_or(0)) };
+    c_int::from(handle.is_none())
+}
+
+/// Tells of this PE's arrival at the next phase, once the one before is complete.
+pub unsafe fn arrive(call: &'static str, barrier: Barrier) {
+    // SAFETY: the caller's promise.
+    unsafe { step(call, barrier) };
+}
+
+pub unsafe fn test(call: &'static str, barrier: Barrier) -> c_int {
+    let _state = state(call);
+    c_int::from(or_die(call, made(call, barrier).test()))
+}
+
+pub unsafe fn wait(call: &'static str, barrier: Barrier) {
+    let _state = state(call);
+    or_die(call, made(call, barrier).wait());
+}
+
+/// Ends the phase before and arrives at the next: the one call for each phase.
+pub unsafe fn step(call: &'static str, barrier: Barrier) {
+    let _state = state(call);
+    or_die(call, made(call, barrier).step());
+}
+
+/// Of a barrier whose last phase is complete.
+pub unsafe fn destroy(call: &'static str, barrier: Barrier) {
+    let _state = state(call);
+    made(call, barrier);
+    // SAFETY: programs do not destroy what they use.
+    drop(unsafe { ALL.remove(barrier.0) });
+}

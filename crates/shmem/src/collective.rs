@@ -1,0 +1,228 @@
+//! Collectives of teams.
+
+use crate::handle::Team;
+use crate::operation::Operator;
+use crate::state::{State, bytes, die, get, or_die};
+use memonet_core::{Elements, Goal, Place};
+use std::ffi::c_int;
+
+pub unsafe fn barrier_all(call: &'static str) {
+    let state = get(call);
+    // What was sent is complete, which `barrier` sees to, and visible before what follows.
+    or_die(call, state.job.barrier());
+}
+
+/// More than it has to be: puts are complete, too.
+pub unsafe fn sync_all(call: &'static str) {
+    or_die(call, get(call).job.barrier());
+}
+
+/// Does something with a team; not 0 on the invalid one.
+fn with(call: &'static str, team: Team, f: impl FnOnce(&State, &memonet_core::Team)) -> c_int {
+    let state = get(call);
+    if team == Team::INVALID {
+        return -1;
+    }
+    f(state, state.team(call, team));
+    0
+}
+
+pub unsafe fn sync(call: &'static str, team: Team) -> c_int {
+    with(call, team, |_, team| or_die(call, team.barrier()))
+}
+
+/// A symmetric array of `count` elements.
+pub fn place<T>(state: &State, call: &'static str, argument: &'static str, array: *const T, count: usize) -> Place {
+    let bytes = bytes::<T>(call, count);
+    // An array of no elements may be anywhere.
+    let offset = if bytes == 0 {
+        0
+    } else {
+        state.symmetric(call, argument, array as usize, bytes)
+    };
+    match state.segment.place(offset, bytes) {
+        Some(place) => place,
+        None => die(call, format_args!("{argument}: {bytes} bytes at {array:p} are not all symmetric")),
+    }
+}
+
+/// With all checks on: ends the job where the arrays overlap, though they must not, or may only where they are the same.
+fn check_apart(state: &State, call: &'static str, to: Place, from: Place, same: bool) {
+    if state.check && (to.overlaps(from) && !(same && to.is_apart(from))) {
+        die(call, "dest and source overlap");
+    }
+}
+
+/// Elements of all members' arrays.
+pub fn of_all(call: &'static str, count: usize, members: usize) -> usize {
+    match count.checked_mul(members) {
+        Some(all) => all,
+        None => die(
+            call,
+            format_args!("{count} elements of each of {members} PEs are more than memory can hold"),
+        ),
+    }
+}
+
+/// A root that is a member, or the end of the job.
+pub fn root(call: &'static str, team: &memonet_core::Team, root: c_int) -> usize {
+    match usize::try_from(root) {
+        Ok(rank) if rank < team.len() => rank,
+        _ => die(call, format_args!("PE_root: there is no PE {root} in a team of {}", team.len())),
+    }
+}
+
+pub unsafe fn broadcast<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize, pe_root: c_int) -> c_int {
+    with(call, team, |state, team| {
+        let (to, from) = (
+            place(state, call, "dest", dest, nelems),
+            place(state, call, "source", source, nelems),
+        );
+        check_apart(state, call, to, from, true);
+        or_die(call, team.broadcast_places(root(call, team, pe_root), to, from));
+    })
+}
+
+/// Collects into `dest`, of which only so much has to be symmetric as is filled.
+pub fn collect_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+    let from = place(state, call, "source", source, nelems);
+    // How much will arrive is not known yet: all there is. Where nobody has anything, there may be nothing.
+    let room = match dest.is_null() && nelems == 0 {
+        true => 0..0,
+        false => state.room(call, "dest", dest as usize),
+    };
+    let to = match state.segment.place(room.start, (room.end - room.start) as usize) {
+        Some(to) => to,
+        None => die(call, format_args!("dest: {dest:p} is not symmetric")),
+    };
+    or_die(call, team.collect_places(to, from));
+}
+
+pub unsafe fn collect<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {
+    with(call, team, |state, team| collect_in(state, call, team, dest, source, nelems))
+}
+
+pub fn fcollect_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+    let to = place(state, call, "dest", dest, of_all(call, nelems, team.len()));
+    let from = place(state, call, "source", source, nelems);
+    check_apart(state, call, to, from, false);
+    or_die(call, team.gather_places(None, to, from));
+}
+
+pub unsafe fn fcollect<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {
+    with(call, team, |state, team| fcollect_in(state, call, team, dest, source, nelems))
+}
+
+pub fn alltoall_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+    let all = of_all(call, nelems, team.len());
+    let (to, from) = (place(state, call, "dest", dest, all), place(state, call, "source", source, all));
+    check_apart(state, call, to, from, false);
+    or_die(call, team.all_to_all_places(to, from));
+}
+
+pub unsafe fn alltoall<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {
+    with(call, team, |state, team| alltoall_in(state, call, team, dest, source, nelems))
+}
+
+pub fn alltoalls_in<T>(
+    state: &State,
+    call: &'static str,
+    team: &memonet_core::Team,
+    (dest, source): (*mut T, *const T),
+    (dst, sst): (isize, isize),
+    nelems: usize,
+) {
+    for (name, stride) in [("dst", dst), ("sst", sst)] {
+        if stride < 1 {
+            die(call, format_args!("{name}: a stride of {stride} elements; it must be 1 at least"));
+        }
+    }
+    let all = of_all(call, nelems, team.len());
+    let span = |stride: isize| match all {
+        0 => 0,
+        _ => of_all(call, all - 1, stride as usize) + 1,
+    };
+    let (to, from) = (
+        place(state, call, "dest", dest, span(dst)),
+        place(state, call, "source", source, span(sst)),
+    );
+    let (to, from) = ((to, dst as usize), (from, sst as usize));
+    or_die(call, team.all_to_alls_places(to, from, size_of::<T>(), nelems));
+}
+
+pub unsafe fn alltoalls<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, dst: isize, sst: isize, nelems: usize) -> c_int {
+    with(call, team, |state, team| {
+        alltoalls_in(state, call, team, (dest, source), (dst, sst), nelems)
+    })
+}
+
+/// Reductions and scans.
+pub fn combine_in<T: Copy, O: Operator<T> + Default>(
+    state: &State,
+    call: &'static str,
+    team: &memonet_core::Team,
+    goal: Goal,
+    (dest, source): (*mut T, *const T),
+    count: usize,
+) {
+    let (to, from) = (place(state, call, "dest", dest, count), place(state, call, "source", source, count));
+    check_apart(state, call, to, from, true);
+    let operator = O::default();
+    let combine = |into: *mut u8, with: *const u8, count: usize| {
+        // SAFETY: two blocks of so many elements, aligned to 64 bytes, private and apart; any bytes are a value of a C type.
+        let (into, with) = unsafe {
+            (
+                std::slice::from_raw_parts_mut(into.cast::<T>(), count),
+                std::slice::from_raw_parts(with.cast::<T>(), count),
+            )
+        };
+        for (into, with) in into.iter_mut().zip(with) {
+            *into = operator.combine(*into, *with);
+        }
+    };
+    let elements = Elements {
+        size: size_of::<T>(),
+        combine: &combine,
+    };
+    or_die(call, team.combine_places(&elements, goal, to, from));
+}
+
+fn combine<T: Copy, O: Operator<T> + Default>(
+    call: &'static str,
+    team: Team,
+    goal: Goal,
+    arrays: (*mut T, *const T),
+    count: usize,
+) -> c_int {
+    with(call, team, |state, team| combine_in::<T, O>(state, call, team, goal, arrays, count))
+}
+
+pub unsafe fn reduce<T: Copy, O: Operator<T> + Default>(
+    call: &'static str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nreduce: usize,
+) -> c_int {
+    combine::<T, O>(call, team, Goal::All, (dest, source), nreduce)
+}
+
+pub unsafe fn inscan<T: Copy, O: Operator<T> + Default>(
+    call: &'static str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int {
+    combine::<T, O>(call, team, Goal::Inclusive, (dest, source), nelems)
+}
+
+pub unsafe fn exscan<T: Copy, O: Operator<T> + Default>(
+    call: &'static str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int {
+    combine::<T, O>(call, team, Goal::Exclusive, (dest, source), nelems)
+}

@@ -1,0 +1,105 @@
+//! Communication contexts.
+//!
+//! On near peers a store is complete when the processor has made it, so a context has nothing to keep apart from others: it
+//! is the numbering of its team's members, and a name for the program to order by.
+
+use crate::handle::{Ctx, Table, Team};
+use crate::state::{die, get as state};
+use std::ffi::{c_int, c_long};
+use std::sync::Arc;
+
+/// Contexts that the program has made. A static object, as most of its pages are never touched.
+pub static ALL: Table<Made, 65536> = Table::new();
+
+/// `SHMEM_CTX_SERIALIZED`, `SHMEM_CTX_PRIVATE` and `SHMEM_CTX_NOSTORE`.
+const OPTIONS: c_long = 7;
+
+/// A context that the program has made.
+pub struct Made {
+    team: Team,
+    /// The team's members; `None`: everybody, by PE number.
+    members: Option<Arc<[usize]>>,
+}
+
+impl Made {
+    /// The team's members; `None`: everybody, by PE number.
+    #[inline]
+    pub fn members(&self) -> Option<&[usize]> {
+        self.members.as_deref()
+    }
+}
+
+/// The context of a handle other than the default one, or the end of the job.
+#[inline]
+pub fn get(call: &'static str, ctx: Ctx) -> &'static Made {
+    // SAFETY: programs do not destroy contexts that they use.
+    match unsafe { ALL.get(ctx.0) } {
+        Some(made) => made,
+        None if ctx == Ctx::INVALID => die(call, "ctx: SHMEM_CTX_INVALID is no context"),
+        None => die(call, "ctx: this is no context, or it was destroyed before"),
+    }
+}
+
+pub unsafe fn create(call: &'static str, options: c_long, ctx: *mut Ctx) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { create_in_team(call, Team::WORLD, options, ctx) }
+}
+
+pub unsafe fn create_in_team(call: &'static str, team: Team, options: c_long, ctx: *mut Ctx) -> c_int {
+    let state = state(call);
+    let give = |handle: Ctx| {
+        // SAFETY: the program's variable.
+        unsafe { *ctx = handle };
+        c_int::from(handle == Ctx::INVALID)
+    };
+    if team == Team::INVALID || options & !OPTIONS != 0 {
+        return give(Ctx::INVALID);
+    }
+    let members = match team {
+        Team::WORLD | Team::SHARED => None,
+        _ => Some(state.team(call, team).members().into()),
+    };
+    give(ALL.insert(Made { team, members }).map_or(Ctx::INVALID, Ctx))
+}
+
+pub unsafe fn destroy(call: &'static str, ctx: Ctx) {
+    let state = state(call);
+    match ctx {
+        Ctx::INVALID => {}
+        Ctx::DEFAULT => die(call, "ctx: SHMEM_CTX_DEFAULT cannot be destroyed"),
+        _ => {
+            get(call, ctx);
+            // What was sent on it is completed.
+            crate::state::or_die(call, state.job.quiet());
+            // SAFETY: programs do not destroy contexts that they use.
+            drop(unsafe { ALL.remove(ctx.0) });
+        }
+    }
+}
+
+pub unsafe fn get_team(call: &'static str, ctx: Ctx, team: *mut Team) -> c_int {
+    let _state = state(call);
+    let of = match ctx {
+        Ctx::INVALID => Team::INVALID,
+        Ctx::DEFAULT => Team::WORLD,
+        _ => get(call, ctx).team,
+    };
+    // SAFETY: the program's variable.
+    unsafe { *team = of };
+    c_int::from(of == Team::INVALID)
+}
+
+/// Destroys the contexts of a team.
+///
+/// # Safety
+/// No other thread uses them.
+pub unsafe fn destroy_of(team: Team) {
+    for handle in ALL.handles() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if ALL.get(handle).is_some_and(|made| made.team == team) {
+                drop(ALL.remove(handle));
+            }
+        }
+    }
+}

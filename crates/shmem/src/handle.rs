@@ -1,0 +1,207 @@
+//! Contexts and teams as C programs hold them: numbers that are checked before they are believed.
+//!
+//! A handle is the number of a place in a table and the count of its uses, so a handle that was given back is told from the
+//! one that took its place.
+
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// `shmem_ctx_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ctx(pub usize);
+
+impl Ctx {
+    /// `SHMEM_CTX_INVALID`.
+    pub const INVALID: Ctx = Ctx(0);
+    /// `SHMEM_CTX_DEFAULT`.
+    pub const DEFAULT: Ctx = Ctx(1);
+}
+
+/// `shmem_team_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Team(pub usize);
+
+impl Team {
+    /// `SHMEM_TEAM_INVALID`.
+    pub const INVALID: Team = Team(0);
+    /// `SHMEM_TEAM_WORLD`.
+    pub const WORLD: Team = Team(1);
+    /// `SHMEM_TEAM_SHARED`: on one machine, the same PEs.
+    pub const SHARED: Team = Team(2);
+}
+
+/// `shmemx_barrier_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Barrier(pub usize);
+
+/// `shmemx_transfer_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer(pub usize);
+
+/// `shmemx_window_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window(pub usize);
+
+/// `shmem_team_config_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TeamConfig {
+    /// Contexts that the team will have at once.
+    pub num_contexts: c_int,
+}
+
+/// `shmem_ctx_session_config_t`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct SessionConfig {
+    /// Operations that the session will have.
+    pub total_ops: usize,
+}
+
+/// Numbers below are constants of the header.
+const FIRST: usize = 16;
+const INDEX_BITS: u32 = 20;
+
+/// Things that handles stand for.
+pub struct Table<T, const N: usize> {
+    places: [Place<T>; N],
+    free: Mutex<Free>,
+}
+
+struct Place<T> {
+    /// The handle whose thing is here; 0: none.
+    handle: AtomicUsize,
+    thing: AtomicPtr<T>,
+}
+
+struct Free {
+    /// Places that were used and are free again.
+    returned: Vec<usize>,
+    /// Places from here on were never used.
+    fresh: usize,
+    uses: usize,
+}
+
+impl<T, const N: usize> Table<T, N> {
+    /// An empty table.
+    pub const fn new() -> Self {
+        Table {
+            places: [const {
+                Place {
+                    handle: AtomicUsize::new(0),
+                    thing: AtomicPtr::new(std::ptr::null_mut()),
+                }
+            }; N],
+            free: Mutex::new(Free {
+                returned: Vec::new(),
+                fresh: 0,
+                uses: 0,
+            }),
+        }
+    }
+
+    fn place(&self, handle: usize) -> Option<&Place<T>> {
+        let index = (handle & ((1 << INDEX_BITS) - 1)).checked_sub(FIRST)?;
+        let place = self.places.get(index)?;
+        (place.handle.load(Ordering::Acquire) == handle).then_some(place)
+    }
+
+    /// What the handle stands for.
+    ///
+    /// # Safety
+    /// No other thread gives the handle back while the reference is in use: a program's promise, as the standard has it.
+    #[inline]
+    pub unsafe fn get(&self, handle: usize) -> Option<&T> {
+        let place = self.place(handle)?;
+        // SAFETY: a handle is in its place from after the thing was put there until before it is taken, which nobody does now.
+        Some(unsafe { &*place.thing.load(Ordering::Acquire) })
+    }
+
+    /// A handle for a new thing, unless there are too many.
+    pub fn insert(&self, thing: T) -> Option<usize> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = match free.returned.pop() {
+            Some(index) => index,
+            None if free.fresh < N => {
+                free.fresh += 1;
+                free.fresh - 1
+            }
+            None => return None,
+        };
+        free.uses += 1;
+        let handle = free.uses << INDEX_BITS | (index + FIRST);
+        let place = &self.places[index];
+        place.thing.store(Box::into_raw(Box::new(thing)), Ordering::Release);
+        place.handle.store(handle, Ordering::Release);
+        Some(handle)
+    }
+
+    /// Takes back what a handle stands for.
+    ///
+    /// # Safety
+    /// No other thread uses the handle.
+    pub unsafe fn remove(&self, handle: usize) -> Option<T> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = self.place(handle)?;
+        place.handle.store(0, Ordering::Release);
+        free.returned.push((handle & ((1 << INDEX_BITS) - 1)) - FIRST);
+        // SAFETY: `insert` made it from a box, and only who has removed the handle, under the lock, takes it.
+        Some(*unsafe { Box::from_raw(place.thing.load(Ordering::Acquire)) })
+    }
+
+    /// Takes back all.
+    ///
+    /// # Safety
+    /// No other thread uses any of the handles.
+    pub unsafe fn clear(&self) {
+        for handle in self.handles() {
+            // SAFETY: the caller's promise.
+            drop(unsafe { self.remove(handle) });
+        }
+    }
+
+    /// All handles in use.
+    pub fn handles(&self) -> Vec<usize> {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = self.places[..free.fresh].iter().map(|place| place.handle.load(Ordering::Acquire));
+        used.filter(|&handle| handle != 0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_that_were_given_back_stand_for_nothing() {
+        let table = Table::<String, 4>::new();
+        let mut old = Vec::new();
+        for round in 0..10 {
+            let now: Vec<usize> = (0..4).map(|i| table.insert(format!("{round} {i}")).unwrap()).collect();
+            assert_eq!(table.insert("one too many".into()), None);
+            assert_eq!(table.handles(), {
+                let mut sorted = now.clone();
+                sorted.sort_by_key(|h| h & 0xFFFFF);
+                sorted
+            });
+            for (i, &handle) in now.iter().enumerate() {
+                assert!(handle >= FIRST && !old.contains(&handle));
+                // SAFETY: one thread.
+                unsafe {
+                    assert_eq!(table.get(handle).unwrap(), &format!("{round} {i}"));
+                    assert_eq!(table.remove(handle).unwrap(), format!("{round} {i}"));
+                    assert!(table.get(handle).is_none() && table.remove(handle).is_none());
+                }
+            }
+            old.extend(now);
+        }
+        // SAFETY: one thread.
+        assert!(unsafe { [0, 1, 2, 15, usize::MAX, 1 << 40].iter().all(|&h| table.get(h).is_none()) });
+    }
+}

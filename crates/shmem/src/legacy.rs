@@ -1,0 +1,20 @@
+//! Names from before 1.2 that do something of their own.
+
+use memonet_core::shm::Word;
+use std::ffi::c_int;
+
+const NE: c_int = 1;
+
+/// May be called again and again; is finalised by the end of the program.
+pub unsafe fn start_pes(call: &'static str, _npes: c_int) {
+    if crate::state::current().is_none() {
+        // SAFETY: the caller's promise.
+        unsafe { crate::setup::init(call) };
+    }
+}
+
+/// Waits until the variable is no longer `cmp_value`.
+pub unsafe fn wait<T: Word>(call: &'static str, ivar: *mut T, cmp_value: T) {
+    // SAFETY: the caller's promise.
+    unsafe { crate::sync::wait_until(call, ivar, NE, cmp_value) };
+}

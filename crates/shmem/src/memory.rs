@@ -1,0 +1,206 @@
+//! The symmetric heap. All of these calls are collective over all PEs, and contain a barrier where the standard says so.
+
+use crate::state::{State, die, get, or_die};
+use memonet_core::Error;
+use std::collections::BTreeMap;
+use std::ffi::{c_long, c_void};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// Variable of the standard: bytes of the symmetric heap. A limit where it is set; without it there is none but memory itself.
+pub const ENV_LIMIT: &str = "SHMEM_SYMMETRIC_SIZE";
+const OLD_ENV_LIMIT: &str = "SMA_SYMMETRIC_SIZE";
+
+/// What was allocated.
+static HEAP: Mutex<Heap> = Mutex::new(Heap {
+    blocks: BTreeMap::new(),
+    used: 0,
+    limit: u64::MAX,
+});
+
+struct Heap {
+    /// Bytes asked for, by offset. Equal on all PEs.
+    blocks: BTreeMap<u64, usize>,
+    used: u64,
+    limit: u64,
+}
+
+fn heap() -> std::sync::MutexGuard<'static, Heap> {
+    HEAP.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The bytes that were asked for in the block around an offset, if there is one.
+pub fn block_around(offset: u64) -> Option<Range<u64>> {
+    let heap = heap();
+    let (&start, &bytes) = heap.blocks.range(..=offset).next_back()?;
+    Some(start..start + bytes as u64).filter(|block| block.contains(&offset) || offset == block.end)
+}
+
+/// Begins with an empty heap: frees what an earlier use of the library has left. *Collective.*
+///
+/// # Errors
+/// As for [`Job::release`](memonet_core::Job::release); [`Error::Environment`].
+pub fn begin(state: &State) -> Result<(), Error> {
+    let mut heap = heap();
+    for (offset, _) in std::mem::take(&mut heap.blocks) {
+        state.job.release(offset)?;
+    }
+    heap.used = 0;
+    heap.limit = u64::MAX;
+    for name in [ENV_LIMIT, OLD_ENV_LIMIT] {
+        if let Some(value) = std::env::var_os(name) {
+            let value = value.to_string_lossy().into_owned();
+            heap.limit = size(&value).ok_or(Error::Environment {
+                name: ENV_LIMIT,
+                value,
+                problem: "is not a size".into(),
+                fix: "Give bytes, or a number with K, M, G or T, such as 512M or 1.5G; or unset it: no limit is needed",
+            })?;
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Reads a size as the standard has it: a number, which may have a fraction, and a unit of which the first letter counts.
+fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[number.len()..].chars().next().map(|c| c.to_ascii_uppercase()) {
+        None => 0,
+        Some('K') => 10,
+        Some('M') => 20,
+        Some('G') => 30,
+        Some('T') => 40,
+        Some(_) => return None,
+    };
+    let bytes = number.trim().parse::<f64>().ok()? * (1u64 << shift) as f64;
+    (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
+}
+
+fn allocate(call: &'static str, bytes: usize, align: usize, zeroed: bool) -> *mut c_void {
+    allocate_instead(call, 0, bytes, align, zeroed)
+}
+
+/// [`allocate`] in place of a block of `old` bytes that is about to be freed: the limit is not for both.
+fn allocate_instead(call: &'static str, old: usize, bytes: usize, align: usize, zeroed: bool) -> *mut c_void {
+    let state = get(call);
+    if bytes == 0 {
+        return std::ptr::null_mut();
+    }
+    {
+        let heap = heap();
+        if (bytes as u64).saturating_add(heap.used - old as u64) > heap.limit {
+            // Equal on all PEs, so none waits for the others.
+            return std::ptr::null_mut();
+        }
+    }
+    // Without the heap's lock: what the other PEs do before they come here may need other threads of this one, which look at blocks.
+    match state.job.allocate(bytes, align, zeroed) {
+        Ok(offset) => {
+            let mut heap = heap();
+            heap.blocks.insert(offset, bytes);
+            heap.used += bytes as u64;
+            state.segment.local().wrapping_add(offset as usize).cast()
+        }
+        Err(Error::OutOfMemory { .. }) => std::ptr::null_mut(),
+        Err(error) => die(call, error),
+    }
+}
+
+/// Offset and size of the block that begins at an address, or the end of the job.
+fn block(state: &State, call: &'static str, address: *mut c_void) -> (u64, usize) {
+    let offset = (address as usize).wrapping_sub(state.segment.local() as usize) as u64;
+    match heap().blocks.get(&offset) {
+        Some(&bytes) => (offset, bytes),
+        None => die(
+            call,
+            format_args!("ptr: no allocated block begins at {address:p}; was it freed before, or is it not of shmem_malloc?"),
+        ),
+    }
+}
+
+fn release(state: &State, call: &'static str, address: *mut c_void) {
+    let (offset, bytes) = block(state, call, address);
+    or_die(call, state.job.quiet());
+    or_die(call, state.job.release(offset));
+    let mut heap = heap();
+    heap.blocks.remove(&offset);
+    heap.used -= bytes as u64;
+}
+
+pub unsafe fn malloc(call: &'static str, size: usize) -> *mut c_void {
+    allocate(call, size, 16, false)
+}
+
+/// All memory is good for everything, so hints change nothing.
+pub unsafe fn malloc_with_hints(call: &'static str, size: usize, _hints: c_long) -> *mut c_void {
+    allocate(call, size, 16, false)
+}
+
+pub unsafe fn calloc(call: &'static str, count: usize, size: usize) -> *mut c_void {
+    match count.checked_mul(size) {
+        Some(bytes) => allocate(call, bytes, 16, true),
+        None => {
+            get(call);
+            std::ptr::null_mut()
+        }
+    }
+}
+
+pub unsafe fn align(call: &'static str, alignment: usize, size: usize) -> *mut c_void {
+    get(call);
+    // Alignments below that of a pointer are not the standard's, but are used, and easy to keep.
+    if !alignment.is_power_of_two() || alignment as u64 > memonet_core::layout::ALIGNMENT {
+        return std::ptr::null_mut();
+    }
+    allocate(call, size, alignment, false)
+}
+
+pub unsafe fn free(call: &'static str, ptr: *mut c_void) {
+    let state = get(call);
+    if !ptr.is_null() {
+        release(state, call, ptr);
+    }
+}
+
+pub unsafe fn realloc(call: &'static str, ptr: *mut c_void, size: usize) -> *mut c_void {
+    let state = get(call);
+    if ptr.is_null() {
+        return allocate(call, size, 16, false);
+    }
+    let (_, old) = block(state, call, ptr);
+    if size == 0 {
+        release(state, call, ptr);
+        return std::ptr::null_mut();
+    }
+    let new = allocate_instead(call, old, size, 16, false);
+    if !new.is_null() {
+        // What others have put into the old block has arrived: all are here.
+        // SAFETY: two blocks of this PE's segment, of at least so many bytes each, apart.
+        unsafe { memonet_core::shm::copy(new.cast(), ptr.cast(), old.min(size)) };
+        release(state, call, ptr);
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn sizes_as_the_standard_has_them() {
+        for (text, bytes) in [
+            ("512", 512),
+            ("1K", 1024),
+            ("1.5k", 1536),
+            (" 20 MB", 20 << 20),
+            ("3G", 3 << 30),
+            ("2TiB", 2 << 40),
+            ("0", 0),
+        ] {
+            assert_eq!(super::size(text), Some(bytes), "{text}");
+        }
+        for bad in ["", "G", "-1", "1Q", "1e400", "nan", "0x10"] {
+            assert_eq!(super::size(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Element types that Rust does not have, and what reductions combine elements with.
+
+pub use memonet_core::{And, Max, Min, Operator, Or, Product as Prod, Sum, Xor};
+
+/// `long double` in memory.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+pub struct LongDouble([u8; 16]);
+
+/// A complex number in memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C)]
+pub struct Complex<T> {
+    re: T,
+    im: T,
+}
+
+macro_rules! complex {
+    ($($t:ty)*) => {$(
+        impl Operator<Complex<$t>> for Sum {
+            #[inline]
+            fn combine(self, a: Complex<$t>, b: Complex<$t>) -> Complex<$t> {
+                Complex { re: a.re + b.re, im: a.im + b.im }
+            }
+        }
+
+        impl Operator<Complex<$t>> for Prod {
+            #[inline]
+            fn combine(self, a: Complex<$t>, b: Complex<$t>) -> Complex<$t> {
+                Complex { re: a.re * b.re - a.im * b.im, im: a.re * b.im + a.im * b.re }
+            }
+        }
+    )*};
+}
+complex!(f32 f64);
+
+/// What the x87 unit computes of two numbers of 80 bits.
+#[cfg(target_arch = "x86_64")]
+macro_rules! x87 {
+    ($($operator:ident $instructions:tt;)*) => {$(
+        impl Operator<LongDouble> for $operator {
+            #[inline]
+            fn combine(self, a: LongDouble, b: LongDouble) -> LongDouble {
+                let mut result = LongDouble([0; 16]);
+                x87!(@ $instructions, a, b, result);
+                result
+            }
+        }
+    )*};
+    (@ ($($instruction:literal)*), $a:ident, $b:ident, $result:ident) => {
+        // SAFETY: loads two numbers of 80 bits from 16 bytes each, leaves one, and stores it: the stack is as it was.
+        unsafe {
+            std::arch::asm!(
+                "fld tbyte ptr [{a}]",
+                "fld tbyte ptr [{b}]",
+                $($instruction,)*
+                "fstp tbyte ptr [{r}]",
+                a = in(reg) &raw const $a, b = in(reg) &raw const $b, r = in(reg) &raw mut $result,
+                out("st(0)") _, out("st(1)") _, out("st(2)") _, out("st(3)") _,
+                out("st(4)") _, out("st(5)") _, out("st(6)") _, out("st(7)") _,
+                options(nostack),
+            )
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+x87! {
+    Sum ("faddp");
+    Prod ("fmulp");
+    // st(0) is b, st(1) is a. Where either is no number, the comparison is unordered, and sets all flags. One that is no number and
+    // was chosen gives way to the other, as with the other types.
+    Max ("fcomi st, st(1)" "fcmovb st, st(1)" "fstp st(1)" "fld tbyte ptr [{b}]" "fxch" "fucomi st, st(0)" "fcmovu st, st(1)" "fstp st(1)");
+    Min ("fcomi st, st(1)" "fcmovnbe st, st(1)" "fstp st(1)" "fld tbyte ptr [{a}]" "fxch" "fucomi st, st(0)" "fcmovu st, st(1)" "fstp st(1)");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(value: f64) -> LongDouble {
+        let mut result = LongDouble([0; 16]);
+        // SAFETY: loads a number of 64 bits, and stores it as one of 80 in 16 bytes.
+        unsafe {
+            std::arch::asm!("fld qword ptr [{v}]", "fstp tbyte ptr [{r}]", v = in(reg) &raw const value, r = in(reg) &raw mut result, out("st(0)") _)
+        };
+        result
+    }
+
+    fn to(value: LongDouble) -> f64 {
+        let mut result = 0.0;
+        // SAFETY: as above, the other way.
+        unsafe {
+            std::arch::asm!("fld tbyte ptr [{v}]", "fstp qword ptr [{r}]", v = in(reg) &raw const value, r = in(reg) &raw mut result, out("st(0)") _)
+        };
+        result
+    }
+
+    #[test]
+    fn long_doubles() {
+        for (a, b) in [(1.5, 2.25), (-3.0, 7.0), (7.0, -3.0), (0.0, 0.0), (1e300, 2e-300), (5.0, 5.0)] {
+            let of = |f: fn(LongDouble, LongDouble) -> LongDouble| to(f(from(a), from(b)));
+            assert_eq!(of(|a, b| Sum.combine(a, b)), a + b);
+            assert_eq!(of(|a, b| Prod.combine(a, b)), a * b);
+            assert_eq!(of(|a, b| Max.combine(a, b)), a.max(b), "max of {a} and {b}");
+            assert_eq!(of(|a, b| Min.combine(a, b)), a.min(b), "min of {a} and {b}");
+        }
+        // As of the other types: one that is no number gives way.
+        for (a, b) in [
+            (f64::NAN, 5.0),
+            (5.0, f64::NAN),
+            (-f64::NAN, f64::INFINITY),
+            (f64::NEG_INFINITY, f64::NAN),
+        ] {
+            let of = |f: fn(LongDouble, LongDouble) -> LongDouble| to(f(from(a), from(b)));
+            assert_eq!(of(|a, b| Max.combine(a, b)), a.max(b), "max of {a} and {b}");
+            assert_eq!(of(|a, b| Min.combine(a, b)), a.min(b), "min of {a} and {b}");
+        }
+        assert!(to(Max.combine(from(f64::NAN), from(f64::NAN))).is_nan() && to(Min.combine(from(f64::NAN), from(f64::NAN))).is_nan());
+        // More bits than a double has.
+        let tiny = from(f64::powi(2.0, -60));
+        let sum = Sum.combine(Sum.combine(from(1.0), tiny), from(-1.0));
+        assert_eq!(to(sum), f64::powi(2.0, -60));
+    }
+
+    #[test]
+    fn complex_numbers() {
+        let (a, b) = (Complex { re: 1.0, im: 2.0 }, Complex { re: 3.0, im: -4.0 });
+        assert_eq!(Sum.combine(a, b), Complex { re: 4.0, im: -2.0 });
+        assert_eq!(Prod.combine(a, b), Complex { re: 11.0, im: 2.0 });
+    }
+}

@@ -1,0 +1,285 @@
+//! Remote memory access: a put is a copy to where the target's memory is mapped, a `p` one store.
+
+use crate::handle::Ctx;
+use crate::near;
+use crate::state::{State, bytes, die, get as state, or_die};
+use memonet_core::{segment, shm};
+use std::ffi::c_int;
+
+/// Copies to a near PE; false where that is not all there is to do.
+///
+/// # Safety
+/// `source` has `nelems` elements.
+#[inline(always)]
+unsafe fn put_near<T>(ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) -> bool {
+    if let Some(bytes) = nelems.checked_mul(size_of::<T>())
+        && let Some(to) = near::block(ctx, dest as usize, bytes, pe)
+    {
+        // SAFETY: symmetric memory of a near PE; the caller promises the source.
+        unsafe { segment::copy(to, source.cast(), bytes) };
+        near::wrote(pe);
+        return true;
+    }
+    false
+}
+
+#[inline(always)]
+pub unsafe fn put<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+    // SAFETY: the program's source has so many elements.
+    unsafe {
+        if !put_near(ctx, dest, source, nelems, pe) {
+            put_anywhere(call, ctx, dest, source, nelems, pe);
+        }
+    }
+}
+
+#[cold]
+unsafe fn put_anywhere<T>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+    let (state, bytes) = (state(call), bytes::<T>(call, nelems));
+    if bytes > 0 {
+        let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
+        // SAFETY: the program's source has so many elements.
+        or_die(call, unsafe { spot.put(source.cast()) });
+    }
+}
+
+#[inline(always)]
+pub unsafe fn put_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+    // SAFETY: the program's source has so many elements, and stays as it is until its next quiet.
+    unsafe {
+        if !put_near(ctx, dest, source, nelems, pe) {
+            put_nbi_anywhere(call, ctx, dest, source, nelems, pe);
+        }
+    }
+}
+
+#[cold]
+unsafe fn put_nbi_anywhere<T>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+    let (state, bytes) = (state(call), bytes::<T>(call, nelems));
+    if bytes > 0 {
+        let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
+        // SAFETY: the program's source has so many elements, and stays as it is until its next quiet.
+        or_die(call, unsafe { spot.put_nbi(source.cast()) });
+    }
+}
+
+#[inline(always)]
+pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+    if let Some(bytes) = nelems.checked_mul(size_of::<T>())
+        && let Some(from) = near::block(ctx, source as usize, bytes, pe)
+    {
+        // SAFETY: symmetric memory of a near PE; the program's destination has room for so many elements.
+        return unsafe { segment::copy(dest.cast(), from, bytes) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { get_anywhere(call, ctx, dest, source, nelems, pe) };
+}
+
+#[cold]
+unsafe fn get_anywhere<T>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+    let (state, bytes) = (state(call), bytes::<T>(call, nelems));
+    if bytes > 0 {
+        let spot = state.spot(call, "source", ctx, source as usize, bytes, pe);
+        // SAFETY: the program's destination has room for so many elements.
+        or_die(call, unsafe { spot.get(dest.cast()) });
+    }
+}
+
+/// Complete on return, which is sooner than it has to be.
+#[inline(always)]
+pub unsafe fn get_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+    // SAFETY: the caller's promise.
+    unsafe { get(call, ctx, dest, source, nelems, pe) };
+}
+
+#[inline(always)]
+pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
+    if let Some(to) = near::word(ctx, dest, pe) {
+        // SAFETY: a symmetric object of a near PE, and the value's bytes.
+        unsafe {
+            match size_of::<T>() {
+                1 => shm::store::<u8>(to.cast(), std::mem::transmute_copy(&value)),
+                2 => shm::store::<u16>(to.cast(), std::mem::transmute_copy(&value)),
+                4 => shm::store::<u32>(to.cast(), std::mem::transmute_copy(&value)),
+                8 => shm::store::<u64>(to.cast(), std::mem::transmute_copy(&value)),
+                _ => shm::copy(to.cast(), (&raw const value).cast(), size_of::<T>()),
+            }
+        }
+        return near::wrote(pe);
+    }
+    p_anywhere(call, ctx, dest, value, pe);
+}
+
+#[cold]
+#[inline(never)]
+fn p_anywhere<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
+    let spot = state(call).spot(call, "dest", ctx, dest as usize, size_of::<T>(), pe);
+    // SAFETY: the value's bytes; words go in one piece.
+    unsafe {
+        match size_of::<T>() {
+            1 => spot.store::<u8>(std::mem::transmute_copy(&value)),
+            2 => spot.store::<u16>(std::mem::transmute_copy(&value)),
+            4 => spot.store::<u32>(std::mem::transmute_copy(&value)),
+            8 => spot.store::<u64>(std::mem::transmute_copy(&value)),
+            _ => or_die(call, spot.put((&raw const value).cast())),
+        }
+    }
+}
+
+#[inline(always)]
+pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
+    let mut value = std::mem::MaybeUninit::<T>::uninit();
+    if let Some(from) = near::word(ctx, source, pe) {
+        // SAFETY: a symmetric object of a near PE; any bytes are a value of a C type.
+        unsafe {
+            match size_of::<T>() {
+                1 => return std::mem::transmute_copy(&shm::load::<u8>(from.cast())),
+                2 => return std::mem::transmute_copy(&shm::load::<u16>(from.cast())),
+                4 => return std::mem::transmute_copy(&shm::load::<u32>(from.cast())),
+                8 => return std::mem::transmute_copy(&shm::load::<u64>(from.cast())),
+                _ => shm::copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>()),
+            }
+            return value.assume_init();
+        }
+    }
+    // SAFETY: room for a value, which is filled.
+    unsafe {
+        get_anywhere(call, ctx, value.as_mut_ptr(), source, 1, pe);
+        value.assume_init()
+    }
+}
+
+/// How the elements of a strided call lie: blocks of `bytes`, so many, and the distances of their beginnings.
+struct Strides {
+    bytes: usize,
+    blocks: usize,
+    remote: usize,
+    local: usize,
+    /// From the first remote byte to the end of the last block.
+    span: usize,
+}
+
+impl Strides {
+    fn new<T>(call: &'static str, [remote, local]: [(&str, isize); 2], block: usize, blocks: usize) -> Strides {
+        let least = isize::try_from(block).unwrap_or(isize::MAX).max(1);
+        for (name, stride) in [remote, local] {
+            if stride < least {
+                die(
+                    call,
+                    format_args!("{name}: a stride of {stride} elements; it must be {least} at least, so that none overlap"),
+                );
+            }
+        }
+        let bytes = bytes::<T>(call, block);
+        // Of one block no stride is used, however large; of several, the span's check is one of the stride, too.
+        let step = |stride: isize| (stride as usize).wrapping_mul(size_of::<T>());
+        let last = (remote.1 as usize).checked_mul(blocks.saturating_sub(1));
+        let span = last.and_then(|last| last.checked_mul(size_of::<T>())?.checked_add(bytes));
+        Strides {
+            bytes,
+            blocks,
+            remote: step(remote.1),
+            local: step(local.1),
+            span: span.unwrap_or_else(|| die(call, "nelems: so many elements at this stride are more than memory can hold")),
+        }
+    }
+
+    /// Calls `copy` for each block, with its place in the remote array and in the local one.
+    fn each(&self, mut copy: impl FnMut(usize, usize)) {
+        for block in 0..self.blocks {
+            copy(block * self.remote, block * self.local);
+        }
+    }
+}
+
+fn scatter(state: &'static State, call: &'static str, ctx: Ctx, dest: usize, source: *const u8, strides: &Strides, pe: c_int) {
+    if strides.blocks == 0 || strides.bytes == 0 {
+        return;
+    }
+    let whole = state.spot(call, "dest", ctx, dest, strides.span, pe);
+    // SAFETY: the blocks lie in the span, which was checked; the program's source has as many at its stride.
+    strides.each(|there, here| or_die(call, unsafe { whole.part(there, strides.bytes).put(source.add(here)) }));
+}
+
+fn gather(state: &'static State, call: &'static str, ctx: Ctx, dest: *mut u8, source: usize, strides: &Strides, pe: c_int) {
+    if strides.blocks == 0 || strides.bytes == 0 {
+        return;
+    }
+    let whole = state.spot(call, "source", ctx, source, strides.span, pe);
+    // SAFETY: the blocks lie in the span, which was checked; the program's destination has as many at its stride.
+    strides.each(|there, here| or_die(call, unsafe { whole.part(there, strides.bytes).get(dest.add(here)) }));
+}
+
+pub unsafe fn iput<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+    pe: c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { ibput(call, ctx, dest, source, dst, sst, 1, nelems, pe) };
+}
+
+pub unsafe fn iget<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+    pe: c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { ibget(call, ctx, dest, source, dst, sst, 1, nelems, pe) };
+}
+
+pub unsafe fn ibput<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    bsize: usize,
+    nblocks: usize,
+    pe: c_int,
+) {
+    let state = state(call);
+    scatter(
+        state,
+        call,
+        ctx,
+        dest as usize,
+        source.cast(),
+        &Strides::new::<T>(call, [("dst", dst), ("sst", sst)], bsize, nblocks),
+        pe,
+    );
+}
+
+pub unsafe fn ibget<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    bsize: usize,
+    nblocks: usize,
+    pe: c_int,
+) {
+    let state = state(call);
+    gather(
+        state,
+        call,
+        ctx,
+        dest.cast(),
+        source as usize,
+        &Strides::new::<T>(call, [("sst", sst), ("dst", dst)], bsize, nblocks),
+        pe,
+    );
+}

@@ -1,0 +1,23 @@
+//! Sessions: hints about the calls to come on a context, which change nothing here but are checked.
+
+use crate::handle::{Ctx, SessionConfig};
+use crate::state::{die, get};
+use std::ffi::c_long;
+
+fn check(call: &'static str, ctx: Ctx) {
+    get(call);
+    if ctx != Ctx::DEFAULT && ctx != Ctx::INVALID {
+        crate::context::get(call, ctx);
+    }
+}
+
+pub unsafe fn start(call: &'static str, ctx: Ctx, _options: c_long, config: *const SessionConfig, config_mask: c_long) {
+    check(call, ctx);
+    if config.is_null() && config_mask != 0 {
+        die(call, "config: NULL has no parameters, but config_mask is not 0");
+    }
+}
+
+pub unsafe fn stop(call: &'static str, ctx: Ctx) {
+    check(call, ctx);
+}

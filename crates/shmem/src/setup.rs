@@ -1,0 +1,162 @@
+//! Setting up, leaving, and asking.
+
+use crate::memory;
+use crate::state::{self, current, die, get, or_die, set_current};
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What `shmem_info_get_name` says.
+pub const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
+const MAX_NAME_LEN: usize = 64;
+const MULTIPLE: c_int = 3;
+
+/// How often the library was initialised and not yet finalised.
+static DEPTH: Mutex<usize> = Mutex::new(0);
+static LEVEL: AtomicI32 = AtomicI32::new(0);
+
+/// Run when the library is loaded: a PE of a job joins it before the program begins.
+extern "C" fn load() {
+    if memonet_core::launch::is_pe() {
+        // What goes wrong is told by `shmem_init`; a program that never calls it is not concerned.
+        // SAFETY: the program has no threads yet.
+        let _ = unsafe { state::join() };
+    }
+}
+
+/// Before the constructors of programs that are linked statically.
+#[used]
+#[unsafe(link_section = ".init_array.00101")]
+static LOAD: extern "C" fn() = load;
+
+pub unsafe fn init(call: &'static str) {
+    // SAFETY: the caller's promise.
+    unsafe { init_thread(call, MULTIPLE, std::ptr::null_mut()) };
+}
+
+pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c_int) -> c_int {
+    if !(0..=MULTIPLE).contains(&requested) {
+        die(call, format_args!("requested: {requested} is no thread level"));
+    }
+    let mut depth = DEPTH.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: with a launcher, joined when loaded; without one, `join` looks at the threads itself.
+    let state = unsafe { state::join() }.unwrap_or_else(|error| die(call, error));
+    if *depth == 0 {
+        LEVEL.store(requested, Ordering::Relaxed);
+        or_die(call, state.compare_statics());
+        or_die(call, memory::begin(state));
+        set_current(Some(state));
+    }
+    *depth += 1;
+    if !provided.is_null() {
+        // SAFETY: the program's variable.
+        unsafe { *provided = LEVEL.load(Ordering::Relaxed) };
+    }
+    0
+}
+
+pub unsafe fn finalize(call: &'static str) {
+    let state = get(call);
+    let mut depth = DEPTH.lock().unwrap_or_else(PoisonError::into_inner);
+    // A handler of a program that has called `shmem_global_exit`: the others do not come here.
+    if !state.job.is_exiting_here() {
+        or_die(call, state.job.barrier());
+    }
+    *depth -= 1;
+    if *depth == 0 {
+        // SAFETY: the program promises that no other thread uses the library any more.
+        unsafe {
+            crate::context::ALL.clear();
+            crate::transfer::ALL.clear();
+            crate::barrier::ALL.clear();
+            crate::team::ALL.clear();
+            crate::window::ALL.clear();
+        }
+        state.sets.clear();
+        set_current(None);
+    }
+}
+
+pub unsafe fn global_exit(call: &'static str, status: c_int) -> ! {
+    let state = get(call);
+    // Other threads and the program's own handlers may be anywhere: what was printed is not to be lost.
+    // SAFETY: flushes all of the program's open streams.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    state.job.exit(status as u8)
+}
+
+pub unsafe fn query_initialized(_call: &'static str, initialized: *mut c_int) {
+    // SAFETY: the program's variable.
+    unsafe { *initialized = c_int::from(current().is_some()) };
+}
+
+pub unsafe fn query_thread(call: &'static str, provided: *mut c_int) {
+    get(call);
+    // SAFETY: the program's variable.
+    unsafe { *provided = LEVEL.load(Ordering::Relaxed) };
+}
+
+#[inline]
+pub unsafe fn my_pe(call: &'static str) -> c_int {
+    get(call).job.pe() as c_int
+}
+
+#[inline]
+pub unsafe fn n_pes(call: &'static str) -> c_int {
+    get(call).job.npes() as c_int
+}
+
+pub unsafe fn pe_accessible(call: &'static str, pe: c_int) -> c_int {
+    c_int::from((pe as usize) < get(call).job.npes())
+}
+
+pub unsafe fn addr_accessible(call: &'static str, addr: *const c_void, pe: c_int) -> c_int {
+    let state = get(call);
+    c_int::from((pe as usize) < state.job.npes() && state.is_symmetric(addr as usize))
+}
+
+pub unsafe fn ptr(call: &'static str, dest: *const c_void, pe: c_int) -> *mut c_void {
+    let state = get(call);
+    state.check_pe(call, "pe", pe);
+    state.pointer(dest as usize, pe as usize)
+}
+
+impl state::State {
+    /// Where a symmetric object of a PE can be reached by loads and stores; null where it cannot.
+    pub fn pointer(&self, address: usize, pe: usize) -> *mut c_void {
+        if pe == self.job.pe() && self.is_symmetric(address) {
+            return address as *mut c_void;
+        }
+        let spot = self.offset(address, 1).and_then(|offset| self.segment.at(pe, offset, 1));
+        spot.and_then(|spot| spot.near()).map_or(std::ptr::null_mut(), |near| near.cast())
+    }
+}
+
+pub unsafe fn info_get_version(_call: &'static str, major: *mut c_int, minor: *mut c_int) {
+    // SAFETY: the program's variables.
+    unsafe { (*major, *minor) = (1, 6) };
+}
+
+pub unsafe fn info_get_name(_call: &'static str, name: *mut c_char) {
+    const { assert!(VENDOR.len() < MAX_NAME_LEN) };
+    // SAFETY: the program has room for `SHMEM_MAX_NAME_LEN` characters.
+    unsafe {
+        std::ptr::copy_nonoverlapping(VENDOR.as_ptr().cast(), name, VENDOR.len());
+        *name.add(VENDOR.len()) = 0;
+    }
+}
+
+/// For profiling tools, which define their own; nothing here.
+pub unsafe fn pcontrol(_call: &'static str, _level: c_int) {}
+
+pub unsafe fn wtime(_call: &'static str) -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+pub unsafe fn nodename(_call: &'static str) -> *mut c_char {
+    static NAME: std::sync::OnceLock<std::ffi::CString> = std::sync::OnceLock::new();
+    NAME.get_or_init(|| rustix::system::uname().nodename().to_owned())
+        .as_ptr()
+        .cast_mut()
+}

@@ -1,0 +1,137 @@
+//! Signals: a block and the word that tells of it.
+
+use crate::handle::Ctx;
+use crate::near;
+use crate::state::{State, bytes, die, get, or_die};
+use memonet_core::segment::Spot;
+use memonet_core::shm::{self, AtomicOp};
+use memonet_core::{SignalOp, segment};
+use std::ffi::c_int;
+
+/// The operation that a program names.
+pub fn op(call: &'static str, sig_op: c_int) -> SignalOp {
+    match sig_op {
+        0 => SignalOp::Set,
+        1 => SignalOp::Add,
+        _ => die(
+            call,
+            format_args!("sig_op: {sig_op} is neither SHMEM_SIGNAL_SET nor SHMEM_SIGNAL_ADD"),
+        ),
+    }
+}
+
+pub unsafe fn put_signal<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    sig_addr: *mut u64,
+    signal: u64,
+    sig_op: c_int,
+    pe: c_int,
+) {
+    let (state, op) = (get(call), op(call, sig_op));
+    let bytes = bytes::<T>(call, nelems);
+    if let Some(to) = near::block(ctx, dest as usize, bytes, pe)
+        && let Some(word) = near_word(ctx, sig_addr, pe)
+    {
+        // SAFETY: symmetric memory of a near PE; the program's source has so many elements.
+        unsafe { segment::copy(to, source.cast(), bytes) };
+        return update(state, word, op, signal, pe);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { put_signal_anywhere(call, ctx, (dest.cast(), source.cast(), bytes), (sig_addr, op, signal), pe) };
+}
+
+/// A signal word that is aligned, where a near PE's is mapped.
+#[inline(always)]
+fn near_word(ctx: Ctx, sig_addr: *mut u64, pe: c_int) -> Option<*mut u64> {
+    near::word(ctx, sig_addr, pe).filter(|word| word.is_aligned())
+}
+
+/// A signal word anywhere; or the end of the job.
+#[cold]
+pub fn word(call: &'static str, ctx: Ctx, sig_addr: *mut u64, pe: c_int) -> Spot<'static> {
+    if !sig_addr.is_aligned() {
+        die(
+            call,
+            format_args!("sig_addr: {sig_addr:p} is not aligned to the 8 bytes of a signal: use a variable of type uint64_t"),
+        );
+    }
+    get(call).spot(call, "sig_addr", ctx, sig_addr as usize, 8, pe)
+}
+
+/// Updates a signal word where a near PE's is mapped, and wakes the PE.
+#[inline(always)]
+fn update(state: &State, word: *mut u64, op: SignalOp, signal: u64, pe: c_int) {
+    // SAFETY: a symmetric word of a near PE.
+    unsafe {
+        match op {
+            SignalOp::Set => shm::store(word, signal),
+            SignalOp::Add => drop(shm::fetch_op(word.cast(), 8, AtomicOp::Add, signal)),
+        }
+    }
+    state.segment.ring(pe as usize);
+}
+
+#[cold]
+unsafe fn put_signal_anywhere(
+    call: &'static str,
+    ctx: Ctx,
+    (dest, source, bytes): (*mut u8, *const u8, usize),
+    (sig_addr, op, signal): (*mut u64, SignalOp, u64),
+    pe: c_int,
+) {
+    let state = get(call);
+    let word = word(call, ctx, sig_addr, pe);
+    if bytes == 0 {
+        return or_die(call, word.signal(op, signal));
+    }
+    let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
+    // SAFETY: the program's source has so many bytes.
+    or_die(call, unsafe { spot.put_signal(source, &word, op, signal) });
+}
+
+pub unsafe fn put_signal_nbi<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    sig_addr: *mut u64,
+    signal: u64,
+    sig_op: c_int,
+    pe: c_int,
+) {
+    // SAFETY: the caller's promise.
+    unsafe { put_signal(call, ctx, dest, source, nelems, sig_addr, signal, sig_op, pe) };
+}
+
+#[inline(always)]
+fn signal_word(call: &'static str, ctx: Ctx, sig_addr: *mut u64, op: SignalOp, signal: u64, pe: c_int) {
+    let state = get(call);
+    match near_word(ctx, sig_addr, pe) {
+        Some(word) => update(state, word, op, signal, pe),
+        None => or_die(call, word(call, ctx, sig_addr, pe).signal(op, signal)),
+    }
+}
+
+pub unsafe fn add(call: &'static str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {
+    signal_word(call, ctx, sig_addr, SignalOp::Add, signal, pe);
+}
+
+pub unsafe fn set(call: &'static str, ctx: Ctx, sig_addr: *mut u64, signal: u64, pe: c_int) {
+    signal_word(call, ctx, sig_addr, SignalOp::Set, signal, pe);
+}
+
+pub unsafe fn fetch(call: &'static str, sig_addr: *const u64) -> u64 {
+    get(call).segment.progress();
+    // SAFETY: the program's own signal word.
+    unsafe { memonet_core::shm::load(sig_addr) }
+}
+
+pub unsafe fn wait_until(call: &'static str, sig_addr: *mut u64, cmp: c_int, cmp_value: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    unsafe { crate::sync::wait_for(call, "sig_addr", sig_addr, cmp, cmp_value) }
+}

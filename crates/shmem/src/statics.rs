@@ -1,0 +1,362 @@
+//! Static and global variables as symmetric objects.
+//!
+//! The pages of the program's writable data are replaced, at their own addresses, by pages of this PE's segment: a global
+//! variable is then as near as allocated memory, and a store to another PE's is one instruction. It happens when the library
+//! is loaded into a PE of a job, before the program has threads; in a program without a launcher, in its first `shmem_init`.
+//!
+//! * Only the executable's own data, and libraries named in `MEMONET_SYMMETRIC_LIBS` (separated by colons, by file name):
+//!   libc, the loader and this library keep theirs. What the loader makes read-only after relocating (RELRO) stays as it is.
+//! * Untouched pages of zero-initialised data are not copied, so huge arrays cost nothing.
+//! * A process that the program forks off gets a private copy: it must not change its parent's variables. Where the program is linked
+//!   statically, libc's own data are among the shared pages, and libc works on them in the child before anybody else does: so the parent
+//!   waits until the child has its copy, and a program with threads, of which libc would lose count, is refused its fork.
+
+use memonet_core::{Job, Result};
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// Variable that names libraries whose static data is to be symmetric too.
+pub const ENV_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
+
+/// Static data at its own address and in the segment.
+#[derive(Debug, Clone)]
+pub struct Shared {
+    /// Its addresses.
+    pub pages: Range<usize>,
+    /// The offset of the first in the segment.
+    pub offset: u64,
+}
+
+/// Writable data of a loaded object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Data {
+    pages: Range<usize>,
+    /// Up to here it may hold what the file says; beyond, zeros unless touched.
+    file_end: usize,
+}
+
+/// Puts the program's static data into the job.
+///
+/// # Errors
+/// What [`Job::share_globals`] says.
+///
+/// # Safety
+/// No other thread writes static data now.
+pub unsafe fn share(job: &Job) -> Result<Vec<Shared>> {
+    let mut shared = Vec::new();
+    // The first page tells the others what kind of program this is.
+    let mut at = page_size();
+    let Search { found, interpreter, .. } = search();
+    LINKED_STATICALLY.store(!interpreter, Ordering::Relaxed);
+    for data in found {
+        let touched = touched_pages(&data);
+        let (start, page) = (data.pages.start, page_size());
+        // Nothing is allocated in here: where the program is linked statically, the allocator's own data are among the pages.
+        // SAFETY: whole pages of the program's data; the caller promises that nobody writes them now.
+        let offset = unsafe { job.share_globals(data.pages.clone(), at, &|address| touched[(address - start) / page]) }?;
+        at += data.pages.len();
+        shared.push(Shared { pages: data.pages, offset });
+    }
+    copy_for_children(&shared);
+    Ok(shared)
+}
+
+/// A number that differs between programs whose static data is laid out differently.
+pub fn digest(shared: &[Shared]) -> u64 {
+    let words = shared.iter().flat_map(|s| [s.pages.len() as u64, s.offset]);
+    words.fold(1, |hash: u64, word| {
+        (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+    })
+}
+
+/// From libc: rustix looks for it where valgrind lets nobody look.
+fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Whether libc is part of the executable.
+static LINKED_STATICALLY: AtomicBool = AtomicBool::new(false);
+
+/// The writable data of the executable, and of the libraries that the user names.
+fn search() -> Search {
+    let wanted = std::env::var(ENV_LIBS).unwrap_or_default();
+    let mut search = Search {
+        wanted: wanted.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        found: Vec::new(),
+        first: true,
+        interpreter: false,
+    };
+    // SAFETY: `object` has the signature that libc calls, with the pointer given here, during this call only.
+    unsafe { libc::dl_iterate_phdr(Some(object), (&raw mut search).cast()) };
+    search
+}
+
+struct Search {
+    wanted: Vec<String>,
+    found: Vec<Data>,
+    first: bool,
+    /// Whether the executable asks for a loader.
+    interpreter: bool,
+}
+
+unsafe extern "C" fn object(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
+    // SAFETY: libc gives a valid description, and back the pointer it was given, which nobody else uses.
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+    let name = if info.dlpi_name.is_null() {
+        c""
+    } else {
+        // SAFETY: a C string of the loader's.
+        unsafe { CStr::from_ptr(info.dlpi_name) }
+    };
+    let name = name.to_string_lossy();
+    let file = name.rsplit('/').next().unwrap_or_default();
+    // The executable comes first.
+    let executable = std::mem::replace(&mut search.first, false);
+    if executable || search.wanted.iter().any(|wanted| wanted == file) {
+        // SAFETY: the loader's table of so many headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        search.interpreter |= executable && headers.iter().any(|h| h.p_type == libc::PT_INTERP);
+        search.found.extend(data_of(headers, info.dlpi_addr as usize, page_size()));
+    }
+    0
+}
+
+/// The pages of an object, loaded at `base`, that stay writable.
+fn data_of(headers: &[libc::Elf64_Phdr], base: usize, page: usize) -> Vec<Data> {
+    let range = |header: &libc::Elf64_Phdr| {
+        let start = base + header.p_vaddr as usize;
+        start..start + header.p_memsz as usize
+    };
+    // The loader protects whole pages.
+    let relro = headers.iter().find(|h| h.p_type == libc::PT_GNU_RELRO).map(|h| {
+        let relro = range(h);
+        relro.start / page * page..relro.end / page * page
+    });
+    let writable = |h: &&libc::Elf64_Phdr| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_W != 0;
+    let data = headers.iter().filter(writable).map(|header| {
+        let whole = range(header);
+        let mut pages = whole.start / page * page..whole.end.next_multiple_of(page);
+        if let Some(relro) = &relro
+            && relro.start <= pages.start
+            && pages.start < relro.end
+        {
+            pages.start = relro.end.min(pages.end);
+        }
+        Data {
+            file_end: (whole.start + header.p_filesz as usize).next_multiple_of(page).min(pages.end),
+            pages,
+        }
+    });
+    data.filter(|data| !data.pages.is_empty()).collect()
+}
+
+/// For each page, whether it may hold anything but zeros.
+fn touched_pages(data: &Data) -> Vec<bool> {
+    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+    let page = page_size();
+    let count = data.pages.len() / page;
+    let mut entries = vec![0u8; 8 * count];
+    let map = std::fs::File::open("/proc/self/pagemap");
+    let known = map.is_ok_and(|map| map.read_exact_at(&mut entries, (data.pages.start / page * 8) as u64).is_ok());
+    let touched = |i: usize| {
+        let entry = u64::from_ne_bytes(entries[8 * i..8 * i + 8].try_into().expect("eight bytes"));
+        !known || entry & PRESENT_OR_SWAPPED != 0 || data.pages.start + i * page < data.file_end
+    };
+    (0..count).map(touched).collect()
+}
+
+/// What a child is to find in place of the shared pages.
+static FOR_CHILDREN: OnceLock<Vec<Shared>> = OnceLock::new();
+
+thread_local! {
+    /// Where the copies for the fork that this thread is making begin; 0: there are none. Of the thread, which is the only one that
+    /// the child has.
+    static COPIES: Cell<usize> = const { Cell::new(0) };
+    /// A word that the child shares, in which it says that it has its copy; null: nobody asks.
+    static SEPARATE: Cell<*mut u32> = const { Cell::new(std::ptr::null_mut()) };
+}
+
+/// A page that parent and child share.
+fn shared_page() -> *mut c_void {
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    unsafe { libc::mmap(std::ptr::null_mut(), page_size(), prot, flags, -1, 0) }
+}
+
+/// The word at the beginning of a shared page.
+///
+/// # Safety
+/// `word` lies in a page of [`shared_page`] that stays mapped.
+unsafe fn separate<'a>(word: *mut u32) -> &'a AtomicU32 {
+    // SAFETY: aligned, mapped, and used as an atomic by both processes.
+    unsafe { AtomicU32::from_ptr(word) }
+}
+
+fn copy_for_children(shared: &[Shared]) {
+    if !shared.is_empty() && FOR_CHILDREN.set(shared.to_vec()).is_ok() {
+        // SAFETY: the three functions have the signature that libc calls, and stay loaded as long as the program.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child)) };
+    }
+}
+
+/// The shared pages, and where the copy of each range begins, from the first on.
+fn copies() -> impl Iterator<Item = (Range<usize>, usize)> {
+    let all = FOR_CHILDREN.get().into_iter().flatten();
+    all.scan(0, |next, shared| {
+        let at = std::mem::replace(next, *next + shared.pages.len());
+        Some((shared.pages.clone(), at))
+    })
+}
+
+fn bytes_of_copies() -> usize {
+    copies().map(|(pages, _)| pages.len()).sum()
+}
+
+/// Copies the shared pages that exist to private memory. Where that cannot be had, the child shares its parent's variables, and
+/// is told so on standard error.
+extern "C" fn before_fork() {
+    if LINKED_STATICALLY.load(Ordering::Relaxed) {
+        if crate::state::threads() > 1 {
+            eprintln!(
+                "memonet: fork: a statically linked program with threads cannot fork while its static data is symmetric: link it dynamically"
+            );
+            // SAFETY: ends the process; what else could be done would corrupt it.
+            unsafe { libc::_exit(1) };
+        }
+        let page = shared_page();
+        SEPARATE.set(if page == libc::MAP_FAILED {
+            std::ptr::null_mut()
+        } else {
+            page.cast()
+        });
+    }
+    let bytes = bytes_of_copies();
+    let (prot, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    );
+    // SAFETY: a fresh mapping at an address of the kernel's choice.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        eprintln!("memonet: no memory for a copy of {bytes} bytes of static data: a process forked off now shares them with its parent");
+        return;
+    }
+    COPIES.set(base as usize);
+    let page = page_size();
+    for (pages, at) in copies() {
+        let mut exists = vec![0u8; pages.len() / page];
+        // SAFETY: the pages are mapped, and the vector has a byte for each.
+        let known = unsafe { libc::mincore(pages.start as *mut c_void, pages.len(), exists.as_mut_ptr()) } == 0;
+        for (i, &there) in exists.iter().enumerate() {
+            if !known || there & 1 == 1 {
+                let (from, to) = (pages.start + i * page, base as usize + at + i * page);
+                // SAFETY: a mapped page, and a page of the mapping made just now.
+                unsafe { memonet_core::shm::copy(to as *mut u8, from as *const u8, page) };
+            }
+        }
+    }
+}
+
+extern "C" fn after_fork_in_parent() {
+    let word = SEPARATE.replace(std::ptr::null_mut());
+    if !word.is_null() {
+        // A child that was killed in between never says so; a second is far more than one needs.
+        for _ in 0..20_000 {
+            // SAFETY: the page of `before_fork`, unmapped below.
+            if unsafe { separate(word) }.load(Ordering::Acquire) != 0 {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        }
+        // SAFETY: as above; nobody else in this process knows it.
+        unsafe { libc::munmap(word.cast(), page_size()) };
+    }
+    let base = COPIES.replace(0);
+    if base != 0 {
+        // SAFETY: the mapping of `before_fork`, which only it and this know.
+        unsafe { libc::munmap(base as *mut c_void, bytes_of_copies()) };
+    }
+}
+
+extern "C" fn after_fork_in_child() {
+    let base = COPIES.replace(0);
+    if base != 0 {
+        for (pages, at) in copies() {
+            let (from, to, bytes) = (base + at, pages.start, pages.len());
+            // SAFETY: moves a part of the private copy over the shared pages that it is a copy of.
+            unsafe {
+                libc::mremap(
+                    from as *mut c_void,
+                    bytes,
+                    bytes,
+                    libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
+                    to as *mut c_void,
+                )
+            };
+        }
+    }
+    let word = SEPARATE.replace(std::ptr::null_mut());
+    if !word.is_null() {
+        // SAFETY: the page of `before_fork`, of which the child has a mapping of its own.
+        unsafe {
+            separate(word).store(1, Ordering::Release);
+            libc::munmap(word.cast(), page_size());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(kind: u32, flags: u32, vaddr: u64, file: u64, memory: u64) -> libc::Elf64_Phdr {
+        libc::Elf64_Phdr {
+            p_type: kind,
+            p_flags: flags,
+            p_offset: 0,
+            p_vaddr: vaddr,
+            p_paddr: vaddr,
+            p_filesz: file,
+            p_memsz: memory,
+            p_align: 4096,
+        }
+    }
+
+    #[test]
+    fn relro_and_code_stay_as_they_are() {
+        let rw = libc::PF_R | libc::PF_W;
+        let headers = [
+            header(libc::PT_LOAD, libc::PF_R | libc::PF_X, 0x1000, 0x800, 0x800),
+            header(libc::PT_LOAD, rw, 0x3d90, 0x400, 0x9000),
+            header(libc::PT_GNU_RELRO, libc::PF_R, 0x3d90, 0x270, 0x270),
+        ];
+        let base = 0x55_0000_0000;
+        let pages = base + 0x4000..base + 0xd000;
+        assert_eq!(
+            data_of(&headers, base, 4096),
+            [Data {
+                pages,
+                file_end: base + 0x5000
+            }]
+        );
+        // Without RELRO; and where nothing is left.
+        let pages = base + 0x3000..base + 0xd000;
+        assert_eq!(
+            data_of(&headers[..2], base, 4096),
+            [Data {
+                pages,
+                file_end: base + 0x5000
+            }]
+        );
+        let all = [
+            header(libc::PT_LOAD, rw, 0x3000, 0x1000, 0x1000),
+            header(libc::PT_GNU_RELRO, libc::PF_R, 0x3000, 0x1000, 0x1000),
+        ];
+        assert_eq!(data_of(&all, base, 4096), []);
+    }
+}

@@ -1,0 +1,201 @@
+//! Waiting for one's own memory, and testing it.
+
+use crate::state::{State, die, get, or_die};
+use memonet_core::Cmp;
+use memonet_core::shm::{self, Word};
+use std::cell::Cell;
+use std::ffi::c_int;
+
+const NONE: usize = usize::MAX;
+
+fn comparison(call: &'static str, cmp: c_int) -> Cmp {
+    match cmp {
+        0 => Cmp::Eq,
+        1 => Cmp::Ne,
+        2 => Cmp::Gt,
+        3 => Cmp::Ge,
+        4 => Cmp::Lt,
+        5 => Cmp::Le,
+        _ => die(
+            call,
+            format_args!("cmp: {cmp} is no comparison; use SHMEM_CMP_EQ, NE, GT, GE, LT or LE"),
+        ),
+    }
+}
+
+/// The state; with all checks on, when others can write the words at all.
+fn checked<T>(call: &'static str, argument: &'static str, words: *const T, count: usize) -> &'static State {
+    let state = get(call);
+    if state.check && count > 0 {
+        state.symmetric(call, argument, words as usize, crate::state::bytes::<T>(call, count));
+    }
+    state
+}
+
+/// Waits until the word compares so; gives what it then held.
+///
+/// # Safety
+/// The program's own word.
+#[inline(always)]
+pub unsafe fn wait_for<T: Word>(call: &'static str, argument: &'static str, word: *mut T, cmp: c_int, value: T) -> T {
+    let state = checked(call, argument, word, 1);
+    let cmp = comparison(call, cmp);
+    or_die(
+        call,
+        state.segment.wait(|| {
+            // SAFETY: the caller's promise.
+            let seen = unsafe { shm::load(word) };
+            cmp.holds(seen, value).then_some(seen)
+        }),
+    )
+}
+
+#[inline(always)]
+pub unsafe fn wait_until<T: Word>(call: &'static str, ivar: *mut T, cmp: c_int, cmp_value: T) {
+    // SAFETY: the caller's promise.
+    unsafe { wait_for(call, "ivar", ivar, cmp, cmp_value) };
+}
+
+/// The words of a call on several: those whose status is not 0 do not count.
+struct Words<T> {
+    words: *const T,
+    count: usize,
+    status: *const c_int,
+    cmp: Cmp,
+    value: Value<T>,
+}
+
+/// What words are compared with: all with one value, or each with its own.
+enum Value<T> {
+    One(T),
+    Each(*const T),
+}
+
+impl<T: Word> Words<T> {
+    /// Whether word `i` counts and compares so.
+    fn holds(&self, i: usize) -> bool {
+        self.counts(i) && self.compares(i)
+    }
+
+    fn counts(&self, i: usize) -> bool {
+        // SAFETY: the program's array of as many numbers as there are words, or none at all.
+        self.status.is_null() || unsafe { *self.status.add(i) } == 0
+    }
+
+    fn compares(&self, i: usize) -> bool {
+        let value = match self.value {
+            Value::One(value) => value,
+            // SAFETY: the program's array of as many values as there are words.
+            Value::Each(values) => unsafe { *values.add(i) },
+        };
+        // SAFETY: one of the program's own words.
+        self.cmp.holds(unsafe { shm::load(self.words.add(i)) }, value)
+    }
+
+    /// Whether no word counts: nothing to wait for.
+    fn none_counts(&self) -> bool {
+        !(0..self.count).any(|i| self.counts(i))
+    }
+
+    fn all(&self) -> bool {
+        (0..self.count).all(|i| !self.counts(i) || self.compares(i))
+    }
+
+    /// A word that compares so. The search goes on where the last one of this thread ended: whoever asks again and again comes to
+    /// hear of each.
+    fn any(&self) -> Option<usize> {
+        thread_local! {
+            static NEXT: Cell<usize> = const { Cell::new(0) };
+        }
+        let start = Some(NEXT.get()).filter(|&next| next < self.count).unwrap_or(0);
+        let found = (start..self.count).chain(0..start).find(|&i| self.holds(i))?;
+        NEXT.set(found + 1);
+        Some(found)
+    }
+
+    /// Writes down which words compare so; how many.
+    fn some(&self, indices: *mut usize) -> usize {
+        let mut found = 0;
+        for i in (0..self.count).filter(|&i| self.holds(i)) {
+            // SAFETY: the program's array has room for as many numbers as there are words.
+            unsafe { *indices.add(found) = i };
+            found += 1;
+        }
+        found
+    }
+}
+
+/// The waiting and testing calls on several words, for one value and for one each.
+macro_rules! families {
+    ($($value:ident $ty:ty, $wrap:expr; $wait_all:ident $wait_any:ident $wait_some:ident $test_all:ident $test_any:ident $test_some:ident;)*) => {$(
+        pub unsafe fn $wait_all<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) {
+            let state = checked(call, "ivars", ivars, nelems);
+            let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            // Those before `seen` have compared so, and need no second look.
+            let mut seen = 0;
+            or_die(call, state.segment.wait(|| {
+                while seen < nelems && (!words.counts(seen) || words.compares(seen)) {
+                    seen += 1;
+                }
+                (seen == nelems).then_some(())
+            }));
+        }
+
+        pub unsafe fn $wait_any<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) -> usize {
+            let state = checked(call, "ivars", ivars, nelems);
+            let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            if words.none_counts() {
+                return NONE;
+            }
+            or_die(call, state.segment.wait(|| words.any()))
+        }
+
+        pub unsafe fn $wait_some<T: Word>(
+            call: &'static str, ivars: *mut T, nelems: usize, indices: *mut usize, status: *const c_int, cmp: c_int, $value: $ty,
+        ) -> usize {
+            let state = checked(call, "ivars", ivars, nelems);
+            let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            if words.none_counts() {
+                return 0;
+            }
+            or_die(call, state.segment.wait(|| Some(words.some(indices)).filter(|&found| found > 0)))
+        }
+
+        pub unsafe fn $test_all<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) -> c_int {
+            let state = checked(call, "ivars", ivars, nelems);
+            state.segment.progress();
+            let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            c_int::from(words.all())
+        }
+
+        pub unsafe fn $test_any<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) -> usize {
+            let state = checked(call, "ivars", ivars, nelems);
+            state.segment.progress();
+            let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            words.any().unwrap_or(NONE)
+        }
+
+        pub unsafe fn $test_some<T: Word>(
+            call: &'static str, ivars: *mut T, nelems: usize, indices: *mut usize, status: *const c_int, cmp: c_int, $value: $ty,
+        ) -> usize {
+            let state = checked(call, "ivars", ivars, nelems);
+            state.segment.progress();
+            let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
+            words.some(indices)
+        }
+    )*};
+}
+
+families! {
+    value T, Value::One(value); wait_until_all wait_until_any wait_until_some test_all test_any test_some;
+    values *const T, Value::Each(values);
+        wait_until_all_vector wait_until_any_vector wait_until_some_vector test_all_vector test_any_vector test_some_vector;
+}
+
+#[inline(always)]
+pub unsafe fn test<T: Word>(call: &'static str, ivar: *mut T, cmp: c_int, cmp_value: T) -> c_int {
+    let state = checked(call, "ivar", ivar, 1);
+    state.segment.progress();
+    // SAFETY: the program's own word.
+    c_int::from(comparison(call, cmp).holds(unsafe { shm::load(ivar) }, cmp_value))
+}

@@ -1,0 +1,207 @@
+//! Teams.
+
+use crate::handle::{Table, Team, TeamConfig};
+use crate::state::{die, get as state};
+use memonet_core::Error;
+use std::ffi::{c_int, c_long, c_void};
+
+/// Teams that the program has made. A static object, as most of its pages are never touched.
+pub static ALL: Table<Made, 1024> = Table::new();
+
+/// `SHMEM_TEAM_NUM_CONTEXTS`.
+const NUM_CONTEXTS: c_long = 1;
+
+/// A team that the program has made.
+pub struct Made {
+    team: memonet_core::Team,
+    config: TeamConfig,
+}
+
+/// The core's team of a handle that is no constant, or the end of the job.
+#[inline]
+pub fn get(call: &'static str, team: Team) -> &'static memonet_core::Team {
+    &made(call, team).team
+}
+
+#[inline]
+fn made(call: &'static str, team: Team) -> &'static Made {
+    // SAFETY: programs do not destroy teams that they use.
+    match unsafe { ALL.get(team.0) } {
+        Some(made) => made,
+        None if team == Team::INVALID => die(call, "team: SHMEM_TEAM_INVALID is no team"),
+        None => die(call, "team: this is no team, or it was destroyed before"),
+    }
+}
+
+pub unsafe fn my_pe(call: &'static str, team: Team) -> c_int {
+    let state = state(call);
+    match team {
+        Team::INVALID => -1,
+        _ => state.team(call, team).rank() as c_int,
+    }
+}
+
+pub unsafe fn n_pes(call: &'static str, team: Team) -> c_int {
+    let state = state(call);
+    match team {
+        Team::INVALID => -1,
+        _ => state.team(call, team).len() as c_int,
+    }
+}
+
+pub unsafe fn get_config(call: &'static str, team: Team, config_mask: c_long, config: *mut TeamConfig) -> c_int {
+    let _state = state(call);
+    if team == Team::INVALID || config_mask & !NUM_CONTEXTS != 0 {
+        return -1;
+    }
+    let known = match team {
+        Team::WORLD | Team::SHARED => TeamConfig::default(),
+        _ => made(call, team).config,
+    };
+    if config_mask & NUM_CONTEXTS != 0 {
+        if config.is_null() {
+            return -1;
+        }
+        // SAFETY: the program's variable.
+        unsafe { *config = known };
+    }
+    0
+}
+
+pub unsafe fn translate_pe(call: &'static str, src_team: Team, src_pe: c_int, dest_team: Team) -> c_int {
+    let state = state(call);
+    if src_team == Team::INVALID || dest_team == Team::INVALID {
+        return -1;
+    }
+    let (from, to) = (state.team(call, src_team), state.team(call, dest_team));
+    let rank = usize::try_from(src_pe).ok().and_then(|rank| from.translate(rank, to));
+    rank.map_or(-1, |rank| rank as c_int)
+}
+
+/// The parameters that the program gives for a new team.
+///
+/// # Safety
+/// `config` is null or valid.
+unsafe fn parameters(call: &'static str, config: *const TeamConfig, mask: c_long) -> TeamConfig {
+    if mask & NUM_CONTEXTS == 0 {
+        return TeamConfig::default();
+    }
+    if config.is_null() {
+        die(call, "config: NULL has no parameters, but config_mask is not 0");
+    }
+    // SAFETY: the caller's promise.
+    unsafe { *config }
+}
+
+/// A handle for a new team; `INVALID` where this PE is none of its members.
+fn hand_out(call: &'static str, team: Option<memonet_core::Team>, config: TeamConfig) -> Team {
+    let Some(team) = team else { return Team::INVALID };
+    // As many as the core can have.
+    ALL.insert(Made { team, config })
+        .map_or_else(|| die(call, "there are too many teams"), Team)
+}
+
+pub unsafe fn split_strided(
+    call: &'static str,
+    parent_team: Team,
+    start: c_int,
+    stride: c_int,
+    size: c_int,
+    config: *const TeamConfig,
+    config_mask: c_long,
+    new_team: *mut Team,
+) -> c_int {
+    let state = state(call);
+    // SAFETY: the program's variable.
+    unsafe { *new_team = Team::INVALID };
+    if parent_team == Team::INVALID {
+        return -1;
+    }
+    // SAFETY: the program's variable, or null.
+    let config = unsafe { parameters(call, config, config_mask) };
+    let parent = state.team(call, parent_team);
+    let split = parent.split_strided(start as usize, stride as isize, usize::try_from(size).unwrap_or(0));
+    match split {
+        Ok(team) => {
+            // SAFETY: the program's variable.
+            unsafe { *new_team = hand_out(call, team, config) };
+            0
+        }
+        Err(error) => refused(call, error),
+    }
+}
+
+pub unsafe fn split_2d(
+    call: &'static str,
+    parent_team: Team,
+    xrange: c_int,
+    xaxis_config: *const TeamConfig,
+    xaxis_mask: c_long,
+    xaxis_team: *mut Team,
+    yaxis_config: *const TeamConfig,
+    yaxis_mask: c_long,
+    yaxis_team: *mut Team,
+) -> c_int {
+    let state = state(call);
+    // SAFETY: the program's variables.
+    unsafe { (*xaxis_team, *yaxis_team) = (Team::INVALID, Team::INVALID) };
+    if parent_team == Team::INVALID {
+        return -1;
+    }
+    // SAFETY: the program's variables, or null.
+    let configs = unsafe {
+        [
+            parameters(call, xaxis_config, xaxis_mask),
+            parameters(call, yaxis_config, yaxis_mask),
+        ]
+    };
+    match state.team(call, parent_team).split_2d(usize::try_from(xrange).unwrap_or(0)) {
+        Ok((row, column)) => {
+            // SAFETY: the program's variables.
+            unsafe {
+                *xaxis_team = hand_out(call, Some(row), configs[0]);
+                *yaxis_team = hand_out(call, Some(column), configs[1]);
+            }
+            0
+        }
+        Err(error) => refused(call, error),
+    }
+}
+
+/// What all members are refused is told by the call's result; what only some hear of ends the job.
+fn refused(call: &'static str, error: Error) -> c_int {
+    match error {
+        Error::PeerFailed { .. } | Error::System { .. } => die(call, error),
+        _ => -1,
+    }
+}
+
+pub unsafe fn destroy(call: &'static str, team: Team) {
+    let _state = state(call);
+    match team {
+        Team::INVALID => {}
+        Team::WORLD | Team::SHARED => die(call, "team: a predefined team cannot be destroyed"),
+        _ => {
+            get(call, team);
+            // SAFETY: programs do not destroy what they use.
+            unsafe {
+                crate::context::destroy_of(team);
+                drop(ALL.remove(team.0));
+            }
+        }
+    }
+}
+
+pub unsafe fn ptr(call: &'static str, team: Team, dest: *const c_void, pe: c_int) -> *mut c_void {
+    let state = state(call);
+    if team == Team::INVALID {
+        return std::ptr::null_mut();
+    }
+    match usize::try_from(pe)
+        .ok()
+        .and_then(|rank| state.team(call, team).members().get(rank).copied())
+    {
+        Some(pe) => state.pointer(dest as usize, pe),
+        None => die(call, format_args!("pe: there is no PE {pe} in this team")),
+    }
+}

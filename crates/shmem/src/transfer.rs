@@ -1,0 +1,106 @@
+//! Puts that are prepared once, with everything checked and resolved, and started many times: an extension.
+
+use crate::handle::{Ctx, Table, Transfer};
+use crate::signal;
+use crate::state::{die, get as state, or_die};
+use memonet_core::SignalOp;
+use memonet_core::segment::Spot;
+use std::ffi::{c_int, c_void};
+
+/// Prepared puts that the program has made. A static object, as most of its pages are never touched.
+pub static ALL: Table<Made, 65536> = Table::new();
+
+/// A prepared put.
+pub struct Made {
+    to: Spot<'static>,
+    from: *const u8,
+    signal: Option<(Spot<'static>, SignalOp, u64)>,
+}
+
+// SAFETY: an address that is read only where the program starts the transfer.
+unsafe impl Send for Made {}
+// SAFETY: as above.
+unsafe impl Sync for Made {}
+
+fn made(call: &'static str, transfer: Transfer) -> &'static Made {
+    // SAFETY: programs do not free transfers that they use.
+    match unsafe { ALL.get(transfer.0) } {
+        Some(made) => made,
+        None => die(call, "transfer: this is no transfer, or it was freed before"),
+    }
+}
+
+fn keep(call: &'static str, made: Made) -> Transfer {
+    ALL.insert(made)
+        .map_or_else(|| die(call, "there are too many transfers; free some"), Transfer)
+}
+
+pub unsafe fn prepare(call: &'static str, dest: *mut c_void, source: *const c_void, bytes: usize, pe: c_int) -> Transfer {
+    let state = state(call);
+    let to = state.spot(call, "dest", Ctx::DEFAULT, dest as usize, bytes, pe);
+    keep(
+        call,
+        Made {
+            to,
+            from: source.cast(),
+            signal: None,
+        },
+    )
+}
+
+pub unsafe fn prepare_signal(
+    call: &'static str,
+    dest: *mut c_void,
+    source: *const c_void,
+    bytes: usize,
+    sig_addr: *mut u64,
+    value: u64,
+    sig_op: c_int,
+    pe: c_int,
+) -> Transfer {
+    let state = state(call);
+    let to = state.spot(call, "dest", Ctx::DEFAULT, dest as usize, bytes, pe);
+    let word = signal::word(call, Ctx::DEFAULT, sig_addr, pe);
+    keep(
+        call,
+        Made {
+            to,
+            from: source.cast(),
+            signal: Some((word, signal::op(call, sig_op), value)),
+        },
+    )
+}
+
+/// Puts what the source holds now; it stays as it is until `wait`, or `test` gives 1.
+pub unsafe fn start(call: &'static str, transfer: Transfer) {
+    let _state = state(call);
+    let made = made(call, transfer);
+    // SAFETY: the program promises that its source is still there.
+    let started = unsafe {
+        match &made.signal {
+            Some((word, op, value)) => made.to.put_signal(made.from, word, *op, *value),
+            None => made.to.put_nbi(made.from),
+        }
+    };
+    or_die(call, started);
+}
+
+pub unsafe fn test(call: &'static str, transfer: Transfer) -> c_int {
+    let state = state(call);
+    made(call, transfer);
+    c_int::from(or_die(call, state.job.is_quiet()))
+}
+
+pub unsafe fn wait(call: &'static str, transfer: Transfer) {
+    let state = state(call);
+    made(call, transfer);
+    or_die(call, state.job.quiet());
+}
+
+pub unsafe fn free(call: &'static str, transfer: Transfer) {
+    let state = state(call);
+    made(call, transfer);
+    or_die(call, state.job.quiet());
+    // SAFETY: programs do not free what they use.
+    unsafe { ALL.remove(transfer.0) };
+}

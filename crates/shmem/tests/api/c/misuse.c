@@ -1,0 +1,199 @@
+/* Each case is one mistake, which the first argument names. The last PE makes it; the others wait in a barrier, and are to hear of
+   it. Where all have to take part, all do. */
+#include "test.h"
+
+static long variable, words[100], *block;
+static uint64_t signal_word;
+
+/* What makes mistakes before or after the library is there. */
+static int outside(const char *what) {
+#define CASE(name) if (strcmp(what, name) == 0)
+    CASE("my_pe before init") return shmem_my_pe();
+    CASE("put before init") return shmem_long_p(&variable, 1, 0), 0;
+    CASE("barrier before init") return shmem_barrier_all(), 0;
+    CASE("malloc before init") return shmem_malloc(8) != NULL;
+    CASE("finalize before init") return shmem_finalize(), 0;
+    CASE("thread level") return shmem_init_thread(17, NULL);
+    if (strncmp(what, "after: ", 7) != 0) return -1;
+    begin();
+    shmem_finalize();
+    CASE("after: my_pe") return shmem_my_pe();
+    CASE("after: malloc") return shmem_malloc(8) != NULL;
+    CASE("after: put") return shmem_long_p(&variable, 1, 0), 0;
+    CASE("after: barrier") return shmem_barrier_all(), 0;
+    CASE("after: finalize") return shmem_finalize(), 0;
+    CASE("after: global_exit") shmem_global_exit(0);
+    CASE("after: team") return shmem_team_my_pe(SHMEM_TEAM_WORLD);
+    return -1;
+}
+
+/* Mistakes that all PEs make, or in which all take part. */
+static int together(const char *what) {
+    int last = me == npes - 1;
+    shmem_team_t team;
+    CASE("sizes differ") return shmem_malloc(last ? 100 : 200) != NULL;
+    CASE("alignments differ") return shmem_align(last ? 128 : 64, 100) != NULL;
+    CASE("malloc and calloc") return (last ? shmem_calloc(100, 1) : shmem_malloc(100)) != NULL;
+    CASE("malloc and free") return last ? shmem_free(block), 0 : shmem_malloc(100) != NULL;
+    CASE("frees differ") {
+        long *other = (long *)shmem_malloc(80);
+        shmem_free(last ? block : other);
+        return 0;
+    }
+    CASE("free twice") return shmem_free(block), shmem_free(block), 0;
+    CASE("free within") return shmem_free(block + 1), 0;
+    CASE("free of stack") return shmem_free(&block), 0;
+    CASE("free of static") return shmem_free(&variable), 0;
+    CASE("realloc of freed") return shmem_free(block), shmem_realloc(block, 100) != NULL;
+    CASE("realloc within") return shmem_realloc(block + 2, 100) != NULL;
+    CASE("active set") return shmem_barrier(0, 0, npes + 1, &variable), 0;
+    CASE("active set stride") return shmem_barrier(0, -1, npes, &variable), 0;
+    CASE("active set of none") return shmem_sync(0, 0, 0, &variable), 0;
+    CASE("active set of others") return shmem_barrier(me == 0 ? 1 : 0, 0, 1, &variable), 0;
+    CASE("to_all count") return shmem_int_sum_to_all(NULL, NULL, -1, 0, 0, npes, NULL, &variable), 0;
+    CASE("root") return shmem_broadcastmem(SHMEM_TEAM_WORLD, words, words + 50, 8, npes);
+    CASE("root of set") return shmem_broadcast64(words, words + 50, 1, -1, 0, 0, npes, &variable), 0;
+    CASE("alltoalls stride") return shmem_long_alltoalls(SHMEM_TEAM_WORLD, words, words + 50, 0, 1, 1);
+    CASE("alltoalls count") return shmem_long_alltoall(SHMEM_TEAM_WORLD, words, words + 50, SIZE_MAX / 2);
+    CASE("reduce on stack") { long on_stack[2] = {0}; return shmem_long_sum_reduce(SHMEM_TEAM_WORLD, on_stack, &words[0], 1); }
+    CASE("reduce from malloc") return shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words, (long *)malloc(80), 10);
+    CASE("collect on stack") { long on_stack[9] = {0}; return shmem_long_collect(SHMEM_TEAM_WORLD, on_stack, words, 1); }
+    CASE("fcollect on stack") { long on_stack[9] = {0}; return shmem_long_fcollect(SHMEM_TEAM_WORLD, on_stack, words, 1); }
+    CASE("sync of destroyed team") {
+        shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, npes, NULL, 0, &team);
+        shmem_team_destroy(team);
+        return shmem_team_sync(team);
+    }
+    CASE("ask a destroyed team") {
+        shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, npes, NULL, 0, &team);
+        shmem_team_destroy(team);
+        return shmem_team_my_pe(team);
+    }
+    CASE("destroy a team twice") {
+        shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, npes, NULL, 0, &team);
+        shmem_team_destroy(team);
+        return shmem_team_destroy(team), 0;
+    }
+    CASE("context of a destroyed team") {
+        shmem_ctx_t ctx;
+        shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, npes, NULL, 0, &team);
+        shmem_team_create_ctx(team, 0, &ctx);
+        shmem_team_destroy(team);
+        return shmem_ctx_long_p(ctx, &variable, 1, 0), 0;
+    }
+    CASE("destroy the world") return shmem_team_destroy(SHMEM_TEAM_WORLD), 0;
+    CASE("no team at all") return shmem_team_n_pes((shmem_team_t)0x1234567);
+    CASE("barrier destroyed") {
+        shmemx_barrier_t barrier;
+        shmemx_barrier_create(SHMEM_TEAM_WORLD, &barrier);
+        shmemx_barrier_destroy(barrier);
+        return shmemx_barrier_wait(barrier), 0;
+    }
+    /* With all checks on. */
+    CASE("overlap of reduce") return shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words, words + 1, 2);
+    CASE("overlap of fcollect") return shmem_long_fcollect(SHMEM_TEAM_WORLD, words, words, 1);
+    CASE("overlap of alltoall") return shmem_long_alltoall(SHMEM_TEAM_WORLD, words, words + 1, 2);
+    return -1;
+}
+
+/* Mistakes of one PE. */
+static int alone(const char *what) {
+    long on_stack = 0, *private_block = (long *)malloc(80);
+    shmem_ctx_t ctx, odd;
+    shmem_team_t team;
+    int other = 0;
+    shmem_ctx_create(0, &ctx);
+    CASE("p to stack") return shmem_long_p(&on_stack, 1, other), 0;
+    CASE("put to malloc") return shmem_long_put(private_block, words, 10, other), 0;
+    CASE("put_nbi to stack") return shmem_long_put_nbi(&on_stack, words, 1, other), 0;
+    CASE("get from stack") return shmem_long_get(words, &on_stack, 1, other), 0;
+    CASE("g from malloc") return (int)shmem_long_g(private_block, other);
+    CASE("iput to stack") return shmem_long_iput(&on_stack, words, 1, 1, 1, other), 0;
+    CASE("ibget from malloc") return shmem_long_ibget(words, private_block, 2, 2, 2, 2, other), 0;
+    CASE("atomic on stack") return (int)shmem_long_atomic_fetch_inc(&on_stack, other);
+    CASE("atomic set on malloc") return shmem_long_atomic_set(private_block, 1, other), 0;
+    CASE("signal on stack") return shmem_signal_add((uint64_t *)&on_stack, 1, other), 0;
+    CASE("put_signal, data on stack") return shmem_long_put_signal(&on_stack, words, 1, &signal_word, 1, SHMEM_SIGNAL_SET, other), 0;
+    CASE("put_signal, signal on stack") return shmem_long_put_signal(words, words, 1, (uint64_t *)&on_stack, 1, SHMEM_SIGNAL_SET, other), 0;
+    CASE("lock on stack") return shmem_set_lock(&on_stack), 0;
+    CASE("NULL") return shmem_long_p(NULL, 1, other), 0;
+    CASE("code") return shmem_long_p((long *)(uintptr_t)alone, 1, other), 0;
+    CASE("ctx put to stack") return shmem_ctx_long_put(ctx, &on_stack, words, 1, other), 0;
+    CASE("pe -1") return shmem_long_p(&variable, 1, -1), 0;
+    CASE("pe n") return shmem_long_put(words, words, 10, npes), 0;
+    CASE("get pe") return shmem_long_get(words, words, 10, 1 << 20), 0;
+    CASE("atomic pe") return (int)shmem_long_atomic_fetch(words, npes + 1);
+    CASE("iget pe") return shmem_long_iget(words, words, 1, 1, 1, -5), 0;
+    CASE("signal pe") return shmem_signal_set(&signal_word, 1, npes), 0;
+    CASE("put_signal pe") return shmem_long_put_signal(words, words, 1, &signal_word, 1, SHMEM_SIGNAL_SET, -1), 0;
+    CASE("ptr pe") return shmem_ptr(words, npes) != NULL;
+    CASE("pe_quiet pe") { int list[] = {0, npes}; return shmem_pe_quiet(list, 2), 0; }
+    CASE("ctx pe") return shmem_ctx_long_p(ctx, &variable, 1, npes), 0;
+    CASE("team_ptr pe") return shmem_team_ptr(SHMEM_TEAM_WORLD, words, npes) != NULL;
+    CASE("pe_quiet in ctx pe") { int list[] = {-3}; return shmem_ctx_pe_quiet(ctx, list, 1), 0; }
+    CASE("count overflows") return shmem_long_put(words, words, SIZE_MAX / 4, other), 0;
+    CASE("count too large") return shmem_putmem(words, words, (size_t)1 << 50, other), 0;
+    CASE("get count overflows") return shmem_longdouble_get((long double *)words, (long double *)words, SIZE_MAX / 2, other), 0;
+    CASE("strided count overflows") return shmem_long_iput(words, words, 1000, 1, SIZE_MAX / 100, other), 0;
+    CASE("past the statics") return shmem_putmem(words, words, (size_t)1 << 30, other), 0;
+    CASE("iput stride 0") return shmem_long_iput(words, words + 50, 0, 1, 3, other), 0;
+    CASE("iput source stride 0") return shmem_long_iput(words, words + 50, 1, 0, 3, other), 0;
+    CASE("iget stride -1") return shmem_long_iget(words, words + 50, -1, 1, 3, other), 0;
+    CASE("ibput stride too small") return shmem_long_ibput(words, words + 50, 2, 3, 3, 2, other), 0;
+    CASE("ibget stride too small") return shmem_ibget64(words, words + 50, 3, 2, 3, 2, other), 0;
+    CASE("cmp") return shmem_long_wait_until(&variable, 77, 0), 0;
+    CASE("cmp of test") return shmem_long_test(&variable, -1, 0);
+    CASE("cmp of any") return (int)shmem_long_wait_until_any(words, 3, NULL, 6, 0);
+    CASE("cmp of signal") return (int)shmem_signal_wait_until(&signal_word, 100, 0);
+    CASE("sig_op") return shmem_long_put_signal(words, words + 50, 1, &signal_word, 1, 5, other), 0;
+    CASE("sig_op nbi") return shmem_putmem_signal_nbi(words, words + 50, 1, &signal_word, 1, -1, other), 0;
+    CASE("misaligned atomic") return shmem_long_atomic_inc((long *)((char *)words + 4), other), 0;
+    CASE("misaligned fetch") return (int)shmem_int_atomic_fetch((int *)((char *)words + 1), other);
+    CASE("misaligned compare_swap") return (int)shmem_long_atomic_compare_swap((long *)((char *)words + 1), 1, 2, other);
+    CASE("misaligned signal") return shmem_signal_add((uint64_t *)((char *)words + 1), 1, other), 0;
+    CASE("misaligned put_signal") return shmem_putmem_signal(words + 9, words, 1, (uint64_t *)((char *)words + 4), 1, SHMEM_SIGNAL_ADD, other), 0;
+    CASE("misaligned lock") return shmem_set_lock((long *)((char *)words + 4)), 0;
+    CASE("clear a free lock") return shmem_clear_lock(&variable), 0;
+    CASE("destroyed ctx") return shmem_ctx_destroy(ctx), shmem_ctx_long_p(ctx, &variable, 1, other), 0;
+    CASE("quiet on destroyed ctx") return shmem_ctx_destroy(ctx), shmem_ctx_quiet(ctx), 0;
+    CASE("fence on destroyed ctx") return shmem_ctx_destroy(ctx), shmem_ctx_fence(ctx), 0;
+    CASE("get_team of destroyed ctx") return shmem_ctx_destroy(ctx), shmem_ctx_get_team(ctx, &team);
+    CASE("session on destroyed ctx") return shmem_ctx_destroy(ctx), shmem_ctx_session_stop(ctx), 0;
+    CASE("destroyed twice") return shmem_ctx_destroy(ctx), shmem_ctx_destroy(ctx), 0;
+    CASE("another in its place") return shmem_ctx_destroy(ctx), shmem_ctx_create(0, &odd), shmem_ctx_long_p(ctx, &variable, 1, other), 0;
+    CASE("destroy the default ctx") return shmem_ctx_destroy(SHMEM_CTX_DEFAULT), 0;
+    CASE("put on no ctx") return shmem_ctx_long_p(SHMEM_CTX_INVALID, &variable, 1, other), 0;
+    CASE("session without config") return shmem_ctx_session_start(ctx, 0, NULL, 1), 0;
+    CASE("split without config") return shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, 1, NULL, 1, &team);
+    CASE("transfer freed") {
+        shmemx_transfer_t transfer = shmemx_transfer_prepare(words, words + 50, 8, other);
+        shmemx_transfer_free(transfer);
+        return shmemx_transfer_start(transfer), 0;
+    }
+    /* With all checks on. */
+    CASE("past the block") return shmem_long_put(block + 9, words, 2, 0), 0;
+    CASE("past the block, get") return shmem_getmem(words, (char *)block + 1, 80, 0), 0;
+    CASE("atomic past the block") return shmem_long_atomic_inc(block + 10, 0), 0;
+    CASE("iput past the block") return shmem_long_iput(block, words, 4, 1, 4, 0), 0;
+    CASE("between blocks") return shmem_long_p(block + 100000, 1, 0), 0;
+    CASE("wait on stack") return shmem_long_wait_until(&on_stack, SHMEM_CMP_NE, 0), 0;
+    CASE("wait past the block") return shmem_long_wait_until_all(block, 11, NULL, SHMEM_CMP_NE, 0), 0;
+    CASE("signal_wait on malloc") return (int)shmem_signal_wait_until((uint64_t *)private_block, SHMEM_CMP_NE, 0);
+    return -1;
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    if (argc > 2 && strcmp(argv[2], "outside") == 0) outside(what);
+    else {
+        begin();
+        block = (long *)shmem_malloc(80);
+        if (strcmp(argv[2], "together") == 0) together(what);
+        else if (me == npes - 1) alone(what);
+        shmem_barrier_all();
+        finish();
+    }
+    /* Nobody may come here. */
+    fprintf(stderr, "nothing has happened\n");
+    return 0;
+}

@@ -1,0 +1,58 @@
+//! A program for each family of functions, in jobs of all sizes, on shared memory and on the test network.
+
+use crate::program::{Job, Language, Source, c};
+
+/// What has one name for all types.
+pub const GENERIC: &[&str] = &["amo.c", "move.c", "reduce.c", "rma.c", "signal.c", "wait.c"];
+
+/// Sizes of jobs on shared memory.
+const SIZES: [usize; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 17];
+/// PEs on the test network, which takes its time, and which part of the cases they go through: one in so many.
+const FAR_SIZES: [(usize, usize); 4] = [(1, 4), (2, 1), (3, 4), (5, 12)];
+
+fn everywhere(file: &'static str) {
+    for npes in SIZES {
+        Job::new(c(file), npes).succeed();
+    }
+    for (seed, (npes, every)) in FAR_SIZES.into_iter().enumerate() {
+        let job = Job::new(c(file), npes).far(seed);
+        job.env("EVERY", &every.to_string()).env("SEED", &seed.to_string()).succeed();
+    }
+    // With all checks on, nothing is wrong either.
+    Job::new(c(file), 3).env("MEMONET_CHECK", "1").env("EVERY", "3").succeed();
+}
+
+macro_rules! families {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            everywhere(concat!(stringify!($name), ".c"));
+        }
+    )*};
+}
+families!(active amo context extension lock memory mix order reduce rma session signal team threads wait);
+
+#[test]
+fn moving_collectives() {
+    everywhere("move.c");
+}
+
+#[test]
+fn other_orders() {
+    for seed in 1..6 {
+        let job = |npes| Job::new(c("mix.c"), npes).env("SEED", &seed.to_string());
+        job(2 + seed).succeed();
+        job(2 + seed % 3).far(seed).succeed();
+    }
+}
+
+#[test]
+fn names_for_all_types() {
+    for language in [Language::GenericC, Language::Cxx] {
+        for file in GENERIC {
+            for npes in [1, 3] {
+                Job::new(Source { file, language }, npes).succeed();
+            }
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Mistakes: a job ends within seconds, with a status other than 0, and says which call of which PE, which argument, and what to do.
+
+use crate::program::{Job, c};
+
+/// Who makes a mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Who {
+    /// Before the library is initialised, or after: whoever comes first.
+    Outside,
+    /// A call of all.
+    Together,
+    /// The last PE.
+    Alone,
+}
+
+const PES: usize = 3;
+const NOT_SYMMETRIC: &[&str] = &["not symmetric", "use memory of shmem_malloc"];
+
+/// Runs a mistake; in what the job says there must be the call and all of these words.
+#[track_caller]
+fn told(who: Who, checks: bool, mistake: &str, call: &str, words: &[&str]) {
+    for far in [false, true] {
+        let who_says = format!("{who:?}").to_lowercase();
+        let mut job = Job::new(c("misuse.c"), PES).arg(mistake).arg(&who_says).timeout_s(15);
+        if checks {
+            job = job.env("MEMONET_CHECK", "1");
+        }
+        if far {
+            job = job.far(1);
+        }
+        let ended = job.run();
+        let says = |words: &[&str]| {
+            let all = |line: &str| words.iter().all(|word| line.contains(word));
+            ended.stderr.lines().any(all)
+        };
+        let fail = |why: String| panic!("{mistake:?}, far {far}: {why}; status {}, {}", ended.status, ended.stderr);
+        if ended.status == 0 || ended.status == 124 {
+            fail("it does not end".into());
+        }
+        if ended.stderr.contains("nothing has happened") || ended.stderr.contains("signal 11") {
+            fail("it goes on, or dies without a word".into());
+        }
+        let pe = match who {
+            Who::Alone => format!("PE {}: ", PES - 1),
+            Who::Together => "PE ".into(),
+            Who::Outside => String::new(),
+        };
+        let head = format!("memonet: {pe}");
+        let mut line = vec![head.as_str(), call];
+        line.extend(words);
+        if !says(&line) {
+            fail(format!("no line says {line:?}"));
+        }
+    }
+}
+
+#[test]
+fn outside_of_the_library() {
+    let not_initialised = &["the library is not initialised", "call shmem_init before"][..];
+    for (mistake, call) in [
+        ("my_pe before init", "shmem_my_pe"),
+        ("put before init", "shmem_long_p"),
+        ("barrier before init", "shmem_barrier_all"),
+        ("malloc before init", "shmem_malloc"),
+        ("finalize before init", "shmem_finalize"),
+        ("after: my_pe", "shmem_my_pe"),
+        ("after: malloc", "shmem_malloc"),
+        ("after: put", "shmem_long_p"),
+        ("after: barrier", "shmem_barrier_all"),
+        ("after: finalize", "shmem_finalize"),
+        ("after: global_exit", "shmem_global_exit"),
+        ("after: team", "shmem_team_my_pe"),
+    ] {
+        told(Who::Outside, false, mistake, call, not_initialised);
+    }
+    told(Who::Outside, false, "thread level", "shmem_init_thread", &["requested: 17"]);
+}
+
+#[test]
+fn addresses() {
+    for (mistake, call, argument) in [
+        ("p to stack", "shmem_long_p", "dest"),
+        ("put to malloc", "shmem_long_put", "dest"),
+        ("put_nbi to stack", "shmem_long_put_nbi", "dest"),
+        ("get from stack", "shmem_long_get", "source"),
+        ("g from malloc", "shmem_long_g", "source"),
+        ("iput to stack", "shmem_long_iput", "dest"),
+        ("ibget from malloc", "shmem_long_ibget", "source"),
+        ("atomic on stack", "shmem_long_atomic_fetch_inc", "dest"),
+        ("atomic set on malloc", "shmem_long_atomic_set", "dest"),
+        ("signal on stack", "shmem_signal_add", "sig_addr"),
+        ("put_signal, data on stack", "shmem_long_put_signal", "dest"),
+        ("put_signal, signal on stack", "shmem_long_put_signal", "sig_addr"),
+        ("lock on stack", "shmem_set_lock", "lock"),
+        ("NULL", "shmem_long_p", "dest"),
+        ("code", "shmem_long_p", "dest"),
+        ("ctx put to stack", "shmem_ctx_long_put", "dest"),
+        ("count too large", "shmem_putmem", "dest"),
+        ("past the statics", "shmem_putmem", "dest"),
+    ] {
+        told(Who::Alone, false, mistake, call, &[&[argument][..], NOT_SYMMETRIC].concat());
+    }
+    for (mistake, call, argument) in [
+        ("reduce on stack", "shmem_long_sum_reduce", "dest"),
+        ("reduce from malloc", "shmem_long_sum_reduce", "source"),
+        ("collect on stack", "shmem_long_collect", "dest"),
+        ("fcollect on stack", "shmem_long_fcollect", "dest"),
+    ] {
+        told(Who::Together, false, mistake, call, &[&[argument][..], NOT_SYMMETRIC].concat());
+    }
+}
+
+#[test]
+fn numbers_of_pes() {
+    let of_job = "in a job of 3";
+    for (mistake, call, words) in [
+        ("pe -1", "shmem_long_p", ["pe: there is no PE -1", of_job]),
+        ("pe n", "shmem_long_put", ["pe: there is no PE 3", of_job]),
+        ("get pe", "shmem_long_get", ["pe: there is no PE 1048576", of_job]),
+        ("atomic pe", "shmem_long_atomic_fetch", ["pe: there is no PE 4", of_job]),
+        ("iget pe", "shmem_long_iget", ["pe: there is no PE -5", of_job]),
+        ("signal pe", "shmem_signal_set", ["pe: there is no PE 3", of_job]),
+        ("put_signal pe", "shmem_long_put_signal", ["pe: there is no PE -1", of_job]),
+        ("ptr pe", "shmem_ptr", ["pe: there is no PE 3", of_job]),
+        ("pe_quiet pe", "shmem_pe_quiet", ["target_pes: there is no PE 3", of_job]),
+        ("ctx pe", "shmem_ctx_long_p", ["pe: there is no PE 3", ""]),
+        ("team_ptr pe", "shmem_team_ptr", ["pe: there is no PE 3", ""]),
+        ("pe_quiet in ctx pe", "shmem_ctx_pe_quiet", ["target_pes: there is no PE -3", ""]),
+    ] {
+        told(Who::Alone, false, mistake, call, &words);
+    }
+    told(Who::Together, false, "root", "shmem_broadcastmem", &["PE_root: there is no PE 3"]);
+    told(
+        Who::Together,
+        false,
+        "root of set",
+        "shmem_broadcast64",
+        &["PE_root: there is no PE -1"],
+    );
+    told(
+        Who::Together,
+        false,
+        "active set",
+        "shmem_barrier",
+        &["active set of 4 PEs", "job of 3"],
+    );
+    told(Who::Together, false, "active set stride", "shmem_barrier", &["active set", "2^-1"]);
+    told(Who::Together, false, "active set of none", "shmem_sync", &["active set of 0 PEs"]);
+    told(
+        Who::Together,
+        false,
+        "active set of others",
+        "shmem_barrier",
+        &["not in the active set"],
+    );
+}
+
+#[test]
+fn counts_and_strides() {
+    let too_much = "more than memory can hold";
+    for (mistake, call, words) in [
+        ("count overflows", "shmem_long_put", ["elements of 8 bytes", too_much]),
+        ("get count overflows", "shmem_longdouble_get", ["elements of 16 bytes", too_much]),
+        ("strided count overflows", "shmem_long_iput", ["stride", too_much]),
+        ("iput stride 0", "shmem_long_iput", ["dst: ", "0"]),
+        ("iput source stride 0", "shmem_long_iput", ["sst: ", "0"]),
+        ("iget stride -1", "shmem_long_iget", ["dst: ", "-1"]),
+        ("ibput stride too small", "shmem_long_ibput", ["dst: ", "2"]),
+        ("ibget stride too small", "shmem_ibget64", ["sst: ", "2"]),
+    ] {
+        told(Who::Alone, false, mistake, call, &words);
+    }
+    told(Who::Together, false, "alltoalls stride", "shmem_long_alltoalls", &["dst: ", "0"]);
+    told(Who::Together, false, "alltoalls count", "shmem_long_alltoall", &[too_much]);
+    told(Who::Together, false, "to_all count", "shmem_int_sum_to_all", &["nreduce: -1"]);
+}
+
+#[test]
+fn constants_and_alignment() {
+    for (mistake, call, words) in [
+        ("cmp", "shmem_long_wait_until", ["cmp: 77", "use SHMEM_CMP_EQ"]),
+        ("cmp of test", "shmem_long_test", ["cmp: -1", "use SHMEM_CMP_EQ"]),
+        ("cmp of any", "shmem_long_wait_until_any", ["cmp: 6", "use SHMEM_CMP_EQ"]),
+        ("cmp of signal", "shmem_signal_wait_until", ["cmp: 100", "use SHMEM_CMP_EQ"]),
+        ("sig_op", "shmem_long_put_signal", ["sig_op: 5", "SHMEM_SIGNAL_SET"]),
+        ("sig_op nbi", "shmem_putmem_signal_nbi", ["sig_op: -1", "SHMEM_SIGNAL_SET"]),
+        ("misaligned atomic", "shmem_long_atomic_inc", ["dest: ", "not aligned"]),
+        ("misaligned fetch", "shmem_int_atomic_fetch", ["source: ", "not aligned"]),
+        (
+            "misaligned compare_swap",
+            "shmem_long_atomic_compare_swap",
+            ["dest: ", "not aligned"],
+        ),
+        ("misaligned signal", "shmem_signal_add", ["sig_addr: ", "not aligned"]),
+        ("misaligned put_signal", "shmem_putmem_signal", ["sig_addr: ", "not aligned"]),
+        ("misaligned lock", "shmem_set_lock", ["lock: ", "not aligned"]),
+        ("clear a free lock", "shmem_clear_lock", ["lock", ""]),
+    ] {
+        told(Who::Alone, false, mistake, call, &words);
+    }
+}
+
+#[test]
+fn the_heap() {
+    for (mistake, call, words) in [
+        (
+            "sizes differ",
+            "malloc",
+            &["allocation of 200 bytes", "allocation of 100 bytes"][..],
+        ),
+        ("alignments differ", "shmem_align", &["aligned to 64", "aligned to 128"]),
+        ("malloc and calloc", "alloc", &["allocation"]),
+        ("malloc and free", "shmem_", &["allocation"]),
+        ("frees differ", "shmem_free", &[]),
+        ("free twice", "shmem_free", &["ptr: no allocated block begins at", "freed before"]),
+        ("free within", "shmem_free", &["ptr: no allocated block begins at", "freed before"]),
+        (
+            "free of stack",
+            "shmem_free",
+            &["ptr: no allocated block begins at", "not of shmem_malloc"],
+        ),
+        (
+            "free of static",
+            "shmem_free",
+            &["ptr: no allocated block begins at", "not of shmem_malloc"],
+        ),
+        (
+            "realloc of freed",
+            "shmem_realloc",
+            &["ptr: no allocated block begins at", "freed before"],
+        ),
+        (
+            "realloc within",
+            "shmem_realloc",
+            &["ptr: no allocated block begins at", "freed before"],
+        ),
+    ] {
+        told(Who::Together, false, mistake, call, words);
+    }
+}
+
+#[test]
+fn handles() {
+    let destroyed = "destroyed before";
+    for (mistake, call, words) in [
+        ("sync of destroyed team", "shmem_team_sync", &["team: ", destroyed][..]),
+        ("ask a destroyed team", "shmem_team_my_pe", &["team: ", destroyed]),
+        ("destroy a team twice", "shmem_team_destroy", &["team: ", destroyed]),
+        ("context of a destroyed team", "shmem_ctx_long_p", &["ctx: ", destroyed]),
+        ("destroy the world", "shmem_team_destroy", &["team: ", "predefined"]),
+        ("no team at all", "shmem_team_n_pes", &["team: this is no team"]),
+        ("barrier destroyed", "shmemx_barrier_wait", &["barrier: ", destroyed]),
+    ] {
+        told(Who::Together, false, mistake, call, words);
+    }
+    for (mistake, call, words) in [
+        ("destroyed ctx", "shmem_ctx_long_p", ["ctx: ", destroyed]),
+        ("quiet on destroyed ctx", "shmem_ctx_quiet", ["ctx: ", destroyed]),
+        ("fence on destroyed ctx", "shmem_ctx_fence", ["ctx: ", destroyed]),
+        ("get_team of destroyed ctx", "shmem_ctx_get_team", ["ctx: ", destroyed]),
+        ("session on destroyed ctx", "shmem_ctx_session_stop", ["ctx: ", destroyed]),
+        ("destroyed twice", "shmem_ctx_destroy", ["ctx: ", destroyed]),
+        ("another in its place", "shmem_ctx_long_p", ["ctx: ", destroyed]),
+        (
+            "destroy the default ctx",
+            "shmem_ctx_destroy",
+            ["ctx: ", "SHMEM_CTX_DEFAULT cannot be destroyed"],
+        ),
+        ("put on no ctx", "shmem_ctx_long_p", ["ctx: ", "SHMEM_CTX_INVALID"]),
+        ("session without config", "shmem_ctx_session_start", ["config: NULL", "config_mask"]),
+        ("split without config", "shmem_team_split_strided", ["config: NULL", "config_mask"]),
+        ("transfer freed", "shmemx_transfer_start", ["transfer: ", "freed before"]),
+    ] {
+        told(Who::Alone, false, mistake, call, &words);
+    }
+}
+
+#[test]
+fn what_costs_time_to_check() {
+    for (mistake, call, words) in [
+        ("past the block", "shmem_long_put", ["dest: ", "beyond the end"]),
+        ("past the block, get", "shmem_getmem", ["source: ", "beyond the end"]),
+        ("atomic past the block", "shmem_long_atomic_inc", ["dest: ", "block"]),
+        ("iput past the block", "shmem_long_iput", ["dest: ", "beyond the end"]),
+        ("between blocks", "shmem_long_p", ["dest: ", "in no allocated block"]),
+        ("wait on stack", "shmem_long_wait_until", ["ivar: ", "not symmetric"]),
+        ("wait past the block", "shmem_long_wait_until_all", ["ivars: ", "beyond the end"]),
+        ("signal_wait on malloc", "shmem_signal_wait_until", ["sig_addr: ", "not symmetric"]),
+        // And all that is found without: some.
+        ("p to stack", "shmem_long_p", ["dest: ", "not symmetric"]),
+        ("pe n", "shmem_long_put", ["pe: there is no PE 3", ""]),
+        ("misaligned atomic", "shmem_long_atomic_inc", ["dest: ", "not aligned"]),
+    ] {
+        told(Who::Alone, true, mistake, call, &words);
+    }
+    for (mistake, call) in [
+        ("overlap of reduce", "shmem_long_sum_reduce"),
+        ("overlap of fcollect", "shmem_long_fcollect"),
+        ("overlap of alltoall", "shmem_long_alltoall"),
+    ] {
+        told(Who::Together, true, mistake, call, &["dest and source overlap"]);
+    }
+}

@@ -1,0 +1,87 @@
+//! Initialising, leaving, ending a job.
+
+use crate::program::{Job, c};
+
+fn near_and_far(npes: usize, args: &[&str]) -> [Job; 2] {
+    let job = || args.iter().fold(Job::new(c("setup.c"), npes), |job, arg| job.arg(arg));
+    [job(), job().far(npes)]
+}
+
+#[test]
+fn programs_begin_and_end_as_they_like() {
+    for npes in [1, 2, 5] {
+        for args in [
+            &["queries"][..],
+            &["again"],
+            &["start_pes"],
+            &["no finalize"],
+            &["no finalize", "exit"],
+            &["no init"],
+            &["level", "0"],
+            &["level", "1"],
+            &["level", "2"],
+            &["level", "3"],
+        ] {
+            for job in near_and_far(npes, args) {
+                job.succeed();
+            }
+        }
+        for job in near_and_far(npes, &["heap"]) {
+            job.env("SHMEM_SYMMETRIC_SIZE", "10M").succeed();
+        }
+    }
+}
+
+#[test]
+fn small_stacks_are_enough() {
+    for job in near_and_far(2, &["again"]) {
+        job.wrapper(&["sh", "-c", "ulimit -s 400; exec \"$0\" \"$@\""]).succeed();
+    }
+}
+
+#[test]
+fn a_status_of_the_programs_own() {
+    for job in near_and_far(3, &["status", "3"]) {
+        assert_eq!(job.run().status, 3);
+    }
+}
+
+#[test]
+fn one_pe_ends_the_job() {
+    for (status, pe, how) in [(0, 0, ""), (7, 1, "thread"), (0, 3, "thread"), (255, 2, ""), (1, 4, "")] {
+        for far in [false, true] {
+            let job = Job::new(c("exit.c"), 5).timeout_s(20);
+            let job = job.arg(&status.to_string()).arg(&pe.to_string()).arg(how);
+            let ended = if far { job.far(3) } else { job }.run();
+            assert_eq!(ended.status, status, "{ended:?}");
+            assert!(
+                !ended.stdout.contains("went on") && ended.stdout.contains(&format!("printed {pe}")),
+                "{ended:?}"
+            );
+            // On purpose: nothing to complain of.
+            assert!(ended.stderr.is_empty() || status != 0, "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn all_end_the_job_at_once() {
+    let ended = Job::new(c("exit.c"), 5).arg("20").arg("0").arg("all").timeout_s(20).run();
+    assert!((20..25).contains(&ended.status), "{ended:?}");
+}
+
+#[test]
+fn limits_of_the_heap() {
+    for (name, text) in [
+        ("SHMEM_SYMMETRIC_SIZE", "64M"),
+        ("SHMEM_SYMMETRIC_SIZE", "67108864"),
+        ("SMA_SYMMETRIC_SIZE", "65536K"),
+    ] {
+        Job::new(c("memory.c"), 3).arg("64").env(name, text).succeed();
+    }
+    let ended = Job::new(c("memory.c"), 2).arg("64").env("SHMEM_SYMMETRIC_SIZE", "many").run();
+    assert!(
+        ended.status != 0 && ended.stderr.contains("SHMEM_SYMMETRIC_SIZE=\"many\""),
+        "{ended:?}"
+    );
+}

@@ -1,0 +1,79 @@
+//! Ends of jobs and of libraries.
+
+use crate::common::{PREFIX, assert_success, folder, installed, job, printed};
+
+/// Compiles a program.
+fn compiled(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
+    let (source, program) = (folder.join("program.c"), folder.join("program"));
+    std::fs::write(&source, text).unwrap();
+    printed(installed("oshcc").arg("-o").args([&program, &source]));
+    program
+}
+
+/// PE 0 ends the job while the others wait.
+const EXIT: &str = r#"
+#include <shmem.h>
+#include <stdlib.h>
+#include <unistd.h>
+static long never;
+static void leave(void) {
+    int initialized;
+    shmem_query_initialized(&initialized);
+    if (initialized) shmem_finalize();
+}
+int main(int argc, char **argv) {
+    shmem_init();
+    atexit(leave);
+    shmem_barrier_all();
+    usleep(100000);
+    if (shmem_my_pe() == 0) shmem_global_exit(atoi(argv[1]));
+    shmem_long_wait_until(&never, SHMEM_CMP_NE, 0);
+    return 1;
+}
+"#;
+
+#[test]
+fn a_program_that_ends_the_job_may_finalise_in_a_handler() {
+    let folder = folder();
+    let program = compiled(folder.path(), EXIT);
+    for status in [0, 3] {
+        let output = job(3, &[], &program, &[&status.to_string()]).output().unwrap();
+        assert_eq!(
+            (output.status.code(), output.stderr.as_slice()),
+            (Some(status), &[][..]),
+            "{output:?}"
+        );
+    }
+}
+
+#[test]
+fn a_job_is_ended_on_purpose_under_wrappers_too() {
+    let folder = folder();
+    let program = compiled(folder.path(), EXIT);
+    for status in [0, 3] {
+        let script = format!("{} {status}; sleep 20", program.display());
+        let output = job(2, &[], "sh".as_ref(), &["-c", &script]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("ended with") && !said.contains("killed by"), "{said}");
+    }
+}
+
+#[test]
+fn the_library_may_be_closed() {
+    let folder = folder();
+    let (source, program) = (folder.path().join("close.c"), folder.path().join("close"));
+    let text = r#"
+#include <dlfcn.h>
+int main(int argc, char **argv) {
+    void *library = dlopen(argv[1], RTLD_NOW);
+    ((void (*)(void))dlsym(library, "shmem_init"))();
+    ((void (*)(void))dlsym(library, "shmem_finalize"))();
+    return dlclose(library);
+}
+"#;
+    std::fs::write(&source, text).unwrap();
+    printed(std::process::Command::new("cc").arg("-o").args([&program, &source]).arg("-ldl"));
+    let library = PREFIX.join("lib/libmemonet.so");
+    assert_success(&mut job(2, &[], &program, &[&library.display().to_string()]));
+}

@@ -1,0 +1,144 @@
+//! An installation: what is where, and how build systems find it.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{BUILT, PREFIX, assert_says_hello, assert_success, folder, has, installed, printed, source};
+
+#[test]
+fn oshrun_runs_what_oshcc_makes() {
+    let folder = folder();
+    let program = folder.path().join("program");
+    printed(installed("oshcc").arg("-o").arg(&program).arg(source("hello.c")));
+    let line = [
+        "-np",
+        "2",
+        "--oversubscribe",
+        "--mca",
+        "btl",
+        "self",
+        "--tag-output",
+        "--timeout",
+        "30",
+    ];
+    let output = printed(installed("oshrun").args(line).arg(&program));
+    let mut output: Vec<_> = output.lines().collect();
+    output.sort_unstable();
+    assert_eq!(output, ["[0] PE 0 of 2: 1", "[1] PE 1 of 2: 0"]);
+    assert!(printed(installed("oshrun").arg("--help")).contains("Usage: oshrun"));
+    assert!(printed(installed("memonet").args(["oshrun", "--version"])).contains(env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn pkg_config_knows_it() {
+    if !has("pkg-config") {
+        return;
+    }
+    let folder = folder();
+    let program = folder.path().join("program");
+    for (linking, rpath) in [(&[][..], true), (&["--static"], false)] {
+        let mut ask = Command::new("pkg-config");
+        ask.env("PKG_CONFIG_PATH", PREFIX.join("lib/pkgconfig"))
+            .args(["--cflags", "--libs"]);
+        let flags = printed(ask.args(linking).arg("memonet"));
+        let mut compile = Command::new("cc");
+        compile
+            .arg(source("hello.c"))
+            .arg("-o")
+            .arg(&program)
+            .args(flags.split_whitespace());
+        if rpath {
+            compile.arg(format!("-Wl,-rpath,{}/lib", PREFIX.display()));
+        } else {
+            compile.arg("-static");
+        }
+        printed(&mut compile);
+        assert_says_hello(&program);
+    }
+    let mut version = Command::new("pkg-config");
+    version
+        .env("PKG_CONFIG_PATH", PREFIX.join("lib/pkgconfig"))
+        .args(["--modversion", "memonet"]);
+    assert_eq!(printed(&mut version).trim_end(), env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn cmake_finds_it() {
+    if !has("cmake") {
+        return;
+    }
+    let folder = folder();
+    let text = format!(
+        "cmake_minimum_required(VERSION 3.10)\nproject(test C)\n\
+         find_package(memonet 99 QUIET)\nif(memonet_FOUND)\n  message(FATAL_ERROR \"version 99\")\nendif()\n\
+         find_package(memonet 0.1 REQUIRED)\n\
+         add_executable(shared {hello})\ntarget_link_libraries(shared memonet::memonet)\n\
+         add_executable(static {hello})\ntarget_link_libraries(static memonet::memonet-static)\n\
+         add_executable(all_static {hello})\ntarget_link_libraries(all_static memonet::memonet-static -static)\n",
+        hello = source("hello.c")
+    );
+    std::fs::write(folder.path().join("CMakeLists.txt"), text).unwrap();
+    let build = folder.path().join("build");
+    let mut configure = Command::new("cmake");
+    configure.arg("-S").arg(folder.path()).arg("-B").arg(&build);
+    assert_success(configure.arg(format!("-DCMAKE_PREFIX_PATH={}", PREFIX.display())));
+    assert_success(Command::new("cmake").arg("--build").arg(&build));
+    for program in ["shared", "static", "all_static"] {
+        assert_says_hello(&build.join(program));
+    }
+    let needed = |program: &str| printed(Command::new("readelf").arg("-d").arg(build.join(program)));
+    assert!(needed("shared").contains("[libmemonet.so.0]"));
+    assert!(!needed("static").contains("libmemonet"));
+}
+
+fn files(below: &Path) -> Vec<String> {
+    let listed = printed(Command::new("find").arg(below).args(["!", "-type", "d", "-printf", "%P\\n"]));
+    let mut files: Vec<String> = listed.lines().map(str::to_owned).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn make_installs_and_uninstalls() {
+    let folder = folder();
+    let (targets, stage) = (folder.path().join("targets"), folder.path().join("stage"));
+    std::fs::create_dir(&targets).unwrap();
+    std::os::unix::fs::symlink(&*BUILT, targets.join("release")).unwrap();
+    let make = |goal: &str| {
+        let mut make = Command::new("make");
+        make.arg("-C").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        make.env_remove("MAKEFLAGS").args(["CARGO=true", "PREFIX=/opt/there", goal]);
+        make.arg(format!("TARGET={}", targets.display()))
+            .arg(format!("DESTDIR={}", stage.display()));
+        assert_success(&mut make);
+    };
+    // What is of others stays.
+    let other = stage.join("opt/there/lib/libother.a");
+    std::fs::create_dir_all(other.parent().unwrap()).unwrap();
+    std::fs::write(&other, "").unwrap();
+    make("install");
+    let there = stage.join("opt/there");
+    let mut expected = files(&PREFIX);
+    expected.push("lib/libother.a".to_owned());
+    expected.sort();
+    assert_eq!(files(&there), expected);
+    for name in [
+        "bin/memonet",
+        "bin/oshcc",
+        "include/mpp/shmem.h",
+        "lib/libmemonet.so.0",
+        "lib/pkgconfig/memonet.pc",
+    ] {
+        assert!(expected.iter().any(|file| file == name), "{name}");
+    }
+    let program = folder.path().join("program");
+    printed(Command::new(there.join("bin/oshcc")).arg("-o").arg(&program).arg(source("hello.c")));
+    assert_says_hello(&program);
+    make("uninstall");
+    assert_eq!(files(&stage), ["opt/there/lib/libother.a"]);
+    let folders = printed(Command::new("find").arg(&there).args(["-type", "d", "-printf", "%P\\n"]));
+    assert!(
+        !folders.contains("mpp") && !folders.contains("pkgconfig") && !folders.contains("cmake"),
+        "{folders}"
+    );
+}

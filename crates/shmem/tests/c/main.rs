@@ -1,0 +1,9 @@
+//! The library as C and C++ programs meet it: compiled with the wrappers, linked in every way, run as jobs.
+
+mod common;
+mod exits;
+mod heap;
+mod installed;
+mod statics;
+mod symbols;
+mod wrappers;

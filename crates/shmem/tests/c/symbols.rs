@@ -1,0 +1,143 @@
+//! What the libraries define, what they need, and that others' functions can stand in for theirs.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{PREFIX, assert_says_hello, folder, installed, lines, printed, source};
+
+/// All names of the interface, and those for tools.
+fn names() -> BTreeSet<String> {
+    let names = memonet_shmem_api::symbols();
+    names.iter().flat_map(|name| [name.clone(), format!("p{name}")]).collect()
+}
+
+/// Names and kinds of the symbols that `nm` lists.
+fn symbols(options: &[&str], file: &Path) -> BTreeSet<(String, char)> {
+    let listed = printed(Command::new("nm").args(options).args(["--format=posix", "--no-sort"]).arg(file));
+    let entry = |line: &str| {
+        let mut words = line.split(' ');
+        let name = words.next()?;
+        Some((name.to_owned(), words.next()?.chars().next()?))
+    };
+    listed.lines().filter_map(entry).collect()
+}
+
+#[test]
+fn libraries_define_the_interface_and_nothing_else() {
+    for (options, file) in [
+        (&["--dynamic", "--defined-only"], "lib/libmemonet.so"),
+        (&["--extern-only", "--defined-only"], "lib/libmemonet.a"),
+    ] {
+        let found = symbols(options, &PREFIX.join(file));
+        let defined: BTreeSet<String> = found.iter().map(|(name, _)| name.clone()).collect();
+        assert_eq!(defined, names(), "{file}");
+        // A tool replaces the ones, and calls the others.
+        for (name, kind) in &found {
+            let expected = if defined.contains(&format!("p{name}")) { 'W' } else { 'T' };
+            assert_eq!(*kind, expected, "{name} in {file}");
+        }
+    }
+}
+
+#[test]
+fn the_shared_library_needs_libc_alone() {
+    let dynamic = printed(
+        Command::new("readelf")
+            .args(["--dynamic", "--wide"])
+            .arg(PREFIX.join("lib/libmemonet.so")),
+    );
+    let of = |kind: &str| {
+        let lines = dynamic.lines().filter(|line| line.contains(kind));
+        let name = |line: &str| Some(line.split_once('[')?.1.trim_end_matches(']').to_owned());
+        lines.filter_map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(of("(SONAME)"), ["libmemonet.so.0"]);
+    let needed = of("(NEEDED)");
+    assert!(needed.contains(&"libc.so.6".to_owned()), "{needed:?}");
+    let others: Vec<_> = needed
+        .iter()
+        .filter(|name| !name.starts_with("libc.so") && !name.starts_with("ld-linux"))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+    assert!(!dynamic.contains("TEXTREL"));
+}
+
+#[test]
+fn functions_can_be_replaced() {
+    let folder = folder();
+    let program = folder.path().join("program");
+    let tool = folder.path().join("tool.c");
+    std::fs::write(
+        &tool,
+        "#include <pshmem.h>\nvoid shmem_int_p(int *dest, int value, int pe) { pshmem_int_p(dest, value + 100, pe); }\n\
+         int shmem_n_pes(void) { return pshmem_n_pes(); }\n",
+    )
+    .unwrap();
+    for kind in ["-fPIE", "-static"] {
+        let mut compile = installed("oshcc");
+        // The program finds another number than it sends.
+        compile
+            .args([kind, "-Dreturn=return 0 &&", "-o"])
+            .arg(&program)
+            .arg(source("hello.c"));
+        printed(compile.args(["-Ureturn"]).arg(&tool));
+        let output = crate::common::job(3, &["--keep-going"], &program, &[]).output().unwrap();
+        let mut found: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
+        found.sort_unstable();
+        assert_eq!(found, ["PE 0 of 3: 102", "PE 1 of 3: 100", "PE 2 of 3: 101"], "{kind}");
+    }
+}
+
+/// The static library keeps the names of Rust's own to itself.
+#[test]
+fn another_rust_library_fits_beside_it() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(
+        at("other.rs"),
+        "#[unsafe(no_mangle)] pub extern \"C\" fn other() -> i32 {\n\
+             std::panic::set_hook(Box::new(|_| ()));\n\
+             match std::panic::catch_unwind(|| { let v: Vec<i32> = Vec::new(); v[std::env::args().count()] }) { Ok(_) => 1, Err(_) => 77 }\n\
+         }\n",
+    )
+    .unwrap();
+    std::fs::write(
+        at("program.cpp"),
+        "#include <shmem.h>\n#include <stdexcept>\n#include <stdio.h>\nextern \"C\" int other();\n\
+         int main() {\n    shmem_init();\n    int caught = 0;\n\
+             try { throw std::runtime_error(\"\"); } catch (std::exception &) { caught = 1; }\n\
+             printf(\"%d %d\\n\", other(), caught);\n    shmem_finalize();\n}\n",
+    )
+    .unwrap();
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut build = Command::new(rustc);
+    build.args(["--edition=2024", "--crate-type=staticlib", "-o"]).arg(at("libother.a"));
+    crate::common::assert_success(build.arg(at("other.rs")));
+    let linked = [
+        format!("{}/lib/libmemonet.a", PREFIX.display()),
+        at("libother.a").display().to_string(),
+    ];
+    for (first, last) in [(0, 1), (1, 0)] {
+        let mut compile = Command::new("c++");
+        compile
+            .arg("-I")
+            .arg(PREFIX.join("include"))
+            .arg("-o")
+            .args([at("program"), at("program.cpp")]);
+        printed(compile.args([&linked[first], &linked[last]]).args(["-lpthread", "-ldl", "-lm"]));
+        assert_eq!(lines(2, &at("program")), ["77 1", "77 1"]);
+    }
+}
+
+#[test]
+fn the_order_of_libraries_does_not_matter() {
+    let folder = folder();
+    let program = folder.path().join("program");
+    let lib = PREFIX.join("lib");
+    let mut compile = Command::new("cc");
+    compile.arg("-I").arg(PREFIX.join("include")).arg("-L").arg(&lib);
+    compile.arg(format!("-Wl,--no-as-needed,-rpath,{}", lib.display()));
+    printed(compile.args(["-lmemonet", "-lm", &source("hello.c"), "-o"]).arg(&program));
+    assert_says_hello(&program);
+}
