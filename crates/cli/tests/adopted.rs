@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 /// Variables by which launchers say size, rank, and how many processes are here.
 const LAUNCHERS: [[&str; 3]; 3] = [
@@ -54,6 +54,48 @@ fn who_ends_in_failure_tells_the_others() {
         let error = String::from_utf8_lossy(&end.stderr);
         assert_eq!(end.status.code(), Some(if rank == 1 { 3 } else { 42 }), "{error}");
         assert_eq!(error.contains("PE 1 failed: ended with exit status 3"), rank != 1, "{error}");
+    }
+}
+
+/// A process that does not outlive a test which fails.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The other launcher tells nobody. Collected by its parent or not, who has ended is missed, whichever way the others wait.
+#[test]
+fn who_dies_is_missed() {
+    for (how, cause) in [
+        ("kill", "killed by signal 9"),
+        ("segv", "killed by signal 11"),
+        ("_exit", "left with _exit(0)"),
+    ] {
+        for collected in [true, false] {
+            let mut children: Vec<_> = (0..4)
+                .map(|rank: usize| {
+                    let mut command = Command::new(common::pe());
+                    command.args(["die", how]).env("PMIX_NAMESPACE", format!("{how}{collected}"));
+                    command.envs(LAUNCHERS[1].iter().zip(["4", &rank.to_string(), "4"]));
+                    Ending(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+                })
+                .collect();
+            let mut last = children.pop().unwrap();
+            if collected {
+                common::wait(&mut last.0);
+            }
+            for (rank, child) in children.iter_mut().enumerate() {
+                assert_eq!(common::wait(&mut child.0).code(), Some(42));
+                let said = common::collect(child.0.stdout.take().unwrap()).join().unwrap();
+                // How it was, not every kernel tells once the process has been collected.
+                let told = said.contains(cause) || collected && said.contains("ended without finalising");
+                assert!(said.starts_with(&format!("PE {rank} saw: PE 3 failed: ")) && told, "{said}");
+            }
+        }
     }
 }
 

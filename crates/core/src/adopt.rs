@@ -10,12 +10,14 @@
 //! then says so, and PE 0 goes on when all have: what a later PE 0 sends cannot arrive at an earlier PE. A later PE whose greeting
 //! an earlier PE 0 has taken has bound its name, and so is found by the later PE 0.
 //!
-//! Nobody but the other launcher watches these PEs: a death ends the job because that launcher ends all.
+//! The other launcher tells nobody of deaths, and may let the others run: so these PEs [look after each other](crate::watch).
 
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::launch::{JobFile, available_cpus};
 use crate::memory;
+use crate::process::{Stat, UNKNOWN};
+use crate::watch::{Identity, Watch};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -87,23 +89,34 @@ pub(crate) fn found() -> Result<Option<Adopted>> {
 }
 
 impl Adopted {
-    /// Meets the others. Gives the job and this PE's number in it.
-    pub(crate) fn join(&self) -> Result<(Control, usize)> {
+    /// Meets the others. Gives the job, this PE's number in it, and what looks after the others.
+    ///
+    /// All PEs have said which process they are when this returns at PE 0; at another PE, that one has.
+    pub(crate) fn join(&self) -> Result<(Control, usize, Option<Watch>)> {
         let mut meeting = Meeting::new(self)?;
+        let mine = Identity::mine();
+        let introduce = |control: &Control| {
+            if let Some(mine) = mine {
+                control.introduce(self.rank, mine);
+            }
+        };
         let control = if self.rank == 0 {
             let file = JobFile::create(self.size, self.cpus())?;
-            meeting.hand_out(file.fd())?;
+            introduce(file.control());
+            // Those that have the job's memory by then are not to wait for this PE.
+            meeting.hand_out(file.fd()).inspect_err(|_| file.depart(0, UNKNOWN))?;
             file.into_control()?
         } else {
             let fd = meeting.ask()?;
             let size = memory::sealed_size(&fd).map_err(|problem| Error::ControlPage { problem })?;
-            Control::attach(fd, size, self.size, self.rank)?
+            let control = Control::attach(fd, size, self.size, self.rank)?;
+            introduce(&control);
+            meeting.send(0, HAS, None)?;
+            control
         };
-        Ok((control, self.rank))
+        Ok((control, self.rank, mine.map(|mine| Watch::new(self.rank, self.size, mine))))
     }
-}
 
-impl Adopted {
     /// CPUs of all PEs together: where the launcher has bound this one to some, the others have as many of their own.
     fn cpus(&self) -> usize {
         // SAFETY: asks for a number.
@@ -237,7 +250,7 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    /// Asks PE 0 for the job's memory.
+    /// Asks PE 0 for the job's memory. This PE's name is free again when it returns, which PE 0 is still to be told.
     fn ask(&mut self) -> Result<OwnedFd> {
         // Where it is not there yet, it will look for this PE.
         self.send(0, 0, None)?;
@@ -245,7 +258,6 @@ impl<'a> Meeting<'a> {
             if let (0, Some(fd)) = self.receive()? {
                 // Closes the one with the name.
                 self.socket = socket()?;
-                self.send(0, HAS, None)?;
                 return Ok(fd);
             }
         }
@@ -255,28 +267,19 @@ impl<'a> Meeting<'a> {
 /// What all processes of one job have in common and no other job has: the process that started them, and what the launcher
 /// calls the job.
 fn starter() -> String {
-    let stat = |pid: i32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (name, rest) = (
-            text.split_once('(')?.1.rsplit_once(") ")?.0.to_owned(),
-            text.rsplit_once(") ")?.1.to_owned(),
-        );
-        let fields: Vec<&str> = rest.split(' ').collect();
-        // The parent, and the time of its start.
-        Some((name, fields.get(1)?.parse::<i32>().ok()?, (*fields.get(19)?).to_owned()))
-    };
+    let is_starter = |stat: &Stat| STARTERS.contains(&stat.name.as_str());
     let parent = std::os::unix::process::parent_id() as i32;
     let mut pid = parent;
     // A shell or a debugger may stand in between.
-    while let Some((name, above, _)) = stat(pid) {
-        if STARTERS.contains(&name.as_str()) || above <= 1 {
-            break;
-        }
-        pid = above;
+    while let Some(stat) = Stat::of(pid).filter(|stat| !is_starter(stat) && stat.parent > 1) {
+        pid = stat.parent;
     }
-    let known = stat(pid).filter(|(name, ..)| STARTERS.contains(&name.as_str()));
-    let pid = if known.is_some() { pid } else { parent };
-    let since = stat(pid).map_or_else(String::new, |(_, _, since)| since);
+    let pid = if Stat::of(pid).is_some_and(|stat| is_starter(&stat)) {
+        pid
+    } else {
+        parent
+    };
+    let since = Stat::of(pid).map_or(0, |stat| stat.started);
     let namespace: String = ["PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"]
         .iter()
         .filter_map(|name| std::env::var(name).ok())

@@ -6,6 +6,7 @@ use crate::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
 use crate::memory::Mapping;
 use crate::shm;
 use crate::status::State;
+use crate::watch::Identity;
 use std::mem::offset_of;
 
 /// The mapped memory of a job (all of it in a PE, the control page alone in a launcher) and its geometry.
@@ -169,10 +170,7 @@ impl Control {
     }
 
     fn status(&self, pe: usize) -> *mut u64 {
-        assert!(pe < self.geometry.npes);
-        self.mapping
-            .at(self.geometry.record(pe) + offset_of!(PeRecord, status) as u64)
-            .cast()
+        self.field(pe, offset_of!(PeRecord, status)).cast()
     }
 
     pub(crate) fn state(&self, pe: usize) -> State {
@@ -197,8 +195,13 @@ impl Control {
     }
 
     fn pid(&self, pe: usize) -> *mut u32 {
+        self.field(pe, offset_of!(PeRecord, pid)).cast()
+    }
+
+    /// Address of a field of a PE's record.
+    fn field(&self, pe: usize, offset: usize) -> *mut u8 {
         assert!(pe < self.geometry.npes);
-        self.mapping.at(self.geometry.record(pe) + offset_of!(PeRecord, pid) as u64).cast()
+        self.mapping.at(self.geometry.record(pe) + offset as u64)
     }
 
     /// One step of a PE's life, if it is still in state `from`.
@@ -210,6 +213,29 @@ impl Control {
     pub(crate) fn set_pid(&self, pe: usize) {
         // SAFETY: `pid` gives the address of an aligned word in the mapping.
         unsafe { shm::store(self.pid(pe), std::process::id()) };
+    }
+
+    /// Says, for PEs that look after each other, which process a PE is.
+    pub(crate) fn introduce(&self, pe: usize, who: Identity) {
+        // SAFETY: aligned words of the PE's record, in the mapping. The number comes last: with it, the rest is believed.
+        unsafe {
+            shm::store(self.field(pe, offset_of!(PeRecord, namespace)).cast(), who.namespace);
+            shm::store(self.field(pe, offset_of!(PeRecord, started)).cast(), who.started);
+            shm::store(self.pid(pe), who.pid);
+        }
+    }
+
+    /// What a PE has said there, until its process is [gone](Self::set_gone).
+    pub(crate) fn identity(&self, pe: usize) -> Option<Identity> {
+        // SAFETY: as above.
+        let who = unsafe {
+            Identity {
+                pid: shm::load(self.pid(pe)),
+                namespace: shm::load(self.field(pe, offset_of!(PeRecord, namespace)).cast()),
+                started: shm::load(self.field(pe, offset_of!(PeRecord, started)).cast()),
+            }
+        };
+        (who.pid != 0 && who.started != 0).then_some(who)
     }
 
     /// Publishes that a PE takes part in nothing any more, and wakes all who may wait for it. False if it was done or dead already.

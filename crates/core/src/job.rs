@@ -9,6 +9,7 @@ use crate::memory;
 use crate::pe::Pe;
 use crate::status::State;
 use crate::team::Team;
+use crate::watch::Watch;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -42,8 +43,6 @@ impl JobOptions {
 /// The job of this process, once it has joined.
 static JOINED: OnceLock<Job> = OnceLock::new();
 static JOINING: Mutex<()> = Mutex::new(());
-/// Whether another launcher has started this process, which publishes no deaths.
-static ADOPTED: AtomicBool = AtomicBool::new(false);
 /// Whether this process ends the whole job: nobody answers it any more, and the others are ended only after it.
 static EXITING: AtomicBool = AtomicBool::new(false);
 
@@ -61,14 +60,11 @@ impl Job {
             return Ok(job.clone());
         }
         let fabric = far::Spec::from_env()?;
-        let (control, me) = match std::env::var_os(ENV_FD) {
+        let (control, me, watch) = match std::env::var_os(ENV_FD) {
             Some(_) => inherit()?,
             None => match adopt::found()? {
-                Some(adopted) => {
-                    ADOPTED.store(true, Ordering::Relaxed);
-                    adopted.join()?
-                }
-                None => (JobFile::create(1, available_cpus())?.into_control()?, 0),
+                Some(adopted) => adopted.join()?,
+                None => (JobFile::create(1, available_cpus())?.into_control()?, 0, None),
             },
         };
         if !control.step(me, State::Empty, State::Joined) {
@@ -77,13 +73,13 @@ impl Job {
             ));
         }
         control.set_pid(me);
-        let job = Job::from_control(Arc::new(control), me, fabric.as_ref())?;
+        let job = Job::from_control(Arc::new(control), me, fabric.as_ref(), watch)?;
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())
     }
 
-    pub(crate) fn from_control(control: Arc<Control>, me: usize, fabric: Option<&far::Spec>) -> Result<Job> {
-        let pe = Arc::new(Pe::new(control, me, fabric));
+    fn from_control(control: Arc<Control>, me: usize, fabric: Option<&far::Spec>, watch: Option<Watch>) -> Result<Job> {
+        let pe = Arc::new(Pe::new(control, me, fabric, watch));
         let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
     }
@@ -125,7 +121,7 @@ impl Job {
         let fabric = options.fabric.as_deref().map(far::Spec::parse).transpose()?;
         let control = Arc::new(JobFile::create(n, available_cpus())?.into_control()?);
         let jobs = (0..n)
-            .map(|me| Job::from_control(control.clone(), me, fabric.as_ref()))
+            .map(|me| Job::from_control(control.clone(), me, fabric.as_ref(), None))
             .collect::<Result<Vec<_>>>()?;
         let first_panic = Mutex::new(None);
         let run = |job: Job| {
@@ -284,7 +280,7 @@ impl Job {
             // SAFETY: ends the process.
             unsafe { libc::_exit(self.pe.control().exit_status().unwrap_or_default().into()) };
         }
-        if ADOPTED.load(Ordering::Relaxed) {
+        if !self.pe.is_watched() {
             self.exit(0);
         }
         loop {
@@ -294,7 +290,7 @@ impl Job {
 }
 
 /// Takes the job that a launcher handed down, believing nothing.
-fn inherit() -> Result<(Control, usize)> {
+fn inherit() -> Result<(Control, usize, Option<Watch>)> {
     let started = "Start the program with `memonet run`, or unset MEMONET_JOB_FD to run it alone";
     let number = |name: &'static str| -> Result<usize> {
         let value = std::env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
@@ -336,7 +332,7 @@ fn inherit() -> Result<(Control, usize)> {
     // What this PE starts is not part of the job.
     rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
     debug_assert_eq!(control.mapping().fd().as_raw_fd(), raw);
-    Ok((control, me))
+    Ok((control, me, None))
 }
 
 /// Finalises when the process ends in order. An exit status other than 0 is a failure, which the launcher publishes.
@@ -348,7 +344,7 @@ fn finalize_at_exit() {
             if let Err(error) = job.finalize() {
                 eprintln!("memonet: PE {}: {error}", job.pe());
             }
-        } else if ADOPTED.load(Ordering::Relaxed) && job.pe.is_this_process() {
+        } else if !job.pe.is_watched() && job.pe.is_this_process() {
             job.pe.control().depart(job.pe(), State::Dead(Cause::Exit(status)));
         }
     }

@@ -4,6 +4,7 @@ use crate::control::Control;
 use crate::error::{Cause, Error, Result};
 use crate::layout::{Geometry, MAX_PES, PeRecord};
 use crate::memory::{Mapping, create_memfd};
+pub use crate::process::{UNKNOWN, end_of};
 use crate::shm;
 pub use crate::status::State;
 use rustix::fd::{AsRawFd, BorrowedFd};
@@ -62,6 +63,10 @@ impl JobFile {
         let control = self.control.map_all()?;
         rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
         Ok(control)
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
     }
 
     /// The descriptor that every PE must inherit under the number given in [`environment`](Self::environment).

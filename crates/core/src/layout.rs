@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// The start of a PE's own segment is aligned to this in its process, so that blocks can be aligned to as much.
@@ -91,8 +91,10 @@ pub struct PeRecord {
     pub status: u64,
     /// Process id; 0 before the PE has joined, and after the launcher has seen the process end.
     pub pid: u32,
-    /// Reserved for the node's number.
-    pub node: u32,
+    /// The number of the pid namespace in which it is that, where PEs look after each other.
+    pub namespace: u32,
+    /// When that process started, in ticks since the machine did; 0 where PEs do not look after each other.
+    pub started: u64,
 }
 
 /// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.

@@ -42,6 +42,7 @@ mod lock;
 mod loom_tests;
 mod memory;
 mod pe;
+mod process;
 mod put;
 mod remote;
 mod restricted;
@@ -54,6 +55,7 @@ mod team;
 mod transfer;
 mod until;
 pub mod wait;
+mod watch;
 mod window;
 
 pub use barrier::{Algorithm, Arrival, Barrier, ENV_BARRIER};

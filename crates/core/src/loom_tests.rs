@@ -44,7 +44,7 @@ fn job(npes: usize) -> Vec<Arc<Pe>> {
     // SAFETY: the header's counter lies in the mapping, aligned.
     unsafe { shm::load(control.departures()) };
     assert_eq!(control.first_death(), None);
-    let pes: Vec<_> = (0..npes).map(|me| Arc::new(Pe::new(control.clone(), me, None))).collect();
+    let pes: Vec<_> = (0..npes).map(|me| Arc::new(Pe::new(control.clone(), me, None, None))).collect();
     for pe in &pes {
         assert!(control.step(pe.me(), State::Empty, State::Joined));
         control.doorbell(pe.me()).ring(true);

@@ -13,6 +13,7 @@ use crate::route::Route;
 use crate::shm;
 use crate::status::State;
 use crate::wait::{self, Terms};
+use crate::watch::Watch;
 use crate::window::Inner;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -27,6 +28,8 @@ pub(crate) struct Pe {
     /// Where each near PE's segment is mapped; empty when all are far.
     near: Box<[Segment]>,
     fabric: Option<Box<dyn Fabric>>,
+    /// Where nobody else watches the PEs.
+    watch: Option<Watch>,
     /// PEs on this node for each CPU; with more than one, waits yield instead of spinning.
     pes_per_cpu: usize,
     /// First, whether any of what follows is set; then for each PE, whether it may have been written to, without a ring, since it was last
@@ -83,7 +86,7 @@ unsafe impl Sync for Segment {}
 
 impl Pe {
     /// PE `me` of the job that `control` describes. `fabric` as in `MEMONET_FABRIC`.
-    pub(crate) fn new(control: Arc<Control>, me: usize, fabric: Option<&far::Spec>) -> Self {
+    pub(crate) fn new(control: Arc<Control>, me: usize, fabric: Option<&far::Spec>, watch: Option<Watch>) -> Self {
         let geometry = *control.geometry();
         let npes = geometry.npes;
         // Slot 0 is the world's; the next is where teams without a parent are agreed on.
@@ -100,6 +103,7 @@ impl Pe {
                 Some(_) => Box::default(),
             },
             fabric: fabric.map(|spec| Box::new(far::Far::new(control.clone(), me, spec)) as Box<dyn Fabric>),
+            watch,
             pes_per_cpu: npes.div_ceil(control.cpus()),
             written: (0..=npes).map(|_| AtomicU8::new(0)).collect(),
             live: (0..npes).map(|_| AtomicU32::new(0)).collect(),
@@ -376,6 +380,14 @@ impl Pe {
         if self.has_relays.load(Ordering::Relaxed) {
             self.relay();
         }
+        if let Some(watch) = &self.watch {
+            watch.look_now_and_then(&self.control);
+        }
+    }
+
+    /// Whether a launcher watches the PEs, tells them of deaths, and ends all when one asks for it.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.is_none()
     }
 
     /// Has a barrier moved on by all waits, for as long as it lives.

@@ -128,6 +128,12 @@ fn cycles() -> u64 {
     }
 }
 
+/// A moment to within some milliseconds, for next to nothing; only differences mean anything.
+pub(crate) fn rough_now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}
+
 #[inline(never)]
 fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
     // A moment beyond what the clock can show is never.

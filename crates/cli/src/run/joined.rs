@@ -1,9 +1,10 @@
 //! PEs under a wrapper: the process that joined is not the one that the launcher started, and may end long before it.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use memonet_core::Cause;
+use memonet_core::launch::end_of;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
@@ -11,9 +12,6 @@ use super::family::{parent, processes};
 
 /// Time between two looks at who has joined.
 pub const LOOK: Duration = Duration::from_millis(20);
-/// How a process ended of which nobody can tell it any more: with a status that no process has.
-pub const UNKNOWN: Cause = Cause::Exit(-1);
-
 /// A process that joined, but was not started by the launcher itself.
 pub struct Joined {
     pub pid: i32,
@@ -55,33 +53,8 @@ fn descends(pid: i32, from: Pid) -> bool {
 }
 
 impl Joined {
-    /// How it ended. It is not for the launcher to collect; /proc shows its status until its parent has, and the kernel
-    /// (Linux 6.15 or newer) tells it from then on.
+    /// How it ended. It is not for the launcher to collect.
     pub fn cause(&self) -> Cause {
-        let status = self.told().or_else(|| self.shown()).or_else(|| self.told());
-        status.map_or(UNKNOWN, |status| {
-            if libc::WIFSIGNALED(status) {
-                Cause::Signal(libc::WTERMSIG(status))
-            } else {
-                Cause::Exit(libc::WEXITSTATUS(status))
-            }
-        })
-    }
-
-    fn told(&self) -> Option<i32> {
-        let wanted = u64::from(libc::PIDFD_INFO_EXIT);
-        // SAFETY: plain data for which all zeros is a value.
-        let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
-        info.mask = wanted;
-        // SAFETY: the request's number tells the kernel the size of the structure, which lives.
-        let result = unsafe { libc::ioctl(self.pidfd.as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
-        (result == 0 && info.mask & wanted != 0).then_some(info.exit_code)
-    }
-
-    fn shown(&self) -> Option<i32> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
-        // The fields after the command's name, which may hold anything, in parentheses.
-        let (_, fields) = stat.rsplit_once(") ")?;
-        fields.starts_with('Z').then(|| fields.split_whitespace().last()?.parse().ok())?
+        end_of(self.pid, self.pidfd.as_fd())
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use memonet_core::Cause;
+use memonet_core::launch::UNKNOWN;
 
-use super::joined::UNKNOWN;
 use super::lines::Stream;
 
 /// A failure in full: who, how, where its output ended.

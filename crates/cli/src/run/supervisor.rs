@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use memonet_core::Cause;
-use memonet_core::launch::{JobFile, State};
+use memonet_core::launch::{JobFile, State, UNKNOWN};
 use nix::sys::signal::Signal;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use rustix::process::{self, Pid, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::family::Family;
-use super::joined::{self, Found, Joined, LOOK, UNKNOWN};
+use super::joined::{self, Found, Joined, LOOK};
 use super::lines::Stream;
 use super::report::{self, Followers};
 use super::signals::Signals;
