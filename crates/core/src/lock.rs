@@ -38,6 +38,8 @@
 //! the order they came. A thread that leaves gives the lock back to the queue first, and only then the claim to the next thread, so that a
 //! PE with many threads does not keep the lock from the others. `QUEUED` is set, and taken back where the line is found empty, under
 //! the mutex of the line: so it stands whenever somebody is in line, and whoever gives up a claim that is only `CLAIMED` leaves nobody behind.
+//! A PE's only thread replaces the claim by a load and a store: nobody else writes to it in between, as whoever might is not there. A thread
+//! that it starts later finds what it stored, and other PEs, which look at the claim of one that has left, find it stored before that.
 //!
 //! **Failures.** A death ends all waits. Who finalises with a claim can never hand over: that ends the waits too. A word that was not
 //! zero at first is found out by its numbers, and from then on is no lock for anybody: who finds it out tells the one behind.
@@ -325,6 +327,13 @@ impl<'a> Queue<'a> {
 
     #[inline]
     fn replace_claim(&self, old: u8, new: u8) -> u8 {
+        if shm::alone() {
+            let seen = self.read::<u8>(CLAIM);
+            if seen == old {
+                self.write(CLAIM, new);
+            }
+            return seen;
+        }
         // SAFETY: as in `read`.
         unsafe { shm::compare_swap_sized(self.pe.local(self.offset + CLAIM), 1, old.into(), new.into()) as u8 }
     }

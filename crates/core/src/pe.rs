@@ -251,16 +251,25 @@ impl Pe {
     }
 
     /// Bytes are taken back by exchanges, which are fences: what a thread remembers meanwhile is either found here, and its write visible
-    /// before the ring; or its byte, and the first one after it, are set later, and stay.
+    /// before the ring; or its byte, and the first one after it, are set later, and stay. Without other threads there is no meanwhile, and
+    /// stores do: they and the writes they stand for are this thread's own.
     fn ring_each_written(&self) {
-        self.written[0].swap(0, Ordering::SeqCst);
+        let alone = shm::alone();
+        let take_back = |byte: &AtomicU8| {
+            if alone {
+                byte.store(0, Ordering::Relaxed);
+            } else {
+                byte.swap(0, Ordering::SeqCst);
+            }
+        };
+        take_back(&self.written[0]);
         let mut stays = false;
         for (target, byte) in self.written[1..].iter().enumerate() {
             if byte.load(Ordering::Relaxed) == 0 {
                 continue;
             }
             if self.live[target].load(Ordering::Relaxed) == 0 {
-                byte.swap(0, Ordering::SeqCst);
+                take_back(byte);
             }
             // Also one that was made between the two lines above.
             if self.live[target].load(Ordering::Relaxed) != 0 {

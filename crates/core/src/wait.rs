@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! look ──► spin or yield, looking ──► announce, look once more, sleep on the doorbell ──► look ...
-//!   (1)                (2)                                   (3)
+//!   (1)                (2)                                   (3)                  rung ──► (2), with a CPU for each PE
 //! ```
 //!
 //! 1. Most waits end at the first look.
@@ -138,6 +138,19 @@ pub(crate) fn rough_now() -> Duration {
 fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
     // A moment beyond what the clock can show is never.
     let deadline = terms.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    loop {
+        if let Some(found) = spin(pe, terms, deadline, &mut look)? {
+            return Ok(found);
+        }
+        if let Some(found) = sleep(pe, terms, deadline, &mut look)? {
+            return Ok(found);
+        }
+    }
+}
+
+/// Spins or yields for as long as that pays.
+#[inline(always)]
+fn spin<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     let (start, strangers) = (cycles(), Strangers::of(pe));
     let sharing = pe.pes_per_cpu() as u64;
     if cfg!(not(loom)) && sharing <= MOST_SHARING && !strangers.around(start) {
@@ -163,11 +176,11 @@ fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Qu
             if gap {
                 strangers.seen(now);
             }
-            if let Some(found) = found {
+            if found.is_some() {
                 return Ok(found);
             }
-            if let Some(found) = check(pe, terms, deadline, &mut look)? {
-                return Ok(found);
+            if let Some(found) = check(pe, terms, deadline, look)? {
+                return Ok(Some(found));
             }
             if gap {
                 break;
@@ -175,11 +188,13 @@ fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Qu
             last = now;
         }
     }
-    sleep(pe, terms, deadline, look)
+    Ok(None)
 }
 
+/// Sleeps. Nothing, where spinning is better: whoever was rung, though not with the answer, is being worked for, and would
+/// have its CPU for itself. If it slept again at once, each quiet of a PE that writes to it would have to wake it.
 #[cold]
-fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
+fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     let bell = pe.control().doorbell(pe.me());
     // A fabric may deliver without ringing.
     let looks = terms.words() || pe.has_far();
@@ -187,22 +202,25 @@ fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, mut look: impl
     loop {
         let ticket = bell.announce(terms.words(), pe.control().membarrier());
         if let Some(found) = look() {
-            return Ok(found);
+            return Ok(Some(found));
         }
-        if let Some(found) = check(pe, terms, deadline, &mut look)? {
-            return Ok(found);
+        if let Some(found) = check(pe, terms, deadline, look)? {
+            return Ok(Some(found));
         }
         loop {
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
             let time = if nap == LONGEST_NAP { until_common_time(nap) } else { nap };
             bell.sleep(ticket, left.map_or(time, |left| left.min(time)));
             if let Some(found) = look() {
-                return Ok(found);
+                return Ok(Some(found));
             }
-            if let Some(found) = check(pe, terms, deadline, &mut look)? {
-                return Ok(found);
+            if let Some(found) = check(pe, terms, deadline, look)? {
+                return Ok(Some(found));
             }
             if bell.stale(ticket) {
+                if cfg!(not(loom)) && !pe.crowded() && !Strangers::of(pe).around(cycles()) {
+                    return Ok(None);
+                }
                 break;
             }
             if looks {
