@@ -28,6 +28,8 @@ pub fn standard(table: &Table) -> String {
     out += &lists(table);
     out += &section("Functions that do not return");
     out += NORETURN;
+    out += &section("Calls that go straight to the function, not by way of a jump that lazy binding would need");
+    out += DIRECT;
     out += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     for module in &table.modules {
         out += &section(&module.title);
@@ -59,6 +61,17 @@ const NORETURN: &str = "\
 #define MEMONET_NORETURN __attribute__((__noreturn__))
 #else
 #define MEMONET_NORETURN
+#endif
+";
+
+const DIRECT: &str = "\
+#ifdef __has_attribute
+#if __has_attribute(__noplt__)
+#define MEMONET_DIRECT __attribute__((__noplt__))
+#endif
+#endif
+#ifndef MEMONET_DIRECT
+#define MEMONET_DIRECT
 #endif
 ";
 
@@ -192,7 +205,7 @@ pub fn pasted(template: &Template, operator: Option<&str>, explicit: bool, prefi
 fn prototype(template: &Template, name: &str, t: &str, explicit: bool) -> String {
     let noreturn = if template.noreturn { "MEMONET_NORETURN " } else { "" };
     format!(
-        "{noreturn}{}{name}({})",
+        "{noreturn}MEMONET_DIRECT {}{name}({})",
         template.prototype.result.before_name(t),
         template.prototype.c_parameters(t, explicit)
     )

@@ -1,7 +1,7 @@
 //! The OpenSHMEM 1.6 C API, as one table (`shmem.api`), and what is made from it: the headers, the exported functions, and the
 //! signatures of what must implement them.
 //!
-//! A C function `shmem_int_put` is a weak symbol that jumps to `pshmem_int_put`, so that a profiling tool may define the former
+//! A C function `shmem_int_put` is a weak second name of `pshmem_int_put`, so that a profiling tool may define the former
 //! and call the latter. That one is Rust, and one call: `crate::rma::put::<c_int>("shmem_int_put", Ctx::DEFAULT, dest, ..)`. All
 //! functions that do the same to different types, sizes or contexts are one operation, generic where they differ.
 

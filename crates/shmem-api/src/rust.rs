@@ -1,4 +1,4 @@
-//! The exported Rust functions: `pshmem_X` calls what implements it, and the weak `shmem_X` jumps there.
+//! The exported Rust functions: `pshmem_X` calls what implements it, and the weak `shmem_X` is another name of it.
 
 use crate::expand::{Function, functions, rust_result, rust_type};
 use crate::prototype::Parameter;
@@ -16,7 +16,6 @@ pub fn source(table: &Table) -> String {
     for function in &all {
         out += &wrapper(table, function).expect("a checked table");
     }
-    out += &weak(&all);
     let by_reference: Vec<_> = all.iter().filter(|f| is_by_reference(f)).collect();
     if !by_reference.is_empty() {
         out += &format!("#[cfg(target_arch = \"x86_64\")]\n{}", assembly(&by_reference, &X86_64));
@@ -128,8 +127,17 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     let call = format!("crate::{module}::{operation}{generics}({})", arguments.join(", "));
     let call = if returned { format!("result.write({call})") } else { call };
     let symbol = if indirect { by_reference(name) } else { profiling(name) };
+    // Where assembly passes the values on, it also has the names.
+    let weak = if indirect {
+        String::new()
+    } else {
+        format!(
+            "    unsafe {{ core::arch::asm!(\"{}\", options(nomem, nostack, preserves_flags)) }};\n",
+            weak(name).join("\", \"")
+        )
+    };
     Ok(format!(
-        "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n    unsafe {{ {call} }}\n}}\n",
+        "#[inline(never)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{weak}    unsafe {{ {call} }}\n}}\n",
         parameters.join(", ")
     ))
 }
@@ -139,34 +147,15 @@ pub fn profiling(name: &str) -> String {
     format!("p{name}")
 }
 
-/// The weak symbols. `@PLT` is what every linker takes for a jump to a symbol that another object may define: it goes there
-/// directly where that is decided when linking (a program, or a library with `-Bsymbolic-functions`).
-fn weak(all: &[Function<'_>]) -> String {
-    let mut out = String::new();
-    for (target, jump) in [("x86_64", r"jmp p\name\()@PLT"), ("aarch64", r"b p\name")] {
-        out += &format!("\n#[cfg(target_arch = \"{target}\")]\ncore::arch::global_asm!(\n    r#\"\n");
-        out += &WEAK.replace("JUMP", jump);
-        for function in all {
-            out += &format!("memonet_weak {}\n", function.name);
-        }
-        out += ".purgem memonet_weak\n\"#\n);\n";
-    }
-    out
+/// What makes `name` a weak second name of the function: a call of it costs no jump, and a profiling tool may define it. An alias has to
+/// be in the object file that its function is in, whichever that is; so this stands in the function, which is never inlined.
+fn weak(name: &str) -> [String; 3] {
+    [
+        format!(".weak {name}"),
+        format!(".type {name}, %function"),
+        format!(".set {name}, {}", profiling(name)),
+    ]
 }
-
-const WEAK: &str = r#".macro memonet_weak name
-    .pushsection .text.\name, "ax", %progbits
-    .p2align 4
-    .weak \name
-    .type \name, %function
-\name:
-    .cfi_startproc
-    JUMP
-    .cfi_endproc
-    .size \name, . - \name
-    .popsection
-.endm
-"#;
 
 /// How an architecture passes a `long double`.
 struct Machine {
@@ -212,6 +201,7 @@ fn assembly(functions: &[&Function<'_>], machine: &Machine) -> String {
         let name = profiling(&function.name);
         out += &format!(".pushsection .text.{name}, \"ax\", %progbits\n.p2align 4\n.globl {name}\n.type {name}, %function\n");
         out += &format!("{name}:\n    .cfi_startproc\n{body}    .cfi_endproc\n.size {name}, . - {name}\n.popsection\n");
+        out += &format!("{}\n", weak(&function.name).join("\n"));
     }
     out + "\"#\n);\n"
 }

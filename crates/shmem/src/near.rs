@@ -95,10 +95,12 @@ fn find(address: usize, pe: c_int, fits: impl Fn(usize, usize) -> bool) -> Optio
     };
     let area = if within(&NEAR.heap) {
         &NEAR.heap
-    } else if within(&NEAR.statics) {
-        &NEAR.statics
     } else {
-        return None;
+        less_often();
+        if !within(&NEAR.statics) {
+            return None;
+        }
+        &NEAR.statics
     };
     if pe as u32 >= NEAR.npes.load(Ordering::Relaxed) {
         return None;
@@ -106,6 +108,10 @@ fn find(address: usize, pe: c_int, fits: impl Fn(usize, usize) -> bool) -> Optio
     let part = pe as usize * NEAR.stride.load(Ordering::Relaxed);
     Some(address.wrapping_add(area.bias.load(Ordering::Relaxed)).wrapping_add(part) as *mut u8)
 }
+
+/// Has the compiler move what comes after it out of the way.
+#[cold]
+fn less_often() {}
 
 /// Where the word at a symmetric address is mapped.
 #[inline(always)]

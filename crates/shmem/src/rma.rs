@@ -1,4 +1,7 @@
 //! Remote memory access: a put is a copy to where the target's memory is mapped, a `p` one store.
+//!
+//! What takes the long way stands in `extern "C"` functions, which do not unwind, and take what comes in registers in the same ones: so
+//! the short way needs neither a stack frame nor moves.
 
 use crate::handle::Ctx;
 use crate::near;
@@ -16,11 +19,38 @@ unsafe fn put_near<T>(ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, p
         && let Some(to) = near::block(ctx, dest as usize, bytes, pe)
     {
         // SAFETY: symmetric memory of a near PE; the caller promises the source.
-        unsafe { segment::copy(to, source.cast(), bytes) };
-        near::wrote(pe);
+        unsafe {
+            if bytes == 8 {
+                segment::copy(to, source.cast(), 8);
+                near::wrote(pe);
+            } else {
+                put_block(to, source.cast(), bytes, pe);
+            }
+        }
         return true;
     }
     false
+}
+
+/// The end of a put that is not one word: of all kinds of puts.
+///
+/// # Safety
+/// Memory of PE `pe` that is mapped here, and a source, of `bytes`.
+#[inline(never)]
+unsafe extern "C" fn put_block(to: *mut u8, source: *const u8, bytes: usize, pe: c_int) {
+    // SAFETY: the caller's promise.
+    unsafe { segment::copy(to, source, bytes) };
+    near::wrote(pe);
+}
+
+/// The end of a get that is not one word.
+///
+/// # Safety
+/// `bytes` at both ends.
+#[inline(never)]
+unsafe extern "C" fn get_block(to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { segment::copy(to, from, bytes) };
 }
 
 #[inline(always)]
@@ -28,13 +58,14 @@ pub unsafe fn put<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *
     // SAFETY: the program's source has so many elements.
     unsafe {
         if !put_near(ctx, dest, source, nelems, pe) {
-            put_anywhere(call, ctx, dest, source, nelems, pe);
+            put_anywhere(dest, source, nelems, pe, ctx, call);
         }
     }
 }
 
 #[cold]
-unsafe fn put_anywhere<T>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+#[allow(improper_ctypes_definitions)]
+unsafe extern "C" fn put_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
@@ -48,13 +79,14 @@ pub unsafe fn put_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, sourc
     // SAFETY: the program's source has so many elements, and stays as it is until its next quiet.
     unsafe {
         if !put_near(ctx, dest, source, nelems, pe) {
-            put_nbi_anywhere(call, ctx, dest, source, nelems, pe);
+            put_nbi_anywhere(dest, source, nelems, pe, ctx, call);
         }
     }
 }
 
 #[cold]
-unsafe fn put_nbi_anywhere<T>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+#[allow(improper_ctypes_definitions)]
+unsafe extern "C" fn put_nbi_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
@@ -69,14 +101,21 @@ pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *
         && let Some(from) = near::block(ctx, source as usize, bytes, pe)
     {
         // SAFETY: symmetric memory of a near PE; the program's destination has room for so many elements.
-        return unsafe { segment::copy(dest.cast(), from, bytes) };
+        return unsafe {
+            if bytes == 8 {
+                segment::copy(dest.cast(), from, 8);
+            } else {
+                get_block(dest.cast(), from, bytes);
+            }
+        };
     }
     // SAFETY: the caller's promise.
-    unsafe { get_anywhere(call, ctx, dest, source, nelems, pe) };
+    unsafe { get_anywhere(dest, source, nelems, pe, ctx, call) };
 }
 
 #[cold]
-unsafe fn get_anywhere<T>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+#[allow(improper_ctypes_definitions)]
+unsafe extern "C" fn get_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "source", ctx, source as usize, bytes, pe);
@@ -107,12 +146,13 @@ pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, p
         }
         return near::wrote(pe);
     }
-    p_anywhere(call, ctx, dest, value, pe);
+    p_anywhere(dest, value, pe, ctx, call);
 }
 
 #[cold]
 #[inline(never)]
-fn p_anywhere<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
+#[allow(improper_ctypes_definitions)]
+extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, call: &'static str) {
     let spot = state(call).spot(call, "dest", ctx, dest as usize, size_of::<T>(), pe);
     // SAFETY: the value's bytes; words go in one piece.
     unsafe {
@@ -144,7 +184,7 @@ pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_i
     }
     // SAFETY: room for a value, which is filled.
     unsafe {
-        get_anywhere(call, ctx, value.as_mut_ptr(), source, 1, pe);
+        get_anywhere(value.as_mut_ptr(), source, 1, pe, ctx, call);
         value.assume_init()
     }
 }

@@ -284,7 +284,7 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 /// # Safety
 /// `src` is readable and `dst` writable for `len` bytes, and both stay mapped during the call.
 #[cold]
-pub unsafe fn move_within(dst: *mut u8, src: *const u8, len: usize) {
+pub unsafe extern "C" fn move_within(dst: *mut u8, src: *const u8, len: usize) {
     if dst.cast_const() == src {
         return;
     }

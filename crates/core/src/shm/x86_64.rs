@@ -143,9 +143,9 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies of more than 16 bytes.
+/// Copies of more than 16 bytes. As C functions do not unwind, a caller has nothing to do after it, and may end in a jump.
 #[inline(never)]
-unsafe fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) {
+unsafe extern "C" fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: every range below lies within `len` bytes of `dst` and `src`, which the caller promises; AVX is used only
     // where the processor says it has it.
     unsafe {
