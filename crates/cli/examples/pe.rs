@@ -2,8 +2,9 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use memonet::{Cmp, Job, Lock, Result, Window};
 
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
         "late" => late(),
         "interrupts" => interrupts(),
         "leave" => leave(&argument),
+        "end" => end(),
         "twice" => memonet::init().and_then(|job| job.finalize()),
         other => panic!("there is no program {other:?}"),
     };
@@ -132,6 +134,34 @@ fn leave(how: &str) -> Result<()> {
         "abort" => std::process::abort(),
         status => std::process::exit(status.parse().expect("an exit status")),
     }
+}
+
+/// The last PE ends the job, and has something to do until the others are gone, who do not look.
+fn end() -> Result<()> {
+    static OTHERS: OnceLock<Vec<u32>> = OnceLock::new();
+    extern "C" fn say_who_is_left() {
+        let others = OTHERS.get().expect("set before");
+        let is_there = |pid: &u32| std::path::Path::new(&format!("/proc/{pid}")).exists();
+        let began = Instant::now();
+        while others.iter().any(is_there) && began.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        println!("{} others are left", others.iter().filter(|pid| is_there(pid)).count());
+    }
+    let job = memonet::init()?;
+    let window = job.window::<u32>(job.npes())?;
+    let last = job.npes() - 1;
+    window.put_one(last, job.pe(), std::process::id())?;
+    job.barrier()?;
+    if job.pe() < last {
+        loop {
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+    OTHERS.set((0..last).map(|pe| window.read(pe)).collect()).expect("set once");
+    // SAFETY: a function of the type that libc calls.
+    assert_eq!(unsafe { libc::atexit(say_who_is_left) }, 0);
+    job.exit(7)
 }
 
 /// Counts the interrupts that arrive: not as a shell would, for which two at once are one.

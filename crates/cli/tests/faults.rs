@@ -46,6 +46,18 @@ fn survivors_learn_who_died_and_how() {
 }
 
 #[test]
+fn who_ends_the_job_ends_the_others_before_itself() {
+    for wrapper in [&[][..], &["sh", "-c", "\"$0\" \"$@\"; sleep 1000"]] {
+        let ended = run(&[&["-n", "3"], wrapper, &[&pe(), "end"]].concat());
+        assert_eq!(
+            (ended.status, &*ended.stdout, &*ended.stderr),
+            (7, "0 others are left\n", ""),
+            "{wrapper:?}"
+        );
+    }
+}
+
+#[test]
 fn returning_from_main_is_no_death_but_waits_for_it_end() {
     let ended = run(&["-n", "2", &pe(), "die", "return"]);
     assert!(

@@ -268,10 +268,29 @@ impl Control {
         word.checked_sub(1).filter(|&pe| pe < self.geometry.npes)
     }
 
-    /// Asks the launcher to end the whole job with this exit status; false when somebody has asked before.
-    pub(crate) fn ask_to_exit(&self, status: u8) -> bool {
-        // SAFETY: `exit` lies in the mapped header, aligned to 4.
-        unsafe { shm::compare_swap_sized(self.exit().cast(), 4, 0, u64::from(status) + 1) == 0 }
+    /// Has PE `pe` ask the launcher to end all others, and to exit with this status unless somebody has asked before.
+    pub(crate) fn ask_to_exit(&self, pe: usize, status: u8) {
+        // SAFETY: `exit` lies in the mapped header, and what `exiting` gives in a PE's record, both aligned to 4.
+        unsafe {
+            shm::store(self.exiting(pe), 1);
+            shm::compare_swap_sized(self.exit().cast(), 4, 0, u64::from(status) + 1);
+        }
+    }
+
+    /// Whether a PE has asked for that: it ends by itself.
+    pub(crate) fn is_exiting(&self, pe: usize) -> bool {
+        // SAFETY: as above.
+        unsafe { shm::load(self.exiting(pe)) != 0 }
+    }
+
+    fn exiting(&self, pe: usize) -> *mut u32 {
+        self.field(pe, offset_of!(PeRecord, exiting)).cast()
+    }
+
+    /// Process id of the launcher, as it knows itself.
+    pub(crate) fn launcher(&self) -> u32 {
+        // SAFETY: `launcher` lies in the mapped header, aligned to 4.
+        unsafe { shm::load(header!(self.mapping, launcher)) }
     }
 
     /// The exit status that a PE has asked for.

@@ -11,6 +11,7 @@ use crate::status::State;
 use crate::team::Team;
 use crate::watch::Watch;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::process::{Pid, Signal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -43,7 +44,7 @@ impl JobOptions {
 /// The job of this process, once it has joined.
 static JOINED: OnceLock<Job> = OnceLock::new();
 static JOINING: Mutex<()> = Mutex::new(());
-/// Whether this process ends the whole job: nobody answers it any more, and the others are ended only after it.
+/// Whether this process ends the whole job: nobody answers it any more, and the others are ended.
 static EXITING: AtomicBool = AtomicBool::new(false);
 
 impl Job {
@@ -254,12 +255,20 @@ impl Job {
         self.pe.finalize()
     }
 
-    /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher ends the other PEs and exits with it.
-    /// The first PE that asks for it decides on the status. A job that has no launcher ends with this process.
+    /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher ends the other PEs, at once, and exits with it.
+    /// The first PE that asks for it decides on the status. A job that has no launcher ends with this process. Under another launcher
+    /// than memonet's, the others end by themselves, in their next call that waits.
     pub fn exit(&self, status: u8) -> ! {
-        self.pe.control().ask_to_exit(status);
+        let control = self.pe.control();
         EXITING.store(true, Ordering::Relaxed);
-        std::process::exit(self.pe.control().exit_status().unwrap_or(status).into())
+        control.ask_to_exit(self.pe(), status);
+        let status = control.exit_status().unwrap_or(status);
+        if self.pe.is_watched() {
+            call_launcher(control.launcher());
+        } else {
+            control.depart(self.pe(), State::Dead(Cause::Exit(status.into())));
+        }
+        std::process::exit(status.into())
     }
 
     /// Whether a PE has asked for the end of the whole job: what fails now fails because of that.
@@ -276,7 +285,7 @@ impl Job {
     /// another launcher does not, so there it ends by itself.
     pub fn await_exit(&self) -> ! {
         if self.is_exiting_here() {
-            // The others wait for the end of this process, which is on its way: its handlers do not get further.
+            // The end of this process is on its way: its handlers do not get further.
             // SAFETY: ends the process.
             unsafe { libc::_exit(self.pe.control().exit_status().unwrap_or_default().into()) };
         }
@@ -286,6 +295,14 @@ impl Job {
         loop {
             std::thread::park();
         }
+    }
+}
+
+/// Has the launcher look at the control page, by a signal that says nothing to any other process. Where it cannot be sent (the launcher
+/// has another number here, or another user), the launcher looks when this process has ended.
+fn call_launcher(pid: u32) {
+    if let Some(launcher) = Pid::from_raw(pid as i32).filter(|&pid| pid != rustix::process::getpid()) {
+        let _ = rustix::process::kill_process(launcher, Signal::CHILD);
     }
 }
 

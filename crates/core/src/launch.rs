@@ -98,6 +98,11 @@ impl JobFile {
         self.control.exit_status()
     }
 
+    /// Whether a PE has asked for it: that one ends by itself.
+    pub fn is_exiting(&self, pe: usize) -> bool {
+        self.control.is_exiting(pe)
+    }
+
     /// Process id of a PE that has joined, as it knows itself: in a pid namespace of its own it has another number outside.
     pub fn process(&self, pe: usize) -> Option<i32> {
         let geometry = self.control.geometry();

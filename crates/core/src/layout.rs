@@ -95,6 +95,8 @@ pub struct PeRecord {
     pub namespace: u32,
     /// When that process started, in ticks since the machine did; 0 where PEs do not look after each other.
     pub started: u64,
+    /// 1 when the PE has asked for the end of the whole job, and ends by itself.
+    pub exiting: u32,
 }
 
 /// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.

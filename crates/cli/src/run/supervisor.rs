@@ -70,7 +70,7 @@ enum Phase {
     /// They were sent SIGTERM, and SIGKILL follows then.
     Terminated(Instant),
     Killed,
-    /// They were sent SIGKILL because one of them has asked for the end of the job.
+    /// They were sent SIGKILL because one of them has asked for the end of the job, all but those that have.
     Exiting,
 }
 
@@ -194,6 +194,9 @@ impl Supervisor {
     pub fn watch(mut self) -> Result<Outcome> {
         while self.alive > 0 {
             let events = self.wait()?;
+            if let Some(status) = self.job.exit_status() {
+                self.exit_as_asked(status);
+            }
             // Deaths are published before anything else is done: others wait for the dead.
             let mut ends: Vec<End> = events.iter().filter_map(|&event| self.ended(event)).collect();
             ends.extend(self.look_for_joined());
@@ -245,9 +248,6 @@ impl Supervisor {
         let pidfd = self.pes[pe].pidfd.as_ref()?;
         let status = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok()??;
         let state = self.job.state(pe);
-        if let Some(status) = self.job.exit_status() {
-            self.exit_as_asked(status);
-        }
         let asked = matches!(self.phase, Phase::Exiting);
         let cause = match (status.terminating_signal(), status.exit_status().unwrap_or(0)) {
             (Some(signal), _) => Some(Cause::Signal(signal)),
@@ -276,12 +276,21 @@ impl Supervisor {
         })
     }
 
-    /// A PE has asked for the end of the job, and ended: so do the others, at once.
+    /// A PE has asked for the end of the job: all end at once but those that have asked for it, whose last output is still to come.
     fn exit_as_asked(&mut self, status: u8) {
         if matches!(self.phase, Phase::Running) {
             self.status.get_or_insert(status);
-            self.kill();
             self.phase = Phase::Exiting;
+            self.look = Instant::now();
+            let ends = self.look_for_joined();
+            debug_assert!(ends.is_empty(), "from now on no end is a failure");
+            let goes = |job: &JobFile, pe: usize| !job.is_exiting(pe);
+            self.kill(goes);
+            // After their wrappers, which might have something to say about it.
+            let wrapped = self.pes.iter().enumerate().filter(|(pe, _)| goes(&self.job, *pe));
+            for joined in wrapped.filter_map(|(_, pe)| pe.joined.as_ref()) {
+                let _ = pidfd_send_signal(&joined.pidfd, process::Signal::KILL);
+            }
         }
     }
 
@@ -317,10 +326,9 @@ impl Supervisor {
             self.job.left(pe);
             return None;
         }
-        if let Some(status) = self.job.exit_status() {
-            self.exit_as_asked(status);
-        }
         if matches!(self.phase, Phase::Exiting) {
+            // What its wrapper would do after it is no part of the job's last output.
+            self.kill(|_, other| other == pe);
             return None;
         }
         self.job.depart(pe, cause);
@@ -470,7 +478,10 @@ impl Supervisor {
         }
         match self.phase {
             Phase::Grace(until) if until <= now => self.terminate(now),
-            Phase::Terminated(until) if until <= now => self.kill(),
+            Phase::Terminated(until) if until <= now => {
+                self.phase = Phase::Killed;
+                self.kill(|_, _| true);
+            }
             _ => {}
         }
     }
@@ -493,9 +504,8 @@ impl Supervisor {
         self.send_all(Some(process::Signal::TERM));
     }
 
-    fn kill(&mut self) {
-        self.phase = Phase::Killed;
-        for pe in &mut self.pes {
+    fn kill(&mut self, whom: impl Fn(&JobFile, usize) -> bool) {
+        for (_, pe) in self.pes.iter_mut().enumerate().filter(|(pe, _)| whom(&self.job, *pe)) {
             let refused = |pidfd: &mut OwnedFd| pidfd_send_signal(pidfd, process::Signal::KILL) == Err(Errno::PERM);
             // One that runs as another user: who waited for it could wait forever. `Family` tells that it is left.
             if pe.pidfd.take_if(refused).is_some() {
