@@ -8,12 +8,13 @@
 //! |---|---|---|---|
 //! | 0-3 | tail | the home's | last in the queue, as PE number + 1; 0: nobody holds the lock or waits for it |
 //! | 4-5 | next | each PE's | who stands behind this PE, as PE number + 1; 0: nobody, as far as is known here |
-//! | 6 | state | each PE's | 0 `IDLE`; 1 `GRANTED`: the PE before has handed over; 2 `HELD`; 3 `BROKEN`: the PE before found that this is no lock |
+//! | 6 | state | each PE's | 0 `IDLE`; 1 `HELD`: the lock is this PE's, as it found or as the PE before says; 2 `BROKEN`: the PE before found that this is no lock |
 //! | 7 | claim | each PE's | 0 `FREE`; 1 `CLAIMED`: a thread of this PE holds the lock or is on its way; 2 `QUEUED`: and others may be waiting for that |
 //!
 //! **Set**: claim; swap oneself for the tail. Was that 0, the lock is held. Otherwise the old tail's `next` becomes this PE, which waits
-//! for `GRANTED`. **Clear**: complete all writes. With nobody known behind, swap the tail from oneself back to 0. Where somebody is,
-//! or turns out to be because the tail is another by now, its `state` becomes `GRANTED`. In both cases give up the claim.
+//! for `HELD`. **Clear**: complete all writes. With nobody known behind, swap the tail from oneself back to 0. Where somebody is,
+//! or turns out to be because the tail is another by now, its `state` becomes `HELD`. In both cases make one's own words idle, and then
+//! give up the claim.
 //!
 //! *One PE at a time.* The swaps of the tail put all comers in one order, with one before and one behind each. Whoever finds 0 holds the
 //! lock at once: only its last holder writes 0, and only where nobody came behind. Everybody else is let in by the one before it alone, as
@@ -21,8 +22,10 @@
 //!
 //! *No hand-over is lost.* When the compare-and-swap of the one that leaves fails, somebody has swapped itself behind it. Its link may
 //! be late, but is on its way, so the one that leaves waits for it; if the one behind died in between, that wait ends as all waits
-//! do. When it succeeds, nobody is behind, and no link will come. So each link and each grant is read before its reader leaves the
-//! queue, and `next` and `state` are idle again by then: what arrives there belongs to this turn and not to one before.
+//! do. When it succeeds, nobody is behind, and no link will come. So each link and each grant is read before its reader gives up its
+//! claim, and so comes again, and `next` and `state` are idle by then: what arrives there belongs to this turn and not to one before. They
+//! become so only after the hand-over, which is what somebody waits for: the one behind has written to them, so their line is in its cache,
+//! and a store before the hand-over would have to fetch it first.
 //!
 //! *The next holder sees what the last one wrote.* Clear completes all writes before it touches the tail or the next one's `state`; whoever
 //! has read these, reads those. Near, stores keep their order, and quiet is what far ones are told by.
@@ -70,9 +73,8 @@ const STATE: u64 = 6;
 const CLAIM: u64 = 7;
 
 const IDLE: u8 = 0;
-const GRANTED: u8 = 1;
-const HELD: u8 = 2;
-const BROKEN: u8 = 3;
+const HELD: u8 = 1;
+const BROKEN: u8 = 2;
 
 /// The tail of a word that turned out to be no lock: nobody's number.
 const NO_TAIL: u32 = u32::MAX;
@@ -102,24 +104,32 @@ impl Line {
 pub(crate) struct Queue<'a> {
     pe: &'a Pe,
     offset: u64,
+    /// This PE's own word.
+    own: *mut u8,
 }
 
 impl<'a> Queue<'a> {
     /// The lock in the words at `offset`, which lie in the segments and are aligned.
+    #[inline]
     pub(crate) fn new(pe: &'a Pe, offset: u64) -> Self {
-        Queue { pe, offset }
+        Queue {
+            pe,
+            offset,
+            own: pe.local(offset),
+        }
     }
 
     /// Waits for the lock.
     pub(crate) fn set(&self) -> Quick<()> {
         self.claim()?;
         match self.tail().fetch_op(self.pe, AtomicOp::Swap, self.number()) {
-            Ok(0) => {}
-            Ok(before) => self.wait_behind(before)?,
-            Err(error) => return self.give_up(error),
+            Ok(0) => {
+                self.write(STATE, HELD);
+                Ok(())
+            }
+            Ok(before) => self.wait_behind(before),
+            Err(error) => self.give_up(error),
         }
-        self.write(STATE, HELD);
-        Ok(())
     }
 
     #[cold]
@@ -155,18 +165,22 @@ impl<'a> Queue<'a> {
             return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
         }
         // A write that failed is this PE's error; the others are not to wait for ever because of it.
-        let written = self.pe.complete_writes();
+        let written = self.pe.complete_unrung();
         let next = match self.read::<u16>(NEXT) {
             0 if self.tail().compare_swap(self.pe, self.number(), 0)? == self.number() => 0,
             0 => self.wait_for_link()?,
             next => next,
         };
-        self.write(STATE, IDLE);
         if next != 0 {
+            let told = self.other(next.into()).map(|next| self.tell(next, STATE, HELD));
             self.write(NEXT, 0u16);
-            self.tell(self.other(next.into())?, STATE, GRANTED);
+            self.write(STATE, IDLE);
+            told?;
+        } else {
+            self.write(STATE, IDLE);
         }
         self.unclaim();
+        self.pe.ring_written();
         written
     }
 
@@ -177,7 +191,7 @@ impl<'a> Queue<'a> {
         let answered = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
         // The claim stays where this fails: this PE is in the queue for ever, as is whoever comes after it.
         match self.terms(|terms| wait::until(self.pe, terms, answered))? {
-            GRANTED => Ok(()),
+            HELD => Ok(()),
             _ => self.break_up(),
         }
     }
@@ -316,16 +330,16 @@ impl<'a> Queue<'a> {
     #[inline]
     fn read<T: Word>(&self, part: u64) -> T {
         // SAFETY: an aligned part of a word in this PE's mapped segment, as `new`'s caller promised.
-        unsafe { shm::load(self.pe.local(self.offset + part).cast()) }
+        unsafe { shm::load(self.own.wrapping_add(part as usize).cast()) }
     }
 
     #[inline]
     fn write<T: Word>(&self, part: u64, value: T) {
         // SAFETY: as in `read`.
-        unsafe { shm::store(self.pe.local(self.offset + part).cast(), value) }
+        unsafe { shm::store(self.own.wrapping_add(part as usize).cast(), value) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn replace_claim(&self, old: u8, new: u8) -> u8 {
         if shm::alone() {
             let seen = self.read::<u8>(CLAIM);
@@ -335,7 +349,7 @@ impl<'a> Queue<'a> {
             return seen;
         }
         // SAFETY: as in `read`.
-        unsafe { shm::compare_swap_sized(self.pe.local(self.offset + CLAIM), 1, old.into(), new.into()) as u8 }
+        unsafe { shm::compare_swap_sized(self.own.wrapping_add(CLAIM as usize), 1, old.into(), new.into()) as u8 }
     }
 }
 

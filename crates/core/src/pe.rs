@@ -304,10 +304,16 @@ impl Pe {
     /// [`quiet`](Self::quiet) where a store follows that tells of it: near, stores keep their order by themselves.
     #[inline]
     pub(crate) fn complete_writes(&self) -> Quick<()> {
-        crate::shm::compiler_fence();
-        let far = if self.fabric.is_some() { self.quiet_far() } else { Ok(()) };
+        let far = self.complete_unrung();
         self.ring_written();
         far
+    }
+
+    /// [`complete_writes`](Self::complete_writes), but for the rings, which can wait until somebody else has been told.
+    #[inline]
+    pub(crate) fn complete_unrung(&self) -> Quick<()> {
+        crate::shm::compiler_fence();
+        if self.fabric.is_some() { self.quiet_far() } else { Ok(()) }
     }
 
     fn quiet_far(&self) -> Quick<()> {
