@@ -1,0 +1,304 @@
+//! What a machine's hardware lacks, done by software on the target host.
+//!
+//! Where the NIC cannot get, or update a word, a request goes to the target as an ordinary put of the NIC's, into a mailbox that an agent on that
+//! host polls. The agent sees it at its next look, takes the time of handling it and of reading or writing the memory, and answers with a put into
+//! the caller's mailbox, which the caller polls in turn. All of that takes the time that the same puts and looks of a program take; what the
+//! software itself takes are parameters:
+//!
+//! ```toml
+//! [agent]
+//! handle = ...            # from having seen a request until it is carried out
+//! access = ...            # for each 8 bytes of memory that the agent reads or writes for it
+//! ```
+//!
+//! Requests and answers are real packets with their real lengths, but what they say is kept here, and they carry its number.
+
+use crate::host::{Answer, Atomic, GroupOp, HostOp, Op, Pe, Signal};
+use crate::machine::{Machine, MachineError};
+use crate::nic::{Call, Feature, Nic, Unit};
+use crate::packet::{Node, Payload};
+use crate::slab::Slab;
+use crate::time::Ps;
+use crate::world::Cx;
+use memonet_core::SignalOp;
+use memonet_core::fabric::FarAddress;
+use memonet_core::shm::AtomicOp;
+
+/// The mailbox of a PE's agent, and that of a PE for its agents' answers, as regions.
+const REQUESTS: u32 = u32::MAX;
+const ANSWERS: u32 = u32::MAX - 1;
+/// Bytes of a request without operands: what, where, how much, for whom.
+const REQUEST: usize = 24;
+/// Bytes of an answer without data.
+const ANSWER: usize = 8;
+
+/// Agents call their NICs too: that of PE k under the number `pes + k`.
+pub(crate) fn is_agent(pes: u32, pe: Pe) -> bool {
+    pe.0 >= pes
+}
+
+/// The PE itself, or the PE whose agent it is.
+pub(crate) fn owner(pes: u32, pe: Pe) -> Pe {
+    if is_agent(pes, pe) { Pe(pe.0 - pes) } else { pe }
+}
+
+pub(crate) fn is_agents(to: FarAddress) -> bool {
+    matches!(to.region, REQUESTS | ANSWERS)
+}
+
+/// What an agent is asked for.
+#[derive(Debug)]
+enum Wanted {
+    Get {
+        from: FarAddress,
+        len: u32,
+    },
+    Atomic {
+        at: FarAddress,
+        size: u8,
+        what: Atomic,
+        answer: bool,
+    },
+}
+
+#[derive(Debug)]
+struct Request {
+    op: Op,
+    wanted: Wanted,
+    answer: Answer,
+}
+
+/// The agent of one PE.
+#[derive(Debug, Clone, Default)]
+struct Agent {
+    cpu: Unit,
+    /// Calls of it so far.
+    calls: u32,
+    /// Requests of its PE that nobody answers and that are not carried out yet.
+    owed: u64,
+    /// A fence of its PE, waiting for these.
+    fences: Vec<Op>,
+}
+
+/// All agents of a job.
+pub(crate) struct Agents {
+    costs: Option<Costs>,
+    agents: Vec<Agent>,
+    requests: Slab<Request>,
+    pes: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Costs {
+    handle: Ps,
+    access: Ps,
+}
+
+impl Agents {
+    pub(crate) fn build(machine: &Machine, nic: &dyn Nic, pes: u32) -> Result<Agents, MachineError> {
+        let needed = !nic.has(Feature::Get) || !nic.has(Feature::Atomics);
+        let section = machine.section("agent");
+        let costs = || {
+            Ok(Costs {
+                handle: section.time("handle")?,
+                access: section.time("access")?,
+            })
+        };
+        Ok(Agents {
+            costs: needed.then(costs).transpose()?,
+            agents: vec![Agent::default(); if needed { pes as usize } else { 0 }],
+            requests: Slab::default(),
+            pes,
+        })
+    }
+
+    /// Whether a PE has asked for something that is not carried out and that nobody waits for.
+    pub(crate) fn owes(&self, pe: Pe) -> bool {
+        self.agents.get(pe.index()).is_some_and(|agent| agent.owed > 0)
+    }
+
+    /// A call that the hardware cannot serve.
+    pub(crate) fn begin(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, op: Op, what: HostOp) {
+        match what {
+            HostOp::Get { from, len } => self.ask(cx, nic, op, from.pe, 0, Wanted::Get { from, len }),
+            HostOp::Atomic { at, size, what, .. } => {
+                let wanted = Wanted::Atomic {
+                    at,
+                    size,
+                    what,
+                    answer: true,
+                };
+                self.ask(cx, nic, op, at.pe, 16, wanted);
+            }
+            HostOp::Put {
+                to,
+                data,
+                signal: Some(signal),
+                reuse,
+            } => {
+                debug_assert_eq!(signal.op, SignalOp::Add);
+                let wanted = Wanted::Atomic {
+                    at: signal.at,
+                    size: 8,
+                    what: Atomic::Op(AtomicOp::Add, signal.value),
+                    answer: false,
+                };
+                cx.promise(op, 1);
+                self.agents[op.pe.index()].owed += 1;
+                let mut request = self.request(op, 16, wanted);
+                // One put with the request as its signal's place: the data lands first, by the kind's own order.
+                if let HostOp::Put {
+                    to: place,
+                    data: block,
+                    reuse: again,
+                    signal: then,
+                } = &mut request
+                    && !data.is_empty()
+                {
+                    *then = Some(Signal {
+                        at: *place,
+                        op: SignalOp::Set,
+                        value: block.bits(),
+                    });
+                    (*place, *block, *again) = (to, data, reuse);
+                }
+                nic.begin(cx, call(op, self.pes, request));
+            }
+            HostOp::Fence => self.agents[op.pe.index()].fences.push(op),
+            HostOp::Group(GroupOp::Join(_)) => cx.finish(cx.now(), op, Answer::value(0)),
+            other => cx.finish(cx.now(), op, Answer::refused(format!("this machine's NIC has no {other:?}"))),
+        }
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, op: Op, _target: u32, operands: usize, wanted: Wanted) {
+        let request = self.request(op, operands, wanted);
+        nic.begin(
+            cx,
+            call(
+                Op {
+                    pe: Pe(op.pe.0 + self.pes),
+                    ..op
+                },
+                self.pes,
+                request,
+            ),
+        );
+    }
+
+    fn request(&mut self, op: Op, operands: usize, wanted: Wanted) -> HostOp {
+        let target = match &wanted {
+            Wanted::Get { from, .. } => from.pe,
+            Wanted::Atomic { at, .. } => at.pe,
+        };
+        let number = self.requests.put(Request {
+            op,
+            wanted,
+            answer: Answer::default(),
+        });
+        HostOp::Put {
+            to: FarAddress {
+                pe: target,
+                region: REQUESTS,
+                offset: 0,
+            },
+            data: message(number, REQUEST + operands),
+            signal: None,
+            reuse: true,
+        }
+    }
+
+    /// A message has come into a mailbox: whose it is sees it at the next look, and then works on it.
+    pub(crate) fn received(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, to: FarAddress, data: &Payload) {
+        let (number, pe) = (data.bits() as u32, Pe(to.pe));
+        let seen = nic.polling(Node(to.pe)).seen(Ps::ZERO, cx.now());
+        if to.region == ANSWERS {
+            let Request { op, answer, .. } = self.requests.take(number);
+            cx.finish(seen, op, answer);
+            return;
+        }
+        let costs = self.costs.expect("a machine whose agents get requests has agents");
+        let bytes = match &self.requests.get_mut(number).wanted {
+            Wanted::Get { len, .. } => u64::from(*len),
+            Wanted::Atomic { .. } => 16,
+        };
+        let time = costs.handle + costs.access * bytes.div_ceil(8);
+        let op = self.requests.get_mut(number).op;
+        let busy = self.agents[pe.index()].cpu.take(seen, time);
+        cx.host_stage(
+            "agent",
+            Op {
+                pe: Pe(pe.0 + self.pes),
+                ..op
+            },
+            busy,
+        );
+        cx.agent_timer(busy.1, pe, number);
+    }
+
+    /// An agent has done what it was asked for.
+    pub(crate) fn timer(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, pe: Pe, number: u32) {
+        let Request { op, wanted, .. } = self.requests.get_mut(number);
+        let op = *op;
+        let (result, answered) = match wanted {
+            Wanted::Get { from, len } => (cx.read(op, *from, *len as usize).map(Answer::data), true),
+            Wanted::Atomic { at, size, what, answer } => (cx.atomic(op, *at, usize::from(*size), *what).map(Answer::value), *answer),
+        };
+        let answer = result.unwrap_or_else(Answer::refused);
+        if !answered {
+            self.requests.take(number);
+            let asker = &mut self.agents[op.pe.index()];
+            asker.owed -= 1;
+            if asker.owed == 0 {
+                for fence in std::mem::take(&mut asker.fences) {
+                    nic.begin(cx, call(fence, self.pes, HostOp::Fence));
+                }
+            }
+            cx.landed(op, 1);
+            return;
+        }
+        let data = message(number, ANSWER + answer.data.len().max(8));
+        self.requests.get_mut(number).answer = answer;
+        let agent = &mut self.agents[pe.index()];
+        agent.calls = agent.calls.wrapping_add(1);
+        let to = FarAddress {
+            pe: op.pe.0,
+            region: ANSWERS,
+            offset: 0,
+        };
+        let put = HostOp::Put {
+            to,
+            data,
+            signal: None,
+            reuse: true,
+        };
+        let by = Op {
+            pe: Pe(pe.0 + self.pes),
+            number: op.number,
+        };
+        nic.begin(cx, call(by, self.pes, put));
+    }
+
+    /// A put of an agent, or of a PE for one, has returned: nobody waits for that.
+    pub(crate) fn answered(&mut self, _cx: &mut Cx<'_>, _nic: &mut dyn Nic, op: Op, answer: Answer) {
+        assert!(
+            answer.refused.is_none(),
+            "a NIC refused the put of an agent, {op:?}: {:?}",
+            answer.refused
+        );
+    }
+}
+
+fn call(op: Op, pes: u32, what: HostOp) -> Call {
+    Call {
+        op,
+        node: Node(owner(pes, op.pe).0),
+        what,
+    }
+}
+
+/// A message of so many bytes that says only its number.
+fn message(number: u32, len: usize) -> Payload {
+    let mut bytes = vec![0; len];
+    bytes[..4].copy_from_slice(&number.to_le_bytes());
+    Payload::copy(&bytes)
+}

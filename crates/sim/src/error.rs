@@ -1,0 +1,70 @@
+//! What can go wrong with a run.
+
+use crate::machine::MachineError;
+use crate::time::Ps;
+use std::fmt;
+
+/// Why a run did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The machine file.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// The job's memory.
+    #[error(transparent)]
+    Job(#[from] memonet_core::Error),
+    /// The memory for the PEs' stacks.
+    #[error("no memory for the stacks of {pes} PEs, {bytes} bytes each: {cause}. Run fewer PEs, or give them smaller stacks")]
+    Stacks {
+        /// How many.
+        pes: usize,
+        /// How large.
+        bytes: usize,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// A PE used more stack than it has.
+    #[error("PE {pe} has overrun its stack of {bytes} bytes; give the PEs larger ones")]
+    Overrun {
+        /// Which.
+        pe: usize,
+        /// How large it was.
+        bytes: usize,
+    },
+    /// Nothing is left that could happen, and PEs wait.
+    #[error("deadlock at {at}: nothing is under way, and {} PEs wait\n{}", .waits.len(), Lines(.waits))]
+    Deadlock {
+        /// When.
+        at: Ps,
+        /// What each waits for.
+        waits: Vec<Waiting>,
+    },
+}
+
+/// A PE in a deadlock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which.
+    pub pe: usize,
+    /// For what,
+    pub what: String,
+    /// since when.
+    pub since: Ps,
+}
+
+/// Lines shown of a deadlock.
+const SHOWN: usize = 32;
+
+struct Lines<'a>(&'a [Waiting]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for Waiting { pe, what, since } in self.0.iter().take(SHOWN) {
+            writeln!(f, "  PE {pe} waits for {what}, since {since}")?;
+        }
+        match self.0.len().checked_sub(SHOWN) {
+            Some(more @ 1..) => writeln!(f, "  and {more} more"),
+            _ => Ok(()),
+        }
+    }
+}

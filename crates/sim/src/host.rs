@@ -1,0 +1,224 @@
+//! What a program on a simulated host asks of its NIC, and what it gets back.
+//!
+//! These types are the whole of what passes between a program and the machine: a coroutine hands them over by a switch of stacks, an
+//! attached process through a shared page. So nothing in them points into the program's memory.
+
+use crate::packet::Payload;
+use crate::time::Ps;
+use memonet_core::fabric::{FarAddress, SignalOp};
+use memonet_core::shm::AtomicOp;
+
+/// A PE of the simulated job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pe(pub u32);
+
+impl Pe {
+    /// As an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A call of a PE: the how-manieth of whom. What NICs, links and switches do is recorded for the call that caused it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Op {
+    /// Whose.
+    pub pe: Pe,
+    /// Calls of this PE before it, wrapping.
+    pub number: u32,
+}
+
+/// An operation on the NIC. The library's calls come as the first seven; the last two are the kind's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HostOp {
+    /// A word of 1, 2, 4 or 8 bytes, never torn. Answered when the host has written it: [`Answer::default`].
+    Store {
+        /// Where.
+        to: FarAddress,
+        /// What.
+        word: Payload,
+    },
+    /// A block, then perhaps a signal. Answered when the source may be reused (with `reuse`), or when the call returns.
+    Put {
+        /// Where; of no meaning when `data` is empty.
+        to: FarAddress,
+        /// What. May be empty: then it is a signal alone.
+        data: Payload,
+        /// Visible only when the data is.
+        signal: Option<Signal>,
+        /// Whether the program may change its source when the call returns.
+        reuse: bool,
+    },
+    /// Answered with the bytes.
+    Get {
+        /// Where.
+        from: FarAddress,
+        /// How many bytes.
+        len: u32,
+    },
+    /// Answered with what the word held.
+    Atomic {
+        /// Where.
+        at: FarAddress,
+        /// Bytes of the word.
+        size: u8,
+        /// What to do.
+        what: Atomic,
+    },
+    /// What came before becomes visible at each PE before what comes after. Answered when that is certain.
+    Fence,
+    /// Answered when all that the PE has written is visible.
+    Quiet,
+    /// A collective of the hardware's.
+    Group(GroupOp),
+    /// A command of the kind's own interface, for programs that use the NIC without the library.
+    Command(Command),
+}
+
+/// A signal after a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signal {
+    /// Its word, 8 bytes.
+    pub at: FarAddress,
+    /// How it changes.
+    pub op: SignalOp,
+    /// By what.
+    pub value: u64,
+}
+
+/// An atomic operation on a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atomic {
+    /// Of the library's list.
+    Op(AtomicOp, u64),
+    /// Stores `new` where the word holds `expected`.
+    CompareSwap {
+        /// What it must hold.
+        expected: u64,
+        /// What it then gets.
+        new: u64,
+    },
+}
+
+/// What hardware may do for several PEs at once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GroupOp {
+    /// Sets up hardware for these PEs; every member asks with the same list. Answered with a value that is not 0, the group's number, or with
+    /// 0 when the hardware cannot serve this group: then the library does without.
+    Join(Box<[u32]>),
+    /// Arrives at the next phase of the group's barrier.
+    Arrive(u32),
+    /// Answered with the last complete phase of the group's barrier. A look of the host at the NIC, with its price.
+    Phase(u32),
+    /// Writes a block at the same offset of every member's segment but the sender's.
+    Multicast {
+        /// To whom.
+        group: u32,
+        /// Where: region and offset count, the PE does not.
+        to: FarAddress,
+        /// What.
+        data: Payload,
+    },
+    /// A collective with data: what the kind's hardware has, by the kind's numbers for it.
+    Collective {
+        /// Of whom.
+        group: u32,
+        /// Which.
+        code: u32,
+        /// This member's part.
+        data: Payload,
+    },
+}
+
+/// A command to the NIC in the kind's own terms. Kinds offer functions that make them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Which, by the kind's numbers.
+    pub code: u32,
+    /// Its arguments.
+    pub words: [u64; 4],
+    /// Data that the host writes with it.
+    pub data: Payload,
+}
+
+/// What a call returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// A number.
+    pub value: u64,
+    /// Bytes.
+    pub data: Payload,
+    /// Why it was refused, where it was: the caller gets an error with these words.
+    pub refused: Option<String>,
+}
+
+impl Default for Answer {
+    fn default() -> Self {
+        Answer {
+            value: 0,
+            data: Payload::EMPTY,
+            refused: None,
+        }
+    }
+}
+
+impl Answer {
+    /// A number.
+    pub fn value(value: u64) -> Answer {
+        Answer {
+            value,
+            ..Answer::default()
+        }
+    }
+
+    /// Bytes.
+    pub fn data(data: Payload) -> Answer {
+        Answer { data, ..Answer::default() }
+    }
+
+    /// A refusal, in words that name cause and fix.
+    pub fn refused(why: impl Into<String>) -> Answer {
+        Answer {
+            refused: Some(why.into()),
+            ..Answer::default()
+        }
+    }
+}
+
+/// How a host looks at memory that its NIC writes: one read after the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Polling {
+    /// From the start of a look to the start of the next. More than zero.
+    pub interval: Ps,
+    /// From the start of a look to the moment at which the memory is read. At most `interval`.
+    pub sample: Ps,
+}
+
+impl Polling {
+    /// When a host that looks again and again from `from` on has seen a change made at `changed`: the end of that look.
+    pub fn seen(self, from: Ps, changed: Ps) -> Ps {
+        self.reads(from, changed) + (self.interval - self.sample)
+    }
+
+    /// When that look reads the memory.
+    pub fn reads(self, from: Ps, changed: Ps) -> Ps {
+        let first = from + self.sample;
+        first + self.interval * changed.since(first).0.div_ceil(self.interval.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_come_one_after_the_other() {
+        let polling = Polling {
+            interval: Ps(10),
+            sample: Ps(4),
+        };
+        for (changed, seen) in [(0, 110), (104, 110), (105, 120), (114, 120), (115, 130)] {
+            assert_eq!(polling.seen(Ps(100), Ps(changed)), Ps(seen), "{changed}");
+        }
+    }
+}

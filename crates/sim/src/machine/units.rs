@@ -1,0 +1,93 @@
+//! Units that machine files may use.
+
+use crate::time::Ps;
+
+pub(super) const TIMES: &str = "ps, ns, us, ms, s, or \"cycles of\" a clock";
+pub(super) const SIZES: &str = "B, KiB, MiB, GiB, and comes to whole bytes";
+pub(super) const RATES: &str = "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, and is not 0";
+
+/// How long a byte takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    femtoseconds_per_byte: u64,
+}
+
+impl Rate {
+    /// No time for any number of bytes.
+    pub const INFINITE: Rate = Rate { femtoseconds_per_byte: 0 };
+
+    /// The time that so many bytes take.
+    pub fn time(self, bytes: u64) -> Ps {
+        Ps((u128::from(bytes) * u128::from(self.femtoseconds_per_byte) / 1000) as u64)
+    }
+
+    /// Several side by side.
+    pub fn times(self, n: u64) -> Rate {
+        Rate {
+            femtoseconds_per_byte: self.femtoseconds_per_byte / n.max(1),
+        }
+    }
+}
+
+fn whole(number: f64) -> Option<u64> {
+    (number.fract() == 0.0 && number < 2f64.powi(53)).then_some(number as u64)
+}
+
+pub(super) fn time(number: f64, unit: &str) -> Option<Ps> {
+    let ps = match unit {
+        "ps" => 1.0,
+        "ns" => 1e3,
+        "us" => 1e6,
+        "ms" => 1e9,
+        "s" => 1e12,
+        _ => return None,
+    };
+    Some(Ps((number * ps).round() as u64))
+}
+
+pub(super) fn bytes(number: f64, unit: &str) -> Option<u64> {
+    let shift = match unit {
+        "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    whole(number * f64::from(1u32 << shift))
+}
+
+pub(super) fn rate(number: f64, unit: &str) -> Option<Rate> {
+    // Femtoseconds for a byte at one of the unit.
+    let one = match unit {
+        "MB/s" => 1e9,
+        "GB/s" => 1e6,
+        "Mbit/s" => 8e9,
+        "Gbit/s" => 8e6,
+        "ns/B" => {
+            return Some(Rate {
+                femtoseconds_per_byte: (number * 1e6).round() as u64,
+            });
+        }
+        _ => return None,
+    };
+    (number > 0.0).then(|| Rate {
+        femtoseconds_per_byte: (one / number).round() as u64,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        assert_eq!(time(22.5, "ns"), Some(Ps(22_500)));
+        assert_eq!(time(1.0, "h"), None);
+        assert_eq!(bytes(1.5, "KiB"), Some(1536));
+        assert_eq!(bytes(0.3, "B"), None);
+        assert_eq!(rate(500.0, "MB/s").unwrap().time(10), Ps::ns(20));
+        assert_eq!(rate(100.0, "Gbit/s").unwrap().time(1 << 20), Ps(83_886_080));
+        assert_eq!(rate(0.0, "GB/s"), None);
+        assert_eq!(rate(0.02, "ns/B").unwrap().time(1000), Ps::ns(20));
+    }
+}

@@ -1,0 +1,350 @@
+//! Networks that are known by their LogGP figures: Ethernet with UDP, and remote DMA of today.
+//!
+//! | LogGP | here |
+//! |---|---|
+//! | o, sending | `nic.send_overhead`, plus `nic.send_byte` for each byte that the CPU copies: the call returns after that |
+//! | o, receiving | `nic.receive_overhead`, plus `nic.receive_byte`: software on the target host, one message after the other; 0 where hardware delivers |
+//! | g | `nic.gap`: the least time between two messages of a NIC |
+//! | G | `link.rate` |
+//! | L | `nic.send_latency`, the links and the switch, `nic.receive_latency` |
+//!
+//! A message is cut into packets of at most `nic.packet` bytes of payload, each with `nic.header` bytes of its own on the link. Packets take one
+//! way and stay in order, so a fence costs nothing. A signal is a message of its own, behind its data. Delivery is acknowledged: `quiet` returns
+//! `nic.acknowledge` after the last write has landed.
+//!
+//! With `nic.remote_dma` the hardware also gets and does atomics (`nic.read`, `nic.atomic` at the target); without, agents do.
+
+use super::{Call, Cx, Feature, Nic, Unit};
+use crate::host::{Answer, Atomic, HostOp, Op, Polling};
+use crate::machine::{Machine, MachineError, Rate};
+use crate::packet::{Destination, Node, Packet, Payload};
+use crate::slab::Slab;
+use crate::time::Ps;
+use memonet_core::SignalOp;
+use memonet_core::fabric::FarAddress;
+use memonet_core::shm::AtomicOp;
+use std::collections::BTreeMap;
+
+/// What a packet asks of its receiver: the low byte of its first header word. The PE is in the high half.
+const WRITE: u64 = 0;
+const READ: u64 = 1;
+const UPDATE: u64 = 2;
+const SWAP_IF: u64 = 3;
+/// The rest of a message has come before: this packet is its last.
+const LAST: u64 = 1 << 8;
+const ANSWER: u64 = 4;
+/// What the last header word of an answer says: bytes, a number, or that there are none.
+const AS_DATA: u64 = 0;
+const AS_VALUE: u64 = 1;
+const REFUSED: u64 = 2;
+
+#[derive(Debug, Clone, Copy)]
+struct Parameters {
+    send_overhead: Ps,
+    send_byte: Rate,
+    receive_overhead: Ps,
+    receive_byte: Rate,
+    gap: Ps,
+    send_latency: Ps,
+    receive_latency: Ps,
+    packet: usize,
+    header: u32,
+    acknowledge: Ps,
+    /// With remote DMA: how long a read and an atomic take at the target.
+    remote_dma: Option<(Ps, Ps)>,
+    polling: Polling,
+}
+
+/// The NIC of a node, and the software that receives for it.
+#[derive(Debug, Clone, Default)]
+struct NicOf {
+    cpu: Unit,
+    sender: Unit,
+    receiver: Unit,
+}
+
+/// The kind.
+pub struct LogGp {
+    is: Parameters,
+    nics: Vec<NicOf>,
+    /// Reads and atomics that the hardware carries out.
+    asked: Slab<Packet>,
+    /// Answers of which some packets have come.
+    parts: BTreeMap<Op, Vec<u8>>,
+}
+
+impl LogGp {
+    /// Reads the sections `host` and `nic`.
+    ///
+    /// # Errors
+    /// [`MachineError`].
+    pub fn build(machine: &Machine, nodes: u32) -> Result<LogGp, MachineError> {
+        let (nic, host) = (machine.section("nic"), machine.section("host"));
+        let interval = host.time_not_zero("look")?;
+        let packet = nic.bytes("packet")? as usize;
+        if packet < 32 {
+            return Err(nic.error("packet", "must be at least 32 B"));
+        }
+        let by_byte = |name: &str| if nic.has(name) { nic.rate(name) } else { Ok(Rate::INFINITE) };
+        let is = Parameters {
+            send_overhead: nic.time("send_overhead")?,
+            send_byte: by_byte("send_byte")?,
+            receive_overhead: nic.time("receive_overhead")?,
+            receive_byte: by_byte("receive_byte")?,
+            gap: nic.time("gap")?,
+            send_latency: nic.time("send_latency")?,
+            receive_latency: nic.time("receive_latency")?,
+            packet,
+            header: nic.bytes("header")? as u32,
+            acknowledge: nic.time("acknowledge")?,
+            remote_dma: match nic.flag("remote_dma")? {
+                true => Some((nic.time("read")?, nic.time("atomic")?)),
+                false => None,
+            },
+            polling: Polling {
+                interval,
+                sample: interval,
+            },
+        };
+        Ok(LogGp {
+            is,
+            nics: vec![NicOf::default(); nodes as usize],
+            asked: Slab::default(),
+            parts: BTreeMap::new(),
+        })
+    }
+
+    /// Sends a message from `at` on; gives when its last packet is handed to the link.
+    fn send(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, to: Node, header: [u64; 4], data: &Payload) {
+        let is = self.is;
+        let (start, _) = self.nics[node.index()].sender.take(at, is.gap);
+        let leaves = start + is.send_latency;
+        cx.stage(node, "send", "gap", op, (at, start));
+        cx.stage(node, "send", "send_latency", op, (start, leaves));
+        let mut sent = 0;
+        loop {
+            let part = data.part(sent, is.packet);
+            let mut header = header;
+            header[2] += sent as u64;
+            sent += part.len();
+            if sent == data.len() {
+                header[0] |= LAST;
+            }
+            let packet = Packet {
+                from: node,
+                to: Destination::Node(to),
+                wire_bytes: is.header + part.len() as u32,
+                header,
+                payload: part,
+                op,
+                droppable: false,
+            };
+            if to == node {
+                // Within the NIC: it never sees the link.
+                self.receive(cx, leaves, node, packet);
+            } else {
+                cx.send(leaves, node, packet);
+            }
+            if sent == data.len() {
+                return;
+            }
+        }
+    }
+
+    /// What a packet does where it has come in by `at`.
+    fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
+        let is = self.is;
+        let Packet {
+            header, payload, op, from, ..
+        } = packet;
+        let got = at + is.receive_latency;
+        cx.stage(node, "receive", "receive_latency", op, (at, got));
+        let overhead = if header[0] & LAST != 0 { is.receive_overhead } else { Ps::ZERO };
+        let time = overhead + is.receive_byte.time(payload.len() as u64);
+        let busy = self.nics[node.index()].receiver.take(got, time);
+        cx.stage(node, "receive", "receive_overhead", op, busy);
+        let (done, place) = (busy.1, address(&header));
+        match header[0] & 0xff {
+            WRITE => cx.write(done, op, place, payload),
+            ANSWER => self.answer(cx, done, op, &header, payload),
+            // Read and written at the end of what the hardware takes.
+            what => {
+                let (read, atomic) = is.remote_dma.expect("only hardware sends what hardware must carry out");
+                let (name, time) = if what == READ { ("read", read) } else { ("atomic", atomic) };
+                let busy = self.nics[node.index()].receiver.take(done, time);
+                cx.stage(node, "receive", name, op, busy);
+                let asked = self.asked.put(Packet {
+                    from,
+                    to: Destination::Node(node),
+                    wire_bytes: 0,
+                    header,
+                    payload,
+                    op,
+                    droppable: false,
+                });
+                cx.timer(busy.1, node, asked.into());
+            }
+        }
+    }
+
+    /// Puts a part of an answer together with those before it; done with the last.
+    fn answer(&mut self, cx: &mut Cx<'_>, done: Ps, op: Op, header: &[u64; 4], part: Payload) {
+        let answer = if header[3] == AS_VALUE {
+            Answer::value(part.bits())
+        } else if header[3] == REFUSED {
+            Answer::refused("this is no memory of that PE")
+        } else if header[0] & LAST != 0 && !self.parts.contains_key(&op) {
+            Answer::data(part)
+        } else {
+            let parts = self.parts.entry(op).or_default();
+            part.with(|bytes| parts.extend_from_slice(bytes));
+            if header[0] & LAST == 0 {
+                return;
+            }
+            Answer::data(Payload::copy(&self.parts.remove(&op).expect("it was there just now")))
+        };
+        let seen = self.is.polling.seen(Ps::ZERO, done);
+        cx.host_stage("look", op, (done, seen));
+        cx.finish(seen, op, answer);
+    }
+
+    /// What the CPU does for a call before it returns; gives when.
+    fn overhead(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, bytes: usize) -> Ps {
+        let time = self.is.send_overhead + self.is.send_byte.time(bytes as u64);
+        let busy = self.nics[node.index()].cpu.take(cx.now(), time);
+        cx.host_stage("send_overhead", op, busy);
+        busy.1
+    }
+}
+
+fn header(what: u64, at: FarAddress, extra: u64) -> [u64; 4] {
+    [what | u64::from(at.pe) << 32, at.region.into(), at.offset, extra]
+}
+
+fn address(header: &[u64; 4]) -> FarAddress {
+    FarAddress {
+        pe: (header[0] >> 32) as u32,
+        region: header[1] as u32,
+        offset: header[2],
+    }
+}
+
+/// Operand of an atomic, the operand of its other one, and how it is written in a header: what to do above the size, and whether to answer.
+fn operands(a: u64, b: u64) -> Payload {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&a.to_le_bytes());
+    bytes[8..].copy_from_slice(&b.to_le_bytes());
+    Payload::copy(&bytes)
+}
+
+const OPERATIONS: [AtomicOp; 5] = [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
+/// In the last header word of an atomic: it is answered.
+const FETCH: u64 = 1 << 16;
+
+fn update(at: FarAddress, size: u8, what: Atomic, fetch: bool) -> ([u64; 4], Payload) {
+    let fetch = if fetch { FETCH } else { 0 };
+    match what {
+        Atomic::Op(op, operand) => {
+            let code = OPERATIONS.iter().position(|&other| other == op).expect("all operations are listed") as u64;
+            (header(UPDATE, at, u64::from(size) | code << 8 | fetch), operands(operand, 0))
+        }
+        Atomic::CompareSwap { expected, new } => (header(SWAP_IF, at, u64::from(size) | fetch), operands(expected, new)),
+    }
+}
+
+fn atomic(header: &[u64; 4], payload: &Payload) -> Atomic {
+    let (a, b) = (payload.bits(), payload.part(8, 8).bits());
+    match header[0] & 0xff {
+        UPDATE => Atomic::Op(OPERATIONS[(header[3] >> 8 & 0xff) as usize], a),
+        _ => Atomic::CompareSwap { expected: a, new: b },
+    }
+}
+
+impl Nic for LogGp {
+    fn kind(&self) -> &'static str {
+        "loggp"
+    }
+
+    fn has(&self, feature: Feature) -> bool {
+        match feature {
+            Feature::Get | Feature::Atomics => self.is.remote_dma.is_some(),
+            Feature::Groups => false,
+        }
+    }
+
+    fn polling(&self, _node: Node) -> Polling {
+        self.is.polling
+    }
+
+    fn begin(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {
+        match what {
+            HostOp::Store { to, word } => {
+                let returns = self.overhead(cx, node, op, word.len());
+                cx.promise(op, 1);
+                self.send(cx, returns, node, op, Node(to.pe), header(WRITE, to, 0), &word);
+                cx.finish(returns, op, Answer::default());
+            }
+            HostOp::Put { to, data, signal, .. } => {
+                let returns = self.overhead(cx, node, op, data.len());
+                if !data.is_empty() {
+                    cx.promise(op, data.len().div_ceil(self.is.packet) as u64);
+                    self.send(cx, returns, node, op, Node(to.pe), header(WRITE, to, 0), &data);
+                }
+                if let Some(signal) = signal {
+                    cx.promise(op, 1);
+                    let (header, payload) = match signal.op {
+                        SignalOp::Set => (header(WRITE, signal.at, 0), Payload::word(8, signal.value)),
+                        SignalOp::Add => update(signal.at, 8, Atomic::Op(AtomicOp::Add, signal.value), false),
+                    };
+                    self.send(cx, returns, node, op, Node(signal.at.pe), header, &payload);
+                }
+                cx.finish(returns, op, Answer::default());
+            }
+            HostOp::Get { from, len } => {
+                let asked = self.overhead(cx, node, op, 0);
+                self.send(cx, asked, node, op, Node(from.pe), header(READ, from, len.into()), &Payload::EMPTY);
+            }
+            HostOp::Atomic { at, size, what } => {
+                let asked = self.overhead(cx, node, op, 16);
+                let (header, payload) = update(at, size, what, true);
+                self.send(cx, asked, node, op, Node(at.pe), header, &payload);
+            }
+            HostOp::Fence => cx.finish(cx.now(), op, Answer::default()),
+            HostOp::Quiet => cx.finish_when_landed(cx.now(), op, self.is.acknowledge),
+            HostOp::Group(_) | HostOp::Command(_) => cx.finish(cx.now(), op, Answer::refused("a LogGP network has no such operation")),
+        }
+    }
+
+    fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
+        self.receive(cx, cx.now(), node, packet);
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64) {
+        let Packet {
+            from,
+            header: asked,
+            payload,
+            op,
+            ..
+        } = self.asked.take(token as u32);
+        let place = address(&asked);
+        let (result, kind, fetch) = match asked[0] & 0xff {
+            READ => (cx.read(op, place, asked[3] as usize), AS_DATA, true),
+            _ => {
+                let old = cx.atomic(op, place, (asked[3] & 0xff) as usize, atomic(&asked, &payload));
+                (old.map(|old| Payload::word(8, old)), AS_VALUE, asked[3] & FETCH != 0)
+            }
+        };
+        if !fetch {
+            cx.kept(op, 1);
+            return;
+        }
+        let (kind, data) = result.map_or((REFUSED, Payload::EMPTY), |data| (kind, data));
+        let back = FarAddress {
+            pe: from.0,
+            region: 0,
+            offset: 0,
+        };
+        self.send(cx, cx.now(), node, op, from, header(ANSWER, back, kind), &data);
+    }
+}

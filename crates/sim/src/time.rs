@@ -1,0 +1,109 @@
+//! Virtual time, in picoseconds: a cycle of every clock here is a whole number of them to a part in a thousand or better, and 64 bits
+//! last for 213 days.
+
+use std::fmt;
+use std::ops::{Add, AddAssign, Mul, Sub};
+use std::time::Duration;
+
+/// A moment since the start of the run, or a length of time, in picoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ps(pub u64);
+
+impl Ps {
+    /// The start of the run; no time at all.
+    pub const ZERO: Ps = Ps(0);
+    /// Later than everything.
+    pub const NEVER: Ps = Ps(u64::MAX);
+
+    /// So many nanoseconds.
+    pub const fn ns(ns: u64) -> Ps {
+        Ps(ns * 1000)
+    }
+
+    /// So many microseconds.
+    pub const fn us(us: u64) -> Ps {
+        Ps(us * 1_000_000)
+    }
+
+    /// A duration, rounded up to picoseconds it has not; [`NEVER`](Self::NEVER) when it is longer than a run can be.
+    pub fn from_duration(duration: Duration) -> Ps {
+        u64::try_from(duration.as_nanos().saturating_mul(1000)).map_or(Ps::NEVER, Ps)
+    }
+
+    /// As std's type, cut to nanoseconds.
+    pub fn to_duration(self) -> Duration {
+        Duration::from_nanos(self.0 / 1000)
+    }
+
+    /// In nanoseconds, for reports.
+    pub fn as_ns(self) -> f64 {
+        self.0 as f64 / 1000.0
+    }
+
+    /// The time from `earlier` to this, zero when it is not earlier.
+    pub fn since(self, earlier: Ps) -> Ps {
+        Ps(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Ps {
+    type Output = Ps;
+    /// Saturating: beyond the end of time is [`NEVER`](Ps::NEVER).
+    fn add(self, other: Ps) -> Ps {
+        Ps(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Ps {
+    fn add_assign(&mut self, other: Ps) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Ps {
+    type Output = Ps;
+    /// # Panics
+    /// When the result would be negative.
+    fn sub(self, other: Ps) -> Ps {
+        Ps(self.0.checked_sub(other.0).expect("time does not run backwards"))
+    }
+}
+
+impl Mul<u64> for Ps {
+    type Output = Ps;
+    fn mul(self, n: u64) -> Ps {
+        Ps(self.0.saturating_mul(n))
+    }
+}
+
+/// In nanoseconds, with as many decimals as there are.
+impl fmt::Display for Ps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 % 1000 {
+            0 => write!(f, "{} ns", self.0 / 1000),
+            rest => {
+                let text = format!("{}.{rest:03}", self.0 / 1000);
+                write!(f, "{} ns", text.trim_end_matches('0'))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_exactly() {
+        assert_eq!(Ps(1_500).to_string(), "1.5 ns");
+        assert_eq!(Ps(2_000_000).to_string(), "2000 ns");
+        assert_eq!(Ps(7).to_string(), "0.007 ns");
+    }
+
+    #[test]
+    fn the_end_of_time_is_not_passed() {
+        assert_eq!(Ps::NEVER + Ps(1), Ps::NEVER);
+        assert_eq!(Ps::from_duration(Duration::MAX), Ps::NEVER);
+        assert_eq!(Ps::from_duration(Duration::from_nanos(3)), Ps::ns(3));
+    }
+}
