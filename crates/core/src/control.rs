@@ -8,6 +8,7 @@ use crate::shm;
 use crate::status::State;
 use crate::watch::Identity;
 use std::mem::offset_of;
+use std::sync::{Arc, OnceLock};
 
 /// The mapped memory of a job (all of it in a PE, the control page alone in a launcher) and its geometry.
 pub(crate) struct Control {
@@ -18,7 +19,11 @@ pub(crate) struct Control {
     membarrier: bool,
     cpus: usize,
     job_id: u64,
+    everybody: OnceLock<Everybody>,
 }
+
+/// All PEs, and how many teams each had dropped in the world's barrier slot when it began: the same for all PEs of a process.
+type Everybody = (Arc<[usize]>, Arc<[u64]>);
 
 /// Doorbells lie side by side in the control part of a job's memory.
 fn doorbells(mapping: &Mapping, geometry: &Geometry) -> Doorbell {
@@ -61,6 +66,7 @@ impl Control {
             membarrier,
             cpus: cpus.max(1),
             job_id,
+            everybody: OnceLock::new(),
         }
     }
 
@@ -121,6 +127,7 @@ impl Control {
             membarrier,
             cpus,
             job_id,
+            everybody: OnceLock::new(),
         })
     }
 
@@ -151,6 +158,12 @@ impl Control {
 
     pub(crate) fn cpus(&self) -> usize {
         self.cpus
+    }
+
+    /// The members of the world. Shared, as a process may have very many PEs.
+    pub(crate) fn everybody(&self) -> Everybody {
+        let npes = self.geometry.npes;
+        self.everybody.get_or_init(|| ((0..npes).collect(), vec![0; npes].into())).clone()
     }
 
     pub(crate) fn job_id(&self) -> u64 {

@@ -77,6 +77,14 @@ pub enum Error {
         /// How it went.
         cause: Cause,
     },
+    /// The fabric between the PEs refused or failed; it names cause and fix.
+    #[error("{fabric}: {problem}")]
+    Fabric {
+        /// Its name.
+        fabric: &'static str,
+        /// What it says.
+        problem: String,
+    },
     /// The deadline given to a wait passed.
     #[error("still waiting after {after:?}, the deadline given to this wait")]
     Timeout {

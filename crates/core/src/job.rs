@@ -3,7 +3,7 @@
 use crate::adopt;
 use crate::control::Control;
 use crate::error::{Cause, Error, Result};
-use crate::fabric::far;
+use crate::fabric::{Fabric, far};
 use crate::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, available_cpus};
 use crate::memory;
 use crate::pe::Pe;
@@ -14,6 +14,7 @@ use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::{Pid, Signal};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 /// A PE's handle on its job. Cheap to clone; usable from every thread of the PE.
 #[derive(Clone)]
@@ -74,12 +75,13 @@ impl Job {
             ));
         }
         control.set_pid(me);
-        let job = Job::from_control(Arc::new(control), me, fabric.as_ref(), watch)?;
+        let control = Arc::new(control);
+        let job = Job::from_control(control.clone(), me, fabric.map(|spec| spec.before_all(control, me)), watch)?;
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())
     }
 
-    fn from_control(control: Arc<Control>, me: usize, fabric: Option<&far::Spec>, watch: Option<Watch>) -> Result<Job> {
+    pub(crate) fn from_control(control: Arc<Control>, me: usize, fabric: Option<Box<dyn Fabric>>, watch: Option<Watch>) -> Result<Job> {
         let pe = Arc::new(Pe::new(control, me, fabric, watch));
         let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
@@ -122,7 +124,7 @@ impl Job {
         let fabric = options.fabric.as_deref().map(far::Spec::parse).transpose()?;
         let control = Arc::new(JobFile::create(n, available_cpus())?.into_control()?);
         let jobs = (0..n)
-            .map(|me| Job::from_control(control.clone(), me, fabric.as_ref(), None))
+            .map(|me| Job::from_control(control.clone(), me, fabric.map(|spec| spec.before_all(control.clone(), me)), None))
             .collect::<Result<Vec<_>>>()?;
         let first_panic = Mutex::new(None);
         let run = |job: Job| {
@@ -241,6 +243,13 @@ impl Job {
             true => self.pe.fabric().is_quiet(),
             // Visible in the order they were made; what follows this sees them.
             false => self.quiet().map(|()| true),
+        }
+    }
+
+    /// Says that the program computes for so many nanoseconds. On a simulated machine that time passes; on a real one it passes by itself.
+    pub fn compute(&self, ns: u64) {
+        if let Some(clock) = self.pe.clock() {
+            clock.compute(Duration::from_nanos(ns));
         }
     }
 

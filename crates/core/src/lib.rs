@@ -33,6 +33,7 @@ mod doorbell;
 mod error;
 pub mod fabric;
 mod heap;
+pub mod hosted;
 mod job;
 pub mod launch;
 pub mod layout;

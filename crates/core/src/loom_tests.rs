@@ -284,7 +284,7 @@ mod barrier {
             let pes = pes.clone();
             move || {
                 let members = (0..npes).collect();
-                let barrier = Barrier::with_algorithm(pes[me].clone(), members, me, 0, vec![0; npes], algorithm);
+                let barrier = Barrier::with_algorithm(pes[me].clone(), members, me, 0, vec![0; npes].into(), algorithm);
                 let arriving = |phase: u64| write(&pes[me], 0, phase);
                 let passed = |phase: u64| {
                     for pe in &pes {

@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::descriptors::Socket;
 use crate::doorbell::Doorbell;
 use crate::error::{Error, Quick, Result};
-use crate::fabric::{Fabric, FarAddress, far};
+use crate::fabric::{Fabric, FarAddress, VirtualClock};
 use crate::heap::{Blocks, Heap};
 use crate::layout::{MAX_BARRIERS, MAX_WINDOWS, SystemArea};
 use crate::lock::Line;
@@ -15,6 +15,7 @@ use crate::status::State;
 use crate::wait::{self, Terms};
 use crate::watch::Watch;
 use crate::window::Inner;
+use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -30,12 +31,14 @@ pub(crate) struct Pe {
     fabric: Option<Box<dyn Fabric>>,
     /// Where nobody else watches the PEs.
     watch: Option<Watch>,
+    /// Whether its time is virtual.
+    simulated: bool,
     /// PEs on this node for each CPU; with more than one, waits yield instead of spinning.
     pes_per_cpu: usize,
-    /// First, whether any of what follows is set; then for each PE, whether it may have been written to, without a ring, since it was last
+    /// First, whether any of what follows is set; then for each near PE, whether it may have been written to, without a ring, since it was last
     /// looked after. Bytes, so that to remember is two stores.
     written: Box<[AtomicU8]>,
-    /// Live remotes into each PE; while there are some, any store may come at any time.
+    /// Live remotes into each near PE; while there are some, any store may come at any time.
     live: Box<[AtomicU32]>,
     pub(crate) heap: Mutex<Heap>,
     /// The heap's.
@@ -56,7 +59,7 @@ pub(crate) struct Pe {
     relays: Mutex<Vec<Weak<dyn Relay>>>,
     has_relays: AtomicBool,
     /// How often this PE has told each that it is there, and each this one.
-    pub(crate) mail: Mutex<Vec<Mail>>,
+    pub(crate) mail: Mutex<BTreeMap<usize, Mail>>,
     /// Threads that wait for others of this PE at a lock.
     pub(crate) lock_line: Line,
 }
@@ -85,28 +88,31 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Pe {
-    /// PE `me` of the job that `control` describes. `fabric` as in `MEMONET_FABRIC`.
-    pub(crate) fn new(control: Arc<Control>, me: usize, fabric: Option<&far::Spec>, watch: Option<Watch>) -> Self {
+    /// PE `me` of the job that `control` describes, whose peers are all behind `fabric` where there is one.
+    pub(crate) fn new(control: Arc<Control>, me: usize, fabric: Option<Box<dyn Fabric>>, watch: Option<Watch>) -> Self {
         let geometry = *control.geometry();
         let npes = geometry.npes;
         // Slot 0 is the world's; the next is where teams without a parent are agreed on.
         let mut free_barriers = [u64::MAX; MAX_BARRIERS / 64];
         free_barriers[0] &= !3;
         let heap = Heap::new(geometry.heap_offset..geometry.globals_offset);
-        control.mapping().want_local_pages(geometry.segment(me), geometry.segment_stride);
+        let simulated = fabric.as_ref().is_some_and(|fabric| fabric.clock().is_some());
+        if !simulated {
+            control.mapping().want_local_pages(geometry.segment(me), geometry.segment_stride);
+        }
+        // Only near peers are rung by this PE; and of far ones there may be very many.
+        let near = if fabric.is_some() { 0 } else { npes };
         Pe {
             me,
             pid: std::process::id(),
             npes,
-            near: match fabric {
-                None => (0..npes).map(|pe| Segment(control.mapping().at(geometry.segment(pe)))).collect(),
-                Some(_) => Box::default(),
-            },
-            fabric: fabric.map(|spec| Box::new(far::Far::new(control.clone(), me, spec)) as Box<dyn Fabric>),
+            near: (0..near).map(|pe| Segment(control.mapping().at(geometry.segment(pe)))).collect(),
+            simulated,
+            fabric,
             watch,
             pes_per_cpu: npes.div_ceil(control.cpus()),
-            written: (0..=npes).map(|_| AtomicU8::new(0)).collect(),
-            live: (0..npes).map(|_| AtomicU32::new(0)).collect(),
+            written: (0..=near).map(|_| AtomicU8::new(0)).collect(),
+            live: (0..near).map(|_| AtomicU32::new(0)).collect(),
             blocks: heap.blocks(),
             heap: Mutex::new(heap),
             dropped: [const { AtomicU64::new(0) }; MAX_WINDOWS / 64],
@@ -117,7 +123,7 @@ impl Pe {
             restricted: Mutex::new(Vec::new()),
             relays: Mutex::new(Vec::new()),
             has_relays: AtomicBool::new(false),
-            mail: Mutex::new(vec![Mail::default(); npes]),
+            mail: Mutex::new(BTreeMap::new()),
             lock_line: Line::default(),
             control,
         }
@@ -146,6 +152,16 @@ impl Pe {
     #[inline]
     pub(crate) fn crowded(&self) -> bool {
         self.pes_per_cpu > 1
+    }
+
+    /// Whether this PE lives in virtual time.
+    #[inline(always)]
+    pub(crate) fn is_simulated(&self) -> bool {
+        self.simulated
+    }
+
+    pub(crate) fn clock(&self) -> Option<&dyn VirtualClock> {
+        self.fabric.as_deref()?.clock()
     }
 
     pub(crate) fn has_far(&self) -> bool {
@@ -223,8 +239,10 @@ impl Pe {
     /// Remembers a write without a signal; the next wait, fence or quiet rings.
     #[inline]
     pub(crate) fn wrote(&self, target: usize) {
-        self.written[1 + target].store(1, Ordering::Release);
-        self.written[0].store(1, Ordering::Release);
+        if let Some(byte) = self.written.get(1 + target) {
+            byte.store(1, Ordering::Release);
+            self.written[0].store(1, Ordering::Release);
+        }
     }
 
     /// The bytes in which [`wrote`](Self::wrote) remembers.
@@ -234,12 +252,16 @@ impl Pe {
 
     /// A remote into `target` comes into being: from now on stores may come that nobody counts.
     pub(crate) fn remote_made(&self, target: usize) {
-        self.live[target].fetch_add(1, Ordering::Relaxed);
-        self.wrote(target);
+        if let Some(live) = self.live.get(target) {
+            live.fetch_add(1, Ordering::Relaxed);
+            self.wrote(target);
+        }
     }
 
     pub(crate) fn remote_dropped(&self, target: usize) {
-        self.live[target].fetch_sub(1, Ordering::Relaxed);
+        if let Some(live) = self.live.get(target) {
+            live.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Rings those PEs this one may have written to and that sleep on words.
@@ -392,6 +414,12 @@ impl Pe {
         if let Some(fabric) = &self.fabric {
             fabric.progress();
         }
+        self.relay_news();
+    }
+
+    /// The part of [`progress`](Self::progress) that other PEs' barriers wait for.
+    #[inline]
+    pub(crate) fn relay_news(&self) {
         if self.has_relays.load(Ordering::Relaxed) {
             self.relay();
         }
@@ -439,7 +467,7 @@ impl Pe {
             return Ok(());
         }
         self.control.announce_leaving();
-        if self.has_far() {
+        if self.fabric.as_ref().is_some_and(|fabric| !fabric.outlives_pes()) {
             let gone = |pe| self.control.state(pe).departed().is_some();
             let nobody = Terms {
                 members: Some(&[]),

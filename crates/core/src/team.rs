@@ -31,14 +31,17 @@ pub struct Team {
 impl Team {
     /// The team of all PEs; its barrier lives in slot 0, which is zero from the start.
     pub(crate) fn world(pe: &Arc<Pe>) -> Result<Self> {
-        let members: Arc<[usize]> = (0..pe.npes()).collect();
-        let first = Agreed::first(pe.npes());
-        Self::in_slot(pe, members, pe.me(), &first)
+        let (members, ended) = pe.control().everybody();
+        Self::with_slot(pe, members, pe.me(), 0, ended)
     }
 
     fn in_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, agreed: &Agreed) -> Result<Self> {
-        let slot = agreed.slot;
-        let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, agreed.ended(&members))?;
+        let ended = agreed.ended(&members);
+        Self::with_slot(pe, members, rank, agreed.slot, ended)
+    }
+
+    fn with_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, slot: usize, ended: Arc<[u64]>) -> Result<Self> {
+        let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended)?;
         Ok(Team {
             pe: pe.clone(),
             members,

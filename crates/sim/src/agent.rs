@@ -11,7 +11,8 @@
 //! access = ...            # for each 8 bytes of memory that the agent reads or writes for it
 //! ```
 //!
-//! Requests and answers are real packets with their real lengths, but what they say is kept here, and they carry its number.
+//! Requests and answers are real packets with their real lengths, but what they say is kept here. Which it is, the upper half of their address in
+//! the mailbox says, also for each part of one that the NIC cuts in pieces; the last piece to come counts.
 
 use crate::host::{Answer, Atomic, GroupOp, HostOp, Op, Pe, Signal};
 use crate::machine::{Machine, MachineError};
@@ -66,14 +67,14 @@ struct Request {
     op: Op,
     wanted: Wanted,
     answer: Answer,
+    /// Bytes of the message about it that have not come yet.
+    due: usize,
 }
 
 /// The agent of one PE.
 #[derive(Debug, Clone, Default)]
 struct Agent {
     cpu: Unit,
-    /// Calls of it so far.
-    calls: u32,
     /// Requests of its PE that nobody answers and that are not carried out yet.
     owed: u64,
     /// A fence of its PE, waiting for these.
@@ -155,10 +156,11 @@ impl Agents {
                 } = &mut request
                     && !data.is_empty()
                 {
+                    self.requests.get_mut(number_of(*place)).due = 8;
                     *then = Some(Signal {
                         at: *place,
                         op: SignalOp::Set,
-                        value: block.bits(),
+                        value: 0,
                     });
                     (*place, *block, *again) = (to, data, reuse);
                 }
@@ -194,22 +196,19 @@ impl Agents {
             op,
             wanted,
             answer: Answer::default(),
+            due: REQUEST + operands,
         });
-        HostOp::Put {
-            to: FarAddress {
-                pe: target,
-                region: REQUESTS,
-                offset: 0,
-            },
-            data: message(number, REQUEST + operands),
-            signal: None,
-            reuse: true,
-        }
+        message(target, REQUESTS, number, REQUEST + operands)
     }
 
     /// A message has come into a mailbox: whose it is sees it at the next look, and then works on it.
     pub(crate) fn received(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, to: FarAddress, data: &Payload) {
-        let (number, pe) = (data.bits() as u32, Pe(to.pe));
+        let (number, pe) = (number_of(to), Pe(to.pe));
+        let due = &mut self.requests.get_mut(number).due;
+        *due = due.checked_sub(data.len()).expect("no more comes than was sent");
+        if *due > 0 {
+            return;
+        }
         let seen = nic.polling(Node(to.pe)).seen(Ps::ZERO, cx.now());
         if to.region == ANSWERS {
             let Request { op, answer, .. } = self.requests.take(number);
@@ -256,21 +255,10 @@ impl Agents {
             cx.landed(op, 1);
             return;
         }
-        let data = message(number, ANSWER + answer.data.len().max(8));
-        self.requests.get_mut(number).answer = answer;
-        let agent = &mut self.agents[pe.index()];
-        agent.calls = agent.calls.wrapping_add(1);
-        let to = FarAddress {
-            pe: op.pe.0,
-            region: ANSWERS,
-            offset: 0,
-        };
-        let put = HostOp::Put {
-            to,
-            data,
-            signal: None,
-            reuse: true,
-        };
+        let len = ANSWER + answer.data.len().max(8);
+        let request = self.requests.get_mut(number);
+        (request.answer, request.due) = (answer, len);
+        let put = message(op.pe.0, ANSWERS, number, len);
         let by = Op {
             pe: Pe(pe.0 + self.pes),
             number: op.number,
@@ -296,9 +284,21 @@ fn call(op: Op, pes: u32, what: HostOp) -> Call {
     }
 }
 
-/// A message of so many bytes that says only its number.
-fn message(number: u32, len: usize) -> Payload {
-    let mut bytes = vec![0; len];
-    bytes[..4].copy_from_slice(&number.to_le_bytes());
-    Payload::copy(&bytes)
+/// A message of so many bytes about a request, into a mailbox.
+fn message(pe: u32, region: u32, number: u32, len: usize) -> HostOp {
+    HostOp::Put {
+        to: FarAddress {
+            pe,
+            region,
+            offset: u64::from(number) << 32,
+        },
+        data: Payload::copy(&vec![0; len]),
+        signal: None,
+        reuse: true,
+    }
+}
+
+/// The request that a place in a mailbox is for.
+fn number_of(to: FarAddress) -> u32 {
+    (to.offset >> 32) as u32
 }

@@ -1,8 +1,8 @@
 //! The simulated machine: what would this program do, and how long would it take, on that network?
 //!
-//! A run is a function of (machine, program, seed), to the byte. `run` runs closures:
+//! A run is a function of (machine, program, seed), to the byte. [`run`] runs closures:
 //!
-//! ```text
+//! ```
 //! use memonet_sim::{Machine, Options, run};
 //!
 //! let machine = Machine::load("fast-ethernet-udp")?;
@@ -56,7 +56,7 @@
 //! 4. What your hardware shares between nodes (wires, a chain) is a field of your kind: one value holds the NICs of all nodes. What travels as packets
 //!    goes through [`Cx::send`](nic::Cx::send), so that links and switches see it.
 //! 5. The kind's own interface (kick addresses, command words, bank switch) is [`host::HostOp::Command`], with functions in your file that make the
-//!    commands. Programs reach it by `Host`. What the library sends comes as `Store`, `Put`, `Get`, `Atomic`, `Fence`, `Quiet`: your file is also
+//!    commands. Programs reach it by [`Host`]. What the library sends comes as `Store`, `Put`, `Get`, `Atomic`, `Fence`, `Quiet`: your file is also
 //!    the driver that cuts a put into packets.
 //! 6. Memory that the host sees only after a switch of banks: keep the bytes, and [`Cx::write`](nic::Cx::write) them to the PE's segment at the switch.
 //! 7. Collectives in hardware are [`host::GroupOp`]; say so by [`nic::Feature::Groups`].
@@ -73,6 +73,10 @@
 //! * Plain loads and stores of a PE to its own memory take no time.
 
 mod agent;
+mod coroutine;
+pub mod engine;
+mod error;
+mod fabric;
 pub mod host;
 pub mod machine;
 pub mod memory;
@@ -81,10 +85,14 @@ pub mod nic;
 pub mod packet;
 pub mod queue;
 pub mod random;
+mod run;
 mod slab;
+mod stacks;
 pub mod time;
 pub mod trace;
 pub mod world;
 
+pub use error::Error;
 pub use machine::Machine;
+pub use run::{Done, Host, Options, now, run, sleep};
 pub use time::Ps;

@@ -157,6 +157,11 @@ impl World {
         self.parts.now
     }
 
+    /// Things that are still to happen.
+    pub fn pending(&self) -> usize {
+        self.parts.events.len() + self.parts.happened.len()
+    }
+
     /// When the next event is due, if there is one.
     pub fn next_time(&self) -> Option<Ps> {
         self.parts.events.next_time()

@@ -214,7 +214,7 @@ pub struct Barrier {
 
 impl Barrier {
     /// A barrier in `slot`, whose words are zero on every member; each member has dropped `ended` in it before.
-    pub(crate) fn new(pe: Arc<Pe>, members: Arc<[usize]>, rank: usize, slot: usize, ended: Vec<u64>) -> Result<Self> {
+    pub(crate) fn new(pe: Arc<Pe>, members: Arc<[usize]>, rank: usize, slot: usize, ended: Arc<[u64]>) -> Result<Self> {
         let algorithm = Algorithm::choose(&pe, members.len())?;
         Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
     }
@@ -224,7 +224,7 @@ impl Barrier {
         members: Arc<[usize]>,
         rank: usize,
         slot: usize,
-        ended: Vec<u64>,
+        ended: Arc<[u64]>,
         algorithm: Algorithm,
     ) -> Self {
         let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
@@ -234,7 +234,7 @@ impl Barrier {
             rank,
             slot,
             own,
-            ended: ended.into(),
+            ended,
         };
         let way = match algorithm {
             Algorithm::Everyone => Way::Everyone(everyone::Everyone::new(&slot)),

@@ -58,6 +58,11 @@ impl Spec {
         Ok(spec)
     }
 
+    /// This fabric before all peers of PE `me`.
+    pub(crate) fn before_all(&self, control: Arc<Control>, me: usize) -> Box<dyn Fabric> {
+        Box::new(Far::new(control, me, self))
+    }
+
     /// Whether every operation is delivered by the call that asks for it.
     fn is_direct(&self) -> bool {
         self.delay.is_zero() && !self.reorder

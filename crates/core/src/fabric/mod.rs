@@ -22,6 +22,7 @@ pub(crate) mod far;
 
 use crate::error::Result;
 use crate::shm::AtomicOp;
+use std::time::Duration;
 
 /// A place in the memory of a PE that is not mapped here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,4 +103,33 @@ pub trait Fabric: Send + Sync {
 
     /// Takes back [`map_region`](Self::map_region); no operation on it is under way.
     fn unmap_region(&self, pe: u32, region: u32);
+
+    /// The time in which this PE lives, where the fabric simulates that too.
+    fn clock(&self) -> Option<&dyn VirtualClock> {
+        None
+    }
+
+    /// Whether this PE's memory stays reachable for the others, and what it has written arrives, after it has left the job.
+    fn outlives_pes(&self) -> bool {
+        false
+    }
+}
+
+/// A PE's time, where it is not the world's. Every call may take virtual time, and lets other PEs run meanwhile.
+pub trait VirtualClock {
+    /// Time since the start of the job.
+    fn now(&self) -> Duration;
+
+    /// This PE looks at its own memory once: what the look takes passes.
+    fn look(&self);
+
+    /// This PE has looked in vain, and does nothing until something may have changed in its memory since, or until `deadline`. It may be
+    /// woken for nothing. `what` says what it waits for, should that never come.
+    ///
+    /// # Errors
+    /// When it is not this PE that runs.
+    fn park(&self, deadline: Option<Duration>, what: &'static str) -> Result<()>;
+
+    /// This PE computes for so long.
+    fn compute(&self, time: Duration);
 }

@@ -6,6 +6,7 @@ use crate::layout::{BarrierSlot, MAX_BARRIERS};
 use crate::pe::Pe;
 use crate::shm;
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What a member proposes whose arguments are wrong by themselves. No digest.
@@ -25,16 +26,8 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
-    /// The slot of the world.
-    pub(super) fn first(npes: usize) -> Self {
-        Agreed {
-            slot: 0,
-            ended: vec![0; npes],
-        }
-    }
-
     /// The same for the members of a team among them, in its order.
-    pub(super) fn ended(&self, pes: &[usize]) -> Vec<u64> {
+    pub(super) fn ended(&self, pes: &[usize]) -> Arc<[u64]> {
         pes.iter().map(|&pe| self.ended[pe]).collect()
     }
 }

@@ -18,6 +18,7 @@ use crate::pe::{Mail, Pe};
 use crate::shm;
 use crate::wait::{self, Terms};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::sync::atomic::AtomicUsize;
 
@@ -52,13 +53,14 @@ impl Job {
 }
 
 /// Waits until all of `pes` are here.
-fn meet(pe: &Pe, pes: &[usize], mail: &mut [Mail]) -> Result<()> {
+fn meet(pe: &Pe, pes: &[usize], mail: &mut BTreeMap<usize, Mail>) -> Result<()> {
     pe.complete_writes()?;
     let geometry = pe.control().geometry();
     let others = || pes.iter().copied().filter(|&other| other != pe.me());
     for other in others() {
-        mail[other].sent += 1;
-        pe.route(other, geometry.mail(pe.me())).store(pe, mail[other].sent);
+        let mail = mail.entry(other).or_default();
+        mail.sent += 1;
+        pe.route(other, geometry.mail(pe.me())).store(pe, mail.sent);
     }
     pe.ring_all(others());
     let terms = Terms {
@@ -67,9 +69,9 @@ fn meet(pe: &Pe, pes: &[usize], mail: &mut [Mail]) -> Result<()> {
     };
     wait::until(pe, terms, || {
         // SAFETY: an aligned word of this PE's own segment.
-        let here = |other: usize| unsafe { shm::load(pe.local(geometry.mail(other)).cast::<u64>()) } > mail[other].seen;
+        let here = |other: usize| unsafe { shm::load(pe.local(geometry.mail(other)).cast::<u64>()) } > mail[&other].seen;
         others().all(here).then_some(())
     })?;
-    others().for_each(|other| mail[other].seen += 1);
+    others().for_each(|other| mail.entry(other).or_default().seen += 1);
     Ok(())
 }

@@ -1,0 +1,140 @@
+//! Jobs whose PEs somebody else runs, on a fabric of his own: a simulator.
+//!
+//! All segments lie in one process, the host's. A PE has its [`Job`] like any other; what its fabric is asked to deliver, the host writes by
+//! [`Hosted::write`] and its kin, which know where the PEs' memory is, restricted windows included.
+
+use crate::control::Control;
+use crate::error::{Cause, Result};
+use crate::fabric::{Fabric, FarAddress};
+use crate::job::Job;
+use crate::launch::JobFile;
+use crate::layout::MAX_PES;
+use crate::shm::{self, AtomicOp};
+use crate::status::State;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The memory of a job in its host's hands.
+pub struct Hosted {
+    control: Arc<Control>,
+    /// Parts of restricted windows: address and length, by the PE that has them mapped, their home, and region.
+    regions: Mutex<BTreeMap<(u32, u32, u32), (usize, usize)>>,
+}
+
+impl Hosted {
+    /// Most PEs of a job.
+    pub const MOST: usize = MAX_PES;
+
+    /// The memory of a job of `npes` PEs, with segments that hold `segment` bytes of windows each, or as `MEMONET_SEGMENT_SIZE` says.
+    ///
+    /// # Errors
+    /// As for [`JobFile::create_with`].
+    pub fn create(npes: usize, segment: Option<u64>) -> Result<Hosted> {
+        // They share one CPU: the one that the host runs them on.
+        let control = JobFile::create_with(npes, 1, segment)?.into_control()?;
+        Ok(Hosted {
+            control: Arc::new(control),
+            regions: Mutex::default(),
+        })
+    }
+
+    /// PE `pe` joins, with all peers behind `fabric`. Once for each PE, by whoever is to be that PE.
+    ///
+    /// # Errors
+    /// [`Error::Environment`](crate::Error::Environment) for variables that choose what cannot be.
+    pub fn join(&self, pe: usize, fabric: Box<dyn Fabric>) -> Result<Job> {
+        let job = Job::from_control(self.control.clone(), pe, Some(fabric), None)?;
+        self.control.step(pe, State::Empty, State::Joined);
+        self.control.set_pid(pe);
+        Ok(job)
+    }
+
+    /// PE `pe` has died of a panic: waits that depend on it end, as soon as they look.
+    pub fn died(&self, pe: usize) {
+        self.control.depart(pe, State::Dead(Cause::Panic));
+    }
+
+    /// How many PEs have left, in order or not.
+    pub fn departures(&self) -> u32 {
+        // SAFETY: the header's counter lies in the mapping that `control` holds.
+        unsafe { shm::load(self.control.departures()) }
+    }
+
+    fn regions(&self) -> MutexGuard<'_, BTreeMap<(u32, u32, u32), (usize, usize)>> {
+        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What [`Fabric::map_region`] tells the fabric of PE `by`.
+    ///
+    /// # Safety
+    /// As there: `base` stays mapped for `len` bytes, writable where writes will be asked for, until [`unmap_region`](Self::unmap_region).
+    pub unsafe fn map_region(&self, by: u32, pe: u32, region: u32, base: *mut u8, len: usize) {
+        self.regions().insert((by, pe, region), (base as usize, len));
+    }
+
+    /// Takes it back.
+    pub fn unmap_region(&self, by: u32, pe: u32, region: u32) {
+        self.regions().remove(&(by, pe, region));
+    }
+
+    /// The address of `len` bytes, as PE `by` has them mapped, if they are memory of the job.
+    fn place(&self, by: u32, at: FarAddress, len: usize) -> Option<*mut u8> {
+        let geometry = self.control.geometry();
+        let end = at.offset.checked_add(len as u64)?;
+        if at.region == 0 {
+            let inside = (at.pe as usize) < geometry.npes && end <= geometry.segment_stride;
+            return inside.then(|| self.control.mapping().at(geometry.segment(at.pe as usize) + at.offset));
+        }
+        let &(base, room) = self.regions().get(&(by, at.pe, at.region))?;
+        (end <= room as u64).then_some((base + at.offset as usize) as *mut u8)
+    }
+
+    /// Writes bytes into a PE's memory as PE `by` has it mapped; false where there is none. An aligned word is never seen torn.
+    #[must_use]
+    pub fn write(&self, by: u32, to: FarAddress, bytes: &[u8]) -> bool {
+        let Some(place) = self.place(by, to, bytes.len()) else {
+            return false;
+        };
+        // SAFETY: `place` lies in a mapping with room for all of them: a segment's, which `control` keeps, or one that `map_region`'s caller keeps;
+        // the vector `bytes` is private memory. Words are aligned where they are claimed to be.
+        unsafe {
+            match bytes.len() {
+                len @ (1 | 2 | 4 | 8) if place.addr() % len == 0 => {
+                    let mut word = [0; 8];
+                    word[..len].copy_from_slice(bytes);
+                    shm::store_sized(place, len, u64::from_le_bytes(word));
+                }
+                len => shm::copy(place, bytes.as_ptr(), len),
+            }
+        }
+        true
+    }
+
+    /// Reads bytes from a PE's memory; nothing where there is none.
+    pub fn read(&self, by: u32, from: FarAddress, len: usize) -> Option<Vec<u8>> {
+        let place = self.place(by, from, len)?;
+        let mut bytes = vec![0; len];
+        // SAFETY: as in `write`; the vector was made for so many bytes.
+        unsafe { shm::copy(bytes.as_mut_ptr(), place, len) };
+        Some(bytes)
+    }
+
+    /// Updates an aligned word of `size` (4, 8; with `Swap` also 1, 2) bytes; gives what it held. Nothing where there is none.
+    pub fn fetch_op(&self, by: u32, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Option<u64> {
+        let place = self.word(by, at, size)?;
+        // SAFETY: as in `write`, and aligned.
+        Some(unsafe { shm::fetch_op(place, size, op, operand) })
+    }
+
+    /// Stores `new` in an aligned word that holds `expected`; gives what it held. Nothing where there is none.
+    pub fn compare_swap(&self, by: u32, at: FarAddress, size: usize, expected: u64, new: u64) -> Option<u64> {
+        let place = self.word(by, at, size)?;
+        // SAFETY: as in `write`, and aligned.
+        Some(unsafe { shm::compare_swap_sized(place, size, expected, new) })
+    }
+
+    fn word(&self, by: u32, at: FarAddress, size: usize) -> Option<*mut u8> {
+        self.place(by, at, size)
+            .filter(|place| matches!(size, 1 | 2 | 4 | 8) && place.addr() % size == 0)
+    }
+}

@@ -1,0 +1,338 @@
+//! Who runs when: programs on the one side, the machine on the other.
+//!
+//! | a PE | until |
+//! |---|---|
+//! | runs | it asks for something |
+//! | has asked at a time of its own that has not come yet | that time |
+//! | is in a call | the machine answers |
+//! | looks | the look's sample |
+//! | is parked | something changes in its memory, its deadline, or nothing else can happen; then it looks |
+//! | computes | so much time has passed |
+
+use crate::coroutine::Panic;
+use crate::error::{Error, Waiting};
+use crate::host::{Answer, HostOp, Op, Pe};
+use crate::time::Ps;
+use crate::world::{Happened, World};
+
+/// What a PE asks of the machine. See [`HostOp`] for what passes in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// An operation on its NIC.
+    Host(HostOp),
+    /// One look at its own memory.
+    Look,
+    /// Looks, one after the other, until one may see something new or is after the deadline.
+    Park {
+        /// When to stop.
+        deadline: Option<Ps>,
+        /// What it waits for, in words.
+        what: &'static str,
+    },
+    /// It computes for so long.
+    Compute(Ps),
+    /// Whether all that it has written is visible: answered at once with 1 or 0.
+    IsQuiet,
+}
+
+/// What it gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// Its time now.
+    pub now: Ps,
+    /// To a call of its NIC.
+    pub answer: Answer,
+}
+
+/// A PE's program.
+pub(crate) trait Program {
+    /// Goes on with the reply to what it asked last, until it asks again.
+    fn resume(&mut self, reply: Reply) -> Ran;
+}
+
+/// Why it stopped.
+pub(crate) enum Ran {
+    Asks(Request),
+    Ended,
+    Panicked(Panic),
+}
+
+/// What the engine must know of the job besides: who has left it.
+pub(crate) trait Departures {
+    /// How many PEs have left, in order or not.
+    fn count(&self) -> u32;
+    /// A PE's program has panicked.
+    fn died(&self, pe: Pe);
+}
+
+/// How long it takes until the others hear of a PE that has left.
+const NEWS: Ps = Ps::us(1000);
+/// How often all that are parked look in vain, when nothing else can happen, before that counts.
+const LAST_LOOKS: u32 = 64;
+
+#[derive(Debug)]
+enum State {
+    /// Not started.
+    New,
+    /// Has asked, and its own time has not come yet.
+    Ahead(Request),
+    Calling,
+    Looking,
+    Parked {
+        from: Ps,
+        what: &'static str,
+        due: bool,
+    },
+    Computing,
+    Ended,
+}
+
+struct Actor {
+    state: State,
+    /// Its own time: not before the machine's when it runs, later when a look is not over that has seen what it wanted.
+    at: Ps,
+    /// Something has changed in its memory since its last look.
+    changed: bool,
+    /// Calls so far.
+    calls: u32,
+    /// Parkings so far, to tell an old deadline from a new one.
+    parkings: u32,
+}
+
+/// What the engine asks the world to be woken for; with the PE in the low half.
+const BEGIN: u64 = 0;
+const SAMPLE: u64 = 1;
+const COMPUTED: u64 = 2;
+const NEWS_OF_DEPARTURES: u64 = 3;
+/// Above it, the number of the parking.
+const DEADLINE: u64 = 4;
+
+fn token(what: u64, pe: Pe) -> u64 {
+    what << 32 | u64::from(pe.0)
+}
+
+/// The programs of a job on a machine.
+pub(crate) struct Engine<'a, P> {
+    world: World,
+    programs: Vec<P>,
+    actors: Vec<Actor>,
+    departures: &'a dyn Departures,
+    /// Of which all have been told, or will be.
+    known_departures: u32,
+    left: usize,
+    /// Deadlines among the world's events.
+    deadlines: usize,
+    vain_looks: u32,
+    panic: Option<Panic>,
+    end: Ps,
+}
+
+impl<'a, P: Program> Engine<'a, P> {
+    pub(crate) fn new(world: World, programs: Vec<P>, departures: &'a dyn Departures) -> Self {
+        let actor = || Actor {
+            state: State::New,
+            at: Ps::ZERO,
+            changed: false,
+            calls: 0,
+            parkings: 0,
+        };
+        Engine {
+            world,
+            actors: programs.iter().map(|_| actor()).collect(),
+            left: programs.len(),
+            programs,
+            departures,
+            known_departures: 0,
+            deadlines: 0,
+            vain_looks: 0,
+            panic: None,
+            end: Ps::ZERO,
+        }
+    }
+
+    /// Runs all programs to their ends. Gives the world as they left it, and the first panic.
+    pub(crate) fn run(mut self) -> Result<(World, Ps, Option<Panic>), Error> {
+        for pe in 0..self.programs.len() as u32 {
+            self.resume(Pe(pe), Ps::ZERO, Answer::default());
+        }
+        while self.left > 0 {
+            if self.world.pending() == self.deadlines && self.look_once_more() {
+                continue;
+            }
+            match self.world.next() {
+                None => return Err(self.deadlock()),
+                Some(Happened::Answered(op, answer)) => {
+                    debug_assert!(
+                        matches!(self.actors[op.pe.index()].state, State::Calling),
+                        "an answer to nothing, {op:?}"
+                    );
+                    self.resume(op.pe, self.world.now(), answer);
+                }
+                Some(Happened::Changed(pe)) => self.changed(pe),
+                Some(Happened::Woken(token)) => self.woken(token),
+            }
+        }
+        // What the programs sent last arrives, whoever is there to see it.
+        while self.world.next().is_some() {}
+        Ok((self.world, self.end, self.panic))
+    }
+
+    fn changed(&mut self, pe: Pe) {
+        let actor = &mut self.actors[pe.index()];
+        actor.changed = true;
+        self.look_at_next(pe, self.world.now());
+    }
+
+    /// A parked PE's first look that may see what happened at `changed` becomes due.
+    fn look_at_next(&mut self, pe: Pe, changed: Ps) {
+        let State::Parked { from, due, .. } = &mut self.actors[pe.index()].state else {
+            return;
+        };
+        if !*due {
+            *due = true;
+            let reads = self.world.polling(pe).reads(*from, changed);
+            self.world.wake(reads, token(SAMPLE, pe));
+        }
+    }
+
+    fn woken(&mut self, token: u64) {
+        let (what, pe, now) = (token >> 32, Pe(token as u32), self.world.now());
+        let actor = &mut self.actors[pe.index()];
+        match what {
+            BEGIN => match std::mem::replace(&mut actor.state, State::Calling) {
+                State::Ahead(request) => {
+                    if let Some(answer) = self.begin(pe, request) {
+                        self.resume(pe, now, answer);
+                    }
+                }
+                other => unreachable!("PE {} began what it had not asked for, {other:?}", pe.0),
+            },
+            SAMPLE => {
+                actor.changed = false;
+                let polling = self.world.polling(pe);
+                self.resume(pe, now + (polling.interval - polling.sample), Answer::default());
+            }
+            COMPUTED => self.resume(pe, now, Answer::default()),
+            NEWS_OF_DEPARTURES => (0..self.actors.len() as u32).for_each(|pe| self.look_at_next(Pe(pe), now)),
+            deadline => {
+                self.deadlines -= 1;
+                if actor.parkings == (deadline - DEADLINE) as u32 {
+                    self.look_at_next(pe, now);
+                }
+            }
+        }
+    }
+
+    /// A PE goes on at `at`, by its own time, until it waits for something.
+    fn resume(&mut self, pe: Pe, at: Ps, mut answer: Answer) {
+        self.actors[pe.index()].at = at;
+        loop {
+            let ran = self.programs[pe.index()].resume(Reply { now: at, answer });
+            self.hear_of_departures();
+            let ended = match ran {
+                Ran::Asks(request) if at > self.world.now() => {
+                    self.actors[pe.index()].state = State::Ahead(request);
+                    self.world.wake(at, token(BEGIN, pe));
+                    return;
+                }
+                Ran::Asks(request) => match self.begin(pe, request) {
+                    Some(at_once) => {
+                        answer = at_once;
+                        continue;
+                    }
+                    None => return,
+                },
+                Ran::Ended => None,
+                Ran::Panicked(panic) => Some(panic),
+            };
+            self.actors[pe.index()].state = State::Ended;
+            self.left -= 1;
+            self.vain_looks = 0;
+            self.end = self.end.max(at);
+            if let Some(panic) = ended {
+                self.departures.died(pe);
+                self.panic.get_or_insert(panic);
+                self.hear_of_departures();
+            }
+            return;
+        }
+    }
+
+    fn hear_of_departures(&mut self) {
+        let count = self.departures.count();
+        if count != self.known_departures {
+            self.known_departures = count;
+            let at = self.world.now() + NEWS;
+            self.world.wake(at, token(NEWS_OF_DEPARTURES, Pe(0)));
+        }
+    }
+
+    /// A PE's request is begun, now. Gives what can be answered at once.
+    fn begin(&mut self, pe: Pe, request: Request) -> Option<Answer> {
+        let now = self.world.now();
+        let actor = &mut self.actors[pe.index()];
+        match request {
+            Request::Host(what) => {
+                if !matches!(what, HostOp::Get { .. } | HostOp::Fence | HostOp::Quiet) {
+                    self.vain_looks = 0;
+                }
+                actor.state = State::Calling;
+                let op = Op { pe, number: actor.calls };
+                actor.calls = actor.calls.wrapping_add(1);
+                self.world.begin(op, what);
+            }
+            Request::Look => {
+                actor.state = State::Looking;
+                let reads = now + self.world.polling(pe).sample;
+                self.world.wake(reads, token(SAMPLE, pe));
+            }
+            Request::Park { deadline, what } => {
+                actor.parkings = actor.parkings.wrapping_add(1);
+                actor.state = State::Parked {
+                    from: now,
+                    what,
+                    due: false,
+                };
+                if actor.changed {
+                    self.look_at_next(pe, now);
+                } else if let Some(deadline) = deadline {
+                    self.deadlines += 1;
+                    let what = DEADLINE + u64::from(actor.parkings);
+                    self.world.wake(deadline.max(now), token(what, pe));
+                }
+            }
+            Request::Compute(time) => {
+                actor.state = State::Computing;
+                self.world.wake(now + time, token(COMPUTED, pe));
+            }
+            Request::IsQuiet => return Some(Answer::value(self.world.is_quiet(pe).into())),
+        }
+        None
+    }
+
+    /// When only deadlines are left to happen, or nothing: whether all that are parked get a look, in case something has changed that is no part of the machine.
+    fn look_once_more(&mut self) -> bool {
+        if self.vain_looks == LAST_LOOKS {
+            return false;
+        }
+        self.vain_looks += 1;
+        let now = self.world.now();
+        (0..self.actors.len() as u32).for_each(|pe| self.look_at_next(Pe(pe), now));
+        true
+    }
+
+    fn deadlock(&self) -> Error {
+        let wait = |(pe, actor): (usize, &Actor)| {
+            let (what, since) = match &actor.state {
+                State::Parked { what, from, .. } => ((*what).to_owned(), *from),
+                State::Calling => ("the end of a call to its NIC".to_owned(), actor.at),
+                _ => return None,
+            };
+            Some(Waiting { pe, what, since })
+        };
+        Error::Deadlock {
+            at: self.world.now(),
+            waits: self.actors.iter().enumerate().filter_map(wait).collect(),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Running closures on a machine.
+
+use crate::coroutine::{Port, Task, with_running};
+use crate::engine::{Departures, Engine, Request};
+use crate::error::Error;
+use crate::fabric::SimFabric;
+use crate::host::{Answer, Atomic, Command, HostOp, Pe};
+use crate::machine::Machine;
+use crate::memory::Memory;
+use crate::packet::Payload;
+use crate::stacks::stacks;
+use crate::time::Ps;
+use crate::trace::Recorder;
+use crate::world::{Counts, World};
+use memonet_core::Job;
+use memonet_core::fabric::FarAddress;
+use memonet_core::hosted::Hosted;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a run goes, besides machine and program.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Of all chance in the machine.
+    pub seed: u64,
+    /// Bytes of stack for each PE; only what is used takes memory.
+    pub stack: usize,
+    /// Bytes for windows in each PE's segment; only what is used takes memory. `None`: as `MEMONET_SEGMENT_SIZE` says, or as much as the machine has that
+    /// this runs on.
+    pub segment: Option<u64>,
+    /// Whether to record every stage.
+    pub record: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            seed: 1,
+            stack: 256 << 10,
+            segment: Some(64 << 20),
+            record: false,
+        }
+    }
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Done<R> {
+    /// What each PE returned.
+    pub results: Vec<R>,
+    /// When the last of them did.
+    pub end: Ps,
+    /// What was recorded.
+    pub recorder: Recorder,
+    /// What was counted.
+    pub counts: Counts,
+}
+
+/// Runs `program` on each of `n` PEs of the machine. A panic of one is its death, and when all have ended goes on here.
+///
+/// # Errors
+/// [`Error::Machine`] for a file that is wrong, [`Error::Deadlock`], [`Error::Job`], [`Error::Stacks`].
+pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(Job) -> R) -> Result<Done<R>, Error> {
+    let hosted = Arc::new(Hosted::create(n, options.segment)?);
+    let memory = JobMemory(hosted.clone());
+    let mut world = World::build(machine, n as u32, options.seed, Box::new(memory))?;
+    world.recorder().keep(options.record);
+    let results: RefCell<Vec<Option<Result<R, memonet_core::Error>>>> = RefCell::new((0..n).map(|_| None).collect());
+    let body = |port: &Arc<Port>| {
+        let pe = port.pe() as usize;
+        let fabric = SimFabric::new(port.clone(), hosted.clone());
+        let result = hosted.join(pe, Box::new(fabric)).map(|job| {
+            let result = program(job.clone());
+            // Errors that surface only here belong to writes whose PE did not care to wait for them.
+            drop(job.finalize());
+            result
+        });
+        results.borrow_mut()[pe] = Some(result);
+    };
+    let body = &body;
+    let start = |(pe, stack)| {
+        // SAFETY: all that the body borrows was made above, and the tasks are gone when the engine's `run` returns.
+        unsafe { Task::new(stack, Port::new(pe as u32), body) }
+    };
+    let tasks = stacks(n, options.stack)?.into_iter().enumerate().map(start).collect();
+    let (mut world, end, panic) = Engine::new(world, tasks, &Left(&hosted)).run()?;
+    if let Some(panic) = panic {
+        std::panic::resume_unwind(panic);
+    }
+    let results = results.into_inner().into_iter();
+    Ok(Done {
+        results: results
+            .map(|result| result.expect("without a panic, all have ended"))
+            .collect::<Result<_, _>>()?,
+        end,
+        counts: world.counts(),
+        recorder: std::mem::take(world.recorder()),
+    })
+}
+
+/// The job's memory as the machine's.
+struct JobMemory(Arc<Hosted>);
+
+fn no_memory(at: FarAddress, len: usize) -> String {
+    format!("PE {} has no {len} bytes at byte {} of region {}", at.pe, at.offset, at.region)
+}
+
+impl Memory for JobMemory {
+    fn write(&mut self, by: Pe, to: FarAddress, data: &Payload) -> Result<(), String> {
+        let written = data.with(|bytes| self.0.write(by.0, to, bytes));
+        written.then_some(()).ok_or_else(|| no_memory(to, data.len()))
+    }
+
+    fn read(&mut self, by: Pe, from: FarAddress, len: usize) -> Result<Payload, String> {
+        let bytes = self.0.read(by.0, from, len).ok_or_else(|| no_memory(from, len))?;
+        Ok(Payload::copy(&bytes))
+    }
+
+    fn atomic(&mut self, by: Pe, at: FarAddress, size: usize, what: Atomic) -> Result<u64, String> {
+        let old = match what {
+            Atomic::Op(op, operand) => self.0.fetch_op(by.0, at, size, op, operand),
+            Atomic::CompareSwap { expected, new } => self.0.compare_swap(by.0, at, size, expected, new),
+        };
+        old.ok_or_else(|| no_memory(at, size))
+    }
+}
+
+struct Left<'a>(&'a Hosted);
+
+impl Departures for Left<'_> {
+    fn count(&self) -> u32 {
+        self.0.departures()
+    }
+
+    fn died(&self, pe: Pe) {
+        self.0.died(pe.index());
+    }
+}
+
+/// The time of the PE that runs on this thread, since the start of the run.
+///
+/// # Panics
+/// When none does.
+pub fn now() -> Duration {
+    with_running(|port| port.expect("only a simulated PE has a virtual time").now()).to_duration()
+}
+
+/// Has the PE that runs on this thread do nothing for so long. False when none does.
+pub fn sleep(time: Duration) -> bool {
+    with_running(|port| port.is_some_and(|port| port.call(Request::Compute(Ps::from_duration(time))).is_some()))
+}
+
+/// The NIC of the PE that runs on this thread, without the library: for programs in the terms of its kind.
+#[derive(Debug, Clone, Copy)]
+pub struct Host(());
+
+impl Host {
+    /// It.
+    ///
+    /// # Panics
+    /// When no simulated PE runs on this thread.
+    pub fn here() -> Host {
+        with_running(|port| assert!(port.is_some(), "only a simulated PE has a NIC"));
+        Host(())
+    }
+
+    /// The PE's time, in picoseconds.
+    pub fn now(self) -> Ps {
+        with_running(|port| port.map_or(Ps::ZERO, Port::now))
+    }
+
+    /// Asks the NIC for this, and returns with its answer.
+    ///
+    /// # Errors
+    /// In the NIC's words, when it refuses.
+    pub fn ask(self, what: HostOp) -> Result<Answer, String> {
+        let reply = with_running(|port| port.and_then(|port| port.call(Request::Host(what))));
+        let answer = reply.ok_or("no simulated PE runs on this thread")?.answer;
+        match answer.refused {
+            Some(why) => Err(why),
+            None => Ok(answer),
+        }
+    }
+
+    /// A command of the kind's own.
+    ///
+    /// # Errors
+    /// As for [`ask`](Self::ask).
+    pub fn command(self, command: Command) -> Result<Answer, String> {
+        self.ask(HostOp::Command(command))
+    }
+
+    /// One look at this PE's memory, which takes its time.
+    pub fn look(self) {
+        with_running(|port| port.and_then(|port| port.call(Request::Look)));
+    }
+}

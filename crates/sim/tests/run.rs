@@ -1,0 +1,170 @@
+//! Programs on a machine: time passes where it should, nothing hangs, and a run repeats itself to the byte.
+
+use memonet_core::{Cmp, Error as JobError, Job};
+use memonet_sim::{Done, Error, Machine, Options, now, run};
+use std::time::Duration;
+
+fn machine() -> Machine {
+    Machine::load("fast-ethernet-udp").unwrap()
+}
+
+fn ping_pong(job: &Job, times: u64) -> Duration {
+    let w = job.window::<u64>(1).unwrap();
+    let other = w.remote(1 - job.pe(), 0).unwrap();
+    job.barrier().unwrap();
+    let start = now();
+    for round in 1..=times {
+        if job.pe() == 0 {
+            other.store(round);
+            w.wait_until(0, Cmp::Ge, round).unwrap();
+        } else {
+            w.wait_until(0, Cmp::Ge, round).unwrap();
+            other.store(round);
+        }
+    }
+    let time = now() - start;
+    job.barrier().unwrap();
+    time
+}
+
+#[test]
+fn a_round_trip_is_made_of_its_parts() {
+    let options = Options {
+        record: true,
+        ..Options::default()
+    };
+    let done = run(&machine(), 2, &options, |job| ping_pong(&job, 10)).unwrap();
+    let one_way = done.results[0].as_nanos() as u64 / 20;
+    // Overheads 20 + 25 us, NICs 3 + 3, two frames of 74 bytes, the switch 5, two cables, a look or two.
+    assert!((68_800..69_200).contains(&one_way), "{one_way} ns");
+    let op = done
+        .recorder
+        .stages()
+        .iter()
+        .rfind(|stage| stage.name == "send_overhead")
+        .unwrap()
+        .op;
+    let names: Vec<_> = done.recorder.breakdown(op).into_iter().map(|(name, _)| name).collect();
+    for name in [
+        "send_overhead",
+        "send_latency",
+        "link",
+        "port",
+        "receive_latency",
+        "receive_overhead",
+    ] {
+        assert!(names.contains(&name), "{name} is not among {names:?}");
+    }
+}
+
+fn timeline(done: &Done<Duration>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    done.recorder.write_chrome(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_run_repeats_itself() {
+    let options = Options {
+        record: true,
+        ..Options::default()
+    };
+    let runs: Vec<_> = (0..2)
+        .map(|_| run(&machine(), 2, &options, |job| ping_pong(&job, 3)).unwrap())
+        .collect();
+    assert_eq!(timeline(&runs[0]), timeline(&runs[1]));
+    assert_eq!(runs[0].end, runs[1].end);
+    assert_eq!(runs[0].counts, runs[1].counts);
+}
+
+#[test]
+fn computing_takes_the_time_that_the_program_says() {
+    let done = run(&machine(), 1, &Options::default(), |job| {
+        let start = now();
+        job.compute(1_234_567);
+        now() - start
+    })
+    .unwrap();
+    assert_eq!(done.results, [Duration::from_nanos(1_234_567)]);
+}
+
+#[test]
+fn a_deadline_passes_in_virtual_time() {
+    let done = run(&machine(), 1, &Options::default(), |job| {
+        let w = job.window::<u64>(1).unwrap();
+        let start = now();
+        let hour = Duration::from_secs(3600);
+        let result = w.wait().timeout(hour).until(0, Cmp::Ne, 0);
+        assert!(matches!(result, Err(JobError::Timeout { .. })), "{result:?}");
+        now() - start
+    })
+    .unwrap();
+    assert!(done.results[0] >= Duration::from_secs(3600) && done.results[0] < Duration::from_secs(3601));
+}
+
+#[test]
+fn a_deadlock_is_an_error_that_lists_the_waits() {
+    let result = run(&machine(), 3, &Options::default(), |job| {
+        let w = job.window::<u64>(1).unwrap();
+        if job.pe() < 2 {
+            w.wait_until(0, Cmp::Ne, 0).unwrap();
+        } else {
+            job.barrier().unwrap();
+        }
+    });
+    let error = result.err().expect("nobody stores that word");
+    let text = error.to_string();
+    assert!(
+        text.contains("PE 1 waits for a word") && text.contains("PE 2 waits for a barrier"),
+        "{text}"
+    );
+    assert!(matches!(error, Error::Deadlock { waits, .. } if waits.len() == 3));
+}
+
+#[test]
+fn a_panic_is_a_death_that_others_hear_of() {
+    let result = std::panic::catch_unwind(|| {
+        run(&machine(), 2, &Options::default(), |job| {
+            let w = job.window::<u64>(1).unwrap();
+            if job.pe() == 0 {
+                panic!("for a test");
+            }
+            let result = w.wait_until(0, Cmp::Ne, 0);
+            assert!(matches!(result, Err(JobError::PeerFailed { pe: 0, .. })), "{result:?}");
+        })
+    });
+    let panic = result.err().expect("the panic goes on");
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"for a test"));
+}
+
+#[test]
+fn a_job_that_outlives_its_run_is_refused() {
+    let done = run(&machine(), 1, &Options::default(), |job| job).unwrap();
+    for result in [done.results[0].quiet(), done.results[0].fence()] {
+        assert!(matches!(result, Err(JobError::Misuse(_))), "{result:?}");
+    }
+}
+
+#[test]
+fn blocks_signals_gets_and_atomics() {
+    run(&machine(), 3, &Options::default(), |job| {
+        let n = job.npes();
+        let w = job.window::<u64>(1001).unwrap();
+        let next = (job.pe() + 1) % n;
+        let block: Vec<u64> = (0..1000).map(|i| (job.pe() * 1000 + i) as u64).collect();
+        w.put_signal(next, 0, &block, &w, 1000, memonet_core::SignalOp::Add, 1).unwrap();
+        w.wait_until(1000, Cmp::Eq, 1).unwrap();
+        let before = (job.pe() + n - 1) % n;
+        assert!((0..1000).all(|i| w.read(i) == (before * 1000 + i) as u64));
+        let mut got = vec![0; 1000];
+        w.get(next, 0, &mut got).unwrap();
+        assert_eq!(got, block);
+        job.barrier().unwrap();
+        w.remote(0, 1000).unwrap().fetch_add(1).unwrap();
+        job.barrier().unwrap();
+        if job.pe() == 0 {
+            assert_eq!(w.read(1000), 1 + n as u64);
+        }
+    })
+    .unwrap();
+}
