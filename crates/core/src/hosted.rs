@@ -14,11 +14,13 @@ use crate::status::State;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Parts of restricted windows: address and length, by the PE that has them mapped, their home, and region.
+type Regions = BTreeMap<(u32, u32, u32), (usize, usize)>;
+
 /// The memory of a job in its host's hands.
 pub struct Hosted {
     control: Arc<Control>,
-    /// Parts of restricted windows: address and length, by the PE that has them mapped, their home, and region.
-    regions: Mutex<BTreeMap<(u32, u32, u32), (usize, usize)>>,
+    regions: Mutex<Regions>,
 }
 
 impl Hosted {
@@ -60,7 +62,7 @@ impl Hosted {
         unsafe { shm::load(self.control.departures()) }
     }
 
-    fn regions(&self) -> MutexGuard<'_, BTreeMap<(u32, u32, u32), (usize, usize)>> {
+    fn regions(&self) -> MutexGuard<'_, Regions> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -19,8 +19,9 @@ on_every_fabric!(
     arriving_and_leaving,
     barriers_come_and_go,
     unfinished_phases_spare_new_barriers,
-    one_thread_at_a_time,
     the_algorithm_is_visible,
+    ; with threads of their own:
+    one_thread_at_a_time,
 );
 
 /// For waits that must end, in tests that show it quickly when they do not.
@@ -51,7 +52,7 @@ fn pass(barrier: &Barrier, way: usize, work: &mut impl FnMut()) -> Result<()> {
         _ => {
             barrier.step()?;
             while !barrier.test()? {
-                std::thread::yield_now();
+                crate::setup::yield_now();
             }
         }
     }
@@ -378,7 +379,7 @@ fn one_thread_at_a_time(setup: Setup) {
                     let waiting = scope.spawn(|| {
                         loop {
                             match barrier.wait_timeout(Duration::from_millis(50)) {
-                                Err(Error::Misuse(_)) => std::thread::yield_now(),
+                                Err(Error::Misuse(_)) => crate::setup::yield_now(),
                                 Err(Error::Timeout { .. }) => {}
                                 result => break result,
                             }

@@ -147,7 +147,7 @@ pub const WAYS: [Way; 26] = [
     ("arrive and test", |_, t| {
         let arrival = t.barrier.arrive()?;
         while !arrival.test()? {
-            std::thread::yield_now();
+            crate::setup::yield_now();
         }
         Ok(())
     }),
@@ -175,7 +175,7 @@ pub const WAYS: [Way; 26] = [
     ("a lock", |_, t| t.lock.lock().map(drop)),
     ("trying a lock", |_, t| {
         while t.lock.try_lock()?.is_none() {
-            std::thread::yield_now();
+            crate::setup::yield_now();
         }
         Ok(())
     }),
@@ -221,7 +221,7 @@ fn every_wait_ends_when_somebody_dies(setup: Setup) {
                 move |job| Tools::new(job, victim),
                 move |_, _| {
                     // Some are caught awake, some asleep.
-                    std::thread::sleep(Duration::from_millis(i as u64 % 4 * 4));
+                    crate::setup::nap(Duration::from_millis(i as u64 % 4 * 4));
                     Ok(())
                 },
                 move |job, tools| {
@@ -275,7 +275,7 @@ fn death_at_any_moment(setup: Setup) {
                 move |job| Tools::new(job, victim),
                 move |job, tools| {
                     (0..last).try_for_each(|round| busy(job, &tools, round))?;
-                    std::thread::sleep(Duration::from_micros(nap));
+                    crate::setup::nap(Duration::from_micros(nap));
                     Ok(())
                 },
                 move |job, tools| {
@@ -300,7 +300,7 @@ fn the_dead_is_blamed(setup: Setup) {
                 |_, ()| Ok(()),
                 move |job, ()| {
                     // The later a PE looks, the more have left before.
-                    std::thread::sleep(Duration::from_millis(3 * job.pe() as u64));
+                    crate::setup::nap(Duration::from_millis(3 * job.pe() as u64));
                     blames(job.barrier(), victim, Cause::Panic, "the barrier");
                     Ok(())
                 },

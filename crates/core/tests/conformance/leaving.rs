@@ -63,7 +63,7 @@ fn who_is_left_may_still_write(setup: Setup) {
             } else if me == n - 2 {
                 // Though others have left, this one has not.
                 assert_eq!(w.wait_until(0, Cmp::Eq, 1)?, 1);
-                std::thread::sleep(Duration::from_millis(5));
+                crate::setup::nap(Duration::from_millis(5));
                 w.remote(n - 1, 0)?.store(2);
             }
             Ok(())
@@ -79,13 +79,13 @@ fn leaving_after_the_last_phase(setup: Setup) {
                 let barrier = job.world().new_barrier()?;
                 let arrival = barrier.arrive()?;
                 if job.pe() == late {
-                    std::thread::sleep(Duration::from_millis(4));
+                    crate::setup::nap(Duration::from_millis(4));
                 }
                 arrival.wait()
             });
             run.job(move |job| {
                 if job.pe() == late {
-                    std::thread::sleep(Duration::from_millis(4));
+                    crate::setup::nap(Duration::from_millis(4));
                 }
                 job.barrier()
             });

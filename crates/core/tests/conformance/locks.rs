@@ -9,20 +9,21 @@ use std::time::Duration;
 
 on_every_fabric!(
     counters,
-    counters_of_all_threads,
-    a_thread_holds_several,
-    others_are_not_waited_for,
     the_next_holder_sees_what_the_last_wrote,
     trying,
     first_come_first_served,
-    threads_are_served_in_turn,
     not_its_to_clear,
     where_no_lock_can_be,
     words_that_are_not_zero,
     a_holder_that_dies,
-    a_waiter_that_dies,
     a_holder_that_leaves,
     who_leaves_in_order_leaves_no_lock,
+    ; with threads of their own:
+    counters_of_all_threads,
+    a_thread_holds_several,
+    others_are_not_waited_for,
+    threads_are_served_in_turn,
+    a_waiter_that_dies,
 );
 
 const PES: [usize; 5] = [1, 2, 3, 5, 8];
@@ -238,7 +239,7 @@ fn first_come_first_served(setup: Setup) {
                 if place == 0 {
                     eventually("all wait", || is_last(job, &w, which, (me + n - 1) % n));
                     // Those who came late must not overtake, however long this takes.
-                    std::thread::sleep(Duration::from_micros(300));
+                    crate::setup::nap(Duration::from_micros(300));
                 }
                 held.release()?;
                 job.barrier()?;
@@ -393,7 +394,7 @@ fn a_holder_that_dies(setup: Setup) {
                 },
                 // Some wait by now, some asleep.
                 |_, _| {
-                    std::thread::sleep(Duration::from_millis(3));
+                    crate::setup::nap(Duration::from_millis(3));
                     Ok(())
                 },
                 move |_, w| {
@@ -412,7 +413,7 @@ fn a_holder_that_dies(setup: Setup) {
 
 fn try_for_ever(lock: &Lock) -> Result<()> {
     while lock.try_lock()?.is_none() {
-        std::thread::yield_now();
+        crate::setup::yield_now();
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! The conformance suite: what the contract in [`memonet_core::fabric`] and the documentation of the public calls promise, asked
 //! of near peers and of far ones, at the fabric's most helpful and at its least.
 //!
+//! What PEs are, threads here, is the business of [`ground`]: other crates run the same tests on theirs.
+//!
 //! A test is a function of a [`setup::Setup`]; `on_every_fabric!` makes it a test on each. A test that hangs fails after
 //! [`setup::PATIENCE`], and the others go on.
 
-/// Makes each function a test on every fabric.
+/// Makes each function a test on every fabric. Those whose PEs have several threads stand apart, as not every fabric serves these.
 macro_rules! on_every_fabric {
     (@ $module:ident $setup:ident [$($test:ident)*]) => {
         mod $module {
@@ -16,11 +18,11 @@ macro_rules! on_every_fabric {
             )*
         }
     };
-    ($($test:ident),* $(,)?) => {
-        on_every_fabric!(@ near NEAR [$($test)*]);
-        on_every_fabric!(@ far FAR [$($test)*]);
-        on_every_fabric!(@ late LATE [$($test)*]);
-        on_every_fabric!(@ shuffled SHUFFLED [$($test)*]);
+    ($($test:ident),* $(,)? $(; with threads of their own: $($threads:ident),* $(,)?)?) => {
+        on_every_fabric!(@ near NEAR [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ far FAR [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ late LATE [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ shuffled SHUFFLED [$($test)* $($($threads)*)?]);
     };
 }
 
@@ -31,6 +33,7 @@ mod blocks;
 mod collectives;
 mod contradictions;
 mod failure;
+mod ground;
 mod jobs;
 mod leaving;
 mod locks;

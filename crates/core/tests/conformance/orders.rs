@@ -16,10 +16,11 @@ on_every_fabric!(
     a_pipeline_of_all_pes,
     quiet_means_visible,
     quiet_comes_before_later_loads,
-    quiet_covers_other_threads_writes,
     a_barrier_completes_writes,
     what_was_started_arrives_without_further_calls,
     finalising_completes_writes,
+    ; with threads of their own:
+    quiet_covers_other_threads_writes,
 );
 
 const ROUNDS: usize = 25;

@@ -313,7 +313,7 @@ fn in_a_process_beside_others_that_die() {
         let ended = std::thread::scope(|scope| {
             // Nobody else is there: it waits until it hears.
             let waiting = scope.spawn(|| job.barrier());
-            std::thread::sleep(std::time::Duration::from_millis(5));
+            crate::setup::nap(std::time::Duration::from_millis(5));
             file.depart(pe, cause);
             waiting.join().unwrap()
         });

@@ -125,7 +125,7 @@ fn held<H: 'static>(run: Run, hold: fn(&Window<u64>) -> Result<H>, use_it: fn(&m
             let mut held = hold(&w)?;
             meeting.meet();
             meeting.meet();
-            std::thread::sleep(Duration::from_millis(8));
+            crate::setup::nap(Duration::from_millis(8));
             assert!(matches!(w.remote(0, 0).map(drop), Err(Error::Revoked { .. })));
             // Resolved before, valid until dropped.
             use_it(&mut held)?;
@@ -199,7 +199,7 @@ fn after_revoke_wait_nothing_is_written(setup: Setup) {
                     w.revoke_wait(Some(LONG))?;
                     w.fill(0..LEN, 5);
                     for _ in 0..20 {
-                        std::thread::sleep(Duration::from_micros(50));
+                        crate::setup::nap(Duration::from_micros(50));
                         assert_eq!(w.to_vec(), [5; LEN]);
                     }
                 } else {

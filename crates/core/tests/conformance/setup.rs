@@ -1,9 +1,10 @@
 //! What every test needs: fabrics to run on, numbers of PEs, an end to hanging, and chance that repeats.
 
-use memonet_core::{Job, JobOptions, Result};
+use crate::ground;
+pub use crate::ground::{Meeting, nap, yield_now};
+use memonet_core::{Job, Result};
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// How long a job may take before it counts as hanging. Jobs take milliseconds; the rest is for machines that are busy.
@@ -57,6 +58,16 @@ pub const SLUGGISH: Setup = Setup {
 };
 
 impl Setup {
+    /// Another fabric, as `ground` understands `spec`.
+    #[allow(dead_code, reason = "for the fabrics of other crates")]
+    pub const fn of(name: &'static str, spec: &'static str) -> Setup {
+        Setup {
+            name,
+            spec: Some(spec),
+            seeds: 1,
+        }
+    }
+
     /// Whether peers' memory is mapped.
     pub fn is_near(self) -> bool {
         self.spec.is_none()
@@ -98,9 +109,7 @@ impl Run {
     /// Runs `f` on every PE and hands on what each returned.
     pub fn results<R: Send + 'static>(&self, f: impl Fn(&Job) -> R + Send + Sync + 'static) -> Vec<R> {
         let (npes, options) = (self.npes, self.options());
-        within(&self.label(), move || {
-            Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")
-        })
+        within(&self.label(), move || ground::run(options, npes, f))
     }
 
     /// Runs `f` on every PE, none of which may fail.
@@ -124,14 +133,10 @@ impl Run {
         Dice(self.seed << 20 ^ 0xF_FFFF)
     }
 
-    fn options(&self) -> JobOptions {
-        match self.setup.spec {
-            None => JobOptions::new(),
-            Some(spec) => {
-                let separator = if spec.contains(':') { ',' } else { ':' };
-                JobOptions::new().fabric(&format!("{spec}{separator}seed={}", self.seed))
-            }
-        }
+    fn options(&self) -> Option<String> {
+        let spec = self.setup.spec?;
+        let separator = if spec.contains(':') { ',' } else { ':' };
+        Some(format!("{spec}{separator}seed={}", self.seed))
     }
 
     fn label(&self) -> String {
@@ -150,40 +155,12 @@ pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'sta
     }
 }
 
-/// A place where threads meet of which memonet knows nothing, to tell what memonet does by itself from what a call does.
-pub struct Meeting {
-    came: Mutex<usize>,
-    changed: Condvar,
-    parties: usize,
-}
-
-impl Meeting {
-    pub fn new(parties: usize) -> Self {
-        Meeting {
-            came: Mutex::new(0),
-            changed: Condvar::new(),
-            parties,
-        }
-    }
-
-    /// Returns when all parties have called it as often as this one.
-    pub fn meet(&self) {
-        let mut came = self.came.lock().unwrap();
-        *came += 1;
-        let enough = came.div_ceil(self.parties) * self.parties;
-        self.changed.notify_all();
-        let (came, timeout) = self.changed.wait_timeout_while(came, LONG, |came| *came < enough).unwrap();
-        drop(came);
-        assert!(!timeout.timed_out(), "somebody did not come to the meeting");
-    }
-}
-
 /// Repeats `look` until it holds; panics if it never does.
 pub fn eventually(what: &str, mut look: impl FnMut() -> bool) {
     let start = Instant::now();
     while !look() {
         assert!(start.elapsed() < LONG, "{what}: not after {LONG:?}");
-        std::thread::yield_now();
+        yield_now();
     }
 }
 
@@ -215,8 +192,8 @@ impl Dice {
         match self.below(16) {
             0..8 => {}
             8..12 => (0..self.below(2000)).for_each(|_| std::hint::spin_loop()),
-            12..15 => std::thread::yield_now(),
-            _ => std::thread::sleep(Duration::from_micros(self.below(200) as u64)),
+            12..15 => yield_now(),
+            _ => nap(Duration::from_micros(self.below(200) as u64)),
         }
     }
 }

@@ -156,7 +156,7 @@ fn waits_in_any_order(setup: Setup) {
                 }
                 for i in order {
                     while !arrivals[i].test()? {
-                        std::thread::yield_now();
+                        crate::setup::yield_now();
                     }
                 }
             }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 on_every_fabric!(
+    ; with threads of their own:
     atomics_from_all_threads,
     each_thread_waits_for_its_word,
     all_threads_wait_for_one_word,
@@ -65,7 +66,7 @@ fn each_thread_waits_for_its_word(setup: Setup) {
                     let mut left: Vec<usize> = (0..THREADS).collect();
                     while !left.is_empty() {
                         // Long enough for the others to fall asleep, now and then.
-                        std::thread::sleep(Duration::from_millis(dice.below(4) as u64));
+                        crate::setup::nap(Duration::from_millis(dice.below(4) as u64));
                         let word = left.swap_remove(dice.below(left.len()));
                         for to in 1..n {
                             if dice.below(2) == 0 {
@@ -91,7 +92,7 @@ fn all_threads_wait_for_one_word(setup: Setup) {
             let w = job.window::<u32>(1)?;
             for round in 1..=5 {
                 if job.pe() == 0 {
-                    std::thread::sleep(Duration::from_millis(3));
+                    crate::setup::nap(Duration::from_millis(3));
                     for to in 1..job.npes() {
                         w.remote(to, 0)?.set(round)?;
                     }
@@ -212,7 +213,7 @@ fn remotes_come_and_go_beside_collective_calls(setup: Setup) {
             let remote = kept.clone().remote((job.pe() + 1) % job.npes(), 0)?;
             remote.add(1)?;
             sum += 1;
-            std::thread::yield_now();
+            crate::setup::yield_now();
         }
         kept.remote(0, 1)?.add(sum)
     }

@@ -12,8 +12,9 @@ on_every_fabric!(
     with_a_signal,
     a_second_start_is_refused,
     transfers_keep_their_windows,
-    from_another_thread,
     within_one_part,
+    ; with threads of their own:
+    from_another_thread,
 );
 
 const ROUNDS: usize = 30;

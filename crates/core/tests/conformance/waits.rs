@@ -181,7 +181,7 @@ fn a_sleeper_sees_every_kind_of_write(setup: Setup) {
             for (i, way) in WAYS.into_iter().enumerate() {
                 meeting.meet();
                 if job.pe() == 0 {
-                    std::thread::sleep(Duration::from_millis(15));
+                    crate::setup::nap(Duration::from_millis(15));
                     way(job, &w)?;
                 } else {
                     let seen = w.wait().timeout(LONG).until(0, Cmp::Ne, 0);
@@ -331,7 +331,7 @@ fn deadlines(setup: Setup) {
             let w = job.window::<u64>(2)?;
             for millis in [0, 1, 7] {
                 let timeout = Duration::from_millis(millis);
-                let start = std::time::Instant::now();
+                let start = crate::ground::now();
                 for error in [
                     w.wait().timeout(timeout).until(0, Cmp::Ne, 0).map(drop),
                     w.wait().timeout(timeout).any(&[0, 1], Cmp::Ne, 0).map(drop),
@@ -340,7 +340,7 @@ fn deadlines(setup: Setup) {
                 ] {
                     assert!(matches!(error, Err(Error::Timeout { after }) if after == timeout), "{error:?}");
                 }
-                assert!(start.elapsed() >= 4 * timeout, "given up before the deadline");
+                assert!(crate::ground::now() - start >= 4 * timeout, "given up before the deadline");
             }
             job.barrier()
         });
@@ -374,7 +374,7 @@ fn the_longest_deadline(setup: Setup) {
         run.job(|job| {
             let w = job.window::<u64>(1)?;
             if job.pe() == 0 {
-                std::thread::sleep(Duration::from_millis(10));
+                crate::setup::nap(Duration::from_millis(10));
                 w.remote(1, 0)?.store(1);
             } else {
                 w.wait().timeout(Duration::MAX).until(0, Cmp::Eq, 1)?;

@@ -11,6 +11,7 @@ on_every_fabric!(
     no_word_is_torn,
     remotes_know_where_they_point,
     remotes_outlive_handles,
+    ; with threads of their own:
     remotes_work_in_other_threads,
 );
 

@@ -34,7 +34,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 /// The machines that are built in: file name without its ending, and text.
-pub const BUILT_IN: &[(&str, &str)] = &[("fast-ethernet-udp", include_str!("../../../../machines/fast-ethernet-udp.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("fast-ethernet-udp", include_str!("../../../../machines/fast-ethernet-udp.toml")),
+    ("rdma-100g", include_str!("../../../../machines/rdma-100g.toml")),
+];
 
 /// What is wrong with a machine file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

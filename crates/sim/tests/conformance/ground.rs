@@ -1,0 +1,75 @@
+//! What the PEs of the tests are: coroutines on a machine. A test that asks for another fabric by name gets threads on that.
+
+use crate::setup::{LONG, Setup};
+use memonet_core::{Job, JobOptions};
+use memonet_sim::{Machine, Options};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// A network whose hardware only writes.
+pub const AGENTS: Setup = Setup::of("agents", "sim:machine=fast-ethernet-udp");
+/// One whose hardware reads, and updates words, too.
+pub const REMOTE_DMA: Setup = Setup::of("remote DMA", "sim:machine=rdma-100g");
+
+/// Runs `f` on so many PEs.
+pub fn run<R: Send>(fabric: Option<String>, npes: usize, f: impl Fn(&Job) -> R + Send + Sync) -> Vec<R> {
+    let Some(machine) = fabric.as_deref().and_then(|spec| spec.strip_prefix("sim:machine=")) else {
+        let options = fabric.map_or_else(JobOptions::new, |spec| JobOptions::new().fabric(&spec));
+        return Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads");
+    };
+    let (machine, seed) = machine.split_once(",seed=").expect("the suite names a seed");
+    let machine = Machine::load(machine).expect("a machine that is built in");
+    let options = Options {
+        seed: seed.parse().expect("a number"),
+        // As large as those of other jobs: tests ask for too much.
+        segment: None,
+        ..Options::default()
+    };
+    memonet_sim::run(&machine, npes, &options, |job| f(&job)).expect("a run").results
+}
+
+/// The time of the PE that runs here.
+pub fn now() -> Duration {
+    memonet_sim::now()
+}
+
+/// Does nothing for a while.
+pub fn nap(time: Duration) {
+    if !memonet_sim::sleep(time) {
+        std::thread::sleep(time);
+    }
+}
+
+/// Lets others run.
+pub fn yield_now() {
+    nap(Duration::from_micros(1));
+}
+
+/// A place where PEs meet of which memonet knows nothing, to tell what memonet does by itself from what a call does.
+pub struct Meeting {
+    came: Mutex<usize>,
+    parties: usize,
+}
+
+impl Meeting {
+    pub fn new(parties: usize) -> Self {
+        Meeting {
+            came: Mutex::new(0),
+            parties,
+        }
+    }
+
+    /// Returns when all parties have called it as often as this one.
+    pub fn meet(&self) {
+        let enough = {
+            let mut came = self.came.lock().unwrap();
+            *came += 1;
+            came.div_ceil(self.parties) * self.parties
+        };
+        let start = Instant::now();
+        while *self.came.lock().unwrap() < enough {
+            assert!(start.elapsed() < LONG, "somebody did not come to the meeting");
+            nap(Duration::from_micros(10));
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The core's conformance suite on simulated machines: the same files, with PEs that are coroutines.
+//!
+//! Left out are the tests whose PEs have threads of their own, which a simulated PE has not; those of shared memory alone; and those that show
+//! what the test fabric's disorder catches, as a simulated network has an order of its own.
+
+/// Makes each function a test on every machine.
+macro_rules! on_every_fabric {
+    (@ $module:ident $setup:ident [$($test:ident)*]) => {
+        mod $module {
+            $(
+                #[test]
+                fn $test() {
+                    super::$test(crate::ground::$setup);
+                }
+            )*
+        }
+    };
+    ($($test:ident),* $(,)? $(; with threads of their own: $($threads:ident),* $(,)?)?) => {
+        on_every_fabric!(@ agents AGENTS [$($test)*]);
+        on_every_fabric!(@ remote_dma REMOTE_DMA [$($test)*]);
+    };
+}
+
+mod ground;
+
+macro_rules! of_the_core {
+    ($($name:ident $path:literal),* $(,)?) => {
+        $(
+            #[path = $path]
+            #[allow(dead_code, unused_imports, reason = "some tests are for threads")]
+            mod $name;
+        )*
+    };
+}
+
+of_the_core!(
+    atomics "../../../core/tests/conformance/atomics.rs",
+    barriers "../../../core/tests/conformance/barriers.rs",
+    blocks "../../../core/tests/conformance/blocks.rs",
+    collectives "../../../core/tests/conformance/collectives.rs",
+    contradictions "../../../core/tests/conformance/contradictions.rs",
+    failure "../../../core/tests/conformance/failure.rs",
+    jobs "../../../core/tests/conformance/jobs.rs",
+    leaving "../../../core/tests/conformance/leaving.rs",
+    locks "../../../core/tests/conformance/locks.rs",
+    model "../../../core/tests/conformance/model.rs",
+    orders "../../../core/tests/conformance/orders.rs",
+    refusals "../../../core/tests/conformance/refusals.rs",
+    restricted "../../../core/tests/conformance/restricted.rs",
+    revoking "../../../core/tests/conformance/revoking.rs",
+    segments "../../../core/tests/conformance/segments.rs",
+    setup "../../../core/tests/conformance/setup.rs",
+    splits "../../../core/tests/conformance/splits.rs",
+    strided "../../../core/tests/conformance/strided.rs",
+    teams "../../../core/tests/conformance/teams.rs",
+    transfers "../../../core/tests/conformance/transfers.rs",
+    waits "../../../core/tests/conformance/waits.rs",
+    windows "../../../core/tests/conformance/windows.rs",
+    words "../../../core/tests/conformance/words.rs",
+);

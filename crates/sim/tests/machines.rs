@@ -1,0 +1,158 @@
+//! Machine files: every built-in one can be built and used; every mistake is an error that names line and key.
+
+use memonet_sim::memory::PlainMemory;
+use memonet_sim::world::World;
+use memonet_sim::{Machine, Options, machine::BUILT_IN, run};
+
+/// All built-in machines, with all of their variants; a file that has variants may need one.
+fn all() -> Vec<String> {
+    let mut names = Vec::new();
+    for &(name, _) in BUILT_IN {
+        let machine = Machine::load(name).unwrap_or_else(|e| panic!("{e}"));
+        match machine.variants() {
+            [] => names.push(name.to_owned()),
+            variants => names.extend(variants.iter().map(|variant| format!("{name}/{variant}"))),
+        }
+    }
+    names
+}
+
+#[test]
+fn every_machine_runs_a_program() {
+    for name in all() {
+        let machine = Machine::load(&name).unwrap_or_else(|e| panic!("{e}"));
+        let done = run(&machine, 2, &Options::default(), |job| job.barrier()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(done.results.iter().all(Result::is_ok), "{name}");
+        assert!(done.end.0 > 0, "{name}: a barrier takes time");
+    }
+}
+
+#[test]
+fn files_and_built_in_machines_have_the_same_names() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    files.sort();
+    let mut built_in: Vec<_> = BUILT_IN.iter().map(|&(name, _)| name.to_owned()).collect();
+    built_in.sort();
+    assert_eq!(files, built_in);
+}
+
+fn text() -> &'static str {
+    BUILT_IN.iter().find(|(name, _)| *name == "fast-ethernet-udp").unwrap().1
+}
+
+/// What is wrong with the machine of this text.
+fn complaint(text: &str, variant: Option<&str>) -> String {
+    let build = |machine: Machine| World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, 64))).map(drop);
+    let error = Machine::parse("mine.toml", text, variant).and_then(build).expect_err("it is wrong");
+    error.to_string()
+}
+
+#[test]
+fn mistakes_name_line_and_key() {
+    let line_of = |text: &str, key: &str| 1 + text.lines().position(|line| line.starts_with(key)).unwrap();
+    let with = |from: &str, to: &str| {
+        assert!(text().contains(from), "{from}");
+        text().replacen(from, to, 1)
+    };
+    let unused = format!("{}\n[nic.extra]\nwings = {{ value = 2, assumed = \"why not\" }}\n", text());
+    assert_eq!(
+        complaint(&unused, None),
+        format!(
+            "machine mine.toml, line {}: nic.extra.wings is unknown to machines of kind \"loggp\", or of no use beside the others; remove it",
+            line_of(&unused, "wings")
+        )
+    );
+    let missing = with("gap = ", "# gap = ");
+    assert_eq!(
+        complaint(&missing, None),
+        "machine mine.toml: nic.gap is missing; machines of kind \"loggp\" need it"
+    );
+    for (from, to, key, says) in [
+        (
+            "gap = { value = 0, unit = \"us\"",
+            "gap = { value = 0, unit = \"fortnights\"",
+            "gap",
+            "nic.gap has the unit \"fortnights\"",
+        ),
+        ("gap = { value = 0", "gap = { value = -1", "gap", "nic.gap is -1; it must be a time"),
+        (
+            "gap = { value = 0",
+            "gap = { velue = 0",
+            "gap",
+            "nic.gap.velue must be a section, or a parameter",
+        ),
+        (
+            ", assumed = \"the CPU",
+            ", source = \"me\", assumed = \"the CPU",
+            "gap",
+            "exactly one of source, fitted, assumed",
+        ),
+        (
+            ", assumed = \"the CPU and the link are slower than the NIC\"",
+            "",
+            "gap",
+            "exactly one of source, fitted, assumed",
+        ),
+        (
+            "look = { value = 100",
+            "look = { value = 0",
+            "look",
+            "host.look is 0, and time would stand still",
+        ),
+        (
+            "packet = { value = 1472",
+            "packet = { value = 0.5",
+            "packet",
+            "nic.packet is 0.5 \"B\"",
+        ),
+        (
+            "shape = { value = \"star\"",
+            "shape = { value = \"moebius\"",
+            "shape",
+            "must be one of direct, star, tree, chain",
+        ),
+        ("kind = \"loggp\"", "kind = \"pigeon\"", "kind", "kind is \"pigeon\"; there are"),
+    ] {
+        let text = with(from, to);
+        let said = complaint(&text, None);
+        assert!(said.contains(says), "{said}");
+        assert!(said.contains(&format!("line {}:", line_of(&text, key))), "{said}");
+    }
+    assert!(complaint("kind = ", None).contains("line 1"), "not TOML");
+}
+
+#[test]
+fn variants_differ_where_they_say() {
+    let variants = format!(
+        "{}\n[variant.quick]\nhost.look = {{ value = 7, unit = \"ns\", assumed = \"a test\" }}\n\
+         [variant.quicker]\nlike = \"quick\"\nnic.gap = {{ value = 3, unit = \"cycles of cpu\", assumed = \"a test\" }}\n\
+         clock.cpu = {{ value = 200, unit = \"MHz\", assumed = \"a test\" }}\n[variant.vain]\nlike = \"vain\"\n",
+        text()
+    );
+    let machine = Machine::parse("mine", &variants, Some("quicker")).unwrap();
+    assert_eq!((machine.name(), machine.variants().len()), ("mine/quicker", 3));
+    assert_eq!(machine.section("host").time("look").unwrap().0, 7_000);
+    assert_eq!(machine.section("nic").time("gap").unwrap().0, 15_000);
+    assert_eq!(
+        Machine::parse("mine", &variants, None)
+            .unwrap()
+            .section("host")
+            .time("look")
+            .unwrap()
+            .0,
+        100_000
+    );
+    assert!(complaint(&variants, Some("vain")).contains("is like itself"));
+    assert!(complaint(&variants, Some("other")).contains("there are quick, quicker, vain"));
+}
+
+#[test]
+fn unknown_names_are_answered_with_the_known() {
+    let error = Machine::load("hypercube").unwrap_err().to_string();
+    assert!(error.contains("rdma-100g"), "{error}");
+    assert!(Machine::load("/nowhere/x.toml").unwrap_err().to_string().contains("cannot be read"));
+}
