@@ -21,7 +21,8 @@
 //! what they set.
 //!
 //! Whoever builds the machine reads parameters through [`Section`]; then [`Machine::finish`] refuses what nobody has read. So an unknown, a
-//! missing, and an unused parameter are all errors that name line and key.
+//! missing, and an unused parameter are all errors that name line and key. Only the section `program` is left to programs: it has what software
+//! takes that is not the library's, such as that of a published experiment.
 
 mod read;
 mod units;
@@ -35,6 +36,7 @@ use std::fmt;
 
 /// The machines that are built in: file name without its ending, and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
+    ("dimmnet-1", include_str!("../../../../machines/dimmnet-1.toml")),
     ("fast-ethernet-udp", include_str!("../../../../machines/fast-ethernet-udp.toml")),
     ("rdma-100g", include_str!("../../../../machines/rdma-100g.toml")),
 ];
@@ -186,7 +188,8 @@ impl Machine {
     /// # Errors
     /// [`MachineError`] that names the first of them.
     pub fn finish(&self) -> Result<(), MachineError> {
-        let mut unused: Vec<_> = self.parameters.iter().filter(|(_, parameter)| !parameter.used.get()).collect();
+        let left = |key: &str, parameter: &Parameter| !parameter.used.get() && !key.starts_with("program.");
+        let mut unused: Vec<_> = self.parameters.iter().filter(|(key, parameter)| left(key, parameter)).collect();
         unused.sort_by_key(|(_, parameter)| parameter.line);
         match unused.first() {
             None => Ok(()),

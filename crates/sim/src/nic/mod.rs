@@ -20,6 +20,7 @@
 //! * State is per node in a `Vec`, small until it is used: a machine may have 65,536.
 
 pub mod loggp;
+pub mod memory_slot;
 
 pub use crate::host::Pe;
 use crate::host::{HostOp, Op, Polling};
@@ -33,7 +34,8 @@ pub use crate::world::Cx;
 pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>, MachineError> {
     match machine.kind() {
         "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes())?)),
-        _ => Err(machine.unknown_kind("loggp")),
+        "memory-slot" => Ok(Box::new(memory_slot::MemorySlot::build(machine, network.nodes())?)),
+        _ => Err(machine.unknown_kind("loggp, memory-slot")),
     }
 }
 

@@ -1,0 +1,162 @@
+//! The NIC's own interface, for programs that use it without the library.
+//!
+//! What a program of the real machine did with the NIC it did with stores and loads in its address range, and with calls of its driver. Here each is a
+//! command. Addresses are physical where nothing else is said: LLCM from 0, the bank of one's own side from [`BANK`].
+
+pub use super::header::{Header, Kind};
+pub use super::memory::BANK;
+pub use super::translate::Refusal;
+use crate::host::Command;
+use crate::packet::{Node, Payload};
+
+pub(super) const ATTACH: u32 = 0;
+pub(super) const MAP: u32 = 1;
+pub(super) const REGISTER: u32 = 2;
+pub(super) const GROUP: u32 = 3;
+pub(super) const LOOP_BACK: u32 = 4;
+pub(super) const DROPPED: u32 = 5;
+pub(super) const KICK: u32 = 6;
+pub(super) const BLOCK: u32 = 7;
+pub(super) const DMA: u32 = 8;
+pub(super) const READ: u32 = 9;
+pub(super) const WRITE: u32 = 10;
+pub(super) const WAIT: u32 = 11;
+pub(super) const SWITCH: u32 = 12;
+
+/// Where packets of a node to itself turn round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoopBack {
+    /// At SWIF.
+    Internal,
+    /// They go out by the link, and come back by a cable that ends where it began, or by the switch.
+    External,
+}
+
+/// How the host reads 8 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Looks {
+    /// At once, in an MMX register.
+    Words,
+    /// In two reads of 4 bytes.
+    Halves,
+}
+
+fn command(code: u32, words: [u64; 4]) -> Command {
+    Command {
+        code,
+        words,
+        data: Payload::EMPTY,
+    }
+}
+
+fn words(bytes: &[u64]) -> Payload {
+    let bytes: Vec<u8> = bytes.iter().flat_map(|word| word.to_le_bytes()).collect();
+    Payload::copy(&bytes)
+}
+
+// Calls of the driver: made once, before what is measured. They take no time here.
+
+/// Puts the program into a process group: what the NIC stamps on what it sends.
+pub fn attach(group: u16) -> Command {
+    command(ATTACH, [group.into(), 0, 0, 0])
+}
+
+/// Fills an entry of the header table: what a store to `kick_page` sends.
+pub fn map(kick_page: u32, seed: &Header) -> Command {
+    Command {
+        data: words(&seed.encode()),
+        ..command(MAP, [kick_page.into(), 0, 0, 0])
+    }
+}
+
+/// Lets packets of `group` write to the physical page `to` as page `page` of a region of a process here.
+pub fn register(group: u16, process: u32, region: u32, page: u64, to: u64) -> Command {
+    command(REGISTER, [u64::from(group) << 32 | u64::from(process), region.into(), page, to])
+}
+
+/// Sets the switches' tables so that what this node sends to multicast group `group` comes to all of `members`. A group has one sender.
+pub fn group(group: u16, members: &[Node]) -> Command {
+    let members: Vec<u64> = members.iter().map(|node| node.0.into()).collect();
+    Command {
+        data: words(&members),
+        ..command(GROUP, [group.into(), 0, 0, 0])
+    }
+}
+
+/// Sets where packets to this node itself turn round. At first: internally.
+pub fn loop_back(mode: LoopBack) -> Command {
+    command(LOOP_BACK, [(mode == LoopBack::External).into(), 0, 0, 0])
+}
+
+/// Answered with the number of packets dropped here so far, for this reason or for any.
+pub fn dropped(why: Option<Refusal>) -> Command {
+    let why = match why {
+        None => 0,
+        Some(Refusal::Group) => 1,
+        Some(Refusal::Process) => 2,
+        Some(Refusal::Region) => 3,
+        Some(Refusal::Address) => 4,
+    };
+    command(DROPPED, [why, 0, 0, 0])
+}
+
+// What a program does itself.
+
+/// AOTF: stores `word` to the kick address `page * 4096 + offset`. Answered when the CPU has written it.
+pub fn kick(page: u32, offset: u16, word: Payload) -> Command {
+    Command {
+        data: word,
+        ..command(KICK, [u64::from(page) << 12 | u64::from(offset & 0xfff), 0, 0, 0])
+    }
+}
+
+/// The same by a program that has not undone the twist of its board's data lines.
+pub fn kick_twisted(page: u32, offset: u16, word: Payload) -> Command {
+    let mut command = kick(page, offset, word);
+    command.words[1] = 1;
+    command
+}
+
+/// BOTF: writes header and payload of 1 to 464 bytes into a window. What the header says of protection is stamped over. Answered when the
+/// CPU has written it.
+pub fn block(header: &Header, payload: Payload) -> Command {
+    Command {
+        words: header.encode(),
+        data: payload,
+        ..command(BLOCK, [0; 4])
+    }
+}
+
+/// Remote DMA of `len` bytes from `from`, an offset in the bank on the network's side. Answered when it is started. Protection as for a block.
+pub fn dma(header: &Header, from: u64, len: u32) -> Command {
+    Command {
+        words: header.encode(),
+        data: words(&[from, len.into()]),
+        ..command(DMA, [0; 4])
+    }
+}
+
+/// Reads `len` bytes, word by word. Answered with them.
+pub fn read(at: u64, len: u32) -> Command {
+    command(READ, [at, len.into(), 0, 0])
+}
+
+/// Writes bytes of the NIC's own memory, line by line.
+pub fn write(at: u64, data: Payload) -> Command {
+    Command {
+        data,
+        ..command(WRITE, [at, 0, 0, 0])
+    }
+}
+
+/// Looks at the `width` bytes at `at` again and again until the bits of `mask` in it are those of `value`. Answered with all of its bits.
+/// Phase: that of the looks against what they wait for is uniformly random.
+pub fn wait(at: u64, width: u8, mask: u64, value: u64, looks: Looks) -> Command {
+    let halves = u64::from(looks == Looks::Halves);
+    command(WAIT, [at, u64::from(width) | halves << 8, mask, value])
+}
+
+/// Switches the banks. Answered when it is done.
+pub fn switch_banks() -> Command {
+    command(SWITCH, [0; 4])
+}

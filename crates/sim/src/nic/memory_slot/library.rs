@@ -1,0 +1,199 @@
+//! The library's driver: what memonet's calls become on this NIC.
+//!
+//! | call | here |
+//! |---|---|
+//! | store | AOTF. The page of the target's segment gets a kick page whose seed has the physical address, so that the receiver need not look it up |
+//! | put | BOTF packets of up to `send.botf_payload` bytes that end at pages of the target. They say region and offset, and are checked |
+//! | signal | an AOTF store behind its data |
+//! | fence | nothing: there is one way from node to node, and nothing overtakes |
+//! | quiet | waits until all has landed, and for one message back: the target's word that it has |
+//! | get, atomics | agents |
+//!
+//! Remote DMA is not used: the host would have to write all of it into a bank and switch that to the network, where it can as well write it
+//! into BOTF windows, and need not switch.
+//!
+//! Which memory of the NIC a segment's pages lie in: see the module `frames`.
+
+use super::MemorySlot;
+use super::header::{Header, Kind, PAGE};
+use super::send::{Outgoing, Through, through_wires};
+use crate::host::{Answer, Op, Signal};
+use crate::nic::Cx;
+use crate::packet::{Destination, Node, Payload};
+use crate::time::Ps;
+use memonet_core::fabric::FarAddress;
+use std::collections::BTreeMap;
+
+/// The process group of a job.
+const JOB: u16 = 1;
+
+/// The kick pages of one PE.
+#[derive(Debug, Clone, Default)]
+pub struct KickPages {
+    by_target: BTreeMap<(u32, u32, u64), u32>,
+    by_page: BTreeMap<u32, (u32, u32, u64)>,
+    next: u32,
+}
+
+impl MemorySlot {
+    /// A word, by AOTF. Gives when the host has written it.
+    pub(super) fn store(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, to: FarAddress, word: Payload) -> Result<Ps, String> {
+        let page = self.kick_page(node, to)?;
+        let word = through_wires(&self.is, word, true);
+        cx.promise(op, 1);
+        self.kick(cx, node, op, at, (page, to.offset % PAGE), word)
+    }
+
+    /// A block, by BOTF. Gives when the host has written its last packet.
+    pub(super) fn put(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, to: FarAddress, data: &Payload) -> Result<Ps, String> {
+        let small = data.len() <= self.is.botf_to_llcm;
+        let mut parts = Vec::new();
+        let mut sent = 0;
+        while sent < data.len() {
+            let offset = to.offset + sent as u64;
+            let part = data.part(sent, self.is.botf_payload.min((PAGE - offset % PAGE) as usize));
+            self.place(FarAddress { offset, ..to }, small)?;
+            sent += part.len();
+            parts.push((offset, part));
+        }
+        // The message is there with its first part, which names it where it goes to a mailbox: so that one goes last.
+        let mailbox = to.region >= u32::MAX - 1;
+        if mailbox {
+            parts.reverse();
+        }
+        cx.promise(op, parts.len() as u64);
+        let mut at = at + self.is.software;
+        let last = parts.len().saturating_sub(1);
+        for (number, (offset, part)) in parts.into_iter().enumerate() {
+            let header = Header {
+                kind: Kind::Botf,
+                physical: false,
+                promised: true,
+                more: mailbox && number != last,
+                group: JOB,
+                len: part.len() as u16,
+                process: to.pe,
+                region: to.region,
+                address: offset,
+                to: Destination::Node(Node(to.pe)),
+                from: node,
+            };
+            let part = through_wires(&self.is, part, true);
+            at = self.window(cx, node, op, at, header, part);
+        }
+        Ok(at)
+    }
+
+    /// A signal that sets its word.
+    pub(super) fn signal(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, signal: Signal) -> Result<Ps, String> {
+        self.store(cx, node, op, at, signal.at, Payload::word(8, signal.value))
+    }
+
+    /// Makes sure that a page of a segment has its place in the target's NIC, and is registered there. Gives its physical page.
+    fn place(&mut self, to: FarAddress, small: bool) -> Result<u64, String> {
+        let is = &self.is;
+        let page = to.offset / PAGE;
+        let target = self
+            .slots
+            .get_mut(to.pe as usize)
+            .ok_or_else(|| format!("there is no PE {}", to.pe))?;
+        let physical = target.frames.place((to.region, page), small, is.llcm, is.bank).ok_or_else(|| {
+            format!(
+                "the NIC of PE {} has no room for more pages that others write: its bank has {} bytes (receive.bank of the machine)",
+                to.pe, is.bank
+            )
+        })?;
+        if target.registered.insert((to.region, page)) {
+            target.receive_tlb.register(JOB, to.pe, to.region, page, physical);
+        }
+        Ok(physical)
+    }
+
+    /// The kick page of a page of a segment, mapped if it is not; when there are none left, the one mapped first is given up.
+    fn kick_page(&mut self, node: Node, to: FarAddress) -> Result<u32, String> {
+        let key = (to.pe, to.region, to.offset / PAGE);
+        if let Some(&page) = self.slots[node.index()].kicks.by_target.get(&key) {
+            return Ok(page);
+        }
+        let physical = self.place(to, true)?;
+        let pages = self.is.htlb.pages() as u32;
+        let slot = &mut self.slots[node.index()];
+        let page = slot.kicks.next % pages;
+        slot.kicks.next = (page + 1) % pages;
+        if let Some(given_up) = slot.kicks.by_page.insert(page, key) {
+            slot.kicks.by_target.remove(&given_up);
+        }
+        slot.kicks.by_target.insert(key, page);
+        let seed = Header {
+            kind: Kind::Aotf,
+            physical: true,
+            promised: true,
+            more: false,
+            group: JOB,
+            len: 0,
+            process: to.pe,
+            region: to.region,
+            address: physical * PAGE,
+            to: Destination::Node(Node(to.pe)),
+            from: node,
+        };
+        slot.htlb.set(page, Some(seed.encode()))?;
+        Ok(page)
+    }
+
+    /// An AOTF store to a kick page, from the call on. The word is as the NIC sees it. Gives when the host has written it.
+    pub(super) fn kick(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        at: Ps,
+        (page, offset): (u32, u64),
+        word: Payload,
+    ) -> Result<Ps, String> {
+        let Some(found) = self.slots[node.index()].htlb.look(page) else {
+            return Err(format!("a store to kick page {page}, which is not mapped"));
+        };
+        let ready = at + self.is.software + self.is.twist_word;
+        cx.host_stage("software", op, (at, ready));
+        let begin = self.room(cx, node, op, Through::Aotf, ready);
+        let written = begin + self.is.write;
+        cx.host_stage("write", op, (begin, written));
+        let header = Header::decode(found.seed).kicked(offset, word.len() as u16);
+        let packet = Outgoing {
+            node,
+            op,
+            through: Through::Aotf,
+            missed: found.missed,
+            header,
+            payload: word,
+        };
+        self.forward(cx, written, packet);
+        Ok(written)
+    }
+
+    /// Writes one BOTF packet from `at` on. The payload is as the NIC sees it. Gives when the host has written it.
+    pub(super) fn window(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, header: Header, payload: Payload) -> Ps {
+        let begin = self.room(cx, node, op, Through::Botf, at);
+        let written = begin + self.is.write_lines(self.is.botf_window + payload.len() as u64);
+        cx.host_stage("write window", op, (begin, written));
+        let packet = Outgoing {
+            node,
+            op,
+            through: Through::Botf,
+            missed: false,
+            header,
+            payload,
+        };
+        self.forward(cx, written, packet);
+        written
+    }
+
+    /// The answer of a call that returns then, or could not be.
+    pub(super) fn returned(&self, cx: &mut Cx<'_>, op: Op, result: Result<Ps, String>) {
+        match result {
+            Ok(at) => cx.finish(at, op, Answer::default()),
+            Err(why) => cx.finish(cx.now(), op, Answer::refused(why)),
+        }
+    }
+}

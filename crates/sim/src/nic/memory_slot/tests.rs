@@ -1,0 +1,592 @@
+//! The NIC as a whole, without programs.
+
+use super::command::{self, BANK, Header, Kind, Looks, LoopBack, Refusal};
+use crate::host::{Answer, Command, HostOp, Op, Pe, Signal};
+use crate::machine::Machine;
+use crate::memory::PlainMemory;
+use crate::packet::{Destination, Node, Payload};
+use crate::time::Ps;
+use crate::world::{Happened, World};
+use memonet_core::SignalOp;
+use memonet_core::fabric::FarAddress;
+use proptest::prelude::*;
+
+const SEGMENT: usize = 1 << 16;
+
+/// A machine and what its programs have done so far.
+struct Bench {
+    world: World,
+    calls: u32,
+    /// PEs whose memory changed, in order.
+    changed: Vec<(Ps, Pe)>,
+}
+
+impl Bench {
+    fn new(machine: &str, nodes: u32) -> Bench {
+        Bench::of(&Machine::load(machine).unwrap(), nodes)
+    }
+
+    fn of(machine: &Machine, nodes: u32) -> Bench {
+        let mut world = World::build(machine, nodes, 1, Box::new(PlainMemory::new(nodes as usize, SEGMENT))).unwrap();
+        world.recorder().keep(true);
+        Bench {
+            world,
+            calls: 0,
+            changed: Vec::new(),
+        }
+    }
+
+    fn begin(&mut self, pe: u32, what: HostOp) -> Op {
+        self.calls += 1;
+        let op = Op {
+            pe: Pe(pe),
+            number: self.calls,
+        };
+        self.world.begin(op, what);
+        op
+    }
+
+    /// Until this call is answered.
+    fn finish(&mut self, op: Op) -> Answer {
+        loop {
+            match self.world.next().expect("a call is answered") {
+                Happened::Answered(other, answer) if other == op => return answer,
+                Happened::Changed(pe) => self.changed.push((self.world.now(), pe)),
+                _ => {}
+            }
+        }
+    }
+
+    fn ask(&mut self, pe: u32, what: HostOp) -> Answer {
+        let op = self.begin(pe, what);
+        self.finish(op)
+    }
+
+    fn command(&mut self, pe: u32, command: Command) -> Answer {
+        let answer = self.ask(pe, HostOp::Command(command));
+        assert_eq!(answer.refused, None);
+        answer
+    }
+
+    /// Until nothing happens any more.
+    fn settle(&mut self) {
+        while let Some(happened) = self.world.next() {
+            if let Happened::Changed(pe) = happened {
+                self.changed.push((self.world.now(), pe));
+            }
+        }
+        let counts = self.world.counts();
+        assert_eq!(counts.sent + counts.copied, counts.arrived + counts.lost + counts.absorbed);
+        assert_eq!(counts.lost, 0);
+        assert_eq!(self.world.under_way(), 0);
+    }
+
+    /// Bytes of the NIC's memory as its host reads them.
+    fn seen(&mut self, pe: u32, at: u64, len: u32) -> Vec<u8> {
+        self.command(pe, command::read(at, len)).data.with(<[u8]>::to_vec)
+    }
+
+    fn segment(&mut self, pe: u32) -> Vec<u8> {
+        let at = FarAddress { pe, region: 0, offset: 0 };
+        self.world.memory().read(Pe(pe), at, SEGMENT).unwrap().with(<[u8]>::to_vec)
+    }
+}
+
+fn seed(to: u32, address: u64) -> Header {
+    Header {
+        kind: Kind::Aotf,
+        physical: true,
+        promised: false,
+        more: false,
+        group: 7,
+        len: 0,
+        process: 0,
+        region: 0,
+        address,
+        to: Destination::Node(Node(to)),
+        from: Node(0),
+    }
+}
+
+fn to(pe: u32, offset: u64) -> FarAddress {
+    FarAddress { pe, region: 0, offset }
+}
+
+/// The rows of the stage table that a packet goes through, in ns.
+fn stages(machine: &str) -> Vec<(&'static str, f64)> {
+    let mut bench = Bench::new(machine, 1);
+    bench.command(0, command::map(0, &seed(0, 0)));
+    bench.command(0, command::kick(0, 8, Payload::word(4, 1)));
+    bench.settle();
+    bench.world.recorder().clear();
+    let op = bench.begin(0, HostOp::Command(command::kick(0, 8, Payload::word(4, 1))));
+    bench.settle();
+    let breakdown = bench.world.recorder().breakdown(op);
+    breakdown.into_iter().map(|(name, time)| (name, time.as_ns())).collect()
+}
+
+#[test]
+fn a_store_goes_through_the_published_stages() {
+    let rows = [
+        ("A", [45.0, 30.0, 45.0, 15.0, 15.0, 64.0, 144.0, 15.0]),
+        ("B", [30.0, 20.0, 30.0, 10.0, 10.0, 64.0, 144.0, 10.0]),
+        ("C", [45.0, 30.0, 45.0, 15.0, 15.0, 40.0, 70.0, 15.0]),
+        ("D", [30.0, 20.0, 30.0, 10.0, 10.0, 40.0, 70.0, 10.0]),
+        ("E", [30.0, 20.0, 30.0, 10.0, 10.0, 40.0, 70.0, 10.0]),
+        ("design", [22.5, 15.0, 22.5, 7.5, 7.5, 40.0, 70.0, 7.5]),
+    ];
+    let names = [
+        "host_write",
+        "transaction_queue",
+        "header_tlb",
+        "size_decision",
+        "send_buffer_handshake",
+        "swif_send",
+        "swif_receive",
+        "llcm_write",
+    ];
+    for (variant, times) in rows {
+        let breakdown = stages(&format!("dimmnet-1/{variant}"));
+        let nic: Vec<_> = breakdown.into_iter().filter(|(name, _)| names.contains(name)).collect();
+        assert_eq!(nic, names.into_iter().zip(times).collect::<Vec<_>>(), "{variant}");
+    }
+}
+
+#[test]
+fn an_external_loop_is_an_internal_one_and_what_is_outside_of_swif() {
+    for (variant, outside) in [("A", 108), ("B", 146), ("C", 145), ("D", 151), ("E", 130)] {
+        let mut bench = Bench::new(&format!("dimmnet-1/{variant}"), 1);
+        bench.command(0, command::map(0, &seed(0, 0)));
+        bench.command(0, command::kick(0, 8, Payload::word(4, 1)));
+        bench.settle();
+        let mut visible = |mode| {
+            bench.command(0, command::loop_back(mode));
+            bench.world.recorder().clear();
+            let op = bench.begin(0, HostOp::Command(command::kick(0, 8, Payload::word(4, 2))));
+            let start = bench.world.now();
+            bench.settle();
+            let stages = bench.world.recorder().stages().iter();
+            let end = stages
+                .filter(|stage| stage.op == op && stage.name == "llcm_write")
+                .map(|stage| stage.end)
+                .max();
+            end.unwrap() - start
+        };
+        let (internal, external) = (visible(LoopBack::Internal), visible(LoopBack::External));
+        assert_eq!(external - internal, Ps::ns(outside), "{variant}");
+    }
+}
+
+#[test]
+fn a_wait_sees_the_word_and_nothing_else() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    bench.command(0, command::map(3, &seed(1, 0x2000)));
+    let wait = bench.begin(1, HostOp::Command(command::wait(0x2010, 4, u32::MAX.into(), 0xabcd, Looks::Words)));
+    bench.command(0, command::kick(3, 0x014, Payload::word(4, 0xabcd)));
+    bench.command(0, command::kick(3, 0x010, Payload::word(4, 0xabce)));
+    bench.command(0, command::kick(3, 0x010, Payload::word(4, 0xabcd)));
+    assert_eq!(bench.finish(wait).value, 0xabcd);
+    bench.settle();
+    assert_eq!(bench.seen(1, 0x2010, 8), [0xcd, 0xab, 0, 0, 0xcd, 0xab, 0, 0]);
+    assert_eq!(bench.seen(0, 0x2010, 8), [0; 8]);
+}
+
+#[test]
+fn a_store_to_a_page_that_is_not_mapped_is_refused() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    let answer = bench.ask(0, HostOp::Command(command::kick(5, 0, Payload::word(1, 1))));
+    assert!(answer.refused.unwrap().contains("not mapped"));
+    for (offset, len) in [(1, 8), (0, 0)] {
+        bench.command(0, command::map(5, &seed(1, 0)));
+        let answer = bench.ask(0, HostOp::Command(command::kick(5, offset, Payload::word(len, 1))));
+        assert!(answer.refused.unwrap().contains("within a word"));
+    }
+}
+
+#[test]
+fn misses_are_fetched_and_take_their_time() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    // Five pages of one set of four ways.
+    for page in 0..5 {
+        bench.command(0, command::map(page * 256, &seed(1, 0x1000 * u64::from(page))));
+    }
+    let mut missed = Vec::new();
+    for page in [0, 0, 1, 2, 3, 0, 4, 0, 1] {
+        bench.world.recorder().clear();
+        let op = bench.begin(
+            0,
+            HostOp::Command(command::kick(page * 256, 0, Payload::word(1, u64::from(page) + 1))),
+        );
+        bench.settle();
+        missed.push(bench.world.recorder().breakdown(op).iter().any(|(name, _)| *name == "htlb_refill"));
+    }
+    assert_eq!(missed, [true, false, true, true, true, false, true, true, true]);
+    for page in 0..5u8 {
+        assert_eq!(bench.seen(1, 0x1000 * u64::from(page), 1), [page + 1]);
+    }
+}
+
+#[test]
+fn what_fails_a_check_is_dropped_and_reported() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    bench.command(0, command::attach(7));
+    bench.command(1, command::register(7, 40, 2, 0, 16));
+    bench.command(1, command::register(8, 41, 2, 0, 17));
+    let before = bench.seen(1, 0, 128 << 10);
+    let good = Header {
+        physical: false,
+        process: 40,
+        region: 2,
+        ..seed(1, 100)
+    };
+    let bad = [
+        (Refusal::Process, Header { process: 41, ..good }),
+        (Refusal::Process, Header { process: 42, ..good }),
+        (Refusal::Region, Header { region: 3, ..good }),
+        (Refusal::Address, Header { address: 4096, ..good }),
+        // Runs over the end of its page.
+        (Refusal::Address, Header { address: 4095, ..good }),
+    ];
+    for (why, header) in bad {
+        let (all, these) = (
+            bench.command(1, command::dropped(None)).value,
+            bench.command(1, command::dropped(Some(why))).value,
+        );
+        bench.command(0, command::block(&header, Payload::copy(b"evil")));
+        bench.settle();
+        assert_eq!(bench.command(1, command::dropped(None)).value, all + 1);
+        assert_eq!(bench.command(1, command::dropped(Some(why))).value, these + 1, "{header:?}");
+    }
+    bench.command(0, command::attach(9));
+    bench.command(0, command::block(&good, Payload::copy(b"evil")));
+    bench.settle();
+    assert_eq!(bench.command(1, command::dropped(Some(Refusal::Group))).value, 1);
+    assert_eq!(bench.seen(1, 0, 128 << 10), before, "memory is untouched");
+    bench.command(0, command::attach(7));
+    bench.command(0, command::block(&good, Payload::copy(b"good")));
+    bench.settle();
+    assert_eq!(bench.seen(1, 16 * 4096 + 100, 4), b"good");
+}
+
+#[test]
+fn a_window_cannot_claim_another_group_or_a_physical_address() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    bench.command(0, command::attach(9));
+    bench.command(1, command::register(7, 40, 2, 0, 16));
+    let forged = Header {
+        group: 7,
+        process: 40,
+        region: 2,
+        ..seed(1, 0)
+    };
+    bench.command(0, command::block(&forged, Payload::copy(b"evil")));
+    bench.command(0, command::block(&Header { physical: true, ..forged }, Payload::copy(b"evil")));
+    bench.settle();
+    assert_eq!(bench.command(1, command::dropped(Some(Refusal::Group))).value, 2);
+    assert_eq!(bench.seen(1, 0, 4), [0; 4]);
+    assert_eq!(bench.seen(1, 16 * 4096, 4), [0; 4]);
+    for len in [0, 465] {
+        let refused = bench
+            .ask(0, HostOp::Command(command::block(&forged, Payload::copy(&vec![1; len]))))
+            .refused;
+        assert!(refused.unwrap().contains("1 to 464"));
+    }
+}
+
+#[test]
+fn a_host_whose_queue_is_full_waits() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    // Every store misses, so the NIC takes longer than the host, and the queue fills.
+    for page in 0..8 {
+        bench.command(0, command::map(page * 256, &seed(1, 0)));
+    }
+    let mut stalls = Vec::new();
+    for number in 0..4000u32 {
+        let before = bench.world.now();
+        bench.command(0, command::kick(number % 8 * 256, 0, Payload::word(4, number.into())));
+        if bench.world.now() - before > Ps::ns(324 + 71) {
+            stalls.push(number);
+        }
+    }
+    // The host writes one each 395 ns; the NIC, with a refill of 1000 and a look-up of 30, takes one each 1030.
+    let first = 2048 * 1030 / (1030 - 395);
+    let begins = *stalls.first().expect("the queue fills");
+    assert!((first..first + 5).contains(&begins), "{begins} is not about {first}");
+    bench.settle();
+    assert_eq!(bench.seen(1, 0, 4), 3999u32.to_le_bytes());
+    assert_eq!(bench.world.counts().arrived, 4000);
+}
+
+#[test]
+fn a_65th_block_waits_for_a_slow_link() {
+    let text = include_str!("../../../../../machines/dimmnet-1.toml").replace("link.rate = { value = 500,", "link.rate = { value = 50,");
+    let machine = Machine::parse("slow", &text, Some("D")).unwrap();
+    let mut bench = Bench::of(&machine, 2);
+    bench.command(0, command::attach(7));
+    bench.command(1, command::register(7, 1, 1, 0, 16));
+    let header = Header {
+        process: 1,
+        region: 1,
+        ..seed(1, 0)
+    };
+    // The host writes a block in software 324 + 16 lines of 284 ns; the link takes 488 bytes at 20 ns.
+    let (host, link) = (324 + 16 * 284, 488 * 20);
+    let mut stalls = Vec::new();
+    for number in 0..200 {
+        let before = bench.world.now();
+        bench.command(0, command::block(&header, Payload::copy(&[1; 464])));
+        if bench.world.now() - before > Ps::ns(host) {
+            stalls.push(number);
+        }
+    }
+    let first = 64 * link / (link - host);
+    let begins = *stalls.first().expect("the queue fills");
+    assert!((first..first + 5).contains(&begins), "{begins} is not about {first}");
+    bench.settle();
+    assert_eq!(bench.world.counts().arrived, 200);
+}
+
+#[test]
+fn software_undoes_the_twist_of_its_board() {
+    let mut bench = Bench::new("dimmnet-1/D-twisted", 2);
+    bench.command(0, command::map(0, &seed(1, 0)));
+    bench.command(0, command::kick(0, 0, Payload::word(8, 0x0123_4567_89ab_cdef)));
+    bench.command(0, command::kick_twisted(0, 8, Payload::word(8, 0x0123_4567_89ab_cdef)));
+    bench.settle();
+    assert_eq!(bench.command(1, command::read(0, 8)).value, 0x0123_4567_89ab_cdef);
+    let twisted = bench.command(1, command::read(8, 8)).value;
+    // Each hexadecimal digit backwards.
+    assert_eq!(twisted, 0x084c_2a6e_195d_3b7f);
+    let straight = Bench::new("dimmnet-1/D", 2).world.polling(Pe(0));
+    assert_eq!(bench.world.polling(Pe(0)).interval, straight.interval + Ps::ns(25));
+}
+
+#[test]
+fn what_comes_into_a_bank_is_seen_after_a_switch() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    bench.command(0, command::map(0, &seed(1, BANK)));
+    bench.command(0, command::kick(0, 0, Payload::word(4, 77)));
+    bench.settle();
+    assert_eq!(bench.command(1, command::read(BANK, 4)).value, 0);
+    let before = bench.world.now();
+    bench.command(1, command::switch_banks());
+    assert!(bench.world.now() - before >= Ps::us(10_000));
+    assert_eq!(bench.command(1, command::read(BANK, 4)).value, 77);
+}
+
+#[test]
+fn remote_dma_moves_what_the_host_has_written_and_switched() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    let bytes: Vec<u8> = (0..5000u32).map(|i| i as u8).collect();
+    bench.command(0, command::attach(7));
+    for page in 0..3 {
+        bench.command(1, command::register(7, 1, 1, page, BANK / 4096 + page));
+    }
+    bench.command(0, command::write(BANK + 64, Payload::copy(&bytes)));
+    bench.command(0, command::switch_banks());
+    let header = Header {
+        process: 1,
+        region: 1,
+        ..seed(1, 1000)
+    };
+    bench.command(0, command::dma(&header, 64, 5000));
+    bench.settle();
+    assert_eq!(bench.world.counts().sent, 12, "5000 bytes in packets of 464 that end at pages");
+    bench.command(1, command::switch_banks());
+    assert_eq!(bench.seen(1, BANK + 1000, 5000), bytes);
+}
+
+#[test]
+fn one_packet_comes_to_all_members() {
+    for (machine, nodes, members) in [
+        ("dimmnet-1/D-switch", 8, vec![1, 2, 5, 7]),
+        ("dimmnet-1/D-tree", 20, vec![1, 6, 7, 13, 14, 19]),
+    ] {
+        let mut bench = Bench::new(machine, nodes);
+        let list: Vec<Node> = members.iter().map(|&member| Node(member)).collect();
+        bench.command(3, command::group(5, &list));
+        let to_all = Header {
+            to: Destination::Multicast(5),
+            ..seed(0, 0x3000)
+        };
+        bench.command(3, command::map(9, &to_all));
+        bench.command(3, command::kick(9, 0x40, Payload::word(2, 0x1234)));
+        bench.settle();
+        assert_eq!(bench.world.counts().sent, 1);
+        assert_eq!(bench.world.counts().arrived, members.len() as u64);
+        for node in 0..nodes {
+            let expected = if members.contains(&node) { 0x1234 } else { 0 };
+            assert_eq!(
+                bench.command(node, command::read(0x3040, 2)).value,
+                expected,
+                "node {node} of {machine}"
+            );
+        }
+    }
+    let refused = Bench::new("dimmnet-1/D", 2)
+        .ask(0, HostOp::Command(command::group(1, &[Node(1)])))
+        .refused;
+    assert!(refused.unwrap().contains("switch"));
+}
+
+#[test]
+fn packets_to_one_port_of_the_switch_wait_for_each_other() {
+    let mut bench = Bench::new("dimmnet-1/D-switch", 8);
+    for node in 1..8 {
+        bench.command(node, command::map(0, &seed(0, 0)));
+        bench.command(node, command::kick(0, 64, Payload::word(1, 1)));
+    }
+    bench.settle();
+    bench.world.recorder().clear();
+    for node in 1..8 {
+        bench.begin(node, HostOp::Command(command::kick(0, node as u16, Payload::word(1, node.into()))));
+    }
+    bench.settle();
+    let mut ends: Vec<Ps> = bench
+        .world
+        .recorder()
+        .stages()
+        .iter()
+        .filter(|stage| stage.name == "llcm_write")
+        .map(|stage| stage.end)
+        .collect();
+    ends.sort();
+    assert!(ends.windows(2).all(|two| two[1] - two[0] == Ps::ns(240)), "{ends:?}");
+    assert_eq!(bench.seen(0, 0, 8), [0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn a_signal_does_not_overtake_data_in_a_bank() {
+    let mut bench = Bench::new("dimmnet-1/D", 2);
+    // The signal's page is in LLCM.
+    let store = bench.begin(
+        0,
+        HostOp::Store {
+            to: to(1, 8),
+            word: Payload::word(8, 1),
+        },
+    );
+    bench.finish(store);
+    bench.settle();
+    bench.changed.clear();
+    let put = HostOp::Put {
+        to: to(1, 8192),
+        data: Payload::copy(&[9; 3000]),
+        signal: Some(Signal {
+            at: to(1, 8),
+            op: SignalOp::Set,
+            value: 2,
+        }),
+        reuse: true,
+    };
+    bench.ask(0, put);
+    loop {
+        let happened = bench.world.next().expect("the signal lands");
+        let segment = bench.segment(1);
+        if segment[8] == 2 {
+            assert_eq!(segment[8192..8192 + 3000], [9; 3000]);
+            break;
+        }
+        drop(happened);
+    }
+    assert!(bench.world.now() > Ps::us(10_000), "a bank had to be switched");
+    // What is small and has its page in LLCM does not wait for banks.
+    let before = bench.world.now();
+    bench.ask(
+        0,
+        HostOp::Store {
+            to: to(1, 16),
+            word: Payload::word(8, 1),
+        },
+    );
+    bench.ask(0, HostOp::Quiet);
+    assert!(bench.world.now() - before < Ps::us(3));
+}
+
+#[test]
+fn a_bank_that_is_full_is_an_error_that_says_so() {
+    let text = include_str!("../../../../../machines/dimmnet-1.toml")
+        .replace("bank = { value = 64, unit = \"MiB\"", "bank = { value = 8, unit = \"KiB\"");
+    let machine = Machine::parse("small", &text, Some("D")).unwrap();
+    let mut world = World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, SEGMENT))).unwrap();
+    let op = Op { pe: Pe(0), number: 1 };
+    let what = HostOp::Put {
+        to: to(1, 0),
+        data: Payload::copy(&[1; 9000]),
+        signal: None,
+        reuse: true,
+    };
+    world.begin(op, what);
+    match world.next() {
+        Some(Happened::Answered(_, answer)) => assert!(answer.refused.unwrap().contains("receive.bank")),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Store {
+        pe: u32,
+        to: u32,
+        word: u64,
+        size: u8,
+        value: u64,
+    },
+    Put {
+        pe: u32,
+        to: u32,
+        offset: u64,
+        len: usize,
+        byte: u8,
+    },
+}
+
+fn any_step(pes: u32) -> impl Strategy<Value = Step> {
+    let store = (0..pes, 0..pes, 0u64..8000, 0u32..4, any::<u64>()).prop_map(|(pe, to, word, size, value)| Step::Store {
+        pe,
+        to,
+        word,
+        size: 1 << size,
+        value,
+    });
+    let put = (0..pes, 0..pes, 0u64..50_000, 1usize..9000, any::<u8>()).prop_map(|(pe, to, offset, len, byte)| Step::Put {
+        pe,
+        to,
+        offset,
+        len,
+        byte,
+    });
+    prop_oneof![3 => store, 1 => put]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever is stored and put, by whom and in what order: it arrives where it should, once, and nothing else changes.
+    #[test]
+    fn memory_becomes_what_was_written(variant in prop_oneof![Just("A"), Just("D-switch"), Just("D-twisted"), Just("design")], steps in proptest::collection::vec(any_step(2), 1..40)) {
+        let mut bench = Bench::new(&format!("dimmnet-1/{variant}"), 2);
+        let mut plain = vec![vec![0u8; SEGMENT]; 2];
+        for step in steps {
+            // One after the other, as two PEs' writes to one place have no order.
+            let (pe, what) = match step {
+                Step::Store { pe, to: target, word, size, value } => {
+                    let at = word * 8;
+                    plain[target as usize][at as usize..][..usize::from(size)].copy_from_slice(&value.to_le_bytes()[..usize::from(size)]);
+                    (pe, HostOp::Store { to: to(target, at), word: Payload::word(size.into(), value) })
+                }
+                Step::Put { pe, to: target, offset, len, byte } => {
+                    plain[target as usize][offset as usize..][..len].fill(byte);
+                    (pe, HostOp::Put { to: to(target, offset), data: Payload::copy(&vec![byte; len]), signal: None, reuse: true })
+                }
+            };
+            prop_assert_eq!(bench.ask(pe, what).refused, None);
+            bench.ask(pe, HostOp::Quiet);
+            prop_assert!(bench.world.is_quiet(Pe(pe)));
+        }
+        bench.settle();
+        for pe in 0..2 {
+            prop_assert!(bench.segment(pe) == plain[pe as usize], "segment of PE {}", pe);
+        }
+    }
+}
