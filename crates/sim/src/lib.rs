@@ -85,6 +85,7 @@ pub mod nic;
 pub mod packet;
 pub mod queue;
 pub mod random;
+pub mod reproduce;
 mod run;
 mod slab;
 mod stacks;

@@ -1,0 +1,167 @@
+//! DIMMnet-1: software barriers over one-byte stores.
+//!
+//! Up to eight nodes: the first of them gathers. Each of the others has a byte of a word in its LLCM, and stores its phase there; one look shows who has
+//! come. Then the gatherer stores the phase into everybody's LLCM: one multicast packet where there is a switch. More than eight nodes: gatherers gather
+//! again, up a tree, and the announcement goes down it. For comparison the shuffle exchange: in each round every node stores the phase to the one
+//! whose number differs in one bit, and waits for its.
+
+use super::dimmnet1::{ENVIRONMENTS, PLACE, SAMPLES, machine, mean, nic, seed};
+use super::{Curve, Outcome, Row};
+use crate::error::Error;
+use crate::nic::memory_slot::command::{self, Looks};
+use crate::packet::{Destination, Node, Payload};
+use crate::run::{Options, run as run_on, sleep};
+use crate::time::Ps;
+
+/// Children of a gatherer, itself among them: the bytes of a word.
+const ARITY: u32 = 8;
+/// In the page: the words of each level, then where announcements come, then the words of the rounds.
+const RELEASE: u16 = 0x100;
+const ROUNDS: u16 = 0x200;
+/// Kick pages: one for each node, then one for the multicast of each level.
+const MULTICAST_PAGES: u32 = 1024;
+
+/// A node's part in the tree: the levels at which it gathers, and the node that gathers above those.
+struct Part {
+    me: u32,
+    n: u32,
+    looks: Looks,
+    mask_time: Ps,
+    multicast: bool,
+}
+
+impl Part {
+    /// Distance of siblings at a level.
+    fn step(level: u32) -> u32 {
+        ARITY.pow(level)
+    }
+
+    fn gathers(&self, level: u32) -> bool {
+        self.me % Part::step(level + 1) == 0 && Part::step(level) < self.n
+    }
+
+    /// Who this node waits for at a level.
+    fn children(&self, level: u32) -> impl Iterator<Item = u32> + use<> {
+        let (me, n, step) = (self.me, self.n, Part::step(level));
+        (1..ARITY).map(move |place| me + place * step).filter(move |&child| child < n)
+    }
+
+    /// Fills the header table, and the switches' tables.
+    fn set_up(&self) {
+        for node in 0..self.n {
+            nic(command::map(node, &seed(Destination::Node(Node(node)), PLACE)));
+        }
+        for level in (0..).take_while(|&level| self.gathers(level)).filter(|_| self.multicast) {
+            let children: Vec<Node> = self.children(level).map(Node).collect();
+            // One group for each gatherer and level.
+            let group = (self.me + level * self.n) as u16;
+            nic(command::group(group, &children));
+            nic(command::map(MULTICAST_PAGES + level, &seed(Destination::Multicast(group), PLACE)));
+        }
+    }
+
+    fn meet(&self, phase: u64) {
+        let phase = phase & 0xff;
+        let mut level = 0;
+        while self.gathers(level) {
+            let bits = |child| 8 * ((child - self.me) / Part::step(level));
+            let word = |byte: u64| self.children(level).fold(0, |word, child| word | byte << bits(child));
+            nic(command::wait(PLACE + 8 * u64::from(level), 8, word(0xff), word(phase), self.looks));
+            sleep(self.mask_time.to_duration());
+            level += 1;
+        }
+        if self.me != 0 {
+            let place = self.me % Part::step(level + 1) / Part::step(level);
+            let gatherer = self.me - place * Part::step(level);
+            nic(command::kick(gatherer, (8 * level + place) as u16, Payload::word(1, phase)));
+            nic(command::wait(PLACE + u64::from(RELEASE), 1, 0xff, phase, Looks::Words));
+        }
+        for level in (0..level).rev() {
+            if self.multicast {
+                nic(command::kick(MULTICAST_PAGES + level, RELEASE, Payload::word(1, phase)));
+            } else {
+                for child in self.children(level) {
+                    nic(command::kick(child, RELEASE, Payload::word(1, phase)));
+                }
+            }
+        }
+    }
+}
+
+/// The mean time of a barrier of `n` nodes, in ns.
+fn tree(variant: &str, n: u32, looks: Looks) -> Result<f64, Error> {
+    let machine = machine(variant)?;
+    let mask_time = machine.section("program").time("barrier_mask")?;
+    let done = run_on(&machine, n as usize, &Options::default(), |job| {
+        let part = Part {
+            me: job.pe() as u32,
+            n,
+            looks,
+            mask_time,
+            multicast: variant.contains('-'),
+        };
+        part.set_up();
+        mean(|phase| part.meet(phase))
+    })?;
+    Ok(done.results[0])
+}
+
+/// The same with pairs that exchange, for powers of two.
+fn shuffle(variant: &str, n: u32) -> Result<f64, Error> {
+    let done = run_on(&machine(variant)?, n as usize, &Options::default(), |job| {
+        let me = job.pe() as u32;
+        for node in 0..n {
+            nic(command::map(node, &seed(Destination::Node(Node(node)), PLACE)));
+        }
+        mean(|phase| {
+            for round in 0..n.ilog2() {
+                // The partner may be a phase ahead, never two: so the phases take turns with two words.
+                let place = ROUNDS + 8 * round as u16 + 4 * (phase & 1) as u16;
+                nic(command::kick(me ^ 1 << round, place, Payload::word(4, phase)));
+                nic(command::wait(PLACE + u64::from(place), 4, u32::MAX.into(), phase, Looks::Words));
+            }
+        })
+    })?;
+    Ok(done.results[0])
+}
+
+pub fn run() -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    for variant in ENVIRONMENTS {
+        for (name, looks) in [("barrier_mmx", Looks::Words), ("barrier_nommx", Looks::Halves)] {
+            let row = Row::predicted(format!("dimmnet-1.{name}.{variant}"), "ns", tree(variant, 2, looks)?);
+            outcome.rows.push(match (name, variant) {
+                ("barrier_mmx", "D") => row.fitted(),
+                _ => row,
+            });
+        }
+    }
+    let sizes = [2, 4, 8, 16, 32, 64];
+    for (name, label) in [("barrier_tree", "8-ary tree, multicast"), ("barrier_shuffle", "shuffle exchange")] {
+        let mut points = Vec::new();
+        for n in sizes {
+            let variant = if n <= ARITY { "D-switch" } else { "D-tree" };
+            let time = match name {
+                "barrier_tree" => tree(variant, n, Looks::Words)?,
+                _ => shuffle(variant, n)?,
+            };
+            outcome.rows.push(Row::predicted(format!("dimmnet-1.{name}.{n}"), "ns", time));
+            points.push((n.into(), time));
+        }
+        outcome.curves.push(Curve {
+            figure: "dimmnet-1 barrier through RHiNET-2",
+            label: label.into(),
+            x: "nodes",
+            y: "ns",
+            points,
+        });
+    }
+    outcome.notes = vec![
+        format!("Barriers are means of {SAMPLES}. The mask's software is one constant of the machine, fitted on D with MMX; all others are predicted."),
+        "Without MMX the gatherer's look at 8 bytes is two reads, published for the P4 alone (472 ns in place of 269); that ratio is taken for the P3 too. Whoever waits \
+         for the announcement looks at one byte, which needs no MMX."
+            .into(),
+        "Nodes beyond eight hang on a tree of RHiNET-2 switches of eight ports, seven of them down: how they were connected is not published.".into(),
+    ];
+    Ok(outcome)
+}
