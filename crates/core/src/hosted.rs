@@ -8,7 +8,7 @@ use crate::error::{Cause, Result};
 use crate::fabric::{Fabric, FarAddress};
 use crate::job::Job;
 use crate::launch::JobFile;
-use crate::layout::MAX_PES;
+use crate::layout::MAX_HOSTED;
 use crate::shm::{self, AtomicOp};
 use crate::status::State;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub struct Hosted {
 
 impl Hosted {
     /// Most PEs of a job.
-    pub const MOST: usize = MAX_PES;
+    pub const MOST: usize = MAX_HOSTED;
 
     /// The memory of a job of `npes` PEs, with segments that hold `segment` bytes of windows each, or as `MEMONET_SEGMENT_SIZE` says.
     ///
@@ -33,7 +33,7 @@ impl Hosted {
     /// As for [`JobFile::create_with`].
     pub fn create(npes: usize, segment: Option<u64>) -> Result<Hosted> {
         // They share one CPU: the one that the host runs them on.
-        let control = JobFile::create_with(npes, 1, segment)?.into_control()?;
+        let control = JobFile::create_within(Self::MOST, npes, 1, segment)?.into_control()?;
         Ok(Hosted {
             control: Arc::new(control),
             regions: Mutex::default(),

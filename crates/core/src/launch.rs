@@ -45,11 +45,13 @@ impl JobFile {
     /// # Errors
     /// As for [`create`](Self::create).
     pub fn create_with(npes: usize, cpus: usize, segment: Option<u64>) -> Result<Self> {
-        if npes == 0 || npes > MAX_PES {
-            return Err(Error::TooMany {
-                what: "PEs",
-                limit: MAX_PES,
-            });
+        Self::create_within(MAX_PES, npes, cpus, segment)
+    }
+
+    /// [`create_with`](Self::create_with) for at most `limit` PEs.
+    pub(crate) fn create_within(limit: usize, npes: usize, cpus: usize, segment: Option<u64>) -> Result<Self> {
+        if npes == 0 || npes > limit {
+            return Err(Error::TooMany { what: "PEs", limit });
         }
         let (geometry, note) = fit_segments(npes, segment)?;
         let fd = create_memfd("memonet-job", geometry.file_size())?;

@@ -27,16 +27,18 @@ pub const VERSION: u32 = 4;
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// The start of a PE's own segment is aligned to this in its process, so that blocks can be aligned to as much.
 pub const ALIGNMENT: u64 = 1 << 30;
-/// Most PEs of a job; bounds the control page and keeps PE numbers in 16 bits.
+/// Most PEs of a job that are processes or threads.
 pub const MAX_PES: usize = 4096;
+/// Most PEs of a job at all; bounds the control page and keeps PE numbers in 16 bits.
+pub const MAX_HOSTED: usize = 1 << 16;
 /// Windows that may be alive at once.
 pub const MAX_WINDOWS: usize = 4096;
 /// Restricted windows that may be alive at once.
 pub const MAX_KEYS: usize = 256;
 /// Barriers (a team has one) that may be alive at once, per PE.
 pub const MAX_BARRIERS: usize = 256;
-/// Rounds of a dissemination barrier over [`MAX_PES`].
-pub const MAX_ROUNDS: usize = 12;
+/// Rounds of a dissemination barrier over [`MAX_HOSTED`].
+pub const MAX_ROUNDS: usize = 16;
 
 /// The control page.
 #[repr(C)]
@@ -117,7 +119,6 @@ pub struct BarrierSlot {
     _pad4: [u64; 15],
     /// `dissemination`: the phase in which the round's partner arrived.
     pub rounds: [u64; MAX_ROUNDS],
-    _pad5: [u64; 4],
     /// Scratch of the agreement on a slot for a new team: the free slots of the owner.
     pub free_slots: [u64; MAX_BARRIERS / 64],
     /// Scratch of the same: a digest of the arguments that the owner gives; the two take turns.
@@ -202,7 +203,7 @@ const _: () = {
     assert!(offset_of!(SystemArea, barriers) % 128 == 0);
     assert!(size_of::<Outbox>() == 2048 && offset_of!(SystemArea, outboxes) % 128 == 0);
     assert!(size_of::<SystemArea>() < HUGE_PAGE as usize);
-    assert!(1 << MAX_ROUNDS >= MAX_PES);
+    assert!(1 << MAX_ROUNDS >= MAX_HOSTED);
 };
 
 /// Where the pieces of a job of `npes` PEs lie in its memfd.
@@ -226,7 +227,7 @@ impl Geometry {
 
     /// The geometry of `npes` segments that hold at least `heap` bytes of windows each; `None` when it would not fit in an address.
     pub fn new(npes: usize, heap: u64) -> Option<Self> {
-        if npes == 0 || npes > MAX_PES {
+        if npes == 0 || npes > MAX_HOSTED {
             return None;
         }
         let n = npes as u64;

@@ -121,6 +121,7 @@ impl<'a> Queue<'a> {
 
     /// Waits for the lock.
     pub(crate) fn set(&self) -> Quick<()> {
+        self.check_numbers()?;
         self.claim()?;
         match self.tail().fetch_op(self.pe, AtomicOp::Swap, self.number()) {
             Ok(0) => {
@@ -140,6 +141,7 @@ impl<'a> Queue<'a> {
 
     /// Takes the lock if that needs no waiting.
     pub(crate) fn test(&self) -> Quick<bool> {
+        self.check_numbers()?;
         if self.claim_now()? {
             match self.tail().compare_swap(self.pe, 0, self.number()) {
                 Ok(0) => {
@@ -299,6 +301,16 @@ impl<'a> Queue<'a> {
             arrived: Some(&left_free),
             timeout: None,
         })
+    }
+
+    /// Whether every PE's number has room in `next`: not in the largest of simulated jobs.
+    fn check_numbers(&self) -> Quick<()> {
+        let limit = usize::from(u16::MAX);
+        if self.pe.npes() > limit {
+            let what = "PEs of a job with locks";
+            return Err(Error::TooMany { what, limit }.into());
+        }
+        Ok(())
     }
 
     /// This PE in others' words.

@@ -117,8 +117,10 @@ pub(crate) struct Engine<'a, P> {
     programs: Vec<P>,
     actors: Vec<Actor>,
     departures: &'a dyn Departures,
-    /// Of which all have been told, or will be.
+    /// Of which all have been told.
     known_departures: u32,
+    /// Whether all are about to be told of more.
+    news_due: bool,
     left: usize,
     /// Deadlines among the world's events.
     deadlines: usize,
@@ -143,6 +145,7 @@ impl<'a, P: Program> Engine<'a, P> {
             programs,
             departures,
             known_departures: 0,
+            news_due: false,
             deadlines: 0,
             vain_looks: 0,
             panic: None,
@@ -213,7 +216,11 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.resume(pe, now + (polling.interval - polling.sample), Answer::default());
             }
             COMPUTED => self.resume(pe, now, Answer::default()),
-            NEWS_OF_DEPARTURES => (0..self.actors.len() as u32).for_each(|pe| self.look_at_next(Pe(pe), now)),
+            NEWS_OF_DEPARTURES => {
+                self.news_due = false;
+                self.known_departures = self.departures.count();
+                (0..self.actors.len() as u32).for_each(|pe| self.look_at_next(Pe(pe), now));
+            }
             deadline => {
                 self.deadlines -= 1;
                 if actor.parkings == (deadline - DEADLINE) as u32 {
@@ -260,8 +267,8 @@ impl<'a, P: Program> Engine<'a, P> {
 
     fn hear_of_departures(&mut self) {
         let count = self.departures.count();
-        if count != self.known_departures {
-            self.known_departures = count;
+        if count != self.known_departures && !self.news_due {
+            self.news_due = true;
             let at = self.world.now() + NEWS;
             self.world.wake(at, token(NEWS_OF_DEPARTURES, Pe(0)));
         }
