@@ -24,7 +24,6 @@ pub fn seed(to: Destination, page: u64) -> Header {
         kind: Kind::Aotf,
         physical: true,
         promised: false,
-        more: false,
         group: 1,
         len: 0,
         process: 0,

@@ -28,7 +28,7 @@ pub enum Role {
 /// A simulated figure beside the published one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// SYSTEM.NAME, as in `machines/published.toml`.
+    /// SYSTEM.NAME, as in `published.toml`.
     pub id: String,
     /// Of both figures.
     pub unit: &'static str,

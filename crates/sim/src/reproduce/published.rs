@@ -1,4 +1,4 @@
-//! What was published: `machines/published.toml`.
+//! What was published: `published.toml`.
 
 use std::sync::OnceLock;
 use toml_edit::{Document, Item, TableLike};
@@ -6,7 +6,7 @@ use toml_edit::{Document, Item, TableLike};
 fn document() -> &'static Document<String> {
     static DOCUMENT: OnceLock<Document<String>> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
-        let text = include_str!("../../../../machines/published.toml");
+        let text = include_str!("published.toml");
         Document::parse(text.to_owned()).expect("the file that is built in is TOML: a test reads it")
     })
 }

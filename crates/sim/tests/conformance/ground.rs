@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 pub const AGENTS: Setup = Setup::of("agents", "sim:machine=fast-ethernet-udp");
 /// One whose hardware reads, and updates words, too.
 pub const REMOTE_DMA: Setup = Setup::of("remote DMA", "sim:machine=rdma-100g");
+/// One whose NICs show what is long only after a switch of banks.
+pub const MEMORY_SLOT: Setup = Setup::of("memory slot", "sim:machine=dimmnet-1/D-tree");
 
 /// Runs `f` on so many PEs.
 pub fn run<R: Send>(fabric: Option<String>, npes: usize, f: impl Fn(&Job) -> R + Send + Sync) -> Vec<R> {

@@ -18,6 +18,7 @@ macro_rules! on_every_fabric {
     ($($test:ident),* $(,)? $(; with threads of their own: $($threads:ident),* $(,)?)?) => {
         on_every_fabric!(@ agents AGENTS [$($test)*]);
         on_every_fabric!(@ remote_dma REMOTE_DMA [$($test)*]);
+        on_every_fabric!(@ memory_slot MEMORY_SLOT [$($test)*]);
     };
 }
 

@@ -8,8 +8,9 @@ use super::header::PAGE;
 use super::memory::BANK;
 use std::collections::BTreeMap;
 
-/// The first of the regions that are mailboxes of agents ([`crate::agent`]): control pages, always in LLCM.
-const MAILBOXES: u32 = u32::MAX - 1;
+/// The first of the regions that are mailboxes of agents ([`crate::agent`]). They lie in the last page of LLCM, which is kept for them, and
+/// packets to them need no place of their own here.
+pub const MAILBOXES: u32 = u32::MAX - 1;
 
 /// A page of a segment: region, and number in it.
 pub type SegmentPage = (u32, u64);
@@ -29,18 +30,14 @@ impl Frames {
         if let Some(&physical) = self.place.get(&page) {
             return Some(physical);
         }
-        // The last two pages of LLCM are kept for the mailboxes.
-        let physical = match page.0 {
-            MAILBOXES.. => llcm / PAGE - 1 - u64::from(u32::MAX - page.0),
-            _ if small && self.in_llcm < llcm / PAGE - 2 => {
-                self.in_llcm += 1;
-                self.in_llcm - 1
-            }
-            _ if self.in_bank < bank / PAGE => {
-                self.in_bank += 1;
-                BANK / PAGE + self.in_bank - 1
-            }
-            _ => return None,
+        let physical = if small && self.in_llcm < llcm / PAGE - 1 {
+            self.in_llcm += 1;
+            self.in_llcm - 1
+        } else if self.in_bank < bank / PAGE {
+            self.in_bank += 1;
+            BANK / PAGE + self.in_bank - 1
+        } else {
+            return None;
         };
         self.place.insert(page, physical);
         self.what.insert(physical, page);
@@ -71,19 +68,20 @@ mod tests {
                 prop_assert_eq!(physical, was);
                 prop_assert_eq!(frames.segment(physical * PAGE + 7), Some((region, page * PAGE + 7)));
                 prop_assert!(was_small || physical * PAGE >= BANK);
-                prop_assert!(physical < 6 || physical * PAGE >= BANK);
+                prop_assert!(physical < 7 || physical * PAGE >= BANK);
             }
         }
     }
 
     #[test]
-    fn the_mailboxes_have_their_pages_whatever_else_is_full() {
+    fn both_memories_come_to_an_end() {
         let mut frames = Frames::default();
-        for page in 0..7 {
-            assert!(frames.place((0, page), true, 4 * PAGE, 5 * PAGE).is_some());
-        }
-        assert_eq!(frames.place((0, 7), true, 4 * PAGE, 5 * PAGE), None);
-        assert_eq!(frames.place((u32::MAX, 0), true, 4 * PAGE, 5 * PAGE), Some(3));
-        assert_eq!(frames.place((u32::MAX - 1, 0), false, 4 * PAGE, 5 * PAGE), Some(2));
+        let places = (0..9).map(|page| frames.place((0, page), true, 4 * PAGE, 5 * PAGE));
+        let bank = BANK / PAGE;
+        let expected = [0, 1, 2, bank, bank + 1, bank + 2, bank + 3, bank + 4]
+            .map(Some)
+            .into_iter()
+            .chain([None]);
+        assert!(places.eq(expected), "the last page of LLCM is the mailboxes'");
     }
 }

@@ -1,7 +1,7 @@
 //! A packet's header, as it lies in a header seed, in a BOTF window, and on the wire.
 //!
 //! ```text
-//! word 0   kind 0..8 | physical 8 | promised 9 | more 10 | process group 16..32 | payload bytes 32..48
+//! word 0   kind 0..8 | physical 8 | promised 9 | process group 16..32 | payload bytes 32..48
 //! word 1   process at the receiver 0..32 | region 32..64
 //! word 2   remote address
 //! word 3   destination 0..32 (bit 31: a multicast group) | source 32..64
@@ -37,8 +37,6 @@ pub struct Header {
     pub physical: bool,
     /// Not of the hardware: the call that sent it has promised the landing ([`Cx::promise`](crate::nic::Cx::promise)).
     pub promised: bool,
-    /// More packets of the same message follow.
-    pub more: bool,
     /// Process group of the sender, PGID.
     pub group: u16,
     /// Bytes of payload.
@@ -69,11 +67,7 @@ impl Header {
             other => panic!("a header is for a node or a multicast group, not {other:?}"),
         };
         [
-            kind | u64::from(self.physical) << 8
-                | u64::from(self.promised) << 9
-                | u64::from(self.more) << 10
-                | u64::from(self.group) << 16
-                | u64::from(self.len) << 32,
+            kind | u64::from(self.physical) << 8 | u64::from(self.promised) << 9 | u64::from(self.group) << 16 | u64::from(self.len) << 32,
             u64::from(self.process) | u64::from(self.region) << 32,
             self.address,
             u64::from(to) | u64::from(self.from.0) << 32,
@@ -91,7 +85,6 @@ impl Header {
             },
             physical: words[0] >> 8 & 1 != 0,
             promised: words[0] >> 9 & 1 != 0,
-            more: words[0] >> 10 & 1 != 0,
             group: (words[0] >> 16) as u16,
             len: (words[0] >> 32) as u16,
             process: words[1] as u32,
@@ -120,7 +113,6 @@ impl Header {
             kind: Kind::Botf,
             physical: false,
             promised: false,
-            more: false,
             group,
             from,
             len,
@@ -140,13 +132,12 @@ mod tests {
             any::<u16>().prop_map(Destination::Multicast)
         ];
         let kind = prop_oneof![Just(Kind::Aotf), Just(Kind::Botf), Just(Kind::Dma)];
-        let first = (kind, any::<[bool; 3]>(), any::<u16>(), any::<u16>());
+        let first = (kind, any::<[bool; 2]>(), any::<u16>(), any::<u16>());
         (first, any::<u32>(), any::<u32>(), any::<u64>(), to, any::<u32>()).prop_map(
-            |((kind, [physical, promised, more], group, len), process, region, address, to, from)| Header {
+            |((kind, [physical, promised], group, len), process, region, address, to, from)| Header {
                 kind,
                 physical,
                 promised,
-                more,
                 group,
                 len,
                 process,

@@ -15,6 +15,7 @@
 //! Which memory of the NIC a segment's pages lie in: see the module `frames`.
 
 use super::MemorySlot;
+use super::frames::MAILBOXES;
 use super::header::{Header, Kind, PAGE};
 use super::send::{Outgoing, Through, through_wires};
 use crate::host::{Answer, Op, Signal};
@@ -25,7 +26,7 @@ use memonet_core::fabric::FarAddress;
 use std::collections::BTreeMap;
 
 /// The process group of a job.
-const JOB: u16 = 1;
+pub const JOB: u16 = 1;
 
 /// The kick pages of one PE.
 #[derive(Debug, Clone, Default)]
@@ -52,24 +53,19 @@ impl MemorySlot {
         while sent < data.len() {
             let offset = to.offset + sent as u64;
             let part = data.part(sent, self.is.botf_payload.min((PAGE - offset % PAGE) as usize));
-            self.place(FarAddress { offset, ..to }, small)?;
+            if to.region < MAILBOXES {
+                self.place(FarAddress { offset, ..to }, small)?;
+            }
             sent += part.len();
             parts.push((offset, part));
         }
-        // The message is there with its first part, which names it where it goes to a mailbox: so that one goes last.
-        let mailbox = to.region >= u32::MAX - 1;
-        if mailbox {
-            parts.reverse();
-        }
         cx.promise(op, parts.len() as u64);
         let mut at = at + self.is.software;
-        let last = parts.len().saturating_sub(1);
-        for (number, (offset, part)) in parts.into_iter().enumerate() {
+        for (offset, part) in parts {
             let header = Header {
                 kind: Kind::Botf,
                 physical: false,
                 promised: true,
-                more: mailbox && number != last,
                 group: JOB,
                 len: part.len() as u16,
                 process: to.pe,
@@ -84,9 +80,13 @@ impl MemorySlot {
         Ok(at)
     }
 
-    /// A signal that sets its word.
+    /// A signal that sets its word. Into a mailbox it is a packet of its own kind, as those have no pages that could be kicked.
     pub(super) fn signal(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, signal: Signal) -> Result<Ps, String> {
-        self.store(cx, node, op, at, signal.at, Payload::word(8, signal.value))
+        let word = Payload::word(8, signal.value);
+        match signal.at.region {
+            MAILBOXES.. => self.put(cx, node, op, at, signal.at, &word),
+            _ => self.store(cx, node, op, at, signal.at, word),
+        }
     }
 
     /// Makes sure that a page of a segment has its place in the target's NIC, and is registered there. Gives its physical page.
@@ -128,7 +128,6 @@ impl MemorySlot {
             kind: Kind::Aotf,
             physical: true,
             promised: true,
-            more: false,
             group: JOB,
             len: 0,
             process: to.pe,

@@ -1,7 +1,9 @@
 //! The way in: SWIF, the checks, LLCM or a bank, and what the host sees of it when.
 
 use super::command::Refusal;
+use super::frames::MAILBOXES;
 use super::header::{Header, PAGE};
+use super::library::JOB;
 use super::memory::{BANK, NicMemory, Side};
 use super::parameters::LINE;
 use super::{Due, MemorySlot};
@@ -51,7 +53,11 @@ impl MemorySlot {
         // SWIF begins with the first word and cannot end before the last.
         let mut at = tail.max(head + is.swif_receive);
         cx.stage(node, "receive", "swif_receive", op, (head, at));
-        let address = if header.physical {
+        // Control pages, always mapped.
+        let mailbox = !header.physical && header.group == JOB && header.region >= MAILBOXES;
+        let address = if mailbox {
+            Ok(is.llcm - PAGE)
+        } else if header.physical {
             Ok(header.address)
         } else {
             slot.receive_tlb.translate(&header).map(|(address, missed)| {
@@ -81,16 +87,16 @@ impl MemorySlot {
         };
         let busy = slot.way_in.memory.take(at, time);
         cx.stage(node, "receive", name, op, busy);
-        let Some((region, offset)) = slot.frames.segment(address) else {
+        let place = match mailbox {
+            true => Some((header.region, header.address)),
+            false => slot.frames.segment(address),
+        };
+        let Some((region, offset)) = place else {
             self.later(cx, busy.1, node, Due::Land { address, payload });
             return;
         };
         if !header.promised {
             cx.promise(op, 1);
-        }
-        if header.more {
-            cx.kept(op, 1);
-            return;
         }
         let to = FarAddress {
             pe: node.0,

@@ -97,7 +97,6 @@ fn seed(to: u32, address: u64) -> Header {
         kind: Kind::Aotf,
         physical: true,
         promised: false,
-        more: false,
         group: 7,
         len: 0,
         process: 0,

@@ -108,7 +108,6 @@ mod tests {
             kind: Kind::Botf,
             physical: false,
             promised: false,
-            more: false,
             group,
             len: 8,
             process,
