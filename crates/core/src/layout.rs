@@ -9,7 +9,7 @@
 //! segments     segment[npes]        `segment_stride` bytes each
 //!                SystemArea           fixed tables of the library (below)
 //!                holds[MAX_KEYS][npes]  u32: live remotes of this PE into (window, home)
-//!                mail[npes]           u64: how often that PE has told this one that it is there
+//!                mail[npes]           u64: to which meeting that PE has last told this one that it has come
 //!                heap                 at `heap_offset`: windows
 //!                globals              at `globals_offset`: where a front end may put the program's own static data
 //! ```
@@ -37,6 +37,8 @@ pub const MAX_WINDOWS: usize = 4096;
 pub const MAX_KEYS: usize = 256;
 /// Barriers (a team has one) that may be alive at once, per PE.
 pub const MAX_BARRIERS: usize = 256;
+/// Threads of a PE that may make teams without a parent at once.
+pub const MAX_CALLS: usize = 30;
 /// Rounds of a dissemination barrier over [`MAX_HOSTED`].
 pub const MAX_ROUNDS: usize = 16;
 
@@ -170,6 +172,17 @@ pub struct Request {
     pub dropped: [u64; MAX_WINDOWS / 64],
 }
 
+/// Whose turn it is to make a team without a parent.
+#[repr(C, align(128))]
+pub struct Turns {
+    /// Sets of PEs for which threads of the owner have called; 0: none. Written by the owner.
+    pub calls: [u64; MAX_CALLS],
+    /// The set whose turn it is at the owner; 0: none.
+    pub turn: u64,
+    /// Of a set that the owner leads: the number with which it begins to meet; 0: not yet. Written by the owner in its turn.
+    pub begins: u64,
+}
+
 /// Head of every segment.
 #[repr(C, align(4096))]
 pub struct SystemArea {
@@ -181,6 +194,8 @@ pub struct SystemArea {
     pub barriers: [BarrierSlot; MAX_BARRIERS],
     /// Outboxes of the teams that the barriers belong to.
     pub outboxes: [Outbox; MAX_BARRIERS],
+    /// Teams without a parent.
+    pub turns: Turns,
 }
 
 const _: () = {
@@ -199,6 +214,7 @@ const _: () = {
     assert!(offset_of!(BarrierSlot, free_slots) == 640);
     assert!(offset_of!(BarrierSlot, ended) == 1016);
     assert!(size_of::<Grant>() == 64);
+    assert!(size_of::<Turns>() == 256 && MAX_PES <= 1 << 16);
     assert!(size_of::<Request>() == 128 + MAX_WINDOWS / 8);
     assert!(offset_of!(SystemArea, barriers) % 128 == 0);
     assert!(size_of::<Outbox>() == 2048 && offset_of!(SystemArea, outboxes) % 128 == 0);
@@ -282,7 +298,7 @@ impl Geometry {
         self.segments + self.segment_stride * pe as u64
     }
 
-    /// Offset, in a segment, of the word in which PE `from` tells the owner that it is there.
+    /// Offset, in a segment, of the word in which PE `from` tells the owner that it has come to a meeting.
     pub fn mail(&self, from: usize) -> u64 {
         (size_of::<SystemArea>() + 4 * MAX_KEYS * self.npes + 8 * from) as u64
     }

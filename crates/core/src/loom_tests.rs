@@ -1,10 +1,11 @@
 //! Every interleaving that loom finds, of the parts whose proofs stand in comments: the doorbell and the wait loop, departures,
-//! barriers, locks, and revocation. Run with `RUSTFLAGS='--cfg loom' cargo test --release -p memonet-core --lib`.
+//! barriers, locks, turns, and revocation. Run with `RUSTFLAGS='--cfg loom' cargo test --release -p memonet-core --lib`.
 //!
 //! The code under test is the library's own, on a job's real layout; only [`crate::shm`] is a model. Sleeps have no
 //! time-out there: whatever a sleeper would only notice by looking again by itself is a deadlock, which fails the test.
 
 mod lock;
+mod turn;
 
 use crate::barrier::{Algorithm, Barrier};
 use crate::control::Control;
@@ -29,6 +30,8 @@ const WORDS: usize = 3;
 /// Explores a test with at most `preemptions` of them; 0: any number.
 fn explore(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
+    // Some look at dozens of words.
+    model.max_branches = 10_000;
     model.preemption_bound = (preemptions > 0).then_some(preemptions);
     model.check(test);
 }

@@ -7,7 +7,7 @@ use crate::doorbell::Doorbell;
 use crate::error::{Error, Quick, Result};
 use crate::fabric::{Fabric, FarAddress, VirtualClock};
 use crate::heap::{Blocks, Heap};
-use crate::layout::{MAX_BARRIERS, MAX_WINDOWS, SystemArea};
+use crate::layout::{MAX_BARRIERS, MAX_CALLS, MAX_WINDOWS, SystemArea};
 use crate::lock::Line;
 use crate::route::Route;
 use crate::shm;
@@ -15,7 +15,6 @@ use crate::status::State;
 use crate::wait::{self, Terms};
 use crate::watch::Watch;
 use crate::window::Inner;
-use std::collections::BTreeMap;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -58,8 +57,10 @@ pub(crate) struct Pe {
     /// Barriers in which others wait for what this PE passes on; looked at only once there has been one.
     relays: Mutex<Vec<Weak<dyn Relay>>>,
     has_relays: AtomicBool,
-    /// How often this PE has told each that it is there, and each this one.
-    pub(crate) mail: Mutex<BTreeMap<usize, Mail>>,
+    /// Sets of PEs for which threads of this PE make a team.
+    pub(crate) calls: Mutex<[u64; MAX_CALLS]>,
+    /// How often this PE has led such a set.
+    pub(crate) led: AtomicU64,
     /// Threads that wait for others of this PE at a lock.
     pub(crate) lock_line: Line,
 }
@@ -69,13 +70,6 @@ struct Resting {
     slot: usize,
     pes: Arc<[usize]>,
     ended: Arc<[u64]>,
-}
-
-/// Meetings with a PE so far, as each side counts them.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Mail {
-    pub(crate) sent: u64,
-    pub(crate) seen: u64,
 }
 
 /// Address of a mapped segment.
@@ -123,7 +117,8 @@ impl Pe {
             restricted: Mutex::new(Vec::new()),
             relays: Mutex::new(Vec::new()),
             has_relays: AtomicBool::new(false),
-            mail: Mutex::new(BTreeMap::new()),
+            calls: Mutex::new([0; MAX_CALLS]),
+            led: AtomicU64::new(0),
             lock_line: Line::default(),
             control,
         }

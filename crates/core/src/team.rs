@@ -3,6 +3,7 @@
 mod agree;
 mod among;
 mod split;
+pub(crate) mod turn;
 
 use agree::Agreed;
 

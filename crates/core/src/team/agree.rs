@@ -36,7 +36,7 @@ impl Agreed {
 const ATTEMPTS: usize = 64;
 
 /// A call as one word, to be compared.
-fn digest(call: &str, arguments: &str) -> u64 {
+pub(super) fn digest(call: &str, arguments: &str) -> u64 {
     let bytes = call.bytes().chain([0]).chain(arguments.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

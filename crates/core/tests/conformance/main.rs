@@ -27,6 +27,7 @@ macro_rules! on_every_fabric {
 }
 
 mod algorithms;
+mod among;
 mod atomics;
 mod barriers;
 mod blocks;

@@ -12,8 +12,6 @@ on_every_fabric!(
     overlapping_teams,
     waits_in_any_order,
     a_team_of_a_team,
-    teams_without_a_parent,
-    wrong_teams_without_a_parent,
     outsiders_are_not_waited_for,
     teams_come_and_go,
     dropped_in_any_order,
@@ -33,7 +31,7 @@ fn some(dice: &mut Dice, pes: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-fn check(team: &Team, job: &Job, members: &[usize]) {
+pub fn check(team: &Team, job: &Job, members: &[usize]) {
     assert_eq!(team.members(), members);
     assert_eq!(team.len(), members.len());
     assert_eq!(members[team.rank()], job.pe());
@@ -205,55 +203,6 @@ fn teams_that_shrink(setup: Setup) {
                         team = all.split_strided(1, 1, all.len() - 1)?;
                     }
                 }
-            }
-            job.barrier()
-        });
-    }
-}
-
-/// Only members take part; sets overlap, and follow each other without anything in between.
-fn teams_without_a_parent(setup: Setup) {
-    for run in setup.runs(&sizes_here(&[1, 2, 4, 9])) {
-        run.job(move |job| {
-            let n = job.npes();
-            let progress = job.window::<u64>(1)?;
-            let mut chance = run.shared_dice();
-            let mut kept = Vec::new();
-            for _ in 0..30 {
-                let mut members: Vec<usize> = (0..n).filter(|_| chance.below(2) == 0).collect();
-                if chance.below(2) == 0 {
-                    members.reverse();
-                }
-                if members.contains(&job.pe()) {
-                    let team = job.team_among(&members)?;
-                    check(&team, job, &members);
-                    kept.push(team);
-                }
-            }
-            job.barrier()?;
-            for team in &kept {
-                team.barrier()?;
-            }
-            drop(kept);
-            let everybody: Vec<usize> = (0..n).collect();
-            keep_apart(run, job, job.team_among(&everybody)?.split_barrier(), &progress, &everybody, 10)?;
-            job.barrier()
-        });
-    }
-}
-
-fn wrong_teams_without_a_parent(setup: Setup) {
-    for run in setup.runs(&sizes_here(&[2, 3])) {
-        run.job(move |job| {
-            let me = job.pe();
-            assert!(matches!(job.team_among(&[me, job.npes()]), Err(Error::NoSuchPe { .. })));
-            assert!(matches!(job.team_among(&[me, me]), Err(Error::Misuse(_))));
-            assert!(matches!(job.team_among(&[(me + 1) % job.npes()]), Err(Error::Misuse(_))));
-            assert!(matches!(job.team_among(&[]), Err(Error::Misuse(_))));
-            if me < 2 {
-                let unequal = job.team_among(&[me, 1 - me]);
-                assert!(matches!(unequal, Err(Error::Unequal { call: "team_among", .. })));
-                job.team_among(&[1, 0])?.barrier()?;
             }
             job.barrier()
         });
