@@ -1,0 +1,147 @@
+//! Multicast: what one PE writes, many read, all of it, in order.
+//!
+//! ```
+//! # use memonet_core::{Job, MulticastOptions};
+//! # Job::threads(3, |job| -> memonet_core::Result<()> {
+//! let mut channel = job.multicast::<u64>(0, &[1, 2], MulticastOptions::new())?;
+//! if job.pe() == 0 {
+//!     channel.publish(&[1, 2, 3])?; // a block of any size
+//!     let mut block = channel.claim(2)?; // or written where the readers read it
+//!     block.copy_from_slice(&[4, 5]);
+//!     block.commit()?;
+//! } else {
+//!     let mut block = Vec::new();
+//!     channel.recv(&mut block)?; // copied,
+//!     assert_eq!(block, [1, 2, 3]);
+//!     let block = channel.peek()?; // or read where it is
+//!     assert_eq!(*block, [4, 5]);
+//!     block.pop();
+//! }
+//! # job.barrier()
+//! # }).unwrap().into_iter().for_each(|r| r.unwrap());
+//! ```
+//!
+//! # Contract
+//!
+//! | promise | meaning |
+//! |---|---|
+//! | blocks arrive | each reader gets all blocks that were published, whole, in order, once; until it, or the writer, leaves |
+//! | bound | the writer is stopped where a reader has about [`capacity`](MulticastOptions::capacity) bytes unread, each block counted with some 8 more: never before seven eighths of it, never after all of it |
+//! | slow readers | stop the writer; or are dropped once they have done so for as long as [`drop_slow`](MulticastOptions::drop_slow) says. Then the writer goes on, [`dropped`](Multicast::dropped) names them, and their next call says [`Error::Dropped`] |
+//! | death | of the writer: readers get what it published, then [`Error::PeerFailed`]. Of a reader: the writer's next call that waits for it says `PeerFailed`; or, if the channel [survives readers](MulticastOptions::survive_readers), goes on without it |
+//! | leaving | a reader that drops its end is waited for no more. When the writer has dropped its end, readers get what it published, then [`Error::Closed`] |
+//! | in place | [`claim`](Multicast::claim) and [`peek`](Multicast::peek) give the memory of the ring itself for blocks of up to [`most_in_place`](Multicast::most_in_place) elements; larger ones are in private memory, and copied in parts |
+//!
+//! # How it is made
+//!
+//! All ways share one thing, the **ring** ([`ring`]): a log of records, each a header word and a block, at positions that only grow.
+//!
+//! | way | the log is | chosen |
+//! |---|---|---|
+//! | [`Near`](Delivery::Near) | in the writer's segment, read in place by all | where all are near |
+//! | [`Tree`](Delivery::Tree) | copied from ring to ring along a tree by puts with signals (`tree`) | else |
+//!
+//! Positions travel the other way, in a line for each reader in the segment that the writer of the ring can read cheaply. The writer looks at them only when
+//! its last look does not allow the next record; a reader tells of an eighth of the ring at a time, and of all before it waits. So while all keep up
+//! neither reads a word that the other has just written, but for the record itself: a header and a short block arrive in one cache line.
+//!
+//! # Proof, for the near ring
+//!
+//! Let `p` be the end of what was published, and `m` the least position that the readers still taken into account have told of.
+//!
+//! 1. *A reader sees a header only when its block is complete.* The writer stores the block, then the header; the reader loads the header, then the block.
+//!    Stores become visible in order ([`crate::shm`]).
+//! 2. *A reader takes no old bytes for a header.* It looks only at the end of the last record that it has seen. The writer stores zero there before it stores that record's
+//!    header, and nothing else until the next record's header. So what the reader sees there is zero, or that header.
+//! 3. *Nothing is overwritten that may still be read.* Whatever the writer stores for a record from `p` on, the zero behind it included, ends at most at `m` plus the length of the ring;
+//!    a reader that has told of `m` does not read below it, as it stores its position after it is done with what is below.
+//! 4. *Nobody waits for ever.* Before it sleeps, a reader stores its whole progress, and the writer rings after each header; the rest is the [doorbell](crate::doorbell)'s proof. The
+//!    writer that has no room waits for stores of positions; each reader rings after it. A reader that has told nothing for less than an eighth of the ring holds back less than that.
+//! 5. *A dropped reader is no exception to 3.* It may still be reading when the writer goes on. So on a channel that drops, readers copy, and then look whether they were dropped; the writer
+//!    says so before it overwrites. What a copy took before it finds the word unset was not overwritten. References are given out only to such copies.
+
+mod claim;
+mod make;
+mod reader;
+mod ring;
+mod writer;
+
+pub use claim::{Claim, Peek};
+pub use make::MulticastOptions;
+
+use crate::error::{Error, Result};
+use crate::shm::Plain;
+use std::marker::PhantomData;
+
+/// How a channel's log reaches the readers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// It stays where it is, and is mapped by all.
+    Near,
+    /// From ring to ring, by puts.
+    Tree,
+}
+
+impl std::fmt::Display for Delivery {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Delivery::Near => "near",
+            Delivery::Tree => "tree",
+        })
+    }
+}
+
+/// A PE's end of a channel on which one writer publishes blocks of `T` to a set of readers. Made by [`Job::multicast`](crate::Job::multicast).
+///
+/// The writer calls [`publish`](Self::publish) and [`claim`](Self::claim), readers [`recv`](Self::recv) and [`peek`](Self::peek), each from one thread at a time;
+/// a PE that is neither has an end that can do nothing.
+pub struct Multicast<T> {
+    end: End,
+    delivery: Delivery,
+    element: PhantomData<fn(T) -> T>,
+}
+
+enum End {
+    Writer(Box<writer::Writer>),
+    Reader(Box<reader::Reader>),
+    Neither,
+}
+
+impl<T: Plain> Multicast<T> {
+    fn writer(&mut self) -> Result<&mut writer::Writer> {
+        match &mut self.end {
+            End::Writer(writer) => Ok(writer),
+            _ => Err(Error::Misuse("this PE is not the writer of this multicast channel")),
+        }
+    }
+
+    fn reader(&mut self) -> Result<&mut reader::Reader> {
+        match &mut self.end {
+            End::Reader(reader) => Ok(reader),
+            _ => Err(Error::Misuse("this PE is no reader of this multicast channel")),
+        }
+    }
+
+    /// The way in which blocks travel.
+    pub fn delivery(&self) -> Delivery {
+        self.delivery
+    }
+
+    /// Elements of the largest block that is written and read in place. 0 at a PE that is neither writer nor reader.
+    pub fn most_in_place(&self) -> usize {
+        let bytes = match &self.end {
+            End::Writer(writer) => writer.ring().most(),
+            End::Reader(reader) => reader.ring().most(),
+            End::Neither => 0,
+        };
+        bytes / size_of::<T>()
+    }
+
+    /// PEs that were readers and that the writer has gone on without, because they were slow or had died. Always empty at a reader.
+    pub fn dropped(&self) -> &[usize] {
+        match &self.end {
+            End::Writer(writer) => writer.dropped(),
+            _ => &[],
+        }
+    }
+}

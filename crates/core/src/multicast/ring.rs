@@ -1,0 +1,189 @@
+//! The ring: records at growing positions of a piece of shared memory.
+//!
+//! A record is a header word, some padding where elements are aligned to more than 8 bytes, and the block. Its length is a multiple of that alignment. No record goes round the end of
+//! the ring: where one does not fit, a padding record fills the rest.
+//!
+//! | header | meaning |
+//! |---|---|
+//! | 0 | nothing has been published here yet |
+//! | `len << 3 \| 1` | a block of `len` bytes, or the last part of one |
+//! | `len << 3 \| 2` | a part of a block, of which more follows |
+//! | `len << 3 \| 3` | padding: the next record is `len` bytes further on, at the start of the ring |
+//! | `4` | the writer has left: nothing follows |
+
+use crate::error::{Error, Result};
+use crate::shm;
+
+const WHOLE: u64 = 1;
+const PART: u64 = 2;
+const PADDING: u64 = 3;
+const END: u64 = 4;
+
+/// What a header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Header {
+    /// So many bytes of a block, and whether they are its last.
+    Block { len: usize, last: bool },
+    /// To be skipped.
+    Padding { len: usize },
+    /// Nothing follows.
+    End,
+}
+
+impl Header {
+    pub(super) fn to_word(self) -> u64 {
+        match self {
+            Header::Block { len, last } => (len as u64) << 3 | if last { WHOLE } else { PART },
+            Header::Padding { len } => (len as u64) << 3 | PADDING,
+            Header::End => END,
+        }
+    }
+}
+
+/// Where a ring is, as this process sees it, and how its records lie.
+#[derive(Clone, Copy)]
+pub(super) struct Ring {
+    base: *mut u8,
+    /// Bytes, a power of two.
+    len: u64,
+    /// Records begin at multiples of this, and so do blocks.
+    unit: u64,
+}
+
+// SAFETY: `base` is an address in a window that the channel's end keeps, used through `crate::shm`, or by a guard that excludes writers.
+unsafe impl Send for Ring {}
+
+impl Ring {
+    /// # Safety
+    /// `base` is mapped, writable and aligned to `unit` for `len` bytes, a power of two and a multiple of `unit`, for as long as this is used.
+    pub(super) unsafe fn new(base: *mut u8, len: u64, unit: u64) -> Self {
+        debug_assert!(len.is_power_of_two() && unit.is_power_of_two() && unit >= 8 && len >= 4 * unit);
+        Ring { base, len, unit }
+    }
+
+    /// Bytes of a ring in which there is room for `capacity` bytes, and for blocks of `element` bytes in place.
+    pub(super) fn bytes(capacity: usize, element: usize, unit: u64) -> Option<u64> {
+        let least = (element as u64).checked_add(2 * unit)?.checked_mul(4)?;
+        (capacity as u64).max(least).checked_next_power_of_two().filter(|&bytes| bytes < 1 << 60)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes of the largest block that fits into one record.
+    pub(super) fn most(&self) -> usize {
+        // With a padding before it that is nearly as long, it leaves room for what readers have not told of yet.
+        (self.len / 4 - self.unit) as usize
+    }
+
+    /// Bytes of a record with a block of `len` bytes.
+    #[inline]
+    pub(super) fn record(&self, len: usize) -> u64 {
+        (self.unit + len as u64 + self.unit - 1) & !(self.unit - 1)
+    }
+
+    /// Bytes that are skipped before a record of `record` bytes at `position`.
+    #[inline]
+    pub(super) fn padding(&self, position: u64, record: u64) -> u64 {
+        let left = self.len - (position & (self.len - 1));
+        if left < record { left } else { 0 }
+    }
+
+    #[inline]
+    pub(super) fn at(&self, position: u64) -> *mut u8 {
+        self.base.wrapping_add((position & (self.len - 1)) as usize)
+    }
+
+    /// Where the block of the record at `position` is.
+    #[inline]
+    pub(super) fn block(&self, position: u64) -> *mut u8 {
+        self.at(position).wrapping_add(self.unit as usize)
+    }
+
+    /// The header word at `position`, a multiple of the unit.
+    #[inline]
+    pub(super) fn word(&self, position: u64) -> u64 {
+        // SAFETY: an aligned word of the ring, as `new`'s caller promised.
+        unsafe { shm::load(self.at(position).cast_const().cast()) }
+    }
+
+    #[inline]
+    pub(super) fn set_word(&self, position: u64, word: u64) {
+        // SAFETY: as above.
+        unsafe { shm::store(self.at(position).cast(), word) }
+    }
+
+    /// What a word that is not 0 says, as the header of a record at `position`, believing nothing.
+    #[inline]
+    pub(super) fn decode(&self, position: u64, word: u64) -> Result<Header> {
+        let len = word >> 3;
+        let left = self.len - (position & (self.len - 1));
+        match word & 7 {
+            kind @ (WHOLE | PART) if len <= left.saturating_sub(self.unit) => Ok(Header::Block {
+                len: len as usize,
+                last: kind == WHOLE,
+            }),
+            PADDING if len == left => Ok(Header::Padding { len: len as usize }),
+            END if len == 0 => Ok(Header::End),
+            _ => Err(Error::Misuse(
+                "the ring of a multicast channel was written over: something stored to memory that is not its own",
+            )),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ring(memory: &mut [u64], unit: u64) -> Ring {
+        let len = size_of_val(memory) as u64;
+        // SAFETY: memory of the test's own; larger units than its alignment only matter to references, which no test makes.
+        unsafe { Ring::new(memory.as_mut_ptr().cast(), len, unit) }
+    }
+
+    proptest! {
+        #[test]
+        fn records_lie_apart_and_in_the_ring(sizes in proptest::collection::vec(0usize..112, 1..100), power in 3u32..5) {
+            let mut memory = vec![0u64; 64];
+            let ring = ring(&mut memory, 1 << power);
+            let mut position = 0;
+            for size in sizes {
+                let size = size.min(ring.most());
+                let record = ring.record(size);
+                let padding = ring.padding(position, record);
+                prop_assert!(padding < record);
+                if padding > 0 {
+                    let word = Header::Padding { len: padding as usize }.to_word();
+                    prop_assert_eq!(ring.decode(position, word).unwrap(), Header::Padding { len: padding as usize });
+                    position += padding;
+                    prop_assert_eq!(position % ring.len(), 0);
+                }
+                for last in [false, true] {
+                    let header = Header::Block { len: size, last };
+                    prop_assert_eq!(ring.decode(position, header.to_word()).unwrap(), header);
+                }
+                let start = ring.block(position) as usize - ring.at(0) as usize;
+                prop_assert!(start + size <= ring.len() as usize);
+                prop_assert!(record + padding + 8 <= ring.len() - ring.len() / 8, "it fits with what is not told of");
+                position += record;
+            }
+        }
+
+        #[test]
+        fn any_word_is_a_header_in_the_ring_or_refused(word in 1u64.., near: u16, at in 0u64..64) {
+            let mut memory = vec![0u64; 64];
+            let ring = ring(&mut memory, 8);
+            for word in [word, u64::from(near).max(1)] {
+                match ring.decode(8 * at, word) {
+                    Ok(Header::Block { len, .. }) => prop_assert!(8 * at + 8 + len as u64 <= 512),
+                    Ok(Header::Padding { len }) => prop_assert_eq!(8 * at + len as u64, 512),
+                    Ok(Header::End) => prop_assert_eq!(word, 4),
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+}
