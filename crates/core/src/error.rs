@@ -185,6 +185,14 @@ pub enum Error {
         /// Bytes free in all.
         free: u64,
     },
+    /// The writer of a multicast channel has left, and all that it published was read.
+    #[error("the writer of this multicast channel has left, and all that it published was read")]
+    Closed,
+    /// This reader of a multicast channel was dropped by the writer.
+    #[error(
+        "this PE was dropped from a multicast channel, as it stopped the writer for too long, or was not heard of: read faster, or make the channel with more capacity or a longer `drop_slow`"
+    )]
+    Dropped,
     /// A table of fixed size is full.
     #[error("too many {what} at once: at most {limit}; drop some")]
     TooMany {

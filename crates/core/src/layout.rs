@@ -183,6 +183,18 @@ pub struct Turns {
     pub begins: u64,
 }
 
+/// What a reader of a multicast channel and the writer of its ring tell each other; a cache line pair of its own. In the segment
+/// of whoever writes the ring, before the ring, one for each reader.
+#[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[repr(C, align(128))]
+pub struct ReaderLine {
+    /// What lies below this in the ring the reader is done with. Written by the reader.
+    pub position: u64,
+    /// Not 0: the writer goes on without this reader. Written by the writer.
+    pub dropped: u64,
+    _pad: [u64; 14],
+}
+
 /// Head of every segment.
 #[repr(C, align(4096))]
 pub struct SystemArea {
@@ -216,6 +228,7 @@ const _: () = {
     assert!(size_of::<Grant>() == 64);
     assert!(size_of::<Turns>() == 256 && MAX_PES <= 1 << 16);
     assert!(size_of::<Request>() == 128 + MAX_WINDOWS / 8);
+    assert!(size_of::<ReaderLine>() == 128 && offset_of!(ReaderLine, dropped) == 8);
     assert!(offset_of!(SystemArea, barriers) % 128 == 0);
     assert!(size_of::<Outbox>() == 2048 && offset_of!(SystemArea, outboxes) % 128 == 0);
     assert!(size_of::<SystemArea>() < HUGE_PAGE as usize);

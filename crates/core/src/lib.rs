@@ -13,6 +13,7 @@
 //! | wait for a word | [`Window::wait_until`] and its kin |
 //! | meet | [`Job::barrier`], [`Barrier`] |
 //! | be alone | [`Window::lock`] |
+//! | tell many the same | [`Job::multicast`] |
 //!
 //! # Trade-offs
 //!
@@ -42,6 +43,7 @@ mod lock;
 #[cfg(all(test, loom))]
 mod loom_tests;
 mod memory;
+mod multicast;
 mod pe;
 mod process;
 mod put;
@@ -66,6 +68,7 @@ pub use fabric::SignalOp;
 pub use fabric::far::ENV_FABRIC;
 pub use job::{Job, JobOptions};
 pub use lock::{Held, Lock};
+pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
 pub use remote::{CanRead, CanWrite, Read, ReadWrite, Remote, Right, Write};
 pub use restricted::Key;
 pub use shm::{AtomicInt, Plain, Word};

@@ -351,10 +351,15 @@ impl Job {
     /// # Errors
     /// As for [`window`](Self::window).
     pub fn window_with<T: Plain>(&self, len: usize, options: WindowOptions) -> Result<Window<T>> {
+        self.window_of(KIND_WINDOW, len, options, 0)
+    }
+
+    /// The window of something that is made collectively, and for which all PEs must give the same `digest` too.
+    pub(crate) fn window_of<T: Plain>(&self, kind: u64, len: usize, options: WindowOptions, digest: u64) -> Result<Window<T>> {
         let pe = &self.pe;
         let call = Collective { pe, world: self.world() };
-        let bits = options.access.bits() | u64::from(options.populate) << 8;
-        let request = element_bytes::<T>(len).map(|bytes| [KIND_WINDOW, bytes as u64, align_of::<T>() as u64, bits]);
+        let bits = options.access.bits() | u64::from(options.populate) << 8 | digest << 16;
+        let request = element_bytes::<T>(len).map(|bytes| [kind, bytes as u64, align_of::<T>() as u64, bits]);
         let mut heap = agree(&call, request)?;
         let bytes = len * size_of::<T>();
         let allocated = heap.allocate(bytes as u64, align_of::<T>() as u64);
@@ -385,6 +390,18 @@ impl Job {
         call.close()?;
         drop(heap);
         Ok(Window::view(Arc::new(inner), None))
+    }
+
+    /// What [`window_of`](Self::window_of) would be called for, when this PE finds that it cannot be: the others are not to wait.
+    pub(crate) fn refuse_window(&self, error: Error) -> Error {
+        let call = Collective {
+            pe: &self.pe,
+            world: self.world(),
+        };
+        match agree(&call, Err(error)) {
+            Ok(_) => unreachable!("a refused request is refused"),
+            Err(error) => error,
+        }
     }
 
     /// Makes a restricted window: memory of its own on every PE, never part of the job's, of which each PE maps only what

@@ -98,6 +98,12 @@ impl std::fmt::Display for Delivery {
 pub struct Multicast<T> {
     end: End,
     delivery: Delivery,
+    /// What has come of a block in parts,
+    block: Vec<T>,
+    /// whether there is such a block,
+    has_parts: bool,
+    /// and whether all of it is there.
+    assembled: bool,
     element: PhantomData<fn(T) -> T>,
 }
 

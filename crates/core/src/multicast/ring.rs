@@ -64,7 +64,10 @@ impl Ring {
     /// Bytes of a ring in which there is room for `capacity` bytes, and for blocks of `element` bytes in place.
     pub(super) fn bytes(capacity: usize, element: usize, unit: u64) -> Option<u64> {
         let least = (element as u64).checked_add(2 * unit)?.checked_mul(4)?;
-        (capacity as u64).max(least).checked_next_power_of_two().filter(|&bytes| bytes < 1 << 60)
+        (capacity as u64)
+            .max(least)
+            .checked_next_power_of_two()
+            .filter(|&bytes| bytes < 1 << 60)
     }
 
     pub(super) fn len(&self) -> u64 {

@@ -39,6 +39,7 @@ mod jobs;
 mod leaving;
 mod locks;
 mod model;
+mod multicast;
 mod orders;
 mod outside;
 mod refusals;

@@ -166,13 +166,16 @@ pub struct Faults {
     pub delay: (Nanos, Nanos),
 }
 
+/// When, in which order, to whom, and what.
+type Flight = Reverse<(Nanos, u64, usize, Vec<u8>)>;
+
 /// The writer is end 0, reader n end n + 1.
 pub struct Network {
     pub dice: Dice,
     pub faults: Vec<Faults>,
     /// Ends that nothing reaches, and that reach nobody.
     pub cut: Vec<bool>,
-    queue: BinaryHeap<Reverse<(Nanos, u64, usize, Vec<u8>)>>,
+    queue: BinaryHeap<Flight>,
     order: u64,
     pub sent: u64,
     pub delivered: u64,

@@ -1,0 +1,370 @@
+//! What programs call: blocks of elements, copied or in place.
+
+use super::Multicast;
+use super::reader::{Reader, Record};
+use super::writer::{Room, Writer};
+use crate::error::{Error, Result};
+use crate::shm::{self, Plain};
+use std::ops::{Deref, DerefMut};
+
+impl<T: Plain> Multicast<T> {
+    /// Publishes a block of any length, 0 included. Waits where a reader is too far behind. Writer only.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when it waits for a reader that is gone, unless the channel survives that; [`Error::Misuse`] at a reader.
+    #[inline]
+    pub fn publish(&mut self, block: &[T]) -> Result<()> {
+        let writer = self.writer()?;
+        let bytes = size_of_val(block);
+        if bytes > writer.ring().most() {
+            return publish_in_parts(writer, block);
+        }
+        let room = writer.room(bytes)?;
+        // SAFETY: `room` is that of a record of so many bytes, which no reader reads before it is published; `block` is private memory.
+        unsafe { shm::copy(writer.block(room), block.as_ptr().cast(), bytes) };
+        writer.publish(room, bytes, true);
+        Ok(())
+    }
+
+    /// Memory for a block of `len` elements, in which it is written where the readers read it. It holds whatever it held before. Waits where a reader is too far behind. Writer only.
+    ///
+    /// A block of more than [`most_in_place`](Self::most_in_place) elements is in private memory until it is published.
+    ///
+    /// # Errors
+    /// As for [`publish`](Self::publish); [`Error::Overflow`].
+    #[inline]
+    pub fn claim(&mut self, len: usize) -> Result<Claim<'_, T>> {
+        let bytes = block_bytes::<T>(len)?;
+        let writer = self.writer()?;
+        if bytes > writer.ring().most() {
+            return Ok(Claim::private(writer, len));
+        }
+        let room = writer.room(bytes)?;
+        Ok(Claim::in_place(writer, room, len))
+    }
+
+    /// [`claim`](Self::claim), if that needs no waiting.
+    ///
+    /// # Errors
+    /// As for [`claim`](Self::claim).
+    #[inline]
+    pub fn try_claim(&mut self, len: usize) -> Result<Option<Claim<'_, T>>> {
+        let bytes = block_bytes::<T>(len)?;
+        let writer = self.writer()?;
+        if bytes > writer.ring().most() {
+            return Err(Error::Misuse(
+                "a block of more than `most_in_place` elements is published in parts, which may have to wait: use `claim`, or make the channel with more capacity",
+            ));
+        }
+        match writer.try_room(bytes)? {
+            Some(room) => Ok(Some(Claim::in_place(writer, room, len))),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for the next block, and puts it into `to` in place of what that held. Readers only.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when all has been read and the writer has left; [`Error::PeerFailed`] when it has died; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
+    #[inline]
+    pub fn recv(&mut self, to: &mut Vec<T>) -> Result<()> {
+        if !self.assembled {
+            let reader = self.reader()?;
+            let record = reader.next()?;
+            if record.last && !self.has_parts {
+                return self.take(record, to);
+            }
+            self.assemble(record)?;
+        }
+        std::mem::swap(to, &mut self.block);
+        self.forget_assembled();
+        Ok(())
+    }
+
+    /// [`recv`](Self::recv), if the next block has come; whether it has. Of a large one, parts may have come, which are kept.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    #[inline]
+    pub fn try_recv(&mut self, to: &mut Vec<T>) -> Result<bool> {
+        while !self.assembled {
+            let Some(record) = self.reader()?.try_next()? else {
+                return Ok(false);
+            };
+            if record.last && !self.has_parts {
+                return self.take(record, to).map(|()| true);
+            }
+            self.append(record)?;
+        }
+        std::mem::swap(to, &mut self.block);
+        self.forget_assembled();
+        Ok(true)
+    }
+
+    /// Waits for the next block, and shows it where it is. It stays the next one until [`Peek::pop`]. Readers only.
+    ///
+    /// A block of more than [`most_in_place`](Self::most_in_place) elements is shown in private memory, as is every one on a channel that
+    /// [drops slow readers](super::MulticastOptions::drop_slow).
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    #[inline]
+    pub fn peek(&mut self) -> Result<Peek<'_, T>> {
+        if !self.assembled {
+            let reader = self.reader()?;
+            let record = reader.next()?;
+            if record.last && !self.has_parts && !self.reader()?.copies() {
+                return self.show(record);
+            }
+            self.assemble(record)?;
+        }
+        Ok(Peek::assembled(self))
+    }
+
+    /// [`peek`](Self::peek), if the next block has come.
+    ///
+    /// # Errors
+    /// As for [`recv`](Self::recv).
+    #[inline]
+    pub fn try_peek(&mut self) -> Result<Option<Peek<'_, T>>> {
+        while !self.assembled {
+            let Some(record) = self.reader()?.try_next()? else {
+                return Ok(None);
+            };
+            if record.last && !self.has_parts && !self.reader()?.copies() {
+                return self.show(record).map(Some);
+            }
+            self.append(record)?;
+        }
+        Ok(Some(Peek::assembled(self)))
+    }
+
+    /// Copies a whole block, and is done with it.
+    #[inline]
+    fn take(&mut self, record: Record, to: &mut Vec<T>) -> Result<()> {
+        to.clear();
+        copy_record(self.reader()?, record, to)
+    }
+
+    fn show(&mut self, record: Record) -> Result<Peek<'_, T>> {
+        let len = elements::<T>(record)?;
+        let at: *const T = self.reader()?.block().cast();
+        Ok(Peek {
+            channel: self,
+            at,
+            len,
+            record: Some(record),
+        })
+    }
+
+    /// Puts a record behind what has come of its block.
+    fn append(&mut self, record: Record) -> Result<()> {
+        let Multicast { end, block, .. } = self;
+        let super::End::Reader(reader) = end else {
+            return Err(Error::Misuse("this PE is no reader of this multicast channel"));
+        };
+        copy_record(reader, record, block)?;
+        (self.has_parts, self.assembled) = (true, record.last);
+        Ok(())
+    }
+
+    /// Waits for all of a block whose next record has come.
+    fn assemble(&mut self, mut record: Record) -> Result<()> {
+        loop {
+            self.append(record)?;
+            if self.assembled {
+                return Ok(());
+            }
+            record = self.reader()?.next()?;
+        }
+    }
+
+    fn forget_assembled(&mut self) {
+        (self.has_parts, self.assembled) = (false, false);
+        self.block.clear();
+    }
+}
+
+fn block_bytes<T>(len: usize) -> Result<usize> {
+    len.checked_mul(size_of::<T>())
+        .filter(|&bytes| bytes <= isize::MAX as usize)
+        .ok_or(Error::Overflow {
+            index: len,
+            size: size_of::<T>(),
+        })
+}
+
+/// Elements of a record, which somebody may have written over.
+#[inline]
+fn elements<T>(record: Record) -> Result<usize> {
+    if record.len.is_multiple_of(size_of::<T>()) {
+        Ok(record.len / size_of::<T>())
+    } else {
+        Err(Error::Misuse(
+            "the ring of a multicast channel was written over: something stored to memory that is not its own",
+        ))
+    }
+}
+
+/// Appends a record to `to`, and is done with it.
+#[inline]
+fn copy_record<T: Plain>(reader: &mut Reader, record: Record, to: &mut Vec<T>) -> Result<()> {
+    let len = elements::<T>(record)?;
+    to.reserve(len);
+    // SAFETY: the record lies in the ring, as its header was checked to; `to` has room for its elements.
+    unsafe { shm::copy(to.as_mut_ptr().add(to.len()).cast(), reader.block(), record.len) };
+    reader.check()?;
+    // SAFETY: the copy filled so many elements, and any bytes are a `T`.
+    unsafe { to.set_len(to.len() + len) };
+    reader.consume(record);
+    Ok(())
+}
+
+/// Publishes a block as large as it likes; readers copy a part while the next one is written.
+#[cold]
+fn publish_in_parts<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
+    let elements = writer.ring().most() / size_of::<T>();
+    let mut parts = block.chunks(elements).peekable();
+    while let Some(part) = parts.next() {
+        let bytes = size_of_val(part);
+        let room = writer.room(bytes)?;
+        // SAFETY: as in `publish`.
+        unsafe { shm::copy(writer.block(room), part.as_ptr().cast(), bytes) };
+        writer.publish(room, bytes, parts.peek().is_none());
+    }
+    Ok(())
+}
+
+/// A block that is being written: a slice of its elements. Published by [`commit`](Self::commit); dropped without, it never was.
+#[must_use = "a block is published only by `commit`"]
+pub struct Claim<'a, T> {
+    writer: &'a mut Writer,
+    memory: Memory<T>,
+    len: usize,
+}
+
+enum Memory<T> {
+    InPlace(Room, *mut T),
+    Private(Vec<T>),
+}
+
+impl<'a, T: Plain> Claim<'a, T> {
+    #[inline]
+    fn in_place(writer: &'a mut Writer, room: Room, len: usize) -> Self {
+        let at = writer.block(room).cast();
+        Claim {
+            writer,
+            memory: Memory::InPlace(room, at),
+            len,
+        }
+    }
+
+    fn private(writer: &'a mut Writer, len: usize) -> Self {
+        Claim {
+            writer,
+            memory: Memory::Private(vec![T::new_zeroed(); len]),
+            len,
+        }
+    }
+
+    /// Publishes the block.
+    ///
+    /// # Errors
+    /// None where the block is in place; else as for [`Multicast::publish`].
+    #[inline]
+    pub fn commit(self) -> Result<()> {
+        match self.memory {
+            Memory::InPlace(room, _) => {
+                self.writer.publish(room, self.len * size_of::<T>(), true);
+                Ok(())
+            }
+            Memory::Private(block) => publish_in_parts(self.writer, &block[..self.len]),
+        }
+    }
+
+    /// Publishes only the first `len` elements.
+    ///
+    /// # Errors
+    /// As for [`commit`](Self::commit); [`Error::OutOfBounds`] when there are not so many.
+    #[inline]
+    pub fn commit_first(mut self, len: usize) -> Result<()> {
+        if len > self.len {
+            return Err(Error::OutOfBounds {
+                index: 0,
+                count: len,
+                len: self.len,
+            });
+        }
+        self.len = len;
+        self.commit()
+    }
+}
+
+impl<T: Plain> Deref for Claim<'_, T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        match &self.memory {
+            // SAFETY: room for so many elements, aligned, in the ring; any bytes are a `T`. No other PE writes there, and this one only through this guard.
+            Memory::InPlace(_, at) => unsafe { std::slice::from_raw_parts(*at, self.len) },
+            Memory::Private(block) => block,
+        }
+    }
+}
+
+impl<T: Plain> DerefMut for Claim<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [T] {
+        match &mut self.memory {
+            // SAFETY: as above; and no reader reads there before the record is published, but for copies of a dropped one, which it then throws away.
+            Memory::InPlace(_, at) => unsafe { std::slice::from_raw_parts_mut(*at, self.len) },
+            Memory::Private(block) => block,
+        }
+    }
+}
+
+/// The next block: a slice of its elements. It stays the next one until [`pop`](Self::pop).
+pub struct Peek<'a, T> {
+    channel: &'a mut Multicast<T>,
+    at: *const T,
+    len: usize,
+    /// `None` where the block is in the channel's private memory.
+    record: Option<Record>,
+}
+
+impl<'a, T: Plain> Peek<'a, T> {
+    fn assembled(channel: &'a mut Multicast<T>) -> Self {
+        Peek {
+            at: channel.block.as_ptr(),
+            len: channel.block.len(),
+            channel,
+            record: None,
+        }
+    }
+
+    /// Is done with the block: the next one follows, and the writer may use the memory.
+    #[inline]
+    pub fn pop(self) {
+        match self.record {
+            Some(record) => {
+                if let super::End::Reader(reader) = &mut self.channel.end {
+                    reader.consume(record);
+                }
+            }
+            None => self.channel.forget_assembled(),
+        }
+    }
+}
+
+impl<T: Plain> Deref for Peek<'_, T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: either the channel's own vector, which nobody changes while this borrows the channel; or a published record, whose elements are aligned and lie in the ring,
+        // and which the writer does not overwrite before this reader has told that it is done with it, as only `pop` does: it waits for this reader on every channel but those
+        // on which readers copy.
+        unsafe { std::slice::from_raw_parts(self.at, self.len) }
+    }
+}

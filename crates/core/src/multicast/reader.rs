@@ -1,0 +1,165 @@
+//! A reader's end: the next record, and how far this PE is.
+
+use super::ring::{Header, Ring};
+use super::writer::{LEFT, Line};
+use crate::doorbell::Doorbell;
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+use crate::route::Route;
+use crate::shm;
+use crate::wait::{self, Terms};
+use crate::window::Inner;
+use std::sync::Arc;
+
+pub(super) struct Reader {
+    pub(super) pe: Arc<Pe>,
+    pub(super) ring: Ring,
+    /// The next record.
+    pub(super) position: u64,
+    /// What the writer has been told.
+    pub(super) told: u64,
+    /// Where it looks for that, and what wakes it where this PE has to.
+    pub(super) upstream: Route,
+    pub(super) bell: Option<Doorbell>,
+    /// Where the writer says that this reader was dropped, on a channel that drops readers.
+    pub(super) line: Option<Line>,
+    /// Whose death ends waits.
+    pub(super) writer: [usize; 1],
+    /// Keeps the memory.
+    pub(super) _window: Arc<Inner>,
+}
+
+/// A record that has come.
+#[derive(Clone, Copy)]
+pub(super) struct Record {
+    pub(super) len: usize,
+    /// Whether the block ends with it.
+    pub(super) last: bool,
+}
+
+impl Reader {
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// Whether what is read may be overwritten meanwhile, and must be copied.
+    #[inline]
+    pub(super) fn copies(&self) -> bool {
+        self.line.is_some()
+    }
+
+    /// That nothing read so far was overwritten: this reader is still one.
+    #[inline]
+    pub(super) fn check(&self) -> Result<()> {
+        match self.line {
+            Some(line) => {
+                // After what was read.
+                shm::compiler_fence();
+                if line.is_dropped() { Err(Error::Dropped) } else { Ok(()) }
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The next record, if it has come.
+    #[inline]
+    pub(super) fn look(&mut self) -> Result<Option<Record>> {
+        loop {
+            let word = self.ring.word(self.position);
+            if word == 0 {
+                self.check()?;
+                return Ok(None);
+            }
+            let header = self.ring.decode(self.position, word);
+            // A dropped reader's words are anything.
+            self.check()?;
+            match header? {
+                Header::Block { len, last } => return Ok(Some(Record { len, last })),
+                Header::Padding { len } => self.position += len as u64,
+                Header::End => return Err(Error::Closed),
+            }
+        }
+    }
+
+    /// [`look`](Self::look), for a program that tries until it succeeds: that is a wait, and ends like one.
+    #[inline]
+    pub(super) fn try_next(&mut self) -> Result<Option<Record>> {
+        match self.look()? {
+            None => self.look_again(),
+            found => Ok(found),
+        }
+    }
+
+    #[cold]
+    fn look_again(&mut self) -> Result<Option<Record>> {
+        self.tell();
+        self.pe.progress();
+        self.pe.ring_written();
+        let departed = self.terms(|terms| terms.departed(&self.pe));
+        match (self.look()?, departed) {
+            (None, Some(error)) => Err(error),
+            (found, _) => Ok(found),
+        }
+    }
+
+    /// Waits for the next record.
+    #[inline]
+    pub(super) fn next(&mut self) -> Result<Record> {
+        loop {
+            if let Some(record) = self.look()? {
+                return Ok(record);
+            }
+            self.tell();
+            let dropped = || self.line.is_some_and(Line::is_dropped);
+            let come = || (self.ring.word(self.position) != 0 || dropped()).then_some(());
+            self.terms(|terms| wait::until(&self.pe, terms, come))?;
+        }
+    }
+
+    #[inline]
+    fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
+        f(Terms {
+            members: Some(&self.writer),
+            // A writer that leaves says so in the ring.
+            arrived: Some(&|_| false),
+            timeout: None,
+        })
+    }
+
+    /// Where the block of the next record, which has come, is.
+    #[inline]
+    pub(super) fn block(&self) -> *const u8 {
+        self.ring.block(self.position).cast_const()
+    }
+
+    /// This PE is done with the next record.
+    #[inline]
+    pub(super) fn consume(&mut self, record: Record) {
+        self.position += self.ring.record(record.len);
+        if self.position - self.told >= self.ring.len() / 8 {
+            self.tell();
+        }
+    }
+
+    #[inline]
+    fn tell(&mut self) {
+        if self.told != self.position {
+            self.told = self.position;
+            self.tell_upstream(self.position);
+        }
+    }
+
+    fn tell_upstream(&self, position: u64) {
+        self.upstream.store(&self.pe, position);
+        // Far, the fabric rings.
+        if let Some(bell) = self.bell {
+            self.pe.ring_bell(bell);
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.tell_upstream(LEFT);
+    }
+}

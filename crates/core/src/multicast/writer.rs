@@ -1,0 +1,239 @@
+//! The writer's end: room in the ring, records, and who has read what.
+
+use super::ring::{Header, Ring};
+use crate::doorbell::{Doorbell, order_rings};
+use crate::error::{Cause, Error, Result};
+use crate::layout::ReaderLine;
+use crate::pe::Pe;
+use crate::shm;
+use crate::wait::{self, Terms};
+use crate::window::Inner;
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a reader's line holds when it has left.
+pub(super) const LEFT: u64 = u64::MAX;
+
+pub(super) struct Writer {
+    pub(super) pe: Arc<Pe>,
+    pub(super) ring: Ring,
+    /// End of what was published.
+    pub(super) position: u64,
+    /// Records that end here, with the zero behind them, need no look at the readers.
+    pub(super) limit: u64,
+    /// Those that are still taken into account,
+    pub(super) readers: Vec<Peer>,
+    /// and those that are not.
+    pub(super) dropped: Vec<usize>,
+    /// After how long a reader that stops this PE is dropped.
+    pub(super) drop_slow: Option<Duration>,
+    /// Whether a reader may die.
+    pub(super) survive: bool,
+    /// Keeps the memory.
+    pub(super) _window: Arc<Inner>,
+}
+
+/// A reader, as the writer of the ring that it reads knows it.
+#[derive(Clone, Copy)]
+pub(super) struct Peer {
+    pub(super) pe: usize,
+    pub(super) bell: Doorbell,
+    /// Its line, in this PE's segment.
+    pub(super) line: Line,
+}
+
+/// Address of a [`ReaderLine`].
+#[derive(Clone, Copy)]
+pub(super) struct Line(pub(super) *mut u8);
+
+// SAFETY: an address in the window that the end of the channel keeps, used only through `crate::shm`.
+unsafe impl Send for Line {}
+
+impl Line {
+    #[inline]
+    pub(super) fn position(self) -> u64 {
+        // SAFETY: an aligned word of a line of the mapped window.
+        unsafe { shm::load(self.0.wrapping_add(offset_of!(ReaderLine, position)).cast()) }
+    }
+
+    #[inline]
+    pub(super) fn is_dropped(self) -> bool {
+        // SAFETY: as above.
+        unsafe { shm::load::<u64>(self.0.wrapping_add(offset_of!(ReaderLine, dropped)).cast()) != 0 }
+    }
+
+    pub(super) fn set_dropped(self) {
+        // SAFETY: as above.
+        unsafe { shm::store(self.0.wrapping_add(offset_of!(ReaderLine, dropped)).cast(), 1u64) }
+    }
+}
+
+/// Room for a record.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    /// Bytes to be skipped before it.
+    padding: u64,
+}
+
+impl Writer {
+    pub(super) fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    pub(super) fn dropped(&self) -> &[usize] {
+        &self.dropped
+    }
+
+    /// Waits for room for a record of `len` bytes, at most [`Ring::most`].
+    #[inline]
+    pub(super) fn room(&mut self, len: usize) -> Result<Room> {
+        let room = self.place(len);
+        let end = self.end(room, len);
+        if end > self.limit {
+            self.wait_for(end)?;
+        }
+        Ok(room)
+    }
+
+    /// [`room`](Self::room), if that needs no waiting.
+    #[inline]
+    pub(super) fn try_room(&mut self, len: usize) -> Result<Option<Room>> {
+        let room = self.place(len);
+        let end = self.end(room, len);
+        if end > self.limit {
+            self.look();
+            if end > self.limit {
+                // A program may try until it succeeds: that is a wait, and ends like one.
+                self.pe.progress();
+                self.pe.ring_written();
+                return match self.with_terms(|terms| terms.departed(&self.pe)) {
+                    Some(error) => self.survive(error).map(|()| None),
+                    None => Ok(None),
+                };
+            }
+        }
+        Ok(Some(room))
+    }
+
+    #[inline]
+    fn place(&self, len: usize) -> Room {
+        Room {
+            padding: self.ring.padding(self.position, self.ring.record(len)),
+        }
+    }
+
+    /// End of what publishing a record stores to, the zero behind it included.
+    #[inline]
+    fn end(&self, room: Room, len: usize) -> u64 {
+        self.position + room.padding + self.ring.record(len) + 8
+    }
+
+    /// Where the block of the record goes.
+    #[inline]
+    pub(super) fn block(&self, room: Room) -> *mut u8 {
+        self.ring.block(self.position + room.padding)
+    }
+
+    /// Publishes the record, whose block is complete.
+    #[inline]
+    pub(super) fn publish(&mut self, room: Room, len: usize, last: bool) {
+        let start = self.position + room.padding;
+        let end = start + self.ring.record(len);
+        self.ring.set_word(end, 0);
+        self.ring.set_word(start, Header::Block { len, last }.to_word());
+        if room.padding > 0 {
+            let padding = Header::Padding {
+                len: room.padding as usize,
+            };
+            self.ring.set_word(self.position, padding.to_word());
+        }
+        self.position = end;
+        self.ring_readers();
+    }
+
+    #[inline]
+    fn ring_readers(&self) {
+        order_rings(self.pe.control().membarrier());
+        for reader in &self.readers {
+            reader.bell.ring_ordered();
+        }
+    }
+
+    /// How far all readers allow to write.
+    #[inline]
+    fn allowed(&self) -> u64 {
+        // Nobody has read what is not written; who has left allows everything.
+        let least = self
+            .readers
+            .iter()
+            .map(|reader| reader.line.position())
+            .fold(self.position, u64::min);
+        least + self.ring.len()
+    }
+
+    #[inline]
+    fn look(&mut self) {
+        self.limit = self.allowed();
+    }
+
+    #[cold]
+    fn wait_for(&mut self, end: u64) -> Result<()> {
+        loop {
+            let waited = self.with_terms(|terms| wait::until(&self.pe, terms, || Some(self.allowed()).filter(|&limit| limit >= end)));
+            match waited.map_err(|error| *error) {
+                Ok(limit) => {
+                    self.limit = limit;
+                    return Ok(());
+                }
+                Err(Error::Timeout { .. }) => self.drop_slow(end),
+                Err(error) => self.survive(error)?,
+            }
+        }
+    }
+
+    /// What a wait for readers depends on: those that are taken into account, unless they have left.
+    fn with_terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
+        let members: Vec<usize> = self.readers.iter().map(|reader| reader.pe).collect();
+        let left = |pe: usize| self.readers.iter().any(|reader| reader.pe == pe && reader.line.position() == LEFT);
+        f(Terms {
+            members: Some(&members),
+            arrived: Some(&left),
+            timeout: self.drop_slow,
+        })
+    }
+
+    /// Goes on without those that do not allow to write up to `end`.
+    fn drop_slow(&mut self, end: u64) {
+        let slow = |reader: &Peer| reader.line.position().min(self.position) + self.ring.len() < end;
+        let (slow, live) = std::mem::take(&mut self.readers).into_iter().partition::<Vec<_>, _>(slow);
+        self.readers = live;
+        for reader in &slow {
+            reader.line.set_dropped();
+            self.dropped.push(reader.pe);
+        }
+        // Told before anything is overwritten, and woken: it may wait for the rest of a block.
+        self.pe.ring_all(slow.iter().map(|reader| reader.pe));
+    }
+
+    /// Goes on without a reader that is gone, where that is allowed.
+    fn survive(&mut self, error: Error) -> Result<()> {
+        match error {
+            // One that has finalised may still be reading, and is waited for until it drops its end.
+            Error::PeerFailed { pe, cause } if self.survive && cause != Cause::Finalized => {
+                self.readers.retain(|reader| reader.pe != pe);
+                self.dropped.push(pe);
+                Ok(())
+            }
+            error => Err(error),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Its place is the zero behind the last record.
+        self.ring.set_word(self.position, Header::End.to_word());
+        self.ring_readers();
+    }
+}

@@ -1,0 +1,782 @@
+//! Multicast: all blocks, whole, in order, once, to every reader; bounds, leaving, deaths.
+
+use crate::failure::{blames, with_a_death};
+use crate::setup::{Dice, Meeting, Run, Setup, eventually};
+use memonet_core::{Cause, Delivery, Error, Job, Multicast, MulticastOptions, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+on_every_fabric!(
+    blocks_arrive,
+    any_writer_any_readers,
+    by_trying,
+    elements_of_all_kinds,
+    in_place,
+    nothing_is_published_without_a_commit,
+    a_look_is_no_taking,
+    a_slow_reader_stops_the_writer_at_the_bound,
+    slow_readers_are_dropped_and_told,
+    a_dropped_reader_sees_no_torn_block,
+    the_writer_leaves,
+    readers_leave,
+    who_leaves_early_owes_the_others_nothing,
+    the_writer_dies,
+    a_reader_dies,
+    readers_may_die,
+    conversations,
+    many_channels,
+    memory_is_reused,
+    wrong_use,
+    contradictions,
+);
+
+fn with_capacity(bytes: usize) -> MulticastOptions {
+    MulticastOptions::new().capacity(bytes)
+}
+
+fn small() -> MulticastOptions {
+    with_capacity(4096)
+}
+
+/// Lengths of blocks that readers can work out, too: none, few, many, and more than there is room for at once.
+fn lengths(dice: &mut Dice, most: usize) -> usize {
+    match dice.below(10) {
+        0 => 0,
+        1..7 => dice.below(8),
+        7 => dice.below(most.max(1)) + 1,
+        8 => most,
+        _ => most + dice.below(4 * most + 1),
+    }
+}
+
+/// What block `number` holds at `index`.
+fn value(number: usize, index: usize) -> u64 {
+    ((number as u64) << 32 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+fn others(job: &Job, writer: usize) -> Vec<usize> {
+    (0..job.npes()).filter(|&pe| pe != writer).collect()
+}
+
+fn check(block: &[u64], number: usize, len: usize) {
+    assert_eq!(block.len(), len, "block {number}");
+    for (index, &seen) in block.iter().enumerate() {
+        assert_eq!(seen, value(number, index), "block {number}, element {index} of {len}");
+    }
+}
+
+fn write_one(channel: &mut Multicast<u64>, number: usize, len: usize, dice: &mut Dice) -> Result<()> {
+    let block: Vec<u64> = (0..len).map(|index| value(number, index)).collect();
+    match dice.below(4) {
+        0 | 1 => channel.publish(&block),
+        2 => {
+            let mut claim = channel.claim(len)?;
+            claim.copy_from_slice(&block);
+            claim.commit()
+        }
+        _ => {
+            let mut claim = channel.claim(len + 3)?;
+            claim[..len].copy_from_slice(&block);
+            claim.commit_first(len)
+        }
+    }
+}
+
+fn read_one(channel: &mut Multicast<u64>, number: usize, len: usize, dice: &mut Dice, buffer: &mut Vec<u64>) -> Result<()> {
+    match dice.below(3) {
+        0 => {
+            let block = channel.peek()?;
+            check(&block, number, len);
+            block.pop();
+        }
+        1 => {
+            // Looked at first.
+            check(&channel.peek()?, number, len);
+            channel.recv(buffer)?;
+            check(buffer, number, len);
+        }
+        _ => {
+            channel.recv(buffer)?;
+            check(buffer, number, len);
+        }
+    }
+    Ok(())
+}
+
+/// `blocks` blocks from `writer` to `readers`.
+fn stream(job: &Job, run: Run, writer: usize, readers: &[usize], options: MulticastOptions, blocks: usize) -> Result<()> {
+    let mut channel = job.multicast::<u64>(writer, readers, options)?;
+    let (mut lens, mut dice) = (run.shared_dice(), run.dice(job.pe()));
+    // About the largest block in place with the smallest capacity.
+    let most = 100;
+    let mut buffer = Vec::new();
+    for number in 0..blocks {
+        let len = lengths(&mut lens, most);
+        if job.pe() == writer {
+            write_one(&mut channel, number, len, &mut dice)?;
+        } else if readers.contains(&job.pe()) {
+            read_one(&mut channel, number, len, &mut dice, &mut buffer)?;
+        }
+        if number % 8 == 0 {
+            dice.dawdle();
+        }
+    }
+    if readers.contains(&job.pe()) {
+        let nothing = channel.try_recv(&mut buffer);
+        assert!(matches!(nothing, Ok(false) | Err(Error::Closed)), "one too many: {nothing:?}");
+    }
+    Ok(())
+}
+
+fn blocks_arrive(setup: Setup) {
+    let blocks = if setup.is_near() { 2000 } else { 150 };
+    for run in setup.runs(&[1, 2, 3, 5, 9]) {
+        run.job(move |job| {
+            for capacity in [0, 4096, 1 << 16] {
+                stream(job, run, 0, &others(job, 0), with_capacity(capacity), blocks)?;
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn any_writer_any_readers(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5, 8]) {
+        run.job(move |job| {
+            for round in 0..6 {
+                let mut dice = Dice::from(run.seed << 8 | round);
+                let writer = dice.below(job.npes());
+                let mut readers = others(job, writer);
+                readers.rotate_left(dice.below(job.npes() - 1));
+                readers.truncate(dice.below(job.npes()));
+                stream(job, run, writer, &readers, small(), 40)?;
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn by_trying(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(move |job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            let mut buffer = Vec::new();
+            for number in 0..200 {
+                let len = number % 70;
+                if job.pe() == 0 {
+                    loop {
+                        match channel.try_claim(len)? {
+                            Some(mut claim) => {
+                                claim.iter_mut().enumerate().for_each(|(index, word)| *word = value(number, index));
+                                break claim.commit()?;
+                            }
+                            None => std::thread::yield_now(),
+                        }
+                    }
+                } else if number % 2 == 0 {
+                    while !channel.try_recv(&mut buffer)? {
+                        std::thread::yield_now();
+                    }
+                    check(&buffer, number, len);
+                } else {
+                    loop {
+                        match channel.try_peek()? {
+                            Some(block) => {
+                                check(&block, number, len);
+                                break block.pop();
+                            }
+                            None => std::thread::yield_now(),
+                        }
+                    }
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[repr(C, align(64))]
+struct Wide([u8; 64]);
+
+fn elements_of_all_kinds(setup: Setup) {
+    fn pass<T: memonet_core::Plain + PartialEq + std::fmt::Debug>(job: &Job, make: impl Fn(usize) -> T) -> Result<()> {
+        let mut channel = job.multicast::<T>(0, &others(job, 0), small())?;
+        let mut buffer = Vec::new();
+        for len in [0, 1, 2, 3, 7, 30, 31, 1000, 5] {
+            let block: Vec<T> = (0..len).map(|index| make(len + index)).collect();
+            if job.pe() == 0 {
+                channel.publish(&block)?;
+                let mut claim = channel.claim(len)?;
+                claim.copy_from_slice(&block);
+                claim.commit()?;
+            } else {
+                let seen = channel.peek()?;
+                assert_eq!(seen.as_ptr() as usize % align_of::<T>(), 0);
+                assert_eq!(*seen, *block);
+                seen.pop();
+                channel.recv(&mut buffer)?;
+                assert_eq!(buffer, block);
+            }
+        }
+        job.barrier()
+    }
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            pass(job, |i| i as u8)?;
+            pass(job, |i| i as u16)?;
+            pass(job, |i| [i as u8; 3])?;
+            pass(job, |i| i as f64)?;
+            pass(job, |i| i as u128 * 3)?;
+            pass(job, |i| Wide([i as u8; 64]))?;
+            pass(job, |i| [i as u64; 200])
+        });
+    }
+}
+
+/// All readers see the same bytes, and the writer's memory where it is mapped.
+fn in_place(setup: Setup) {
+    let near = setup.is_near();
+    for run in setup.runs(&[2, 3]) {
+        let written = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        run.job(move |job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            assert_eq!(channel.delivery() == Delivery::Near, near);
+            assert!(channel.most_in_place() >= 100);
+            if job.pe() == 0 {
+                let mut claim = channel.claim(100)?;
+                written.store(claim.as_ptr() as usize, Ordering::Relaxed);
+                claim.fill(7);
+                claim.commit()?;
+            } else {
+                let block = channel.peek()?;
+                assert_eq!(*block, [7; 100]);
+                // Threads of one process, which map the job once.
+                assert_eq!(block.as_ptr() as usize == written.load(Ordering::Relaxed), near);
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn nothing_is_published_without_a_commit(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            let mut buffer = Vec::new();
+            for number in 0..50 {
+                if job.pe() == 0 {
+                    for len in [5, 0, 60, 3000] {
+                        channel.claim(len)?.fill(u64::MAX);
+                    }
+                    channel.publish(&[number])?;
+                } else {
+                    channel.recv(&mut buffer)?;
+                    assert_eq!(buffer, [number]);
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn a_look_is_no_taking(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            for (number, len) in [3, 2000, 0].into_iter().enumerate() {
+                if job.pe() == 0 {
+                    let block: Vec<u64> = (0..len).map(|index| value(number, index)).collect();
+                    channel.publish(&block)?;
+                } else {
+                    for _ in 0..3 {
+                        check(&channel.peek()?, number, len);
+                        check(&channel.try_peek()?.expect("it is still there"), number, len);
+                    }
+                    channel.peek()?.pop();
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn a_slow_reader_stops_the_writer_at_the_bound(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(|job| {
+            let slow = job.npes() - 1;
+            const CAPACITY: usize = 1 << 13;
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), with_capacity(CAPACITY))?;
+            let mut published = 0;
+            let mut buffer = Vec::new();
+            for round in 1..=4 {
+                if job.pe() == 0 {
+                    // The others read all the time; the last one does not.
+                    let mut refused = 0;
+                    while refused < 200 {
+                        match channel.try_claim(7)? {
+                            Some(mut claim) => {
+                                claim.fill(published);
+                                claim.commit()?;
+                                published += 1;
+                                refused = 0;
+                            }
+                            None => {
+                                refused += 1;
+                                std::thread::sleep(Duration::from_micros(100));
+                            }
+                        }
+                    }
+                    let unread = (published as usize - (round - 1) * 20) * 64;
+                    assert!(
+                        (CAPACITY / 8 * 7 - 64..=CAPACITY).contains(&unread),
+                        "stopped with {unread} bytes unread"
+                    );
+                    channel.dropped().is_empty().then_some(()).expect("nobody is dropped");
+                } else if job.pe() != slow {
+                    // As many as the writer can publish with the slow one at its place.
+                    while channel.try_recv(&mut buffer)? {}
+                }
+                job.barrier()?;
+                if job.pe() == slow {
+                    for number in 0..20 {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [(round as u64 - 1) * 20 + number; 7]);
+                    }
+                    // It says so when it looks again, at the latest.
+                    drop(channel.try_peek()?);
+                } else if job.pe() != 0 {
+                    while channel.try_recv(&mut buffer)? {}
+                }
+                job.barrier()?;
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn slow_readers_are_dropped_and_told(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(|job| {
+            let slow = 1;
+            let options = small().drop_slow(Duration::from_millis(20));
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), options)?;
+            let mut buffer = Vec::new();
+            const BLOCKS: usize = 300;
+            match job.pe() {
+                0 => {
+                    for number in 0..BLOCKS {
+                        channel.publish(&[number as u64; 8])?;
+                    }
+                    assert!(channel.dropped().contains(&slow), "{:?}", channel.dropped());
+                    job.barrier()?;
+                }
+                1 => {
+                    channel.recv(&mut buffer)?;
+                    assert_eq!(buffer, [0; 8]);
+                    job.barrier()?;
+                    eventually("the reader is told", || {
+                        matches!(channel.try_recv(&mut buffer), Err(Error::Dropped))
+                    });
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Dropped)));
+                    assert!(matches!(channel.peek().map(drop), Err(Error::Dropped)));
+                    assert!(matches!(channel.try_peek().map(drop), Err(Error::Dropped)));
+                }
+                _ => {
+                    for number in 0..BLOCKS {
+                        match channel.recv(&mut buffer) {
+                            Ok(()) => assert_eq!(buffer, [number as u64; 8]),
+                            // On a machine that is busy with something else.
+                            Err(Error::Dropped) => break,
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    job.barrier()?;
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+/// A reader that is overtaken while it reads gets whole blocks, and then is told.
+fn a_dropped_reader_sees_no_torn_block(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(move |job| {
+            for round in 0..if setup.is_near() { 60 } else { 4 } {
+                let mut channel = job.multicast::<u64>(0, &others(job, 0), small().drop_slow(Duration::ZERO))?;
+                let (mut dice, mut buffer) = (Dice::from(run.seed << 8 | round), Vec::new());
+                let mut next = 0;
+                for number in 0..300u64 {
+                    if job.pe() == 0 {
+                        channel.publish(&[number; 100])?;
+                        continue;
+                    }
+                    if number % 16 == 0 {
+                        dice.dawdle();
+                    }
+                    let seen = match dice.below(2) {
+                        0 => channel.recv(&mut buffer),
+                        _ => channel.peek().map(|block| {
+                            buffer.clear();
+                            buffer.extend_from_slice(&block);
+                            block.pop();
+                        }),
+                    };
+                    match seen {
+                        Ok(()) => {
+                            assert_eq!(buffer, [next; 100]);
+                            next += 1;
+                        }
+                        Err(Error::Dropped) => break,
+                        Err(Error::Closed) => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                job.barrier()?;
+            }
+            Ok(())
+        });
+    }
+}
+
+fn the_writer_leaves(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(|job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            let mut buffer = Vec::new();
+            if job.pe() == 0 {
+                for number in 0..30 {
+                    channel.publish(&[number])?;
+                }
+                drop(channel);
+            } else {
+                for number in 0..30 {
+                    channel.recv(&mut buffer)?;
+                    assert_eq!(buffer, [number]);
+                }
+                for _ in 0..2 {
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed)));
+                    assert!(matches!(channel.try_recv(&mut buffer), Err(Error::Closed)));
+                    assert!(matches!(channel.peek().map(drop), Err(Error::Closed)));
+                    assert!(matches!(channel.try_peek().map(drop), Err(Error::Closed)));
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn readers_leave(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5, 8]) {
+        run.job(|job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            let mut buffer = Vec::new();
+            const BLOCKS: u64 = 400;
+            if job.pe() == 0 {
+                for number in 0..BLOCKS {
+                    channel.publish(&[number; 16])?;
+                }
+                assert_eq!(channel.dropped(), []);
+            } else {
+                // Each a different number of blocks; the last one all.
+                let mine = BLOCKS * job.pe() as u64 / (job.npes() as u64 - 1);
+                for number in 0..mine {
+                    channel.recv(&mut buffer)?;
+                    assert_eq!(buffer, [number; 16]);
+                }
+                drop(channel);
+            }
+            job.barrier()
+        });
+    }
+}
+
+/// A reader that has left still helps those that depend on it, in any wait.
+fn who_leaves_early_owes_the_others_nothing(setup: Setup) {
+    for run in setup.runs(&[3, 5, 8]) {
+        run.job(|job| {
+            let last = job.npes() - 1;
+            let mut channel = Some(job.multicast::<u64>(0, &others(job, 0), small())?);
+            let mut buffer = Vec::new();
+            if job.pe() != 0 && job.pe() != last {
+                drop(channel.take());
+            }
+            for number in 0..200 {
+                match &mut channel {
+                    Some(channel) if job.pe() == 0 => channel.publish(&[number; 20])?,
+                    Some(channel) => {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [number; 20]);
+                    }
+                    None => {}
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn the_writer_dies(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        let published = Arc::new(AtomicBool::new(false));
+        let says = published.clone();
+        with_a_death(
+            run,
+            0,
+            |job| {
+                let channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+                job.barrier()?;
+                Ok(std::sync::Mutex::new(channel))
+            },
+            move |job, channel| {
+                let mut channel = channel.into_inner().unwrap();
+                for number in 0..20 {
+                    channel.publish(&[number])?;
+                }
+                job.quiet()?;
+                says.store(true, Ordering::Release);
+                // It dies with its end of the channel.
+                std::mem::forget(channel);
+                Ok(())
+            },
+            move |_, channel| {
+                let mut channel = channel.lock().unwrap();
+                let (mut buffer, mut next) = (Vec::new(), 0);
+                let ended = loop {
+                    match channel.recv(&mut buffer) {
+                        Ok(()) => {
+                            assert_eq!(buffer, [next]);
+                            next += 1;
+                        }
+                        ended => break ended,
+                    }
+                };
+                blames(ended, 0, Cause::Panic, "recv");
+                // Whoever reads in place gets all that was published; what has to be passed on may end with its sender.
+                assert!(!setup.is_near() || next == 20, "{next}");
+                blames(channel.peek().map(drop), 0, Cause::Panic, "peek");
+                blames(channel.try_recv(&mut buffer), 0, Cause::Panic, "try_recv");
+                blames(channel.try_peek().map(drop), 0, Cause::Panic, "try_peek");
+                Ok(())
+            },
+        );
+        assert!(published.load(Ordering::Acquire));
+    }
+}
+
+fn a_reader_dies(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        let victim = run.npes - 1;
+        with_a_death(
+            run,
+            victim,
+            |job| Ok(std::sync::Mutex::new(job.multicast::<u64>(0, &others(job, 0), small())?)),
+            |_, channel| {
+                std::mem::forget(channel);
+                Ok(())
+            },
+            move |job, channel| {
+                let mut channel = channel.lock().unwrap();
+                let mut buffer = Vec::new();
+                if job.pe() == 0 {
+                    let ended = loop {
+                        let ended = channel.publish(&[1; 50]);
+                        if ended.is_err() {
+                            break ended;
+                        }
+                    };
+                    blames(ended, victim, Cause::Panic, "publish");
+                    let ended = loop {
+                        match channel.try_claim(50).map(|claim| claim.map(|claim| claim.commit())) {
+                            Ok(Some(committed)) => committed?,
+                            Ok(None) => {}
+                            Err(error) => break Err::<(), _>(error),
+                        }
+                    };
+                    blames(ended, victim, Cause::Panic, "try_claim");
+                } else {
+                    // What comes, comes.
+                    for _ in 0..5 {
+                        if channel.recv(&mut buffer).is_err() {
+                            break;
+                        }
+                    }
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+fn readers_may_die(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        let victim = 1;
+        let done = Meeting::new(run.npes - 1);
+        with_a_death(
+            run,
+            victim,
+            |job| {
+                let options = small().survive_readers(true);
+                Ok(std::sync::Mutex::new(job.multicast::<u64>(0, &others(job, 0), options)?))
+            },
+            |_, channel| {
+                std::mem::forget(channel);
+                Ok(())
+            },
+            move |job, channel| {
+                let mut channel = channel.lock().unwrap();
+                let mut buffer = Vec::new();
+                const BLOCKS: u64 = 300;
+                for number in 0..BLOCKS {
+                    if job.pe() == 0 {
+                        channel.publish(&[number; 20])?;
+                    } else {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [number; 20]);
+                    }
+                }
+                if job.pe() == 0 {
+                    assert_eq!(channel.dropped(), [victim]);
+                }
+                done.meet();
+                Ok(())
+            },
+        );
+    }
+}
+
+/// Each PE has a channel to all others, and answers what it reads.
+fn conversations(setup: Setup) {
+    let rounds = if setup.is_near() { 300 } else { 30 };
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(move |job| {
+            let channels = (0..job.npes()).map(|writer| job.multicast::<u64>(writer, &others(job, writer), small()));
+            let mut channels = channels.collect::<Result<Vec<_>>>()?;
+            let (mut buffer, mut sum) = (Vec::new(), job.pe() as u64);
+            for _ in 0..rounds {
+                channels[job.pe()].publish(&[sum])?;
+                for other in others(job, job.pe()) {
+                    channels[other].recv(&mut buffer)?;
+                    sum = sum.wrapping_add(buffer[0]);
+                }
+            }
+            let sums = job.window::<u64>(1)?;
+            sums.write(0, sum);
+            job.barrier()?;
+            for other in 0..job.npes() {
+                assert_eq!(sums.get_one(other, 0)?, sum, "all have summed up the same");
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn many_channels(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let channels = (0..20).map(|_| job.multicast::<u64>(0, &others(job, 0), small()));
+            let mut channels = channels.collect::<Result<Vec<_>>>()?;
+            for round in 0..10 {
+                for (number, channel) in channels.iter_mut().enumerate() {
+                    if job.pe() == 0 {
+                        channel.publish(&[round, number as u64])?;
+                    }
+                }
+                // In another order.
+                for (number, channel) in channels.iter_mut().enumerate().rev() {
+                    if job.pe() != 0 {
+                        assert_eq!(*channel.peek()?, [round, number as u64]);
+                        channel.peek()?.pop();
+                    }
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+/// Channels come and go, whoever drops first, and the memory of old ones holds anything.
+fn memory_is_reused(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(move |job| {
+            for round in 0..8 {
+                stream(job, run, round % job.npes(), &others(job, round % job.npes()), small(), 20)?;
+                let words = job.window::<u64>(1000)?;
+                words.fill(0..1000, u64::MAX);
+                words.free()?;
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn wrong_use(setup: Setup) {
+    for run in setup.runs(&[3]) {
+        run.job(|job| {
+            let mut buffer = Vec::new();
+            for (writer, readers) in [(0, vec![0, 1]), (0, vec![1, 1]), (2, vec![0, 2])] {
+                assert!(matches!(
+                    job.multicast::<u64>(writer, &readers, small()).map(drop),
+                    Err(Error::Misuse(_))
+                ));
+            }
+            assert!(matches!(
+                job.multicast::<u64>(3, &[0], small()).map(drop),
+                Err(Error::NoSuchPe { pe: 3, .. })
+            ));
+            assert!(matches!(
+                job.multicast::<u64>(0, &[1, 7], small()).map(drop),
+                Err(Error::NoSuchPe { pe: 7, .. })
+            ));
+            let all = with_capacity(usize::MAX);
+            assert!(matches!(job.multicast::<u64>(0, &[1], all).map(drop), Err(Error::Overflow { .. })));
+            let much = with_capacity(1 << 58);
+            assert!(matches!(
+                job.multicast::<u64>(0, &[1], much).map(drop),
+                Err(Error::OutOfMemory { .. })
+            ));
+            let mut channel = job.multicast::<u64>(0, &[1], small())?;
+            assert!((channel.most_in_place() == 0) == (job.pe() == 2));
+            if job.pe() != 0 {
+                assert!(matches!(channel.publish(&[1]), Err(Error::Misuse(_))));
+                assert!(matches!(channel.claim(1).map(drop), Err(Error::Misuse(_))));
+                assert!(matches!(channel.try_claim(1).map(drop), Err(Error::Misuse(_))));
+            } else {
+                assert!(matches!(channel.claim(usize::MAX).map(drop), Err(Error::Overflow { .. })));
+                assert!(matches!(channel.try_claim(1 << 20).map(drop), Err(Error::Misuse(_))));
+                assert!(matches!(channel.claim(3)?.commit_first(4), Err(Error::OutOfBounds { .. })));
+            }
+            if job.pe() != 1 {
+                assert!(matches!(channel.recv(&mut buffer), Err(Error::Misuse(_))));
+                assert!(matches!(channel.try_recv(&mut buffer), Err(Error::Misuse(_))));
+                assert!(matches!(channel.peek().map(drop), Err(Error::Misuse(_))));
+                assert!(matches!(channel.try_peek().map(drop), Err(Error::Misuse(_))));
+            }
+            job.barrier()
+        });
+    }
+}
+
+/// PEs that ask for different channels all hear of it, and the job goes on.
+fn contradictions(setup: Setup) {
+    for run in setup.runs(&[3]) {
+        run.job(move |job| {
+            let odd = job.pe() == 2;
+            let refused = |made: Result<Multicast<u64>>| assert!(matches!(made.map(drop), Err(Error::Unequal { .. })));
+            refused(job.multicast(usize::from(odd), if odd { &[0] } else { &[1] }, small()));
+            refused(job.multicast(0, if odd { &[1, 2] } else { &[2, 1] }, small()));
+            refused(job.multicast(0, &[1], if odd { small() } else { small().survive_readers(true) }));
+            // Wrong at one alone.
+            let made = job.multicast::<u64>(0, if odd { &[9] } else { &[1] }, small());
+            match made.map(drop) {
+                Err(Error::NoSuchPe { pe: 9, .. }) if odd => {}
+                Err(Error::Unequal { .. }) if !odd => {}
+                other => panic!("{other:?}"),
+            }
+            stream(job, run, 0, &[1, 2], small(), 10)?;
+            job.barrier()
+        });
+    }
+}
