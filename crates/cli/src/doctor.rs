@@ -123,8 +123,9 @@ fn collectives() -> Result<ExitCode> {
         })?;
         println!("  {npes:>3}  {}", choices[0]);
     }
-    println!("\n  outbox  published in the team's own memory, and read there: one barrier");
-    println!("  direct  between the members' windows, between two barriers");
+    println!("\n  line    pushed into a cache line of each member that needs it, with the news that its sender has come");
+    println!("  outbox  published in the team's own memory, and read there");
+    println!("  direct  between the members' windows, once their owners have come and before they go");
     println!("\n`memonet bench barrier broadcast all_reduce` measures them.");
     Ok(ExitCode::SUCCESS)
 }

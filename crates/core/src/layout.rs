@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// The start of a PE's own segment is aligned to this in its process, so that blocks can be aligned to as much.
@@ -132,14 +132,37 @@ pub struct BarrierSlot {
     pub ended: u64,
 }
 
+/// Steps of a team's collectives after which they use the same lines and outboxes again. Where all interleavings are tried, as few as can show it.
+pub const TURNS: usize = if cfg!(loom) { 2 } else { 4 };
 /// Bytes of an outbox.
 pub const OUTBOX: usize = 1024;
 
-/// What a member of a team publishes in its small collectives; the two take turns. In the slot of the team's barrier.
+/// What a member of a team publishes in its collectives of middling size, a part for each turn. In the slot of the team's barrier.
 #[repr(C, align(128))]
 pub struct Outbox {
     /// Anything.
-    pub bytes: [[u8; OUTBOX]; 2],
+    pub bytes: [[u8; OUTBOX]; TURNS],
+}
+
+/// Bytes that a line carries.
+pub const LINE: usize = 56;
+/// Most members of a team that have lines.
+pub const MAX_LINED: usize = 64;
+
+/// A cache line in which one member of a team tells another that it has come to a step of a collective, and gives it a few bytes.
+#[repr(C, align(64))]
+pub struct Line {
+    /// Anything. Complete when `number` is that of the step.
+    pub bytes: [u8; LINE],
+    /// The step.
+    pub number: u64,
+}
+
+/// Where the members of a team tell its owner: a line of each rank for each turn. In the slot of the team's barrier.
+#[repr(C, align(128))]
+pub struct Lines {
+    /// By rank, then by turn.
+    pub of: [[Line; TURNS]; MAX_LINED],
 }
 
 /// What a PE grants to holders of a key of a restricted window.
@@ -208,6 +231,8 @@ pub struct SystemArea {
     pub outboxes: [Outbox; MAX_BARRIERS],
     /// Teams without a parent.
     pub turns: Turns,
+    /// Their lines.
+    pub lines: [Lines; MAX_BARRIERS],
 }
 
 const _: () = {
@@ -230,8 +255,10 @@ const _: () = {
     assert!(size_of::<Request>() == 128 + MAX_WINDOWS / 8);
     assert!(size_of::<ReaderLine>() == 128 && offset_of!(ReaderLine, dropped) == 8);
     assert!(offset_of!(SystemArea, barriers) % 128 == 0);
-    assert!(size_of::<Outbox>() == 2048 && offset_of!(SystemArea, outboxes) % 128 == 0);
-    assert!(size_of::<SystemArea>() < HUGE_PAGE as usize);
+    assert!(size_of::<Outbox>() == TURNS * OUTBOX && offset_of!(SystemArea, outboxes) % 128 == 0);
+    assert!(size_of::<Line>() == 64 && offset_of!(Line, number) == LINE);
+    assert!(size_of::<Lines>() == MAX_LINED * TURNS * 64 && offset_of!(SystemArea, lines) % 128 == 0);
+    assert!(size_of::<SystemArea>() < 3 * HUGE_PAGE as usize);
     assert!(1 << MAX_ROUNDS >= MAX_HOSTED);
 };
 

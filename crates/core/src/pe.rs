@@ -492,6 +492,11 @@ impl Pe {
             .upgrade()
     }
 
+    /// Offset in a segment of the lines of a barrier slot.
+    pub(crate) fn lines(slot: usize) -> u64 {
+        (offset_of!(SystemArea, lines) + slot * size_of::<crate::layout::Lines>()) as u64
+    }
+
     /// Offset in a segment of a barrier slot.
     pub(crate) fn barrier_slot(slot: usize) -> u64 {
         offset_of!(SystemArea, barriers) as u64 + (slot * size_of::<crate::layout::BarrierSlot>()) as u64

@@ -114,6 +114,24 @@ impl Route {
         }
     }
 
+    /// Copies `len` bytes there, and then stores `value` in `word`, of the same PE: whoever sees the value sees the bytes. Near, wakes nobody.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes, both routes were resolved for writing, this one for `len` bytes, and nothing overlaps.
+    #[inline(always)]
+    pub(crate) unsafe fn put_and_store(self, pe: &Pe, src: *const u8, len: usize, word: Route, value: u64) -> Quick<()> {
+        match (self, word) {
+            // SAFETY: the caller promises both ranges.
+            (Route::Far(to), Route::Far(at)) => Ok(unsafe { pe.fabric().put_signal(to, src, len, at, SignalOp::Set, value) }?),
+            _ => {
+                // SAFETY: as above. A near copy is complete, for every later store, when it returns.
+                unsafe { self.put(pe, src, len)? };
+                word.store(pe, value);
+                Ok(())
+            }
+        }
+    }
+
     /// Updates a signal word and wakes its owner, `target`.
     #[inline(always)]
     pub(crate) fn signal(self, pe: &Pe, target: usize, op: SignalOp, value: u64) -> Quick<()> {

@@ -8,11 +8,11 @@ pub(crate) mod turn;
 use agree::Agreed;
 
 use crate::barrier::{Algorithm, Barrier};
-use crate::collective::Way;
+use crate::collective::{Steps, Way};
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 
 /// An ordered subset of the job's PEs. Calls marked *collective* must be made by all of its members, in the same order.
 pub struct Team {
@@ -21,8 +21,7 @@ pub struct Team {
     rank: usize,
     slot: usize,
     barrier: Barrier,
-    /// Collectives so far that used an outbox.
-    collectives: AtomicUsize,
+    steps: Steps,
     /// Proposals so far.
     proposals: AtomicUsize,
     /// The way in which collectives go, where the user has said so.
@@ -43,15 +42,16 @@ impl Team {
 
     fn with_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, slot: usize, ended: Arc<[u64]>) -> Result<Self> {
         let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended)?;
+        let forced_way = Way::forced()?;
         Ok(Team {
             pe: pe.clone(),
-            members,
             rank,
             slot,
             barrier,
-            collectives: AtomicUsize::new(0),
+            steps: Steps::new(members.len(), forced_way),
             proposals: AtomicUsize::new(0),
-            forced_way: Way::forced()?,
+            forced_way,
+            members,
         })
     }
 
@@ -68,9 +68,9 @@ impl Team {
         self.forced_way
     }
 
-    /// How many collectives have used an outbox before this one.
-    pub(crate) fn count_collective(&self) -> usize {
-        self.collectives.fetch_add(1, Ordering::Relaxed)
+    #[inline]
+    pub(crate) fn steps(&self) -> &Steps {
+        &self.steps
     }
 
     /// The members, as PE numbers of the job, in the team's order.

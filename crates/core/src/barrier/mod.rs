@@ -210,6 +210,8 @@ pub struct Barrier {
     complete: AtomicU64,
     /// Set while a thread is in one of the calls.
     busy: AtomicBool,
+    /// Its place is never used again.
+    lost: AtomicBool,
 }
 
 impl Barrier {
@@ -249,7 +251,13 @@ impl Barrier {
             arrived: AtomicU64::new(0),
             complete: AtomicU64::new(0),
             busy: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
         }
+    }
+
+    /// Its place is not to be used again, as something may still be written there.
+    pub(crate) fn keep_slot(&self) {
+        self.lost.store(true, Ordering::Relaxed);
     }
 
     /// The algorithm in use.
@@ -429,7 +437,7 @@ impl Drop for Barrier {
         // Every store into this PE's slot tells of an arrival, and all arrivals at a complete phase have been seen. Where the
         // last phase is not complete, some are still to come, and the slot is never used again. Others may still be looking at
         // words of this slot.
-        if matches!(by_way!(self, way => self.poll(way)), Ok(true)) {
+        if matches!(by_way!(self, way => self.poll(way)), Ok(true)) && !self.lost.load(Ordering::Relaxed) {
             let slot = &self.slot;
             slot.pe.rest_slot(slot.slot, slot.members.clone(), slot.ended.clone());
         }

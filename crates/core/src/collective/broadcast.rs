@@ -1,6 +1,7 @@
-//! From one to all.
+//! From one to all: the same to each, or to each its part.
 
-use super::{Place, Span, Way, check_apart, check_length};
+use super::steps::nothing;
+use super::{Place, Span, Way, check_apart, check_disjoint, check_length};
 use crate::error::Result;
 use crate::shm::Plain;
 use crate::team::Team;
@@ -24,19 +25,57 @@ impl Team {
         self.check_rank(root)?;
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
-        if self.collective_way(from.bytes) == Way::Outbox {
-            let outbox = self.next_outbox().part(0, from.bytes);
-            if self.rank() == root {
-                self.give(root, from, outbox)?;
+        self.hand_out(root, to, from, |_| from)
+    }
+
+    /// Member r gets elements `r * to.len()` and on of `from` of the member with rank `root`. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`all_gather`](Self::all_gather).
+    pub fn scatter<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+        let (to, from) = (to.place, from.place);
+        self.check_rank(root)?;
+        self.check_places(to, from)?;
+        check_length("bytes of the source, and of all destinations", from.bytes, to.bytes * self.len())?;
+        check_disjoint(to, from)?;
+        self.hand_out(root, to, from, |rank| from.part(rank * to.bytes, to.bytes))
+    }
+
+    /// Copies a part of the root's source, which is as long as `to`, to each member's `to`. Whoever has its part is done, and the root is
+    /// where nobody needs it any more.
+    fn hand_out(&self, root: usize, to: Place, from: Place, part: impl Fn(usize) -> Place) -> Result<()> {
+        let mine = part(self.rank());
+        let way = match self.collective_way(to.bytes) {
+            Way::Line => Way::Line,
+            _ => self.collective_way(from.bytes),
+        };
+        let step = self.step(false)?;
+        let outbox = self.outbox(step);
+        if self.rank() != root {
+            self.hear(step, root..root + 1)?;
+            match way {
+                Way::Line => self.take_line(step, root, to),
+                Way::Outbox => self.take(root, outbox.part((mine.offset - from.offset) as usize, mine.bytes), to)?,
+                Way::Direct => {
+                    self.take(root, mine, to)?;
+                    self.tell(step, root..root + 1, nothing)?;
+                }
             }
-            self.barrier()?;
-            return match self.rank() == root {
-                true => self.give(root, from, to),
-                false => self.take(root, outbox, to),
-            };
+            return Ok(());
         }
-        self.barrier()?;
-        self.take(root, from, to)?;
-        self.barrier()
+        match way {
+            Way::Line => self.tell(step, 0..self.len(), part)?,
+            Way::Outbox => {
+                self.take(root, from, outbox.part(0, from.bytes))?;
+                self.tell(step, 0..self.len(), nothing)?;
+            }
+            Way::Direct => self.tell(step, 0..self.len(), nothing)?,
+        }
+        // Its own copy while the others make theirs.
+        self.take(root, mine, to)?;
+        match way {
+            Way::Direct => self.hear(step, 0..self.len()),
+            _ => Ok(()),
+        }
     }
 }

@@ -1,35 +1,40 @@
 //! By which way a collective's data travel.
 //!
-//! Two ways serve every collective. Which is chosen depends on bytes alone, so all members choose the same: measured on two to
-//! sixteen near PEs (`memonet bench collective`), the outbox wins up to its size, for any number of PEs, as it saves a barrier. On
-//! far peers it saves the same barrier, which costs more there.
+//! Which is chosen depends on bytes alone, so all members choose the same. Measured on two to sixteen near PEs (`memonet bench
+//! collective`), a line wins wherever it has room, as nothing but it has to travel; then the outbox, as it saves a meeting. On far
+//! peers they save the same, which costs more there. Teams of more than [`MAX_LINED`] members have no lines.
 
 use crate::error::{Error, Result};
-use crate::layout::OUTBOX;
+use crate::layout::{LINE, MAX_LINED, OUTBOX};
 use crate::team::Team;
 
 /// A way for the data of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Published in each member's slot of the team, and read there after one barrier. Up to [`Way::OUTBOX_BYTES`] per member.
+    /// Pushed into a cache line of each member that needs it, with the news that the sender has come. Up to [`Way::LINE_BYTES`] for each.
+    Line,
+    /// Published in each member's slot of the team, and read there when its owner has told of it. Up to [`Way::OUTBOX_BYTES`] per member.
     Outbox,
-    /// Between the windows of the members, after one barrier and before another. Any size.
+    /// Between the windows of the members, once they have come to the call and before they leave it. Any size.
     Direct,
 }
 
 impl std::fmt::Display for Way {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Way::Line => "line",
             Way::Outbox => "outbox",
             Way::Direct => "direct",
         })
     }
 }
 
-/// Variable that forces a way, where it can serve. The same in all PEs of a job.
+/// Variable that forces a way, where it can serve; all but `line` do without lines altogether. The same in all PEs of a job.
 pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
 
 impl Way {
+    /// The most that a line carries.
+    pub const LINE_BYTES: usize = LINE;
     /// The most that a member can publish.
     pub const OUTBOX_BYTES: usize = OUTBOX;
 
@@ -39,27 +44,34 @@ impl Way {
             return Ok(None);
         };
         match value.to_str() {
+            Some("line") => Ok(Some(Way::Line)),
             Some("outbox") => Ok(Some(Way::Outbox)),
             Some("direct") => Ok(Some(Way::Direct)),
             _ => Err(Error::Environment {
                 name: ENV_COLLECTIVES,
                 value: value.to_string_lossy().into_owned(),
                 problem: "is no way for collectives".into(),
-                fix: "Use outbox or direct, or unset it",
+                fix: "Use line, outbox or direct, or unset it",
             }),
         }
     }
 }
 
 impl Team {
+    /// Whether the news of a team with so many members goes by lines; else, by its barrier.
+    pub(super) fn has_lines(members: usize, forced: Option<Way>) -> bool {
+        members <= MAX_LINED && matches!(forced, None | Some(Way::Line))
+    }
+
     /// The way in which a collective of this team goes to which each member contributes so many bytes (at a root: which the root
     /// hands out).
     #[inline]
     pub fn collective_way(&self, bytes: usize) -> Way {
         match self.forced_way() {
-            _ if bytes > OUTBOX => Way::Direct,
-            Some(way) => way,
-            None => Way::Outbox,
+            Some(Way::Direct) => Way::Direct,
+            _ if bytes <= LINE && self.steps().are_lines() => Way::Line,
+            _ if bytes <= OUTBOX => Way::Outbox,
+            _ => Way::Direct,
         }
     }
 }

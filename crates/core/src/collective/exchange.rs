@@ -1,6 +1,7 @@
-//! Moving blocks between members: gather, all-gather, collect, scatter, all-to-all.
+//! Moving blocks between members: gather, all-gather, collect, all-to-all.
 
-use super::{OUTBOX, Place, Span, Way, check_length};
+use super::steps::nothing;
+use super::{OUTBOX, Place, Span, Way, check_disjoint, check_length};
 use crate::error::{Error, Result};
 use crate::shm::Plain;
 use crate::team::Team;
@@ -25,30 +26,6 @@ impl Team {
     pub fn gather<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         check_disjoint(to.place, from.place)?;
         self.gather_places(Some(root), to.place, from.place)
-    }
-
-    /// Member r gets elements `r * to.len()` and on of `from` of the member with rank `root`. *Collective.*
-    ///
-    /// # Errors
-    /// As for [`all_gather`](Self::all_gather).
-    pub fn scatter<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        let (to, from) = (to.place, from.place);
-        self.check_rank(root)?;
-        self.check_places(to, from)?;
-        check_length("bytes of the source, and of all destinations", from.bytes, to.bytes * self.len())?;
-        check_disjoint(to, from)?;
-        let mine = from.part(self.rank() * to.bytes, to.bytes);
-        if self.collective_way(from.bytes) == Way::Outbox {
-            let outbox = self.next_outbox().part(0, from.bytes);
-            if self.rank() == root {
-                self.give(root, from, outbox)?;
-            }
-            self.barrier()?;
-            return self.take(root, outbox.part(self.rank() * to.bytes, to.bytes), to);
-        }
-        self.barrier()?;
-        self.take(root, mine, to)?;
-        self.barrier()
     }
 
     /// Every member gets the elements of all, one after the other by rank; members may contribute different numbers. Gives how
@@ -82,20 +59,51 @@ impl Team {
         self.check_places(to, from)?;
         check_length("bytes of the destination, and of all sources", to.bytes, from.bytes * self.len())?;
         let block = |rank: usize| to.part(rank * from.bytes, from.bytes);
-        if self.collective_way(from.bytes) == Way::Outbox {
-            let outbox = self.next_outbox().part(0, from.bytes);
-            self.give(self.rank(), from, outbox)?;
-            self.barrier()?;
-            if root.is_none_or(|root| root == self.rank()) {
-                for rank in 0..self.len() {
-                    self.take(rank, outbox, block(rank))?;
+        let (me, all) = (self.rank(), 0..self.len());
+        match (root, self.collective_way(from.bytes)) {
+            (_, Way::Line) => {
+                let step = self.step(root.is_none())?;
+                if root != Some(me) {
+                    self.tell(step, root.map_or(all.clone(), |root| root..root + 1), |_| from)?;
                 }
+                match root {
+                    None => self.meet(step)?,
+                    Some(root) if root == me => self.hear(step, all.clone())?,
+                    Some(_) => return Ok(()),
+                }
+                for rank in all.filter(|&rank| rank != me) {
+                    self.take_line(step, rank, block(rank));
+                }
+                self.take(me, from, block(me))
             }
-            return Ok(());
+            (None, Way::Outbox) => {
+                let outbox = self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
+                all.into_iter()
+                    .try_for_each(|rank| self.take(rank, outbox.part(0, from.bytes), block(rank)))
+            }
+            (None, Way::Direct) => self.give_all(|_| from, block(me)),
+            (Some(root), _) => {
+                let step = self.step(false)?;
+                if root == me {
+                    self.tell(step, all.clone(), nothing)?;
+                    self.take(me, from, block(me))?;
+                    return self.hear(step, all);
+                }
+                self.hear(step, root..root + 1)?;
+                self.give(root, from, block(me))?;
+                self.pe().fence()?;
+                self.tell(step, root..root + 1, nothing)
+            }
         }
+    }
+
+    /// Writes a part of this member's source to `to` of each.
+    fn give_all(&self, part: impl Fn(usize) -> Place, to: Place) -> Result<()> {
         self.barrier()?;
-        for rank in root.map_or(0..self.len(), |root| root..root + 1) {
-            self.give(rank, from, block(self.rank()))?;
+        // Each begins with itself, so that they are not all at the same one.
+        for step in 0..self.len() {
+            let rank = (self.rank() + step) % self.len();
+            self.give(rank, part(rank), to)?;
         }
         self.barrier()
     }
@@ -106,20 +114,21 @@ impl Team {
     /// As for [`collect`](Self::collect).
     pub fn collect_places(&self, to: Place, from: Place) -> Result<usize> {
         self.check_places(to, from)?;
-        let outbox = self.next_outbox();
         let small = match self.collective_way(0) {
-            Way::Outbox => OUTBOX - COUNT,
+            Way::Line | Way::Outbox => OUTBOX - COUNT,
             Way::Direct => 0,
         };
-        // SAFETY: the head of this PE's own outbox, aligned; others read it after the barrier.
-        unsafe {
-            crate::shm::store(self.here(outbox).cast(), from.bytes as u64);
-            crate::shm::store(self.here(outbox.part(8, 8)).cast(), to.bytes as u64);
-        }
-        if from.bytes <= small {
-            self.give(self.rank(), from, outbox.part(COUNT, from.bytes))?;
-        }
-        self.barrier()?;
+        let outbox = self.publish(|outbox| {
+            // SAFETY: the head of this PE's own outbox, aligned; others read it when they have been told.
+            unsafe {
+                crate::shm::store(self.here(outbox).cast(), from.bytes as u64);
+                crate::shm::store(self.here(outbox.part(8, 8)).cast(), to.bytes as u64);
+            }
+            match from.bytes <= small {
+                true => self.take(self.rank(), from, outbox.part(COUNT, from.bytes)),
+                false => Ok(()),
+            }
+        })?;
         let head = |at: usize| {
             let words = (0..self.len()).map(|rank| Ok(self.there(rank, outbox.part(at, 8)).load::<u64>(self.pe())? as usize));
             words.collect::<Result<Vec<usize>>>()
@@ -143,7 +152,7 @@ impl Team {
             }
             return Ok(total);
         }
-        // Everybody is in the call, as the barrier has shown.
+        // Everybody is in the call: all have met.
         for rank in 0..self.len() {
             self.give(rank, from, to.part(starts[self.rank()], from.bytes))?;
         }
@@ -159,30 +168,27 @@ impl Team {
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         check_length("bytes beyond equal blocks, and none", from.bytes % self.len(), 0)?;
-        let bytes = from.bytes / self.len();
-        let mine = self.rank() * bytes;
-        if self.collective_way(from.bytes) == Way::Outbox {
-            let outbox = self.next_outbox().part(0, from.bytes);
-            self.give(self.rank(), from, outbox)?;
-            self.barrier()?;
-            for rank in 0..self.len() {
-                self.take(rank, outbox.part(mine, bytes), to.part(rank * bytes, bytes))?;
+        let (bytes, me) = (from.bytes / self.len(), self.rank());
+        let block = |place: Place, rank: usize| place.part(rank * bytes, bytes);
+        let way = match self.collective_way(bytes) {
+            Way::Line => Way::Line,
+            _ => self.collective_way(from.bytes),
+        };
+        match way {
+            Way::Line => {
+                let step = self.step(true)?;
+                self.tell(step, 0..self.len(), |rank| block(from, rank))?;
+                self.meet(step)?;
+                for rank in (0..self.len()).filter(|&rank| rank != me) {
+                    self.take_line(step, rank, block(to, rank));
+                }
+                self.take(me, block(from, me), block(to, me))
             }
-            return Ok(());
+            Way::Outbox => {
+                let outbox = self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
+                (0..self.len()).try_for_each(|rank| self.take(rank, block(outbox, me), block(to, rank)))
+            }
+            Way::Direct => self.give_all(|rank| block(from, rank), block(to, me)),
         }
-        self.barrier()?;
-        // Each begins with itself, so that they are not all at the same one.
-        for step in 0..self.len() {
-            let rank = (self.rank() + step) % self.len();
-            self.give(rank, from.part(rank * bytes, bytes), to.part(mine, bytes))?;
-        }
-        self.barrier()
     }
-}
-
-fn check_disjoint(to: Place, from: Place) -> Result<()> {
-    if to.overlaps(from) {
-        return Err(Error::Misuse("source and destination of this collective overlap: they must not"));
-    }
-    Ok(())
 }

@@ -1,25 +1,27 @@
 //! Collectives over teams: all members call, all get their part of what all have.
 //!
-//! Every one of them is built of the same three things, and names no fabric:
+//! Every one of them is built of the same few things, and names no fabric:
 //!
-//! * the team's **barrier**;
-//! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: what is small is published there, and read by the
-//!   others in place after one barrier;
-//! * **direct** reads and writes of the members' windows, for what is larger: one barrier before (everybody is in the call, so
-//!   sources are there and destinations may be written), one after (everybody has read and written).
+//! * **steps** ([`steps`]): a member tells others that it has come, in a cache line of theirs which also carries up to [`LINE`](crate::layout::LINE) bytes;
+//! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: what is published there is read by those who have been told;
+//! * **direct** reads and writes of the members' windows, for what is larger: of a source whose owner has said that it has come, until that has been told
+//!   that it was read; into a destination whose owner has said that it has come, which then waits until it is told that all is there;
+//! * the team's **barrier**, where each needs something of each.
 //!
-//! So a member's memory is read and written only while it is in the call, and each collective also is a barrier.
+//! | collective | up to a line | up to an outbox | larger |
+//! |---|---|---|---|
+//! | broadcast, scatter | the root tells each what it is to have, and goes | the root publishes, and goes; all read | the root tells all, these copy from its source at once and tell it; it waits for all |
+//! | all-reduce, scans | all tell all; each combines what it needs, in the order of ranks | all publish, the same | barrier; each combines a part of the elements for all, [`BLOCK`] bytes at a time, and writes it where it belongs; barrier |
+//! | reduce | all tell the root, and go | all publish and tell the root, and go | as all-reduce |
+//! | all-gather, all-to-all | all tell all | all publish, each reads its part | barrier; written straight into the final place; barrier |
+//! | gather | all tell the root, and go | as larger | the root tells all; these write straight into its destination, and tell it |
+//! | collect | as larger | all publish how much they have, and that if it is little | then written straight into the final place; barrier |
+//! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
 //!
-//! **Why an outbox is not overwritten while somebody reads it.** There are two, used in turn. Collective k writes outbox k mod 2
-//! before its first barrier, and the others read it after that barrier, before they arrive at the next one of the team. It is
-//! written again in collective k + 2, after the first barrier of k + 1 was passed, at which all have arrived, and so have read.
-//!
-//! | collective | small | larger |
-//! |---|---|---|
-//! | broadcast | root publishes, all read | all copy from the root's source at once |
-//! | reduce, all-reduce, scans | all publish; each combines what it needs, in the order of ranks | each combines a part of the elements for all, [`BLOCK`] bytes at a time, and writes it where it belongs |
-//! | gather, all-gather, collect, scatter, all-to-all | all publish, each reads its part | written straight into its final place |
-//! | all-to-all at strides | packed, the same | packed and written where the destination is contiguous; else read, near element by element, far with what lies between |
+//! So a member's memory is read and written only while it is in the call, and it need not be there longer than that takes: where PEs share
+//! CPUs, a collective costs as many turns of each as news must go around. **A collective is no barrier**, and it completes no puts: a member may be done
+//! before another has begun. Only those in which each needs something of each (all-reduce, scans, all-gather, collect, all-to-all)
+//! cannot be over before all members have come.
 //!
 //! **Arguments.** What a member can see to be wrong with its own arguments is its error at once, before it tells the others
 //! anything: nothing is read or written. When all members are wrong, all get the error, and the team is as it was. When only some
@@ -38,22 +40,24 @@ mod choice;
 mod exchange;
 mod operator;
 mod reduce;
+mod steps;
 mod strided;
 
 pub use choice::{ENV_COLLECTIVES, Way};
 pub use operator::{And, By, Max, Min, Number, Operator, Or, Product, Sum, Xor};
 pub use reduce::{Elements, Goal};
+pub(crate) use steps::Steps;
 
 use crate::error::{Error, Result};
-use crate::layout::{OUTBOX, Outbox, SystemArea};
+use crate::layout::OUTBOX;
 use crate::route::Route;
 use crate::segment::Segment;
-use crate::shm::Plain;
+use crate::shm::{self, Plain};
 use crate::team::Team;
 use crate::window::Window;
 use std::marker::PhantomData;
-use std::mem::offset_of;
 use std::ops::Range;
+use steps::Step;
 
 /// Bytes that are combined at once: two such blocks stay in a core's first cache.
 const BLOCK: usize = 8 << 10;
@@ -124,6 +128,11 @@ impl Segment {
 }
 
 impl Place {
+    #[cfg(loom)]
+    pub(crate) fn at(offset: u64, bytes: usize) -> Place {
+        Place { offset, bytes }
+    }
+
     /// `bytes` of it from `at` on, which the caller has found to be inside.
     fn part(self, at: usize, bytes: usize) -> Place {
         debug_assert!(at + bytes <= self.bytes);
@@ -154,6 +163,13 @@ fn check_apart(to: Place, from: Place) -> Result<()> {
             "source and destination of a collective overlap: they must be the same elements, or have none in common",
         ))
     }
+}
+
+fn check_disjoint(to: Place, from: Place) -> Result<()> {
+    if to.overlaps(from) {
+        return Err(Error::Misuse("source and destination of this collective overlap: they must not"));
+    }
+    Ok(())
 }
 
 fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
@@ -205,6 +221,12 @@ impl Team {
         Ok(())
     }
 
+    /// Copies what a member gave to this one in a step to a place, which is as long as that.
+    fn take_line(&self, step: Step, rank: usize, to: Place) {
+        // SAFETY: the line, and the place as `check_places` has found, lie in this PE's segment, and not in the same part of it.
+        unsafe { shm::copy(self.here(to), self.line(step, rank), to.bytes) };
+    }
+
     /// Copies a place of a member to one of this PE; nothing where they are the same.
     fn take(&self, rank: usize, from: Place, to: Place) -> Result<()> {
         if rank == self.rank() && from.offset == to.offset {
@@ -221,15 +243,6 @@ impl Team {
         }
         // SAFETY: as in `take`.
         unsafe { self.deliver(rank, to, self.here(from)) }
-    }
-
-    /// The outbox of this collective, in each member's slot: the two take turns.
-    fn next_outbox(&self) -> Place {
-        let turn = self.count_collective() % 2;
-        Place {
-            offset: (offset_of!(SystemArea, outboxes) + self.slot() * size_of::<Outbox>() + turn * OUTBOX) as u64,
-            bytes: OUTBOX,
-        }
     }
 
     /// A place is inside of the segments of the job that it was made in; this may be another.

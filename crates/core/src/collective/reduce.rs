@@ -1,12 +1,13 @@
 //! Combining what all have: reductions and scans.
 //!
-//! Small: each publishes all of its elements, and combines those of the ranks that it needs. Larger: the elements are cut into
+//! Small: each tells all of its elements, or publishes them, and combines those of the ranks that it needs. Larger: the elements are cut into
 //! as many parts as there are members; each member walks through the ranks with its part, and writes what it has, after each
 //! rank or at the end, where that belongs. It alone reads and writes this part anywhere, so source and destination may be the same.
 
+use super::steps::nothing;
 use super::{BLOCK, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, Way, check_apart, check_length};
 use crate::error::{Error, Result};
-use crate::shm::Plain;
+use crate::shm::{self, Plain};
 use crate::team::Team;
 use std::mem::MaybeUninit;
 
@@ -113,9 +114,14 @@ impl Team {
             None => return Err(Error::Misuse("elements that are combined must have a size")),
             Some(rest) => check_length("bytes beyond whole elements, and none", rest, 0)?,
         }
-        if self.collective_way(from.bytes) == Way::Outbox {
-            return self.combine_outboxes(elements, goal, to, from);
+        match self.collective_way(from.bytes) {
+            Way::Direct => self.combine_directly(elements, goal, to, from),
+            way => self.combine_told(way, elements, goal, to, from),
         }
+    }
+
+    /// Each combines a part for all.
+    fn combine_directly(&self, elements: &Elements<'_>, goal: Goal, to: Place, from: Place) -> Result<()> {
         self.barrier()?;
         let block = (BLOCK / elements.size).max(1) * elements.size;
         let (mine, end) = {
@@ -166,16 +172,33 @@ impl Team {
         Ok(())
     }
 
-    fn combine_outboxes(&self, elements: &Elements<'_>, goal: Goal, to: Place, from: Place) -> Result<()> {
-        let outbox = self.next_outbox().part(0, from.bytes);
-        self.give(self.rank(), from, outbox)?;
-        self.barrier()?;
+    /// Each tells what it has, and combines for itself.
+    fn combine_told(&self, way: Way, elements: &Elements<'_>, goal: Goal, to: Place, from: Place) -> Result<()> {
+        let (me, all) = (self.rank(), 0..self.len());
+        let root = match goal {
+            Goal::Root(root) => Some(root),
+            _ => None,
+        };
+        let step = self.step(root.is_none())?;
+        let outbox = self.outbox(step).part(0, from.bytes);
+        if root != Some(me) {
+            let told = root.map_or(all.clone(), |root| root..root + 1);
+            if way == Way::Line {
+                self.tell(step, told, |_| from)?;
+            } else {
+                self.take(me, from, outbox)?;
+                self.tell(step, told, nothing)?;
+            }
+        }
+        match root {
+            None => self.meet(step)?,
+            Some(root) if root == me => self.hear(step, all.clone())?,
+            Some(_) => return Ok(()),
+        }
         let ranks = match goal {
-            Goal::All => 0..self.len(),
-            Goal::Root(root) if root == self.rank() => 0..self.len(),
-            Goal::Root(_) => return Ok(()),
-            Goal::Inclusive => 0..self.rank() + 1,
-            Goal::Exclusive => 0..self.rank(),
+            Goal::All | Goal::Root(_) => all,
+            Goal::Inclusive => 0..me + 1,
+            Goal::Exclusive => 0..me,
         };
         let mut memory = [const { MaybeUninit::<super::Aligned>::uninit() }; 2 * OUTBOX / 64];
         let (sum, next) = memory.split_at_mut(OUTBOX / 64);
@@ -185,13 +208,21 @@ impl Team {
             unsafe { sum.write_bytes(0, from.bytes) };
         }
         for rank in ranks.clone() {
-            // SAFETY: both halves of `memory` have room for an outbox.
-            unsafe { self.fetch(rank, outbox, if rank == ranks.start { sum } else { next })? };
+            let into = if rank == ranks.start { sum } else { next };
+            // SAFETY: both halves of `memory` have room for an outbox. A line, and this member's own source, lie in this PE's segment.
+            unsafe {
+                match way {
+                    _ if rank == me => shm::copy(into, self.here(from), from.bytes),
+                    Way::Line => shm::copy(into, self.line(step, rank), from.bytes),
+                    _ => self.fetch(rank, outbox, into)?,
+                }
+            }
             if rank > ranks.start {
                 (elements.combine)(sum, next, from.bytes / elements.size);
             }
         }
-        // SAFETY: `sum` holds as many bytes as the place: the first rank's, or zeros.
-        unsafe { self.deliver(self.rank(), to, sum) }
+        // SAFETY: `sum` holds as many bytes as the place, the first rank's or zeros, and is private; the place lies in this PE's segment.
+        unsafe { shm::copy(self.here(to), sum, to.bytes) };
+        Ok(())
     }
 }

@@ -114,11 +114,12 @@ impl Team {
         // Elements of the block that belongs to a rank.
         let block = |rank: usize| rank * count..(rank + 1) * count;
         let mine = block(self.rank());
-        if self.collective_way(all * size) == Way::Outbox {
-            let outbox = self.next_outbox();
-            // SAFETY: an outbox has room for all of them.
-            unsafe { self.pack(from, 0..all, self.here(outbox)) };
-            self.barrier()?;
+        if self.collective_way(all * size) != Way::Direct {
+            let outbox = self.publish(|outbox| {
+                // SAFETY: an outbox has room for all of them.
+                unsafe { self.pack(from, 0..all, self.here(outbox)) };
+                Ok(())
+            })?;
             let published = outbox.part(mine.start * size, count * size);
             let mut memory = [super::Aligned([0; 64]); OUTBOX / 64];
             let memory = memory.as_mut_ptr().cast::<u8>();

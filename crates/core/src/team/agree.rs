@@ -2,7 +2,7 @@
 
 use super::Team;
 use crate::error::{Error, Result};
-use crate::layout::{BarrierSlot, MAX_BARRIERS};
+use crate::layout::{BarrierSlot, Line, MAX_BARRIERS, MAX_LINED, TURNS};
 use crate::pe::Pe;
 use crate::shm;
 use std::mem::offset_of;
@@ -139,9 +139,14 @@ impl Council<'_> {
             let claimed = contradiction.is_none() && slot.is_some_and(|slot| self.pe.claim_slot(slot));
             let claim = match (slot, claimed) {
                 (Some(slot), true) => {
-                    // SAFETY: this PE's own slot, all but its last word; nobody uses it: everybody has dropped what was in it, and has
-                    // made its writes quiet in the barrier above.
-                    unsafe { shm::zero(self.pe.local(Pe::barrier_slot(slot)), offset_of!(BarrierSlot, ended)) };
+                    let (lines, lined) = (Pe::lines(slot), self.members.len().min(MAX_LINED));
+                    // SAFETY: this PE's own slot, all but its last word, and the lines in which the members of the new team, who are some of
+                    // these, will tell it something. Nobody uses them: everybody has dropped what was there, and has made its writes quiet
+                    // in the barrier above.
+                    unsafe {
+                        shm::zero(self.pe.local(Pe::barrier_slot(slot)), offset_of!(BarrierSlot, ended));
+                        shm::zero(self.pe.local(lines), lined * TURNS * size_of::<Line>());
+                    }
                     CLAIMED | self.pe.ended(slot) << 2
                 }
                 _ if contradiction.is_some() => REFUSED,

@@ -5,7 +5,14 @@ use memonet_core::{ENV_BARRIER, ENV_COLLECTIVES, Error, Job};
 
 fn everything_with(algorithm: &str) {
     // The best and the worst of fabrics.
-    let tests = ["barriers::near", "teams::near", "barriers::shuffled", "teams::shuffled"];
+    let tests = [
+        "barriers::near",
+        "teams::near",
+        "mixed::near",
+        "barriers::shuffled",
+        "teams::shuffled",
+        "mixed::shuffled",
+    ];
     in_another_process(&tests, &[(ENV_BARRIER, algorithm)]);
 }
 
@@ -31,9 +38,16 @@ fn dissemination() {
 
 #[test]
 fn collectives_by_each_way() {
-    for way in ["outbox", "direct"] {
+    for way in ["line", "outbox", "direct"] {
         in_another_process(
-            &["collectives::near", "collectives::shuffled", "strided::near", "strided::shuffled"],
+            &[
+                "collectives::near",
+                "collectives::shuffled",
+                "mixed::near",
+                "mixed::shuffled",
+                "strided::near",
+                "strided::shuffled",
+            ],
             &[(ENV_COLLECTIVES, way)],
         );
     }

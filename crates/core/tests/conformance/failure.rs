@@ -1,7 +1,7 @@
 //! Deaths and departures: every wait ends, and says whose fault it is.
 
 use crate::setup::{LONG, Meeting, Run, Setup, within};
-use memonet_core::{Access, Barrier, Cause, Cmp, Error, Job, JobOptions, Lock, Result, SignalOp, Team, Window};
+use memonet_core::{Access, Barrier, Cause, Cmp, Error, Job, JobOptions, Lock, Result, SignalOp, Span, Sum, Team, Window};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -92,8 +92,15 @@ pub struct Tools {
     team: Team,
     /// The victim's.
     lock: Lock,
+    /// For collectives: twice as much as fits into no outbox, for each PE.
+    blocks: Window<u64>,
     victim: usize,
 }
+
+/// Elements that fit into a line, into an outbox, and into neither.
+const FEW: usize = 1;
+const SOME: usize = 100;
+const MANY: usize = 200;
 
 impl Tools {
     pub fn new(job: &Job, victim: usize) -> Result<Tools> {
@@ -106,17 +113,39 @@ impl Tools {
         Ok(Tools {
             words,
             lock,
+            blocks: job.window(2 * MANY * job.npes())?,
             barrier: job.world().new_barrier()?,
             team: job.team(&everybody)?.expect("all are in it"),
             victim,
         })
+    }
+
+    /// `len` elements for each of `members`, to write to and to read from.
+    fn spans(&self, len: usize, members: usize) -> Result<(Span<'_, u64>, Span<'_, u64>)> {
+        let half = self.blocks.len() / 2;
+        Ok((self.blocks.span(0..len * members)?, self.blocks.span(half..half + len * members)?))
+    }
+
+    fn broadcast(&self, team: &Team, root: usize, len: usize) -> Result<()> {
+        let (to, from) = self.spans(len, 1)?;
+        team.broadcast(root, to, from)
+    }
+
+    fn all_to_all(&self, team: &Team, len: usize) -> Result<()> {
+        let (to, from) = self.spans(len, team.len())?;
+        team.all_to_all(to, from)
+    }
+
+    fn all_reduce(&self, team: &Team, len: usize) -> Result<()> {
+        let (to, from) = self.spans(len, 1)?;
+        team.all_reduce(Sum, to, from)
     }
 }
 
 pub type Way = (&'static str, fn(&Job, &Tools) -> Result<()>);
 
 /// Every call that waits.
-pub const WAYS: [Way; 26] = [
+pub const WAYS: [Way; 34] = [
     ("until", |_, t| t.words.wait_until(0, Cmp::Eq, 1).map(drop)),
     ("any", |_, t| t.words.wait_until_any(&[0, 3], Cmp::Eq, 1).map(drop)),
     ("all", |_, t| t.words.wait_until_all(&[0, 3], Cmp::Eq, 1)),
@@ -179,6 +208,14 @@ pub const WAYS: [Way; 26] = [
         }
         Ok(())
     }),
+    ("a broadcast", |job, t| t.broadcast(job.world(), t.victim, FEW)),
+    ("a broadcast of some", |job, t| t.broadcast(job.world(), t.victim, SOME)),
+    ("a broadcast of many", |job, t| t.broadcast(job.world(), t.victim, MANY)),
+    ("an all-to-all", |job, t| t.all_to_all(job.world(), FEW)),
+    ("an all-to-all of many", |job, t| t.all_to_all(job.world(), MANY)),
+    ("an all-reduce", |job, t| t.all_reduce(job.world(), FEW)),
+    ("an all-reduce of some", |job, t| t.all_reduce(job.world(), SOME)),
+    ("an all-reduce of many", |job, t| t.all_reduce(job.world(), MANY)),
     ("a new barrier", |job, _| job.world().new_barrier().map(drop)),
 ];
 
@@ -238,11 +275,11 @@ fn every_wait_ends_when_somebody_dies(setup: Setup) {
 fn busy(job: &Job, tools: &Tools, round: usize) -> Result<()> {
     let (me, n) = (job.pe(), job.npes());
     let right = (me + 1) % n;
-    match round % 7 {
+    match round % 11 {
         0 => job.barrier(),
         1 => {
             tools.words.signal(right, 2, SignalOp::Add, 1)?;
-            let so_far = round as u64 / 7 + 1;
+            let so_far = round as u64 / 11 + 1;
             tools.words.wait_until(2, Cmp::Ge, so_far).map(drop)
         }
         2 => {
@@ -260,6 +297,10 @@ fn busy(job: &Job, tools: &Tools, round: usize) -> Result<()> {
             tools.words.put(right, 1, &[2])?;
             job.quiet()
         }
+        6 => tools.broadcast(job.world(), round % n, [FEW, SOME, MANY][round % 3]),
+        7 => tools.all_to_all(&tools.team, [FEW, SOME, MANY][round % 3]),
+        8 => tools.all_reduce(job.world(), [FEW, SOME, MANY][round % 3]),
+        9 => tools.broadcast(&tools.team, round % n, [FEW, SOME, MANY][round % 3]),
         _ => job.restricted::<u64>(3, |_, _| Access::ReadWrite)?.free(),
     }
 }

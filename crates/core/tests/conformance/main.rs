@@ -38,6 +38,7 @@ mod ground;
 mod jobs;
 mod leaving;
 mod locks;
+mod mixed;
 mod model;
 mod multicast;
 mod orders;

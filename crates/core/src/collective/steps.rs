@@ -1,0 +1,215 @@
+//! Steps: how members of a team tell each other that they have come to a collective, and give each other a few bytes.
+//!
+//! A message is one cache line in the receiver's own segment: up to [`LINE`] bytes, and the number of the step. The sender writes the
+//! bytes, then the number; the receiver waits until the line shows the number, and reads the bytes from the same line. So a message is one
+//! transfer of one cache line, and nothing else. Each pair of members has a line each way for each of [`TURNS`] turns; step k uses
+//! those of turn k mod `TURNS`, and the outboxes of the same turn.
+//!
+//! | call | meaning |
+//! |---|---|
+//! | [`step`](Team::step) | the team's next step: all members begin the same ones in the same order, and say the same of each. Begun when all that an earlier collective does is done |
+//! | [`tell`](Team::tell) | sends to some members |
+//! | [`hear`](Team::hear) | waits for those of some; what is sent is heard, in the same collective |
+//! | [`meet`](Team::meet) | hears from all, in a step in which each tells all: a **meeting** |
+//!
+//! **Why no line is overwritten before it has been read, nor an outbox.** Let S write to what R reads, in step j, which was used before in
+//! step k = j - `TURNS`. Members meet in barriers of the team and in steps of which that was said. `step` sees to it that
+//! between them there is a meeting whose end S has seen before j: it counts meetings, and where there was none since k, makes one, a
+//! barrier. In that meeting S has heard from R, which told it after it had finished every earlier collective: it has read what it had to
+//! read in k. As all members count the same, all take part in that barrier. A barrier that is under way counts as a meeting, so `step` ends
+//! it first.
+//!
+//! So a collective in which all tell all needs nothing else, ever; and where one has nothing to hear, as the root of a broadcast, up to
+//! `TURNS` of them follow each other before members have to meet, and often they do so anyway.
+//!
+//! **When members leave.** A meeting counts once it is complete. A member that has got an error may count less than the others: it
+//! comes to a barrier, which fails as the one before has. Where a message was not heard, it may still come; so the team's place is never used again.
+//!
+//! **Large teams** have no lines; nor have those whose user wants none. There a meeting is a barrier; and in another step, so is each `tell` of
+//! those who tell and each `hear` of those who hear: as many at each member. None of these barriers is a meeting that shows what was read in
+//! the step itself, as they come before that. So `step` counts one more.
+//!
+//! A step orders nothing but its own messages, and what was in this PE's own memory before. What was put into others' is told of
+//! after a [`fence`](crate::pe::Pe::fence).
+
+use super::{Place, Team, Way};
+use crate::error::{Error, Result};
+use crate::layout::{LINE, Line, OUTBOX, Outbox, SystemArea, TURNS};
+use crate::pe::Pe;
+use crate::shm;
+use crate::wait::{self, Terms};
+use std::mem::offset_of;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// What a team counts. One thread at a time is in a collective of a team.
+pub(crate) struct Steps {
+    /// Whether messages go by lines; else, barriers take their place.
+    lines: bool,
+    /// Set while a thread waits in one.
+    waiting: AtomicBool,
+    begun: AtomicU64,
+    /// Meetings that were steps; barriers count themselves.
+    met: AtomicU64,
+    /// For each turn, the number of meetings that shows that all have read what its last step sent.
+    free_at: [AtomicU64; TURNS],
+}
+
+impl Steps {
+    pub(crate) fn new(members: usize, forced: Option<Way>) -> Self {
+        Steps {
+            lines: Team::has_lines(members, forced),
+            waiting: AtomicBool::new(false),
+            begun: AtomicU64::new(0),
+            met: AtomicU64::new(0),
+            free_at: [const { AtomicU64::new(0) }; TURNS],
+        }
+    }
+
+    #[inline]
+    pub(super) fn are_lines(&self) -> bool {
+        self.lines
+    }
+}
+
+/// A step of a team.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    number: u64,
+    turn: usize,
+    meeting: bool,
+}
+
+/// What a message carries that only says that its sender has come.
+pub(super) fn nothing(_rank: usize) -> Place {
+    Place { offset: 0, bytes: 0 }
+}
+
+impl Team {
+    fn meetings(&self) -> u64 {
+        self.split_barrier().phase() + self.steps().met.load(Ordering::Relaxed)
+    }
+
+    /// Begins the next step; `meeting`: it will be one.
+    ///
+    /// # Errors
+    /// [`PeerFailed`](Error::PeerFailed) where members have to meet first.
+    pub(super) fn step(&self, meeting: bool) -> Result<Step> {
+        let steps = self.steps();
+        let number = steps.begun.load(Ordering::Relaxed) + 1;
+        let turn = number as usize % TURNS;
+        self.split_barrier().wait()?;
+        while self.meetings() < steps.free_at[turn].load(Ordering::Relaxed) {
+            self.barrier()?;
+        }
+        steps.begun.store(number, Ordering::Relaxed);
+        steps.free_at[turn].store(self.meetings() + u64::from(meeting || !steps.lines) + 1, Ordering::Relaxed);
+        Ok(Step { number, turn, meeting })
+    }
+
+    /// Tells members that this one has come, and gives each of them what it is to have, up to [`LINE`] bytes of this PE's memory. Does not
+    /// wait, and passes over this member.
+    pub(super) fn tell(&self, step: Step, ranks: Range<usize>, what: impl Fn(usize) -> Place) -> Result<()> {
+        if !self.steps().lines {
+            return if step.meeting { Ok(()) } else { self.barrier() };
+        }
+        let (me, pe) = (self.rank(), self.pe());
+        let offset = self.line_at(step, me);
+        let others = || ranks.clone().filter(|&rank| rank != me);
+        for rank in others() {
+            let (place, line) = (what(rank), pe.route(self.members()[rank], offset));
+            debug_assert!(place.bytes <= LINE);
+            // SAFETY: the place lies in this PE's segment; the line, which has room for so much, in the member's. They do not overlap.
+            unsafe { line.put_and_store(pe, self.here(place), place.bytes, line.add(offset_of!(Line, number)), step.number)? };
+        }
+        // Far, the fabric rings.
+        if !pe.has_far() {
+            pe.ring_all(others().map(|rank| self.members()[rank]));
+        }
+        Ok(())
+    }
+
+    /// Offset in a segment of the line in which a member tells its owner.
+    fn line_at(&self, step: Step, rank: usize) -> u64 {
+        Pe::lines(self.slot()) + ((rank * TURNS + step.turn) * size_of::<Line>()) as u64
+    }
+
+    /// Where a member's message to this one lies.
+    pub(super) fn line(&self, step: Step, rank: usize) -> *const u8 {
+        self.pe().local(self.line_at(step, rank))
+    }
+
+    /// Whether a member's message has come; as if from this one itself.
+    #[inline]
+    fn has_come(&self, step: Step, rank: usize) -> bool {
+        let number = self.line(step, rank).wrapping_add(offset_of!(Line, number));
+        // SAFETY: an aligned word of a line in this PE's segment.
+        rank == self.rank() || unsafe { shm::load(number.cast::<u64>()) } == step.number
+    }
+
+    /// Waits for the messages of members.
+    ///
+    /// # Errors
+    /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all have come; [`Misuse`](Error::Misuse) beside another thread.
+    pub(super) fn hear(&self, step: Step, ranks: Range<usize>) -> Result<()> {
+        if !self.steps().lines {
+            return self.barrier();
+        }
+        let missing = |pe: usize| ranks.clone().any(|rank| self.members()[rank] == pe && !self.has_come(step, rank));
+        let terms = Terms {
+            members: Some(self.members()),
+            arrived: Some(&|pe| !missing(pe)),
+            timeout: None,
+        };
+        let waiting = &self.steps().waiting;
+        // As in barriers: it may miss two that come within nanoseconds of each other, and costs nothing.
+        if waiting.load(Ordering::Relaxed) {
+            return Err(Error::Misuse(
+                "two threads of one PE are in collectives of the same team at once; give each its own, or let one thread do it",
+            ));
+        }
+        waiting.store(true, Ordering::Relaxed);
+        let mut next = ranks.start;
+        let heard = wait::until(self.pe(), terms, || {
+            while next < ranks.end && self.has_come(step, next) {
+                next += 1;
+            }
+            (next == ranks.end).then_some(())
+        });
+        waiting.store(false, Ordering::Relaxed);
+        if heard.is_err() {
+            self.split_barrier().keep_slot();
+        }
+        Ok(heard?)
+    }
+
+    /// Waits for the messages of all, in a step that is a meeting.
+    ///
+    /// # Errors
+    /// As for [`hear`](Self::hear).
+    pub(super) fn meet(&self, step: Step) -> Result<()> {
+        self.hear(step, 0..self.len())?;
+        // A barrier counts itself.
+        let Steps { lines, met, .. } = self.steps();
+        met.store(met.load(Ordering::Relaxed) + u64::from(*lines), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The outbox of a step, in each member's slot.
+    pub(super) fn outbox(&self, step: Step) -> Place {
+        Place {
+            offset: (offset_of!(SystemArea, outboxes) + self.slot() * size_of::<Outbox>() + step.turn * OUTBOX) as u64,
+            bytes: OUTBOX,
+        }
+    }
+
+    /// A meeting before which each has published a place of its own, or something else that `publish` puts into the outbox.
+    pub(super) fn publish(&self, publish: impl FnOnce(Place) -> Result<()>) -> Result<Place> {
+        let step = self.step(true)?;
+        let outbox = self.outbox(step);
+        publish(outbox)?;
+        self.tell(step, 0..self.len(), nothing)?;
+        self.meet(step)?;
+        Ok(outbox)
+    }
+}
