@@ -71,6 +71,32 @@ static void *work(void *argument) {
     return NULL;
 }
 
+/* Threads that begin while the PE's only one has a lock, and are gone again: what one does alone, and in company, is one lock. */
+enum { VISITS = 30 };
+static long visited, the_lock;
+
+static void *visit(void *unused) {
+    shmem_set_lock(&the_lock);
+    shmem_long_p(&visited, shmem_long_g(&visited, 0) + 1, 0);
+    shmem_clear_lock(&the_lock);
+    return unused;
+}
+
+static void come_and_go(void) {
+    for (int i = 0; i < VISITS; i++) {
+        pthread_t visitors[2];
+        shmem_set_lock(&the_lock);
+        for (int v = 0; v < 2; v++) CHECK(pthread_create(&visitors[v], NULL, visit, NULL) == 0, "no thread");
+        shmem_long_p(&visited, shmem_long_g(&visited, 0) + 1, 0);
+        if (i % 2) sched_yield();
+        shmem_clear_lock(&the_lock);
+        for (int v = 0; v < 2; v++) pthread_join(visitors[v], NULL);
+        visit(NULL);
+    }
+    shmem_barrier_all();
+    if (me == 0) CHECK(visited == (long)npes * VISITS * 4, "%ld", visited);
+}
+
 int main(void) {
     int provided = -1, asked = -1;
     CHECK(shmem_init_thread(SHMEM_THREAD_MULTIPLE, &provided) == 0 && provided == SHMEM_THREAD_MULTIPLE, "%d", provided);
@@ -80,6 +106,7 @@ int main(void) {
     CHECK(asked == SHMEM_THREAD_MULTIPLE, "%d", asked);
     for (int t = 0; t < THREADS; t++) CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, npes, NULL, 0, &teams[t]) == 0, "team %d", t);
     pthread_barrier_init(&together, NULL, THREADS);
+    come_and_go();
     pthread_t threads[THREADS];
     for (int t = 0; t < THREADS; t++) pthread_create(&threads[t], NULL, work, (void *)(intptr_t)t);
     for (int t = 0; t < THREADS; t++) pthread_join(threads[t], NULL);
