@@ -153,8 +153,7 @@ impl<'a> Queue<'a> {
             }
         }
         // A program may try until it succeeds: that is a wait, and ends like one.
-        self.pe.progress();
-        self.pe.ring_written();
+        wait::test(self.pe, || None::<()>);
         match self.terms(|terms| terms.departed(self.pe)) {
             Some(error) => Err(error.into()),
             None => Ok(false),

@@ -61,6 +61,8 @@ pub(crate) struct Pe {
     pub(crate) calls: Mutex<[u64; MAX_CALLS]>,
     /// How often this PE has led such a set.
     pub(crate) led: AtomicU64,
+    /// Tests that have failed in a row.
+    pub(crate) failed_tests: AtomicU32,
     /// Threads that wait for others of this PE at a lock.
     pub(crate) lock_line: Line,
 }
@@ -119,6 +121,7 @@ impl Pe {
             has_relays: AtomicBool::new(false),
             calls: Mutex::new([0; MAX_CALLS]),
             led: AtomicU64::new(0),
+            failed_tests: AtomicU32::new(0),
             lock_line: Line::default(),
             control,
         }

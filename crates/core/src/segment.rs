@@ -206,11 +206,10 @@ impl Segment {
         Ok(wait::until(&self.pe, Terms::default(), look)?)
     }
 
-    /// Lets others get on who depend on this PE: part of every test that may be repeated until it succeeds.
-    #[inline]
-    pub fn progress(&self) {
-        self.pe.progress();
-        self.pe.ring_written();
+    /// Looks once, as [`wait`](Self::wait) does: lets others get on who depend on this PE, so that a program may look until it succeeds.
+    #[inline(always)]
+    pub fn test<R>(&self, look: impl FnOnce() -> Option<R>) -> Option<R> {
+        wait::test(&self.pe, look)
     }
 }
 

@@ -106,28 +106,27 @@ impl<T: Word> Window<T> {
     /// Whether element `index` of this PE's part compares so with `value` now.
     #[inline]
     pub fn test_until(&self, index: usize, cmp: Cmp, value: T) -> bool {
-        self.inner.pe.progress();
-        cmp.holds(self.read(index), value)
+        wait::test(&self.inner.pe, || cmp.holds(self.read(index), value).then_some(())).is_some()
     }
 
     /// The first place in `indices` whose element compares so now.
     pub fn test_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Option<usize> {
-        self.inner.pe.progress();
-        indices.iter().position(|&index| cmp.holds(self.read(index), value))
+        wait::test(&self.inner.pe, || {
+            indices.iter().position(|&index| cmp.holds(self.read(index), value))
+        })
     }
 
     /// Whether all of the elements compare so now.
     pub fn test_all(&self, indices: &[usize], cmp: Cmp, value: T) -> bool {
-        self.inner.pe.progress();
-        indices.iter().all(|&index| cmp.holds(self.read(index), value))
+        let holds = |&index: &usize| cmp.holds(self.read(index), value);
+        wait::test(&self.inner.pe, || indices.iter().all(holds).then_some(())).is_some()
     }
 
     /// The places in `indices` whose elements compare so now.
     pub fn test_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Vec<usize> {
-        self.inner.pe.progress();
-        (0..indices.len())
-            .filter(|&place| cmp.holds(self.read(indices[place]), value))
-            .collect()
+        let holds = |&place: &usize| cmp.holds(self.read(indices[place]), value);
+        let look = || Some((0..indices.len()).filter(holds).collect()).filter(|found: &Vec<_>| !found.is_empty());
+        wait::test(&self.inner.pe, look).unwrap_or_default()
     }
 }
 

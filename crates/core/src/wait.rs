@@ -22,6 +22,7 @@ use crate::error::{Cause, Error, Quick};
 use crate::pe::Pe;
 use crate::shm;
 use crate::strangers::Strangers;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Cycles without a look that mean that something else had the CPU. At 1 to 5 GHz, 80 to 400 us; where PEs share CPUs, for each
@@ -35,6 +36,8 @@ const PATIENCE: u64 = 400_000;
 const MOST_SHARING: u64 = 64;
 /// Looks between two reads of the cycle counter, when spinning.
 const LOOKS: u32 = 32;
+/// Failed tests in a row after which the next ones yield, where PEs share CPUs.
+const FAILED_TESTS: u32 = 16;
 /// How long a sleeper that waits for words sleeps at first.
 const FIRST_NAP: Duration = Duration::from_micros(50);
 /// The longest that a sleeper which waits for words goes without looking by itself.
@@ -124,6 +127,32 @@ pub(crate) fn until<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Opti
         }
     }
     wait(pe, terms, look)
+}
+
+/// Looks once. A program may do so until it succeeds: where PEs share CPUs it then keeps the one that would have to act from running,
+/// for all of a scheduler's slice; so after a few that failed, tests yield as waits do.
+#[inline(always)]
+pub(crate) fn test<R>(pe: &Pe, look: impl FnOnce() -> Option<R>) -> Option<R> {
+    pe.progress();
+    pe.ring_written();
+    let found = look();
+    if pe.crowded() && !pe.is_simulated() {
+        tested(pe, found.is_some());
+    }
+    found
+}
+
+#[inline(never)]
+fn tested(pe: &Pe, found: bool) {
+    // Several threads may lose count, of nothing that matters.
+    let failed = pe.failed_tests.load(Ordering::Relaxed);
+    if found {
+        pe.failed_tests.store(0, Ordering::Relaxed);
+    } else if failed < FAILED_TESTS {
+        pe.failed_tests.store(failed + 1, Ordering::Relaxed);
+    } else if cfg!(not(loom)) {
+        rustix::thread::sched_yield();
+    }
 }
 
 /// A moment in cycles of this node's clock; only differences mean anything.

@@ -126,9 +126,14 @@ pub unsafe fn set(call: &'static str, ctx: Ctx, sig_addr: *mut u64, signal: u64,
 }
 
 pub unsafe fn fetch(call: &'static str, sig_addr: *const u64) -> u64 {
-    get(call).segment.progress();
-    // SAFETY: the program's own signal word.
-    unsafe { memonet_core::shm::load(sig_addr) }
+    let mut seen = 0;
+    // Whether this was a test that failed, only the program knows; who fetches it again and again waits for another value.
+    get(call).segment.test(|| {
+        // SAFETY: the program's own signal word.
+        seen = unsafe { memonet_core::shm::load(sig_addr) };
+        None::<()>
+    });
+    seen
 }
 
 pub unsafe fn wait_until(call: &'static str, sig_addr: *mut u64, cmp: c_int, cmp_value: u64) -> u64 {

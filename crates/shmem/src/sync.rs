@@ -163,25 +163,22 @@ macro_rules! families {
 
         pub unsafe fn $test_all<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) -> c_int {
             let state = checked(call, "ivars", ivars, nelems);
-            state.segment.progress();
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
-            c_int::from(words.all())
+            c_int::from(state.segment.test(|| words.all().then_some(())).is_some())
         }
 
         pub unsafe fn $test_any<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) -> usize {
             let state = checked(call, "ivars", ivars, nelems);
-            state.segment.progress();
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
-            words.any().unwrap_or(NONE)
+            state.segment.test(|| words.any()).unwrap_or(NONE)
         }
 
         pub unsafe fn $test_some<T: Word>(
             call: &'static str, ivars: *mut T, nelems: usize, indices: *mut usize, status: *const c_int, cmp: c_int, $value: $ty,
         ) -> usize {
             let state = checked(call, "ivars", ivars, nelems);
-            state.segment.progress();
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
-            words.some(indices)
+            state.segment.test(|| Some(words.some(indices)).filter(|&found| found > 0)).unwrap_or(0)
         }
     )*};
 }
@@ -195,7 +192,8 @@ families! {
 #[inline(always)]
 pub unsafe fn test<T: Word>(call: &'static str, ivar: *mut T, cmp: c_int, cmp_value: T) -> c_int {
     let state = checked(call, "ivar", ivar, 1);
-    state.segment.progress();
+    let cmp = comparison(call, cmp);
     // SAFETY: the program's own word.
-    c_int::from(comparison(call, cmp).holds(unsafe { shm::load(ivar) }, cmp_value))
+    let holds = || cmp.holds(unsafe { shm::load(ivar) }, cmp_value);
+    c_int::from(state.segment.test(|| holds().then_some(())).is_some())
 }

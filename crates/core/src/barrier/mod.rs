@@ -365,8 +365,7 @@ impl Barrier {
         if self.poll(way)? {
             return Ok(true);
         }
-        self.slot.pe.progress();
-        self.slot.pe.ring_written();
+        wait::test(&self.slot.pe, || None::<()>);
         match self.terms(None, |terms| terms.departed(&self.slot.pe)) {
             Some(error) if !self.poll(way)? => Err(error.into()),
             _ => self.poll(way),
