@@ -38,7 +38,6 @@ pub(crate) fn create_memfd(name: &str, size: u64) -> Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Maps the first `len` bytes, with byte `aligned` of them, if it is given, at a multiple of [`ALIGNMENT`].
 /// The length of a memfd that cannot shrink, as those of jobs; or what is wrong with the descriptor.
 pub(crate) fn sealed_size(fd: impl AsFd) -> std::result::Result<u64, String> {
     let stat = rustix::fs::fstat(&fd).map_err(|e| format!("cannot be examined ({e})"))?;
@@ -50,6 +49,7 @@ pub(crate) fn sealed_size(fd: impl AsFd) -> std::result::Result<u64, String> {
     Ok(stat.st_size as u64)
 }
 
+/// Maps the first `len` bytes, with byte `aligned` of them, if it is given, at a multiple of [`ALIGNMENT`].
 fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<u64>) -> Result<NonNull<u8>> {
     let prot = if writable {
         ProtFlags::READ | ProtFlags::WRITE
@@ -145,6 +145,23 @@ impl Mapping {
         unsafe { rustix::mm::mmap(pages.start as *mut _, pages.len(), prot, flags, &self.fd, offset) }
             .map_err(|e| Error::system("mapping the job's memory over static data", e, ""))?;
         Ok(())
+    }
+
+    /// The parts of a range of the file that have pages, in memory or swapped out; all else reads as zeros.
+    pub(crate) fn with_pages(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
+        use rustix::fs::{SeekFrom, seek};
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let start = match seek(&self.fd, SeekFrom::Data(at)) {
+                Ok(start) => start,
+                Err(rustix::io::Errno::NXIO) => range.end,
+                // Nothing is known: all of it may be there.
+                Err(_) => at,
+            };
+            let end = seek(&self.fd, SeekFrom::Hole(start)).unwrap_or(range.end).min(range.end);
+            at = end;
+            (start < end).then_some(start..end)
+        })
     }
 
     /// Gives the pages of a range back to the kernel; it reads as zeros afterwards.

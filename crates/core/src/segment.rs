@@ -106,6 +106,23 @@ impl Job {
         self.pe.blocks.around(offset)
     }
 
+    /// The parts of `bytes` from `offset` on, in this PE's segment, that may hold anything but zeros, as distances from `offset`.
+    ///
+    /// # Panics
+    /// When the range does not lie in the segment.
+    pub fn touched(&self, offset: u64, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+        let geometry = self.pe.control().geometry();
+        let end = offset.checked_add(bytes as u64).filter(|&end| end <= geometry.segment_stride);
+        assert!(
+            end.is_some(),
+            "{bytes} bytes from {offset} on, in a segment of {}",
+            geometry.segment_stride
+        );
+        let start = geometry.segment(self.pe()) + offset;
+        let parts = self.pe.control().mapping().with_pages(start..start + bytes as u64);
+        parts.map(move |part| (part.start - start) as usize..(part.end - start) as usize)
+    }
+
     /// Puts this process's static data into the job: maps the globals of this PE's segment, from `at` bytes on, over the pages
     /// `pages` of this process, after copying what they hold there. Gives their offset in the segment.
     ///

@@ -7,17 +7,15 @@
 //! * Only the executable's own data, and libraries named in `MEMONET_SYMMETRIC_LIBS` (separated by colons, by file name):
 //!   libc, the loader and this library keep theirs. What the loader makes read-only after relocating (RELRO) stays as it is.
 //! * Untouched pages of zero-initialised data are not copied, so huge arrays cost nothing.
-//! * A process that the program forks off gets a private copy: it must not change its parent's variables. Where the program is linked
-//!   statically, libc's own data are among the shared pages, and libc works on them in the child before anybody else does: so the parent
-//!   waits until the child has its copy, and a program with threads, of which libc would lose count, is refused its fork.
+//! * A process that the program forks off gets a private copy ([`forks`]): it must not change its parent's variables.
+
+mod forks;
 
 use memonet_core::{Job, Result};
-use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Variable that names libraries whose static data is to be symmetric too.
 pub const ENV_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
@@ -48,10 +46,18 @@ struct Data {
 /// No other thread writes static data now.
 pub unsafe fn share(job: &Job) -> Result<Vec<Shared>> {
     let mut shared = Vec::new();
+    let all = put_into(job, &mut shared);
+    // Also where there was no room for all: what has been put there is shared.
+    forks::copy_for_children(job, &shared);
+    all.map(|()| shared)
+}
+
+/// Notes what it has put there, one after the other.
+fn put_into(job: &Job, shared: &mut Vec<Shared>) -> Result<()> {
     // The first page tells the others what kind of program this is.
     let mut at = page_size();
     let Search { found, interpreter, .. } = search();
-    LINKED_STATICALLY.store(!interpreter, Ordering::Relaxed);
+    forks::LINKED_STATICALLY.store(!interpreter, Ordering::Relaxed);
     for data in found {
         let touched = touched_pages(&data);
         let (start, page) = (data.pages.start, page_size());
@@ -61,8 +67,7 @@ pub unsafe fn share(job: &Job) -> Result<Vec<Shared>> {
         at += data.pages.len();
         shared.push(Shared { pages: data.pages, offset });
     }
-    copy_for_children(&shared);
-    Ok(shared)
+    Ok(())
 }
 
 /// A number that differs between programs whose static data is laid out differently.
@@ -78,9 +83,6 @@ fn page_size() -> usize {
     // SAFETY: asks for a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
-
-/// Whether libc is part of the executable.
-static LINKED_STATICALLY: AtomicBool = AtomicBool::new(false);
 
 /// The writable data of the executable, and of the libraries that the user names.
 fn search() -> Search {
@@ -168,146 +170,6 @@ fn touched_pages(data: &Data) -> Vec<bool> {
         !known || entry & PRESENT_OR_SWAPPED != 0 || data.pages.start + i * page < data.file_end
     };
     (0..count).map(touched).collect()
-}
-
-/// What a child is to find in place of the shared pages.
-static FOR_CHILDREN: OnceLock<Vec<Shared>> = OnceLock::new();
-
-thread_local! {
-    /// Where the copies for the fork that this thread is making begin; 0: there are none. Of the thread, which is the only one that
-    /// the child has.
-    static COPIES: Cell<usize> = const { Cell::new(0) };
-    /// A word that the child shares, in which it says that it has its copy; null: nobody asks.
-    static SEPARATE: Cell<*mut u32> = const { Cell::new(std::ptr::null_mut()) };
-}
-
-/// A page that parent and child share.
-fn shared_page() -> *mut c_void {
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    unsafe { libc::mmap(std::ptr::null_mut(), page_size(), prot, flags, -1, 0) }
-}
-
-/// The word at the beginning of a shared page.
-///
-/// # Safety
-/// `word` lies in a page of [`shared_page`] that stays mapped.
-unsafe fn separate<'a>(word: *mut u32) -> &'a AtomicU32 {
-    // SAFETY: aligned, mapped, and used as an atomic by both processes.
-    unsafe { AtomicU32::from_ptr(word) }
-}
-
-fn copy_for_children(shared: &[Shared]) {
-    if !shared.is_empty() && FOR_CHILDREN.set(shared.to_vec()).is_ok() {
-        // SAFETY: the three functions have the signature that libc calls, and stay loaded as long as the program.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child)) };
-    }
-}
-
-/// The shared pages, and where the copy of each range begins, from the first on.
-fn copies() -> impl Iterator<Item = (Range<usize>, usize)> {
-    let all = FOR_CHILDREN.get().into_iter().flatten();
-    all.scan(0, |next, shared| {
-        let at = std::mem::replace(next, *next + shared.pages.len());
-        Some((shared.pages.clone(), at))
-    })
-}
-
-fn bytes_of_copies() -> usize {
-    copies().map(|(pages, _)| pages.len()).sum()
-}
-
-/// Copies the shared pages that exist to private memory. Where that cannot be had, the child shares its parent's variables, and
-/// is told so on standard error.
-extern "C" fn before_fork() {
-    if LINKED_STATICALLY.load(Ordering::Relaxed) {
-        if crate::state::threads() > 1 {
-            eprintln!(
-                "memonet: fork: a statically linked program with threads cannot fork while its static data is symmetric: link it dynamically"
-            );
-            // SAFETY: ends the process; what else could be done would corrupt it.
-            unsafe { libc::_exit(1) };
-        }
-        let page = shared_page();
-        SEPARATE.set(if page == libc::MAP_FAILED {
-            std::ptr::null_mut()
-        } else {
-            page.cast()
-        });
-    }
-    let bytes = bytes_of_copies();
-    let (prot, flags) = (
-        libc::PROT_READ | libc::PROT_WRITE,
-        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-    );
-    // SAFETY: a fresh mapping at an address of the kernel's choice.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
-    if base == libc::MAP_FAILED {
-        eprintln!("memonet: no memory for a copy of {bytes} bytes of static data: a process forked off now shares them with its parent");
-        return;
-    }
-    COPIES.set(base as usize);
-    let page = page_size();
-    for (pages, at) in copies() {
-        let mut exists = vec![0u8; pages.len() / page];
-        // SAFETY: the pages are mapped, and the vector has a byte for each.
-        let known = unsafe { libc::mincore(pages.start as *mut c_void, pages.len(), exists.as_mut_ptr()) } == 0;
-        for (i, &there) in exists.iter().enumerate() {
-            if !known || there & 1 == 1 {
-                let (from, to) = (pages.start + i * page, base as usize + at + i * page);
-                // SAFETY: a mapped page, and a page of the mapping made just now.
-                unsafe { memonet_core::shm::copy(to as *mut u8, from as *const u8, page) };
-            }
-        }
-    }
-}
-
-extern "C" fn after_fork_in_parent() {
-    let word = SEPARATE.replace(std::ptr::null_mut());
-    if !word.is_null() {
-        // A child that was killed in between never says so; a second is far more than one needs.
-        for _ in 0..20_000 {
-            // SAFETY: the page of `before_fork`, unmapped below.
-            if unsafe { separate(word) }.load(Ordering::Acquire) != 0 {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_micros(50));
-        }
-        // SAFETY: as above; nobody else in this process knows it.
-        unsafe { libc::munmap(word.cast(), page_size()) };
-    }
-    let base = COPIES.replace(0);
-    if base != 0 {
-        // SAFETY: the mapping of `before_fork`, which only it and this know.
-        unsafe { libc::munmap(base as *mut c_void, bytes_of_copies()) };
-    }
-}
-
-extern "C" fn after_fork_in_child() {
-    let base = COPIES.replace(0);
-    if base != 0 {
-        for (pages, at) in copies() {
-            let (from, to, bytes) = (base + at, pages.start, pages.len());
-            // SAFETY: moves a part of the private copy over the shared pages that it is a copy of.
-            unsafe {
-                libc::mremap(
-                    from as *mut c_void,
-                    bytes,
-                    bytes,
-                    libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED,
-                    to as *mut c_void,
-                )
-            };
-        }
-    }
-    let word = SEPARATE.replace(std::ptr::null_mut());
-    if !word.is_null() {
-        // SAFETY: the page of `before_fork`, of which the child has a mapping of its own.
-        unsafe {
-            separate(word).store(1, Ordering::Release);
-            libc::munmap(word.cast(), page_size());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use crate::team::turn::Turn;
 fn job_with_turns(npes: usize) -> Vec<Arc<Pe>> {
     let pes = job(npes);
     for pe in &pes {
+        const { assert!(offset_of!(Turns, turn) == 8 * MAX_CALLS && offset_of!(Turns, begins) == 8 * (MAX_CALLS + 1)) };
         let turns = (0..MAX_CALLS + 2).map(|word| offset_of!(SystemArea, turns) + 8 * word);
-        const { assert!(size_of::<Turns>() == 8 * (MAX_CALLS + 2)) };
         let mail = (0..npes).map(|from| pe.control().geometry().mail(from) as usize);
         for offset in turns.chain(mail) {
             // SAFETY: an aligned word of the PE's mapped segment.

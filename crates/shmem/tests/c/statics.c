@@ -92,6 +92,17 @@ static void children(void) {
             initialised = 5;
             if (!right || initialised != 5 || table[7] == 70)
                 _exit(1);
+            /* What its own children find is what it has, as far as nobody changes it. */
+            huge[2 << 20] = 9;
+            pid_t grandchild = fork();
+            if (grandchild == 0) {
+                right = table[8] == 0x0101010101010101 && huge[1 << 20] == 1 && huge[2 << 20] == 9;
+                memset(table, 2, sizeof table);
+                huge[2 << 20] = 2;
+                _exit(!right);
+            }
+            if (waitpid(grandchild, &status, 0) != grandchild || status != 0 || table[8] == 0x0202020202020202 || huge[2 << 20] != 9)
+                _exit(2);
             way ? exit(0) : _exit(0);
         }
         CHECK(waitpid(child, &status, 0) == child && status == 0);

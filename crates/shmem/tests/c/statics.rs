@@ -76,6 +76,50 @@ fn under_valgrind() {
     }
 }
 
+/// What is shared before there is no room for more is as private to a child.
+#[test]
+fn children_are_apart_where_not_all_is_shared() {
+    const TEXT: &str = "#include <stdio.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#include <shmem.h>\n\
+        int mine = 1;\nint main(int argc, char **argv) {\n    (void)argv;\n    pid_t child = fork();\n\
+        if (child == 0) {\n        mine = 2;\n        _exit(0);\n    }\n    waitpid(child, NULL, 0);\n    printf(\"%d\\n\", mine);\n\
+        fflush(stdout);\n    if (argc > 1) shmem_init();\n    return 0;\n}\n";
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("much.c"), "char much[64 << 20];\n").unwrap();
+    std::fs::write(at("user.c"), TEXT).unwrap();
+    printed(
+        installed("oshcc")
+            .args(["-shared", "-fPIC", "-o"])
+            .args([&at("libmuch.so"), &at("much.c")]),
+    );
+    let mut compile = installed("oshcc");
+    compile.arg("-o").args([at("user"), at("user.c")]).arg("-Wl,--no-as-needed");
+    printed(compile.arg(at("libmuch.so")));
+    let little = ["--env", "MEMONET_SYMMETRIC_LIBS=libmuch.so", "--env", "MEMONET_SEGMENT_SIZE=64M"];
+    assert_eq!(printed(&mut job(2, &little, &at("user"), &[])), "1\n1\n");
+    let why = complaint(&mut job(2, &little, &at("user"), &["init"]));
+    assert!(why.contains("shmem_init: "), "{why}");
+}
+
+/// A process has so many mappings that the copy can be made, and not be moved.
+#[test]
+fn a_child_without_its_copy_ends() {
+    const TEXT: &str = "#include <stdio.h>\n#include <sys/mman.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#include <shmem.h>\n\
+        int mine = 1;\nint main(void) {\n    shmem_init();\n    char *page, *last = NULL, *before = NULL;\n    int way = 0, status;\n\
+        while ((page = mmap(NULL, 4096, way++ % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED)\n\
+            before = last, last = page;\n    munmap(last, 4096);\n    munmap(before, 4096);\n\
+        pid_t child = fork();\n    if (child == 0) {\n        mine = 2;\n        _exit(0);\n    }\n\
+        waitpid(child, &status, 0);\n    printf(\"%d %d\\n\", WEXITSTATUS(status), mine);\n    fflush(stdout);\n    _exit(0);\n}\n";
+    let folder = folder();
+    let (text, program) = (folder.path().join("program.c"), folder.path().join("program"));
+    std::fs::write(&text, TEXT).unwrap();
+    printed(installed("oshcc").arg("-o").args([&program, &text]));
+    let output = crate::common::command(&program).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1 1\n", "{said}");
+    assert!(said.contains("fork: the child cannot have its own copy"), "{said}");
+}
+
 #[test]
 fn without_a_launcher() {
     let folder = folder();
