@@ -3,7 +3,7 @@
 //! A set that is used for the first time becomes a team of its own, and stays one until the library is finalised. So the work
 //! arrays that programs hand over, some of which are too small, are neither read nor written.
 
-use crate::collective::{alltoall_in, alltoalls_in, collect_in, combine_in, fcollect_in, place, root};
+use crate::collective::{alltoall_in, alltoalls_in, check_apart, collect_in, combine_in, fcollect_in, place, root};
 use crate::operation::Operator;
 use crate::state::{State, die, get, or_die};
 use memonet_core::{Goal, Team};
@@ -25,6 +25,20 @@ impl Sets {
     }
 }
 
+/// The PEs of a set, in a job of `npes`; or what is wrong with it. Takes no time for sets that cannot be.
+fn members((start, log_stride, size): Set, npes: usize) -> Result<Vec<usize>, String> {
+    let what = || format!("PE_start, logPE_stride, PE_size: an active set of {size} PEs from PE {start} on, each 2^{log_stride} further,");
+    let fix = "name PEs of the job, and at least one";
+    if start < 0 || size < 1 || !(0..31).contains(&log_stride) {
+        return Err(format!("{} cannot be: {fix}", what()));
+    }
+    let last = i64::from(start) + (i64::from(size - 1) << log_stride);
+    if last >= npes as i64 {
+        return Err(format!("{} ends with PE {last}, in a job of {npes}: {fix}", what()));
+    }
+    Ok((0..size as usize).map(|i| start as usize + (i << log_stride)).collect())
+}
+
 /// Does something with the team of a set.
 fn with<R>(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team) -> R) -> R {
     let (start, log_stride, size) = set;
@@ -35,24 +49,7 @@ fn with<R>(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team) ->
     if let Some(team) = known {
         return f(&team);
     }
-    if start < 0 || size < 1 || !(0..31).contains(&log_stride) {
-        die(
-            call,
-            format_args!("an active set of {size} PEs from PE {start} on, each 2^{log_stride} further, cannot be"),
-        );
-    }
-    let pes: Vec<usize> = (0..size as usize).map(|i| start as usize + (i << log_stride)).collect();
-    if let Some(&last) = pes.last()
-        && last >= state.job.npes()
-    {
-        die(
-            call,
-            format_args!(
-                "an active set of {size} PEs from PE {start} on, each 2^{log_stride} further, ends with PE {last} in a job of {}",
-                state.job.npes()
-            ),
-        );
-    }
+    let pes = members(set, state.job.npes()).unwrap_or_else(|why| die(call, why));
     if !pes.contains(&state.job.pe()) {
         die(call, "this PE is not in the active set whose collective it calls");
     }
@@ -91,7 +88,9 @@ pub unsafe fn broadcast<T>(
         let to = if team.rank() == root {
             from
         } else {
-            place(state, call, "dest", dest, nelems)
+            let to = place(state, call, "dest", dest, nelems);
+            check_apart(state, call, to, from, true);
+            to
         };
         or_die(call, team.broadcast_places(root, to, from));
     });
@@ -181,4 +180,33 @@ pub unsafe fn to_all<T: Copy, O: Operator<T> + Default>(
     with(state, call, (pe_start, log_pe_stride, pe_size), |team| {
         combine_in::<T, O>(state, call, team, Goal::All, (dest, source), count);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::members;
+
+    #[test]
+    fn sets_and_garbage() {
+        assert_eq!(members((0, 0, 3), 4), Ok(vec![0, 1, 2]));
+        assert_eq!(members((1, 1, 3), 6), Ok(vec![1, 3, 5]));
+        assert_eq!(members((3, 30, 1), 4), Ok(vec![3]));
+        for garbage in [
+            (0, 0, 5),
+            (1, 1, 3),
+            (4, 0, 1),
+            (-1, 0, 2),
+            (0, 0, 0),
+            (0, -1, 2),
+            (0, 31, 2),
+            (0, 30, i32::MAX),
+            (i32::MAX, 0, i32::MAX),
+        ] {
+            let why = members(garbage, 4).unwrap_err();
+            assert!(
+                why.contains(&format!("an active set of {} PEs from PE {} on", garbage.2, garbage.0)),
+                "{why}"
+            );
+        }
+    }
 }

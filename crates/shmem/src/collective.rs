@@ -3,7 +3,7 @@
 use crate::handle::Team;
 use crate::operation::Operator;
 use crate::state::{State, bytes, die, get, or_die};
-use memonet_core::{Elements, Goal, Place};
+use memonet_core::{Elements, Error, Goal, Place};
 use std::ffi::c_int;
 
 pub unsafe fn barrier_all(call: &'static str) {
@@ -47,11 +47,13 @@ pub fn place<T>(state: &State, call: &'static str, argument: &'static str, array
 }
 
 /// With all checks on: ends the job where the arrays overlap, though they must not, or may only where they are the same.
-fn check_apart(state: &State, call: &'static str, to: Place, from: Place, same: bool) {
+pub fn check_apart(state: &State, call: &'static str, to: Place, from: Place, same: bool) {
     if state.check && (to.overlaps(from) && !(same && to.is_apart(from))) {
-        die(call, "dest and source overlap");
+        die(call, OVERLAP);
     }
 }
+
+const OVERLAP: &str = "dest and source overlap: use memory that they do not share";
 
 /// Elements of all members' arrays.
 pub fn of_all(call: &'static str, count: usize, members: usize) -> usize {
@@ -91,11 +93,23 @@ pub fn collect_in<T>(state: &State, call: &'static str, team: &memonet_core::Tea
         true => 0..0,
         false => state.room(call, "dest", dest as usize),
     };
-    let to = match state.segment.place(room.start, (room.end - room.start) as usize) {
+    // With all checks on, it must not reach the source, wherever that begins.
+    let before_source = (source as usize).wrapping_sub(dest as usize) as u64;
+    let free = match state.check && nelems > 0 && before_source < room.end - room.start {
+        true => before_source,
+        false => room.end - room.start,
+    };
+    let to = match state.segment.place(room.start, free as usize) {
         Some(to) => to,
         None => die(call, format_args!("dest: {dest:p} is not symmetric")),
     };
-    or_die(call, team.collect_places(to, from));
+    if state.check && from.overlaps(state.segment.place(room.start, usize::from(nelems > 0)).unwrap_or(to)) {
+        die(call, OVERLAP);
+    }
+    match team.collect_places(to, from) {
+        Err(Error::Length { left, .. }) if left > free as usize && free < room.end - room.start => die(call, OVERLAP),
+        collected => drop(or_die(call, collected)),
+    }
 }
 
 pub unsafe fn collect<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {
@@ -124,6 +138,17 @@ pub unsafe fn alltoall<T>(call: &'static str, team: Team, dest: *mut T, source: 
     with(call, team, |state, team| alltoall_in(state, call, team, dest, source, nelems))
 }
 
+/// Whether two arrays of `count` elements of `size` bytes, by their addresses and distances in bytes, have a byte in common.
+fn strided_overlap(to: (usize, usize), from: (usize, usize), size: usize, count: usize) -> bool {
+    let [to, to_step, from, from_step, size] = [to.0, to.1, from.0, from.1, size].map(|bytes| bytes as i128);
+    (0..count as i128).map(|i| to + i * to_step).any(|at| {
+        // The first element that ends behind `at`.
+        let j = (at - size - from).div_euclid(from_step) + 1;
+        let j = j.max(0);
+        j < count as i128 && from + j * from_step < at + size
+    })
+}
+
 pub fn alltoalls_in<T>(
     state: &State,
     call: &'static str,
@@ -146,6 +171,10 @@ pub fn alltoalls_in<T>(
         place(state, call, "dest", dest, span(dst)),
         place(state, call, "source", source, span(sst)),
     );
+    let elements = |array: usize, stride: isize| (array, stride as usize * size_of::<T>());
+    if state.check && strided_overlap(elements(dest as usize, dst), elements(source as usize, sst), size_of::<T>(), all) {
+        die(call, OVERLAP);
+    }
     let (to, from) = ((to, dst as usize), (from, sst as usize));
     or_die(call, team.all_to_alls_places(to, from, size_of::<T>(), nelems));
 }
@@ -225,4 +254,21 @@ pub unsafe fn exscan<T: Copy, O: Operator<T> + Default>(
     nelems: usize,
 ) -> c_int {
     combine::<T, O>(call, team, Goal::Exclusive, (dest, source), nelems)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::strided_overlap;
+
+    #[test]
+    fn strided_arrays_overlap_where_an_element_does() {
+        for (to, from, size, count) in (0..24).flat_map(|to| (1..5).map(move |size| (to, 12, size, 3))) {
+            for (to_step, from_step) in [(size, size), (2 * size, size), (size, 3 * size), (2 * size, 2 * size)] {
+                let of = |start: usize, step: usize| (0..count).flat_map(move |i| start + i * step..start + i * step + size);
+                let expected = of(to, to_step).any(|byte| of(from, from_step).any(|other| other == byte));
+                let found = strided_overlap((to, to_step), (from, from_step), size, count);
+                assert_eq!(found, expected, "{to} by {to_step}, {from} by {from_step}, {count} of {size}");
+            }
+        }
+    }
 }

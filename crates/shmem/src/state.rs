@@ -232,7 +232,8 @@ impl State {
     pub fn room(&self, call: &'static str, argument: &'static str, address: usize) -> std::ops::Range<u64> {
         let offset = self.symmetric(call, argument, address, 0);
         let end = if self.heap_contains(address) {
-            self.segment.heap().end
+            let block = if self.check { crate::memory::block_around(offset) } else { None };
+            block.map_or(self.segment.heap().end, |block| block.end)
         } else {
             let around = self.statics.iter().find(|shared| shared.pages.contains(&address));
             around.map_or(offset, |shared| shared.offset + shared.pages.len() as u64)

@@ -59,8 +59,3 @@ fn two_pes() {
 fn again() {
     explore(1, || contend(2, &[(0, &[&[0, 1], &[0, 1]]), (1, &[&[0, 1], &[0, 1]])]));
 }
-
-#[test]
-fn two_threads_of_a_pe() {
-    explore(1, || contend(2, &[(0, &[&[0, 1]]), (1, &[&[0, 1]]), (1, &[&[1]])]));
-}

@@ -145,6 +145,13 @@ fn numbers_of_pes() {
         &["active set of 4 PEs", "job of 3"],
     );
     told(Who::Together, false, "active set stride", "shmem_barrier", &["active set", "2^-1"]);
+    told(
+        Who::Together,
+        false,
+        "active set of garbage",
+        "shmem_barrier",
+        &["active set of 2147483647 PEs from PE 0 on", "in a job of 3"],
+    );
     told(Who::Together, false, "active set of none", "shmem_sync", &["active set of 0 PEs"]);
     told(
         Who::Together,
@@ -297,7 +304,14 @@ fn what_costs_time_to_check() {
         ("overlap of reduce", "shmem_long_sum_reduce"),
         ("overlap of fcollect", "shmem_long_fcollect"),
         ("overlap of alltoall", "shmem_long_alltoall"),
+        ("overlap of alltoalls", "shmem_long_alltoalls"),
+        ("overlap of broadcast in a set", "shmem_broadcast64"),
+        ("overlap of collect", "shmem_long_collect"),
+        ("overlap of collect with what comes last", "shmem_long_collect"),
+        ("overlap of collect in a set", "shmem_collect64"),
     ] {
         told(Who::Together, true, mistake, call, &["dest and source overlap"]);
     }
+    let words = ["bytes of all sources, and the smallest destination"];
+    told(Who::Together, true, "collect past the block", "shmem_long_collect", &words);
 }

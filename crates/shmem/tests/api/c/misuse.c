@@ -1,5 +1,6 @@
 /* Each case is one mistake, which the first argument names. The last PE makes it; the others wait in a barrier, and are to hear of
    it. Where all have to take part, all do. */
+#include <limits.h>
 #include "test.h"
 
 static long variable, words[100], *block;
@@ -48,6 +49,7 @@ static int together(const char *what) {
     CASE("realloc within") return shmem_realloc(block + 2, 100) != NULL;
     CASE("active set") return shmem_barrier(0, 0, npes + 1, &variable), 0;
     CASE("active set stride") return shmem_barrier(0, -1, npes, &variable), 0;
+    CASE("active set of garbage") return shmem_barrier(0, 30, INT_MAX, &variable), 0;
     CASE("active set of none") return shmem_sync(0, 0, 0, &variable), 0;
     CASE("active set of others") return shmem_barrier(me == 0 ? 1 : 0, 0, 1, &variable), 0;
     CASE("to_all count") return shmem_int_sum_to_all(NULL, NULL, -1, 0, 0, npes, NULL, &variable), 0;
@@ -93,6 +95,12 @@ static int together(const char *what) {
     CASE("overlap of reduce") return shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words, words + 1, 2);
     CASE("overlap of fcollect") return shmem_long_fcollect(SHMEM_TEAM_WORLD, words, words, 1);
     CASE("overlap of alltoall") return shmem_long_alltoall(SHMEM_TEAM_WORLD, words, words + 1, 2);
+    CASE("overlap of alltoalls") return shmem_long_alltoalls(SHMEM_TEAM_WORLD, words, words + 4, 2, 3, 1);
+    CASE("overlap of broadcast in a set") return shmem_broadcast64(words, words + 1, 2, 0, 0, 0, npes, &variable), 0;
+    CASE("overlap of collect") return shmem_long_collect(SHMEM_TEAM_WORLD, words + 1, words, 2);
+    CASE("overlap of collect with what comes last") return shmem_long_collect(SHMEM_TEAM_WORLD, words, words + 2 * npes - 1, 2);
+    CASE("overlap of collect in a set") return shmem_collect64(words, words + 1, 2, 0, 0, npes, &variable), 0;
+    CASE("collect past the block") return shmem_long_collect(SHMEM_TEAM_WORLD, block, words, 100);
     return -1;
 }
 
