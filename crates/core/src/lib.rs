@@ -68,7 +68,7 @@ pub use fabric::SignalOp;
 pub use fabric::far::ENV_FABRIC;
 pub use job::{Job, JobOptions};
 pub use lock::{Held, Lock};
-pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
+pub use multicast::{Claim, Delivery, ENV_MULTICAST, Multicast, MulticastOptions, Peek};
 pub use remote::{CanRead, CanWrite, Read, ReadWrite, Remote, Right, Write};
 pub use restricted::Key;
 pub use shm::{AtomicInt, Plain, Word};

@@ -1,20 +1,24 @@
 //! Making a channel: all PEs agree on it, then each makes its own end.
 
-use super::reader::Reader;
+use super::reader::{Reader, Told};
 use super::ring::Ring;
+use super::tree::{ARITY, Child, Node, Progress, Upstream, children, parent};
 use super::writer::{Line, Peer, Writer};
 use super::{Delivery, End, Multicast};
 use crate::agree::KIND_MULTICAST;
+use crate::barrier::Relay;
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::layout::ReaderLine;
+use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm::Plain;
 use crate::window::{Inner, WindowOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::offset_of;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How [`Job::multicast`] makes a channel.
@@ -93,11 +97,12 @@ impl Job {
                 index: options.capacity,
                 size: 1,
             };
-            bytes.zip(whole).ok_or(overflow)
+            let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
+            Ok((bytes, whole, self.delivery()?))
         });
         let digest = options.digest(writer, readers);
-        let (bytes, whole) = match request {
-            Ok(bytes) => bytes,
+        let (bytes, whole, delivery) = match request {
+            Ok(request) => request,
             // The others are not to wait for what this PE refuses.
             Err(error) => return Err(self.refuse_window(error)),
         };
@@ -110,18 +115,41 @@ impl Job {
             bytes,
             unit,
         };
+        let channel = Channel {
+            pe: &self.pe,
+            writer,
+            readers,
+            options: &options,
+            places,
+            arity: if options.drop_slow.is_some() || options.survive {
+                usize::MAX
+            } else {
+                ARITY
+            },
+            window: window.inner.clone(),
+        };
         let end = match readers.iter().position(|&reader| reader == self.pe()) {
-            _ if writer == self.pe() => self.writers_end(readers, &options, &places, window.inner.clone()),
-            Some(number) => self.readers_end(writer, number, &options, &places, window.inner.clone()),
+            _ if writer == self.pe() => End::Writer(Box::new(channel.writers_end(delivery))),
+            Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number))),
             None => End::Neither,
         };
         Ok(Multicast {
             end,
-            delivery: Delivery::Near,
+            delivery,
             block: Vec::new(),
             has_parts: false,
             assembled: false,
             element: PhantomData,
+        })
+    }
+
+    /// The same at all PEs, as all see the same of each other.
+    fn delivery(&self) -> Result<Delivery> {
+        let near = (0..self.npes()).all(|pe| self.pe.is_near(pe));
+        Ok(match Delivery::forced()? {
+            Some(Delivery::Tree) => Delivery::Tree,
+            _ if near => Delivery::Near,
+            _ => Delivery::Tree,
         })
     }
 
@@ -137,50 +165,139 @@ impl Job {
         }
         Ok(())
     }
+}
 
-    fn writers_end(&self, readers: &[usize], options: &MulticastOptions, places: &Places, window: Arc<Inner>) -> End {
-        let pe = &self.pe;
-        let peer = |(number, &reader): (usize, &usize)| Peer {
-            pe: reader,
-            bell: pe.control().doorbell(reader),
-            line: Line(pe.local(places.lines + LINE * number as u64)),
-        };
-        let base = pe.local(places.ring);
-        End::Writer(Box::new(Writer {
-            pe: pe.clone(),
-            // SAFETY: of this PE's part of the window, which the writer's end keeps; `Ring::bytes` gave its length.
-            ring: unsafe { Ring::new(base, places.bytes, places.unit) },
-            position: 0,
-            limit: 0,
-            readers: readers.iter().enumerate().map(peer).collect(),
-            dropped: Vec::new(),
-            drop_slow: options.drop_slow,
-            survive: options.survive,
-            _window: window,
-        }))
+/// What the ends of a channel are made of.
+struct Channel<'a> {
+    pe: &'a Arc<Pe>,
+    writer: usize,
+    readers: &'a [usize],
+    options: &'a MulticastOptions,
+    places: Places,
+    /// Children of each PE in the tree.
+    arity: usize,
+    window: Arc<Inner>,
+}
+
+impl Channel<'_> {
+    /// Offset of the line of reader `number`.
+    fn line(&self, number: usize) -> u64 {
+        self.places.lines + LINE * number as u64
     }
 
-    fn readers_end(&self, writer: usize, number: usize, options: &MulticastOptions, places: &Places, window: Arc<Inner>) -> End {
-        let pe = &self.pe;
-        let line = places.lines + LINE * number as u64;
-        let Route::Near(base) = pe.route(writer, places.ring) else {
-            unreachable!("near")
+    /// The line of reader `number` in this PE's segment.
+    fn own_line(&self, number: usize) -> Line {
+        Line(self.pe.local(self.line(number)))
+    }
+
+    fn own_ring(&self) -> Ring {
+        // SAFETY: of this PE's part of the window, which the end of the channel keeps; `Ring::bytes` gave its length.
+        unsafe { Ring::new(self.pe.local(self.places.ring), self.places.bytes, self.places.unit) }
+    }
+
+    /// The place in the tree of the `number`-th of writer and readers.
+    fn node(&self, number: usize, upstream: Option<Upstream>) -> Arc<Node> {
+        let child = |number: usize| Child {
+            pe: self.readers[number],
+            line: self.own_line(number),
+            sent: 0,
+            ended: false,
         };
-        let Route::Near(own_line) = pe.route(writer, line) else {
-            unreachable!("near")
+        let node = Arc::new(Node {
+            pe: self.pe.clone(),
+            ring: self.own_ring(),
+            offset: self.places.ring,
+            writer: self.writer,
+            upstream,
+            at: AtomicU64::new(0),
+            progress: Mutex::new(Progress {
+                children: children(number, self.readers.len(), self.arity).map(child).collect(),
+                told: 0,
+                ended: false,
+            }),
+            keep: Mutex::new(None),
+            _window: self.window.clone(),
+        });
+        let relay: Arc<dyn Relay> = node.clone();
+        self.pe.register_relay(Arc::downgrade(&relay));
+        node
+    }
+
+    fn writers_end(&self, delivery: Delivery) -> Writer {
+        let pe = self.pe;
+        // Where a dropped reader looks: where the ring is that it reads.
+        let home = |reader: usize| if delivery == Delivery::Near { pe.me() } else { reader };
+        let peer = |number: usize| {
+            let reader = self.readers[number];
+            let word = self.line(number) + offset_of!(ReaderLine, dropped) as u64;
+            Peer {
+                pe: reader,
+                bell: pe.control().doorbell(reader),
+                line: self.own_line(number),
+                dropped: Upstream {
+                    pe: reader,
+                    word: pe.route(home(reader), word),
+                },
+            }
         };
-        End::Reader(Box::new(Reader {
+        let (here, node) = match delivery {
+            Delivery::Near => (0..self.readers.len(), None),
+            Delivery::Tree => (children(0, self.readers.len(), self.arity), Some(self.node(0, None))),
+        };
+        Writer {
             pe: pe.clone(),
-            // SAFETY: of the writer's part of the window, which is mapped as long as the job; `Ring::bytes` gave its length.
-            ring: unsafe { Ring::new(base, places.bytes, places.unit) },
+            ring: self.own_ring(),
+            position: 0,
+            limit: 0,
+            readers: here.map(peer).collect(),
+            watched: self.readers.to_vec(),
+            node,
+            dropped: Vec::new(),
+            drop_slow: self.options.drop_slow,
+            survive: self.options.survive,
+            _window: self.window.clone(),
+        }
+    }
+
+    fn readers_end(&self, delivery: Delivery, number: usize) -> Reader {
+        let pe = self.pe;
+        let position = self.line(number) + offset_of!(ReaderLine, position) as u64;
+        let near = |offset: u64| match pe.route(self.writer, offset) {
+            Route::Near(place) => place,
+            Route::Far(_) => unreachable!("only near PEs read in place"),
+        };
+        let (ring, line, upstream, sources) = match delivery {
+            Delivery::Near => {
+                // SAFETY: of the writer's part of the window, which is mapped as long as the job; `Ring::bytes` gave its length.
+                let ring = unsafe { Ring::new(near(self.places.ring), self.places.bytes, self.places.unit) };
+                let upstream = Told::Writer(pe.route(self.writer, position), pe.control().doorbell(self.writer));
+                (ring, Line(near(self.line(number))), upstream, vec![self.writer])
+            }
+            Delivery::Tree => {
+                let who = |number: usize| if number == 0 { self.writer } else { self.readers[number - 1] };
+                let path: Vec<usize> =
+                    std::iter::successors(Some(parent(number + 1, self.arity)), |&at| (at > 0).then(|| parent(at, self.arity)))
+                        .map(who)
+                        .collect();
+                let upstream = Upstream {
+                    pe: path[0],
+                    word: pe.route(path[0], position),
+                };
+                let node = self.node(number + 1, Some(upstream));
+                (self.own_ring(), self.own_line(number), Told::Node(node), path)
+            }
+        };
+        Reader {
+            pe: pe.clone(),
+            ring,
             position: 0,
             told: 0,
-            upstream: pe.route(writer, line + offset_of!(ReaderLine, position) as u64),
-            bell: Some(pe.control().doorbell(writer)),
-            line: options.drop_slow.map(|_| Line(own_line)),
-            writer: [writer],
-            _window: window,
-        }))
+            upstream,
+            line: self.options.drop_slow.map(|_| line),
+            sources,
+            writer: self.writer,
+            _window: self.window.clone(),
+        }
     }
 }
 

@@ -41,6 +41,8 @@
 //! | [`Near`](Delivery::Near) | in the writer's segment, read in place by all | where all are near |
 //! | [`Tree`](Delivery::Tree) | copied from ring to ring along a tree by puts with signals (`tree`) | else |
 //!
+//! [`ENV_MULTICAST`] forces one, where it can serve.
+//!
 //! Positions travel the other way, in a line for each reader in the segment that the writer of the ring can read cheaply. The writer looks at them only when
 //! its last look does not allow the next record; a reader tells of an eighth of the ring at a time, and of all before it waits. So while all keep up
 //! neither reads a word that the other has just written, but for the record itself: a header and a short block arrive in one cache line.
@@ -64,6 +66,7 @@ mod claim;
 mod make;
 mod reader;
 mod ring;
+mod tree;
 mod writer;
 
 pub use claim::{Claim, Peek};
@@ -88,6 +91,28 @@ impl std::fmt::Display for Delivery {
             Delivery::Near => "near",
             Delivery::Tree => "tree",
         })
+    }
+}
+
+/// Variable that forces a way: `near` or `tree`. The same in all PEs of a job.
+pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
+
+impl Delivery {
+    /// The way that [`ENV_MULTICAST`] asks for.
+    fn forced() -> Result<Option<Self>> {
+        let Some(value) = std::env::var_os(ENV_MULTICAST) else {
+            return Ok(None);
+        };
+        match value.to_str() {
+            Some("near") => Ok(Some(Delivery::Near)),
+            Some("tree") => Ok(Some(Delivery::Tree)),
+            _ => Err(Error::Environment {
+                name: ENV_MULTICAST,
+                value: value.to_string_lossy().into_owned(),
+                problem: "is no way for multicast".into(),
+                fix: "Use near or tree, or unset it",
+            }),
+        }
     }
 }
 

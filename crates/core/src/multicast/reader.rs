@@ -1,6 +1,7 @@
 //! A reader's end: the next record, and how far this PE is.
 
 use super::ring::{Header, Ring};
+use super::tree::Node;
 use super::writer::{LEFT, Line};
 use crate::doorbell::Doorbell;
 use crate::error::{Error, Result};
@@ -18,15 +19,22 @@ pub(super) struct Reader {
     pub(super) position: u64,
     /// What the writer has been told.
     pub(super) told: u64,
-    /// Where it looks for that, and what wakes it where this PE has to.
-    pub(super) upstream: Route,
-    pub(super) bell: Option<Doorbell>,
+    pub(super) upstream: Told,
     /// Where the writer says that this reader was dropped, on a channel that drops readers.
     pub(super) line: Option<Line>,
-    /// Whose death ends waits.
-    pub(super) writer: [usize; 1],
+    /// Whose death ends waits: the writer, and who passes on what it writes.
+    pub(super) sources: Vec<usize>,
+    pub(super) writer: usize,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
+}
+
+/// Whom a reader tells how far it is.
+pub(super) enum Told {
+    /// The writer: its word, and what wakes it.
+    Writer(Route, Doorbell),
+    /// Its place in the tree.
+    Node(Arc<Node>),
 }
 
 /// A record that has come.
@@ -119,9 +127,9 @@ impl Reader {
     #[inline]
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
         f(Terms {
-            members: Some(&self.writer),
-            // A writer that leaves says so in the ring.
-            arrived: Some(&|_| false),
+            members: Some(&self.sources),
+            // A writer that leaves says so in the ring, and who passes on goes on with that.
+            arrived: Some(&|pe| pe != self.writer),
             timeout: None,
         })
     }
@@ -145,21 +153,25 @@ impl Reader {
     fn tell(&mut self) {
         if self.told != self.position {
             self.told = self.position;
-            self.tell_upstream(self.position);
-        }
-    }
-
-    fn tell_upstream(&self, position: u64) {
-        self.upstream.store(&self.pe, position);
-        // Far, the fabric rings.
-        if let Some(bell) = self.bell {
-            self.pe.ring_bell(bell);
+            match &self.upstream {
+                Told::Writer(word, bell) => {
+                    word.store(&self.pe, self.position);
+                    self.pe.ring_bell(*bell);
+                }
+                Told::Node(node) => node.advance(self.position, true),
+            }
         }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.tell_upstream(LEFT);
+        match &self.upstream {
+            Told::Writer(word, bell) => {
+                word.store(&self.pe, LEFT);
+                self.pe.ring_bell(*bell);
+            }
+            Told::Node(node) => node.leave(),
+        }
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Ring {
 
 // SAFETY: `base` is an address in a window that the channel's end keeps, used through `crate::shm`, or by a guard that excludes writers.
 unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
 
 impl Ring {
     /// # Safety

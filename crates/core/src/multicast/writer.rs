@@ -1,6 +1,7 @@
 //! The writer's end: room in the ring, records, and who has read what.
 
 use super::ring::{Header, Ring};
+use super::tree::{Node, Upstream};
 use crate::doorbell::{Doorbell, order_rings};
 use crate::error::{Cause, Error, Result};
 use crate::layout::ReaderLine;
@@ -12,7 +13,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a reader's line holds when it has left.
+/// What a reader's line holds when it has left; less by what is still on its way there.
 pub(super) const LEFT: u64 = u64::MAX;
 
 pub(super) struct Writer {
@@ -30,6 +31,10 @@ pub(super) struct Writer {
     pub(super) drop_slow: Option<Duration>,
     /// Whether a reader may die.
     pub(super) survive: bool,
+    /// Whose deaths are looked for: all readers, also those that do not read this ring.
+    pub(super) watched: Vec<usize>,
+    /// Where the log goes on, if readers do not read it here.
+    pub(super) node: Option<Arc<Node>>,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
 }
@@ -41,6 +46,8 @@ pub(super) struct Peer {
     pub(super) bell: Doorbell,
     /// Its line, in this PE's segment.
     pub(super) line: Line,
+    /// Where it looks whether it was dropped.
+    pub(super) dropped: Upstream,
 }
 
 /// Address of a [`ReaderLine`].
@@ -57,15 +64,15 @@ impl Line {
         unsafe { shm::load(self.0.wrapping_add(offset_of!(ReaderLine, position)).cast()) }
     }
 
+    /// Whether the reader has left: nobody gets so far by reading.
+    pub(super) fn has_left(self) -> bool {
+        self.position() > LEFT / 2
+    }
+
     #[inline]
     pub(super) fn is_dropped(self) -> bool {
         // SAFETY: as above.
         unsafe { shm::load::<u64>(self.0.wrapping_add(offset_of!(ReaderLine, dropped)).cast()) != 0 }
-    }
-
-    pub(super) fn set_dropped(self) {
-        // SAFETY: as above.
-        unsafe { shm::store(self.0.wrapping_add(offset_of!(ReaderLine, dropped)).cast(), 1u64) }
     }
 }
 
@@ -149,7 +156,15 @@ impl Writer {
             self.ring.set_word(self.position, padding.to_word());
         }
         self.position = end;
-        self.ring_readers();
+        self.tell_readers();
+    }
+
+    #[inline]
+    fn tell_readers(&self) {
+        match &self.node {
+            None => self.ring_readers(),
+            Some(node) => node.advance(self.position, true),
+        }
     }
 
     #[inline]
@@ -194,10 +209,11 @@ impl Writer {
 
     /// What a wait for readers depends on: those that are taken into account, unless they have left.
     fn with_terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        let members: Vec<usize> = self.readers.iter().map(|reader| reader.pe).collect();
-        let left = |pe: usize| self.readers.iter().any(|reader| reader.pe == pe && reader.line.position() == LEFT);
+        // One that reads another ring says there that it has left.
+        let reads_here = |pe: usize| self.readers.iter().find(|reader| reader.pe == pe);
+        let left = |pe: usize| reads_here(pe).is_none_or(|reader| reader.line.has_left());
         f(Terms {
-            members: Some(&members),
+            members: Some(&self.watched),
             arrived: Some(&left),
             timeout: self.drop_slow,
         })
@@ -206,14 +222,21 @@ impl Writer {
     /// Goes on without those that do not allow to write up to `end`.
     fn drop_slow(&mut self, end: u64) {
         let slow = |reader: &Peer| reader.line.position().min(self.position) + self.ring.len() < end;
-        let (slow, live) = std::mem::take(&mut self.readers).into_iter().partition::<Vec<_>, _>(slow);
-        self.readers = live;
+        let slow: Vec<Peer> = self.readers.iter().copied().filter(slow).collect();
         for reader in &slow {
-            reader.line.set_dropped();
-            self.dropped.push(reader.pe);
+            // Told before anything is overwritten, and woken: it may wait for the rest of a block.
+            reader.dropped.add(&self.pe, 1);
+            self.forget(reader.pe);
         }
-        // Told before anything is overwritten, and woken: it may wait for the rest of a block.
-        self.pe.ring_all(slow.iter().map(|reader| reader.pe));
+    }
+
+    fn forget(&mut self, pe: usize) {
+        self.readers.retain(|reader| reader.pe != pe);
+        self.watched.retain(|&watched| watched != pe);
+        self.dropped.push(pe);
+        if let Some(node) = &self.node {
+            node.forget(pe);
+        }
     }
 
     /// Goes on without a reader that is gone, where that is allowed.
@@ -221,8 +244,7 @@ impl Writer {
         match error {
             // One that has finalised may still be reading, and is waited for until it drops its end.
             Error::PeerFailed { pe, cause } if self.survive && cause != Cause::Finalized => {
-                self.readers.retain(|reader| reader.pe != pe);
-                self.dropped.push(pe);
+                self.forget(pe);
                 Ok(())
             }
             error => Err(error),
@@ -234,6 +256,9 @@ impl Drop for Writer {
     fn drop(&mut self) {
         // Its place is the zero behind the last record.
         self.ring.set_word(self.position, Header::End.to_word());
-        self.ring_readers();
+        match &self.node {
+            None => self.ring_readers(),
+            Some(node) => node.end(),
+        }
     }
 }
