@@ -39,6 +39,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("dimmnet-1", include_str!("../../../../machines/dimmnet-1.toml")),
     ("fast-ethernet-udp", include_str!("../../../../machines/fast-ethernet-udp.toml")),
     ("rdma-100g", include_str!("../../../../machines/rdma-100g.toml")),
+    ("sr2201", include_str!("../../../../machines/sr2201.toml")),
 ];
 
 /// What is wrong with a machine file.

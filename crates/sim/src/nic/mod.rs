@@ -19,8 +19,11 @@
 //! * Every constant is a parameter of the machine file, read once in the kind's constructor. What is not read there is an error of the file.
 //! * State is per node in a `Vec`, small until it is used: a machine may have 65,536.
 
+pub mod command_word;
 pub mod loggp;
 pub mod memory_slot;
+#[cfg(test)]
+mod testing;
 
 pub use crate::host::Pe;
 use crate::host::{HostOp, Op, Polling};
@@ -33,9 +36,10 @@ pub use crate::world::Cx;
 /// The kinds, by the names that machine files give them.
 pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>, MachineError> {
     match machine.kind() {
+        "command-word" => Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes())?)),
         "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes())?)),
         "memory-slot" => Ok(Box::new(memory_slot::MemorySlot::build(machine, network.nodes())?)),
-        _ => Err(machine.unknown_kind("loggp, memory-slot")),
+        _ => Err(machine.unknown_kind("command-word, loggp, memory-slot")),
     }
 }
 

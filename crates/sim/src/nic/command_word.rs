@@ -1,0 +1,663 @@
+//! Remote DMA by command words (SR2201): a word is built once, in the kernel, and then started any number of times by one write of its address.
+//!
+//! ```text
+//! host:  software, direct_start | system_call ─► start register
+//! NIC:   command_fetch ─► read ─► packets ─► link ─► key_check, write ─► the receiver's memory, then its flag
+//!        status of the word ◄─────────────── link ◄─┘ done, or refused
+//! ```
+//!
+//! * Command words lie in kernel space, as many as `nic.command_words`: [`build`] is a system call, and a user's store into one ([`stray_store`]) is a
+//!   fault. The start register takes only addresses of words.
+//! * A receive area carries an access key ([`allow`]); the receiving hardware compares it with the word's, packet by packet, and refuses what does
+//!   not fit: memory is left as it was, the word's status says so. Memory without an area of its own is its region's, with the job's key, which the
+//!   library's words carry.
+//! * Nobody is interrupted: sender and receiver spin, on the word's status ([`test`]) and on a flag that is written after the data.
+//! * The NIC answers each transfer when it is written: that is what a sender's `quiet` waits for.
+//!
+//! The library's stores and puts are command words too. The first to an address and length builds one; later ones find it, and cost a direct
+//! start. A source that the program may change at once is copied first. What the NIC lacks (reads, atomics) agents do.
+
+use super::{Call, Cx, Feature, Nic, Unit};
+use crate::host::{Answer, Command, HostOp, Op, Polling};
+use crate::machine::{Machine, MachineError, Rate};
+use crate::packet::{Destination, Node, Packet, Payload};
+use crate::slab::Slab;
+use crate::time::Ps;
+use memonet_core::SignalOp;
+use memonet_core::fabric::FarAddress;
+use std::collections::BTreeMap;
+
+const ALLOW: u32 = 1;
+const BUILD: u32 = 2;
+const START: u32 = 3;
+const TEST: u32 = 4;
+const STRAY_STORE: u32 = 5;
+
+/// Where command words lie, in kernel space; and bytes of each.
+const KERNEL: u64 = 0xffff_8000_0000_0000;
+const WORD: u64 = 64;
+
+/// What [`test`] answers for a word that is not done.
+pub const RUNNING: u64 = 0;
+/// What [`test`] answers for a word whose transfer is written at its receiver, or that was never started.
+pub const DONE: u64 = 1;
+/// What [`test`] answers for a word whose transfer the receiving hardware has refused.
+pub const REFUSED: u64 = 2;
+
+/// What a command word says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CommandWord {
+    /// Where the sender's data is; the PE is the sender.
+    pub from: FarAddress,
+    /// Where it goes: node and address.
+    pub to: FarAddress,
+    /// Bytes.
+    pub len: u32,
+    /// Must be that of the receive area.
+    pub key: u32,
+    /// Offset, in the region of `to`, of a word of 8 bytes that becomes 1 after the data. It is checked as the data is.
+    pub flag: Option<u64>,
+}
+
+/// How to start a command word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// By a write of the start register, through a mode switch that takes no trap.
+    Direct,
+    /// By a system call.
+    SystemCall,
+}
+
+/// Makes a range of the caller's memory a receive area with this key: a system call. It takes precedence over areas made before.
+pub fn allow(at: FarAddress, len: u64, key: u32) -> Command {
+    command(ALLOW, [at.region.into(), at.offset, len, key.into()], Payload::EMPTY)
+}
+
+/// Builds a command word: a system call. Answered with its address.
+pub fn build(word: &CommandWord) -> Command {
+    let place = |at: FarAddress| [u64::from(at.region) << 32 | u64::from(at.pe), at.offset];
+    let [from, to] = [place(word.from), place(word.to)];
+    let fields = [from[0], from[1], to[0], to[1], word.flag.unwrap_or(0)];
+    let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
+    let rest = [word.len.into(), word.key.into(), word.flag.is_some().into(), 0];
+    command(BUILD, rest, Payload::copy(&bytes))
+}
+
+/// Starts the word at this address. Answered when the start register is written.
+pub fn start(address: u64, how: Start) -> Command {
+    command(START, [address, u64::from(how == Start::SystemCall), 0, 0], Payload::EMPTY)
+}
+
+/// A look at the status of the word at this address: [`RUNNING`], [`DONE`] or [`REFUSED`].
+pub fn test(address: u64) -> Command {
+    command(TEST, [address, 0, 0, 0], Payload::EMPTY)
+}
+
+/// A store of a user program, by mistake, to an address in kernel space. Refused: the program gets a fault.
+pub fn stray_store(address: u64, bits: u64) -> Command {
+    command(STRAY_STORE, [address, bits, 0, 0], Payload::EMPTY)
+}
+
+fn command(code: u32, words: [u64; 4], data: Payload) -> Command {
+    Command { code, words, data }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Parameters {
+    look: Ps,
+    software: Ps,
+    system_call: Ps,
+    direct_start: Ps,
+    copy: Rate,
+    command_words: usize,
+    command_fetch: Ps,
+    read: Ps,
+    memory_rate: Rate,
+    link_rate: Rate,
+    packet: usize,
+    header: u32,
+    key_check: Ps,
+    write: Ps,
+}
+
+/// A word in its place, and what has become of its last start.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    word: CommandWord,
+    /// Starts that the receiver has not answered.
+    unanswered: u32,
+    refused: bool,
+    /// For what the library built it.
+    used_for: Option<(u32, u32, u64, u32)>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Area {
+    region: u32,
+    start: u64,
+    end: u64,
+    key: u32,
+}
+
+/// A transfer that has been started and waits for the NIC.
+#[derive(Debug)]
+struct Started {
+    op: Op,
+    place: usize,
+    data: Option<Payload>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct NicOf {
+    cpu: Unit,
+    dma: Unit,
+    receiver: Unit,
+    words: Vec<Placed>,
+    /// The library's words by what they are for, and which of its places is used again next.
+    known: BTreeMap<(u32, u32, u64, u32), usize>,
+    oldest: usize,
+    areas: Vec<Area>,
+    /// Transfers of the library that have not been answered, calls that wait for them, and what was refused since the last of these.
+    unanswered: u64,
+    quiets: Vec<Op>,
+    refused: Option<String>,
+}
+
+/// The kind.
+pub struct CommandWordDma {
+    is: Parameters,
+    nics: Vec<NicOf>,
+    started: Slab<Started>,
+}
+
+/// First header word: what it is, the last of its transfer, a flag to write, and the sender's place in the high half.
+const DATA: u64 = 0;
+const ANSWER: u64 = 1;
+const LAST: u64 = 1 << 8;
+const FLAG: u64 = 1 << 9;
+const BAD: u64 = 1 << 10;
+/// The addresses are the program's, which nobody has checked.
+const OWN: u64 = 1 << 11;
+
+impl CommandWordDma {
+    /// Reads the sections `host` and `nic`.
+    ///
+    /// # Errors
+    /// [`MachineError`].
+    pub fn build(machine: &Machine, nodes: u32) -> Result<CommandWordDma, MachineError> {
+        let (nic, host) = (machine.section("nic"), machine.section("host"));
+        let (packet, words) = (nic.bytes("packet")?, nic.count("command_words")?);
+        if !(64..1 << 20).contains(&packet) {
+            return Err(nic.error("packet", "must be from 64 B to 1 MiB"));
+        }
+        if !(4..1 << 24).contains(&words) {
+            return Err(nic.error("command_words", "must be from 4 to 16 million: the library needs some at once"));
+        }
+        let is = Parameters {
+            look: host.time_not_zero("look")?,
+            software: host.time("software")?,
+            system_call: host.time("system_call")?,
+            direct_start: host.time("direct_start")?,
+            copy: host.rate("copy")?,
+            command_words: words as usize,
+            command_fetch: nic.time("command_fetch")?,
+            read: nic.time("read")?,
+            memory_rate: nic.rate("memory_rate")?,
+            link_rate: machine.section("link").rate("rate")?,
+            packet: packet as usize,
+            header: nic.bytes("header")? as u32,
+            key_check: nic.time("key_check")?,
+            write: nic.time("write")?,
+        };
+        Ok(CommandWordDma {
+            is,
+            nics: vec![NicOf::default(); nodes as usize],
+            started: Slab::default(),
+        })
+    }
+
+    fn polled(&self) -> Polling {
+        Polling {
+            interval: self.is.look,
+            sample: self.is.look,
+        }
+    }
+
+    /// Has the CPU do these parts of a call; gives when it is through.
+    fn cpu(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, parts: &[(&'static str, Ps)]) -> Ps {
+        let mut end = cx.now();
+        for &(name, time) in parts {
+            let busy = self.nics[node.index()].cpu.take(end, time);
+            cx.host_stage(name, op, busy);
+            end = busy.1;
+        }
+        end
+    }
+
+    /// Puts a word into kernel space; says where.
+    fn place(&mut self, node: Node, placed: Placed) -> Option<usize> {
+        let limit = self.is.command_words;
+        let nic = &mut self.nics[node.index()];
+        if nic.words.len() < limit {
+            nic.words.push(placed);
+            return Some(nic.words.len() - 1);
+        }
+        // Only the library's are used again, and only when they are not under way.
+        let place = (0..limit).map(|step| (nic.oldest + step) % limit).find(|&place| {
+            let old = &nic.words[place];
+            old.used_for.is_some() && old.unanswered == 0
+        })?;
+        nic.oldest = (place + 1) % limit;
+        let old = std::mem::replace(&mut nic.words[place], placed);
+        nic.known.remove(&old.used_for.expect("only the library's are used again"));
+        Some(place)
+    }
+
+    /// A transfer of the library's; gives when its call may return.
+    fn transfer(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, to: FarAddress, data: Payload, copied: bool) -> Result<Ps, String> {
+        let is = self.is;
+        let wanted = (to.pe, to.region, to.offset, data.len() as u32);
+        let copy = if copied { is.copy.time(data.len() as u64) } else { Ps::ZERO };
+        let place = match self.nics[node.index()].known.get(&wanted) {
+            Some(&place) => place,
+            None => {
+                let word = CommandWord {
+                    // It names the library's send buffer, or the source: the data is given to the NIC with the start.
+                    from: FarAddress { pe: node.0, ..to },
+                    to,
+                    len: data.len() as u32,
+                    key: job_key(to.pe, to.region),
+                    flag: None,
+                };
+                let placed = Placed {
+                    word,
+                    unanswered: 0,
+                    refused: false,
+                    used_for: Some(wanted),
+                };
+                let place = self
+                    .place(node, placed)
+                    .ok_or("all command words are in use, by transfers under way and the program's own: build fewer, or wait for some")?;
+                self.nics[node.index()].known.insert(wanted, place);
+                self.cpu(cx, node, op, &[("system_call", is.system_call)]);
+                place
+            }
+        };
+        let returns = self.cpu(
+            cx,
+            node,
+            op,
+            &[("copy", copy), ("software", is.software), ("direct_start", is.direct_start)],
+        );
+        cx.promise(op, data.len().div_ceil(is.packet).max(1) as u64);
+        self.nics[node.index()].unanswered += 1;
+        self.write_start_register(
+            cx,
+            returns,
+            node,
+            Started {
+                op,
+                place,
+                data: Some(data),
+            },
+        );
+        Ok(returns)
+    }
+
+    fn write_start_register(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, started: Started) {
+        let placed = &mut self.nics[node.index()].words[started.place];
+        placed.unanswered += 1;
+        placed.refused = false;
+        let token = self.started.put(started);
+        cx.timer(at, node, token.into());
+    }
+
+    /// A command of the program's own.
+    fn command(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, command: &Command) {
+        let (is, words) = (self.is, command.words);
+        let system_call = [("system_call", is.system_call)];
+        let answer = match command.code {
+            ALLOW => {
+                let area = Area {
+                    region: words[0] as u32,
+                    start: words[1],
+                    end: words[1].saturating_add(words[2]),
+                    key: words[3] as u32,
+                };
+                self.nics[node.index()].areas.push(area);
+                (self.cpu(cx, node, op, &system_call), Answer::default())
+            }
+            BUILD => {
+                let placed = Placed {
+                    word: command_word(command),
+                    unanswered: 0,
+                    refused: false,
+                    used_for: None,
+                };
+                let there = placed.word.to.pe < cx.pes() && placed.word.from.pe == node.0;
+                let answer = match there.then(|| self.place(node, placed)) {
+                    None => Answer::refused("a command word goes from the caller's memory to that of a PE of the job; check both PEs"),
+                    Some(Some(place)) => Answer::value(KERNEL + place as u64 * WORD),
+                    Some(None) => Answer::refused(format!(
+                        "there is no room for more than {} command words; start those again",
+                        is.command_words
+                    )),
+                };
+                (self.cpu(cx, node, op, &system_call), answer)
+            }
+            START => {
+                let how = match words[1] {
+                    0 => ("direct_start", is.direct_start),
+                    _ => system_call[0],
+                };
+                let returns = self.cpu(cx, node, op, &[("software", is.software), how]);
+                (returns, self.start(cx, returns, node, op, words[0]))
+            }
+            TEST => {
+                let answer = match self.own_word(node, words[0]) {
+                    Ok(place) => Answer::value(self.nics[node.index()].words[place].status()),
+                    Err(why) => Answer::refused(why),
+                };
+                (self.cpu(cx, node, op, &[("look", is.look)]), answer)
+            }
+            STRAY_STORE => (
+                cx.now(),
+                Answer::refused(format!(
+                    "a fault: {:#x} is in kernel space, and a user program may not write there",
+                    words[0]
+                )),
+            ),
+            code => (cx.now(), Answer::refused(format!("a command-word NIC has no command {code}"))),
+        };
+        cx.finish(answer.0, op, answer.1);
+    }
+
+    /// The place of the word at this address, if the program has built it.
+    fn own_word(&self, node: Node, address: u64) -> Result<usize, String> {
+        let place = address.wrapping_sub(KERNEL) / WORD;
+        let word = self.nics[node.index()].words.get(place as usize);
+        match word {
+            Some(Placed { used_for: None, .. }) if address.is_multiple_of(WORD) => Ok(place as usize),
+            _ => Err(format!(
+                "{address:#x} is not the address of a command word that this program has built"
+            )),
+        }
+    }
+
+    fn start(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, address: u64) -> Answer {
+        let place = match self.own_word(node, address) {
+            Ok(place) => place,
+            Err(why) => return Answer::refused(why),
+        };
+        let placed = self.nics[node.index()].words[place];
+        if placed.unanswered > 0 {
+            return Answer::refused("this command word is under way: test it before starting it again");
+        }
+        cx.promise(op, placed.writes(self.is.packet));
+        self.write_start_register(cx, at, node, Started { op, place, data: None });
+        Answer::default()
+    }
+
+    /// Cuts a transfer into packets, as the NIC reads them from memory from now on.
+    fn send(&mut self, cx: &mut Cx<'_>, node: Node, Started { op, place, data }: Started) {
+        let is = self.is;
+        let word = self.nics[node.index()].words[place].word;
+        let (data, own) = match data {
+            Some(data) => (data, 0),
+            None => match cx.read(op, word.from, word.len as usize) {
+                Ok(data) => (data, OWN),
+                Err(_) => {
+                    let placed = &mut self.nics[node.index()].words[place];
+                    cx.lost(op, placed.writes(is.packet));
+                    (placed.unanswered, placed.refused) = (placed.unanswered - 1, true);
+                    return;
+                }
+            },
+        };
+        let fetched = self.nics[node.index()].dma.take(cx.now(), is.command_fetch);
+        cx.stage(node, "dma", "command_fetch", op, fetched);
+        let read = self.nics[node.index()].dma.take(fetched.1, is.read);
+        cx.stage(node, "dma", "read", op, read);
+        let (mut sent, mut ready) = (0, read.1);
+        loop {
+            let part = data.part(sent, is.packet);
+            let wire_bytes = is.header + part.len() as u32;
+            let mut what = DATA | own | (place as u64) << 32;
+            if sent + part.len() == data.len() {
+                what |= LAST | if word.flag.is_some() { FLAG } else { 0 };
+            }
+            let packet = Packet {
+                from: node,
+                to: Destination::Node(Node(word.to.pe)),
+                wire_bytes,
+                header: [
+                    what,
+                    u64::from(word.to.region) << 32 | u64::from(word.key),
+                    word.to.offset + sent as u64,
+                    word.flag.unwrap_or(0),
+                ],
+                payload: part,
+                op,
+                droppable: false,
+            };
+            sent += packet.payload.len();
+            // It reads no faster than the link takes: it has no room for more.
+            let time = is.memory_rate.time(packet.payload.len() as u64);
+            let busy = self.nics[node.index()]
+                .dma
+                .take(ready, time.max(is.link_rate.time(wire_bytes.into())));
+            cx.stage(node, "dma", "memory_rate", op, busy);
+            let handed = ready + time;
+            ready = busy.1;
+            if word.to.pe == node.0 {
+                self.receive(cx, handed, node, packet);
+            } else {
+                cx.send(handed, node, packet);
+            }
+            if sent == data.len() {
+                return;
+            }
+        }
+    }
+
+    /// Whether this key opens all of a range.
+    fn may_write(&self, node: Node, region: u32, start: u64, len: u64, key: u32) -> bool {
+        let end = start.saturating_add(len);
+        let touching = |area: &&Area| area.region == region && area.start < end && start < area.end;
+        match self.nics[node.index()].areas.iter().rev().find(touching) {
+            Some(area) => area.start <= start && end <= area.end && area.key == key,
+            None => key == job_key(node.0, region),
+        }
+    }
+
+    fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
+        let is = self.is;
+        let Packet {
+            header, payload, op, from, ..
+        } = packet;
+        let place = (header[0] >> 32) as usize;
+        if header[0] & 0xff == ANSWER {
+            self.answered(cx, at, node, place, header[0]);
+            return;
+        }
+        let (region, key, len) = ((header[1] >> 32) as u32, header[1] as u32, payload.len() as u64);
+        let checked = self.nics[node.index()].receiver.take(at, is.key_check);
+        cx.stage(node, "receive", "key_check", op, checked);
+        let written = self.nics[node.index()].receiver.take(checked.1, is.memory_rate.time(len));
+        let visible = written.1 + is.write;
+        cx.stage(node, "receive", "write", op, (written.0, visible));
+        let flag = header[0] & FLAG != 0;
+        let to = |offset| FarAddress {
+            pe: node.0,
+            region,
+            offset,
+        };
+        let good = self.may_write(node, region, header[2], len, key)
+            && (!flag || self.may_write(node, region, header[3], 8, key))
+            && (header[0] & OWN == 0
+                || cx.read(op, to(header[2]), payload.len()).is_ok() && (!flag || cx.read(op, to(header[3]), 8).is_ok()));
+        if good {
+            cx.write(visible, op, to(header[2]), payload);
+            if flag {
+                cx.write(visible, op, to(header[3]), Payload::word(8, 1));
+            }
+        } else {
+            cx.lost(op, 1 + u64::from(flag));
+        }
+        if good && header[0] & LAST == 0 {
+            return;
+        }
+        let answer = Packet {
+            from: node,
+            to: Destination::Node(from),
+            wire_bytes: is.header,
+            header: [
+                ANSWER | header[0] & LAST | (place as u64) << 32 | if good { 0 } else { BAD },
+                0,
+                0,
+                0,
+            ],
+            payload: Payload::EMPTY,
+            op,
+            droppable: false,
+        };
+        if from == node {
+            self.receive(cx, visible, node, answer);
+        } else {
+            cx.send(visible, node, answer);
+        }
+    }
+
+    /// The receiver's answer for a transfer of the word at `place` has come.
+    fn answered(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, place: usize, what: u64) {
+        let polled = self.polled();
+        let nic = &mut self.nics[node.index()];
+        let placed = &mut nic.words[place];
+        placed.refused |= what & BAD != 0;
+        if placed.refused && placed.used_for.is_some() {
+            nic.refused = Some(format!(
+                "PE {} refused a write: its memory there is a receive area with another key",
+                placed.word.to.pe
+            ));
+        }
+        if what & LAST == 0 {
+            return;
+        }
+        placed.unanswered -= 1;
+        if placed.used_for.is_none() {
+            return;
+        }
+        nic.unanswered -= 1;
+        if nic.unanswered == 0 {
+            let seen = polled.seen(Ps::ZERO, at);
+            for quiet in std::mem::take(&mut nic.quiets) {
+                cx.host_stage("look", quiet, (at, seen));
+                self.quiet(cx, seen, node, quiet);
+            }
+        }
+    }
+
+    /// The host has seen by `at` that every transfer is answered. Agents may still be at work for it: they tell it as soon as a look can see it.
+    fn quiet(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op) {
+        match self.nics[node.index()].refused.take() {
+            Some(why) => cx.finish(at, op, Answer::refused(why)),
+            None => cx.finish_when_landed(at, op, self.is.look),
+        }
+    }
+}
+
+impl Placed {
+    fn status(&self) -> u64 {
+        match (self.unanswered, self.refused) {
+            (_, true) => REFUSED,
+            (0, false) => DONE,
+            _ => RUNNING,
+        }
+    }
+
+    /// Writes that a start of it promises.
+    fn writes(&self, packet: usize) -> u64 {
+        u64::from(self.word.len).div_ceil(packet as u64).max(1) + u64::from(self.word.flag.is_some())
+    }
+}
+
+/// The key of a region without areas of its own: the job's, which differs from PE to PE.
+fn job_key(pe: u32, region: u32) -> u32 {
+    (pe ^ region.rotate_left(16)).wrapping_mul(0x9E37_79B1) ^ 0x5201
+}
+
+fn command_word(command: &Command) -> CommandWord {
+    let mut fields = [0; 5];
+    command.data.with(|bytes| {
+        for (field, bytes) in fields.iter_mut().zip(bytes.chunks_exact(8)) {
+            *field = u64::from_le_bytes(bytes.try_into().expect("chunks of 8"));
+        }
+    });
+    let place = |pe_region: u64, offset| FarAddress {
+        pe: pe_region as u32,
+        region: (pe_region >> 32) as u32,
+        offset,
+    };
+    CommandWord {
+        from: place(fields[0], fields[1]),
+        to: place(fields[2], fields[3]),
+        len: command.words[0] as u32,
+        key: command.words[1] as u32,
+        flag: (command.words[2] != 0).then_some(fields[4]),
+    }
+}
+
+impl Nic for CommandWordDma {
+    fn kind(&self) -> &'static str {
+        "command-word"
+    }
+
+    fn has(&self, _feature: Feature) -> bool {
+        false
+    }
+
+    fn polling(&self, _node: Node) -> Polling {
+        self.polled()
+    }
+
+    fn begin(&mut self, cx: &mut Cx<'_>, Call { op, node, what }: Call) {
+        let returns = match what {
+            HostOp::Store { to, word } => self.transfer(cx, node, op, to, word, false),
+            HostOp::Put { to, data, signal, reuse } => {
+                let data = (!data.is_empty()).then(|| self.transfer(cx, node, op, to, data, reuse));
+                let signal = signal.map(|signal| {
+                    debug_assert_eq!(signal.op, SignalOp::Set, "signals that add are the agents'");
+                    self.transfer(cx, node, op, signal.at, Payload::word(8, signal.value), false)
+                });
+                data.into_iter().chain(signal).fold(Ok(cx.now()), |last, next| last.and(next))
+            }
+            // Packets of one sender to one receiver take one way, and the NIC serves words in the order of their starting.
+            HostOp::Fence => Ok(cx.now()),
+            HostOp::Quiet => {
+                match self.nics[node.index()].unanswered {
+                    0 => self.quiet(cx, cx.now() + self.is.look, node, op),
+                    _ => self.nics[node.index()].quiets.push(op),
+                }
+                return;
+            }
+            HostOp::Command(command) => return self.command(cx, node, op, &command),
+            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Group(_) => Err("a command-word NIC has no such operation".into()),
+        };
+        match returns {
+            Ok(returns) => cx.finish(returns, op, Answer::default()),
+            Err(why) => cx.finish(cx.now(), op, Answer::refused(why)),
+        }
+    }
+
+    fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
+        self.receive(cx, cx.now(), node, packet);
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64) {
+        let started = self.started.take(token as u32);
+        self.send(cx, node, started);
+    }
+}
+
+#[cfg(test)]
+mod tests;
