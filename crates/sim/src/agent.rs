@@ -167,7 +167,7 @@ impl Agents {
                 nic.begin(cx, call(op, self.pes, request));
             }
             HostOp::Fence => self.agents[op.pe.index()].fences.push(op),
-            HostOp::Group(GroupOp::Join(_)) => cx.finish(cx.now(), op, Answer::value(0)),
+            HostOp::Group(GroupOp::Join { .. }) => cx.finish(cx.now(), op, Answer::value(0)),
             other => cx.finish(cx.now(), op, Answer::refused(format!("this machine's NIC has no {other:?}"))),
         }
     }

@@ -100,12 +100,28 @@ pub enum Atomic {
     },
 }
 
+/// For what a group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// [`GroupOp::Arrive`] and [`GroupOp::Phase`].
+    Barrier,
+    /// [`GroupOp::Multicast`].
+    Multicast,
+    /// [`GroupOp::Collective`].
+    Collectives,
+}
+
 /// What hardware may do for several PEs at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupOp {
-    /// Sets up hardware for these PEs; every member asks with the same list. Answered with a value that is not 0, the group's number, or with
-    /// 0 when the hardware cannot serve this group: then the library does without.
-    Join(Box<[u32]>),
+    /// Sets up hardware for these PEs; every member asks with the same list, and for the same. Answered with a value that is not 0, the group's number,
+    /// or with 0 at every member when the hardware cannot serve this group: then the library does without.
+    Join {
+        /// PEs.
+        members: Box<[u32]>,
+        /// For what.
+        wanted: Wanted,
+    },
     /// Arrives at the next phase of the group's barrier.
     Arrive(u32),
     /// Answered with the last complete phase of the group's barrier. A look of the host at the NIC, with its price.

@@ -2,7 +2,7 @@
 //!
 //! A link carries one packet at a time in each direction; a packet waits until it is free. A switch reads where a packet goes from its routes or
 //! its multicast table, and sends it on by that output port, which serves packets in the order of coming: that is where contention is. A
-//! packet with several ports in the multicast table is copied. Buffers do not overflow: who waits does so where he is, without holding up
+//! packet with several ports in the multicast table is copied, and never sent back by the port by which it came. Buffers do not overflow: who waits does so where he is, without holding up
 //! others (no back-pressure); what a machine loses, it loses on links by a probability.
 //!
 //! ```toml
@@ -18,6 +18,7 @@
 //! head        = ...       # bytes that must have come in before cut-through goes on
 //! port_time   = ...       # optional: the least time for which a packet holds an output port
 //! copy_time   = ...       # optional: how much later each further copy of a multicast packet begins
+//! copy_rate   = ...       # optional: bytes by time of the unit that makes all copies of multicast packets, one after the other; they wait for it
 //!
 //! [topology]
 //! shape = ...             # "direct": two nodes and a cable. "star": all at one switch. "tree": switches of `ports` ports in a tree, whose upward
@@ -34,6 +35,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone)]
 pub(crate) struct Channel {
     pub(crate) to: Place,
+    /// Number of the port there.
+    pub(crate) port: u16,
     pub(crate) rate: Rate,
     pub(crate) free: Ps,
 }
@@ -46,6 +49,8 @@ pub struct Switch {
     /// By node, where it was set; else the way of the topology.
     routes: BTreeMap<u32, u16>,
     multicast: BTreeMap<u16, Vec<u16>>,
+    /// When the unit that copies is free.
+    copier: Ps,
 }
 
 impl Switch {
@@ -102,6 +107,7 @@ pub(crate) struct Switching {
     pub(crate) head: u64,
     pub(crate) port_time: Ps,
     pub(crate) copy_time: Ps,
+    pub(crate) copy_rate: Option<Rate>,
 }
 
 impl Network {
@@ -138,17 +144,17 @@ impl Network {
             Shape::Direct => {
                 // A node alone has its cable in a loop.
                 for node in 0..nodes {
-                    network.node_out[node as usize] = vec![Some(Channel::to(Place::Node(Node(nodes - 1 - node)), rate))];
+                    network.node_out[node as usize] = vec![Some(Channel::to(Place::Node(Node(nodes - 1 - node)), 0, rate))];
                 }
             }
             Shape::Chain => {
                 for node in 0..nodes {
-                    let other = |other: Option<u32>| {
+                    let other = |other: Option<u32>, port| {
                         other
                             .filter(|&other| other < nodes)
-                            .map(|other| Channel::to(Place::Node(Node(other)), rate))
+                            .map(|other| Channel::to(Place::Node(Node(other)), port, rate))
                     };
-                    network.node_out[node as usize] = vec![other(Some(node + 1)), other(node.checked_sub(1))];
+                    network.node_out[node as usize] = vec![other(Some(node + 1), 1), other(node.checked_sub(1), 0)];
                 }
             }
             Shape::Star | Shape::Tree => network.add_switches(machine, rate)?,
@@ -167,6 +173,7 @@ impl Network {
             head: if cut_through { section.bytes("head")? } else { 0 },
             port_time: optional("port_time")?,
             copy_time: optional("copy_time")?,
+            copy_rate: section.has("copy_rate").then(|| section.rate("copy_rate")).transpose()?,
         };
         if self.shape == Shape::Star {
             if section.has("ports") && section.count("ports")? < u64::from(self.nodes) {
@@ -175,8 +182,8 @@ impl Network {
             }
             let mut switch = Switch::default();
             for node in 0..self.nodes {
-                switch.out.push(Some(Channel::to(Place::Node(Node(node)), rate)));
-                self.node_out[node as usize] = vec![Some(Channel::to(Place::Switch(0), rate))];
+                switch.out.push(Some(Channel::to(Place::Node(Node(node)), 0, rate)));
+                self.node_out[node as usize] = vec![Some(Channel::to(Place::Switch(0), node as u16, rate))];
             }
             self.switches.push(switch);
             return Ok(());
@@ -194,10 +201,11 @@ impl Network {
             for switch in 0..here {
                 let children = switch * self.down..below.min((switch + 1) * self.down);
                 let out = children.map(|child| {
-                    Some(Channel::to(
-                        lower.map_or(Place::Node(Node(child)), |lower| Place::Switch(lower + child)),
-                        rate,
-                    ))
+                    let (to, port) = match lower {
+                        None => (Place::Node(Node(child)), 0),
+                        Some(lower) => (Place::Switch(lower + child), self.down as u16),
+                    };
+                    Some(Channel::to(to, port, rate))
                 });
                 self.switches.push(Switch {
                     out: out.collect(),
@@ -206,7 +214,11 @@ impl Network {
             }
             // Upward links of the level below.
             for child in 0..below {
-                let up = Some(Channel::to(Place::Switch(first + child / self.down), rate));
+                let up = Some(Channel::to(
+                    Place::Switch(first + child / self.down),
+                    (child % self.down) as u16,
+                    rate,
+                ));
                 match lower {
                     None => self.node_out[child as usize] = vec![up],
                     Some(lower) => {
@@ -277,6 +289,74 @@ impl Network {
         }
     }
 
+    /// The ports, by switch, of a tree that connects these nodes: what multicast tables need, whoever of them sends.
+    pub fn spanning(&self, nodes: &[Node]) -> BTreeMap<u32, Vec<u16>> {
+        let mut tree: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
+        let mut lower = Vec::new();
+        for &node in nodes {
+            let (switch, port) = self.port_of(node).expect("a switch has tables; a cable has none");
+            let ports = tree.entry(switch).or_default();
+            if ports.is_empty() {
+                lower.push(switch);
+            }
+            ports.push(port);
+        }
+        // Level by level, until they have met.
+        while lower.len() > 1 {
+            let mut upper = Vec::new();
+            for switch in lower {
+                let up = &self.switches[switch as usize].out[self.down as usize];
+                let (above, port) = match up {
+                    Some(Channel {
+                        to: Place::Switch(above),
+                        port,
+                        ..
+                    }) => (*above, *port),
+                    _ => panic!("switches that are not the top have one above"),
+                };
+                tree.entry(switch).or_default().push(self.down as u16);
+                let ports = tree.entry(above).or_default();
+                if ports.is_empty() {
+                    upper.push(above);
+                }
+                ports.push(port);
+            }
+            lower = upper;
+        }
+        tree
+    }
+
+    /// How many nodes a multicast packet reaches that has come to a switch by a port.
+    pub(crate) fn reached(&self, switch: u32, by: u16, group: u16) -> u64 {
+        let here = &self.switches[switch as usize];
+        let ports = here.multicast(group).iter().filter(|&&port| port != by);
+        let reached = ports.map(|&port| match here.out.get(usize::from(port)) {
+            Some(Some(Channel { to: Place::Node(_), .. })) => 1,
+            Some(Some(Channel {
+                to: Place::Switch(next),
+                port,
+                ..
+            })) => self.reached(*next, *port, group),
+            _ => 0,
+        });
+        reached.sum()
+    }
+
+    /// When the first of so many copies of a packet begins that a switch could send on at `at`, and how much later each further one.
+    pub(crate) fn copies(&mut self, switch: u32, at: Ps, copies: u64, wire_bytes: u64) -> (Ps, Ps) {
+        let Switching { copy_time, copy_rate, .. } = self.switching;
+        match copy_rate.filter(|_| copies > 1) {
+            None => (at, copy_time),
+            Some(rate) => {
+                let each = copy_time + rate.time(wire_bytes);
+                let copier = &mut self.switches[switch as usize].copier;
+                let start = at.max(*copier);
+                *copier = start + each * copies;
+                (start, each)
+            }
+        }
+    }
+
     fn level(&self, switch: u32) -> usize {
         self.levels.partition_point(|&first| first <= switch) - 1
     }
@@ -294,7 +374,12 @@ impl Network {
 }
 
 impl Channel {
-    fn to(to: Place, rate: Rate) -> Channel {
-        Channel { to, rate, free: Ps::ZERO }
+    fn to(to: Place, port: u16, rate: Rate) -> Channel {
+        Channel {
+            to,
+            port,
+            rate,
+            free: Ps::ZERO,
+        }
     }
 }

@@ -42,6 +42,8 @@ struct Flight {
     packet: Packet,
     /// Where it is, or where it is going to on the link that it is on.
     at: Place,
+    /// By which of the ports there it comes.
+    by: u16,
     /// When its last bit is there.
     tail: Ps,
 }
@@ -131,7 +133,7 @@ impl World {
         let nic = nic::build(machine, &network)?;
         let agents = Agents::build(machine, &*nic, pes)?;
         machine.finish()?;
-        Ok(World {
+        let mut world = World {
             nic,
             agents,
             parts: Parts {
@@ -149,7 +151,15 @@ impl World {
                 counts: Counts::default(),
                 pes,
             },
-        })
+        };
+        let World { nic, parts, .. } = &mut world;
+        nic.start(&mut Cx { parts });
+        // The job begins when the machine has come up.
+        while let Some((now, event)) = world.parts.events.pop() {
+            world.parts.now = now;
+            world.handle(event);
+        }
+        Ok(world)
     }
 
     /// The time of the last event.
@@ -267,8 +277,8 @@ impl World {
             Event::Driver { token } => cx.parts.happened.push_back(Happened::Woken(token)),
             Event::Depart { flight, port } => cx.parts.depart(flight, port),
             Event::Head { flight } => {
-                if let Some(dropped) = cx.parts.head(flight) {
-                    nic.dropped(&mut cx, &dropped);
+                if let Some((dropped, missing)) = cx.parts.head(flight) {
+                    nic.dropped(&mut cx, &dropped, missing);
                 }
             }
             Event::Tail { flight } => {
@@ -299,7 +309,7 @@ impl Parts {
     /// than the bits need.
     fn depart(&mut self, flight: u32, port: u16) {
         let (now, delay, switching) = (self.now, self.network.delay, self.network.switching);
-        let Flight { packet, at, tail } = self.flights.get_mut(flight);
+        let Flight { packet, at, tail, .. } = self.flights.get_mut(flight);
         let (place, wire, op, came) = (*at, u64::from(packet.wire_bytes), packet.op, *tail);
         let channel = self.channel(place, port);
         let start = channel.free.max(now);
@@ -312,7 +322,7 @@ impl Parts {
             Ps::ZERO
         };
         channel.free = end.max(start + hold);
-        let (free, to) = (channel.free, channel.to);
+        let (free, to, port_there) = (channel.free, channel.to, channel.port);
         let head = if switching.cut_through {
             start + channel.rate.time(wire.min(switching.head))
         } else {
@@ -323,7 +333,7 @@ impl Parts {
         }
         self.record(Track::Link(place, port), "link", op, start, end + delay);
         let flight_at = self.flights.get_mut(flight);
-        (flight_at.at, flight_at.tail) = (to, end + delay);
+        (flight_at.at, flight_at.by, flight_at.tail) = (to, port_there, end + delay);
         let here = match (to, flight_at.packet.to) {
             (Place::Node(_), _) => true,
             (Place::Switch(switch), Destination::Switch(wanted)) => switch == wanted,
@@ -337,13 +347,17 @@ impl Parts {
         }
     }
 
-    /// The head of a packet has come to the place where it goes on; gives it if it is lost.
-    fn head(&mut self, flight: u32) -> Option<Packet> {
-        let Flight { packet, at, tail } = self.flights.get_mut(flight);
-        let (place, tail, to, droppable) = (*at, *tail, packet.to, packet.droppable);
+    /// The head of a packet has come to the place where it goes on. If it is lost, gives it, and the number of nodes that will not get it.
+    fn head(&mut self, flight: u32) -> Option<(Packet, u64)> {
+        let Flight { packet, at, by, tail } = self.flights.get_mut(flight);
+        let (place, by, tail, to, droppable) = (*at, *by, *tail, packet.to, packet.droppable);
         if droppable && self.random.chance(self.network.loss) {
             self.counts.lost += 1;
-            return Some(self.flights.take(flight).packet);
+            let missing = match (place, to) {
+                (Place::Switch(switch), Destination::Multicast(group)) => self.network.reached(switch, by, group),
+                _ => 1,
+            };
+            return Some((self.flights.take(flight).packet, missing));
         }
         let switch = match place {
             Place::Switch(switch) if to != Destination::Switch(switch) => switch,
@@ -352,7 +366,10 @@ impl Parts {
                 return None;
             }
         };
-        let ports = self.network.ports(switch, to);
+        let mut ports = self.network.ports(switch, to);
+        if matches!(to, Destination::Multicast(_)) {
+            ports.retain(|&port| port != by);
+        }
         let leave = self.now + self.network.switching.delay;
         let Some((&first, more)) = ports.split_first() else {
             self.counts.absorbed += 1;
@@ -360,17 +377,18 @@ impl Parts {
             return None;
         };
         let packet = self.flights.get_mut(flight).packet.clone();
-        self.events.push(leave, Event::Depart { flight, port: first });
+        let (start, each) = self.network.copies(switch, leave, ports.len() as u64, u64::from(packet.wire_bytes));
+        self.events.push(start, Event::Depart { flight, port: first });
         for (&port, number) in more.iter().zip(1..) {
             self.counts.copied += 1;
             let copy = Flight {
                 packet: packet.clone(),
                 at: place,
+                by,
                 tail,
             };
             let flight = self.flights.put(copy);
-            let later = self.network.switching.copy_time * number;
-            self.events.push(leave + later, Event::Depart { flight, port });
+            self.events.push(start + each * number, Event::Depart { flight, port });
         }
         None
     }
@@ -438,8 +456,26 @@ impl Cx<'_> {
         let flight = Flight {
             packet,
             at: Place::Node(node),
+            by: 0,
             tail: Ps::ZERO,
         };
+        let flight = self.parts.flights.put(flight);
+        self.parts.events.push(at, Event::Depart { flight, port });
+    }
+
+    /// Has a switch send a packet of its own to a node, at `at`: management.
+    pub fn send_from_switch(&mut self, at: Ps, switch: u32, to: Node, packet: Packet) {
+        self.parts.counts.sent += 1;
+        let flight = Flight {
+            packet: Packet {
+                to: Destination::Node(to),
+                ..packet
+            },
+            at: Place::Switch(switch),
+            by: 0,
+            tail: Ps::ZERO,
+        };
+        let port = self.parts.network.route(switch, to);
         let flight = self.parts.flights.put(flight);
         self.parts.events.push(at, Event::Depart { flight, port });
     }
