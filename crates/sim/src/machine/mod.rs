@@ -37,6 +37,7 @@ use std::fmt;
 /// The machines that are built in: file name without its ending, and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("dimmnet-1", include_str!("../../../../machines/dimmnet-1.toml")),
+    ("dimmnet-2", include_str!("../../../../machines/dimmnet-2.toml")),
     ("fast-ethernet-udp", include_str!("../../../../machines/fast-ethernet-udp.toml")),
     ("rdma-100g", include_str!("../../../../machines/rdma-100g.toml")),
     ("sr2201", include_str!("../../../../machines/sr2201.toml")),

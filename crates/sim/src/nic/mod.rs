@@ -20,6 +20,7 @@
 //! * State is per node in a `Vec`, small until it is used: a machine may have 65,536.
 
 pub mod command_word;
+pub mod infiniband;
 pub mod loggp;
 pub mod memory_slot;
 #[cfg(test)]
@@ -37,9 +38,10 @@ pub use crate::world::Cx;
 pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>, MachineError> {
     match machine.kind() {
         "command-word" => Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes())?)),
+        "infiniband" => Ok(Box::new(infiniband::InfiniBand::build(machine, network)?)),
         "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes())?)),
         "memory-slot" => Ok(Box::new(memory_slot::MemorySlot::build(machine, network.nodes())?)),
-        _ => Err(machine.unknown_kind("command-word, loggp, memory-slot")),
+        _ => Err(machine.unknown_kind("command-word, infiniband, loggp, memory-slot")),
     }
 }
 
@@ -76,6 +78,9 @@ pub trait Nic {
     /// How this host looks at the memory where its NIC delivers.
     fn polling(&self, node: Node) -> Polling;
 
+    /// The machine is switched on, before any program runs.
+    fn start(&mut self, _cx: &mut Cx<'_>) {}
+
     /// A program's call.
     fn begin(&mut self, cx: &mut Cx<'_>, call: Call);
 
@@ -90,8 +95,9 @@ pub trait Nic {
         panic!("{} has no management packets, but switch {switch} got {packet:?}", self.kind());
     }
 
-    /// A packet that was [droppable](Packet::droppable) is lost, or one copy of it. Says which promises end with it ([`Cx::lost`]).
-    fn dropped(&mut self, _cx: &mut Cx<'_>, packet: &Packet) {
+    /// A packet that was [droppable](Packet::droppable) is lost, or one copy of it: `missing` nodes will not get it. Says which promises end with
+    /// it ([`Cx::lost`]).
+    fn dropped(&mut self, _cx: &mut Cx<'_>, packet: &Packet, _missing: u64) {
         panic!("{} sends no packets that may be lost, but lost {packet:?}", self.kind());
     }
 }

@@ -1,0 +1,196 @@
+//! Management packets: datagrams of 256 bytes, laid out as in the InfiniBand Architecture Specification.
+
+use crate::packet::Payload;
+
+/// Bytes of a management datagram.
+pub const DATAGRAM: usize = 256;
+/// The lane that carries nothing but subnet management.
+pub const MANAGEMENT_LANE: u64 = 15;
+
+/// Classes.
+pub const SUBNET: u8 = 0x81;
+/// Subnet administration: requests of nodes to the subnet manager, on an ordinary lane.
+pub const ADMINISTRATION: u8 = 0x03;
+
+/// Methods.
+pub const GET: u8 = 0x01;
+pub const SET: u8 = 0x02;
+/// What answers both.
+pub const RESPONSE: u8 = 0x81;
+
+/// Attributes.
+pub const NODE_INFO: u16 = 0x0011;
+pub const PORT_INFO: u16 = 0x0015;
+pub const MULTICAST_TABLE: u16 = 0x001b;
+pub const MULTICAST_MEMBER: u16 = 0x0038;
+
+/// Where a datagram's data begins, by class, and how long it is for subnet management.
+const SUBNET_DATA: usize = 64;
+const ADMINISTRATION_DATA: usize = 56;
+pub const DATA: usize = 64;
+
+/// Of a multicast member record: the group's global name, and its local id.
+pub const GROUP_NAME: usize = 16;
+const MEMBER_LID: usize = 36;
+
+/// A management datagram, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Datagram {
+    pub class: u8,
+    pub method: u8,
+    pub attribute: u16,
+    /// Which part of the attribute: a block of a table.
+    pub modifier: u32,
+    /// By which a response is known to its asker.
+    pub transaction: u64,
+    pub data: [u8; DATA],
+}
+
+impl Datagram {
+    pub fn new(class: u8, method: u8, attribute: u16, modifier: u32, transaction: u64) -> Datagram {
+        Datagram {
+            class,
+            method,
+            attribute,
+            modifier,
+            transaction,
+            data: [0; DATA],
+        }
+    }
+
+    /// What answers this, with the same data.
+    pub fn response(&self) -> Datagram {
+        Datagram {
+            method: RESPONSE,
+            ..self.clone()
+        }
+    }
+
+    fn start(class: u8) -> usize {
+        if class == SUBNET { SUBNET_DATA } else { ADMINISTRATION_DATA }
+    }
+
+    pub fn payload(&self) -> Payload {
+        let mut bytes = [0; DATAGRAM];
+        bytes[0] = 1;
+        bytes[1] = self.class;
+        bytes[2] = 1;
+        bytes[3] = self.method;
+        bytes[8..16].copy_from_slice(&self.transaction.to_be_bytes());
+        bytes[16..18].copy_from_slice(&self.attribute.to_be_bytes());
+        bytes[20..24].copy_from_slice(&self.modifier.to_be_bytes());
+        bytes[Self::start(self.class)..][..DATA].copy_from_slice(&self.data);
+        Payload::copy(&bytes)
+    }
+
+    pub fn read(payload: &Payload) -> Datagram {
+        assert_eq!(payload.len(), DATAGRAM, "a management packet carries one datagram");
+        payload.with(|bytes| Datagram {
+            class: bytes[1],
+            method: bytes[3],
+            attribute: u16::from_be_bytes([bytes[16], bytes[17]]),
+            modifier: u32::from_be_bytes(bytes[20..24].try_into().expect("4 bytes")),
+            transaction: u64::from_be_bytes(bytes[8..16].try_into().expect("8 bytes")),
+            data: bytes[Self::start(bytes[1])..][..DATA].try_into().expect("64 bytes"),
+        })
+    }
+
+    /// The local id in a PortInfo.
+    pub fn lid(&self) -> u16 {
+        u16::from_be_bytes([self.data[16], self.data[17]])
+    }
+
+    pub fn set_lid(&mut self, lid: u16) {
+        self.data[16..18].copy_from_slice(&lid.to_be_bytes());
+    }
+
+    /// The group of a multicast member record.
+    pub fn group(&self) -> [u8; GROUP_NAME] {
+        self.data[..GROUP_NAME].try_into().expect("16 bytes")
+    }
+
+    /// The group's local id there.
+    pub fn group_lid(&self) -> u16 {
+        u16::from_be_bytes([self.data[MEMBER_LID], self.data[MEMBER_LID + 1]])
+    }
+
+    pub fn set_group_lid(&mut self, lid: u16) {
+        self.data[MEMBER_LID..MEMBER_LID + 2].copy_from_slice(&lid.to_be_bytes());
+    }
+}
+
+/// A switch's multicast table: for each group 16 bits, one for each port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Table(Box<[u8; TABLE]>);
+
+/// Bytes of a multicast table.
+pub const TABLE: usize = 512;
+/// Groups of a block, and of the table.
+pub const BLOCK_GROUPS: u16 = (DATA / 2) as u16;
+pub const GROUPS: u16 = (TABLE / 2) as u16;
+/// Ports that it can name.
+pub const PORTS: u16 = 16;
+/// Local id of the first group.
+pub const FIRST_GROUP: u16 = 0xc000;
+
+impl Default for Table {
+    fn default() -> Self {
+        Table(Box::new([0; TABLE]))
+    }
+}
+
+impl Table {
+    /// A block, if the table has so many.
+    pub fn block(&self, block: u32) -> Option<[u8; DATA]> {
+        let start = (block as usize).checked_mul(DATA)?;
+        self.0.get(start..start.checked_add(DATA)?)?.try_into().ok()
+    }
+
+    /// Writes a block; false if the table has not so many.
+    pub fn set_block(&mut self, block: u32, data: &[u8; DATA]) -> bool {
+        let Some(start) = (block as usize).checked_mul(DATA) else {
+            return false;
+        };
+        match self.0.get_mut(start..start.saturating_add(DATA)) {
+            Some(place) => place.copy_from_slice(data),
+            None => return false,
+        }
+        true
+    }
+
+    /// The ports of a group, a bit each.
+    pub fn ports(&self, group: u16) -> u16 {
+        let place = 2 * usize::from(group - FIRST_GROUP);
+        u16::from_be_bytes([self.0[place], self.0[place + 1]])
+    }
+
+    pub fn set_ports(&mut self, group: u16, ports: u16) {
+        let place = 2 * usize::from(group - FIRST_GROUP);
+        self.0[place..place + 2].copy_from_slice(&ports.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn datagrams_come_through(class in prop::sample::select(vec![SUBNET, ADMINISTRATION]), method: u8, attribute: u16, modifier: u32, transaction: u64,
+                                  bytes in prop::collection::vec(any::<u8>(), DATA)) {
+            let datagram = Datagram { data: bytes.try_into().unwrap(), ..Datagram::new(class, method, attribute, modifier, transaction) };
+            prop_assert_eq!(Datagram::read(&datagram.payload()), datagram);
+        }
+    }
+
+    #[test]
+    fn a_table_has_eight_blocks() {
+        let mut table = Table::default();
+        assert!(table.set_block(7, &[0xff; DATA]));
+        assert!(!table.set_block(8, &[0xff; DATA]));
+        assert!(!table.set_block(u32::MAX, &[0xff; DATA]));
+        assert_eq!((table.ports(0xc0df), table.ports(0xc0e0)), (0, 0xffff));
+        assert_eq!(table.block(8), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! The subnet manager, and its agents at nodes and switches: pure state, which is told of datagrams and says what to send.
+//!
+//! The manager runs on node 0. It does one transaction at a time: names each port by a local id (LID), and, when all members of a multicast group have
+//! asked to join, writes the group's ports into the tables of the switches that connect them, block by block, and then tells the members the group's LID.
+
+use super::management::{
+    ADMINISTRATION, BLOCK_GROUPS, DATA, Datagram, FIRST_GROUP, GET, GROUP_NAME, GROUPS, MULTICAST_MEMBER, MULTICAST_TABLE, NODE_INFO,
+    PORT_INFO, PORTS, RESPONSE, SET, SUBNET, Table,
+};
+use crate::network::{Network, Switch};
+use crate::packet::Node;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Who gets a datagram.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    Node(Node),
+    Switch(u32),
+}
+
+/// A step of the manager's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Task {
+    /// Ask who is there.
+    Find(Place),
+    /// Give it a LID.
+    Name(Place, u16),
+    /// Bring a block of a switch's table up to date.
+    Write(u32, u32),
+    /// Tell the members of a group that it is there.
+    Tell([u8; GROUP_NAME]),
+}
+
+#[derive(Debug, Default)]
+struct Group {
+    lid: u16,
+    members: Vec<Node>,
+}
+
+/// The manager.
+#[derive(Debug)]
+pub struct Manager {
+    tasks: VecDeque<Task>,
+    /// The transaction under way.
+    waits_for: Option<u64>,
+    transactions: u64,
+    groups: BTreeMap<[u8; GROUP_NAME], Group>,
+    next_group: u16,
+    /// What the switches' tables are to be.
+    tables: BTreeMap<u32, Table>,
+}
+
+impl Manager {
+    /// The manager of a network that has just been switched on.
+    pub fn new(network: &Network) -> Manager {
+        let nodes = (0..network.nodes()).map(|node| Place::Node(Node(node)));
+        let switches = (0..network.switches() as u32).map(Place::Switch);
+        let tasks = nodes
+            .chain(switches)
+            .zip(1..)
+            .flat_map(|(place, lid)| [Task::Find(place), Task::Name(place, lid)]);
+        Manager {
+            tasks: tasks.collect(),
+            waits_for: None,
+            transactions: 0,
+            groups: BTreeMap::new(),
+            next_group: FIRST_GROUP,
+            tables: BTreeMap::new(),
+        }
+    }
+
+    /// What to send next; nothing while it waits, or has nothing to do.
+    pub fn next(&mut self) -> Vec<(Place, Datagram)> {
+        if self.waits_for.is_some() {
+            return Vec::new();
+        }
+        let Some(task) = self.tasks.pop_front() else {
+            return Vec::new();
+        };
+        self.transactions += 1;
+        let transaction = self.transactions;
+        let (place, datagram) = match task {
+            Task::Find(place) => (place, Datagram::new(SUBNET, GET, NODE_INFO, 0, transaction)),
+            Task::Name(place, lid) => {
+                let mut datagram = Datagram::new(SUBNET, SET, PORT_INFO, 0, transaction);
+                datagram.set_lid(lid);
+                (place, datagram)
+            }
+            Task::Write(switch, block) => {
+                let data = self
+                    .tables
+                    .entry(switch)
+                    .or_default()
+                    .block(block)
+                    .expect("it writes blocks that there are");
+                let datagram = Datagram {
+                    data,
+                    ..Datagram::new(SUBNET, SET, MULTICAST_TABLE, block, transaction)
+                };
+                (Place::Switch(switch), datagram)
+            }
+            Task::Tell(name) => {
+                let group = &self.groups[&name];
+                let mut datagram = Datagram::new(ADMINISTRATION, RESPONSE, MULTICAST_MEMBER, 0, transaction);
+                datagram.data[..GROUP_NAME].copy_from_slice(&name);
+                datagram.set_group_lid(group.lid);
+                let mut all: Vec<_> = group.members.iter().map(|&node| (Place::Node(node), datagram.clone())).collect();
+                all.extend(self.next());
+                return all;
+            }
+        };
+        self.waits_for = Some(transaction);
+        vec![(place, datagram)]
+    }
+
+    /// A datagram for the manager has come.
+    pub fn take(&mut self, network: &Network, from: Node, datagram: &Datagram) {
+        if datagram.method == RESPONSE {
+            if self.waits_for == Some(datagram.transaction) {
+                self.waits_for = None;
+            }
+        } else if datagram.attribute == MULTICAST_MEMBER {
+            self.join(network, from, datagram.group());
+        }
+    }
+
+    fn join(&mut self, network: &Network, member: Node, name: [u8; GROUP_NAME]) {
+        let group = self.groups.entry(name).or_default();
+        group.members.push(member);
+        if group.members.len() < members_of(&name) as usize {
+            return;
+        }
+        let tree = network.spanning(&group.members);
+        let possible = self.next_group < FIRST_GROUP + GROUPS && tree.values().flatten().all(|&port| port < PORTS);
+        if possible {
+            group.lid = self.next_group;
+            self.next_group += 1;
+            for (switch, ports) in tree {
+                let mask = ports.iter().fold(0, |mask, port| mask | 1 << port);
+                self.tables.entry(switch).or_default().set_ports(group.lid, mask);
+                let block = u32::from((group.lid - FIRST_GROUP) / BLOCK_GROUPS);
+                self.tasks.push_back(Task::Write(switch, block));
+            }
+        }
+        self.tasks.push_back(Task::Tell(name));
+    }
+}
+
+/// A group's name, made of its members, of how many groups of the same members there have been, and of their number.
+pub fn group_name(members: &[u32], before: u16) -> [u8; GROUP_NAME] {
+    // FNV-1a.
+    let hash = members
+        .iter()
+        .flat_map(|member| member.to_le_bytes())
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        });
+    let mut name = [0xff, 0x12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    name[2..4].copy_from_slice(&before.to_be_bytes());
+    name[4..12].copy_from_slice(&hash.to_be_bytes());
+    name[12..].copy_from_slice(&(members.len() as u32).to_be_bytes());
+    name
+}
+
+fn members_of(name: &[u8; GROUP_NAME]) -> u32 {
+    u32::from_be_bytes(name[12..].try_into().expect("4 bytes"))
+}
+
+/// The agent of a node (SMA): it has the node's LID, and those of the groups that the node listens to.
+#[derive(Debug, Clone, Default)]
+pub struct NodeAgent {
+    pub lid: u16,
+    pub groups: BTreeSet<u16>,
+}
+
+impl NodeAgent {
+    /// A request of the manager's; gives the response.
+    pub fn take(&mut self, datagram: &Datagram) -> Datagram {
+        if (datagram.method, datagram.attribute) == (SET, PORT_INFO) {
+            self.lid = datagram.lid();
+        }
+        datagram.response()
+    }
+}
+
+/// The agent of a switch: it has the table.
+#[derive(Debug, Clone, Default)]
+pub struct SwitchAgent {
+    pub lid: u16,
+    table: Table,
+}
+
+impl SwitchAgent {
+    /// A request; changes the switch accordingly, and gives the response.
+    pub fn take(&mut self, switch: &mut Switch, datagram: &Datagram) -> Datagram {
+        let mut response = datagram.response();
+        match (datagram.method, datagram.attribute) {
+            (SET, PORT_INFO) => self.lid = datagram.lid(),
+            (SET, MULTICAST_TABLE) if self.table.set_block(datagram.modifier, &datagram.data) => {
+                let first = FIRST_GROUP + datagram.modifier as u16 * BLOCK_GROUPS;
+                for group in first..first + BLOCK_GROUPS {
+                    let ports = self.table.ports(group);
+                    let set = (0..PORTS).filter(|port| ports & 1 << port != 0 && usize::from(*port) < switch.ports());
+                    switch.set_multicast(group, set.collect());
+                }
+            }
+            (GET, MULTICAST_TABLE) => response.data = self.table.block(datagram.modifier).unwrap_or([0; DATA]),
+            _ => {}
+        }
+        response
+    }
+}

@@ -1,0 +1,213 @@
+use super::*;
+use crate::nic::Pe;
+use crate::nic::testing::{Bench, at, carries_the_library};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+fn machine(name: &str) -> Machine {
+    Machine::load(name).unwrap()
+}
+
+fn join(bench: &mut Bench, members: &[u32]) -> Vec<u32> {
+    let ops: Vec<Op> = members
+        .iter()
+        .map(|&pe| {
+            let join = GroupOp::Join {
+                members: members.into(),
+                wanted: Wanted::Multicast,
+            };
+            bench.begin(pe, HostOp::Group(join))
+        })
+        .collect();
+    ops.into_iter().map(|op| bench.answer(op).1.value as u32).collect()
+}
+
+fn multicast(group: u32, offset: u64, bytes: &[u8]) -> HostOp {
+    HostOp::Group(GroupOp::Multicast {
+        group,
+        to: at(0, offset),
+        data: Payload::copy(bytes),
+    })
+}
+
+#[test]
+fn the_library_runs_on_it() {
+    carries_the_library(&machine("dimmnet-2"), 4);
+    carries_the_library(&machine("dimmnet-2"), 1);
+    carries_the_library(&machine("dimmnet-2/tree"), 5);
+    // Reliable connections lose nothing where datagrams are lost.
+    carries_the_library(&machine("dimmnet-2/lossy"), 4);
+}
+
+/// Every node has a local id of its own when the job begins, and no group.
+#[test]
+fn local_ids() {
+    for (name, pes) in [("dimmnet-2", 4), ("dimmnet-2/tree", 60)] {
+        let mut bench = Bench::new(name, pes);
+        let lids: BTreeSet<u64> = (0..pes).map(|pe| bench.command(pe, listen(FIRST_GROUP, false))).collect();
+        assert_eq!(lids.len(), pes as usize);
+        assert!(!lids.contains(&0));
+        assert!(bench.call(0, HostOp::Command(listen(7, true))).refused.is_some());
+        bench.run();
+        bench.assert_conserved();
+    }
+}
+
+#[test]
+fn a_group_gets_what_its_members_send_and_nobody_else_does() {
+    for (name, pes) in [("dimmnet-2", 8), ("dimmnet-2/tree", 60)] {
+        let mut bench = Bench::new(name, pes);
+        let members: Vec<u32> = (0..pes).filter(|pe| pe % 3 != 1).collect();
+        let groups = join(&mut bench, &members);
+        assert!(groups.iter().all(|&group| group == groups[0] && group != 0));
+        // Another of the same members is another.
+        assert_ne!(join(&mut bench, &members)[0], groups[0]);
+        for &sender in &[members[0], members[members.len() - 1]] {
+            let bytes: Vec<u8> = (0..5000).map(|i| (i + sender) as u8).collect();
+            let place = 8192 * u64::from(1 + sender % 5);
+            assert_eq!(bench.call(sender, multicast(groups[0], place, &bytes)).refused, None);
+            bench.call(sender, HostOp::Quiet);
+            for pe in 0..pes {
+                let got = bench.bytes(at(pe, place), bytes.len());
+                let gets = members.contains(&pe) && pe != sender;
+                assert!(
+                    if gets { got == bytes } else { got == vec![0; 5000] },
+                    "{name}: PE {pe} of what {sender} sent"
+                );
+            }
+            bench.assert_conserved();
+        }
+    }
+}
+
+/// What hardware cannot serve it says so, to all members.
+#[test]
+fn groups_that_do_not_fit() {
+    let mut bench = Bench::new("dimmnet-2", 20);
+    assert_eq!(join(&mut bench, &[1, 17]), [0, 0], "a table names 16 ports");
+    let barrier = GroupOp::Join {
+        members: [0, 1].into(),
+        wanted: Wanted::Barrier,
+    };
+    assert_eq!(bench.call(0, HostOp::Group(barrier)).value, 0);
+    for number in 0..management::GROUPS {
+        assert_eq!(join(&mut bench, &[3, 4]), [u32::from(FIRST_GROUP + number); 2]);
+    }
+    assert_eq!(join(&mut bench, &[3, 4]), [0, 0], "a table has 256 groups");
+    bench.run();
+    bench.assert_conserved();
+}
+
+/// The copies of short packets hide behind the sending; those of long ones do not.
+#[test]
+fn the_switch_copies_one_after_the_other() {
+    let landings = |bytes: usize| {
+        let mut bench = Bench::new("dimmnet-2", 4);
+        let group = join(&mut bench, &[0, 1, 2, 3])[0];
+        bench.call(0, multicast(group, 0, &vec![1; bytes]));
+        bench.run();
+        [1, 2, 3].map(|pe| bench.changed[pe].unwrap())
+    };
+    let each = machine("dimmnet-2").section("switch").rate("copy_rate").unwrap();
+    let [first, second, third] = landings(2048);
+    assert_eq!((second - first, third - second), (each.time(2082), each.time(2082)));
+    let [first, second, third] = landings(8);
+    assert_eq!((second - first, third - second), (each.time(42), each.time(42)));
+}
+
+/// A datagram that is lost is lost for all that it was for, and counted; the others get theirs.
+#[test]
+fn losses_are_counted() {
+    let text = include_str!("../../../../../machines/dimmnet-2.toml").replace("loss = { value = 0,", "loss = { value = 0.2,");
+    for (seed, variant) in (0..20).zip([None, Some("tree")].into_iter().cycle()) {
+        let machine = Machine::parse("leaky", &text, variant).unwrap();
+        let pes = 4 + 9 * seed as u32 % 30;
+        let mut bench = Bench::of(&machine, pes, seed);
+        let members: Vec<u32> = (0..pes.min(16)).collect();
+        let group = join(&mut bench, &members)[0];
+        for round in 0..40u64 {
+            bench.call(1, multicast(group, 8 * round, &(round + 1).to_le_bytes()));
+        }
+        bench.run();
+        bench.assert_conserved();
+        assert!(bench.world.counts().lost > 0);
+        let missing: usize = members
+            .iter()
+            .filter(|&&pe| pe != 1)
+            .map(|&pe| {
+                let bytes = bench.bytes(at(pe, 0), 320);
+                (0..40)
+                    .filter(|&round| {
+                        let word = u64::from_le_bytes(bytes[8 * round..][..8].try_into().unwrap());
+                        assert!(word == 0 || word == round as u64 + 1, "torn or made up");
+                        word == 0
+                    })
+                    .count()
+            })
+            .sum();
+        assert!(missing > 0 && missing < 40 * (members.len() - 1), "{missing} missing");
+        assert!(bench.world.is_quiet(Pe(1)), "what is lost is not waited for");
+    }
+}
+
+#[test]
+fn needs_a_switch_and_enough_local_ids() {
+    let text = include_str!("../../../../../machines/dimmnet-2.toml").replace("value = \"star\"", "value = \"chain\"");
+    let machine = Machine::parse("chain", &text, None).unwrap();
+    let memory = || Box::new(crate::memory::PlainMemory::new(1, 8));
+    let error = crate::world::World::build(&machine, 2, 0, memory()).err().unwrap().to_string();
+    assert!(error.contains("topology.shape"), "{error}");
+    let error = crate::world::World::build(&self::machine("dimmnet-2/tree"), 65_536, 0, memory())
+        .err()
+        .unwrap()
+        .to_string();
+    assert!(error.contains("local ids"), "{error}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Tables that management packets write, against a plain map; what they hold is what they say, and where packets go. Nodes take what they listen to.
+    #[test]
+    fn tables(writes in prop::collection::vec((0u32..10, any::<u64>()), 1..12),
+              listens in prop::collection::vec((0u32..8, 0u16..256), 0..60),
+              sends in prop::collection::vec((0u32..8, 0u16..256), 1..30)) {
+        let mut bench = Bench::new("dimmnet-2", 8);
+        let mut map: BTreeMap<u16, u16> = BTreeMap::new();
+        for (block, seed) in writes {
+            let mut random = crate::random::Random::new(seed);
+            let ports: [u16; 32] = std::array::from_fn(|_| random.next_bits() as u16);
+            bench.command((seed % 8) as u32, write_table(0, block, &ports));
+            // The table has 8 blocks: what is beyond is nowhere.
+            for (entry, ports) in ports.into_iter().enumerate().filter(|_| block < 8) {
+                map.insert(FIRST_GROUP + block as u16 * 32 + entry as u16, ports);
+            }
+        }
+        for block in 0..8u16 {
+            let answer = bench.call(0, HostOp::Command(read_table(0, block.into())));
+            let expected: Vec<u8> = (0..32).flat_map(|entry| map.get(&(FIRST_GROUP + 32 * block + entry)).copied().unwrap_or(0).to_be_bytes()).collect();
+            answer.data.with(|bytes| assert_eq!(bytes, expected));
+        }
+        let mut listeners = BTreeSet::new();
+        for (pe, group) in listens {
+            bench.command(pe, listen(FIRST_GROUP + group, true));
+            listeners.insert((pe, FIRST_GROUP + group));
+        }
+        let mut expected = [[0u64; 30]; 8];
+        for (number, (sender, group)) in sends.into_iter().enumerate() {
+            let group = FIRST_GROUP + group;
+            bench.call(sender, multicast(group.into(), 8 * number as u64, &(number as u64 + 1).to_le_bytes()));
+            for pe in (0..8).filter(|&pe| pe != sender) {
+                if map.get(&group).is_some_and(|ports| ports & 1 << pe != 0) && listeners.contains(&(pe, group)) {
+                    expected[pe as usize][number] = number as u64 + 1;
+                }
+            }
+        }
+        bench.run();
+        bench.assert_conserved();
+        for pe in 0..8 {
+            let bytes: Vec<u8> = expected[pe as usize].iter().flat_map(|word| word.to_le_bytes()).collect();
+            prop_assert_eq!(bench.bytes(at(pe, 0), 240), bytes);
+        }
+    }
+}
