@@ -156,7 +156,8 @@ impl<'a, P: Program> Engine<'a, P> {
     /// Runs all programs to their ends. Gives the world as they left it, and the first panic.
     pub(crate) fn run(mut self) -> Result<(World, Ps, Option<Panic>), Error> {
         for pe in 0..self.programs.len() as u32 {
-            self.resume(Pe(pe), Ps::ZERO, Answer::default());
+            // The machine may have been at work before, coming up.
+            self.resume(Pe(pe), self.world.now(), Answer::default());
         }
         while self.left > 0 {
             if self.world.pending() == self.deadlines && self.look_once_more() {
