@@ -23,6 +23,7 @@ pub mod command_word;
 pub mod infiniband;
 pub mod loggp;
 pub mod memory_slot;
+pub mod sync_network;
 #[cfg(test)]
 mod testing;
 
@@ -39,9 +40,10 @@ pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>
     match machine.kind() {
         "command-word" => Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes())?)),
         "infiniband" => Ok(Box::new(infiniband::InfiniBand::build(machine, network)?)),
+        "sync-network" => Ok(Box::new(sync_network::SyncNetwork::build(machine, network.nodes())?)),
         "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes())?)),
         "memory-slot" => Ok(Box::new(memory_slot::MemorySlot::build(machine, network.nodes())?)),
-        _ => Err(machine.unknown_kind("command-word, infiniband, loggp, memory-slot")),
+        _ => Err(machine.unknown_kind("command-word, infiniband, loggp, memory-slot, sync-network")),
     }
 }
 

@@ -1,0 +1,287 @@
+//! What boards do with packets of collective transactions, one packet of 56 bytes at a time: pure state of one board.
+//!
+//! ```text
+//! broadcast   root ─► both ends: every member takes a copy of what passes
+//! reduce      both ends ─► root: every member works its part into what passes; the root puts both sides and its own together
+//! all-reduce  reduce to the middle member, then broadcast from there
+//! scan        first ─► last: every member works its part into what passes, and takes what comes out
+//! ```
+//!
+//! A packet that comes before the board's own part waits in its buffer.
+
+use super::chain::{Direction, PAYLOAD, Packet};
+use crate::host::Op;
+
+/// How words are put together: 64 bits each, without a sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operator {
+    /// The sum, wrapping.
+    Add,
+    /// The least.
+    Min,
+    /// The largest.
+    Max,
+    /// Bits that all have.
+    And,
+    /// Bits that any has.
+    Or,
+}
+
+/// A collective transaction. Roots are ranks in the group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Collective {
+    /// The root's bytes to all.
+    Broadcast {
+        /// Whose.
+        root: u32,
+    },
+    /// All parts put together, at the root.
+    Reduce {
+        /// Where.
+        root: u32,
+        /// How.
+        operator: Operator,
+    },
+    /// All parts put together, at all.
+    AllReduce(Operator),
+    /// The parts up to and with one's own put together.
+    Scan(Operator),
+}
+
+const OPERATORS: [Operator; 5] = [Operator::Add, Operator::Min, Operator::Max, Operator::And, Operator::Or];
+
+impl Collective {
+    pub(super) fn code(self) -> u32 {
+        let (kind, operator, root) = match self {
+            Collective::Broadcast { root } => (0, Operator::Add, root),
+            Collective::Reduce { root, operator } => (1, operator, root),
+            Collective::AllReduce(operator) => (2, operator, 0),
+            Collective::Scan(operator) => (3, operator, 0),
+        };
+        kind | (operator as u32) << 4 | root << 8
+    }
+
+    pub(super) fn of(code: u32) -> Option<Collective> {
+        let operator = *OPERATORS.get((code >> 4 & 0xf) as usize)?;
+        let root = code >> 8;
+        match code & 0xf {
+            0 => Some(Collective::Broadcast { root }),
+            1 => Some(Collective::Reduce { root, operator }),
+            2 => Some(Collective::AllReduce(operator)),
+            3 => Some(Collective::Scan(operator)),
+            _ => None,
+        }
+    }
+
+    fn operator(self) -> Operator {
+        match self {
+            Collective::Broadcast { .. } => Operator::Add,
+            Collective::Reduce { operator, .. } | Collective::AllReduce(operator) | Collective::Scan(operator) => operator,
+        }
+    }
+}
+
+/// Kinds of transaction, in a packet's code.
+pub const SEND: u8 = 1;
+const REDUCE: u8 = 2;
+const BROADCAST: u8 = 3;
+const SCAN: u8 = 4;
+
+/// Puts two packets' words together.
+fn combine(operator: Operator, a: &[u8; PAYLOAD], b: &[u8; PAYLOAD]) -> [u8; PAYLOAD] {
+    let mut result = [0; PAYLOAD];
+    for ((result, a), b) in result.chunks_exact_mut(8).zip(a.chunks_exact(8)).zip(b.chunks_exact(8)) {
+        let [a, b] = [a, b].map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+        let word = match operator {
+            Operator::Add => a.wrapping_add(b),
+            Operator::Min => a.min(b),
+            Operator::Max => a.max(b),
+            Operator::And => a & b,
+            Operator::Or => a | b,
+        };
+        result.copy_from_slice(&word.to_le_bytes());
+    }
+    result
+}
+
+/// A transaction that a board takes part in.
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub op: Op,
+    what: Collective,
+    number: u16,
+    rank: u32,
+    /// Boards of the group's members by rank.
+    members: Box<[u32]>,
+    len: u8,
+    value: [u8; PAYLOAD],
+    /// The host has written it.
+    written: bool,
+    /// Sides from which a root still waits for something.
+    missing: u8,
+}
+
+/// What a board does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Sends a packet of its own.
+    Send(Direction, Packet),
+    /// Its host's part is over: it gets the value.
+    Done,
+}
+
+/// What a board does with a packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    pub passes: Option<Packet>,
+    pub for_host: bool,
+    pub steps: Vec<Step>,
+}
+
+impl Part {
+    pub fn new(op: Op, what: Collective, number: u16, board: u32, members: &[u32], value: &[u8]) -> Part {
+        let mut padded = [0; PAYLOAD];
+        padded[..value.len()].copy_from_slice(value);
+        Part {
+            op,
+            what,
+            number,
+            rank: members.iter().position(|&member| member == board).expect("a member") as u32,
+            members: members.into(),
+            len: value.len() as u8,
+            value: padded,
+            written: false,
+            missing: 0,
+        }
+    }
+
+    fn root(&self) -> u32 {
+        match self.what {
+            Collective::Broadcast { root } | Collective::Reduce { root, .. } => root,
+            Collective::AllReduce(_) => self.members.len() as u32 / 2,
+            Collective::Scan(_) => 0,
+        }
+    }
+
+    fn last(&self) -> u32 {
+        self.members.len() as u32 - 1
+    }
+
+    fn packet(&self, code: u8, to: u32) -> Packet {
+        Packet {
+            code,
+            len: self.len,
+            from: self.members[self.rank as usize] as u16,
+            to: self.members[to as usize] as u16,
+            number: self.number,
+            payload: self.value,
+            op: self.op,
+        }
+    }
+
+    /// Sends the value to all others.
+    fn spread(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.rank < self.last() {
+            steps.push(Step::Send(Direction::Up, self.packet(BROADCAST, self.last())));
+        }
+        if self.rank > 0 {
+            steps.push(Step::Send(Direction::Down, self.packet(BROADCAST, 0)));
+        }
+        steps
+    }
+
+    /// A root has all that was to come.
+    fn gathered(&self) -> Vec<Step> {
+        let mut steps = match self.what {
+            Collective::AllReduce(_) => self.spread(),
+            _ => Vec::new(),
+        };
+        steps.push(Step::Done);
+        steps
+    }
+
+    /// The host has written its part.
+    pub fn begin(&mut self) -> Vec<Step> {
+        self.written = true;
+        let (rank, root, last) = (self.rank, self.root(), self.last());
+        match self.what {
+            Collective::Broadcast { .. } if rank == root => self.spread().into_iter().chain([Step::Done]).collect(),
+            Collective::Broadcast { .. } => Vec::new(),
+            Collective::Scan(_) if rank > 0 => Vec::new(),
+            Collective::Scan(_) => {
+                let packet = (last > 0).then(|| Step::Send(Direction::Up, self.packet(SCAN, last)));
+                packet.into_iter().chain([Step::Done]).collect()
+            }
+            Collective::Reduce { .. } | Collective::AllReduce(_) if rank == root => {
+                self.missing = u8::from(rank > 0) + u8::from(rank < last);
+                if self.missing == 0 { self.gathered() } else { Vec::new() }
+            }
+            Collective::Reduce { .. } | Collective::AllReduce(_) if rank == 0 || rank == last => {
+                let direction = if rank < root { Direction::Up } else { Direction::Down };
+                let mut steps = vec![Step::Send(direction, self.packet(REDUCE, root))];
+                steps.extend(self.given());
+                steps
+            }
+            Collective::Reduce { .. } | Collective::AllReduce(_) => Vec::new(),
+        }
+    }
+
+    /// One that is no root has given its part.
+    fn given(&self) -> Option<Step> {
+        matches!(self.what, Collective::Reduce { .. }).then_some(Step::Done)
+    }
+
+    /// A packet of a collective has come to the board. Nothing, while it is for a transaction that the host has not come to.
+    pub fn decide(&mut self, packet: &Packet) -> Option<Decision> {
+        if !self.written || packet.number != self.number {
+            return None;
+        }
+        let here = u32::from(packet.to) == self.members[self.rank as usize];
+        let combined = combine(self.what.operator(), &packet.payload, &self.value);
+        let passes = |payload| (!here).then(|| Packet { payload, ..packet.clone() });
+        Some(match packet.code {
+            REDUCE if here => {
+                self.value = combined;
+                self.missing -= 1;
+                Decision {
+                    passes: None,
+                    for_host: false,
+                    steps: if self.missing == 0 { self.gathered() } else { Vec::new() },
+                }
+            }
+            REDUCE => Decision {
+                passes: passes(combined),
+                for_host: false,
+                steps: self.given().into_iter().collect(),
+            },
+            SCAN => {
+                self.value = combined;
+                Decision {
+                    passes: passes(combined),
+                    for_host: true,
+                    steps: Vec::new(),
+                }
+            }
+            _ => {
+                (self.value, self.len) = (packet.payload, packet.len);
+                Decision {
+                    passes: passes(packet.payload),
+                    for_host: true,
+                    steps: Vec::new(),
+                }
+            }
+        })
+    }
+
+    /// What its host gets in the end.
+    pub fn result(&self) -> &[u8] {
+        let nothing = matches!(self.what, Collective::Reduce { root, .. } if root != self.rank);
+        &self.value[..if nothing { 0 } else { self.len.into() }]
+    }
+
+    /// Whether a result has to be read from the board, rather than that there is none, or that it is the host's own.
+    pub fn has_result(&self) -> bool {
+        !self.result().is_empty()
+    }
+}

@@ -1,0 +1,659 @@
+//! Boards of a wired synchronisation network beside an ordinary LAN (SCC).
+//!
+//! ```text
+//! host ── register_write, flag_look ──► board ══ chain to the next ══ ...        either wires (barriers) or links (packets)
+//!   └──── an ordinary NIC ──► LAN                                               stores, puts, gets, atomics of the library
+//! ```
+//!
+//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. Its barriers go by the [`wires`]: a group of PEs gets
+//!   them if its boards are in no other group and, where there are several microclusters, if it is the only group and has the last board of each
+//!   microcluster in which it has members. A board takes part in one barrier at a time: it has one flag.
+//! * The host sees the sync flag by a look that takes `host.flag_look`, a read of the board within it.
+//! * A program switches its board to packets and back ([`set_mode`]); a board goes back when its buffers are empty. Packets ([`chain`]) pass
+//!   between boards that are both switched, and wait at the others; signals pass while no board is.
+//! * Transactions: [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each, worked on by the boards alone: the host writes a packet
+//!   and reads one.
+
+mod chain;
+mod collective;
+mod wires;
+
+pub use collective::{Collective, Operator};
+
+use super::loggp::LogGp;
+use super::{Call, Cx, Feature, Nic, Unit};
+use crate::host::{Answer, Command, GroupOp, HostOp, Op, Polling, Wanted};
+use crate::machine::{Machine, MachineError};
+use crate::packet::{Node, Packet, Payload};
+use crate::slab::Slab;
+use crate::time::Ps;
+use chain::{Agenda, Chain, Direction, Due, Notice, PAYLOAD, Times};
+use collective::{Part, SEND, Step};
+use std::collections::{BTreeMap, VecDeque};
+use wires::Wires;
+
+const SET_GROUP: u32 = 1;
+const ENTER: u32 = 2;
+const FLAG: u32 = 3;
+const REDUCED: u32 = 4;
+const MODE: u32 = 5;
+const SEND_PACKET: u32 = 6;
+const RECEIVE: u32 = 7;
+
+fn command(code: u32, word: u64, data: Payload) -> Command {
+    Command {
+        code,
+        words: [word, 0, 0, 0],
+        data,
+    }
+}
+
+/// Writes the group register: the boards of the microcluster that take part, a bit each.
+pub fn set_group(group: u16) -> Command {
+    command(SET_GROUP, group.into(), Payload::EMPTY)
+}
+
+/// The entry code of a fuzzy barrier: arrives. Refused while the flag is set.
+pub fn enter() -> Command {
+    command(ENTER, 0, Payload::EMPTY)
+}
+
+/// A look of the exit code: answered with 1 while the barrier is not complete, then 0.
+pub fn flag() -> Command {
+    command(FLAG, 0, Payload::EMPTY)
+}
+
+/// The reduced barrier code: looks at the flag, and answers 0 while it is set, as the phase before is not complete; else arrives at the next phase and
+/// answers 1.
+pub fn reduced() -> Command {
+    command(REDUCED, 0, Payload::EMPTY)
+}
+
+/// Switches the board to packets, or to wires.
+pub fn set_mode(packets: bool) -> Command {
+    command(MODE, packets.into(), Payload::EMPTY)
+}
+
+/// Sends up to 56 bytes to a PE's board. Answered when the host has written them.
+pub fn send(to: u32, data: Payload) -> Command {
+    command(SEND_PACKET, to.into(), data)
+}
+
+/// Answered with the next packet that was sent here, and its sender.
+pub fn receive() -> Command {
+    command(RECEIVE, 0, Payload::EMPTY)
+}
+
+/// A collective transaction of a group, with this member's part: as many bytes at each, in whole words of 8 unless it is a broadcast. Answered with the
+/// result, or with nothing where there is none.
+pub fn collective(group: u32, what: Collective, data: Payload) -> GroupOp {
+    GroupOp::Collective {
+        group,
+        code: what.code(),
+        data,
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Parameters {
+    register_write: Ps,
+    flag_look: Ps,
+    flag_read: Ps,
+    packet_write: Ps,
+    packet_read: Ps,
+}
+
+#[derive(Debug)]
+struct Group {
+    members: Box<[u32]>,
+    wanted: Wanted,
+    served: bool,
+    /// Members that have joined, until all have.
+    joining: Vec<Op>,
+}
+
+#[derive(Debug, Default)]
+struct Board {
+    cpu: Unit,
+    /// How many groups of these members it has asked for.
+    asked: BTreeMap<(u8, Box<[u32]>), usize>,
+    in_barrier: bool,
+    collectives: Option<u32>,
+    /// Collectives of its group that it has begun.
+    begun: u16,
+    part: Option<Part>,
+    inbox: VecDeque<(u16, Payload)>,
+    receivers: VecDeque<Op>,
+    /// Waits for its buffers to be empty, to carry wires.
+    switching: Option<Op>,
+    /// A call whose barrier's time on the wires is recorded: when it arrived.
+    arrived: Option<(Op, Ps)>,
+}
+
+/// What is due at a board.
+#[derive(Debug)]
+enum Later {
+    Chain(Direction, Due),
+    Complete,
+    /// Answered with this number.
+    Enter(Op, u64),
+    Flag(Op, Ps),
+    Phase(Op, Ps),
+    Reduced(Op, Ps),
+    Mode(Op, bool),
+    Send(chain::Packet),
+    Begin,
+    Take(Direction),
+    Result,
+}
+
+/// The kind.
+pub struct SyncNetwork {
+    lan: LogGp,
+    is: Parameters,
+    wires: Wires,
+    chain: Chain,
+    boards: Vec<Board>,
+    groups: Vec<Group>,
+    /// Groups by what they are for and their members: one for each time that those have asked.
+    known: BTreeMap<(u8, Box<[u32]>), Vec<u32>>,
+    later: Slab<Later>,
+}
+
+/// Tells the boards' moments from the LAN's.
+const BOARDS: u64 = 1 << 63;
+
+impl SyncNetwork {
+    /// Reads the sections of the kind `loggp`, `wires` and `chain`.
+    ///
+    /// # Errors
+    /// [`MachineError`].
+    pub fn build(machine: &Machine, nodes: u32) -> Result<SyncNetwork, MachineError> {
+        let (host, wires, chain) = (machine.section("host"), machine.section("wires"), machine.section("chain"));
+        let (flag_look, flag_read) = (host.time_not_zero("flag_look")?, host.time("flag_read")?);
+        if flag_read > flag_look {
+            return Err(host.error("flag_read", "is later than the end of the look that it is in, host.flag_look"));
+        }
+        let (microcluster, further) = (wires.time("microcluster")?, wires.time("further_microcluster")?);
+        if further > microcluster {
+            return Err(wires.error(
+                "further_microcluster",
+                "is more than wires.microcluster, which has as many boards and more to do",
+            ));
+        }
+        if nodes > 1 << 16 {
+            return Err(chain.error("header", format!("names boards by 16 bits, and {nodes} are too many")));
+        }
+        let (rate, width) = (chain.rate("rate")?, chain.count("width_bits")?.max(1));
+        let (header, payload) = (chain.bytes("header")?, chain.bytes("payload")?);
+        if payload != PAYLOAD as u64 {
+            return Err(chain.error("payload", format!("must be {PAYLOAD} B: boards have buffers for that")));
+        }
+        // A byte takes 8 bits' share of a step of `width_bits`, and a packet whole steps.
+        let bits = |bits: u64| Ps(rate.time(1000 * bits.div_ceil(width) * width).0 / 8000);
+        let times = Times {
+            header: bits(8 * header),
+            packet: bits(8 * (header + payload)),
+            delay: chain.time("delay")?,
+        };
+        Ok(SyncNetwork {
+            lan: LogGp::build(machine, nodes)?,
+            is: Parameters {
+                register_write: host.time("register_write")?,
+                flag_look,
+                flag_read,
+                packet_write: host.time("packet_write")?,
+                packet_read: host.time("packet_read")?,
+            },
+            wires: Wires::new(nodes as usize, microcluster, further),
+            chain: Chain::new(nodes as usize, times),
+            boards: (0..nodes).map(|_| Board::default()).collect(),
+            groups: Vec::new(),
+            known: BTreeMap::new(),
+            later: Slab::default(),
+        })
+    }
+
+    fn at(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, later: Later) {
+        let token = self.later.put(later);
+        cx.timer(at, node, BOARDS | u64::from(token));
+    }
+
+    /// Has the CPU do something for a call; gives when it is through.
+    fn cpu(&mut self, cx: &mut Cx<'_>, from: Ps, node: Node, op: Op, name: &'static str, time: Ps) -> Ps {
+        let busy = self.boards[node.index()].cpu.take(from, time);
+        cx.host_stage(name, op, busy);
+        busy.1
+    }
+
+    /// A look at the board, and the moment within it at which the board is read.
+    fn look(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> (Ps, Ps) {
+        let end = self.cpu(cx, cx.now(), node, op, "flag_look", self.is.flag_look);
+        (Ps(end.0 - self.is.flag_look.0) + self.is.flag_read, end)
+    }
+
+    /// When a host that looks at its board again and again has seen what changed at `changed`.
+    fn seen(&self, changed: Ps) -> Ps {
+        let looks = Polling {
+            interval: self.is.flag_look,
+            sample: self.is.flag_read,
+        };
+        looks.seen(Ps::ZERO, changed)
+    }
+
+    fn command(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, command: &Command) {
+        let is = self.is;
+        let (board, word) = (node.index(), command.words[0]);
+        match command.code {
+            SET_GROUP => {
+                let done = self.cpu(cx, cx.now(), node, op, "register_write", is.register_write);
+                let bad = self.boards[board].in_barrier || self.wires.flag(board);
+                let answer = if bad {
+                    Answer::refused("the group register is in use, by a barrier under way or the library's")
+                } else {
+                    self.wires.set_group(board, word as u16);
+                    Answer::default()
+                };
+                cx.finish(done, op, answer);
+            }
+            ENTER => self.enter(cx, node, op),
+            FLAG => {
+                let (read, end) = self.look(cx, node, op);
+                self.at(cx, read, node, Later::Flag(op, end));
+            }
+            REDUCED => {
+                let (read, end) = self.look(cx, node, op);
+                self.at(cx, read, node, Later::Reduced(op, end));
+            }
+            MODE => {
+                let done = self.cpu(cx, cx.now(), node, op, "register_write", is.register_write);
+                self.at(cx, done, node, Later::Mode(op, word != 0));
+            }
+            SEND_PACKET if command.data.len() > PAYLOAD || word >= self.boards.len() as u64 || word == u64::from(node.0) => {
+                let problem = format!("a packet has at most {PAYLOAD} bytes, and goes to another PE of the job");
+                cx.finish(cx.now(), op, Answer::refused(problem));
+            }
+            SEND_PACKET => {
+                let done = self.cpu(cx, cx.now(), node, op, "packet_write", is.packet_write);
+                let mut payload = [0; PAYLOAD];
+                command.data.with(|bytes| payload[..bytes.len()].copy_from_slice(bytes));
+                let packet = chain::Packet {
+                    code: SEND,
+                    len: command.data.len() as u8,
+                    from: node.0 as u16,
+                    to: word as u16,
+                    number: 0,
+                    payload,
+                    op,
+                };
+                self.at(cx, done, node, Later::Send(packet));
+                cx.finish(done, op, Answer::default());
+            }
+            RECEIVE => {
+                self.boards[board].receivers.push_back(op);
+                self.hand_out(cx, node);
+            }
+            code => cx.finish(cx.now(), op, Answer::refused(format!("a sync network has no command {code}"))),
+        }
+    }
+
+    /// Gives what has come to who waits for it.
+    fn hand_out(&mut self, cx: &mut Cx<'_>, node: Node) {
+        let board = &mut self.boards[node.index()];
+        while let (Some(_), Some(_)) = (board.inbox.front(), board.receivers.front()) {
+            let (sender, data) = board.inbox.pop_front().expect("just seen");
+            let op = board.receivers.pop_front().expect("just seen");
+            let answer = Answer {
+                value: sender.into(),
+                ..Answer::data(data)
+            };
+            cx.finish(cx.now(), op, answer);
+        }
+    }
+
+    /// Writes the board's register to arrive.
+    fn enter(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) {
+        let done = self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
+        self.at(cx, done, node, Later::Enter(op, 0));
+    }
+
+    /// A board drives its wire. False if it does already.
+    fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> bool {
+        let mut completes = Vec::new();
+        let arrived = self.wires.arrive(cx.now(), node.index(), &mut completes);
+        if arrived {
+            self.boards[node.index()].arrived = Some((op, cx.now()));
+        }
+        self.complete(cx, completes);
+        arrived
+    }
+
+    fn complete(&mut self, cx: &mut Cx<'_>, completes: Vec<(Ps, usize)>) {
+        for (at, board) in completes {
+            self.at(cx, at, Node(board as u32), Later::Complete);
+        }
+    }
+
+    fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: Box<[u32]>, wanted: Wanted) {
+        let key = (wanted as u8, members);
+        let times = self.boards[node.index()].asked.entry(key.clone()).or_insert(0);
+        let before = *times;
+        *times += 1;
+        let known = self.known.entry(key.clone()).or_default();
+        // The first to ask has it decided for all.
+        if known.len() == before {
+            known.push(self.groups.len() as u32 + 1);
+            let served = self.serves(&key.1, wanted);
+            let number = self.groups.len() as u32 + 1;
+            for &member in key.1.iter().filter(|_| served) {
+                let board = &mut self.boards[member as usize];
+                match wanted {
+                    Wanted::Barrier => board.in_barrier = true,
+                    _ => board.collectives = Some(number),
+                }
+            }
+            self.groups.push(Group {
+                members: key.1.clone(),
+                wanted,
+                served,
+                joining: Vec::new(),
+            });
+        }
+        let number = self.known[&key][before];
+        let group = &mut self.groups[number as usize - 1];
+        group.joining.push(op);
+        let served = group.served;
+        if served && wanted == Wanted::Barrier {
+            let microcluster = node.index() / wires::MICROCLUSTER;
+            let here = group
+                .members
+                .iter()
+                .filter(|&&member| member as usize / wires::MICROCLUSTER == microcluster);
+            let mask = here.fold(0, |mask, member| mask | 1 << (member % wires::MICROCLUSTER as u32));
+            self.wires.set_group(node.index(), mask);
+        }
+        if group.joining.len() == group.members.len() {
+            for op in std::mem::take(&mut group.joining) {
+                let done = cx.now() + self.is.register_write;
+                cx.finish(done, op, Answer::value(if served { number.into() } else { 0 }));
+            }
+        }
+    }
+
+    /// Whether the boards can serve a group.
+    fn serves(&self, members: &[u32], wanted: Wanted) -> bool {
+        let all = |free: &dyn Fn(&Board) -> bool| members.iter().all(|&member| self.boards.get(member as usize).is_some_and(free));
+        match wanted {
+            Wanted::Barrier if self.wires.is_divided() => {
+                let last = |&member: &u32| members.contains(&(self.wires.last_of(member as usize) as u32));
+                !self.boards.iter().any(|board| board.in_barrier) && members.iter().all(last)
+            }
+            Wanted::Barrier => all(&|board| !board.in_barrier),
+            Wanted::Collectives => members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none()),
+            Wanted::Multicast => false,
+        }
+    }
+
+    fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
+        let refused = |why: &str| Answer::refused(why.to_owned());
+        let of = |number: u32, wanted| {
+            let group = self.groups.get((number as usize).wrapping_sub(1));
+            group.is_some_and(|group| group.served && group.wanted == wanted && group.members.contains(&node.0))
+        };
+        match what {
+            GroupOp::Join { members, wanted } => self.join(cx, node, op, members, wanted),
+            GroupOp::Arrive(group) if of(group, Wanted::Barrier) => self.enter(cx, node, op),
+            GroupOp::Phase(group) if of(group, Wanted::Barrier) => {
+                let (read, end) = self.look(cx, node, op);
+                self.at(cx, read, node, Later::Phase(op, end));
+            }
+            GroupOp::Collective { group, code, data } if of(group, Wanted::Collectives) => {
+                let what = Collective::of(code);
+                let words = matches!(what, Some(Collective::Broadcast { .. })) || data.len() % 8 == 0;
+                let members = &self.groups[group as usize - 1].members;
+                let root = match what {
+                    Some(Collective::Broadcast { root } | Collective::Reduce { root, .. }) => root as usize,
+                    _ => 0,
+                };
+                let board = &mut self.boards[node.index()];
+                let answer = if what.is_none() || data.is_empty() || data.len() > PAYLOAD || !words || root >= members.len() {
+                    refused(
+                        "a collective has from 1 to 56 bytes, in words of 8 unless it is a broadcast, and its root is a rank of the group",
+                    )
+                } else if !self.wires.carries_packets(node.index()) {
+                    refused("the board carries wires now; set its mode to packets before")
+                } else if board.part.is_some() {
+                    refused("the board is in a collective already")
+                } else {
+                    let what = what.expect("just looked at");
+                    board.begun = board.begun.wrapping_add(1);
+                    board.part = Some(data.with(|bytes| Part::new(op, what, board.begun, node.0, members, bytes)));
+                    let done = self.cpu(cx, cx.now(), node, op, "packet_write", self.is.packet_write);
+                    self.at(cx, done, node, Later::Begin);
+                    return;
+                };
+                cx.finish(cx.now(), op, answer);
+            }
+            GroupOp::Arrive(_) | GroupOp::Phase(_) | GroupOp::Collective { .. } | GroupOp::Multicast { .. } => {
+                cx.finish(cx.now(), op, refused("this PE has joined no such group for that"));
+            }
+        }
+    }
+
+    /// What the chain says is due.
+    fn plan(&mut self, cx: &mut Cx<'_>, agenda: Agenda) {
+        for (at, board, direction, due) in agenda {
+            self.at(cx, at, Node(board), Later::Chain(direction, due));
+        }
+    }
+
+    /// What a board does for its part of a collective.
+    fn steps(&mut self, cx: &mut Cx<'_>, node: Node, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Send(direction, packet) => {
+                    let mut agenda = Agenda::new();
+                    self.chain.send(cx.now(), node.0, direction, packet, &mut agenda);
+                    self.plan(cx, agenda);
+                }
+                Step::Done => {
+                    let part = self.boards[node.index()].part.as_ref().expect("it is in a collective");
+                    let (op, read) = (part.op, if part.has_result() { self.is.packet_read } else { Ps::ZERO });
+                    let seen = self.seen(cx.now());
+                    let done = self.cpu(cx, seen, node, op, "packet_read", read);
+                    self.at(cx, done, node, Later::Result);
+                }
+            }
+        }
+    }
+
+    /// Decides what becomes of packets that wait at a board, as far as it can now.
+    fn decide(&mut self, cx: &mut Cx<'_>, node: Node) {
+        for direction in Direction::BOTH {
+            let Some(packet) = self.chain.undecided(node.0, direction).cloned() else {
+                continue;
+            };
+            let here = u32::from(packet.to) == node.0;
+            let board = &mut self.boards[node.index()];
+            let of_group = |number: u32| self.groups[number as usize - 1].members.contains(&packet.from.into());
+            let (passes, for_host, steps) = if packet.code == SEND || !board.collectives.is_some_and(of_group) {
+                ((!here).then_some(packet), here, Vec::new())
+            } else {
+                match board.part.as_mut().and_then(|part| part.decide(&packet)) {
+                    Some(decision) => (decision.passes, decision.for_host, decision.steps),
+                    None => continue,
+                }
+            };
+            let mut agenda = Agenda::new();
+            let notice = self.chain.decide(cx.now(), node.0, direction, passes, for_host, &mut agenda);
+            self.plan(cx, agenda);
+            self.steps(cx, node, steps);
+            if notice.is_some() {
+                self.host_reads(cx, node, direction);
+            }
+        }
+    }
+
+    /// The host sees that there is a packet, and reads it.
+    fn host_reads(&mut self, cx: &mut Cx<'_>, node: Node, direction: Direction) {
+        let by = Op {
+            pe: super::Pe(node.0),
+            number: 0,
+        };
+        let seen = self.seen(cx.now());
+        let done = self.cpu(cx, seen, node, by, "packet_read", self.is.packet_read);
+        self.at(cx, done, node, Later::Take(direction));
+    }
+
+    /// The host has the result of its collective.
+    fn result(&mut self, cx: &mut Cx<'_>, node: Node) {
+        let part = self.boards[node.index()].part.take().expect("it was in a collective");
+        cx.finish(cx.now(), part.op, Answer::data(Payload::copy(part.result())));
+    }
+
+    fn switched(&mut self, cx: &mut Cx<'_>, node: Node) {
+        let board = &mut self.boards[node.index()];
+        if board.switching.is_none() || !self.chain.is_empty(node.0) {
+            return;
+        }
+        let op = board.switching.take().expect("just seen");
+        self.set_packets(cx, node, false);
+        cx.finish(cx.now(), op, Answer::default());
+    }
+
+    fn set_packets(&mut self, cx: &mut Cx<'_>, node: Node, packets: bool) {
+        let (mut agenda, mut completes) = (Agenda::new(), Vec::new());
+        self.wires.set_packets(cx.now(), node.index(), packets, &mut completes);
+        self.chain.set_packets(cx.now(), node.0, packets, &mut agenda);
+        self.complete(cx, completes);
+        self.plan(cx, agenda);
+    }
+
+    fn later(&mut self, cx: &mut Cx<'_>, node: Node, later: Later) {
+        let (now, board) = (cx.now(), node.index());
+        match later {
+            Later::Enter(op, value) => {
+                let answer = match self.arrive(cx, node, op) {
+                    true => Answer::value(value),
+                    false => Answer::refused("the board has arrived at a barrier that is not complete"),
+                };
+                cx.finish(now, op, answer);
+            }
+            Later::Complete => {
+                self.wires.complete(board);
+                if let Some((op, arrived)) = self.boards[board].arrived.take() {
+                    cx.stage(node, "wires", "microcluster", op, (arrived, now));
+                }
+            }
+            Later::Flag(op, end) => cx.finish(end, op, Answer::value(self.wires.flag(board).into())),
+            Later::Phase(op, end) => cx.finish(end, op, Answer::value(self.wires.phases(board))),
+            Later::Reduced(op, end) => {
+                if self.wires.flag(board) {
+                    cx.finish(end, op, Answer::value(0));
+                } else {
+                    // The write follows the look; nobody else drives this wire meanwhile.
+                    let written = self.cpu(cx, end, node, op, "register_write", self.is.register_write);
+                    self.at(cx, written, node, Later::Enter(op, 1));
+                }
+            }
+            Later::Mode(op, true) => {
+                self.set_packets(cx, node, true);
+                cx.finish(now, op, Answer::default());
+            }
+            Later::Mode(op, false) => {
+                self.boards[board].switching = Some(op);
+                self.switched(cx, node);
+            }
+            Later::Send(packet) => {
+                let mut agenda = Agenda::new();
+                let direction = Direction::to(node.0, packet.to.into());
+                self.chain.send(now, node.0, direction, packet, &mut agenda);
+                self.plan(cx, agenda);
+            }
+            Later::Begin => {
+                let part = self.boards[board].part.as_mut().expect("begun once");
+                let steps = part.begin();
+                self.steps(cx, node, steps);
+                self.decide(cx, node);
+            }
+            Later::Chain(direction, due) => {
+                let mut agenda = Agenda::new();
+                let notice = self.chain.due(now, node.0, direction, due, &mut agenda);
+                for &(at, _, direction, due) in agenda.iter().filter(|(.., due)| *due == Due::Sent) {
+                    debug_assert_eq!(due, Due::Sent);
+                    let op = Op {
+                        pe: super::Pe(node.0),
+                        number: 0,
+                    };
+                    cx.stage(
+                        node,
+                        if direction == Direction::Up { "chain up" } else { "chain down" },
+                        "link",
+                        op,
+                        (now, at),
+                    );
+                }
+                self.plan(cx, agenda);
+                match notice {
+                    Some(Notice::Decide(_)) => self.decide(cx, node),
+                    Some(Notice::ForHost) => self.host_reads(cx, node, direction),
+                    None => {}
+                }
+                self.switched(cx, node);
+            }
+            Later::Take(direction) => {
+                let mut agenda = Agenda::new();
+                let packet = self.chain.take(now, node.0, direction, &mut agenda);
+                self.plan(cx, agenda);
+                if packet.code == SEND {
+                    let data = Payload::copy(&packet.payload[..usize::from(packet.len)]);
+                    self.boards[board].inbox.push_back((packet.from, data));
+                    self.hand_out(cx, node);
+                } else {
+                    self.result(cx, node);
+                }
+                self.switched(cx, node);
+            }
+            Later::Result => self.result(cx, node),
+        }
+    }
+}
+
+impl Nic for SyncNetwork {
+    fn kind(&self) -> &'static str {
+        "sync-network"
+    }
+
+    fn has(&self, feature: Feature) -> bool {
+        feature == Feature::Groups || self.lan.has(feature)
+    }
+
+    fn polling(&self, node: Node) -> Polling {
+        self.lan.polling(node)
+    }
+
+    fn begin(&mut self, cx: &mut Cx<'_>, call: Call) {
+        let Call { op, node, what } = call;
+        match what {
+            HostOp::Group(what) => self.group(cx, node, op, what),
+            HostOp::Command(command) => self.command(cx, node, op, &command),
+            what => self.lan.begin(cx, Call { op, node, what }),
+        }
+    }
+
+    fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
+        self.lan.arrive(cx, node, packet);
+    }
+
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64) {
+        if token & BOARDS == 0 {
+            self.lan.timer(cx, node, token);
+        } else {
+            let later = self.later.take(token as u32);
+            self.later(cx, node, later);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+use super::*;
+use crate::nic::testing::{Bench, carries_the_library};
+use proptest::prelude::*;
+
+fn join(bench: &mut Bench, members: &[u32], wanted: Wanted) -> Vec<u32> {
+    let begin = |bench: &mut Bench, &pe: &u32| {
+        let join = GroupOp::Join {
+            members: members.into(),
+            wanted,
+        };
+        bench.begin(pe, HostOp::Group(join))
+    };
+    let ops: Vec<Op> = members.iter().map(|pe| begin(bench, pe)).collect();
+    ops.into_iter().map(|op| bench.answer(op).1.value as u32).collect()
+}
+
+fn phase(bench: &mut Bench, pe: u32, group: u32) -> u64 {
+    bench.call(pe, HostOp::Group(GroupOp::Phase(group))).value
+}
+
+#[test]
+fn the_library_runs_on_it() {
+    let machine = Machine::load("scc").unwrap();
+    carries_the_library(&machine, 4);
+    carries_the_library(&machine, 1);
+}
+
+/// A board arrives, and is seen to be complete when all have: at the first look, or the second, however many there are.
+#[test]
+fn published_barriers_with_software() {
+    for (pes, late, looks) in [(2, 0, 1), (4, 0, 1), (16, 0, 1), (2, 2000, 2), (4, 2000, 2), (16, 2000, 2)] {
+        let mut bench = Bench::new("scc", pes);
+        let members: Vec<u32> = (0..pes).collect();
+        let group = join(&mut bench, &members, Wanted::Barrier)[0];
+        let begin = bench.world.now();
+        let arrivals: Vec<Op> = (0..pes - 1)
+            .map(|pe| bench.begin(pe, HostOp::Group(GroupOp::Arrive(group))))
+            .collect();
+        if late == 0 {
+            bench.begin(pes - 1, HostOp::Group(GroupOp::Arrive(group)));
+        }
+        let (entered, _) = bench.answer(arrivals[0]);
+        let look = bench.begin(0, HostOp::Group(GroupOp::Phase(group)));
+        if late > 0 {
+            bench.run_until(begin + Ps::ns(late));
+            bench.begin(pes - 1, HostOp::Group(GroupOp::Arrive(group)));
+        }
+        let (mut end, mut answer) = bench.answer(look);
+        let mut number = 1;
+        while answer.value == 0 {
+            let look = bench.begin(0, HostOp::Group(GroupOp::Phase(group)));
+            (end, answer) = bench.answer(look);
+            number += 1;
+        }
+        assert_eq!((number, end), (looks, entered + Ps::us(3) * looks), "{pes} PEs");
+        assert_eq!(phase(&mut bench, pes - 1, group), 1);
+    }
+}
+
+#[test]
+fn who_gets_wires() {
+    let mut bench = Bench::new("scc", 12);
+    let first = join(&mut bench, &[0, 1, 2], Wanted::Barrier);
+    assert!(first[0] != 0 && first.iter().all(|&group| group == first[0]));
+    assert_eq!(join(&mut bench, &[0, 1, 2], Wanted::Barrier), [0; 3], "they have a flag each");
+    assert_eq!(join(&mut bench, &[2, 3], Wanted::Barrier), [0; 2]);
+    assert_ne!(join(&mut bench, &[3, 11], Wanted::Barrier)[0], 0, "groups apart from each other");
+    assert_eq!(join(&mut bench, &[0, 1], Wanted::Multicast), [0; 2]);
+    let foreign = HostOp::Group(GroupOp::Arrive(first[0]));
+    assert!(bench.call(5, foreign).refused.is_some());
+
+    let mut bench = Bench::new("scc", 40);
+    assert_eq!(
+        join(&mut bench, &[0, 1, 20], Wanted::Barrier),
+        [0; 3],
+        "the last boards pass part complete on"
+    );
+    let group = join(&mut bench, &[0, 15, 20, 31], Wanted::Barrier)[0];
+    assert_ne!(group, 0);
+    assert_eq!(join(&mut bench, &[39], Wanted::Barrier), [0], "there is one chain of part complete");
+    for round in 1..4 {
+        for pe in [31, 0, 20, 15] {
+            assert_eq!(phase(&mut bench, 0, group), round - 1);
+            bench.call(pe, HostOp::Group(GroupOp::Arrive(group)));
+        }
+        bench.run();
+        assert_eq!([0, 15, 20, 31].map(|pe| phase(&mut bench, pe, group)), [round; 4]);
+    }
+}
+
+/// Fuzzy barriers are an entry and an exit; the reduced code is both at once, and halves them: phase k is passed only when all have passed phase k - 1.
+#[test]
+fn fuzzy_and_reduced() {
+    let mut bench = Bench::new("scc", 3);
+    for pe in 0..3 {
+        bench.command(pe, set_group(0b111));
+    }
+    bench.command(0, enter());
+    assert!(bench.call(0, HostOp::Command(enter())).refused.is_some());
+    bench.command(1, enter());
+    assert_eq!((bench.command(0, flag()), bench.command(2, flag())), (1, 0));
+    bench.command(2, enter());
+    assert_eq!([0, 1, 2].map(|pe| bench.command(pe, flag())), [0; 3]);
+    let mut passed = [0u32; 3];
+    let mut random = crate::random::Random::new(3);
+    let mut spun = 0;
+    for _ in 0..200 {
+        let pe = (random.next_bits() % 3) as usize;
+        let through = bench.command(pe as u32, reduced()) == 1;
+        bench.run();
+        assert_eq!(through, passed.iter().all(|&other| other >= passed[pe]), "{passed:?}, PE {pe}");
+        passed[pe] += u32::from(through);
+        spun += u32::from(!through);
+    }
+    assert!(spun > 20 && passed.iter().all(|&phases| phases > 20));
+    assert!(bench.call(0, HostOp::Command(set_group(1))).refused.is_none() == (bench.command(0, flag()) == 0));
+}
+
+fn carry_packets(bench: &mut Bench, pes: u32, packets: bool) {
+    let ops: Vec<Op> = (0..pes).map(|pe| bench.begin(pe, HostOp::Command(set_mode(packets)))).collect();
+    for op in ops {
+        assert_eq!(bench.answer(op).1.refused, None);
+    }
+}
+
+/// Packets wait while boards carry wires; signals wait while boards carry packets; and a board goes back only when it is empty.
+#[test]
+fn modes() {
+    let mut bench = Bench::new("scc", 3);
+    bench.command(0, send(2, Payload::word(4, 77)));
+    let got = bench.begin(2, HostOp::Command(receive()));
+    bench.command(0, set_mode(true));
+    bench.command(2, set_mode(true));
+    bench.run();
+    bench.command(1, set_mode(true));
+    let back = bench.begin(0, HostOp::Command(set_mode(false)));
+    let (time, answer) = bench.answer(got);
+    assert_eq!((answer.data.bits(), answer.value), (77, 0));
+    let (went_back, _) = bench.answer(back);
+    assert!(went_back < time, "it was empty when the packet had left it");
+    let group = join(&mut bench, &[0, 2], Wanted::Barrier)[0];
+    for pe in [0, 2] {
+        bench.call(pe, HostOp::Group(GroupOp::Arrive(group)));
+    }
+    bench.run();
+    assert_eq!(phase(&mut bench, 0, group), 0);
+    carry_packets(&mut bench, 3, false);
+    bench.run();
+    assert_eq!(phase(&mut bench, 0, group), 1);
+    assert!(bench.call(0, HostOp::Command(send(0, Payload::EMPTY))).refused.is_some());
+    assert!(bench.call(0, HostOp::Command(send(9, Payload::EMPTY))).refused.is_some());
+}
+
+/// A broadcast in the network costs one packet's time and a header's for each further board; hosts touch it at the ends alone.
+#[test]
+fn collectives_cut_through() {
+    let end = |pes: u32| {
+        let mut bench = Bench::new("scc", pes);
+        let members: Vec<u32> = (0..pes).collect();
+        let group = join(&mut bench, &members, Wanted::Collectives)[0];
+        carry_packets(&mut bench, pes, true);
+        bench.run();
+        let begin = bench.world.now();
+        let what = Collective::AllReduce(Operator::Add);
+        let ops: Vec<Op> = (0..pes)
+            .map(|pe| bench.begin(pe, HostOp::Group(collective(group, what, Payload::word(8, 1)))))
+            .collect();
+        let ends: Vec<Ps> = ops.into_iter().map(|op| bench.answer(op).0).collect();
+        ends.into_iter().max().unwrap() - begin
+    };
+    let (four, many) = (end(4), end(64));
+    let header = Ps(67_568 * 11 + 135_000);
+    assert!(many > four + header * 50 && many < four + header * 62 + Ps::us(3), "{four} {many}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// Collectives of any group, one after the other, whoever is late, with other boards passing: against plain ones.
+    #[test]
+    fn collectives(pes in 1u32..9, mask in 1u32..512, whats in prop::collection::vec((0u32..4, 0u32..5, any::<u32>(), 1usize..8, any::<u64>()), 1..6)) {
+        let mut bench = Bench::new("scc", pes);
+        let members: Vec<u32> = (0..pes).filter(|pe| mask & 1 << pe != 0).collect();
+        prop_assume!(!members.is_empty());
+        let group = join(&mut bench, &members, Wanted::Collectives)[0];
+        prop_assert_ne!(group, 0);
+        carry_packets(&mut bench, pes, true);
+        let mut agenda = Vec::new();
+        for (kind, operator, root, words, seed) in whats {
+            let root = root % members.len() as u32;
+            let operator = [Operator::Add, Operator::Min, Operator::Max, Operator::And, Operator::Or][operator as usize];
+            let what = match kind {
+                0 => Collective::Broadcast { root },
+                1 => Collective::Reduce { root, operator },
+                2 => Collective::AllReduce(operator),
+                _ => Collective::Scan(operator),
+            };
+            prop_assert_eq!(Collective::of(what.code()), Some(what));
+            let mut random = crate::random::Random::new(seed);
+            let values: Vec<Vec<u64>> = members.iter().map(|_| (0..words).map(|_| random.next_bits()).collect()).collect();
+            let apply = |a: u64, b: u64| match operator {
+                Operator::Add => a.wrapping_add(b),
+                Operator::Min => a.min(b),
+                Operator::Max => a.max(b),
+                Operator::And => a & b,
+                Operator::Or => a | b,
+            };
+            let upto = |last: usize| (0..words).map(|word| (1..=last).fold(values[0][word], |sum, rank| apply(sum, values[rank][word]))).collect::<Vec<_>>();
+            let expected: Vec<Vec<u64>> = (0..members.len()).map(|rank| match what {
+                Collective::Broadcast { root } => values[root as usize].clone(),
+                Collective::Reduce { root, .. } if root as usize != rank => Vec::new(),
+                Collective::Reduce { .. } | Collective::AllReduce(_) => upto(members.len() - 1),
+                Collective::Scan(_) => upto(rank),
+            }).collect();
+            // Some come late.
+            let mut order: Vec<usize> = (0..members.len()).collect();
+            order.sort_by_key(|_| random.next_bits());
+            for rank in order {
+                let bytes: Vec<u8> = values[rank].iter().flat_map(|word| word.to_le_bytes()).collect();
+                let op = bench.begin(members[rank], HostOp::Group(collective(group, what, Payload::copy(&bytes))));
+                agenda.push((op, expected[rank].clone()));
+                let wait = bench.world.now() + Ps(random.next_bits() % 20_000_000);
+                bench.run_until(wait);
+            }
+            for (op, expected) in agenda.drain(..) {
+                let answer = bench.answer(op).1;
+                prop_assert_eq!(answer.refused, None);
+                let bytes: Vec<u8> = expected.iter().flat_map(|word| word.to_le_bytes()).collect();
+                answer.data.with(|got| assert_eq!(got, bytes, "{what:?}"));
+            }
+        }
+        // Boards go back to wires, so they are empty: nothing was lost or made.
+        carry_packets(&mut bench, pes, false);
+        bench.assert_conserved();
+    }
+
+    /// Packets between any boards come once each, in order, and boards are empty in the end.
+    #[test]
+    fn packets(pes in 2u32..9, sends in prop::collection::vec((0u32..9, 0u32..9, 0usize..57), 1..60)) {
+        let mut bench = Bench::new("scc", pes);
+        carry_packets(&mut bench, pes, true);
+        let mut expected: Vec<BTreeMap<u64, Vec<Vec<u8>>>> = vec![BTreeMap::new(); pes as usize];
+        let mut receives = Vec::new();
+        for (number, (from, to, len)) in sends.into_iter().enumerate() {
+            let (from, to) = (from % pes, to % pes);
+            if from == to {
+                continue;
+            }
+            let bytes: Vec<u8> = (0..len).map(|i| (i + number) as u8).collect();
+            bench.command(from, send(to, Payload::copy(&bytes)));
+            expected[to as usize].entry(from.into()).or_default().push(bytes);
+            receives.push((to, bench.begin(to, HostOp::Command(receive()))));
+        }
+        let mut got: Vec<BTreeMap<u64, Vec<Vec<u8>>>> = vec![BTreeMap::new(); pes as usize];
+        for (pe, op) in receives {
+            let answer = bench.answer(op).1;
+            let bytes = answer.data.with(<[u8]>::to_vec);
+            got[pe as usize].entry(answer.value).or_default().push(bytes);
+        }
+        prop_assert_eq!(got, expected);
+        carry_packets(&mut bench, pes, false);
+        bench.run();
+        bench.assert_conserved();
+    }
+}
+
+#[test]
+fn wrong_collectives_are_refused() {
+    let mut bench = Bench::new("scc", 3);
+    let group = join(&mut bench, &[0, 1], Wanted::Collectives)[0];
+    let mut refused = |pe, what| bench.call(pe, HostOp::Group(what)).refused.is_some();
+    let add = Collective::AllReduce(Operator::Add);
+    assert!(refused(0, collective(group, add, Payload::word(8, 1))), "its board carries wires");
+    assert!(refused(0, collective(group, add, Payload::word(5, 1))));
+    assert!(refused(0, collective(group, add, Payload::copy(&[0; 64]))));
+    assert!(refused(
+        0,
+        collective(group, Collective::Broadcast { root: 2 }, Payload::word(8, 1))
+    ));
+    assert!(refused(2, collective(group, add, Payload::word(8, 1))), "no member");
+    assert!(refused(0, GroupOp::Arrive(group)), "not for that");
+}
