@@ -17,90 +17,20 @@
 //! The library's stores and puts are command words too. The first to an address and length builds one; later ones find it, and cost a direct
 //! start. A source that the program may change at once is copied first. What the NIC lacks (reads, atomics) agents do.
 
+mod interface;
+
+pub use interface::{CommandWord, DONE, REFUSED, RUNNING, Start, allow, build, start, stray_store, test};
+
 use super::{Call, Cx, Feature, Nic, Unit};
 use crate::host::{Answer, Command, HostOp, Op, Polling};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::slab::Slab;
 use crate::time::Ps;
+use interface::{ALLOW, BUILD, KERNEL, START, STRAY_STORE, TEST, WORD, command_word};
 use memonet_core::SignalOp;
 use memonet_core::fabric::FarAddress;
 use std::collections::BTreeMap;
-
-const ALLOW: u32 = 1;
-const BUILD: u32 = 2;
-const START: u32 = 3;
-const TEST: u32 = 4;
-const STRAY_STORE: u32 = 5;
-
-/// Where command words lie, in kernel space; and bytes of each.
-const KERNEL: u64 = 0xffff_8000_0000_0000;
-const WORD: u64 = 64;
-
-/// What [`test`] answers for a word that is not done.
-pub const RUNNING: u64 = 0;
-/// What [`test`] answers for a word whose transfer is written at its receiver, or that was never started.
-pub const DONE: u64 = 1;
-/// What [`test`] answers for a word whose transfer the receiving hardware has refused.
-pub const REFUSED: u64 = 2;
-
-/// What a command word says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CommandWord {
-    /// Where the sender's data is; the PE is the sender.
-    pub from: FarAddress,
-    /// Where it goes: node and address.
-    pub to: FarAddress,
-    /// Bytes.
-    pub len: u32,
-    /// Must be that of the receive area.
-    pub key: u32,
-    /// Offset, in the region of `to`, of a word of 8 bytes that becomes 1 after the data. It is checked as the data is.
-    pub flag: Option<u64>,
-}
-
-/// How to start a command word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// By a write of the start register, through a mode switch that takes no trap.
-    Direct,
-    /// By a system call.
-    SystemCall,
-}
-
-/// Makes a range of the caller's memory a receive area with this key: a system call. It takes precedence over areas made before.
-pub fn allow(at: FarAddress, len: u64, key: u32) -> Command {
-    command(ALLOW, [at.region.into(), at.offset, len, key.into()], Payload::EMPTY)
-}
-
-/// Builds a command word: a system call. Answered with its address.
-pub fn build(word: &CommandWord) -> Command {
-    let place = |at: FarAddress| [u64::from(at.region) << 32 | u64::from(at.pe), at.offset];
-    let [from, to] = [place(word.from), place(word.to)];
-    let fields = [from[0], from[1], to[0], to[1], word.flag.unwrap_or(0)];
-    let bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
-    let rest = [word.len.into(), word.key.into(), word.flag.is_some().into(), 0];
-    command(BUILD, rest, Payload::copy(&bytes))
-}
-
-/// Starts the word at this address. Answered when the start register is written.
-pub fn start(address: u64, how: Start) -> Command {
-    command(START, [address, u64::from(how == Start::SystemCall), 0, 0], Payload::EMPTY)
-}
-
-/// A look at the status of the word at this address: [`RUNNING`], [`DONE`] or [`REFUSED`].
-pub fn test(address: u64) -> Command {
-    command(TEST, [address, 0, 0, 0], Payload::EMPTY)
-}
-
-/// A store of a user program, by mistake, to an address in kernel space. Refused: the program gets a fault.
-pub fn stray_store(address: u64, bits: u64) -> Command {
-    command(STRAY_STORE, [address, bits, 0, 0], Payload::EMPTY)
-}
-
-fn command(code: u32, words: [u64; 4], data: Payload) -> Command {
-    Command { code, words, data }
-}
 
 #[derive(Debug, Clone, Copy)]
 struct Parameters {
@@ -584,27 +514,6 @@ impl Placed {
 /// The key of a region without areas of its own: the job's, which differs from PE to PE.
 fn job_key(pe: u32, region: u32) -> u32 {
     (pe ^ region.rotate_left(16)).wrapping_mul(0x9E37_79B1) ^ 0x5201
-}
-
-fn command_word(command: &Command) -> CommandWord {
-    let mut fields = [0; 5];
-    command.data.with(|bytes| {
-        for (field, bytes) in fields.iter_mut().zip(bytes.chunks_exact(8)) {
-            *field = u64::from_le_bytes(bytes.try_into().expect("chunks of 8"));
-        }
-    });
-    let place = |pe_region: u64, offset| FarAddress {
-        pe: pe_region as u32,
-        region: (pe_region >> 32) as u32,
-        offset,
-    };
-    CommandWord {
-        from: place(fields[0], fields[1]),
-        to: place(fields[2], fields[3]),
-        len: command.words[0] as u32,
-        key: command.words[1] as u32,
-        flag: (command.words[2] != 0).then_some(fields[4]),
-    }
 }
 
 impl Nic for CommandWordDma {

@@ -16,9 +16,11 @@
 
 mod chain;
 mod collective;
+mod interface;
 mod wires;
 
 pub use collective::{Collective, Operator};
+pub use interface::{collective, enter, flag, receive, reduced, send, set_group, set_mode};
 
 use super::loggp::LogGp;
 use super::{Call, Cx, Feature, Nic, Unit};
@@ -29,70 +31,9 @@ use crate::slab::Slab;
 use crate::time::Ps;
 use chain::{Agenda, Chain, Direction, Due, Notice, PAYLOAD, Times};
 use collective::{Part, SEND, Step};
+use interface::{ENTER, FLAG, MODE, RECEIVE, REDUCED, SEND_PACKET, SET_GROUP};
 use std::collections::{BTreeMap, VecDeque};
 use wires::Wires;
-
-const SET_GROUP: u32 = 1;
-const ENTER: u32 = 2;
-const FLAG: u32 = 3;
-const REDUCED: u32 = 4;
-const MODE: u32 = 5;
-const SEND_PACKET: u32 = 6;
-const RECEIVE: u32 = 7;
-
-fn command(code: u32, word: u64, data: Payload) -> Command {
-    Command {
-        code,
-        words: [word, 0, 0, 0],
-        data,
-    }
-}
-
-/// Writes the group register: the boards of the microcluster that take part, a bit each.
-pub fn set_group(group: u16) -> Command {
-    command(SET_GROUP, group.into(), Payload::EMPTY)
-}
-
-/// The entry code of a fuzzy barrier: arrives. Refused while the flag is set.
-pub fn enter() -> Command {
-    command(ENTER, 0, Payload::EMPTY)
-}
-
-/// A look of the exit code: answered with 1 while the barrier is not complete, then 0.
-pub fn flag() -> Command {
-    command(FLAG, 0, Payload::EMPTY)
-}
-
-/// The reduced barrier code: looks at the flag, and answers 0 while it is set, as the phase before is not complete; else arrives at the next phase and
-/// answers 1.
-pub fn reduced() -> Command {
-    command(REDUCED, 0, Payload::EMPTY)
-}
-
-/// Switches the board to packets, or to wires.
-pub fn set_mode(packets: bool) -> Command {
-    command(MODE, packets.into(), Payload::EMPTY)
-}
-
-/// Sends up to 56 bytes to a PE's board. Answered when the host has written them.
-pub fn send(to: u32, data: Payload) -> Command {
-    command(SEND_PACKET, to.into(), data)
-}
-
-/// Answered with the next packet that was sent here, and its sender.
-pub fn receive() -> Command {
-    command(RECEIVE, 0, Payload::EMPTY)
-}
-
-/// A collective transaction of a group, with this member's part: as many bytes at each, in whole words of 8 unless it is a broadcast. Answered with the
-/// result, or with nothing where there is none.
-pub fn collective(group: u32, what: Collective, data: Payload) -> GroupOp {
-    GroupOp::Collective {
-        group,
-        code: what.code(),
-        data,
-    }
-}
 
 #[derive(Debug, Clone, Copy)]
 struct Parameters {
