@@ -12,6 +12,12 @@ pub const AGENTS: Setup = Setup::of("agents", "sim:machine=fast-ethernet-udp");
 pub const REMOTE_DMA: Setup = Setup::of("remote DMA", "sim:machine=rdma-100g");
 /// One whose NICs show what is long only after a switch of banks.
 pub const MEMORY_SLOT: Setup = Setup::of("memory slot", "sim:machine=dimmnet-1/D-tree");
+/// One by command words, with agents.
+pub const COMMAND_WORD: Setup = Setup::of("command words", "sim:machine=sr2201");
+/// InfiniBand, with agents.
+pub const INFINIBAND: Setup = Setup::of("InfiniBand", "sim:machine=dimmnet-2");
+/// A LAN and wires.
+pub const WIRES: Setup = Setup::of("wires", "sim:machine=scc");
 
 /// Runs `f` on so many PEs.
 pub fn run<R: Send>(fabric: Option<String>, npes: usize, f: impl Fn(&Job) -> R + Send + Sync) -> Vec<R> {

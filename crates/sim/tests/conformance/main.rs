@@ -19,6 +19,9 @@ macro_rules! on_every_fabric {
         on_every_fabric!(@ agents AGENTS [$($test)*]);
         on_every_fabric!(@ remote_dma REMOTE_DMA [$($test)*]);
         on_every_fabric!(@ memory_slot MEMORY_SLOT [$($test)*]);
+        on_every_fabric!(@ command_word COMMAND_WORD [$($test)*]);
+        on_every_fabric!(@ infiniband INFINIBAND [$($test)*]);
+        on_every_fabric!(@ wires WIRES [$($test)*]);
     };
 }
 

@@ -84,7 +84,8 @@ impl Wires {
         self.boards[board].phases
     }
 
-    /// Arrives. False, and nothing happens, while the flag is set. Pushes the boards that complete, and when.
+    /// Arrives. False, and nothing happens, while the flag is set, so that a host that tries until it has arrived passes phase k when all have passed
+    /// phase k - 1: the reduced barrier code. Pushes the boards that complete, and when.
     pub fn arrive(&mut self, now: Ps, board: usize, completes: &mut Vec<(Ps, usize)>) -> bool {
         let this = &mut self.boards[board];
         if this.flag {
@@ -94,11 +95,6 @@ impl Wires {
         self.driven[board / MICROCLUSTER] |= 1 << (board % MICROCLUSTER);
         self.settle(now, board / MICROCLUSTER, completes);
         true
-    }
-
-    /// The reduced barrier code: while the flag is set the phase before is not complete, and nothing happens; else arrives at the next.
-    pub fn reduced(&mut self, now: Ps, board: usize, completes: &mut Vec<(Ps, usize)>) -> bool {
-        self.arrive(now, board, completes)
     }
 
     /// Switches a board between wires and packets. A bus with a board that carries packets carries no signals.
@@ -281,8 +277,8 @@ mod tests {
                 let last = arrivals.len() - 1;
                 let mut completes = Vec::new();
                 for (number, &(at, board)) in arrivals.iter().enumerate() {
-                    prop_assert!(wires.reduced(Ps::ns(at), board, &mut completes));
-                    prop_assert!(!wires.reduced(Ps::ns(at), board, &mut completes), "the reduced code spins while the phase is open");
+                    prop_assert!(wires.arrive(Ps::ns(at), board, &mut completes));
+                    prop_assert!(!wires.arrive(Ps::ns(at), board, &mut completes), "the reduced code spins while the phase is open");
                     prop_assert_eq!(completes.is_empty(), number != last);
                 }
                 let mut part = Ps::ZERO;
