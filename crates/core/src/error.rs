@@ -241,6 +241,18 @@ pub enum Error {
         /// What usually helps.
         hint: &'static str,
     },
+    /// Two PEs changed one element of a region, and neither had seen what the other did.
+    #[error(
+        "a data race: PE {first} and PE {second} both wrote element {element} of this region, and PE {second} had not acquired what PE {first} released; order the two with a lock or a barrier"
+    )]
+    DataRace {
+        /// The first one of the elements.
+        element: usize,
+        /// Who released it first.
+        first: usize,
+        /// Who released it then.
+        second: usize,
+    },
     /// A call that this state of the job or object does not allow.
     #[error("{0}")]
     Misuse(&'static str),

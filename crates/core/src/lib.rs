@@ -14,6 +14,7 @@
 //! | meet | [`Job::barrier`], [`Barrier`] |
 //! | be alone | [`Window::lock`] |
 //! | tell many the same | [`Job::multicast`] |
+//! | share data by guards | [`dsm`] |
 //!
 //! # Trade-offs
 //!
@@ -31,6 +32,7 @@ mod collective;
 mod control;
 mod descriptors;
 mod doorbell;
+pub mod dsm;
 mod error;
 pub mod fabric;
 mod heap;

@@ -1,0 +1,82 @@
+//! What a shared object holds: plain data, or a slice of it.
+
+use crate::error::{Error, Result};
+use crate::shm::Plain;
+use crate::window::element_bytes;
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T: crate::shm::Plain> Sealed for T {}
+    impl<T: crate::shm::Plain> Sealed for [T] {}
+}
+
+/// What a [`Mutex`](super::Mutex) or [`RwLock`](super::RwLock) can own: a `T` of plain data, or a `[T]`.
+pub trait Data: sealed::Sealed + Send + Sync + 'static {
+    /// What it consists of.
+    type Element: Plain;
+    /// A copy of it: `T`, or `Vec<T>`.
+    type Owned;
+
+    /// All of its elements.
+    fn elements(&self) -> &[Self::Element];
+
+    /// From a copy of all elements.
+    #[doc(hidden)]
+    fn from_elements(elements: Vec<Self::Element>) -> Self::Owned;
+
+    /// The data at `elements`.
+    #[doc(hidden)]
+    fn at(elements: *mut [Self::Element]) -> *mut Self;
+}
+
+impl<T: Plain> Data for T {
+    type Element = T;
+    type Owned = T;
+
+    fn elements(&self) -> &[T] {
+        std::slice::from_ref(self)
+    }
+
+    fn from_elements(elements: Vec<T>) -> T {
+        elements[0]
+    }
+
+    #[inline(always)]
+    fn at(elements: *mut [T]) -> *mut T {
+        elements.cast()
+    }
+}
+
+impl<T: Plain> Data for [T] {
+    type Element = T;
+    type Owned = Vec<T>;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+
+    fn from_elements(elements: Vec<T>) -> Vec<T> {
+        elements
+    }
+
+    #[inline(always)]
+    fn at(elements: *mut [T]) -> *mut [T] {
+        elements
+    }
+}
+
+/// A cache line pair: what the windows of shared objects are made of.
+#[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[repr(C, align(128))]
+pub(super) struct Line([u64; 16]);
+
+/// Bytes of a [`Line`].
+pub(super) const LINE: usize = size_of::<Line>();
+
+/// Bytes of `len` elements, which a [`Line`] aligns.
+pub(super) fn bytes_of<T: Plain>(len: usize) -> Result<usize> {
+    if align_of::<T>() > align_of::<Line>() {
+        return Err(Error::Misuse("shared data cannot be aligned to more than 128 bytes"));
+    }
+    element_bytes::<T>(len)
+}

@@ -1,0 +1,159 @@
+//! Finding what changed: a piece of memory beside its twin, which is what it was.
+
+use crate::shm;
+use std::ops::Range;
+
+/// Compared at once: a few registers' worth. What differs is then looked at more closely.
+const STEP: usize = 64;
+/// Read at once; stays in the processor's first cache.
+const PIECE: usize = 4096;
+
+/// A private copy of a piece of memory that a stray store may change.
+struct Piece([u8; PIECE]);
+
+impl Piece {
+    /// # Safety
+    /// `from` is readable for `len` bytes, at most [`PIECE`].
+    unsafe fn read(&mut self, from: *const u8, len: usize) -> &[u8] {
+        let piece = &mut self.0[..len];
+        // SAFETY: the caller promises the source; the destination is private, and `len` bytes long.
+        unsafe { shm::copy(piece.as_mut_ptr(), from, len) };
+        piece
+    }
+}
+
+/// Whether two steps differ; in words, of which compilers make vectors.
+#[inline(always)]
+fn differs(a: &[u8; STEP], b: &[u8; STEP]) -> bool {
+    let mut difference = 0;
+    for at in (0..STEP).step_by(8) {
+        let word = |bytes: &[u8; STEP]| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes of 64"));
+        difference |= word(a) ^ word(b);
+    }
+    difference != 0
+}
+
+/// Whether two slices of one length hold the same.
+#[inline(always)]
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    let ((a_steps, a_rest), (b_steps, b_rest)) = (a.as_chunks::<STEP>(), b.as_chunks::<STEP>());
+    a_rest == b_rest && !a_steps.iter().zip(b_steps).any(|(a, b)| differs(a, b))
+}
+
+/// Calls `changed` for each block of `block` bytes in which `data` differs from `twin`.
+///
+/// # Safety
+/// Both are readable for `len` bytes.
+pub(super) unsafe fn changed_blocks(data: *const u8, twin: *const u8, len: usize, block: usize, mut changed: impl FnMut(usize)) {
+    let (mut now, mut before) = (Piece([0; PIECE]), Piece([0; PIECE]));
+    // Whole blocks at once, or one block in pieces.
+    let many = (PIECE / block).max(1) * block;
+    for start in (0..len).step_by(many) {
+        let end = (start + many).min(len);
+        let mut last = None;
+        for at in (start..end).step_by(PIECE) {
+            let n = PIECE.min(end - at);
+            // SAFETY: `at + n <= len`, so both sources lie in what the caller promises.
+            let (now, before) = unsafe { (now.read(data.add(at), n), before.read(twin.add(at), n)) };
+            if equal(now, before) {
+                continue;
+            }
+            for (place, (now, before)) in now.chunks(block).zip(before.chunks(block)).enumerate() {
+                let number = at / block + place;
+                if last != Some(number) && !equal(now, before) {
+                    last = Some(number);
+                    changed(number);
+                }
+            }
+        }
+    }
+}
+
+/// Which bytes of two steps differ: bit i for byte i.
+#[inline(always)]
+fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
+    const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
+    let mut mask = 0;
+    for at in 0..STEP / 8 {
+        let word = |bytes: &[u8; STEP]| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().expect("8 bytes of 64"));
+        let difference = word(a) ^ word(b);
+        // The top bit of each byte that is not 0; then the eight of them side by side.
+        let tops = ((difference & LOW) + LOW | difference) & !LOW;
+        mask |= ((tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * at);
+    }
+    mask
+}
+
+/// Calls `changed` for each run of units of `unit` bytes in which `now` differs from `twin`, which is as long. Exactly those: what lies in
+/// between may be another's.
+pub(super) fn changed_runs(now: &[u8], twin: &[u8], unit: usize, mut changed: impl FnMut(Range<usize>)) {
+    let mut open = 0..0;
+    let mut found = |bytes: Range<usize>| {
+        let (start, end) = (bytes.start / unit * unit, bytes.end.next_multiple_of(unit).min(now.len()));
+        if start <= open.end && !open.is_empty() {
+            open.end = end.max(open.end);
+        } else {
+            let last = std::mem::replace(&mut open, start..end);
+            if !last.is_empty() {
+                changed(last);
+            }
+        }
+    };
+    let ((steps, rest), (twins, twin_rest)) = (now.as_chunks::<STEP>(), twin.as_chunks::<STEP>());
+    for (number, (now, twin)) in steps.iter().zip(twins).enumerate() {
+        if !differs(now, twin) {
+            continue;
+        }
+        let (start, mut mask) = (number * STEP, differing(now, twin));
+        let mut at = 0;
+        while mask != 0 {
+            let (skip, run) = (mask.trailing_zeros(), (mask >> mask.trailing_zeros()).trailing_ones());
+            at += skip as usize;
+            found(start + at..start + at + run as usize);
+            at += run as usize;
+            mask = mask.checked_shr(skip + run).unwrap_or(0);
+        }
+    }
+    let start = steps.len() * STEP;
+    (0..rest.len())
+        .filter(|&at| rest[at] != twin_rest[at])
+        .for_each(|at| found(start + at..start + at + 1));
+    if !open.is_empty() {
+        changed(open);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn blocks_and_runs_are_what_differs(len in 1usize..20_000, block in 1usize..700, changes in proptest::collection::vec(any::<(prop::sample::Index, u8)>(), 0..20)) {
+            let twin: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+            let mut now = twin.clone();
+            for (at, value) in changes {
+                now[at.index(len)] = value;
+            }
+            let mut blocks = Vec::new();
+            let block = block * 8;
+            // SAFETY: both vectors have `len` bytes.
+            unsafe { changed_blocks(now.as_ptr(), twin.as_ptr(), len, block, |number| blocks.push(number)) };
+            let expected: Vec<_> = (0..len.div_ceil(block)).filter(|b| now.chunks(block).nth(*b) != twin.chunks(block).nth(*b)).collect();
+            prop_assert_eq!(blocks, expected);
+            for unit in [1, 4, 8, 12] {
+                let mut patched = twin.clone();
+                let mut last = None;
+                changed_runs(&now, &twin, unit, |run| {
+                    assert!(last.is_none_or(|last| last < run.start), "runs are apart, and in order");
+                    assert!(run.start % unit == 0 && (run.end % unit == 0 || run.end == len));
+                    assert!(now[run.clone()].chunks(unit).zip(twin[run.clone()].chunks(unit)).all(|(now, twin)| now != twin));
+                    last = Some(run.end);
+                    patched[run.clone()].copy_from_slice(&now[run]);
+                });
+                prop_assert!(patched == now);
+            }
+        }
+    }
+}

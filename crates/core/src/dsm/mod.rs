@@ -1,0 +1,73 @@
+//! Distributed shared memory: data that all PEs use as if they lay in one memory, with explicit calls and no page faults.
+//!
+//! | | consistency | who sees what |
+//! |---|---|---|
+//! | [`Mutex`] | entry: the lock owns its data | a guard is the only way to the data, and whoever has one sees what all earlier ones wrote |
+//! | [`RwLock`] | entry | the same; readers are in together |
+//! | [`Region`] | release | whoever has [acquired](Region::acquire) sees what others [released](Region::release) before |
+//!
+//! All are made of windows, waits and, where PEs are far, the fabric's atomics; they know no fabric.
+//!
+//! **Near**, the data lie in shared memory beside the lock; guards refer to them in place, and nothing is copied or sent. **Far**, each PE has a copy;
+//! the data travel with the lock, only what has changed of them, and the last to have had the lock keeps it: it locks again without a message.
+//!
+//! # What a death does
+//!
+//! | who died | others | the data |
+//! |---|---|---|
+//! | somebody else | locks that need not wait go on; those that wait get [`PeerFailed`](Error::PeerFailed), as every wait does | as they were |
+//! | who waited | who stands behind it gets `PeerFailed`, for ever | [`Mutex::into_released`] |
+//! | who held it, or owned it | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow: the last released version; far: the last version that came to a PE which lives |
+//! | who panicked with it and lives on | all get `PeerFailed` with [`Cause::Panic`], for ever | the same |
+//!
+//! A guard gives `&T` and `&mut T` into memory that other processes have mapped. That is sound as the lock excludes them: whoever else goes
+//! through this library touches the data only with a guard of its own.
+
+mod data;
+mod diff;
+mod mutex;
+mod near;
+mod owner;
+pub(crate) mod queue;
+pub mod region;
+mod rwlock;
+mod shared;
+mod stats;
+
+pub use data::Data;
+pub use mutex::{Guard, Mutex};
+pub use region::{Placement, Reading, Region, RegionOptions, Writing};
+pub use rwlock::{ReadGuard, RwLock, WriteGuard};
+pub use stats::Stats;
+
+use crate::error::{Cause, Error, Result};
+use crate::pe::Pe;
+
+/// The PE in whose part words at `offset` are that exist once: those of objects that lie together are spread.
+fn home_of(offset: u64, npes: usize) -> usize {
+    let spread = (offset / 128).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    ((spread * npes as u64) >> 32) as usize
+}
+
+/// The error of those who come after a panic; `number` as in the word that tells of it.
+fn panicked(number: u32) -> Error {
+    Error::PeerFailed {
+        pe: number as usize - 1,
+        cause: Cause::Panic,
+    }
+}
+
+/// The error of who wants to rescue what it has itself.
+fn held_here() -> Error {
+    Error::Misuse("this PE holds the data: drop its guard first")
+}
+
+/// Data are rescued only where a PE has gone, or has panicked with them.
+fn check_broken(pe: &Pe, poisoned: bool) -> Result<()> {
+    if poisoned || (0..pe.npes()).any(|other| pe.control().state(other).departed().is_some()) {
+        return Ok(());
+    }
+    Err(Error::Misuse(
+        "all PEs that may have these data live: lock them; into_torn and into_released are for after a death",
+    ))
+}

@@ -1,0 +1,128 @@
+//! Data in memory that all PEs have mapped, behind a queue.
+
+use crate::error::{Cause, Error, Result};
+use crate::pe::Pe;
+use crate::shm;
+use crate::wait::{self, Terms};
+use std::time::Duration;
+
+use super::queue::{Mode, Tickets};
+use super::stats::Counters;
+
+/// The data, and the way to them.
+pub(super) struct Place {
+    pub(super) tickets: Tickets,
+    pub(super) data: *mut u8,
+    pub(super) bytes: usize,
+    /// Where the last released version is while somebody may change the data.
+    pub(super) shadow: Option<*mut u8>,
+}
+
+impl Place {
+    /// Comes in; nothing if that needs waiting and `timeout` is zero.
+    #[inline(always)]
+    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, timeout: Option<Duration>) -> Result<Option<u32>> {
+        let ticket = match timeout {
+            None => self.tickets.enter(pe, mode)?,
+            Some(Duration::ZERO) => match self.tickets.try_enter(pe, mode)? {
+                Some(ticket) => ticket,
+                None => return Ok(None),
+            },
+            Some(timeout) => self.tickets.enter_within(pe, mode, timeout)?,
+        };
+        if self.tickets.poison() != 0 {
+            return self.poisoned(pe, ticket, mode);
+        }
+        counters.used();
+        let me = (pe.me() as u32 + 1) << 1;
+        if self.tickets.holder() != me {
+            counters.handed_over();
+        }
+        if mode == Mode::Alone {
+            if let Some(shadow) = self.shadow {
+                // SAFETY: both are the data's length, and apart; this PE is in alone.
+                unsafe { shm::copy(shadow, self.data, self.bytes) };
+            }
+            self.tickets.set_holder(me | 1);
+        }
+        Ok(Some(ticket))
+    }
+
+    #[cold]
+    fn poisoned<R>(&self, pe: &Pe, ticket: u32, mode: Mode) -> Result<R> {
+        let number = self.tickets.poison();
+        self.tickets.leave(pe, ticket, mode);
+        Err(super::panicked(number))
+    }
+
+    #[inline(always)]
+    pub(super) fn leave(&self, pe: &Pe, ticket: u32, mode: Mode) {
+        if mode == Mode::Alone {
+            self.tickets.set_holder((pe.me() as u32 + 1) << 1);
+        }
+        self.tickets.leave(pe, ticket, mode);
+    }
+
+    /// The end of a guard alone whose thread panics.
+    #[cold]
+    pub(super) fn leave_broken(&self, pe: &Pe, ticket: u32) {
+        match self.shadow {
+            Some(shadow) => {
+                // SAFETY: as in `enter`.
+                unsafe { shm::copy(self.data, shadow, self.bytes) };
+                self.leave(pe, ticket, Mode::Alone);
+            }
+            None => {
+                self.tickets.set_poison(pe.me() as u32 + 1);
+                self.tickets.leave(pe, ticket, Mode::Alone);
+            }
+        }
+    }
+
+    /// Copies the data into `to`, which is as long, after a death or a panic: as they were released last, or with `torn` perhaps half changed.
+    pub(super) fn rescue(&self, pe: &Pe, to: &mut [u8], torn: bool) -> Result<()> {
+        let copy = |from: *const u8, to: &mut [u8]| {
+            // SAFETY: the data, or their shadow, which is as long; `to` is private.
+            unsafe { shm::copy(to.as_mut_ptr(), from, to.len()) }
+        };
+        let tickets = self.tickets;
+        loop {
+            let (turns, holder) = (tickets.turns(), tickets.holder());
+            if holder & 1 == 0 {
+                copy(self.data, to);
+                // Nobody can have come in to change them, unless one of these tells.
+                if (tickets.turns(), tickets.holder()) == (turns, holder) {
+                    return Ok(());
+                }
+                continue;
+            }
+            let who = (holder >> 1) as usize - 1;
+            let departed = pe.control().state(who).departed();
+            if departed.is_some() || tickets.poison() != 0 {
+                // Nobody else comes in any more.
+                match self.shadow {
+                    Some(shadow) => copy(shadow, to),
+                    None if torn => copy(self.data, to),
+                    None => {
+                        let cause = departed.unwrap_or(Cause::Panic);
+                        return Err(Error::PeerFailed { pe: who, cause });
+                    }
+                }
+                return Ok(());
+            }
+            if who == pe.me() {
+                return Err(super::held_here());
+            }
+            let (members, changed) = ([who], || (tickets.holder() != holder).then_some(()));
+            let terms = Terms {
+                members: Some(&members),
+                ..Terms::default()
+            };
+            match wait::until(pe, terms, changed).map_err(|error| *error) {
+                // Looked at anew, above.
+                Ok(()) | Err(Error::PeerFailed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The queue of those who want something that lies in memory they all have mapped: fair, for threads of any PEs, exclusive or shared.
+//!
+//! Everybody draws a ticket, and is let in in the order of the tickets. Three words lie beside each other, in front of what they protect, so
+//! that the cache line which brings the turn also brings the data:
+//!
+//! | byte | name | meaning |
+//! |---|---|---|
+//! | 0 | next | tickets drawn so far: the number of the next one |
+//! | 8 | turn | lower half, *entry*: the ticket that may come in next; upper half, *exit*: how many have left. Both count modulo 2^32 |
+//! | 16 | holder | who came in last alone: PE number + 1, in bits 1-31; bit 0: and may be changing the data now |
+//! | 20 | poison | PE number + 1 of who panicked while it changed the data; 0: nobody |
+//!
+//! and behind the data, *slots*, of which ticket t uses number t modulo their count: who waits with that ticket, for whoever lets it in to
+//! wake, or that it gave up. Behind them, for each PE, how many of its threads are in shared: nobody's turn depends on that, but if a PE leaves
+//! with some, those who wait must hear of it.
+//!
+//! **Alone**: draw t; wait until exit = t. Leave: entry and exit become t + 1, by one store. **Shared**: draw t; wait until entry = t; add 1 to
+//! entry; leave by adding 1 to exit. **Giving up** ticket t: mark its slot; then whoever finds that entry = t and the mark (and takes
+//! the mark away, which one can) comes in and leaves in its place, by adding 1 to both.
+//!
+//! *Who is alone is alone.* Entry passes t when t's owner has come in shared, has left, or has given up, so never while one waits or is
+//! in alone; so all with later tickets are outside until then. exit = t says that t others have left: the tickets before t, as no other can
+//! have come in. And the one store by which it leaves is the only one to the word: those who could add to it are outside.
+//!
+//! *Fair.* Nobody overtakes: entry takes each ticket in turn. Readers that drew one after the other are in together; a writer
+//! waits for those before it alone.
+//!
+//! *The next one sees what the last one wrote.* All stores to the data come before the store or locked addition that lets the next one in, which reads
+//! the turn before the data; a processor with weaker order gets both from [`shm`](crate::shm).
+//!
+//! *No wake-up is lost.* Who waits writes its slot before it announces itself at its doorbell, executes the barrier that orders those who ring, and
+//! looks at the turn once more. Who lets it in writes the turn, orders that before its next loads as every ringer does, and then reads `next`
+//! and the slot. As with the doorbell (see there): read before the barrier, the turn was written before it too, and the look sees it; after it,
+//! the slot is there. The same barrier stands between the mark of one who gives up and its look at the turn. In between nobody needs the slot:
+//! one who spins finds its turn by itself, so slots are written only when a wait lasts.
+//!
+//! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry, so by one ticket at a time. Who is further
+//! behind waits without, looks by itself at every nap, and gives up only when it has one.
+//!
+//! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Whether the data are torn
+//! the holder's word tells: bit 0 is set before the first store to them and cleared after the last.
+
+use crate::doorbell::order_rings;
+use crate::error::{Error, Quick};
+use crate::pe::Pe;
+use crate::shm::{self, AtomicOp};
+use crate::wait::{self, Terms};
+use std::time::Duration;
+
+const NEXT: usize = 0;
+const TURN: usize = 8;
+const HOLDER: usize = 16;
+pub(super) const POISON: usize = 20;
+/// Bytes of the words in front of the data.
+pub(super) const HEAD: usize = 24;
+
+/// What a slot holds for a ticket: its low half is the ticket.
+const WAITS: u64 = 1 << 32;
+const GAVE_UP: u64 = u64::MAX << 48;
+
+/// A wait this long is about to sleep: fewer looks than it spins for before it might. Where PEs share CPUs it may sleep after one.
+const LOOKS_WITHOUT_SLOT: u32 = 16;
+
+/// Slots: more than PEs, as each may have threads.
+fn slots_for(npes: usize) -> usize {
+    (2 * npes).next_power_of_two().max(64)
+}
+
+/// Bytes of what lies behind the data.
+pub(super) fn tail_for(npes: usize) -> usize {
+    8 * slots_for(npes) + 4 * npes
+}
+
+/// How to be in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Alone,
+    Shared,
+}
+
+/// The queue as a PE reaches it.
+#[derive(Clone, Copy)]
+pub(crate) struct Tickets {
+    head: *mut u8,
+    slots: *mut u64,
+    /// Their count less one; the count is a power of two.
+    mask: u32,
+    /// By PE, who is in shared.
+    inside: *mut u32,
+}
+
+// SAFETY: addresses in a mapping that the owner of this value keeps, used only through `crate::shm`.
+unsafe impl Send for Tickets {}
+// SAFETY: as above.
+unsafe impl Sync for Tickets {}
+
+fn entry(turn: u64) -> u32 {
+    turn as u32
+}
+
+fn exit(turn: u64) -> u32 {
+    (turn >> 32) as u32
+}
+
+fn turn(entry: u32, exit: u32) -> u64 {
+    u64::from(exit) << 32 | u64::from(entry)
+}
+
+impl Tickets {
+    /// # Safety
+    /// `head` is aligned to 8 and has [`HEAD`] bytes, `tail` is, too, and has [`tail_for`] `npes`; both are zero before their first use, and
+    /// mapped and writable for as long as this value and its copies are used. Nothing else writes there.
+    pub(crate) unsafe fn new(head: *mut u8, tail: *mut u8, npes: usize) -> Self {
+        let slots = slots_for(npes);
+        Tickets {
+            head,
+            slots: tail.cast(),
+            mask: slots as u32 - 1,
+            inside: tail.wrapping_add(8 * slots).cast(),
+        }
+    }
+
+    #[inline(always)]
+    fn load(self, at: usize) -> u64 {
+        // SAFETY: one of the two words, as `new`'s caller promised.
+        unsafe { shm::load(self.head.wrapping_add(at).cast()) }
+    }
+
+    #[inline(always)]
+    fn add(self, at: usize, operand: u64) -> u64 {
+        // SAFETY: as in `load`.
+        unsafe { shm::fetch_op(self.head.wrapping_add(at), 8, AtomicOp::Add, operand) }
+    }
+
+    #[inline(always)]
+    fn replace(self, at: usize, old: u64, new: u64) -> bool {
+        // SAFETY: as in `load`.
+        unsafe { shm::compare_swap_sized(self.head.wrapping_add(at), 8, old, new) == old }
+    }
+
+    fn slot(self, ticket: u32) -> *mut u64 {
+        self.slots.wrapping_add((ticket & self.mask) as usize)
+    }
+
+    fn load_slot(self, ticket: u32) -> u64 {
+        // SAFETY: one of the slots, as `new`'s caller promised.
+        unsafe { shm::load(self.slot(ticket)) }
+    }
+
+    fn store_slot(self, ticket: u32, value: u64) {
+        // SAFETY: as in `load_slot`.
+        unsafe { shm::store(self.slot(ticket), value) }
+    }
+
+    /// The holder's word.
+    #[inline(always)]
+    pub(super) fn holder(self) -> u32 {
+        // SAFETY: as in `load`.
+        unsafe { shm::load(self.head.wrapping_add(HOLDER).cast()) }
+    }
+
+    /// Writes the holder's word: the caller is in alone.
+    #[inline(always)]
+    pub(super) fn set_holder(self, value: u32) {
+        // SAFETY: as in `load`.
+        unsafe { shm::store(self.head.wrapping_add(HOLDER).cast(), value) }
+    }
+
+    /// Who panicked in here, as PE number + 1.
+    #[inline(always)]
+    pub(super) fn poison(self) -> u32 {
+        // SAFETY: as in `load`.
+        unsafe { shm::load(self.head.wrapping_add(POISON).cast()) }
+    }
+
+    /// Says so: the caller is in alone.
+    pub(super) fn set_poison(self, value: u32) {
+        // SAFETY: as in `load`.
+        unsafe { shm::store(self.head.wrapping_add(POISON).cast(), value) }
+    }
+
+    /// How many have come in and left, or were let in: changes with every turn.
+    pub(super) fn turns(self) -> u64 {
+        self.load(TURN)
+    }
+
+    /// Waits for one's turn; gives the ticket, for [`leave`](Self::leave).
+    #[inline(always)]
+    pub(crate) fn enter(self, pe: &Pe, mode: Mode) -> Quick<u32> {
+        let ticket = self.add(NEXT, 1) as u32;
+        if !self.may_enter(ticket, mode) {
+            self.wait(pe, ticket, mode, None)?;
+        }
+        self.entered(pe, ticket, mode);
+        Ok(ticket)
+    }
+
+    /// [`enter`](Self::enter), giving up with [`Error::Timeout`].
+    pub(super) fn enter_within(self, pe: &Pe, mode: Mode, timeout: Duration) -> Quick<u32> {
+        let ticket = self.add(NEXT, 1) as u32;
+        if !self.may_enter(ticket, mode) {
+            self.wait(pe, ticket, mode, Some(timeout))?;
+        }
+        self.entered(pe, ticket, mode);
+        Ok(ticket)
+    }
+
+    /// Comes in if that needs no waiting.
+    pub(crate) fn try_enter(self, pe: &Pe, mode: Mode) -> Quick<Option<u32>> {
+        let mut next = self.load(NEXT);
+        // While `next` stays what it was, no ticket has been drawn, so what the turn said of this one still holds.
+        while self.may_enter(next as u32, mode) {
+            if self.replace(NEXT, next, next.wrapping_add(1)) {
+                self.entered(pe, next as u32, mode);
+                return Ok(Some(next as u32));
+            }
+            next = self.load(NEXT);
+        }
+        // A program may try until it succeeds: that is a wait, and ends like one.
+        pe.progress();
+        pe.ring_written();
+        match self.terms(None, |terms| terms.departed(pe)) {
+            Some(error) => Err(error.into()),
+            None => Ok(None),
+        }
+    }
+
+    #[inline(always)]
+    fn may_enter(self, ticket: u32, mode: Mode) -> bool {
+        let turn = self.load(TURN);
+        match mode {
+            Mode::Alone => exit(turn) == ticket,
+            Mode::Shared => entry(turn) == ticket,
+        }
+    }
+
+    #[inline(always)]
+    fn entered(self, pe: &Pe, ticket: u32, mode: Mode) {
+        if mode == Mode::Shared {
+            self.count_inside(pe, 1);
+            // Where entry wraps to 0, its carry must not reach exit.
+            self.add(TURN, if ticket == u32::MAX { 1u64.wrapping_sub(1 << 32) } else { 1 });
+            self.wake(pe, ticket.wrapping_add(1));
+        }
+    }
+
+    fn inside(self, pe: usize) -> *mut u32 {
+        self.inside.wrapping_add(pe)
+    }
+
+    fn count_inside(self, pe: &Pe, change: u64) {
+        // SAFETY: one of the words behind the slots, as `new`'s caller promised.
+        unsafe { shm::fetch_op(self.inside(pe.me()).cast(), 4, AtomicOp::Add, change) };
+    }
+
+    /// Lets the next ones in.
+    #[inline(always)]
+    pub(crate) fn leave(self, pe: &Pe, ticket: u32, mode: Mode) {
+        let next = ticket.wrapping_add(1);
+        match mode {
+            Mode::Alone => {
+                // SAFETY: as in `load`.
+                unsafe { shm::store(self.head.wrapping_add(TURN).cast(), turn(next, next)) };
+                self.wake(pe, next);
+            }
+            Mode::Shared => {
+                self.count_inside(pe, u64::MAX);
+                let left = self.add(TURN, 1 << 32);
+                // The last one in: whoever waits to be alone may come.
+                if exit(left).wrapping_add(1) == entry(left) {
+                    self.wake(pe, entry(left));
+                }
+            }
+        }
+    }
+
+    /// Wakes who waits with `ticket`, which is what entry has just become.
+    #[inline(always)]
+    fn wake(self, pe: &Pe, ticket: u32) {
+        order_rings(pe.control().membarrier());
+        if self.load(NEXT) as u32 != ticket {
+            self.wake_waiting(pe, ticket);
+        }
+    }
+
+    fn wake_waiting(self, pe: &Pe, mut ticket: u32) {
+        loop {
+            let slot = self.load_slot(ticket);
+            if slot as u32 == ticket && slot & GAVE_UP == GAVE_UP {
+                if !self.pass(ticket) {
+                    return;
+                }
+                ticket = ticket.wrapping_add(1);
+                order_rings(pe.control().membarrier());
+                continue;
+            }
+            let waiting = (slot >> 32) as usize;
+            if slot as u32 == ticket && (1..=pe.npes()).contains(&waiting) {
+                pe.ring(waiting - 1);
+            }
+            return;
+        }
+    }
+
+    /// Comes in and leaves for `ticket`, whose owner gave up and which entry has reached; false where somebody else has done so.
+    fn pass(self, ticket: u32) -> bool {
+        // SAFETY: as in `load_slot`.
+        let mark = unsafe { shm::compare_swap_sized(self.slot(ticket).cast(), 8, GAVE_UP | u64::from(ticket), 0) };
+        if mark != GAVE_UP | u64::from(ticket) {
+            return false;
+        }
+        loop {
+            let seen = self.load(TURN);
+            debug_assert_eq!(entry(seen), ticket, "entry waits for who took the mark");
+            if self.replace(TURN, seen, turn(ticket.wrapping_add(1), exit(seen).wrapping_add(1))) {
+                return true;
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait(self, pe: &Pe, ticket: u32, mode: Mode, timeout: Option<Duration>) -> Quick<()> {
+        let mut looks = 0;
+        let mut registered = false;
+        let without = if pe.crowded() || cfg!(loom) { 0 } else { LOOKS_WITHOUT_SLOT };
+        let ended = {
+            let look = || {
+                if self.may_enter(ticket, mode) {
+                    return Some(());
+                }
+                looks += 1;
+                if looks > without && !registered {
+                    registered = self.register(ticket, WAITS * (pe.me() as u64 + 1));
+                    // Between the look above and the slot, it may have been let in.
+                    return self.may_enter(ticket, mode).then_some(());
+                }
+                None
+            };
+            self.terms(timeout, |terms| wait::until(pe, terms, look))
+        };
+        match ended {
+            Err(error) if matches!(*error, Error::Timeout { .. }) => self.give_up(pe, ticket, mode, error),
+            ended => ended,
+        }
+    }
+
+    /// Writes `ticket`'s slot, if it has one by now.
+    fn register(self, ticket: u32, what: u64) -> bool {
+        let ahead = ticket.wrapping_sub(entry(self.load(TURN)));
+        if ahead <= self.mask {
+            self.store_slot(ticket, what | u64::from(ticket));
+        }
+        ahead <= self.mask
+    }
+
+    /// Ends a wait without its turn; comes in after all if there is no other way.
+    fn give_up(self, pe: &Pe, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
+        let marked = || {
+            self.may_enter(ticket, mode)
+                .then_some(true)
+                .or_else(|| self.register(ticket, GAVE_UP).then_some(false))
+        };
+        if self.terms(None, |terms| wait::until(pe, terms, marked))? {
+            return Ok(());
+        }
+        shm::announce_barrier(pe.control().membarrier());
+        if entry(self.load(TURN)) == ticket && self.pass(ticket) {
+            self.wake(pe, ticket.wrapping_add(1));
+        }
+        Err(error)
+    }
+
+    /// What a wait here depends on: all PEs live, and none leaves with what it came in for.
+    fn terms<R>(self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+        // SAFETY: as in `count_inside`.
+        let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
+        let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
+        f(Terms {
+            members: None,
+            arrived: Some(&left_free),
+            timeout,
+        })
+    }
+
+    /// Draws a ticket and gives it up at once; whether its turn had come.
+    #[cfg(all(test, loom))]
+    pub(crate) fn draw_and_give_up(self, pe: &Pe, mode: Mode) -> bool {
+        let ticket = self.add(NEXT, 1) as u32;
+        let after = Duration::ZERO;
+        let came = self.give_up(pe, ticket, mode, Error::Timeout { after }.into()).is_ok();
+        if came {
+            self.entered(pe, ticket, mode);
+            self.leave(pe, ticket, mode);
+        }
+        came
+    }
+}

@@ -1,0 +1,147 @@
+//! Ranges of a region in use.
+
+use crate::shm::{self, Plain};
+use std::ops::Range;
+
+use super::Region;
+
+/// A range of a [`Region`] to read. Indices are those of the region.
+pub struct Reading<'a, T: Plain> {
+    pub(super) region: &'a Region<T>,
+    pub(super) range: Range<usize>,
+    pub(super) base: Option<*mut T>,
+}
+
+/// A range of a [`Region`] to read and write. Indices are those of the region.
+pub struct Writing<'a, T: Plain> {
+    pub(super) region: &'a Region<T>,
+    pub(super) range: Range<usize>,
+    pub(super) base: Option<*mut T>,
+}
+
+// SAFETY: the base is an address in a mapping that the region keeps, used only through `crate::shm`.
+unsafe impl<T: Plain> Send for Reading<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Plain> Sync for Reading<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Plain> Send for Writing<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Plain> Sync for Writing<'_, T> {}
+
+macro_rules! reads {
+    ($($guard:ident)*) => {$(
+        impl<T: Plain> $guard<'_, T> {
+            #[inline(always)]
+            fn at(&self, index: usize) -> *mut T {
+                assert!(self.range.contains(&index), "element {index} is outside of the guard's range {:?}", self.range);
+                match self.base {
+                    Some(base) => base.wrapping_add(index - self.range.start),
+                    None => self.region.element(index),
+                }
+            }
+
+            /// The elements that it is of.
+            pub fn range(&self) -> Range<usize> {
+                self.range.clone()
+            }
+
+            /// An element. One of 1, 2, 4 or 8 bytes is never torn, even in a race.
+            ///
+            /// # Panics
+            /// Outside of the range, as all of these.
+            #[inline(always)]
+            pub fn get(&self, index: usize) -> T {
+                // SAFETY: `at` checked the index; the place is mapped and aligned while the region lives.
+                unsafe { shm::read_plain(self.at(index)) }
+            }
+
+            /// Copies elements from `index` on into `to`.
+            pub fn read_into(&self, index: usize, to: &mut [T]) {
+                for (index, to) in self.pieces(index, to.len(), to) {
+                    // SAFETY: `pieces` checked the range, and gives parts that lie together; `to` is private.
+                    unsafe { shm::copy(to.as_mut_ptr().cast(), self.at(index).cast(), size_of_val(to)) };
+                }
+            }
+
+            /// All elements of the range.
+            pub fn to_vec(&self) -> Vec<T> {
+                let mut all = vec![T::new_zeroed(); self.range.len()];
+                self.read_into(self.range.start, &mut all);
+                all
+            }
+
+            /// Cuts `count` elements from `index` on, and what belongs to them, where they do not lie together.
+            fn pieces<S: Cut>(&self, mut index: usize, mut count: usize, mut with: S) -> impl Iterator<Item = (usize, S)> {
+                let end = index.checked_add(count);
+                let inside = index >= self.range.start && end.is_some_and(|end| end <= self.range.end);
+                assert!(inside, "{count} elements from {index} on are not in the guard's range {:?}", self.range);
+                let (together, per_page) = (self.base.is_some(), self.region.elements_per_page());
+                std::iter::from_fn(move || {
+                    if count == 0 {
+                        return None;
+                    }
+                    let n = if together { count } else { count.min(per_page - index % per_page) };
+                    let (piece, rest) = std::mem::replace(&mut with, S::none()).cut(n);
+                    with = rest;
+                    let item = (index, piece);
+                    (index, count) = (index + n, count - n);
+                    Some(item)
+                })
+            }
+        }
+    )*};
+}
+
+reads!(Reading Writing);
+
+/// A slice of either kind.
+trait Cut: Sized {
+    fn none() -> Self;
+    fn cut(self, at: usize) -> (Self, Self);
+}
+
+impl<T> Cut for &[T] {
+    fn none() -> Self {
+        &[]
+    }
+    fn cut(self, at: usize) -> (Self, Self) {
+        self.split_at(at)
+    }
+}
+
+impl<T> Cut for &mut [T] {
+    fn none() -> Self {
+        &mut []
+    }
+    fn cut(self, at: usize) -> (Self, Self) {
+        self.split_at_mut(at)
+    }
+}
+
+impl<T: Plain> Writing<'_, T> {
+    /// Writes an element. One of 1, 2, 4 or 8 bytes is never seen torn.
+    ///
+    /// # Panics
+    /// Outside of the range, as all of these.
+    #[inline(always)]
+    pub fn set(&mut self, index: usize, value: T) {
+        // SAFETY: `at` checked the index; the place is mapped, writable and aligned while the region lives.
+        unsafe { shm::copy(self.at(index).cast(), (&raw const value).cast(), size_of::<T>()) };
+    }
+
+    /// Copies `from` to the elements from `index` on.
+    pub fn write_from(&mut self, index: usize, from: &[T]) {
+        for (index, from) in self.pieces(index, from.len(), from) {
+            // SAFETY: `pieces` checked the range, and gives parts that lie together; `from` is private.
+            unsafe { shm::copy(self.at(index).cast(), from.as_ptr().cast(), size_of_val(from)) };
+        }
+    }
+}
+
+impl<T: Plain> Drop for Writing<'_, T> {
+    fn drop(&mut self) {
+        if let Some(pages) = &self.region.pages {
+            pages.written(self.region.pages_of(&self.range));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A PE's copies of pages.
+
+use crate::error::{Quick, Result};
+use crate::shm::{self, Plain};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::super::diff;
+use super::Region;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Absent,
+    /// As of this version, at least; to be asked for a newer one before it is used.
+    Stale(u64),
+    Clean(u64),
+}
+
+struct Page {
+    state: State,
+    /// What the page was before this PE wrote to it.
+    twin: Option<Box<[u8]>>,
+    /// A page whose home this is was written to.
+    written: bool,
+    /// Write guards.
+    guards: usize,
+}
+
+/// Copies of all pages, in this PE's part of the window; here is what is known of them.
+pub(super) struct Pages(Mutex<Vec<Page>>);
+
+impl Pages {
+    pub(super) fn new(count: usize) -> Self {
+        let page = || Page {
+            state: State::Absent,
+            twin: None,
+            written: false,
+            guards: 0,
+        };
+        Pages(Mutex::new((0..count).map(|_| page()).collect()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Page>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on newer versions are asked for.
+    pub(super) fn make_stale(&self) {
+        for page in self.lock().iter_mut().filter(|page| page.guards == 0) {
+            if let State::Clean(version) = page.state {
+                page.state = State::Stale(version);
+            }
+        }
+    }
+
+    /// A write guard of these ends.
+    pub(super) fn written(&self, pages: Range<usize>) {
+        self.lock()[pages].iter_mut().for_each(|page| page.guards -= 1);
+    }
+}
+
+impl<T: Plain> Region<T> {
+    /// Makes this PE's copies of `pages` usable, and writable if that is wanted.
+    pub(super) fn fetch(&self, cache: &Pages, pages: Range<usize>, write: bool) -> Result<()> {
+        let mut all = cache.lock();
+        let homes = pages.clone().map(|page| self.home(page)).collect::<Result<Vec<_>>>()?;
+        // Neighbours of one home are asked for together.
+        let first = pages.start;
+        let mut start = pages.start;
+        while start < pages.end {
+            let home = homes[start - first];
+            let end = (start..pages.end).find(|&page| homes[page - first] != home).unwrap_or(pages.end);
+            (start..end).for_each(|_| self.counters.used());
+            if !self.in_place(home) {
+                self.refresh(&mut all, start..end, home)?;
+            }
+            start = end;
+        }
+        for page in if write { pages } else { 0..0 } {
+            let here = self.in_place(homes[page - first]);
+            let (bytes, at) = (self.bytes_of(page), self.pe.local(self.page_at(page)));
+            let page = &mut all[page];
+            page.guards += 1;
+            page.written |= here;
+            if page.twin.is_none() && !here {
+                let mut twin = vec![0u8; bytes].into_boxed_slice();
+                // SAFETY: the page lies in this PE's part; the twin is private, and as long.
+                unsafe { shm::copy(twin.as_mut_ptr(), at, bytes) };
+                page.twin = Some(twin);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gets what is not up to date of pages of one home.
+    fn refresh(&self, all: &mut [Page], pages: Range<usize>, home: usize) -> Quick<()> {
+        if all[pages.clone()].iter().all(|page| matches!(page.state, State::Clean(_))) {
+            return Ok(());
+        }
+        // Before the pages: see "what acquire sees".
+        let mut versions = vec![0u64; pages.len()];
+        // SAFETY: private memory, as long as the versions of these pages.
+        unsafe {
+            self.pe
+                .route(home, self.version_at(pages.start))
+                .get(&self.pe, versions.as_mut_ptr().cast(), 8 * versions.len())
+        }?;
+        self.counters.sent(1, 8 * versions.len());
+        let mut get: Option<Range<usize>> = None;
+        for (page, version) in pages.clone().zip(versions) {
+            let usable = match all[page].state {
+                State::Clean(_) => true,
+                State::Stale(have) => have == version,
+                State::Absent => false,
+            };
+            if usable {
+                if let State::Stale(have) = all[page].state {
+                    all[page].state = State::Clean(have);
+                }
+                continue;
+            }
+            all[page].state = State::Clean(version);
+            self.counters.missed();
+            self.counters.handed_over();
+            match &mut get {
+                Some(run) if run.end == page => run.end += 1,
+                run => {
+                    if let Some(run) = run.replace(page..page + 1) {
+                        self.get(run, home)?;
+                    }
+                }
+            }
+        }
+        get.map_or(Ok(()), |run| self.get(run, home))
+    }
+
+    fn get(&self, pages: Range<usize>, home: usize) -> Quick<()> {
+        let bytes = (pages.len() - 1) * self.page + self.bytes_of(pages.end - 1);
+        self.counters.sent(1, bytes);
+        let (from, to) = (self.original_at(pages.start), self.pe.local(self.page_at(pages.start)));
+        // SAFETY: the pages lie in this PE's part; none of them has a twin, so nobody has written to the copies.
+        unsafe { self.pe.route(home, from).get(&self.pe, to, bytes) }
+    }
+
+    /// Puts what this PE has written to the homes of its pages.
+    pub(super) fn release_pages(&self, cache: &Pages) -> Result<()> {
+        let mut all = cache.lock();
+        let mut check = self.check.as_ref().map(|check| check.begin()).transpose()?;
+        let mut changed = Vec::new();
+        for (number, page) in all.iter_mut().enumerate() {
+            if page.twin.is_none() && !page.written {
+                continue;
+            }
+            let home = self.home(number)?;
+            let mut put = page.written && page.twin.is_none();
+            if let Some(twin) = page.twin.take() {
+                let mut now = vec![0u8; twin.len()].into_boxed_slice();
+                // SAFETY: the page lies in this PE's part; `now` is private, and as long.
+                unsafe { shm::copy(now.as_mut_ptr(), self.pe.local(self.page_at(number)), now.len()) };
+                let mut result = Ok(());
+                diff::changed_runs(&now, &twin, size_of::<T>(), |run| {
+                    put = true;
+                    let mut one = || -> Result<()> {
+                        if let Some(check) = &mut check {
+                            check.wrote(self, number, home, &run)?;
+                        }
+                        let to = self.pe.route(home, self.original_at(number) + run.start as u64);
+                        self.counters.sent(1, run.len());
+                        // SAFETY: a run of a private copy, put where it belongs in the page.
+                        Ok(unsafe { to.put(&self.pe, now[run.clone()].as_ptr(), run.len()) }?)
+                    };
+                    if result.is_ok() {
+                        result = one();
+                    }
+                });
+                result?;
+                if page.guards > 0 {
+                    page.twin = Some(now);
+                }
+            }
+            page.written &= page.guards > 0;
+            if put {
+                changed.push((number, home));
+            }
+        }
+        self.pe.fence()?;
+        for &(page, home) in &changed {
+            let before = self.count_version(page, home)?;
+            // Nobody else has released anything there since this copy came: it is the new version.
+            if all[page].state == State::Clean(before) {
+                all[page].state = State::Clean(before + 1);
+            }
+            self.counters.sent(usize::from(self.pe.has_far()), 0);
+        }
+        self.pe.complete_writes()?;
+        check.map_or(Ok(()), |check| check.end())
+    }
+}

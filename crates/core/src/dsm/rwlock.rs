@@ -1,0 +1,348 @@
+//! A lock for readers and writers that owns its data.
+
+use crate::error::{Error, Quick, Result};
+use crate::job::Job;
+use crate::pe::Pe;
+use crate::route::Route;
+use crate::shm;
+use crate::window::Window;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::data::{Data, LINE, Line, bytes_of};
+use super::near::Place;
+use super::queue::{self, Mode, Tickets};
+use super::shared::{self, Shared};
+use super::stats::{Counters, Stats};
+
+/// Data of the whole job that many threads of many PEs may read at a time, or one change: `T` is plain data, or a slice `[E]` of it.
+///
+/// ```
+/// # use memonet_core::{Job, dsm::RwLock};
+/// # Job::threads(3, |job| -> memonet_core::Result<()> {
+/// let table = RwLock::<[u32]>::new(&job, &[0; 100])?; // collective
+/// table.write()?[job.pe()] = 7;
+/// job.barrier()?;
+/// assert_eq!(table.read()?[..4], [7, 7, 7, 0]);
+/// job.barrier()
+/// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
+///
+/// All come in in the order they asked: readers that stand one behind the other together, a writer after all before it. So neither keeps the other out.
+/// Far, the data have a home, to which writers bring what they have changed; readers keep a copy, and get what is newer.
+pub struct RwLock<T: Data + ?Sized> {
+    pe: Arc<Pe>,
+    way: Way,
+    /// What guards refer to: near, in the home's part; far, in this PE's.
+    elements: *mut [T::Element],
+    counters: Counters,
+    _window: Window<Line>,
+    data: PhantomData<fn(&T) -> &T>,
+}
+
+enum Way {
+    Near(Place),
+    Far(Shared),
+}
+
+// SAFETY: the pointers are addresses in a mapping that `_window` keeps; the data they lead to are changed by one guard at a time, while there is
+// no other, and may be used by any thread.
+unsafe impl<T: Data + ?Sized> Send for RwLock<T> {}
+// SAFETY: as above.
+unsafe impl<T: Data + ?Sized> Sync for RwLock<T> {}
+
+impl<T: Data + ?Sized> RwLock<T> {
+    /// Makes a lock. Its data are what `initial` is at one of the PEs, so all give the same. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`Mutex::new`](super::Mutex::new).
+    pub fn new(job: &Job, initial: &T) -> Result<Self> {
+        Self::make(job, initial, false)
+    }
+
+    /// A lock that keeps the last released version of its data: see [`into_released`](Self::into_released). Near, each [`write`](Self::write) costs
+    /// one copy of them; far, nothing. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
+        Self::make(job, initial, true)
+    }
+
+    fn make(job: &Job, initial: &T, shadow: bool) -> Result<Self> {
+        let (pe, elements) = (job.pe.clone(), initial.elements());
+        let bytes = bytes_of::<T::Element>(elements.len())?;
+        let data_at = queue::HEAD.next_multiple_of(align_of::<T::Element>());
+        let shadow_at = (data_at + bytes).next_multiple_of(LINE);
+        let tail_at = if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
+        let size = if pe.has_far() {
+            Shared::size(bytes, pe.npes())
+        } else {
+            tail_at + queue::tail_for(pe.npes())
+        };
+        let window = job.window::<Line>(size.div_ceil(LINE))?;
+        let offset = window.inner.heap_offset().expect("it is a window of the heap");
+        let home = super::home_of(offset, pe.npes());
+        let (way, data) = match pe.route(home, offset) {
+            Route::Far(_) => {
+                let shared = Shared::new(pe.clone(), offset, bytes);
+                shared.start(elements.as_ptr().cast(), || job.barrier())?;
+                let data = shared.local(shared::COPY);
+                (Way::Far(shared), data)
+            }
+            Route::Near(part) => {
+                // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and lives as long as the lock.
+                let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
+                let data = part.wrapping_add(data_at);
+                if pe.me() == home {
+                    // SAFETY: `bytes` of the new window, which nobody uses before the barrier below; `elements` is private.
+                    unsafe { shm::copy(data, elements.as_ptr().cast(), bytes) };
+                }
+                job.barrier()?;
+                let shadow = shadow.then(|| part.wrapping_add(shadow_at));
+                let place = Place {
+                    tickets,
+                    data,
+                    bytes,
+                    shadow,
+                };
+                (Way::Near(place), data)
+            }
+        };
+        Ok(RwLock {
+            pe,
+            way,
+            elements: std::ptr::slice_from_raw_parts_mut(data.cast(), elements.len()),
+            counters: Counters::default(),
+            _window: window,
+            data: PhantomData,
+        })
+    }
+
+    #[inline(always)]
+    fn enter(&self, mode: Mode, timeout: Option<Duration>) -> Result<Option<u32>> {
+        match &self.way {
+            Way::Near(place) => place.enter(&self.pe, &self.counters, mode, timeout),
+            Way::Far(shared) => {
+                let ticket = shared.enter(&self.counters, mode, timeout)?;
+                if ticket.is_some() && mode == Mode::Alone {
+                    shared.keep_twin();
+                }
+                Ok(ticket)
+            }
+        }
+    }
+
+    fn leave(&self, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
+        match &self.way {
+            Way::Near(place) => {
+                place.leave(&self.pe, ticket, mode);
+                Ok(())
+            }
+            Way::Far(shared) => shared.leave(&self.counters, ticket, mode, changed),
+        }
+    }
+
+    fn reading(&self, ticket: u32) -> ReadGuard<'_, T> {
+        ReadGuard { lock: self, ticket }
+    }
+
+    fn writing(&self, ticket: u32) -> WriteGuard<'_, T> {
+        WriteGuard {
+            lock: self,
+            ticket,
+            changed: false,
+            panicking: std::thread::panicking(),
+        }
+    }
+
+    /// Waits until the data may be read. A thread that has a guard must not ask for another: a writer may stand between the two.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when any PE dies, or leaves with a guard; for ever, if it was in, or panicked while it wrote.
+    #[inline]
+    pub fn read(&self) -> Result<ReadGuard<'_, T>> {
+        match self.enter(Mode::Shared, None)? {
+            Some(ticket) => Ok(self.reading(ticket)),
+            None => unreachable!("only who will not wait gets nothing"),
+        }
+    }
+
+    /// Waits until the data may be changed.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    #[inline]
+    pub fn write(&self) -> Result<WriteGuard<'_, T>> {
+        match self.enter(Mode::Alone, None)? {
+            Some(ticket) => Ok(self.writing(ticket)),
+            None => unreachable!("only who will not wait gets nothing"),
+        }
+    }
+
+    /// [`read`](Self::read) if that needs no waiting for others.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn try_read(&self) -> Result<Option<ReadGuard<'_, T>>> {
+        Ok(self.enter(Mode::Shared, Some(Duration::ZERO))?.map(|ticket| self.reading(ticket)))
+    }
+
+    /// [`write`](Self::write) if that needs no waiting for others.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read).
+    pub fn try_write(&self) -> Result<Option<WriteGuard<'_, T>>> {
+        Ok(self.enter(Mode::Alone, Some(Duration::ZERO))?.map(|ticket| self.writing(ticket)))
+    }
+
+    /// [`read`](Self::read), giving up after `timeout`.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), and [`Error::Timeout`].
+    pub fn read_timeout(&self, timeout: Duration) -> Result<ReadGuard<'_, T>> {
+        let ticket = self.enter(Mode::Shared, Some(timeout))?;
+        ticket.map(|ticket| self.reading(ticket)).ok_or(Error::Timeout { after: timeout })
+    }
+
+    /// [`write`](Self::write), giving up after `timeout`.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), and [`Error::Timeout`].
+    pub fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard<'_, T>> {
+        let ticket = self.enter(Mode::Alone, Some(timeout))?;
+        ticket.map(|ticket| self.writing(ticket)).ok_or(Error::Timeout { after: timeout })
+    }
+
+    /// What this PE has done with it so far. Far, a hand-over is a version of the data that came here.
+    pub fn stats(&self) -> Stats {
+        self.counters.stats()
+    }
+
+    /// As [`Mutex::into_torn`](super::Mutex::into_torn).
+    ///
+    /// # Errors
+    /// See there.
+    pub fn into_torn(self) -> Result<T::Owned> {
+        self.rescue(true)
+    }
+
+    /// After a death: the data as they were last released. Near that takes a [shadow](Self::with_shadow), unless nobody was changing them.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] where only what a writer left half changed is there, or the data's far home is what died; [`Error::Misuse`] when no PE has died
+    /// or panicked.
+    pub fn into_released(self) -> Result<T::Owned> {
+        self.rescue(false)
+    }
+
+    fn rescue(self, torn: bool) -> Result<T::Owned> {
+        super::check_broken(&self.pe, matches!(&self.way, Way::Near(place) if place.tickets.poison() != 0))?;
+        let mut copy: Vec<T::Element> = vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
+        let to = zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]);
+        match &self.way {
+            Way::Near(place) => place.rescue(&self.pe, to, torn)?,
+            Way::Far(shared) => shared.released(to)?,
+        }
+        Ok(T::from_elements(copy))
+    }
+}
+
+/// The data of a [`RwLock`] to read, until this is dropped.
+#[must_use = "dropped, it gives the data back"]
+pub struct ReadGuard<'a, T: Data + ?Sized> {
+    lock: &'a RwLock<T>,
+    ticket: u32,
+}
+
+/// The data of a [`RwLock`] to change, until this is dropped. When a panic drops it, near data without a shadow count as torn; others become what they were.
+#[must_use = "dropped, it gives the data back"]
+pub struct WriteGuard<'a, T: Data + ?Sized> {
+    lock: &'a RwLock<T>,
+    ticket: u32,
+    changed: bool,
+    /// Already when it was made.
+    panicking: bool,
+}
+
+impl<T: Data + ?Sized> Deref for ReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: mapped and aligned as long as the lock lives; any bytes are a `T`; and while this guard lives, nobody in the job changes the
+        // data: see the proofs in `queue` and `shared`.
+        unsafe { &*T::at(self.lock.elements) }
+    }
+}
+
+impl<T: Data + ?Sized> Deref for WriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: as for a `ReadGuard`.
+        unsafe { &*T::at(self.lock.elements) }
+    }
+}
+
+impl<T: Data + ?Sized> DerefMut for WriteGuard<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        self.changed = true;
+        // SAFETY: as for a `ReadGuard`, and nobody else has a guard; this one is borrowed for as long.
+        unsafe { &mut *T::at(self.lock.elements) }
+    }
+}
+
+impl<T: Data + ?Sized> ReadGuard<'_, T> {
+    /// Gives the data back, as dropping does.
+    ///
+    /// # Errors
+    /// What the fabric reports; when dropped, that surfaces at the next quiet.
+    pub fn release(self) -> Result<()> {
+        let this = std::mem::ManuallyDrop::new(self);
+        Ok(this.lock.leave(this.ticket, Mode::Shared, false)?)
+    }
+}
+
+impl<T: Data + ?Sized> WriteGuard<'_, T> {
+    /// Gives the data back, as dropping does.
+    ///
+    /// # Errors
+    /// What the fabric reports; when dropped, that surfaces at the next quiet.
+    pub fn release(self) -> Result<()> {
+        let this = std::mem::ManuallyDrop::new(self);
+        Ok(this.lock.leave(this.ticket, Mode::Alone, this.changed)?)
+    }
+}
+
+impl<T: Data + ?Sized> Drop for ReadGuard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.leave(self.ticket, Mode::Shared, false) {
+            self.lock.pe.surface_later(*error);
+        }
+    }
+}
+
+impl<T: Data + ?Sized> Drop for WriteGuard<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        let mut changed = self.changed;
+        if std::thread::panicking() && !self.panicking {
+            match &self.lock.way {
+                Way::Near(place) => return place.leave_broken(&self.lock.pe, self.ticket),
+                Way::Far(shared) => {
+                    shared.restore_twin();
+                    changed = false;
+                }
+            }
+        }
+        if let Err(error) = self.lock.leave(self.ticket, Mode::Alone, changed) {
+            self.lock.pe.surface_later(*error);
+        }
+    }
+}

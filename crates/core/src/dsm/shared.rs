@@ -1,0 +1,416 @@
+//! A lock for readers and writers who reach each other through a fabric. Queue and data have a home; who reads keeps a copy for the next time.
+//!
+//! The queue is that of [`queue`](super::queue): tickets, *entry* and *exit*, slots. But here the words are changed by the fabric's atomics, at the home, and nobody
+//! looks at them again and again: who must wait writes its slot, looks once more, and then waits for its own *wake* word to change, which
+//! whoever lets it in adds to. The atomics have been applied when they return, so of one who writes its slot and looks at the turn, and one who
+//! writes the turn and looks at the slot, one sees the other.
+//!
+//! | word | where | meaning |
+//! |---|---|---|
+//! | next, turn | home | as in `queue` |
+//! | version | home | how often the data have been released changed; those of version v are in buffer v mod 2 |
+//! | slots | home | ticket + PE number + 1 of who waits; or that it gave up |
+//! | stamps | home; a copy in each PE | for each block the version in which it last changed; 0: not yet |
+//! | wake | each PE | a turn may have come |
+//! | inside | each PE | its threads that are in |
+//!
+//! *What travels.* Who is in, and has a copy of an earlier version, gets the stamps and the blocks that are newer. A writer compares its copy with what it
+//! got, and puts the blocks that changed into the other buffer, with those that changed the version before, as that buffer is two versions
+//! old; then stamps, fence, version, fence, turn. So whoever comes in sees the new version whole, and a writer that dies has changed nothing of the last one.
+//!
+//! *A PE's copy* is changed only by who is in alone, or who comes in after somebody was: then nobody of this PE reads. Of several readers that come in
+//! together the first refreshes it, under a lock of this process.
+
+use crate::error::{Error, Quick, Result};
+use crate::fabric::{FarAddress, SignalOp};
+use crate::pe::Pe;
+use crate::route::Route;
+use crate::shm::{self, AtomicOp};
+use crate::wait::{self, Terms};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::diff;
+use super::queue::Mode;
+use super::stats::Counters;
+
+const NEXT: u64 = 0;
+const TURN: u64 = 8;
+const VERSION: u64 = 16;
+const WAKE: u64 = 24;
+const INSIDE: u64 = 32;
+const STAMPS: u64 = 128;
+const BLOCKS: usize = 64;
+/// This PE's copy; behind it what it was, then the home's two buffers, then the slots.
+pub(super) const COPY: u64 = STAMPS + 8 * BLOCKS as u64;
+
+const GAVE_UP: u64 = u64::MAX << 48;
+
+fn entry(turn: u64) -> u32 {
+    turn as u32
+}
+
+fn exit(turn: u64) -> u32 {
+    (turn >> 32) as u32
+}
+
+fn may_enter(turn: u64, ticket: u32, mode: Mode) -> bool {
+    ticket == if mode == Mode::Alone { exit(turn) } else { entry(turn) }
+}
+
+/// The lock as a PE sees it.
+pub(super) struct Shared {
+    pe: Arc<Pe>,
+    offset: u64,
+    home: usize,
+    bytes: usize,
+    block: usize,
+    /// Of the data, with what keeps neighbours apart.
+    room: u64,
+    /// Of this PE's copy.
+    version: Mutex<u64>,
+}
+
+fn slots_for(npes: usize) -> u64 {
+    (2 * npes as u64).next_power_of_two().max(64)
+}
+
+impl Shared {
+    pub(super) fn new(pe: Arc<Pe>, offset: u64, bytes: usize) -> Self {
+        Shared {
+            home: super::home_of(offset, pe.npes()),
+            block: bytes.div_ceil(BLOCKS).next_multiple_of(8).max(64),
+            room: room(bytes),
+            version: Mutex::new(1),
+            pe,
+            offset,
+            bytes,
+        }
+    }
+
+    /// Bytes of the words and all buffers.
+    pub(super) fn size(bytes: usize, npes: usize) -> usize {
+        (COPY + 4 * room(bytes) + 8 * slots_for(npes)) as usize
+    }
+
+    fn twin(&self) -> u64 {
+        COPY + self.room
+    }
+
+    fn buffer(&self, version: u64) -> u64 {
+        COPY + (2 + version % 2) * self.room
+    }
+
+    fn slot(&self, ticket: u32) -> Route {
+        let slots = COPY + 4 * self.room;
+        self.at_home(slots + 8 * (u64::from(ticket) % slots_for(self.pe.npes())))
+    }
+
+    /// Puts `initial`, as long as the data, where all begin from. *Collective.*
+    pub(super) fn start(&self, initial: *const u8, barrier: impl Fn() -> Result<()>) -> Result<()> {
+        for at in [COPY, self.buffer(0), self.buffer(1)] {
+            // SAFETY: the caller's source is as long as the data, as is each of these places in this PE's part.
+            unsafe { shm::copy(self.local(at), initial, self.bytes) };
+        }
+        self.store(VERSION, 1);
+        barrier()?;
+        if self.pe.me() != self.home {
+            // SAFETY: as above; the home's buffers hold its own initial data.
+            unsafe { self.at_home(self.buffer(1)).get(&self.pe, self.local(COPY), self.bytes) }?;
+        }
+        barrier()
+    }
+
+    /// Address of byte `at` of this PE's part.
+    pub(super) fn local(&self, at: u64) -> *mut u8 {
+        self.pe.local(self.offset + at)
+    }
+
+    fn load(&self, word: u64) -> u64 {
+        // SAFETY: an aligned word of this PE's part of the window that the lock was made of.
+        unsafe { shm::load(self.local(word).cast()) }
+    }
+
+    fn store(&self, word: u64, value: u64) {
+        // SAFETY: as in `load`.
+        unsafe { shm::store(self.local(word).cast(), value) }
+    }
+
+    fn at_home(&self, at: u64) -> Route {
+        self.pe.route(self.home, self.offset + at)
+    }
+
+    fn address(&self, at: u64) -> FarAddress {
+        FarAddress {
+            pe: self.home as u32,
+            region: 0,
+            offset: self.offset + at,
+        }
+    }
+
+    fn blocks(&self) -> usize {
+        self.bytes.div_ceil(self.block)
+    }
+
+    fn turn(&self) -> Quick<u64> {
+        self.at_home(TURN).load(&self.pe)
+    }
+
+    /// Comes in, with a copy of the data as they are; nothing if that needs waiting and `timeout` is zero.
+    pub(super) fn enter(&self, counters: &Counters, mode: Mode, timeout: Option<Duration>) -> Quick<Option<u32>> {
+        counters.used();
+        counters.missed();
+        let ticket = if timeout == Some(Duration::ZERO) {
+            match self.try_enter(mode)? {
+                Some(ticket) => ticket,
+                None => return Ok(None),
+            }
+        } else {
+            let ticket = self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Add, 1u64)? as u32;
+            if !may_enter(self.turn()?, ticket, mode) {
+                self.wait(ticket, mode, timeout)?;
+            }
+            ticket
+        };
+        counters.sent(2, 0);
+        self.count_inside(1);
+        if mode == Mode::Shared {
+            let carry = if ticket == u32::MAX { 1 << 32 } else { 0 };
+            self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64.wrapping_sub(carry))?;
+            self.wake(ticket.wrapping_add(1))?;
+            counters.sent(2, 0);
+        }
+        self.refresh(counters)?;
+        Ok(Some(ticket))
+    }
+
+    fn try_enter(&self, mode: Mode) -> Quick<Option<u32>> {
+        let mut next = self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Add, 0u64)?;
+        while may_enter(self.turn()?, next as u32, mode) {
+            match self.at_home(NEXT).compare_swap(&self.pe, next, next + 1)? {
+                now if now == next => return Ok(Some(next as u32)),
+                now => next = now,
+            }
+        }
+        self.pe.progress();
+        self.pe.ring_written();
+        match self.terms(None, |terms| terms.departed(&self.pe)) {
+            Some(error) => Err(error.into()),
+            None => Ok(None),
+        }
+    }
+
+    fn wait(&self, ticket: u32, mode: Mode, timeout: Option<Duration>) -> Quick<()> {
+        let mut registered = false;
+        loop {
+            let woken = self.load(WAKE);
+            let turn = self.turn()?;
+            if may_enter(turn, ticket, mode) {
+                return Ok(());
+            }
+            if !registered && u64::from(ticket.wrapping_sub(entry(turn))) < slots_for(self.pe.npes()) {
+                let who = (self.pe.me() as u64 + 1) << 32 | u64::from(ticket);
+                self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, who)?;
+                registered = true;
+                continue;
+            }
+            // Without a slot, nobody wakes it: then the home is asked.
+            let look = || {
+                let turned = || !registered && self.turn().map_or(true, |now| now != turn);
+                (self.load(WAKE) != woken || turned()).then_some(())
+            };
+            match self.terms(timeout, |terms| wait::until(&self.pe, terms, look)) {
+                Err(error) if matches!(*error, Error::Timeout { .. }) && registered => {
+                    self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, GAVE_UP | u64::from(ticket))?;
+                    if entry(self.turn()?) == ticket && self.pass(ticket)? {
+                        self.wake(ticket.wrapping_add(1))?;
+                    }
+                    return Err(error);
+                }
+                // One that waits that far behind goes on until it has a slot to give up in.
+                Err(error) if matches!(*error, Error::Timeout { .. }) => {}
+                ended => ended?,
+            }
+        }
+    }
+
+    /// Comes in and leaves for one that gave up; false where somebody else has done so.
+    fn pass(&self, ticket: u32) -> Quick<bool> {
+        let mark = GAVE_UP | u64::from(ticket);
+        if self.slot(ticket).compare_swap(&self.pe, mark, 0)? != mark {
+            return Ok(false);
+        }
+        let mut seen = self.turn()?;
+        loop {
+            let new = u64::from(exit(seen).wrapping_add(1)) << 32 | u64::from(entry(seen).wrapping_add(1));
+            match self.at_home(TURN).compare_swap(&self.pe, seen, new)? {
+                now if now == seen => return Ok(true),
+                now => seen = now,
+            }
+        }
+    }
+
+    /// Wakes who waits with `ticket`, which entry has reached.
+    fn wake(&self, mut ticket: u32) -> Quick<()> {
+        loop {
+            // An atomic, as those that write it are.
+            let slot = self.slot(ticket).compare_swap(&self.pe, 0u64, 0)?;
+            if slot & GAVE_UP == GAVE_UP && slot as u32 == ticket {
+                if !self.pass(ticket)? {
+                    return Ok(());
+                }
+                ticket = ticket.wrapping_add(1);
+                continue;
+            }
+            let waiting = (slot >> 32) as usize;
+            if slot as u32 == ticket && (1..=self.pe.npes()).contains(&waiting) {
+                let word = self.pe.route(waiting - 1, self.offset + WAKE);
+                word.signal(&self.pe, waiting - 1, SignalOp::Add, 1)?;
+            }
+            return Ok(());
+        }
+    }
+
+    fn count_inside(&self, change: u64) {
+        // SAFETY: as in `load`. Others read it, and no fabric updates it.
+        unsafe { shm::fetch_op(self.local(INSIDE), 8, AtomicOp::Add, change) };
+    }
+
+    /// Brings this PE's copy up to date.
+    fn refresh(&self, counters: &Counters) -> Quick<()> {
+        let mut have = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let now: u64 = self.at_home(VERSION).load(&self.pe)?;
+        counters.sent(1, 0);
+        if *have == now {
+            return Ok(());
+        }
+        let mut stamps = vec![0u64; self.blocks()];
+        // SAFETY: private memory, as long.
+        unsafe { self.at_home(STAMPS).get(&self.pe, stamps.as_mut_ptr().cast(), 8 * stamps.len()) }?;
+        counters.sent(1, 8 * stamps.len());
+        for run in self.newer_than(&stamps, *have) {
+            // SAFETY: a run of this PE's copy, which nobody reads: see "a PE's copy" above.
+            unsafe {
+                self.at_home(self.buffer(now) + run.start as u64)
+                    .get(&self.pe, self.local(COPY + run.start as u64), run.len())
+            }?;
+            counters.sent(1, run.len());
+        }
+        if self.pe.me() != self.home {
+            stamps
+                .iter()
+                .enumerate()
+                .for_each(|(block, &stamp)| self.store(STAMPS + 8 * block as u64, stamp));
+        }
+        *have = now;
+        counters.handed_over();
+        Ok(())
+    }
+
+    fn newer_than(&self, stamps: &[u64], version: u64) -> Vec<Range<usize>> {
+        let newer = stamps.iter().enumerate().filter(|&(_, &stamp)| stamp > version);
+        newer
+            .map(|(block, _)| block * self.block..((block + 1) * self.block).min(self.bytes))
+            .collect()
+    }
+
+    /// Keeps what the copy is, before this PE, which is in alone, may change it.
+    pub(super) fn keep_twin(&self) {
+        // SAFETY: both are the data's length of this PE's part, and apart.
+        unsafe { shm::copy(self.local(self.twin()), self.local(COPY), self.bytes) };
+    }
+
+    /// Takes back what this PE, which is in alone, has changed.
+    pub(super) fn restore_twin(&self) {
+        // SAFETY: as in `keep_twin`.
+        unsafe { shm::copy(self.local(COPY), self.local(self.twin()), self.bytes) };
+    }
+
+    /// Leaves.
+    pub(super) fn leave(&self, counters: &Counters, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
+        let published = if changed { self.publish(counters) } else { Ok(()) };
+        self.count_inside(u64::MAX);
+        let next = ticket.wrapping_add(1);
+        let waiting = match mode {
+            Mode::Alone => {
+                let turn = u64::from(next) << 32 | u64::from(next);
+                self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Swap, turn)?;
+                next
+            }
+            Mode::Shared => entry(self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64 << 32)?),
+        };
+        self.wake(waiting)?;
+        counters.sent(2, 0);
+        published
+    }
+
+    /// Writes what this PE has changed to the home, as a new version.
+    fn publish(&self, counters: &Counters) -> Quick<()> {
+        let mut have = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = *have + 1;
+        let mut stamps: Vec<u64> = (0..self.blocks()).map(|block| self.load(STAMPS + 8 * block as u64)).collect();
+        let (copy, twin) = (self.local(COPY), self.local(self.twin()));
+        // SAFETY: both are the data's length of this PE's part.
+        unsafe { diff::changed_blocks(copy, twin, self.bytes, self.block, |block| stamps[block] = new) };
+        let fabric = self.pe.fabric();
+        // The buffer holds the version before the last.
+        for run in self.newer_than(&stamps, new - 2) {
+            // SAFETY: a run of this PE's copy, which only this PE's guard may change.
+            unsafe {
+                fabric.put(
+                    self.address(self.buffer(new) + run.start as u64),
+                    copy.wrapping_add(run.start),
+                    run.len(),
+                )
+            }?;
+            counters.sent(1, run.len());
+        }
+        // SAFETY: private memory.
+        unsafe { fabric.put(self.address(STAMPS), stamps.as_ptr().cast(), 8 * stamps.len()) }?;
+        if self.pe.me() != self.home {
+            stamps
+                .iter()
+                .enumerate()
+                .for_each(|(block, &stamp)| self.store(STAMPS + 8 * block as u64, stamp));
+        }
+        fabric.fence()?;
+        fabric.store(self.address(VERSION), 8, new);
+        self.pe.complete_writes()?;
+        counters.sent(2, 8 * stamps.len());
+        *have = new;
+        Ok(())
+    }
+
+    /// Copies the last released version into `to`, after a death.
+    pub(super) fn released(&self, to: &mut [u8]) -> Quick<()> {
+        if let Some(cause) = Some(self.home)
+            .filter(|&home| self.pe.control().is_gone(home))
+            .and_then(|home| self.pe.control().state(home).departed())
+        {
+            return Err(Error::PeerFailed { pe: self.home, cause }.into());
+        }
+        loop {
+            let version: u64 = self.at_home(VERSION).load(&self.pe)?;
+            // SAFETY: `to` is private memory, as long as the data.
+            unsafe { self.at_home(self.buffer(version)).get(&self.pe, to.as_mut_ptr(), to.len()) }?;
+            if self.at_home(VERSION).load::<u64>(&self.pe)? == version {
+                return Ok(());
+            }
+        }
+    }
+
+    /// What a wait depends on: all PEs live, and none leaves while it is in.
+    fn terms<R>(&self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+        let left_free = |pe: usize| matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0));
+        f(Terms {
+            members: None,
+            arrived: Some(&left_free),
+            timeout,
+        })
+    }
+}
+
+fn room(bytes: usize) -> u64 {
+    (bytes as u64).next_multiple_of(128)
+}
