@@ -21,9 +21,12 @@ fn main() {
     let time = start.elapsed();
     let resident = std::fs::read_to_string("/proc/self/status").unwrap();
     let peak = resident.lines().find(|line| line.starts_with("VmHWM")).unwrap();
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     println!(
-        "{n} PEs: barrier {:?} in virtual time; {time:.2?} real, {} events, {:.2} M/s; {peak}",
+        "{n} PEs: barrier {:?} in virtual time; {time:.2?} real, {}.{:03} s of CPU, {} events, {:.2} M/s; {peak}",
         done.results.iter().max().unwrap(),
+        cpu.tv_sec,
+        cpu.tv_nsec / 1_000_000,
         done.counts.events,
         done.counts.events as f64 / time.as_secs_f64() / 1e6
     );
