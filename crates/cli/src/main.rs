@@ -7,6 +7,8 @@ use clap::Parser;
 mod bench;
 mod demo;
 mod doctor;
+mod machines;
+mod reproduce;
 mod run;
 
 /// Parallel programs whose sends are stores
@@ -29,6 +31,10 @@ enum Command {
     Demo(demo::Args),
     /// Measure this machine, each row beside its physical limit
     Bench(bench::Args),
+    /// Show the machines that programs can be simulated on, and where each of their numbers is from
+    Machines(machines::Args),
+    /// Run the published experiments on the simulated machines, each figure beside the published one
+    Reproduce(reproduce::Args),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +46,8 @@ fn main() -> ExitCode {
             Command::Doctor(args) => doctor::run(args),
             Command::Demo(args) => demo::run(args),
             Command::Bench(args) => bench::run(args),
+            Command::Machines(args) => machines::run(args),
+            Command::Reproduce(args) => reproduce::run(args),
         }
     });
     result.unwrap_or_else(|error| {

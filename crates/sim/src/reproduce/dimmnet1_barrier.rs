@@ -37,7 +37,7 @@ impl Part {
     }
 
     fn gathers(&self, level: u32) -> bool {
-        self.me % Part::step(level + 1) == 0 && Part::step(level) < self.n
+        self.me.is_multiple_of(Part::step(level + 1)) && Part::step(level) < self.n
     }
 
     /// Who this node waits for at a level.
@@ -88,8 +88,8 @@ impl Part {
     }
 }
 
-/// The mean time of a barrier of `n` nodes, in ns.
-fn tree(variant: &str, n: u32, looks: Looks) -> Result<f64, Error> {
+/// The mean time of a barrier of `n` nodes, in ns; announced by multicast, or to one after the other.
+pub fn tree(variant: &str, n: u32, looks: Looks, multicast: bool) -> Result<f64, Error> {
     let machine = machine(variant)?;
     let mask_time = machine.section("program").time("barrier_mask")?;
     let done = run_on(&machine, n as usize, &Options::default(), |job| {
@@ -98,7 +98,7 @@ fn tree(variant: &str, n: u32, looks: Looks) -> Result<f64, Error> {
             n,
             looks,
             mask_time,
-            multicast: variant.contains('-'),
+            multicast,
         };
         part.set_up();
         mean(|phase| part.meet(phase))
@@ -129,7 +129,7 @@ pub fn run() -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     for variant in ENVIRONMENTS {
         for (name, looks) in [("barrier_mmx", Looks::Words), ("barrier_nommx", Looks::Halves)] {
-            let row = Row::predicted(format!("dimmnet-1.{name}.{variant}"), "ns", tree(variant, 2, looks)?);
+            let row = Row::predicted(format!("dimmnet-1.{name}.{variant}"), "ns", tree(variant, 2, looks, false)?);
             outcome.rows.push(match (name, variant) {
                 ("barrier_mmx", "D") => row.fitted(),
                 _ => row,
@@ -142,7 +142,7 @@ pub fn run() -> Result<Outcome, Error> {
         for n in sizes {
             let variant = if n <= ARITY { "D-switch" } else { "D-tree" };
             let time = match name {
-                "barrier_tree" => tree(variant, n, Looks::Words)?,
+                "barrier_tree" => tree(variant, n, Looks::Words, true)?,
                 _ => shuffle(variant, n)?,
             };
             outcome.rows.push(Row::predicted(format!("dimmnet-1.{name}.{n}"), "ns", time));

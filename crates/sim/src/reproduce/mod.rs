@@ -9,6 +9,7 @@
 mod dimmnet1;
 mod dimmnet1_barrier;
 mod dimmnet1_design;
+mod fagus;
 mod published;
 
 use crate::error::Error;
@@ -94,6 +95,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "dimmnet-1.design",
         summary: "the 133 MHz design: remote write and bandwidth, against Memory Channel 2 and PCI-SCI",
         run: dimmnet1_design::run,
+    },
+    Experiment {
+        name: "fagus",
+        summary: "distributed shared memory on DIMMnet-1: a message received, with its cost shares, and comm_sync",
+        run: fagus::run,
     },
 ];
 

@@ -80,7 +80,7 @@ impl MemorySlot {
                 cx.finish(written, op, Answer::default());
                 return Ok(());
             }
-            command::BLOCK => {
+            command::BLOCK | command::NEXT_BLOCK => {
                 if !(1..=self.is.botf_payload).contains(&data.len()) {
                     return Err(format!(
                         "a block of {} bytes; a window holds 1 to {}",
@@ -90,7 +90,8 @@ impl MemorySlot {
                 }
                 let header = Header::decode(words).stamped(slot.group, node, data.len() as u16);
                 let payload = through_wires(&self.is, data, true);
-                let written = self.window(cx, node, op, now + self.is.software, header, payload);
+                let software = if code == command::BLOCK { self.is.software } else { Ps::ZERO };
+                let written = self.window(cx, node, op, now + software, header, payload);
                 cx.finish(written, op, Answer::default());
                 return Ok(());
             }
@@ -98,10 +99,11 @@ impl MemorySlot {
             command::READ => {
                 let (at, len) = (words[0], words[1]);
                 self.exists(at, len)?;
-                let end = now + self.is.read * len.div_ceil(8);
+                let word = if words[2] != 0 { self.is.read_by_halves } else { self.is.read };
+                let end = now + word * len.div_ceil(8);
                 self.later(
                     cx,
-                    now + self.is.polling().sample,
+                    now + Ps(word.0 / 2),
                     node,
                     Due::Read {
                         op,
@@ -116,7 +118,11 @@ impl MemorySlot {
                 self.exists(words[0], data.len() as u64)?;
                 let data = through_wires(&self.is, data, true);
                 data.with(|bytes| self.slots[node.index()].memory.write(Side::Host, words[0], bytes));
-                cx.finish(now + self.is.write_lines(data.len() as u64), op, Answer::default());
+                let time = match data.len() {
+                    0..=8 => self.is.write + self.is.twist_word,
+                    more => self.is.write_lines(more as u64),
+                };
+                cx.finish(now + time, op, Answer::default());
                 return Ok(());
             }
             command::WAIT => {

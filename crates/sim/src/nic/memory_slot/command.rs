@@ -22,6 +22,7 @@ pub(super) const READ: u32 = 9;
 pub(super) const WRITE: u32 = 10;
 pub(super) const WAIT: u32 = 11;
 pub(super) const SWITCH: u32 = 12;
+pub(super) const NEXT_BLOCK: u32 = 13;
 
 /// Where packets of a node to itself turn round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +128,14 @@ pub fn block(header: &Header, payload: Payload) -> Command {
     }
 }
 
+/// A further block of the same message: without the software that a message takes once.
+pub fn next_block(header: &Header, payload: Payload) -> Command {
+    Command {
+        code: NEXT_BLOCK,
+        ..block(header, payload)
+    }
+}
+
 /// Remote DMA of `len` bytes from `from`, an offset in the bank on the network's side. Answered when it is started. Protection as for a block.
 pub fn dma(header: &Header, from: u64, len: u32) -> Command {
     Command {
@@ -137,11 +146,11 @@ pub fn dma(header: &Header, from: u64, len: u32) -> Command {
 }
 
 /// Reads `len` bytes, word by word. Answered with them.
-pub fn read(at: u64, len: u32) -> Command {
-    command(READ, [at, len.into(), 0, 0])
+pub fn read(at: u64, len: u32, looks: Looks) -> Command {
+    command(READ, [at, len.into(), (looks == Looks::Halves).into(), 0])
 }
 
-/// Writes bytes of the NIC's own memory, line by line.
+/// Writes bytes of the NIC's own memory: up to 8 at once, more line by line.
 pub fn write(at: u64, data: Payload) -> Command {
     Command {
         data,

@@ -83,7 +83,7 @@ impl Bench {
 
     /// Bytes of the NIC's memory as its host reads them.
     fn seen(&mut self, pe: u32, at: u64, len: u32) -> Vec<u8> {
-        self.command(pe, command::read(at, len)).data.with(<[u8]>::to_vec)
+        self.command(pe, command::read(at, len, Looks::Words)).data.with(<[u8]>::to_vec)
     }
 
     fn segment(&mut self, pe: u32) -> Vec<u8> {
@@ -352,8 +352,8 @@ fn software_undoes_the_twist_of_its_board() {
     bench.command(0, command::kick(0, 0, Payload::word(8, 0x0123_4567_89ab_cdef)));
     bench.command(0, command::kick_twisted(0, 8, Payload::word(8, 0x0123_4567_89ab_cdef)));
     bench.settle();
-    assert_eq!(bench.command(1, command::read(0, 8)).value, 0x0123_4567_89ab_cdef);
-    let twisted = bench.command(1, command::read(8, 8)).value;
+    assert_eq!(bench.command(1, command::read(0, 8, Looks::Words)).value, 0x0123_4567_89ab_cdef);
+    let twisted = bench.command(1, command::read(8, 8, Looks::Words)).value;
     // Each hexadecimal digit backwards.
     assert_eq!(twisted, 0x084c_2a6e_195d_3b7f);
     let straight = Bench::new("dimmnet-1/D", 2).world.polling(Pe(0));
@@ -366,11 +366,11 @@ fn what_comes_into_a_bank_is_seen_after_a_switch() {
     bench.command(0, command::map(0, &seed(1, BANK)));
     bench.command(0, command::kick(0, 0, Payload::word(4, 77)));
     bench.settle();
-    assert_eq!(bench.command(1, command::read(BANK, 4)).value, 0);
+    assert_eq!(bench.command(1, command::read(BANK, 4, Looks::Words)).value, 0);
     let before = bench.world.now();
     bench.command(1, command::switch_banks());
     assert!(bench.world.now() - before >= Ps::us(10_000));
-    assert_eq!(bench.command(1, command::read(BANK, 4)).value, 77);
+    assert_eq!(bench.command(1, command::read(BANK, 4, Looks::Words)).value, 77);
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn one_packet_comes_to_all_members() {
         for node in 0..nodes {
             let expected = if members.contains(&node) { 0x1234 } else { 0 };
             assert_eq!(
-                bench.command(node, command::read(0x3040, 2)).value,
+                bench.command(node, command::read(0x3040, 2, Looks::Words)).value,
                 expected,
                 "node {node} of {machine}"
             );

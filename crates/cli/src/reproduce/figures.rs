@@ -1,0 +1,114 @@
+//! The figures of the published experiments.
+
+use std::ops::Range;
+
+use anyhow::{Result, anyhow};
+use memonet_sim::reproduce::Curve;
+use plotters::prelude::*;
+use plotters::style::{FontStyle, register_font};
+
+const SIZE: (u32, u32) = (960, 600);
+const FONT: &str = "sans-serif";
+const COLORS: [RGBColor; 6] = [
+    RGBColor(0, 90, 181),
+    RGBColor(220, 100, 0),
+    RGBColor(0, 130, 80),
+    RGBColor(170, 40, 120),
+    RGBColor(90, 90, 90),
+    RGBColor(150, 110, 0),
+];
+
+/// Name and SVG of each figure, in the order in which their first curves come.
+pub fn all<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> Result<Vec<(String, String)>> {
+    // Plotters looks for no fonts of the machine, so that there need not be any.
+    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT).map_err(|_| anyhow!("the built-in font is damaged"))?;
+    let mut figures: Vec<(&str, Vec<&Curve>)> = Vec::new();
+    for curve in curves {
+        match figures.iter_mut().find(|(name, _)| *name == curve.figure) {
+            Some((_, curves)) => curves.push(curve),
+            None => figures.push((curve.figure, vec![curve])),
+        }
+    }
+    figures
+        .into_iter()
+        .map(|(name, curves)| Ok((name.to_owned(), draw(name, &curves)?)))
+        .collect()
+}
+
+/// A figure's name as that of a file.
+pub fn file_name(figure: &str) -> String {
+    let words = figure.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_lowercase()
+}
+
+/// From the smallest to the largest value, with room around them on a logarithmic axis.
+fn extent(curves: &[&Curve], of: impl Fn(&(f64, f64)) -> f64, room: f64) -> Range<f64> {
+    let values = || curves.iter().flat_map(|curve| &curve.points).map(&of);
+    values().fold(f64::INFINITY, f64::min) / room..values().fold(0.0, f64::max) * room
+}
+
+fn draw(title: &str, curves: &[&Curve]) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        area.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&area)
+            .caption(title, (FONT, 26))
+            .margin(16)
+            .x_label_area_size(52)
+            .y_label_area_size(90)
+            .build_cartesian_2d(
+                extent(curves, |point| point.0, 1.3).log_scale().base(2.0),
+                extent(curves, |point| point.1, 1.6).log_scale(),
+            )?;
+        chart
+            .configure_mesh()
+            .x_desc(curves[0].x)
+            .y_desc(curves[0].y)
+            .x_labels(14)
+            .x_label_formatter(&|x| format!("{x:.0}"))
+            .y_label_formatter(&|y| format!("{y}"))
+            .label_style((FONT, 18))
+            .light_line_style(BLACK.mix(0.04))
+            .bold_line_style(BLACK.mix(0.15))
+            .draw()?;
+        for (curve, color) in curves.iter().zip(COLORS.iter().cycle()) {
+            let style = color.stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?
+                .label(&curve.label)
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 28, y)], style));
+        }
+        chart
+            .configure_series_labels()
+            .position(SeriesLabelPosition::UpperLeft)
+            .legend_area_size(40)
+            .label_font((FONT, 18))
+            .background_style(WHITE.mix(0.85))
+            .border_style(BLACK.mix(0.3))
+            .draw()?;
+        area.present()?;
+    }
+    Ok(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_of_one_figure_are_drawn_together() {
+        let curve = |figure, label: &str| Curve {
+            figure,
+            label: label.into(),
+            x: "nodes",
+            y: "ns",
+            points: vec![(2.0, 10.0), (4.0, 20.0)],
+        };
+        let figures = all(&[curve("a: x/y", "first"), curve("b", "other"), curve("a: x/y", "second")]).unwrap();
+        assert_eq!(figures.len(), 2);
+        let (name, svg) = &figures[0];
+        assert!(svg.contains("first") && svg.contains("second") && !svg.contains("other"), "{svg}");
+        assert_eq!(file_name(name), "a-x-y");
+    }
+}

@@ -1,0 +1,180 @@
+//! `memonet reproduce`: the published experiments, simulated beside published.
+
+mod figures;
+mod page;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use memonet_sim::reproduce::{EXPERIMENTS, Experiment, Outcome, Role, Row, errors, experiments};
+use serde::Serialize;
+
+/// The arguments of `memonet reproduce`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  memonet reproduce                       every experiment
+  memonet reproduce dimmnet-1             those of one system
+  memonet reproduce --json rows.json --plot figures --html report.html
+
+`error` is by how much more came out than was published. Rows marked `fitted` are those that a constant of the machine
+file was fitted on, rows marked `input` show what went in: neither counts in the errors below the table.")]
+pub struct Args {
+    /// Only experiments of this name, or of this system
+    name: Option<String>,
+    /// Also write the rows as JSON
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Also draw the figures, as SVG, into this folder
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+    /// Also write tables and figures as one page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Show what there is, and run nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// An experiment and what came of it.
+struct Ran {
+    experiment: Experiment,
+    outcome: Outcome,
+}
+
+/// `memonet reproduce`.
+pub fn run(args: Args) -> Result<ExitCode> {
+    let mut out = std::io::stdout().lock();
+    if args.list {
+        for experiment in EXPERIMENTS {
+            writeln!(out, "{:20} {}", experiment.name, experiment.summary)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let wanted = experiments(args.name.as_deref());
+    ensure!(
+        !wanted.is_empty(),
+        "there is no experiment {}: `memonet reproduce --list` shows them",
+        args.name.unwrap_or_default()
+    );
+    let mut all = Vec::new();
+    for experiment in wanted {
+        let outcome = experiment.run().with_context(|| format!("{} failed", experiment.name))?;
+        let ran = Ran { experiment, outcome };
+        print(&mut out, &ran)?;
+        all.push(ran);
+    }
+    if let Some(path) = &args.json {
+        let rows: Vec<_> = all.iter().flat_map(|ran| &ran.outcome.rows).map(JsonRow::of).collect();
+        let text = serde_json::to_string_pretty(&rows)? + "\n";
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(folder) = &args.plot {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        for (name, svg) in figures::all(all.iter().flat_map(|ran| &ran.outcome.curves))? {
+            let path = folder.join(format!("{}.svg", figures::file_name(&name)));
+            std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+            writeln!(out, "drawn: {}", path.display())?;
+        }
+    }
+    if let Some(path) = &args.html {
+        std::fs::write(path, page::page(&all)?).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(out: &mut impl Write, Ran { experiment, outcome }: &Ran) -> Result<()> {
+    writeln!(out, "{}: {}", experiment.name, experiment.summary)?;
+    writeln!(out, "  {:44} {:>12} {:>12} {:>8}", "", "simulated", "published", "error")?;
+    for row in &outcome.rows {
+        let [simulated, published, error] = cells(row);
+        let mark = mark(row.role);
+        let line = format!("  {:44} {simulated:>12} {published:>12} {error:>8} {:4} {mark}", row.id, row.unit);
+        writeln!(out, "{}", line.trim_end())?;
+        if let Some(note) = &row.note {
+            writeln!(out, "      {note}")?;
+        }
+    }
+    if let Some(line) = summary(outcome) {
+        writeln!(out, "  {line}")?;
+    }
+    for note in &outcome.notes {
+        writeln!(out, "  * {note}")?;
+    }
+    Ok(writeln!(out)?)
+}
+
+fn mark(role: Role) -> &'static str {
+    match role {
+        Role::Predicted => "",
+        Role::Fitted => "fitted",
+        Role::Input => "input",
+    }
+}
+
+fn summary(outcome: &Outcome) -> Option<String> {
+    let (median, largest, count) = errors(&outcome.rows)?;
+    Some(format!(
+        "{count} predicted rows with a published figure: error {median:.1} % in the median, {largest:.1} % at most"
+    ))
+}
+
+/// Simulated, published, error, as they are shown.
+fn cells(row: &Row) -> [String; 3] {
+    let error = row.error_percent().map(|error| format!("{error:+.1} %"));
+    [
+        number(row.simulated),
+        row.published.map(number).unwrap_or_default(),
+        error.unwrap_or_default(),
+    ]
+}
+
+/// With four digits at least.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1000.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.3}"),
+        _ => format!("{value:.5}"),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct JsonRow<'a> {
+    id: &'a str,
+    unit: &'a str,
+    simulated: f64,
+    published: Option<f64>,
+    error_percent: Option<f64>,
+    role: &'a str,
+    note: Option<&'a str>,
+}
+
+impl JsonRow<'_> {
+    fn of(row: &Row) -> JsonRow<'_> {
+        JsonRow {
+            id: &row.id,
+            unit: row.unit,
+            simulated: row.simulated,
+            published: row.published,
+            error_percent: row.error_percent(),
+            role: match row.role {
+                Role::Predicted => "predicted",
+                other => mark(other),
+            },
+            note: row.note.as_deref(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_digits() {
+        let shown = [1814.23, 907.04, 4.0887, 0.00071].map(number);
+        assert_eq!(shown, ["1814", "907.0", "4.089", "0.00071"]);
+    }
+}

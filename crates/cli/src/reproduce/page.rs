@@ -1,0 +1,111 @@
+//! The report: one page with everything in it, for any width of screen.
+
+use std::fmt::Write;
+
+use anyhow::Result;
+
+use super::{Ran, cells, figures, mark, summary};
+
+const STYLE: &str = "
+body { font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 0 1rem 3rem; color: #222; background: #fff; }
+h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
+.table { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
+th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+tr.fitted, tr.input { color: #6a6a6a; } td small { display: block; color: #8a4b00; }
+svg { max-width: 100%; height: auto; } p.errors { font-weight: 600; }";
+
+/// Text as HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+}
+
+/// The report of these experiments.
+pub fn page(all: &[Ran]) -> Result<String> {
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>memonet reproduce</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head><body>\n<h1>Published experiments, simulated</h1>\n\
+         <p>Error is by how much more came out than was published. Grey rows do not count in it: a constant of the machine file was fitted on them, or they \
+         show what went in.</p>\n"
+    );
+    for ran in all {
+        section(&mut html, ran)?;
+    }
+    html.push_str("</body></html>\n");
+    Ok(html)
+}
+
+fn section(html: &mut String, ran: &Ran) -> Result<()> {
+    let Ran { experiment, outcome } = ran;
+    writeln!(
+        html,
+        "<section><h2>{}</h2><p>{}</p>",
+        escaped(experiment.name),
+        escaped(experiment.summary)
+    )?;
+    html.push_str(
+        "<div class=\"table\"><table><tr><th>figure</th><th>simulated</th><th>published</th><th>unit</th><th>error</th><th></th></tr>\n",
+    );
+    for row in &outcome.rows {
+        let [simulated, published, error] = cells(row);
+        let note = row.note.as_ref().map(|note| format!("<small>{}</small>", escaped(note)));
+        let (mark, id, unit) = (mark(row.role), escaped(&row.id), escaped(row.unit));
+        writeln!(
+            html,
+            "<tr class=\"{mark}\"><td>{id}{}</td><td>{simulated}</td><td>{published}</td><td>{unit}</td><td>{error}</td><td>{mark}</td></tr>",
+            note.unwrap_or_default()
+        )?;
+    }
+    html.push_str("</table></div>\n");
+    if let Some(line) = summary(outcome) {
+        writeln!(html, "<p class=\"errors\">{}</p>", escaped(&line))?;
+    }
+    for (_, svg) in figures::all(&outcome.curves)? {
+        writeln!(html, "<figure style=\"margin:1rem 0\">{}</figure>", scalable(&svg))?;
+    }
+    if !outcome.notes.is_empty() {
+        let notes: String = outcome.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
+        writeln!(html, "<ul>{notes}</ul>")?;
+    }
+    Ok(writeln!(html, "</section>")?)
+}
+
+/// A drawing without the line that only files have.
+fn scalable(svg: &str) -> &str {
+    svg.find("<svg").map_or(svg, |start| &svg[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use memonet_sim::reproduce::{Curve, EXPERIMENTS, Outcome, Row};
+
+    #[test]
+    fn all_of_it_is_in_the_page() {
+        let curve = Curve {
+            figure: "a figure",
+            label: "a curve".into(),
+            x: "nodes",
+            y: "ns",
+            points: vec![(2.0, 10.0), (4.0, 20.0)],
+        };
+        let outcome = Outcome {
+            rows: vec![Row::predicted("system.<row>", "ns", 12.0).note("a & b")],
+            curves: vec![curve],
+            notes: vec!["a note".into()],
+        };
+        let ran = Ran {
+            experiment: EXPERIMENTS[0],
+            outcome,
+        };
+        let html = page(&[ran]).unwrap();
+        for part in ["system.&lt;row&gt;", "a &amp; b", "a note", "<svg", "a curve", "width=device-width"] {
+            assert!(html.contains(part), "{part} is not in {html}");
+        }
+        let nothing_from_outside = html.matches("http").count() == html.matches("http://www.w3.org/2000/svg").count();
+        assert!(nothing_from_outside, "{html}");
+    }
+}
