@@ -6,11 +6,15 @@
 //! To add one: write `fn() -> Result<Outcome, Error>`, and add it to [`EXPERIMENTS`]. A row whose figure a constant of a machine file was fitted on says so by
 //! [`Row::fitted`]; one that only shows what went in says so by [`Row::input`].
 
+mod area;
 mod dimmnet1;
 mod dimmnet1_barrier;
 mod dimmnet1_design;
+mod dimmnet2;
 mod fagus;
 mod published;
+mod scc;
+mod sr2201;
 
 use crate::error::Error;
 use published::published;
@@ -95,6 +99,21 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "dimmnet-1.design",
         summary: "the 133 MHz design: remote write and bandwidth, against Memory Channel 2 and PCI-SCI",
         run: dimmnet1_design::run,
+    },
+    Experiment {
+        name: "sr2201",
+        summary: "command words: one way by both start methods, bandwidth by size",
+        run: sr2201::run,
+    },
+    Experiment {
+        name: "dimmnet-2",
+        summary: "multicast by the switch against point to point and three unicasts, 8 B to 16 MB",
+        run: dimmnet2::run,
+    },
+    Experiment {
+        name: "scc",
+        summary: "barriers by wires against messages; collectives in the network",
+        run: scc::run,
     },
     Experiment {
         name: "fagus",

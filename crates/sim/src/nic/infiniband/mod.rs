@@ -389,7 +389,7 @@ impl InfiniBand {
                 let told = self.command(cx, node, op);
                 self.nics[node.index()].has_multicast = true;
                 let read = self.send(cx, told, node, op, Way::Group(group), to, &data);
-                self.finish_when_read(cx, told, read, op);
+                self.finish_when_read(cx, told, if data.len() > 8 { read } else { told }, op);
             }
             GroupOp::Arrive(_) | GroupOp::Phase(_) | GroupOp::Collective { .. } => {
                 cx.finish(
@@ -401,8 +401,12 @@ impl InfiniBand {
         }
     }
 
-    /// The call returns when the host has seen that the NIC has read the source.
+    /// The call returns when the host has seen that the NIC has read the source. A word is in the command; a block stays where it is until then.
     fn finish_when_read(&mut self, cx: &mut Cx<'_>, told: Ps, read: Ps, op: Op) {
+        if read == told {
+            cx.finish(told, op, Answer::default());
+            return;
+        }
         let polling = Polling {
             interval: self.is.look,
             sample: self.is.look,
@@ -522,12 +526,8 @@ impl Nic for InfiniBand {
                     let word = Payload::word(8, signal.value);
                     self.send(cx, told, node, op, Way::To(Node(signal.at.pe)), signal.at, &word);
                 }
-                // A word is in the command; a block stays where it is until the NIC has read it.
-                if reuse && data.len() > 8 {
-                    self.finish_when_read(cx, told, read, op);
-                } else {
-                    cx.finish(told, op, Answer::default());
-                }
+                let block = reuse && data.len() > 8;
+                self.finish_when_read(cx, told, if block { read } else { told }, op);
             }
             // Packets to one node take one way, but those of a group may wait for their copying while others go on.
             HostOp::Fence if !std::mem::take(&mut self.nics[node.index()].has_multicast) => cx.finish(cx.now(), op, Answer::default()),

@@ -63,6 +63,8 @@ pub type Agenda = Vec<(Ps, u32, Direction, Due)>;
 #[derive(Debug, Clone)]
 struct Incoming {
     packet: Packet,
+    /// Its header has come in: before, the buffer is only kept for it.
+    begun: bool,
     whole: bool,
     /// What is to become of it is known.
     decided: bool,
@@ -183,6 +185,7 @@ impl Chain {
         self.lane(board, direction).under_way = true;
         self.lane(next, direction).incoming = Some(Incoming {
             packet,
+            begun: false,
             whole: false,
             decided: false,
             passes: None,
@@ -211,7 +214,8 @@ impl Chain {
         let lane = self.lane(board, direction);
         match due {
             Due::Head => {
-                let incoming = lane.incoming.as_ref().expect("its buffer was kept for it");
+                let incoming = lane.incoming.as_mut().expect("its buffer was kept for it");
+                incoming.begun = true;
                 Some(Notice::Decide(incoming.packet.clone()))
             }
             Due::Tail => {
@@ -252,7 +256,19 @@ impl Chain {
     /// The packet that waits at a board to be decided, if one does.
     pub fn undecided(&self, board: u32, direction: Direction) -> Option<&Packet> {
         let incoming = self.lanes[board as usize][direction as usize].incoming.as_ref()?;
-        (!incoming.decided).then_some(&incoming.packet)
+        (incoming.begun && !incoming.decided).then_some(&incoming.packet)
+    }
+
+    /// The packet that goes out.
+    pub fn outgoing(&self, board: u32, direction: Direction) -> &Packet {
+        let packet = &self.lanes[board as usize][direction as usize].outgoing;
+        packet.as_ref().expect("one was put on the link just now")
+    }
+
+    /// The packet that has come in.
+    pub fn incoming(&self, board: u32, direction: Direction) -> &Packet {
+        let incoming = &self.lanes[board as usize][direction as usize].incoming;
+        &incoming.as_ref().expect("one has come for the host").packet
     }
 
     /// The host has taken the packet that came.

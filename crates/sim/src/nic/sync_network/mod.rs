@@ -384,7 +384,13 @@ impl SyncNetwork {
     /// What the chain says is due.
     fn plan(&mut self, cx: &mut Cx<'_>, agenda: Agenda) {
         for (at, board, direction, due) in agenda {
-            self.at(cx, at, Node(board), Later::Chain(direction, due));
+            let node = Node(board);
+            if due == Due::Sent {
+                let track = if direction == Direction::Up { "chain up" } else { "chain down" };
+                let op = self.chain.outgoing(board, direction).op;
+                cx.stage(node, track, "rate", op, (cx.now(), at));
+            }
+            self.at(cx, at, node, Later::Chain(direction, due));
         }
     }
 
@@ -437,12 +443,9 @@ impl SyncNetwork {
 
     /// The host sees that there is a packet, and reads it.
     fn host_reads(&mut self, cx: &mut Cx<'_>, node: Node, direction: Direction) {
-        let by = Op {
-            pe: super::Pe(node.0),
-            number: 0,
-        };
+        let op = self.chain.incoming(node.0, direction).op;
         let seen = self.seen(cx.now());
-        let done = self.cpu(cx, seen, node, by, "packet_read", self.is.packet_read);
+        let done = self.cpu(cx, seen, node, op, "packet_read", self.is.packet_read);
         self.at(cx, done, node, Later::Take(direction));
     }
 
@@ -520,20 +523,6 @@ impl SyncNetwork {
             Later::Chain(direction, due) => {
                 let mut agenda = Agenda::new();
                 let notice = self.chain.due(now, node.0, direction, due, &mut agenda);
-                for &(at, _, direction, due) in agenda.iter().filter(|(.., due)| *due == Due::Sent) {
-                    debug_assert_eq!(due, Due::Sent);
-                    let op = Op {
-                        pe: super::Pe(node.0),
-                        number: 0,
-                    };
-                    cx.stage(
-                        node,
-                        if direction == Direction::Up { "chain up" } else { "chain down" },
-                        "link",
-                        op,
-                        (now, at),
-                    );
-                }
                 self.plan(cx, agenda);
                 match notice {
                     Some(Notice::Decide(_)) => self.decide(cx, node),

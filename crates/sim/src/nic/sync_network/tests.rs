@@ -151,26 +151,38 @@ fn modes() {
     assert!(bench.call(0, HostOp::Command(send(9, Payload::EMPTY))).refused.is_some());
 }
 
-/// A broadcast in the network costs one packet's time and a header's for each further board; hosts touch it at the ends alone.
+/// A collective in the network costs one packet's time, and a header's for each further board; hosts touch it at the ends alone.
 #[test]
 fn collectives_cut_through() {
-    let end = |pes: u32| {
+    let end = |pes: u32, what: Collective| {
         let mut bench = Bench::new("scc", pes);
         let members: Vec<u32> = (0..pes).collect();
         let group = join(&mut bench, &members, Wanted::Collectives)[0];
         carry_packets(&mut bench, pes, true);
         bench.run();
         let begin = bench.world.now();
-        let what = Collective::AllReduce(Operator::Add);
-        let ops: Vec<Op> = (0..pes)
-            .map(|pe| bench.begin(pe, HostOp::Group(collective(group, what, Payload::word(8, 1)))))
-            .collect();
+        let call = |bench: &mut Bench, pe| bench.begin(pe, HostOp::Group(collective(group, what, Payload::word(8, 1))));
+        let ops: Vec<Op> = (0..pes).map(|pe| call(&mut bench, pe)).collect();
         let ends: Vec<Ps> = ops.into_iter().map(|op| bench.answer(op).0).collect();
         ends.into_iter().max().unwrap() - begin
     };
-    let (four, many) = (end(4), end(64));
-    let header = Ps(67_568 * 11 + 135_000);
-    assert!(many > four + header * 50 && many < four + header * 62 + Ps::us(3), "{four} {many}");
+    let operator = Operator::Add;
+    let whats = [
+        Collective::Broadcast { root: 0 },
+        Collective::Reduce { root: 0, operator },
+        Collective::AllReduce(operator),
+        Collective::Scan(operator),
+    ];
+    // 11 steps of 6 bits, and what is between two boards.
+    let header = Ps(11 * 67_568 + 135_000);
+    for what in whats {
+        let (four, many) = (end(4, what), end(64, what));
+        // Looks are 3 us apart.
+        assert!(
+            many + Ps::us(3) > four + header * 60 && many < four + header * 60 + Ps::us(3),
+            "{what:?}: {four} {many}"
+        );
+    }
 }
 
 proptest! {

@@ -1,0 +1,55 @@
+//! Memory of a PE that experiments write by its address, without the library.
+
+use crate::host::{Answer, HostOp};
+use crate::run::Host;
+use memonet_core::fabric::FarAddress;
+use memonet_core::{Job, shm};
+
+/// A block at the same offset of every PE.
+pub struct Area {
+    job: Job,
+    offset: u64,
+    bytes: usize,
+}
+
+impl Area {
+    /// Collective.
+    pub fn new(job: &Job, bytes: usize) -> Area {
+        let offset = job.allocate(bytes, 64, true).expect("room for an experiment");
+        Area {
+            job: job.clone(),
+            offset,
+            bytes,
+        }
+    }
+
+    /// Where a byte of it is at a PE.
+    pub fn at(&self, pe: u32, byte: usize) -> FarAddress {
+        assert!(byte < self.bytes, "experiments stay in their areas");
+        FarAddress {
+            pe,
+            region: 0,
+            offset: self.offset + byte as u64,
+        }
+    }
+
+    fn word(&self, byte: usize) -> *mut u64 {
+        assert!(byte + 8 <= self.bytes && byte.is_multiple_of(8), "words lie in the area, aligned");
+        self.job.segment().local().wrapping_add(self.offset as usize + byte).cast()
+    }
+
+    /// Looks until the word here is this, then makes it 0.
+    pub fn wait_and_clear(&self, byte: usize, value: u64) {
+        let word = self.word(byte);
+        // SAFETY: the block was allocated, of at least so many bytes from an aligned offset on, and the job keeps it mapped.
+        let seen = self.job.segment().wait(|| (unsafe { shm::load(word) } == value).then_some(()));
+        seen.expect("nobody dies in an experiment");
+        // SAFETY: as above.
+        unsafe { shm::store(word, 0) };
+    }
+}
+
+/// Asks this PE's NIC for something that it does.
+pub fn ask(what: HostOp) -> Answer {
+    Host::here().ask(what).expect("the NIC does what its own experiments ask for")
+}

@@ -1,0 +1,228 @@
+//! SCC: barriers by wires, alone and with software, against messages over Fast Ethernet; collectives in the network.
+
+use super::area::ask;
+use super::dimmnet1::nic;
+use super::published::component;
+use super::{Curve, Outcome, Row};
+use crate::error::Error;
+use crate::host::{GroupOp, HostOp, Wanted};
+use crate::machine::Machine;
+use crate::nic::sync_network::{Collective, Operator, collective, set_mode};
+use crate::packet::Payload;
+use crate::run::{Host, Options, run as run_on};
+use memonet_core::{Cmp, Job, Sum};
+
+const ALL: &str = "nobody dies in an experiment";
+
+fn join(job: &Job, wanted: Wanted) -> u32 {
+    let join = GroupOp::Join {
+        members: (0..job.npes() as u32).collect(),
+        wanted,
+    };
+    ask(HostOp::Group(join)).value as u32
+}
+
+/// Arrives, and looks until the barrier is complete.
+fn barrier(group: u32, phase: u64) {
+    ask(HostOp::Group(GroupOp::Arrive(group)));
+    while ask(HostOp::Group(GroupOp::Phase(group))).value < phase {}
+}
+
+/// From the last arrival to completion, on the wires alone, in ns.
+fn hardware(nodes: usize) -> Result<f64, Error> {
+    let options = Options {
+        record: true,
+        ..Options::default()
+    };
+    let done = run_on(&Machine::load("scc")?, nodes, &options, |job| {
+        let group = join(&job, Wanted::Barrier);
+        barrier(group, 1);
+    })?;
+    let stages = done.recorder.stages().iter().filter(|stage| stage.name == "microcluster");
+    let times = stages.map(|stage| stage.end - stage.start);
+    Ok(times.min().expect("a barrier on the wires").as_ns())
+}
+
+/// The times of barriers with software, between which PEs compute for times of their own: each PE's, from its arrival on, in ns.
+fn software(nodes: usize) -> Result<Vec<f64>, Error> {
+    const ROUNDS: u64 = 50;
+    let done = run_on(&Machine::load("scc")?, nodes, &Options::default(), |job| {
+        let group = join(&job, Wanted::Barrier);
+        let mut times = Vec::new();
+        for round in 1..=ROUNDS {
+            // Up to 3 us apart, differently in each round.
+            job.compute((round * 997 + job.pe() as u64 * 1409) * 613 % 3000);
+            let begin = Host::here().now();
+            barrier(group, round);
+            times.push((Host::here().now() - begin).as_ns());
+        }
+        times
+    })?;
+    Ok(done.results.concat())
+}
+
+/// A barrier of messages: all to one, then one to all. The mean, in ns.
+fn messages(machine: &str, nodes: usize) -> Result<f64, Error> {
+    const ROUNDS: u64 = 10;
+    let done = run_on(&Machine::load(machine)?, nodes, &Options::default(), |job| {
+        let words = job.window::<u64>(job.npes()).expect(ALL);
+        job.barrier().expect(ALL);
+        let begin = Host::here().now();
+        let others = 1..job.npes();
+        for round in 1..=ROUNDS {
+            let signal = |pe, index| words.remote(pe, index).expect("in the window").store(round);
+            let wait = |index| {
+                words.wait_until(index, Cmp::Ge, round).expect(ALL);
+            };
+            if job.pe() == 0 {
+                others.clone().for_each(wait);
+                others.clone().for_each(|pe| signal(pe, 0));
+            } else {
+                signal(0, job.pe());
+                wait(0);
+            }
+        }
+        let time = (Host::here().now() - begin).as_ns() / ROUNDS as f64;
+        job.barrier().expect(ALL);
+        time
+    })?;
+    Ok(done.results.into_iter().fold(0.0, f64::max))
+}
+
+/// A collective of 8 bytes at each, until the last has its result, in ns.
+fn in_the_network(nodes: usize, what: Collective) -> Result<f64, Error> {
+    const ROUNDS: u64 = 10;
+    const MILLISECOND: u64 = 1_000_000;
+    let done = run_on(&Machine::load("scc")?, nodes, &Options::default(), |job| {
+        let group = join(&job, Wanted::Collectives);
+        nic(set_mode(true));
+        job.barrier().expect(ALL);
+        let mut moments = Vec::new();
+        for _ in 0..ROUNDS {
+            // All begin at the next whole millisecond, when the barrier is over everywhere.
+            job.compute(MILLISECOND - Host::here().now().0 / 1000 % MILLISECOND);
+            moments.push(Host::here().now());
+            ask(HostOp::Group(collective(group, what, Payload::word(8, 1))));
+            moments.push(Host::here().now());
+            job.barrier().expect(ALL);
+        }
+        nic(set_mode(false));
+        moments
+    })?;
+    let time = |round: usize| {
+        let begin = done.results.iter().map(|moments| moments[2 * round]).min();
+        let end = done.results.iter().map(|moments| moments[2 * round + 1]).max();
+        end.zip(begin).map_or(0.0, |(end, begin)| (end - begin).as_ns())
+    };
+    Ok((0..ROUNDS as usize).map(time).sum::<f64>() / ROUNDS as f64)
+}
+
+/// The same, by the library over the LAN.
+fn over_the_lan(nodes: usize) -> Result<f64, Error> {
+    let done = run_on(&Machine::load("fast-ethernet-udp")?, nodes, &Options::default(), |job| {
+        let words = job.window::<u64>(2).expect(ALL);
+        job.barrier().expect(ALL);
+        let begin = Host::here().now();
+        job.world()
+            .all_reduce(Sum, words.span(0..1).expect(ALL), words.span(1..2).expect(ALL))
+            .expect(ALL);
+        (Host::here().now() - begin).as_ns()
+    })?;
+    Ok(done.results.into_iter().fold(0.0, f64::max))
+}
+
+fn curve(figure: &'static str, label: &str, points: Vec<(usize, f64)>) -> Curve {
+    Curve {
+        figure,
+        label: label.into(),
+        x: "nodes",
+        y: "ns",
+        points: points.into_iter().map(|(nodes, time)| (nodes as f64, time)).collect(),
+    }
+}
+
+fn over(nodes: &[usize], time: impl Fn(usize) -> Result<f64, Error>) -> Result<Vec<(usize, f64)>, Error> {
+    nodes.iter().map(|&nodes| Ok((nodes, time(nodes)?))).collect()
+}
+
+/// What goes into the model is shown beside what comes out.
+fn wires(outcome: &mut Outcome) -> Result<(), Error> {
+    let nodes: Vec<usize> = (2..=64).collect();
+    let times = over(&nodes, hardware)?;
+    let time = |nodes: usize| times[nodes - 2].1;
+    let [full, further] = ["hardware_barrier_ns_16_nodes", "further_microcluster_ns"].map(|name| {
+        let published = component(&format!("scc.components.{name}"));
+        published.expect("the published components of the wires")
+    });
+    outcome.rows.extend([
+        Row::predicted("scc.hardware_barrier_ns_16_nodes", "ns", time(16)).input(full),
+        Row::predicted("scc.further_microcluster_ns", "ns", (time(64) - time(16)) / 3.0).input(further),
+        Row::predicted("scc.hardware_barrier_ns_64_nodes", "ns", time(64))
+            .note("published: about 2.4 us, which is more than its own 600 ns and three times 540 ns"),
+    ]);
+    outcome.curves.push(curve("scc: barrier by wires", "without software", times));
+    Ok(())
+}
+
+fn with_software(outcome: &mut Outcome) -> Result<(), Error> {
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    for nodes in 2..=16 {
+        let mut times = software(nodes)?;
+        times.sort_by(f64::total_cmp);
+        times.dedup_by(|a, b| (*a - *b).abs() < 1.0);
+        // Nothing but whole looks can be seen.
+        first.push((nodes, times[0]));
+        second.extend(times.get(1).map(|&time| (nodes, time)));
+    }
+    let four = |times: &[(usize, f64)]| times.iter().find(|(nodes, _)| *nodes == 4).map_or(f64::NAN, |(_, time)| *time);
+    let slow = four(&second);
+    outcome.rows.extend([
+        Row::predicted("scc.software_barrier_ns.first_look", "ns", four(&first)),
+        Row::predicted("scc.software_barrier_ns.second_look", "ns", slow),
+    ]);
+    outcome
+        .curves
+        .push(curve("scc: barrier with software", "SCC, seen at the first look", first));
+    outcome
+        .curves
+        .push(curve("scc: barrier with software", "SCC, seen at the second look", second));
+    let mpi = over(&[2, 3, 4, 8, 16, 32, 64], |nodes| messages("fast-ethernet-udp/mpi", nodes))?;
+    let of = |wanted: usize| mpi.iter().find(|(nodes, _)| *nodes == wanted).map_or(f64::NAN, |(_, time)| *time);
+    outcome.rows.extend([
+        Row::predicted("scc.mpi_barrier_over_scc", "", of(4) / slow)
+            .fitted()
+            .note("published: about 100 times the slower SCC barrier, on four nodes"),
+        Row::predicted("scc.mpi_barrier_growth", "", (of(64) - of(32)) / 32.0 / ((of(8) - of(4)) / 4.0)).note(
+            "what a node adds between 32 and 64 of them, over what it adds between 4 and 8; published: it grows linearly, which is 1",
+        ),
+    ]);
+    outcome
+        .curves
+        .push(curve("scc: barrier with software", "MPI over Fast Ethernet", mpi));
+    Ok(())
+}
+
+pub fn run() -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    wires(&mut outcome)?;
+    with_software(&mut outcome)?;
+    let nodes = [2, 4, 8, 16, 32, 64];
+    let operator = Operator::Add;
+    let in_network = [
+        ("broadcast", Collective::Broadcast { root: 0 }),
+        ("reduce", Collective::Reduce { root: 0, operator }),
+        ("all-reduce", Collective::AllReduce(operator)),
+        ("scan", Collective::Scan(operator)),
+    ];
+    for (label, what) in in_network {
+        let times = over(&nodes, |nodes| in_the_network(nodes, what))?;
+        let id = format!("scc.{}_8_bytes_4_nodes_ns", label.replace('-', "_"));
+        outcome.rows.push(Row::predicted(id, "ns", times[1].1));
+        outcome.curves.push(curve("scc: collectives of 8 bytes", label, times));
+    }
+    let lan = over(&nodes, over_the_lan)?;
+    outcome
+        .curves
+        .push(curve("scc: collectives of 8 bytes", "all-reduce by the library, UDP", lan));
+    Ok(outcome)
+}
