@@ -13,19 +13,15 @@
 //! The other launcher tells nobody of deaths, and may let the others run: so these PEs [look after each other](crate::watch).
 
 use crate::control::Control;
+use crate::descriptors;
 use crate::error::{Error, Result};
 use crate::launch::{JobFile, available_cpus};
 use crate::memory;
 use crate::process::{Stat, UNKNOWN};
 use crate::watch::{Identity, Watch};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with, sockopt,
-};
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, bind, sockopt};
 use std::time::Duration;
 
 /// Added to the number of a PE that has the descriptor.
@@ -137,14 +133,9 @@ struct Meeting<'a> {
 
 const HINT: &str = "PEs that another launcher starts need Unix sockets, and one network namespace; `memonet run` needs neither";
 
-fn socket() -> Result<OwnedFd> {
-    socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).map_err(|e| Error::system("socket", e, HINT))
-}
-
 impl<'a> Meeting<'a> {
     fn new(pes: &'a Adopted) -> Result<Self> {
-        let socket = socket()?;
-        sockopt::set_socket_passcred(&socket, true).map_err(|e| Error::system("SO_PASSCRED", e, HINT))?;
+        let socket = descriptors::open_socket(SocketFlags::empty(), HINT)?;
         sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE)).map_err(|e| Error::system("SO_RCVTIMEO", e, HINT))?;
         let meeting = Meeting {
             pes,
@@ -164,24 +155,9 @@ impl<'a> Meeting<'a> {
     /// Sends this PE's number, or that with [`HAS`], and perhaps a descriptor; false when the receiver is not there yet.
     fn send(&self, to: usize, says: u64, fd: Option<BorrowedFd<'_>>) -> Result<bool> {
         let bytes = (self.pes.rank as u64 | says).to_ne_bytes();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds: Vec<_> = fd.into_iter().collect();
-        if !fds.is_empty() {
-            assert!(
-                control.push(SendAncillaryMessage::ScmRights(&fds)),
-                "the buffer was made for one descriptor"
-            );
-        }
         loop {
-            match sendmsg_addr(
-                &self.socket,
-                &self.address(to)?,
-                &[IoSlice::new(&bytes)],
-                &mut control,
-                SendFlags::NOSIGNAL,
-            ) {
-                Ok(_) => return Ok(true),
+            match descriptors::send(&self.socket, &self.address(to)?, &bytes, fd, SendFlags::NOSIGNAL) {
+                Ok(()) => return Ok(true),
                 Err(Errno::CONNREFUSED) => return Ok(false),
                 Err(Errno::INTR) => {}
                 Err(e) => return Err(Error::system(format!("sending to PE {to}"), e, HINT)),
@@ -193,16 +169,8 @@ impl<'a> Meeting<'a> {
     fn receive(&self) -> Result<(u64, Option<OwnedFd>)> {
         loop {
             let mut bytes = [0u8; 8];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
-            let mut control = RecvAncillaryBuffer::new(&mut space);
-            let received = recvmsg(
-                self.socket.as_fd(),
-                &mut [IoSliceMut::new(&mut bytes)],
-                &mut control,
-                RecvFlags::CMSG_CLOEXEC,
-            );
-            let length = match received {
-                Ok(message) => message.bytes,
+            let (length, fd) = match descriptors::receive(&self.socket, &mut bytes, RecvFlags::empty()) {
+                Ok(received) => received,
                 Err(Errno::INTR) => continue,
                 Err(e) => {
                     let Adopted { launcher, size, .. } = self.pes;
@@ -213,15 +181,7 @@ impl<'a> Meeting<'a> {
                     ));
                 }
             };
-            let (mut fd, mut ours) = (None, false);
-            for part in control.drain() {
-                match part {
-                    RecvAncillaryMessage::ScmRights(mut fds) => fd = fds.next(),
-                    RecvAncillaryMessage::ScmCredentials(credentials) => ours = credentials.uid == rustix::process::getuid(),
-                    _ => {}
-                }
-            }
-            if ours && length == bytes.len() {
+            if length == bytes.len() {
                 return Ok((u64::from_ne_bytes(bytes), fd));
             }
         }
@@ -257,7 +217,7 @@ impl<'a> Meeting<'a> {
         loop {
             if let (0, Some(fd)) = self.receive()? {
                 // Closes the one with the name.
-                self.socket = socket()?;
+                self.socket = descriptors::open_socket(SocketFlags::empty(), HINT)?;
                 return Ok(fd);
             }
         }

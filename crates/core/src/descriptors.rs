@@ -10,7 +10,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-    SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with,
+    SocketAddrUnix, SocketFlags, SocketType, bind, recvmsg, sendmsg_addr, socket_with, sockopt,
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -43,14 +43,7 @@ impl Socket {
         }
         let hint = "Restricted windows need Unix sockets";
         let job_id = pe.control().job_id();
-        let fd = socket_with(
-            AddressFamily::UNIX,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )
-        .map_err(|e| Error::system("socket", e, hint))?;
-        rustix::net::sockopt::set_socket_passcred(&fd, true).map_err(|e| Error::system("SO_PASSCRED", e, hint))?;
+        let fd = open_socket(SocketFlags::NONBLOCK, hint)?;
         bind(&fd, &address(job_id, pe.me())?).map_err(|e| Error::system("binding the socket for descriptors", e, hint))?;
         Ok(socket.insert(Arc::new(Socket { fd, job_id })).clone())
     }
@@ -59,21 +52,8 @@ impl Socket {
     pub(crate) fn send(&self, to: usize, home: usize, slot: usize, generation: u64, fd: BorrowedFd<'_>) -> Result<bool> {
         let message: Message = [self.job_id, home as u64, slot as u64, generation];
         let bytes = zerocopy::IntoBytes::as_bytes(&message);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        let fds = [fd];
-        assert!(
-            control.push(SendAncillaryMessage::ScmRights(&fds)),
-            "the buffer was made for one descriptor"
-        );
-        match sendmsg_addr(
-            &self.fd,
-            &address(self.job_id, to)?,
-            &[IoSlice::new(bytes)],
-            &mut control,
-            SendFlags::DONTWAIT,
-        ) {
-            Ok(_) => Ok(true),
+        match send(&self.fd, &address(self.job_id, to)?, bytes, Some(fd), SendFlags::DONTWAIT) {
+            Ok(()) => Ok(true),
             // The last: too many of this user's descriptors are under way.
             Err(Errno::AGAIN | Errno::NOBUFS | Errno::INTR | Errno::TOOMANYREFS) => Ok(false),
             Err(e) => Err(Error::system(
@@ -88,24 +68,13 @@ impl Socket {
     pub(crate) fn receive(&self) -> Result<Option<Arrived>> {
         loop {
             let mut message: Message = [0; 4];
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
-            let mut control = RecvAncillaryBuffer::new(&mut space);
             let bytes = zerocopy::IntoBytes::as_mut_bytes(&mut message);
-            let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-            let got = match recvmsg(self.fd.as_fd(), &mut [IoSliceMut::new(bytes)], &mut control, flags) {
+            let (got, fd) = match receive(&self.fd, bytes, RecvFlags::DONTWAIT) {
                 Ok(got) => got,
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
                 Err(e) => return Err(Error::system("receiving a descriptor", e, "Restricted windows need Unix sockets")),
             };
-            let (mut fd, mut ours) = (None, false);
-            for part in control.drain() {
-                match part {
-                    RecvAncillaryMessage::ScmRights(mut fds) => fd = fds.next(),
-                    RecvAncillaryMessage::ScmCredentials(credentials) => ours = credentials.uid == rustix::process::getuid(),
-                    _ => {}
-                }
-            }
-            if ours && got.bytes == size_of::<Message>() && message[0] == self.job_id {
+            if got == size_of::<Message>() && message[0] == self.job_id {
                 // The kernel delivers the message without the descriptor where the process has no room for it.
                 let fd = fd.ok_or_else(|| Error::system("taking a descriptor", Errno::MFILE, "Raise `ulimit -n`"));
                 let [_, home, slot, generation] = message;
@@ -122,4 +91,48 @@ impl Socket {
 
 fn address(job_id: u64, pe: usize) -> Result<SocketAddrUnix> {
     SocketAddrUnix::new_abstract_name(format!("memonet-{job_id:016x}-{pe}").as_bytes()).map_err(|e| Error::system("naming a socket", e, ""))
+}
+
+/// A datagram socket that is told who sends.
+pub(crate) fn open_socket(flags: SocketFlags, hint: &'static str) -> Result<OwnedFd> {
+    let fd = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC | flags, None);
+    let fd = fd.map_err(|e| Error::system("socket", e, hint))?;
+    sockopt::set_socket_passcred(&fd, true).map_err(|e| Error::system("SO_PASSCRED", e, hint))?;
+    Ok(fd)
+}
+
+/// Sends a message, and perhaps a descriptor.
+pub(crate) fn send(
+    socket: &OwnedFd,
+    to: &SocketAddrUnix,
+    message: &[u8],
+    fd: Option<BorrowedFd<'_>>,
+    flags: SendFlags,
+) -> std::result::Result<(), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let fds: Vec<_> = fd.into_iter().collect();
+    assert!(
+        fds.is_empty() || control.push(SendAncillaryMessage::ScmRights(&fds)),
+        "the buffer was made for one descriptor"
+    );
+    sendmsg_addr(socket, to, &[IoSlice::new(message)], &mut control, flags).map(drop)
+}
+
+/// Receives a message of this user: its length, of which `message` may hold less, and the descriptor in it. One of another user has
+/// no length, and no descriptor.
+pub(crate) fn receive(socket: &OwnedFd, message: &mut [u8], flags: RecvFlags) -> std::result::Result<(usize, Option<OwnedFd>), Errno> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1), ScmCredentials(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::CMSG_CLOEXEC;
+    let got = recvmsg(socket.as_fd(), &mut [IoSliceMut::new(message)], &mut control, flags)?;
+    let (mut fd, mut ours) = (None, false);
+    for part in control.drain() {
+        match part {
+            RecvAncillaryMessage::ScmRights(mut fds) => fd = fds.next(),
+            RecvAncillaryMessage::ScmCredentials(credentials) => ours = credentials.uid == rustix::process::getuid(),
+            _ => {}
+        }
+    }
+    Ok(if ours { (got.bytes, fd) } else { (0, None) })
 }

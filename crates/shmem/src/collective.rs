@@ -3,7 +3,7 @@
 use crate::handle::Team;
 use crate::operation::Operator;
 use crate::state::{State, bytes, die, get, or_die};
-use memonet_core::{Elements, Error, Goal, Place};
+use memonet_core::{Error, Goal, Place};
 use std::ffi::c_int;
 
 pub unsafe fn barrier_all(call: &'static str) {
@@ -197,23 +197,9 @@ pub fn combine_in<T: Copy, O: Operator<T> + Default>(
     let (to, from) = (place(state, call, "dest", dest, count), place(state, call, "source", source, count));
     check_apart(state, call, to, from, true);
     let operator = O::default();
-    let combine = |into: *mut u8, with: *const u8, count: usize| {
-        // SAFETY: two blocks of so many elements, aligned to 64 bytes, private and apart; any bytes are a value of a C type.
-        let (into, with) = unsafe {
-            (
-                std::slice::from_raw_parts_mut(into.cast::<T>(), count),
-                std::slice::from_raw_parts(with.cast::<T>(), count),
-            )
-        };
-        for (into, with) in into.iter_mut().zip(with) {
-            *into = operator.combine(*into, *with);
-        }
-    };
-    let elements = Elements {
-        size: size_of::<T>(),
-        combine: &combine,
-    };
-    or_die(call, team.combine_places(&elements, goal, to, from));
+    // SAFETY: any bytes are a value of a C type.
+    let combined = unsafe { team.combine_values::<T>(|a, b| operator.combine(a, b), goal, to, from) };
+    or_die(call, combined);
 }
 
 fn combine<T: Copy, O: Operator<T> + Default>(

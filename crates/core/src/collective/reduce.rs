@@ -81,6 +81,18 @@ impl Team {
 
     fn combined<T: Plain>(&self, operator: impl Operator<T>, goal: Goal, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         check_apart(to.place, from.place)?;
+        // SAFETY: any bytes are a value of plain data.
+        unsafe { self.combine_values(|a, b| operator.combine(a, b), goal, to.place, from.place) }
+    }
+
+    /// Reductions and scans of elements of a type, between places, for front ends. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`broadcast`](Self::broadcast).
+    ///
+    /// # Safety
+    /// Any bytes are a value of `T`.
+    pub unsafe fn combine_values<T: Copy>(&self, operator: impl Fn(T, T) -> T, goal: Goal, to: Place, from: Place) -> Result<()> {
         let combine = |into: *mut u8, with: *const u8, count: usize| {
             // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64 bytes, private and apart.
             let (into, with) = unsafe {
@@ -90,14 +102,14 @@ impl Team {
                 )
             };
             for (into, with) in into.iter_mut().zip(with) {
-                *into = operator.combine(*into, *with);
+                *into = operator(*into, *with);
             }
         };
         let elements = Elements {
             size: size_of::<T>(),
             combine: &combine,
         };
-        self.combine_places(&elements, goal, to.place, from.place)
+        self.combine_places(&elements, goal, to, from)
     }
 
     /// Reductions and scans between places, for front ends. *Collective.*
