@@ -23,14 +23,22 @@ impl<T: Plain> Window<T> {
             self.inner.pe.wrote(pe);
             return Ok(());
         }
-        self.put_resolved(pe, index, from)
+        // SAFETY: a slice can be read.
+        unsafe { self.put_from(pe, index, from.as_ptr(), from.len()) }
     }
 
+    /// [`put`](Self::put) of `count` elements that others may write meanwhile, so that there can be no reference to them.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    ///
+    /// # Safety
+    /// `from` can be read for so many elements, which are none of those that are written.
     #[cold]
-    fn put_resolved(&self, pe: usize, index: usize, from: &[T]) -> Result<()> {
-        let target = self.target(pe, index, from.len(), Access::Write)?;
-        // SAFETY: the target was resolved for that many elements; `from` is private memory.
-        unsafe { target.route.put(&self.inner.pe, from.as_ptr().cast(), size_of_val(from)) }?;
+    pub unsafe fn put_from(&self, pe: usize, index: usize, from: *const T, count: usize) -> Result<()> {
+        let target = self.target(pe, index, count, Access::Write)?;
+        // SAFETY: the target was resolved for that many elements; the caller promises the source.
+        unsafe { target.route.put(&self.inner.pe, from.cast(), count * size_of::<T>()) }?;
         self.inner.pe.wrote(pe);
         Ok(())
     }
@@ -54,14 +62,22 @@ impl<T: Plain> Window<T> {
             unsafe { shm::copy(to.as_mut_ptr().cast(), from, size_of_val(to)) };
             return Ok(());
         }
-        self.get_resolved(pe, index, to)
+        // SAFETY: a slice can be written.
+        unsafe { self.get_to(pe, index, to.as_mut_ptr().cast(), to.len()) }
     }
 
+    /// [`get`](Self::get) of `count` elements into memory that others may access meanwhile, so that there can be no reference to it.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    ///
+    /// # Safety
+    /// `to` can be written for so many elements, which are none of those that are read.
     #[cold]
-    fn get_resolved(&self, pe: usize, index: usize, to: &mut [MaybeUninit<T>]) -> Result<()> {
-        let target = self.target(pe, index, to.len(), Access::Read)?;
-        // SAFETY: the target was resolved for that many elements; `to` is private memory.
-        Ok(unsafe { target.route.get(&self.inner.pe, to.as_mut_ptr().cast(), size_of_val(to)) }?)
+    pub unsafe fn get_to(&self, pe: usize, index: usize, to: *mut T, count: usize) -> Result<()> {
+        let target = self.target(pe, index, count, Access::Read)?;
+        // SAFETY: the target was resolved for that many elements; the caller promises the destination.
+        Ok(unsafe { target.route.get(&self.inner.pe, to.cast(), count * size_of::<T>()) }?)
     }
 
     /// [`put`](Self::put) of one element.

@@ -79,23 +79,15 @@ fn told(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
 
 pub unsafe fn put(call: &'static str, window: Window, offset: usize, source: *const c_void, bytes: usize, pe: c_int) -> c_int {
     let state = state(call);
-    let source = match bytes {
-        0 => &[],
-        // SAFETY: the program's source has so many bytes, and nobody writes them meanwhile.
-        _ => unsafe { std::slice::from_raw_parts(source.cast::<u8>(), bytes) },
-    };
-    let put = made(call, window).put(pe as usize, offset, source);
+    // SAFETY: the program's source has so many bytes. It may be symmetric, so that others may write it meanwhile.
+    let put = unsafe { made(call, window).put_from(pe as usize, offset, source.cast(), bytes) };
     told(state, call, put)
 }
 
 pub unsafe fn get(call: &'static str, window: Window, dest: *mut c_void, offset: usize, bytes: usize, pe: c_int) -> c_int {
     let state = state(call);
-    let dest = match bytes {
-        0 => &mut [],
-        // SAFETY: the program's destination has room for so many bytes, and nobody else uses it meanwhile.
-        _ => unsafe { std::slice::from_raw_parts_mut(dest.cast::<u8>(), bytes) },
-    };
-    let got = made(call, window).get(pe as usize, offset, dest);
+    // SAFETY: the program's destination has room for so many bytes. It may be symmetric, so that others may write it meanwhile.
+    let got = unsafe { made(call, window).get_to(pe as usize, offset, dest.cast(), bytes) };
     told(state, call, got)
 }
 
