@@ -1,6 +1,6 @@
 //! Where the pieces of a job lie: in order, apart, aligned, and within the file, for any number of PEs and any size.
 
-use memonet_core::layout::{BarrierSlot, Geometry, HUGE_PAGE, JobHeader, MAX_KEYS, MAX_PES, PeRecord, SystemArea};
+use memonet_core::layout::{BarrierSlot, Geometry, HUGE_PAGE, JobHeader, MAX_HOSTED, MAX_KEYS, PeRecord, SystemArea};
 use proptest::prelude::*;
 
 /// Sizes of heaps: small, round, ragged, and some that no address can hold.
@@ -18,7 +18,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn pieces_lie_side_by_side(npes in 1..=MAX_PES, heap in heaps(), pe: prop::sample::Index, key in 0..MAX_KEYS, home: prop::sample::Index) {
+    fn pieces_lie_side_by_side(npes in 1..=MAX_HOSTED, heap in heaps(), pe: prop::sample::Index, key in 0..MAX_KEYS, home: prop::sample::Index) {
         let Some(g) = Geometry::new(npes, heap) else {
             // Refused only where the pieces would not fit into a file.
             prop_assert!(u128::from(heap) * npes as u128 > i64::MAX as u128 / 2);
@@ -58,7 +58,7 @@ proptest! {
 
     /// Two counts of holds are never the same word.
     #[test]
-    fn holds_are_apart(npes in 1..=MAX_PES, a: (prop::sample::Index, prop::sample::Index), b: (prop::sample::Index, prop::sample::Index)) {
+    fn holds_are_apart(npes in 1..=MAX_HOSTED, a: (prop::sample::Index, prop::sample::Index), b: (prop::sample::Index, prop::sample::Index)) {
         let g = Geometry::new(npes, 1 << 20).unwrap();
         let [a, b] = [a, b].map(|(key, home)| (key.index(MAX_KEYS), home.index(npes)));
         prop_assert_eq!(a == b, g.hold(a.0, a.1).abs_diff(g.hold(b.0, b.1)) < 4);
@@ -67,13 +67,13 @@ proptest! {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    for npes in [0, MAX_PES + 1, usize::MAX] {
+    for npes in [0, MAX_HOSTED + 1, usize::MAX] {
         assert_eq!(Geometry::new(npes, 1 << 20), None, "{npes} PEs");
     }
     for heap in [u64::MAX, u64::MAX - HUGE_PAGE, i64::MAX as u64, u64::MAX / 2] {
         assert_eq!(Geometry::new(2, heap), None, "{heap} bytes");
     }
-    assert!(Geometry::new(MAX_PES, 0).is_some());
+    assert!(Geometry::new(MAX_HOSTED, 0).is_some());
 }
 
 /// Words that different PEs store to do not share a cache line where that would cost.
