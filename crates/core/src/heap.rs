@@ -31,20 +31,34 @@ pub(crate) struct Heap {
     untouched: u64,
 }
 
-/// Blocks without a window: the end of each by its start. Under a lock of their own, as that of the heap is held in collective calls:
+/// A block without a window.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Asked for.
+    bytes: u64,
+    /// Taken.
+    room: u64,
+}
+
+/// Blocks without a window: the size of each by its start. Under a lock of their own, as that of the heap is held in collective calls:
 /// who asks for a block must not wait for other PEs.
 #[derive(Default)]
-pub(crate) struct Blocks(Mutex<BTreeMap<u64, u64>>);
+pub(crate) struct Blocks(Mutex<BTreeMap<u64, Size>>);
 
 impl Blocks {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Size>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The block that a byte lies in.
     pub(crate) fn around(&self, offset: u64) -> Option<Range<u64>> {
-        let (start, end) = self.lock().range(..=offset).next_back().map(|(&start, &end)| (start, end))?;
-        (offset < end).then_some(start..end)
+        let (start, bytes) = self.lock().range(..=offset).next_back().map(|(&start, size)| (start, size.bytes))?;
+        (offset < start + bytes).then_some(start..start + bytes)
+    }
+
+    /// Where they start.
+    pub(crate) fn starts(&self) -> Vec<u64> {
+        self.lock().keys().copied().collect()
     }
 }
 
@@ -144,15 +158,16 @@ impl Heap {
     /// Finds `bytes`, not 0, for a block that belongs to no window; gives them, and which of them may have been used before.
     pub(crate) fn allocate_block(&mut self, bytes: u64, align: u64) -> Result<(Range<u64>, Range<u64>)> {
         let (range, dirty) = self.find(bytes, align)?;
-        self.blocks.lock().insert(range.start, range.end);
+        let room = range.end - range.start;
+        self.blocks.lock().insert(range.start, Size { bytes, room });
         Ok((range, dirty))
     }
 
     /// Frees the block that starts there; gives its range, or nothing if there is none.
     pub(crate) fn free_block(&mut self, start: u64) -> Option<Range<u64>> {
-        let end = self.blocks.lock().remove(&start)?;
-        self.ranges.free_range(start..end);
-        Some(start..end)
+        let range = start..start + self.blocks.lock().remove(&start)?.room;
+        self.ranges.free_range(range.clone());
+        Some(range)
     }
 
     /// Its blocks without a window.
@@ -199,7 +214,7 @@ impl Heap {
             .flatten()
             .map(|b| if let Block::Range(r) = b { r.end - r.start } else { 0 })
             .sum();
-        let blocks: u64 = self.blocks.lock().iter().map(|(start, end)| end - start).sum();
+        let blocks: u64 = self.blocks.lock().values().map(|size| size.room).sum();
         self.capacity - used - blocks
     }
 }
@@ -274,6 +289,7 @@ mod tests {
         ] {
             assert_eq!(heap.blocks().around(offset), inside.then(|| block.clone()), "{offset}");
         }
+        assert_eq!(heap.blocks().starts(), [block.start]);
         assert_eq!(heap.free_block(block.start + 128), None);
         assert_eq!(heap.free_block(block.start), Some(block.clone()));
         assert_eq!(heap.free_block(block.start), None, "a second time");

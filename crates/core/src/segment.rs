@@ -101,9 +101,14 @@ impl Job {
             .ok_or(Error::Misuse("there is no allocated block at this address; was it freed before?"))
     }
 
-    /// The block, given by [`allocate`](Self::allocate) and not yet freed, that the byte at `offset` lies in.
+    /// The bytes that were asked for of [`allocate`](Self::allocate) in the block, not yet freed, that the byte at `offset` lies in.
     pub fn block_around(&self, offset: u64) -> Option<Range<u64>> {
         self.pe.blocks.around(offset)
+    }
+
+    /// Where the blocks start that [`allocate`](Self::allocate) has given, and that are not yet freed.
+    pub fn blocks(&self) -> Vec<u64> {
+        self.pe.blocks.starts()
     }
 
     /// The parts of `bytes` from `offset` on, in this PE's segment, that may hold anything but zeros, as distances from `offset`.

@@ -2,7 +2,6 @@
 
 use crate::state::{State, die, get, or_die};
 use memonet_core::Error;
-use std::collections::BTreeMap;
 use std::ffi::{c_long, c_void};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -11,16 +10,11 @@ use std::sync::{Mutex, PoisonError};
 pub const ENV_LIMIT: &str = "SHMEM_SYMMETRIC_SIZE";
 const OLD_ENV_LIMIT: &str = "SMA_SYMMETRIC_SIZE";
 
-/// What was allocated.
-static HEAP: Mutex<Heap> = Mutex::new(Heap {
-    blocks: BTreeMap::new(),
-    used: 0,
-    limit: u64::MAX,
-});
+/// How much is allocated.
+static HEAP: Mutex<Heap> = Mutex::new(Heap { used: 0, limit: u64::MAX });
 
 struct Heap {
-    /// Bytes asked for, by offset. Equal on all PEs.
-    blocks: BTreeMap<u64, usize>,
+    /// Bytes asked for. Equal on all PEs.
     used: u64,
     limit: u64,
 }
@@ -29,11 +23,10 @@ fn heap() -> std::sync::MutexGuard<'static, Heap> {
     HEAP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The bytes that were asked for in the block around an offset, if there is one.
-pub fn block_around(offset: u64) -> Option<Range<u64>> {
-    let heap = heap();
-    let (&start, &bytes) = heap.blocks.range(..=offset).next_back()?;
-    Some(start..start + bytes as u64).filter(|block| block.contains(&offset) || offset == block.end)
+/// The bytes that were asked for in the block around an offset, or that ends there, if there is one.
+pub fn block_around(state: &State, offset: u64) -> Option<Range<u64>> {
+    let ends_there = || state.job.block_around(offset.checked_sub(1)?);
+    state.job.block_around(offset).or_else(ends_there)
 }
 
 /// Begins with an empty heap: frees what an earlier use of the library has left. *Collective.*
@@ -42,7 +35,7 @@ pub fn block_around(offset: u64) -> Option<Range<u64>> {
 /// As for [`Job::release`](memonet_core::Job::release); [`Error::Environment`].
 pub fn begin(state: &State) -> Result<(), Error> {
     let mut heap = heap();
-    for (offset, _) in std::mem::take(&mut heap.blocks) {
+    for offset in state.job.blocks() {
         state.job.release(offset)?;
     }
     heap.used = 0;
@@ -98,9 +91,7 @@ fn allocate_instead(call: &'static str, old: usize, bytes: usize, align: usize, 
     // Without the heap's lock: what the other PEs do before they come here may need other threads of this one, which look at blocks.
     match state.job.allocate(bytes, align, zeroed) {
         Ok(offset) => {
-            let mut heap = heap();
-            heap.blocks.insert(offset, bytes);
-            heap.used += bytes as u64;
+            heap().used += bytes as u64;
             state.segment.local().wrapping_add(offset as usize).cast()
         }
         Err(Error::OutOfMemory { .. }) => std::ptr::null_mut(),
@@ -111,8 +102,8 @@ fn allocate_instead(call: &'static str, old: usize, bytes: usize, align: usize, 
 /// Offset and size of the block that begins at an address, or the end of the job.
 fn block(state: &State, call: &'static str, address: *mut c_void) -> (u64, usize) {
     let offset = (address as usize).wrapping_sub(state.segment.local() as usize) as u64;
-    match heap().blocks.get(&offset) {
-        Some(&bytes) => (offset, bytes),
+    match state.job.block_around(offset).filter(|block| block.start == offset) {
+        Some(block) => (offset, (block.end - offset) as usize),
         None => die(
             call,
             format_args!("ptr: no allocated block begins at {address:p}; was it freed before, or is it not of shmem_malloc?"),
@@ -124,9 +115,7 @@ fn release(state: &State, call: &'static str, address: *mut c_void) {
     let (offset, bytes) = block(state, call, address);
     or_die(call, state.job.quiet());
     or_die(call, state.job.release(offset));
-    let mut heap = heap();
-    heap.blocks.remove(&offset);
-    heap.used -= bytes as u64;
+    heap().used -= bytes as u64;
 }
 
 pub unsafe fn malloc(call: &'static str, size: usize) -> *mut c_void {

@@ -196,7 +196,7 @@ impl State {
             if !self.check || !self.heap_contains(address) {
                 return offset;
             }
-            return match crate::memory::block_around(offset) {
+            return match crate::memory::block_around(self, offset) {
                 Some(block) if offset + bytes as u64 <= block.end => offset,
                 Some(block) => die(
                     call,
@@ -232,7 +232,11 @@ impl State {
     pub fn room(&self, call: &'static str, argument: &'static str, address: usize) -> std::ops::Range<u64> {
         let offset = self.symmetric(call, argument, address, 0);
         let end = if self.heap_contains(address) {
-            let block = if self.check { crate::memory::block_around(offset) } else { None };
+            let block = if self.check {
+                crate::memory::block_around(self, offset)
+            } else {
+                None
+            };
             block.map_or(self.segment.heap().end, |block| block.end)
         } else {
             let around = self.statics.iter().find(|shared| shared.pages.contains(&address));

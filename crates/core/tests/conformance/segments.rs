@@ -21,7 +21,7 @@ fn blocks_are_the_same_everywhere(setup: Setup) {
                 let offset = job.allocate(bytes, align, true)?;
                 assert!(offset.is_multiple_of(align as u64) && job.segment().heap().contains(&offset));
                 let around = job.block_around(offset + bytes as u64 - 1).unwrap();
-                assert!(around.start == offset && around.end - offset >= bytes as u64);
+                assert_eq!(around, offset..offset + bytes as u64);
                 all.push(offset);
             }
             Ok(all)
