@@ -100,6 +100,18 @@ fn barriers_have_limits_with_more_pes_than_cores_and_beside_strangers() {
 }
 
 #[test]
+fn channels_are_measured_beside_bare_memory() {
+    let rows = rows(&[
+        "multicast_latency",
+        "multicast_rate.64",
+        "multicast_bandwidth.4.65536",
+        "multicast_in_place.4.65536",
+    ]);
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row["limit"].is_number()), "{rows:?}");
+}
+
+#[test]
 fn waits_startup_and_memory_are_measured() {
     let rows = rows(&["wait_", "startup.2", "memory"]);
     assert!(row(&rows, "wait_cpu.16")["limit"].is_null());

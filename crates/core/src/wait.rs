@@ -110,23 +110,34 @@ impl Terms<'_> {
 /// Waits until `look` gives something.
 #[inline(always)]
 pub(crate) fn until<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
+    match first_looks(pe, &mut look) {
+        Some(found) => Ok(found),
+        None => wait(pe, terms, look),
+    }
+}
+
+/// The beginning of a wait: for those who have something to say before they wait for long. Where it finds nothing, [`until`] follows.
+#[inline(always)]
+pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> Option<R> {
     pe.ring_written();
     if pe.is_simulated() {
-        return simulated(pe, terms, look);
+        return None;
     }
-    if let Some(found) = look() {
-        return Ok(found);
+    let found = look();
+    if found.is_some() {
+        return found;
     }
     // The answer to what was just sent: nothing may come between it and the caller, not even a clock.
     if cfg!(not(loom)) && !pe.crowded() {
         for _ in 0..LOOKS {
             shm::pause();
-            if let Some(found) = look() {
-                return Ok(found);
+            let found = look();
+            if found.is_some() {
+                return found;
             }
         }
     }
-    wait(pe, terms, look)
+    None
 }
 
 /// Looks once. A program may do so until it succeeds: where PEs share CPUs it then keeps the one that would have to act from running,
@@ -202,6 +213,9 @@ fn simulated<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) 
 
 #[inline(never)]
 fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
+    if pe.is_simulated() {
+        return simulated(pe, terms, look);
+    }
     // A moment beyond what the clock can show is never.
     let deadline = terms.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     loop {

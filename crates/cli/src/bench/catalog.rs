@@ -24,6 +24,10 @@ pub enum Kind {
     BarrierBusy,
     Broadcast,
     AllReduce,
+    MulticastLatency,
+    MulticastRate,
+    MulticastBandwidth,
+    MulticastInPlace,
     WaitCpu,
     WaitStoreLatency,
     WaitSignalLatency,
@@ -54,7 +58,7 @@ pub struct Traits {
 }
 
 impl Kind {
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 20] = [
         Self::PingPong,
         Self::StoreRate,
         Self::PutNbiRate,
@@ -66,6 +70,10 @@ impl Kind {
         Self::BarrierBusy,
         Self::Broadcast,
         Self::AllReduce,
+        Self::MulticastLatency,
+        Self::MulticastRate,
+        Self::MulticastBandwidth,
+        Self::MulticastInPlace,
         Self::WaitCpu,
         Self::WaitStoreLatency,
         Self::WaitSignalLatency,
@@ -81,6 +89,7 @@ impl Kind {
             Self::WaitSignalLatency => (10, 3),
             // Says the same every time.
             Self::Memory => (1, 1),
+            Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace => (20, 4),
             Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
             _ => (60, 4),
         };
@@ -118,6 +127,14 @@ impl Kind {
                 "a block from PE 0 to all, and a barrier", "a barrier, memcpy from PE 0's memory, and a barrier"),
             Self::AllReduce => row("all_reduce", "us", Lower, "osu_oshm_reduce",
                 "the sum of a word of all", "a barrier"),
+            Self::MulticastLatency => row("multicast_latency", "ns", Lower, "osu_latency (x 2)",
+                "a block by a multicast channel, and one back by another", "round trip of one word with bare stores and loads, the better of polling with and without `pause`"),
+            Self::MulticastRate => row("multicast_rate", "M/s", Higher, "-",
+                "blocks by a multicast channel to one reader, copied in and out", "the same by a bare ring of numbered slots"),
+            Self::MulticastBandwidth => row("multicast_bandwidth", "MB/s", Higher, "osu_bcast",
+                "bytes by a multicast channel, which each of the other PEs copies out, in all", "libc memcpy of such blocks by one PE alone"),
+            Self::MulticastInPlace => row("multicast_in_place", "MB/s", Higher, "osu_bcast",
+                "the same, each line of which they read where it is", "libc memcpy of such blocks by one PE alone"),
             Self::WaitCpu => row("wait_cpu", "% of a core", Lower, "-",
                 "CPU time of all PEs together that wait a second for a plain store by one more", "-"),
             Self::WaitStoreLatency => row("wait_store_latency", "us", Lower, "-",
@@ -165,6 +182,14 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             Kind::BarrierBusy => [2, 4, 8, 16].iter().for_each(|&pes| add(Some(pes), pes, 0)),
             Kind::Broadcast => {
                 for (pes, size) in [2, 4].into_iter().flat_map(|pes| BROADCAST.map(|power| (pes, 1 << power))) {
+                    let id = format!("{name}.{pes}.{size}");
+                    rows.push(Row { id, kind, pes, size });
+                }
+            }
+            Kind::MulticastLatency => add(Some(8), 2, 8),
+            Kind::MulticastRate => [8, 64].iter().for_each(|&size| add(Some(size), 2, size)),
+            Kind::MulticastBandwidth | Kind::MulticastInPlace => {
+                for (pes, size) in [(2, 1 << 16), (4, 1 << 12), (4, 1 << 16), (4, 1 << 20), (4, 1 << 24)] {
                     let id = format!("{name}.{pes}.{size}");
                     rows.push(Row { id, kind, pes, size });
                 }

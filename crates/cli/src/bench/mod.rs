@@ -19,6 +19,7 @@ mod blocks;
 mod catalog;
 mod collectives;
 mod job;
+mod multicast;
 mod pe;
 mod plot;
 mod raw;

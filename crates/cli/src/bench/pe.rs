@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalog::{Kind, Row};
 use super::stats::{LIBRARY, Record, thin};
-use super::{barriers, blocks, collectives, waits, words};
+use super::{barriers, blocks, collectives, multicast, waits, words};
 
 /// Values kept of one PE's samples of one series in one round.
 const KEPT: usize = 200;
@@ -46,6 +46,9 @@ pub fn run(task: &Task) -> Result<()> {
         Kind::GetBandwidth => blocks::bandwidth(&mut bench, rows, blocks::Direction::Get)?,
         Kind::Barrier | Kind::BarrierBusy => barriers::measure(&mut bench, rows, kind)?,
         Kind::Broadcast | Kind::AllReduce => collectives::measure(&mut bench, rows, kind)?,
+        Kind::MulticastLatency | Kind::MulticastRate | Kind::MulticastBandwidth | Kind::MulticastInPlace => {
+            multicast::measure(&mut bench, rows, kind)?;
+        }
         Kind::WaitCpu | Kind::WaitStoreLatency => waits::plain_store(&mut bench, rows, kind)?,
         Kind::WaitSignalLatency => waits::signal(&mut bench, rows)?,
         Kind::Memory => waits::memory(&mut bench, rows, before.unwrap_or_default())?,

@@ -32,7 +32,7 @@ pub struct MulticastOptions {
 impl Default for MulticastOptions {
     fn default() -> Self {
         MulticastOptions {
-            capacity: 1 << 20,
+            capacity: 1 << 19,
             drop_slow: None,
             survive: false,
         }
@@ -40,7 +40,7 @@ impl Default for MulticastOptions {
 }
 
 impl MulticastOptions {
-    /// A capacity of 1 MiB; slow readers stop the writer, and a reader's death is an error.
+    /// A capacity of 512 KiB; slow readers stop the writer, and a reader's death is an error.
     pub fn new() -> Self {
         Self::default()
     }
@@ -255,6 +255,7 @@ impl Channel<'_> {
             dropped: Vec::new(),
             drop_slow: self.options.drop_slow,
             survive: self.options.survive,
+            membarrier: pe.control().membarrier(),
             _window: self.window.clone(),
         }
     }

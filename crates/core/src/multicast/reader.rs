@@ -114,14 +114,24 @@ impl Reader {
     #[inline]
     pub(super) fn next(&mut self) -> Result<Record> {
         loop {
+            let ring = self.ring;
+            let position = self.position;
+            if wait::first_looks(&self.pe, &mut || (ring.word(position) != 0).then_some(())).is_none() {
+                self.wait()?;
+            }
+            // After padding there may be nothing yet.
             if let Some(record) = self.look()? {
                 return Ok(record);
             }
-            self.tell();
-            let dropped = || self.line.is_some_and(Line::is_dropped);
-            let come = || (self.ring.word(self.position) != 0 || dropped()).then_some(());
-            self.terms(|terms| wait::until(&self.pe, terms, come))?;
         }
+    }
+
+    #[cold]
+    fn wait(&mut self) -> Result<()> {
+        self.tell();
+        let dropped = || self.line.is_some_and(Line::is_dropped);
+        let come = || (self.ring.word(self.position) != 0 || dropped()).then_some(());
+        Ok(self.terms(|terms| wait::until(&self.pe, terms, come))?)
     }
 
     #[inline]

@@ -153,7 +153,7 @@ impl Node {
         let Some(upstream) = &self.upstream else { return };
         let least = progress.children.iter().map(|child| child.line.position()).fold(own, u64::min);
         let enough = if all { 1 } else { self.ring.len() / 8 };
-        if least >= progress.told.saturating_add(enough) {
+        if least > progress.told && least - progress.told >= enough {
             if least != LEFT {
                 self.clean(progress.told, least);
             }

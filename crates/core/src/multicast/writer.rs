@@ -13,7 +13,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a reader's line holds when it has left; less by what is still on its way there.
+/// The position of a reader that has left.
 pub(super) const LEFT: u64 = u64::MAX;
 
 pub(super) struct Writer {
@@ -29,6 +29,8 @@ pub(super) struct Writer {
     pub(super) dropped: Vec<usize>,
     /// After how long a reader that stops this PE is dropped.
     pub(super) drop_slow: Option<Duration>,
+    /// As the job's control page says; looked up once.
+    pub(super) membarrier: bool,
     /// Whether a reader may die.
     pub(super) survive: bool,
     /// Whose deaths are looked for: all readers, also those that do not read this ring.
@@ -58,15 +60,17 @@ pub(super) struct Line(pub(super) *mut u8);
 unsafe impl Send for Line {}
 
 impl Line {
+    /// How far the reader says it is; [`LEFT`] when it has left.
     #[inline]
     pub(super) fn position(self) -> u64 {
         // SAFETY: an aligned word of a line of the mapped window.
-        unsafe { shm::load(self.0.wrapping_add(offset_of!(ReaderLine, position)).cast()) }
+        let position = unsafe { shm::load(self.0.wrapping_add(offset_of!(ReaderLine, position)).cast()) };
+        // Nobody gets so far by reading: it has left, and something that it said before is still on its way.
+        if position > LEFT / 2 { LEFT } else { position }
     }
 
-    /// Whether the reader has left: nobody gets so far by reading.
     pub(super) fn has_left(self) -> bool {
-        self.position() > LEFT / 2
+        self.position() == LEFT
     }
 
     #[inline]
@@ -157,6 +161,8 @@ impl Writer {
         }
         self.position = end;
         self.tell_readers();
+        // The zero behind the next record often lies in another line, and the header must not wait for that.
+        shm::prefetch_to_write(self.ring.at(end + 64));
     }
 
     #[inline]
@@ -169,7 +175,7 @@ impl Writer {
 
     #[inline]
     fn ring_readers(&self) {
-        order_rings(self.pe.control().membarrier());
+        order_rings(self.membarrier);
         for reader in &self.readers {
             reader.bell.ring_ordered();
         }

@@ -128,6 +128,10 @@ pub fn pause() {
     loom::thread::yield_now();
 }
 
+/// A hint, which nothing here takes.
+#[inline(always)]
+pub fn prefetch_to_write(_p: *const u8) {}
+
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     let aligned = [dst as usize, src as usize, len].iter().all(|n| n % 8 == 0);
     if aligned {

@@ -83,6 +83,10 @@ pub fn pause() {
     std::hint::spin_loop();
 }
 
+/// A hint, which nothing here takes.
+#[inline(always)]
+pub fn prefetch_to_write(_p: *const u8) {}
+
 /// # Safety
 /// As for [`crate::shm::copy`].
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {

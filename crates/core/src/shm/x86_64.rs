@@ -136,6 +136,13 @@ pub fn pause() {
     std::hint::spin_loop();
 }
 
+/// Asks for the line of `p`, to write to it soon. Changes nothing.
+#[inline(always)]
+pub fn prefetch_to_write(p: *const u8) {
+    // SAFETY: a hint, for which any address will do.
+    unsafe { asm!("prefetchw [{p}]", p = in(reg) p, options(nostack, preserves_flags)) };
+}
+
 /// # Safety
 /// As for [`crate::shm::copy`].
 #[inline(always)]

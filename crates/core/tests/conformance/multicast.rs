@@ -373,8 +373,12 @@ fn slow_readers_are_dropped_and_told(setup: Setup) {
                     job.barrier()?;
                 }
                 1 => {
-                    channel.recv(&mut buffer)?;
-                    assert_eq!(buffer, [0; 8]);
+                    // On a machine that is busy with something else it may be dropped so soon.
+                    match channel.recv(&mut buffer) {
+                        Ok(()) => assert_eq!(buffer, [0; 8]),
+                        Err(Error::Dropped) => {}
+                        Err(error) => return Err(error),
+                    }
                     job.barrier()?;
                     eventually("the reader is told", || {
                         matches!(channel.try_recv(&mut buffer), Err(Error::Dropped))
@@ -556,9 +560,12 @@ fn the_writer_dies(setup: Setup) {
                 blames(ended, 0, Cause::Panic, "recv");
                 // Whoever reads in place gets all that was published; what has to be passed on may end with its sender.
                 assert!(!setup.is_near() || next == 20, "{next}");
-                blames(channel.peek().map(drop), 0, Cause::Panic, "peek");
-                blames(channel.try_recv(&mut buffer), 0, Cause::Panic, "try_recv");
-                blames(channel.try_peek().map(drop), 0, Cause::Panic, "try_peek");
+                if setup.is_near() {
+                    // Elsewhere others may still be passing something on.
+                    blames(channel.peek().map(drop), 0, Cause::Panic, "peek");
+                    blames(channel.try_recv(&mut buffer), 0, Cause::Panic, "try_recv");
+                    blames(channel.try_peek().map(drop), 0, Cause::Panic, "try_peek");
+                }
                 Ok(())
             },
         );

@@ -1,0 +1,247 @@
+//! Rows of multicast channels from PE 0 to all others.
+
+use std::cell::{Cell, RefCell};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use memonet::{Job, Multicast, MulticastOptions};
+
+use super::catalog::{Kind, Row};
+use super::pe::{Bench, Contender, time_each};
+use super::raw;
+
+/// Blocks of a sample, so that its two barriers are nothing beside it.
+const BLOCKS: usize = 100_000;
+/// Bytes of a sample of large blocks.
+const BYTES: usize = 32 << 20;
+const SAMPLES: usize = 3;
+/// Round trips of a sample, and samples.
+const TRIPS: usize = 200;
+const TRIP_SAMPLES: usize = 100;
+/// Slots of the raw ring, and words of each: one for its number.
+const SLOTS: usize = 1 << 12;
+const SLOT: usize = 16;
+
+pub fn measure(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
+    for row in rows {
+        match kind {
+            Kind::MulticastLatency => latency(bench, row)?,
+            Kind::MulticastRate => rate(bench, row)?,
+            _ => bandwidth(bench, row, kind == Kind::MulticastInPlace)?,
+        }
+    }
+    Ok(())
+}
+
+fn channel(job: &Job, writer: usize) -> Result<Multicast<u64>> {
+    let readers: Vec<usize> = (0..job.npes()).filter(|&pe| pe != writer).collect();
+    Ok(job.multicast(writer, &readers, MulticastOptions::new())?)
+}
+
+/// A block there and one back, each on a channel of its own.
+fn latency(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
+    let job = bench.job;
+    let me = job.pe();
+    let (mut there, mut back) = (channel(job, 0)?, channel(job, 1)?);
+    let words = job.window::<u64>(64)?;
+    let count = Cell::new(0u64);
+    let mut block = vec![0u64; row.size / size_of::<u64>()];
+    let mut contenders = vec![Contender::library(|| {
+        time_each(TRIP_SAMPLES, TRIPS, || {
+            block[0] += 1;
+            let (first, second) = (&mut there, &mut back);
+            if me == 0 {
+                first.publish(&block)?;
+                let answer = second.peek()?;
+                ensure!(answer[0] == block[0], "a block was seen before its data");
+                answer.pop();
+            } else {
+                let question = first.peek()?;
+                ensure!(question[0] == block[0], "a block was seen before its data");
+                question.pop();
+                second.publish(&block)?;
+            }
+            Ok(())
+        })
+    })];
+    if let Some(near) = words.near_ptr(1 - me, 0) {
+        // SAFETY: words of a window that is kept to the end of this function, which nothing else accesses.
+        let (own, near) = unsafe { (raw::word(words.local_ptr()), raw::word(near)) };
+        let count = &count;
+        let trip = move |poll: fn(&AtomicU64, u64)| {
+            let value = count.get() + 1;
+            count.set(value);
+            if me == 0 {
+                near.store(value, Ordering::Release);
+            }
+            poll(own, value);
+            if me == 1 {
+                near.store(value, Ordering::Release);
+            }
+            Ok(())
+        };
+        contenders.push(Contender::limit("a bare store there and back", move || {
+            time_each(TRIP_SAMPLES, TRIPS, || trip(raw::poll::<false>))
+        }));
+        contenders.push(Contender::limit("the same, polling with pause", move || {
+            time_each(TRIP_SAMPLES, TRIPS, || trip(raw::poll::<true>))
+        }));
+    }
+    bench.interleave(row, &mut contenders)
+}
+
+/// Blocks as fast as they go.
+fn rate(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
+    let job = bench.job;
+    let me = job.pe();
+    let mut channel = channel(job, 0)?;
+    let len = row.size / size_of::<u64>();
+    let slots = job.window::<u64>(SLOTS * SLOT + 16)?;
+    let (block, mut buffer) = (vec![1u64; len], Vec::with_capacity(len));
+    let mut contenders = vec![Contender::library(|| {
+        sampled(job, BLOCKS, || {
+            if me == 0 {
+                channel.publish(black_box(&block))?;
+            } else {
+                channel.recv(black_box(&mut buffer))?;
+            }
+            Ok(())
+        })
+        .map(|samples| samples.into_iter().map(|ns| 1e3 / ns).collect())
+    })];
+    if let Some(ring) = slots.near_ptr(0, 0)
+        && len < SLOT
+    {
+        let limit = RawRing {
+            ring,
+            next: Cell::new(0),
+            seen: Cell::new(0),
+        };
+        let buffer = RefCell::new(vec![0u64; len]);
+        contenders.push(Contender::limit("a bare ring of numbered slots", move || {
+            sampled(job, BLOCKS, || {
+                let mut buffer = buffer.borrow_mut();
+                // SAFETY: the ring is PE 0's part of a window that is kept to the end of this function; slots are longer than blocks.
+                unsafe { if me == 0 { limit.push(&buffer) } else { limit.pop(&mut buffer) } };
+                Ok(())
+            })
+            .map(|samples| samples.into_iter().map(|ns| 1e3 / ns).collect())
+        }));
+    }
+    bench.interleave(row, &mut contenders)
+}
+
+/// Slots of equal size, each with the number of the block in it; and how far the reader is, on another line.
+struct RawRing {
+    ring: *mut u64,
+    next: Cell<u64>,
+    /// What the writer last saw of the reader's progress.
+    seen: Cell<u64>,
+}
+
+impl RawRing {
+    fn slot(&self, number: u64) -> *mut u64 {
+        self.ring.wrapping_add(number as usize % SLOTS * SLOT)
+    }
+
+    /// # Safety
+    /// The ring is mapped, and nothing else uses it.
+    unsafe fn push(&self, block: &[u64]) {
+        let number = self.next.get();
+        // SAFETY: the caller grants the ring; the word and the slot lie in it, and nobody accesses the word otherwise than as 64 bits.
+        unsafe {
+            let progress = raw::word(self.ring.wrapping_add(SLOTS * SLOT));
+            while number - self.seen.get() >= SLOTS as u64 {
+                self.seen.set(progress.load(Ordering::Acquire));
+                std::hint::spin_loop();
+            }
+            raw::copy(self.slot(number).wrapping_add(1).cast(), block.as_ptr().cast(), size_of_val(block));
+            raw::word(self.slot(number)).store(number + 1, Ordering::Release);
+        }
+        self.next.set(number + 1);
+    }
+
+    /// # Safety
+    /// As for [`push`](Self::push).
+    unsafe fn pop(&self, block: &mut [u64]) {
+        let number = self.next.get();
+        // SAFETY: as above.
+        unsafe {
+            raw::poll::<true>(raw::word(self.slot(number)), number + 1);
+            raw::copy(
+                block.as_mut_ptr().cast(),
+                self.slot(number).wrapping_add(1).cast(),
+                size_of_val(block),
+            );
+            if (number + 1) % (SLOTS as u64 / 8) == 0 {
+                raw::word(self.ring.wrapping_add(SLOTS * SLOT)).store(number + 1, Ordering::Release);
+            }
+        }
+        self.next.set(number + 1);
+    }
+}
+
+/// Bytes that all readers together get, copied to private memory or read in place.
+fn bandwidth(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
+    let job = bench.job;
+    let me = job.pe();
+    let mut channel = channel(job, 0)?;
+    let len = row.size / size_of::<u64>();
+    let blocks = (BYTES / row.size).max(4);
+    let memory = job.window::<u64>(len)?;
+    memory.fill(0..len, 3);
+    let (block, mut buffer) = (vec![1u64; len], Vec::with_capacity(len));
+    let delivered = (job.npes() - 1) as f64 * row.size as f64;
+    let mut contenders = vec![Contender::library(|| {
+        sampled(job, blocks, || {
+            if me == 0 {
+                channel.publish(black_box(&block))?;
+            } else if in_place {
+                let block = channel.peek()?;
+                // Each line once.
+                let sum = block.iter().step_by(8).fold(0u64, |sum, &word| sum.wrapping_add(word));
+                ensure!(sum == len.div_ceil(8) as u64, "a block came torn");
+                block.pop();
+            } else {
+                channel.recv(black_box(&mut buffer))?;
+            }
+            Ok(())
+        })
+        .map(|samples| samples.into_iter().map(|ns| delivered * 1e3 / ns).collect())
+    })];
+    let own = memory.local_ptr();
+    let private = vec![2u64; len];
+    contenders.push(Contender::limit("memcpy by one PE", move || {
+        if me != 0 {
+            return Ok(Vec::new());
+        }
+        let samples = time_each(SAMPLES, blocks, || {
+            // SAFETY: a window and a vector of that many bytes.
+            unsafe { raw::copy(own.cast(), private.as_ptr().cast(), row.size) };
+            Ok(())
+        })?;
+        Ok(samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect())
+    }));
+    bench.interleave(row, &mut contenders)
+}
+
+/// Nanoseconds of each of `count`, from when all begin to when all have ended, as PE 0 sees it.
+#[inline(always)]
+fn sampled(job: &Job, count: usize, mut once: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+    let mut samples = Vec::with_capacity(SAMPLES);
+    for sample in 0..=SAMPLES {
+        job.barrier()?;
+        let start = Instant::now();
+        for _ in 0..count {
+            once()?;
+        }
+        job.barrier()?;
+        // The first one only warms up.
+        if sample > 0 {
+            samples.push(start.elapsed().as_nanos() as f64 / count as f64);
+        }
+    }
+    Ok(if job.pe() == 0 { samples } else { Vec::new() })
+}
