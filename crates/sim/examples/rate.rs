@@ -61,7 +61,7 @@ fn main() {
             (least, most) = (least.min(world.pending()), most.max(world.pending()));
         }
     }
-    let time = (cpu_time() - start);
+    let time = cpu_time() - start;
     println!(
         "machine: {:.2} M events/s, {least} to {most} pending",
         world.counts().events as f64 / time / 1e6

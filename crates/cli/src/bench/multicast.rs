@@ -175,7 +175,7 @@ impl RawRing {
                 self.slot(number).wrapping_add(1).cast(),
                 size_of_val(block),
             );
-            if (number + 1) % (SLOTS as u64 / 8) == 0 {
+            if (number + 1).is_multiple_of(SLOTS as u64 / 8) {
                 raw::word(self.ring.wrapping_add(SLOTS * SLOT)).store(number + 1, Ordering::Release);
             }
         }

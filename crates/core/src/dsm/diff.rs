@@ -78,7 +78,7 @@ fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
         let word = |bytes: &[u8; STEP]| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().expect("8 bytes of 64"));
         let difference = word(a) ^ word(b);
         // The top bit of each byte that is not 0; then the eight of them side by side.
-        let tops = ((difference & LOW) + LOW | difference) & !LOW;
+        let tops = (((difference & LOW) + LOW) | difference) & !LOW;
         mask |= ((tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * at);
     }
     mask

@@ -352,7 +352,7 @@ impl Owner {
         let [_, state, grant] = self.look_at(before)?;
         let next = word(NEXT).load::<u64>(&self.pe)?;
         counters.sent(4, 0);
-        if next != there >> 4 << 16 | absent as u64 + 1 {
+        if next != (there >> 4 << 16) | (absent as u64 + 1) {
             return Ok(false);
         }
         let Some(version) = offered(state, grant) else {

@@ -538,7 +538,7 @@ impl Nic for CommandWordDma {
                     debug_assert_eq!(signal.op, SignalOp::Set, "signals that add are the agents'");
                     self.transfer(cx, node, op, signal.at, Payload::word(8, signal.value), false)
                 });
-                data.into_iter().chain(signal).fold(Ok(cx.now()), |last, next| last.and(next))
+                data.into_iter().chain(signal).try_fold(cx.now(), |_, next| next)
             }
             // Packets of one sender to one receiver take one way, and the NIC serves words in the order of their starting.
             HostOp::Fence => Ok(cx.now()),

@@ -165,8 +165,8 @@ pub(crate) fn carries_the_library(machine: &Machine, pes: u32) {
             ops.push(bench.begin(from, add));
         }
     }
-    for to in 0..pes as usize {
-        expected[to][60_000..60_008].copy_from_slice(&(3 * u64::from(pes)).to_le_bytes());
+    for expected in &mut expected {
+        expected[60_000..60_008].copy_from_slice(&(3 * u64::from(pes)).to_le_bytes());
     }
     ops.extend((0..pes).map(|pe| bench.begin(pe, HostOp::Quiet)).collect::<Vec<_>>());
     for op in ops {

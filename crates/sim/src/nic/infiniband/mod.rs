@@ -194,6 +194,7 @@ impl InfiniBand {
     }
 
     /// Sends data that the core logic is told of at `at`; gives when it has read all of it.
+    #[allow(clippy::too_many_arguments)]
     fn send(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, way: Way, to: FarAddress, data: &Payload) -> Ps {
         let is = self.is;
         let read = if data.len() > 8 { is.read } else { Ps::ZERO };
@@ -232,7 +233,7 @@ impl InfiniBand {
                 droppable: flags != 0,
             };
             sent += packet.payload.len();
-            self.to_link(cx, busy.0, moved, node, packet);
+            self.hand_over(cx, busy.0, moved, node, packet);
             if sent >= data.len() {
                 return done;
             }
@@ -240,7 +241,7 @@ impl InfiniBand {
     }
 
     /// Hands a packet that the data path moves from `start` to `moved` to the link, so that its last bit leaves no earlier than it is there.
-    fn to_link(&mut self, cx: &mut Cx<'_>, start: Ps, moved: Ps, node: Node, packet: Packet) {
+    fn hand_over(&mut self, cx: &mut Cx<'_>, start: Ps, moved: Ps, node: Node, packet: Packet) {
         let is = self.is;
         if packet.to == Destination::Node(node) {
             // Within the NIC: it never sees the link.

@@ -357,21 +357,21 @@ impl SyncNetwork {
                     _ => 0,
                 };
                 let board = &mut self.boards[node.index()];
-                let answer = if what.is_none() || data.is_empty() || data.len() > PAYLOAD || !words || root >= members.len() {
-                    refused(
-                        "a collective has from 1 to 56 bytes, in words of 8 unless it is a broadcast, and its root is a rank of the group",
-                    )
-                } else if !self.wires.carries_packets(node.index()) {
+                let fits = !data.is_empty() && data.len() <= PAYLOAD && words && root < members.len();
+                let answer = if !self.wires.carries_packets(node.index()) {
                     refused("the board carries wires now; set its mode to packets before")
                 } else if board.part.is_some() {
                     refused("the board is in a collective already")
-                } else {
-                    let what = what.expect("just looked at");
+                } else if let Some(what) = what.filter(|_| fits) {
                     board.begun = board.begun.wrapping_add(1);
                     board.part = Some(data.with(|bytes| Part::new(op, what, board.begun, node.0, members, bytes)));
                     let done = self.cpu(cx, cx.now(), node, op, "packet_write", self.is.packet_write);
                     self.at(cx, done, node, Later::Begin);
                     return;
+                } else {
+                    refused(
+                        "a collective has from 1 to 56 bytes, in words of 8 unless it is a broadcast, and its root is a rank of the group",
+                    )
                 };
                 cx.finish(cx.now(), op, answer);
             }
