@@ -6,7 +6,7 @@
 //! | has asked at a time of its own that has not come yet | that time |
 //! | is in a call | the machine answers |
 //! | looks | the look's sample |
-//! | is parked | something changes in its memory, its deadline, or nothing else can happen; then it looks |
+//! | is parked | something changes in its memory, its deadline, or nothing else can happen; then it looks. Where a look asks other PEs, nothing in its own memory tells when to ask again: it looks by itself, ever less often, down to every 50 us |
 //! | computes | so much time has passed |
 
 use crate::coroutine::Panic;
@@ -69,6 +69,8 @@ pub(crate) trait Departures {
 const NEWS: Ps = Ps::us(1000);
 /// How often all that are parked look in vain, when nothing else can happen, before that counts.
 const LAST_LOOKS: u32 = 64;
+/// The longest that a PE whose looks ask other PEs goes without one.
+const LONGEST_NAP: Ps = Ps::us(50);
 
 #[derive(Debug)]
 enum State {
@@ -93,6 +95,10 @@ struct Actor {
     at: Ps,
     /// Something has changed in its memory since its last look.
     changed: bool,
+    /// It has called its NIC since its last look: that look was, or may have been, at other PEs' memory too.
+    asked: bool,
+    /// How long it will do without a look by itself.
+    nap: Ps,
     /// Calls so far.
     calls: u32,
     /// Parkings so far, to tell an old deadline from a new one.
@@ -135,6 +141,8 @@ impl<'a, P: Program> Engine<'a, P> {
             state: State::New,
             at: Ps::ZERO,
             changed: false,
+            asked: false,
+            nap: Ps::ZERO,
             calls: 0,
             parkings: 0,
         };
@@ -182,6 +190,7 @@ impl<'a, P: Program> Engine<'a, P> {
     }
 
     fn changed(&mut self, pe: Pe) {
+        self.vain_looks = 0;
         let actor = &mut self.actors[pe.index()];
         actor.changed = true;
         self.look_at_next(pe, self.world.now());
@@ -212,11 +221,14 @@ impl<'a, P: Program> Engine<'a, P> {
                 other => unreachable!("PE {} began what it had not asked for, {other:?}", pe.0),
             },
             SAMPLE => {
-                actor.changed = false;
+                (actor.changed, actor.asked) = (false, false);
                 let polling = self.world.polling(pe);
                 self.resume(pe, now + (polling.interval - polling.sample), Answer::default());
             }
-            COMPUTED => self.resume(pe, now, Answer::default()),
+            COMPUTED => {
+                self.vain_looks = 0;
+                self.resume(pe, now, Answer::default());
+            }
             NEWS_OF_DEPARTURES => {
                 self.news_due = false;
                 self.known_departures = self.departures.count();
@@ -281,17 +293,19 @@ impl<'a, P: Program> Engine<'a, P> {
         let actor = &mut self.actors[pe.index()];
         match request {
             Request::Host(what) => {
-                if !matches!(what, HostOp::Get { .. } | HostOp::Fence | HostOp::Quiet) {
-                    self.vain_looks = 0;
-                }
                 actor.state = State::Calling;
+                actor.asked = true;
                 let op = Op { pe, number: actor.calls };
                 actor.calls = actor.calls.wrapping_add(1);
                 self.world.begin(op, what);
             }
             Request::Look => {
+                // The first look of a wait: whoever comes to a new one has got on, and may have written to its own memory what others ask for.
+                self.vain_looks = 0;
                 actor.state = State::Looking;
-                let reads = now + self.world.polling(pe).sample;
+                let polling = self.world.polling(pe);
+                actor.nap = polling.interval;
+                let reads = now + polling.sample;
                 self.world.wake(reads, token(SAMPLE, pe));
             }
             Request::Park { deadline, what } => {
@@ -301,12 +315,16 @@ impl<'a, P: Program> Engine<'a, P> {
                     what,
                     due: false,
                 };
+                // Without that, what would be asked for ever is a deadlock that nobody sees.
+                let asks = actor.asked && self.vain_looks < LAST_LOOKS;
+                let by_itself = asks.then(|| now + actor.nap);
                 if actor.changed {
                     self.look_at_next(pe, now);
-                } else if let Some(deadline) = deadline {
+                } else if let Some(at) = deadline.into_iter().chain(by_itself).min() {
+                    actor.nap = LONGEST_NAP.min(actor.nap * 2);
                     self.deadlines += 1;
                     let what = DEADLINE + u64::from(actor.parkings);
-                    self.world.wake(deadline.max(now), token(what, pe));
+                    self.world.wake(at.max(now), token(what, pe));
                 }
             }
             Request::Compute(time) => {

@@ -111,6 +111,22 @@ pub enum Wanted {
     Collectives,
 }
 
+impl Atomic {
+    /// What a word of `size` bytes that held `old` holds then.
+    pub fn result(self, old: u64, size: usize) -> u64 {
+        let new = match self {
+            Atomic::Op(AtomicOp::Add, value) => old.wrapping_add(value),
+            Atomic::Op(AtomicOp::And, value) => old & value,
+            Atomic::Op(AtomicOp::Or, value) => old | value,
+            Atomic::Op(AtomicOp::Xor, value) => old ^ value,
+            Atomic::Op(AtomicOp::Swap, value) => value,
+            Atomic::CompareSwap { expected, new } if expected == old => new,
+            Atomic::CompareSwap { .. } => old,
+        };
+        Payload::word(size, new).bits()
+    }
+}
+
 /// What hardware may do for several PEs at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupOp {

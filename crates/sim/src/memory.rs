@@ -3,7 +3,6 @@
 use crate::host::{Atomic, Pe};
 use crate::packet::Payload;
 use memonet_core::fabric::FarAddress;
-use memonet_core::shm::AtomicOp;
 
 /// What NICs deliver into. Addresses come from resolved remotes: their bounds and rights were checked, and are checked again here, as a kind may
 /// compute others from them.
@@ -61,15 +60,7 @@ impl Memory for PlainMemory {
         let mut word = [0; 8];
         word[..size].copy_from_slice(place);
         let old = u64::from_le_bytes(word);
-        let new = match what {
-            Atomic::Op(AtomicOp::Add, value) => old.wrapping_add(value),
-            Atomic::Op(AtomicOp::And, value) => old & value,
-            Atomic::Op(AtomicOp::Or, value) => old | value,
-            Atomic::Op(AtomicOp::Xor, value) => old ^ value,
-            Atomic::Op(AtomicOp::Swap, value) => value,
-            Atomic::CompareSwap { expected, new } if expected == old => new,
-            Atomic::CompareSwap { .. } => old,
-        };
+        let new = what.result(old, size);
         place.copy_from_slice(&new.to_le_bytes()[..size]);
         Ok(old)
     }

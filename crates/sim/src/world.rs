@@ -234,6 +234,10 @@ impl World {
     }
 
     /// Lets the machine work until something happens that concerns programs; nothing, when no event is left.
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "an iterator that is given work between its items is none to loop over"
+    )]
     pub fn next(&mut self) -> Option<Happened> {
         loop {
             if let Some(happened) = self.parts.happened.pop_front() {
@@ -519,7 +523,9 @@ impl Cx<'_> {
     pub fn atomic(&mut self, op: Op, at: FarAddress, size: usize, what: crate::host::Atomic) -> Result<u64, String> {
         let by = agent::owner(self.parts.pes, op.pe);
         let old = self.parts.memory.atomic(by, at, size, what)?;
-        self.parts.happened.push_back(Happened::Changed(Pe(at.pe)));
+        if what.result(old, size) != old {
+            self.parts.happened.push_back(Happened::Changed(Pe(at.pe)));
+        }
         Ok(old)
     }
 

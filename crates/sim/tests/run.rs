@@ -168,3 +168,26 @@ fn blocks_signals_gets_and_atomics() {
     })
     .unwrap();
 }
+
+/// A PE that makes a change in its own memory tells nobody; who asks it again and again finds out.
+#[test]
+fn looks_that_ask_others_are_repeated() {
+    let done = run(&machine(), 3, &Options::default(), |job| {
+        let w = job.window::<u64>(1).unwrap();
+        match job.pe() {
+            // Teams of their own members alone are made by asking each other.
+            0 => job.team_among(&[0, 1]).unwrap().barrier().unwrap(),
+            1 => {
+                job.compute(500_000);
+                job.team_among(&[0, 1]).unwrap().barrier().unwrap();
+            }
+            // Somebody has something else to do for long: the others are not to wait until nothing else can happen.
+            _ => job.compute(1_000_000_000),
+        }
+        let time = now();
+        drop(w);
+        time
+    })
+    .unwrap();
+    assert!(done.results[1] < Duration::from_millis(20), "{:?}", done.results);
+}

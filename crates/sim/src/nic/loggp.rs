@@ -63,6 +63,9 @@ struct NicOf {
     receiver: Unit,
 }
 
+/// Where a message goes, and what it says to the receiver.
+type Addressed = (Node, [u64; 4]);
+
 /// The kind.
 pub struct LogGp {
     is: Parameters,
@@ -115,7 +118,7 @@ impl LogGp {
     }
 
     /// Sends a message from `at` on; gives when its last packet is handed to the link.
-    fn send(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, to: Node, header: [u64; 4], data: &Payload) {
+    fn send(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, (to, header): Addressed, data: &Payload) {
         let is = self.is;
         let (start, _) = self.nics[node.index()].sender.take(at, is.gap);
         let leaves = start + is.send_latency;
@@ -281,14 +284,14 @@ impl Nic for LogGp {
             HostOp::Store { to, word } => {
                 let returns = self.overhead(cx, node, op, word.len());
                 cx.promise(op, 1);
-                self.send(cx, returns, node, op, Node(to.pe), header(WRITE, to, 0), &word);
+                self.send(cx, returns, node, op, (Node(to.pe), header(WRITE, to, 0)), &word);
                 cx.finish(returns, op, Answer::default());
             }
             HostOp::Put { to, data, signal, .. } => {
                 let returns = self.overhead(cx, node, op, data.len());
                 if !data.is_empty() {
                     cx.promise(op, data.len().div_ceil(self.is.packet) as u64);
-                    self.send(cx, returns, node, op, Node(to.pe), header(WRITE, to, 0), &data);
+                    self.send(cx, returns, node, op, (Node(to.pe), header(WRITE, to, 0)), &data);
                 }
                 if let Some(signal) = signal {
                     cx.promise(op, 1);
@@ -296,18 +299,25 @@ impl Nic for LogGp {
                         SignalOp::Set => (header(WRITE, signal.at, 0), Payload::word(8, signal.value)),
                         SignalOp::Add => update(signal.at, 8, Atomic::Op(AtomicOp::Add, signal.value), false),
                     };
-                    self.send(cx, returns, node, op, Node(signal.at.pe), header, &payload);
+                    self.send(cx, returns, node, op, (Node(signal.at.pe), header), &payload);
                 }
                 cx.finish(returns, op, Answer::default());
             }
             HostOp::Get { from, len } => {
                 let asked = self.overhead(cx, node, op, 0);
-                self.send(cx, asked, node, op, Node(from.pe), header(READ, from, len.into()), &Payload::EMPTY);
+                self.send(
+                    cx,
+                    asked,
+                    node,
+                    op,
+                    (Node(from.pe), header(READ, from, len.into())),
+                    &Payload::EMPTY,
+                );
             }
             HostOp::Atomic { at, size, what } => {
                 let asked = self.overhead(cx, node, op, 16);
                 let (header, payload) = update(at, size, what, true);
-                self.send(cx, asked, node, op, Node(at.pe), header, &payload);
+                self.send(cx, asked, node, op, (Node(at.pe), header), &payload);
             }
             HostOp::Fence => cx.finish(cx.now(), op, Answer::default()),
             HostOp::Quiet => cx.finish_when_landed(cx.now(), op, self.is.acknowledge),
@@ -345,6 +355,6 @@ impl Nic for LogGp {
             region: 0,
             offset: 0,
         };
-        self.send(cx, cx.now(), node, op, from, header(ANSWER, back, kind), &data);
+        self.send(cx, cx.now(), node, op, (from, header(ANSWER, back, kind)), &data);
     }
 }
