@@ -50,6 +50,13 @@ pub const SHUFFLED: Setup = Setup {
     seeds: 3,
 };
 
+/// The same, so slowly that between two deliveries there is time to look, on a busy machine too.
+pub const SHUFFLED_SLOWLY: Setup = Setup {
+    name: "slowly shuffled",
+    spec: Some("far:delay_us=50000,reorder=1"),
+    seeds: 3,
+};
+
 /// What is under way stays so for long, unless somebody wants it quiet.
 pub const SLUGGISH: Setup = Setup {
     name: "sluggish",
