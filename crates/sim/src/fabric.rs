@@ -2,13 +2,14 @@
 
 use crate::coroutine::Port;
 use crate::engine::Request;
-use crate::host::{Answer, Atomic, HostOp, Signal};
+use crate::host::{Answer, Atomic, GroupOp, HostOp, Signal, Wanted};
 use crate::packet::Payload;
 use crate::time::Ps;
-use memonet_core::fabric::{Fabric, FarAddress, VirtualClock};
+use memonet_core::fabric::{Fabric, FarAddress, HardwareBarrier, VirtualClock};
 use memonet_core::hosted::Hosted;
 use memonet_core::shm::{self, AtomicOp};
 use memonet_core::{Error, Result, SignalOp};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,14 +23,20 @@ pub(crate) struct SimFabric {
     hosted: Arc<Hosted>,
     /// Why a store was refused.
     late: Mutex<Option<String>>,
+    /// PEs of the job, if the machine has hardware for groups of them.
+    groups: Option<u32>,
+    /// The group of all, for their barrier.
+    all: AtomicU32,
 }
 
 impl SimFabric {
-    pub(crate) fn new(port: Arc<Port>, hosted: Arc<Hosted>) -> Self {
+    pub(crate) fn new(port: Arc<Port>, hosted: Arc<Hosted>, groups: Option<u32>) -> Self {
         SimFabric {
             port,
             hosted,
             late: Mutex::default(),
+            groups,
+            all: AtomicU32::new(0),
         }
     }
 
@@ -176,8 +183,33 @@ impl Fabric for SimFabric {
         Some(self)
     }
 
+    fn barrier(&self) -> Option<&dyn HardwareBarrier> {
+        self.groups.map(|_| self as &dyn HardwareBarrier)
+    }
+
     fn outlives_pes(&self) -> bool {
         true
+    }
+}
+
+impl HardwareBarrier for SimFabric {
+    fn join(&self) -> Result<bool> {
+        let join = GroupOp::Join {
+            members: (0..self.groups.unwrap_or(0)).collect(),
+            wanted: Wanted::Barrier,
+        };
+        let group = self.call(HostOp::Group(join))?.value as u32;
+        self.all.store(group, Ordering::Relaxed);
+        Ok(group != 0)
+    }
+
+    fn arrive(&self) -> Result<()> {
+        self.call(HostOp::Group(GroupOp::Arrive(self.all.load(Ordering::Relaxed))))
+            .map(drop)
+    }
+
+    fn complete(&self) -> Result<u64> {
+        Ok(self.call(HostOp::Group(GroupOp::Phase(self.all.load(Ordering::Relaxed))))?.value)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::fabric::SimFabric;
 use crate::host::{Answer, Atomic, Command, HostOp, Pe};
 use crate::machine::Machine;
 use crate::memory::Memory;
+use crate::nic::Feature;
 use crate::packet::Payload;
 use crate::stacks::stacks;
 use crate::time::Ps;
@@ -66,10 +67,11 @@ pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(J
     let memory = JobMemory(hosted.clone());
     let mut world = World::build(machine, n as u32, options.seed, Box::new(memory))?;
     world.recorder().keep(options.record);
+    let groups = world.has(Feature::Groups).then_some(n as u32);
     let results: RefCell<Vec<Option<Result<R, memonet_core::Error>>>> = RefCell::new((0..n).map(|_| None).collect());
     let body = |port: &Arc<Port>| {
         let pe = port.pe() as usize;
-        let fabric = SimFabric::new(port.clone(), hosted.clone());
+        let fabric = SimFabric::new(port.clone(), hosted.clone(), groups);
         let result = hosted.join(pe, Box::new(fabric)).map(|job| {
             let result = program(job.clone());
             // Errors that surface only here belong to writes whose PE did not care to wait for them.

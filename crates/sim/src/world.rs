@@ -197,6 +197,11 @@ impl World {
         &mut *self.parts.memory
     }
 
+    /// Whether the hardware has this.
+    pub fn has(&self, feature: Feature) -> bool {
+        self.nic.has(feature)
+    }
+
     /// How a PE's host looks at its memory.
     pub fn polling(&self, pe: Pe) -> crate::host::Polling {
         self.nic.polling(Node(pe.0))

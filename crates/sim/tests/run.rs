@@ -191,3 +191,45 @@ fn looks_that_ask_others_are_repeated() {
     .unwrap();
     assert!(done.results[1] < Duration::from_millis(20), "{:?}", done.results);
 }
+
+/// Where a machine has wires for barriers, those of the library go by them: no packet is sent, and data that was sent before is there.
+#[test]
+fn barriers_by_hardware() {
+    let machine = Machine::load("scc").unwrap();
+    let done = run(&machine, 4, &Options::default(), |job| {
+        let algorithm = job.world().split_barrier().algorithm();
+        let w = job.window::<u64>(4).unwrap();
+        for round in 1..20u64 {
+            job.compute(round * 1777 * (1 + job.pe() as u64) % 20_000);
+            for other in 0..4 {
+                w.remote(other, job.pe()).unwrap().store(round);
+            }
+            job.barrier().unwrap();
+            assert_eq!(w.to_vec(), [round; 4]);
+            job.barrier().unwrap();
+        }
+        let (before, start) = (w.to_vec(), now());
+        for _ in 0..100 {
+            job.barrier().unwrap();
+        }
+        assert_eq!(before, w.to_vec());
+        (algorithm, now() - start)
+    });
+    for (algorithm, time) in done.unwrap().results {
+        assert_eq!(algorithm, memonet_core::Algorithm::Hardware);
+        // One look or two of 3 us each, at every barrier.
+        assert!(time > Duration::from_micros(300) && time < Duration::from_micros(700), "{time:?}");
+    }
+}
+
+/// A barrier that hardware cannot complete is a deadlock like any other.
+#[test]
+fn a_barrier_without_wires_is_a_deadlock() {
+    use memonet_sim::nic::sync_network::set_mode;
+    let machine = Machine::load("scc").unwrap();
+    let error = run(&machine, 3, &Options::default(), |job| {
+        memonet_sim::Host::here().command(set_mode(true)).unwrap();
+        job.barrier().map_err(|error| error.to_string())
+    });
+    assert!(matches!(error, Err(Error::Deadlock { .. })), "{error:?}");
+}

@@ -4,7 +4,7 @@
 //! are. Between the two a PE does work that does not depend on the others. [`step`](Barrier::step) is the form with one
 //! call per phase: it ends the previous phase and arrives at the next.
 //!
-//! Four algorithms move the news; all of them only store growing numbers into words of the barrier's slot in the members'
+//! Four algorithms move the news by themselves; all of them only store growing numbers into words of the barrier's slot in the members'
 //! segments, through routes, so they run on every fabric:
 //!
 //! | algorithm | stores per PE | steps on the way | chosen |
@@ -14,6 +14,8 @@
 //! | [`tree`] | 1 to 9 | 2 log8 n | on request: fewest messages at any one place |
 //! | [`dissemination`] | log2 n | log2 n | else |
 //!
+//! The barrier of all PEs that a job begins with is made by [`hardware`] where the network has some for it, without any store.
+//!
 //! **Why no phase is passed too early.** A word holds the last phase of which it tells, and phases only grow. A PE waits
 //! for "at least my phase". No PE can be more than one phase ahead of another: to end phase p it needs, directly or along
 //! the chain of stores, everybody's arrival at p. So words never need resetting, and the low byte of a phase, of which
@@ -22,6 +24,7 @@
 mod central;
 mod dissemination;
 mod everyone;
+mod hardware;
 mod relayed;
 mod tree;
 
@@ -51,6 +54,8 @@ pub enum Algorithm {
     Tree,
     /// In round r, each member tells the one 2^r further on.
     Dissemination,
+    /// The network tells when all have arrived.
+    Hardware,
 }
 
 impl std::fmt::Display for Algorithm {
@@ -60,6 +65,7 @@ impl std::fmt::Display for Algorithm {
             Algorithm::Central => "central",
             Algorithm::Tree => "tree",
             Algorithm::Dissemination => "dissemination",
+            Algorithm::Hardware => "hardware",
         })
     }
 }
@@ -77,6 +83,7 @@ impl Algorithm {
             Algorithm::Central => central::Central::PASSIVE,
             Algorithm::Tree => tree::Tree::PASSIVE,
             Algorithm::Dissemination => dissemination::Dissemination::PASSIVE,
+            Algorithm::Hardware => hardware::Hardware::PASSIVE,
         }
     }
 
@@ -184,6 +191,7 @@ enum Way {
     Central(central::Central),
     Tree(Relayed<tree::Tree>),
     Dissemination(Relayed<dissemination::Dissemination>),
+    Hardware(hardware::Hardware),
 }
 
 /// Evaluates the expression for the barrier's algorithm: which it is, is asked once per call and not once per look.
@@ -194,6 +202,7 @@ macro_rules! by_way {
             Way::Central($way) => $what,
             Way::Tree($way) => $what,
             Way::Dissemination($way) => $what,
+            Way::Hardware($way) => $what,
         }
     };
 }
@@ -217,7 +226,10 @@ pub struct Barrier {
 impl Barrier {
     /// A barrier in `slot`, whose words are zero on every member; each member has dropped `ended` in it before.
     pub(crate) fn new(pe: Arc<Pe>, members: Arc<[usize]>, rank: usize, slot: usize, ended: Arc<[u64]>) -> Result<Self> {
-        let algorithm = Algorithm::choose(&pe, members.len())?;
+        let algorithm = match hardware::serves(&pe, slot)? {
+            true => Algorithm::Hardware,
+            false => Algorithm::choose(&pe, members.len())?,
+        };
         Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
     }
 
@@ -243,6 +255,7 @@ impl Barrier {
             Algorithm::Central => Way::Central(central::Central::new(&slot)),
             Algorithm::Tree => Way::Tree(Relayed::new(&slot, tree::Tree::new(&slot))),
             Algorithm::Dissemination => Way::Dissemination(Relayed::new(&slot, dissemination::Dissemination::new(&slot))),
+            Algorithm::Hardware => Way::Hardware(hardware::Hardware),
         };
         Barrier {
             slot,

@@ -109,10 +109,36 @@ pub trait Fabric: Send + Sync {
         None
     }
 
+    /// Hardware for the barrier of all PEs, where the network has it.
+    fn barrier(&self) -> Option<&dyn HardwareBarrier> {
+        None
+    }
+
     /// Whether this PE's memory stays reachable for the others, and what it has written arrives, after it has left the job.
     fn outlives_pes(&self) -> bool {
         false
     }
+}
+
+/// A barrier of all PEs that the network makes by itself. It says nothing of what was written before: who arrives has made that visible.
+pub trait HardwareBarrier {
+    /// Whether it serves this job. Each PE asks once, before anything else, and all get the same answer.
+    ///
+    /// # Errors
+    /// Of the network.
+    fn join(&self) -> Result<bool>;
+
+    /// This PE arrives at its next phase. It has seen the phase before complete.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn arrive(&self) -> Result<()>;
+
+    /// The phases that are complete.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn complete(&self) -> Result<u64>;
 }
 
 /// A PE's time, where it is not the world's. Every call may take virtual time, and lets other PEs run meanwhile.

@@ -14,18 +14,12 @@ use memonet_core::{Cmp, Job, Sum};
 
 const ALL: &str = "nobody dies in an experiment";
 
-fn join(job: &Job, wanted: Wanted) -> u32 {
+fn join(job: &Job) -> u32 {
     let join = GroupOp::Join {
         members: (0..job.npes() as u32).collect(),
-        wanted,
+        wanted: Wanted::Collectives,
     };
     ask(HostOp::Group(join)).value as u32
-}
-
-/// Arrives, and looks until the barrier is complete.
-fn barrier(group: u32, phase: u64) {
-    ask(HostOp::Group(GroupOp::Arrive(group)));
-    while ask(HostOp::Group(GroupOp::Phase(group))).value < phase {}
 }
 
 /// From the last arrival to completion, on the wires alone, in ns.
@@ -35,25 +29,23 @@ fn hardware(nodes: usize) -> Result<f64, Error> {
         ..Options::default()
     };
     let done = run_on(&Machine::load("scc")?, nodes, &options, |job| {
-        let group = join(&job, Wanted::Barrier);
-        barrier(group, 1);
+        job.barrier().expect(ALL);
     })?;
     let stages = done.recorder.stages().iter().filter(|stage| stage.name == "microcluster");
     let times = stages.map(|stage| stage.end - stage.start);
     Ok(times.min().expect("a barrier on the wires").as_ns())
 }
 
-/// The times of barriers with software, between which PEs compute for times of their own: each PE's, from its arrival on, in ns.
+/// The times of the library's barriers, which are the wires', between which PEs compute for times of their own: each PE's, from its arrival on, in ns.
 fn software(nodes: usize) -> Result<Vec<f64>, Error> {
     const ROUNDS: u64 = 50;
     let done = run_on(&Machine::load("scc")?, nodes, &Options::default(), |job| {
-        let group = join(&job, Wanted::Barrier);
         let mut times = Vec::new();
         for round in 1..=ROUNDS {
             // Up to 3 us apart, differently in each round.
             job.compute((round * 997 + job.pe() as u64 * 1409) * 613 % 3000);
             let begin = Host::here().now();
-            barrier(group, round);
+            job.barrier().expect(ALL);
             times.push((Host::here().now() - begin).as_ns());
         }
         times
@@ -94,19 +86,18 @@ fn in_the_network(nodes: usize, what: Collective) -> Result<f64, Error> {
     const ROUNDS: u64 = 10;
     const MILLISECOND: u64 = 1_000_000;
     let done = run_on(&Machine::load("scc")?, nodes, &Options::default(), |job| {
-        let group = join(&job, Wanted::Collectives);
-        nic(set_mode(true));
-        job.barrier().expect(ALL);
+        let group = join(&job);
         let mut moments = Vec::new();
         for _ in 0..ROUNDS {
-            // All begin at the next whole millisecond, when the barrier is over everywhere.
+            nic(set_mode(true));
+            // All begin at the next whole millisecond, when all boards carry packets.
             job.compute(MILLISECOND - Host::here().now().0 / 1000 % MILLISECOND);
             moments.push(Host::here().now());
             ask(HostOp::Group(collective(group, what, Payload::word(8, 1))));
             moments.push(Host::here().now());
+            nic(set_mode(false));
             job.barrier().expect(ALL);
         }
-        nic(set_mode(false));
         moments
     })?;
     let time = |round: usize| {

@@ -32,6 +32,7 @@ use crate::time::Ps;
 use chain::{Agenda, Chain, Direction, Due, Notice, PAYLOAD, Times};
 use collective::{Part, SEND, Step};
 use interface::{ENTER, FLAG, MODE, RECEIVE, REDUCED, SEND_PACKET, SET_GROUP};
+use memonet_core::fabric::FarAddress;
 use std::collections::{BTreeMap, VecDeque};
 use wires::Wires;
 
@@ -58,7 +59,10 @@ struct Board {
     cpu: Unit,
     /// How many groups of these members it has asked for.
     asked: BTreeMap<(u8, Box<[u32]>), usize>,
-    in_barrier: bool,
+    /// Its group for barriers, and the phases that it had completed before.
+    barrier: Option<(u32, u64)>,
+    /// A host that has looked at its barrier in vain, and goes on looking: the end of that look; and when the barrier has become complete.
+    watching: Option<(Ps, Option<Ps>)>,
     collectives: Option<u32>,
     /// Collectives of its group that it has begun.
     begun: u16,
@@ -173,6 +177,17 @@ impl SyncNetwork {
         (Ps(end.0 - self.is.flag_look.0) + self.is.flag_read, end)
     }
 
+    /// A host that waits looks again and again, though its program is only run when there is something to see. So when it is run for that, it is in
+    /// the middle of a look: gives when that began. The next one, if this has read the board before.
+    fn look_under_way(&mut self, now: Ps, node: Node) -> Option<Ps> {
+        let (end, complete) = self.boards[node.index()].watching.take()?;
+        let is_run_for_that = now.since(complete?) <= self.lan.polling(node).interval;
+        let looks = now.since(end).0 / self.is.flag_look.0;
+        let start = end + self.is.flag_look * looks;
+        let missed = start + self.is.flag_read < now;
+        (is_run_for_that && now >= end).then(|| if missed { start + self.is.flag_look } else { start })
+    }
+
     /// When a host that looks at its board again and again has seen what changed at `changed`.
     fn seen(&self, changed: Ps) -> Ps {
         let looks = Polling {
@@ -188,7 +203,7 @@ impl SyncNetwork {
         match command.code {
             SET_GROUP => {
                 let done = self.cpu(cx, cx.now(), node, op, "register_write", is.register_write);
-                let bad = self.boards[board].in_barrier || self.wires.flag(board);
+                let bad = self.boards[board].barrier.is_some() || self.wires.flag(board);
                 let answer = if bad {
                     Answer::refused("the group register is in use, by a barrier under way or the library's")
                 } else {
@@ -289,7 +304,7 @@ impl SyncNetwork {
             for &member in key.1.iter().filter(|_| served) {
                 let board = &mut self.boards[member as usize];
                 match wanted {
-                    Wanted::Barrier => board.in_barrier = true,
+                    Wanted::Barrier => board.barrier = Some((number, self.wires.phases(member as usize))),
                     _ => board.collectives = Some(number),
                 }
             }
@@ -327,9 +342,9 @@ impl SyncNetwork {
         match wanted {
             Wanted::Barrier if self.wires.is_divided() => {
                 let last = |&member: &u32| members.contains(&(self.wires.last_of(member as usize) as u32));
-                !self.boards.iter().any(|board| board.in_barrier) && members.iter().all(last)
+                !self.boards.iter().any(|board| board.barrier.is_some()) && members.iter().all(last)
             }
-            Wanted::Barrier => all(&|board| !board.in_barrier),
+            Wanted::Barrier => all(&|board| board.barrier.is_none()),
             Wanted::Collectives => members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none()),
             Wanted::Multicast => false,
         }
@@ -345,7 +360,10 @@ impl SyncNetwork {
             GroupOp::Join { members, wanted } => self.join(cx, node, op, members, wanted),
             GroupOp::Arrive(group) if of(group, Wanted::Barrier) => self.enter(cx, node, op),
             GroupOp::Phase(group) if of(group, Wanted::Barrier) => {
-                let (read, end) = self.look(cx, node, op);
+                let (read, end) = match self.look_under_way(cx.now(), node) {
+                    Some(start) => (start + self.is.flag_read, start + self.is.flag_look),
+                    None => self.look(cx, node, op),
+                };
                 self.at(cx, read, node, Later::Phase(op, end));
             }
             GroupOp::Collective { group, code, data } if of(group, Wanted::Collectives) => {
@@ -487,10 +505,25 @@ impl SyncNetwork {
                 self.wires.complete(board);
                 if let Some((op, arrived)) = self.boards[board].arrived.take() {
                     cx.stage(node, "wires", "microcluster", op, (arrived, now));
+                    if let Some((_, complete)) = &mut self.boards[board].watching {
+                        *complete = Some(now);
+                        // A host that has stopped looking until something changes is told so by an empty write.
+                        let nowhere = FarAddress {
+                            pe: node.0,
+                            region: 0,
+                            offset: 0,
+                        };
+                        cx.promise(op, 1);
+                        cx.write(now, op, nowhere, Payload::EMPTY);
+                    }
                 }
             }
             Later::Flag(op, end) => cx.finish(end, op, Answer::value(self.wires.flag(board).into())),
-            Later::Phase(op, end) => cx.finish(end, op, Answer::value(self.wires.phases(board))),
+            Later::Phase(op, end) => {
+                self.boards[board].watching = self.wires.flag(board).then_some((end, None));
+                let before = self.boards[board].barrier.map_or(0, |(_, before)| before);
+                cx.finish(end, op, Answer::value(self.wires.phases(board) - before));
+            }
             Later::Reduced(op, end) => {
                 if self.wires.flag(board) {
                     cx.finish(end, op, Answer::value(0));
