@@ -112,7 +112,7 @@ fn a_deadlock_is_an_error_that_lists_the_waits() {
             job.barrier().unwrap();
         }
     });
-    let error = result.err().expect("nobody stores that word");
+    let error = result.expect_err("nobody stores that word");
     let text = error.to_string();
     assert!(
         text.contains("PE 1 waits for a word") && text.contains("PE 2 waits for a barrier"),
@@ -133,7 +133,7 @@ fn a_panic_is_a_death_that_others_hear_of() {
             assert!(matches!(result, Err(JobError::PeerFailed { pe: 0, .. })), "{result:?}");
         })
     });
-    let panic = result.err().expect("the panic goes on");
+    let panic = result.expect_err("the panic goes on");
     assert_eq!(panic.downcast_ref::<&str>(), Some(&"for a test"));
 }
 
