@@ -65,6 +65,7 @@ pub(crate) struct Pe {
     pub(crate) failed_tests: AtomicU32,
     /// Threads that wait for others of this PE at a lock.
     pub(crate) lock_line: Line,
+    pub(crate) shared_objects: crate::dsm::stats::Registry,
 }
 
 /// A barrier slot that is free when each of these PEs has dropped one more in it.
@@ -123,6 +124,7 @@ impl Pe {
             led: AtomicU64::new(0),
             failed_tests: AtomicU32::new(0),
             lock_line: Line::default(),
+            shared_objects: Default::default(),
             control,
         }
     }
@@ -226,9 +228,20 @@ impl Pe {
         bell.ring(self.control.membarrier());
     }
 
+    /// Orders what this thread has written before its next looks at who waits, as every ring does.
+    #[inline(always)]
+    pub(crate) fn order_rings(&self) {
+        crate::doorbell::order_rings(self.control.membarrier());
+    }
+
+    /// The other side of [`order_rings`](Self::order_rings): orders what this thread has written before its next looks, and those of whoever rings.
+    pub(crate) fn announce_barrier(&self) {
+        shm::announce_barrier(self.control.membarrier());
+    }
+
     /// Wakes those of `targets` who sleep: called after what they wait for was written.
     pub(crate) fn ring_all(&self, targets: impl Iterator<Item = usize>) {
-        crate::doorbell::order_rings(self.control.membarrier());
+        self.order_rings();
         for target in targets {
             self.control.doorbell(target).ring_ordered();
         }
@@ -464,6 +477,7 @@ impl Pe {
         if !self.control.step(self.me, State::Joined, State::Finalizing) {
             return Ok(());
         }
+        let reported = crate::dsm::stats::report(self);
         self.control.announce_leaving();
         if self.fabric.as_ref().is_some_and(|fabric| !fabric.outlives_pes()) {
             let gone = |pe| self.control.state(pe).departed().is_some();
@@ -475,7 +489,8 @@ impl Pe {
             wait::until(self, nobody, || (0..self.npes).all(gone).then_some(()))?;
         }
         self.control.step(self.me, State::Finalizing, State::Done);
-        Ok(quiet?)
+        quiet?;
+        reported
     }
 
     pub(crate) fn register_restricted(&self, window: &Arc<Inner>) {

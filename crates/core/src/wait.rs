@@ -35,7 +35,7 @@ const PATIENCE: u64 = 400_000;
 /// With more PEs on each CPU than this, waits sleep at once: if all yielded, nothing else on the machine would run.
 const MOST_SHARING: u64 = 64;
 /// Looks between two reads of the cycle counter, when spinning.
-const LOOKS: u32 = 32;
+pub(crate) const LOOKS: u32 = 32;
 /// Failed tests in a row after which the next ones yield, where PEs share CPUs.
 const FAILED_TESTS: u32 = 16;
 /// How long a sleeper that waits for words sleeps at first.

@@ -1,6 +1,7 @@
 //! Finding what changed: a piece of memory beside its twin, which is what it was.
 
 use crate::shm;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 /// Compared at once: a few registers' worth. What differs is then looked at more closely.
@@ -9,16 +10,21 @@ const STEP: usize = 64;
 const PIECE: usize = 4096;
 
 /// A private copy of a piece of memory that a stray store may change.
-struct Piece([u8; PIECE]);
+struct Piece([MaybeUninit<u8>; PIECE]);
 
 impl Piece {
     /// # Safety
-    /// `from` is readable for `len` bytes, at most [`PIECE`].
+    /// `from` is readable for `len` bytes.
+    ///
+    /// # Panics
+    /// When these are more than [`PIECE`].
     unsafe fn read(&mut self, from: *const u8, len: usize) -> &[u8] {
         let piece = &mut self.0[..len];
-        // SAFETY: the caller promises the source; the destination is private, and `len` bytes long.
-        unsafe { shm::copy(piece.as_mut_ptr(), from, len) };
-        piece
+        // SAFETY: the caller promises the source; the destination is private, `len` bytes long, and filled by the copy.
+        unsafe {
+            shm::copy(piece.as_mut_ptr().cast(), from, len);
+            std::slice::from_raw_parts(piece.as_ptr().cast(), len)
+        }
     }
 }
 
@@ -45,7 +51,7 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
 /// # Safety
 /// Both are readable for `len` bytes.
 pub(super) unsafe fn changed_blocks(data: *const u8, twin: *const u8, len: usize, block: usize, mut changed: impl FnMut(usize)) {
-    let (mut now, mut before) = (Piece([0; PIECE]), Piece([0; PIECE]));
+    let (mut now, mut before) = (Piece([MaybeUninit::uninit(); PIECE]), Piece([MaybeUninit::uninit(); PIECE]));
     // Whole blocks at once, or one block in pieces.
     let many = (PIECE / block).max(1) * block;
     for start in (0..len).step_by(many) {

@@ -32,13 +32,13 @@ pub(crate) mod queue;
 pub mod region;
 mod rwlock;
 mod shared;
-mod stats;
+pub(crate) mod stats;
 
 pub use data::Data;
 pub use mutex::{Guard, Mutex};
 pub use region::{Placement, Reading, Region, RegionOptions, Writing};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
-pub use stats::Stats;
+pub use stats::{ENV_STATS_FD, Stats};
 
 use crate::error::{Cause, Error, Result};
 use crate::pe::Pe;

@@ -39,7 +39,7 @@ pub struct Mutex<T: Data + ?Sized> {
     way: Way,
     /// What guards refer to: near, in the home's part; far, in this PE's.
     elements: *mut [T::Element],
-    counters: Counters,
+    counters: Arc<Counters>,
     _window: Window<Line>,
     data: PhantomData<fn(&T) -> &T>,
 }
@@ -115,11 +115,12 @@ impl<T: Data + ?Sized> Mutex<T> {
                 shadow: shadow.then(|| part.wrapping_add(shadow_at)),
             })
         };
+        let counters = pe.shared_objects.count("mutex");
         Ok(Mutex {
             pe,
             way,
             elements: std::ptr::slice_from_raw_parts_mut(data.cast(), elements.len()),
-            counters: Counters::default(),
+            counters,
             _window: window,
             data: PhantomData,
         })

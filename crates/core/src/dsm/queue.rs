@@ -40,7 +40,6 @@
 //! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Whether the data are torn
 //! the holder's word tells: bit 0 is set before the first store to them and cleared after the last.
 
-use crate::doorbell::order_rings;
 use crate::error::{Error, Quick};
 use crate::pe::Pe;
 use crate::shm::{self, AtomicOp};
@@ -60,6 +59,7 @@ const GAVE_UP: u64 = u64::MAX << 48;
 
 /// A wait this long is about to sleep: fewer looks than it spins for before it might. Where PEs share CPUs it may sleep after one.
 const LOOKS_WITHOUT_SLOT: u32 = 16;
+const _: () = assert!(LOOKS_WITHOUT_SLOT < wait::LOOKS);
 
 /// Slots: more than PEs, as each may have threads.
 fn slots_for(npes: usize) -> usize {
@@ -217,8 +217,7 @@ impl Tickets {
             next = self.load(NEXT);
         }
         // A program may try until it succeeds: that is a wait, and ends like one.
-        pe.progress();
-        pe.ring_written();
+        wait::test(pe, || None::<()>);
         match self.terms(None, |terms| terms.departed(pe)) {
             Some(error) => Err(error.into()),
             None => Ok(None),
@@ -277,7 +276,7 @@ impl Tickets {
     /// Wakes who waits with `ticket`, which is what entry has just become.
     #[inline(always)]
     fn wake(self, pe: &Pe, ticket: u32) {
-        order_rings(pe.control().membarrier());
+        pe.order_rings();
         if self.load(NEXT) as u32 != ticket {
             self.wake_waiting(pe, ticket);
         }
@@ -291,7 +290,7 @@ impl Tickets {
                     return;
                 }
                 ticket = ticket.wrapping_add(1);
-                order_rings(pe.control().membarrier());
+                pe.order_rings();
                 continue;
             }
             let waiting = (slot >> 32) as usize;
@@ -364,7 +363,7 @@ impl Tickets {
         if self.terms(None, |terms| wait::until(pe, terms, marked))? {
             return Ok(());
         }
-        shm::announce_barrier(pe.control().membarrier());
+        pe.announce_barrier();
         if entry(self.load(TURN)) == ticket && self.pass(ticket) {
             self.wake(pe, ticket.wrapping_add(1));
         }

@@ -37,7 +37,7 @@ pub struct RwLock<T: Data + ?Sized> {
     way: Way,
     /// What guards refer to: near, in the home's part; far, in this PE's.
     elements: *mut [T::Element],
-    counters: Counters,
+    counters: Arc<Counters>,
     _window: Window<Line>,
     data: PhantomData<fn(&T) -> &T>,
 }
@@ -111,11 +111,12 @@ impl<T: Data + ?Sized> RwLock<T> {
                 (Way::Near(place), data)
             }
         };
+        let counters = pe.shared_objects.count("rwlock");
         Ok(RwLock {
             pe,
             way,
             elements: std::ptr::slice_from_raw_parts_mut(data.cast(), elements.len()),
-            counters: Counters::default(),
+            counters,
             _window: window,
             data: PhantomData,
         })

@@ -45,6 +45,9 @@ const BLOCKS: usize = 64;
 /// This PE's copy; behind it what it was, then the home's two buffers, then the slots.
 pub(super) const COPY: u64 = STAMPS + 8 * BLOCKS as u64;
 
+/// How often one asks for its turn that has no slot.
+const POLL: Duration = Duration::from_micros(100);
+
 const GAVE_UP: u64 = u64::MAX << 48;
 
 fn entry(turn: u64) -> u32 {
@@ -193,8 +196,7 @@ impl Shared {
                 now => next = now,
             }
         }
-        self.pe.progress();
-        self.pe.ring_written();
+        wait::test(&self.pe, || None::<()>);
         match self.terms(None, |terms| terms.departed(&self.pe)) {
             Some(error) => Err(error.into()),
             None => Ok(None),
@@ -215,12 +217,10 @@ impl Shared {
                 registered = true;
                 continue;
             }
-            // Without a slot, nobody wakes it: then the home is asked.
-            let look = || {
-                let turned = || !registered && self.turn().map_or(true, |now| now != turn);
-                (self.load(WAKE) != woken || turned()).then_some(())
-            };
-            match self.terms(timeout, |terms| wait::until(&self.pe, terms, look)) {
+            // Without a slot, nobody wakes it: then the home is asked, until it has one.
+            let patience = if registered { timeout } else { Some(POLL) };
+            let look = || (self.load(WAKE) != woken).then_some(());
+            match self.terms(patience, |terms| wait::until(&self.pe, terms, look)) {
                 Err(error) if matches!(*error, Error::Timeout { .. }) && registered => {
                     self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, GAVE_UP | u64::from(ticket))?;
                     if entry(self.turn()?) == ticket && self.pass(ticket)? {
@@ -228,7 +228,6 @@ impl Shared {
                     }
                     return Err(error);
                 }
-                // One that waits that far behind goes on until it has a slot to give up in.
                 Err(error) if matches!(*error, Error::Timeout { .. }) => {}
                 ended => ended?,
             }

@@ -1,6 +1,69 @@
 //! What a shared object has cost.
 
+use crate::error::{Error, Result};
+use crate::pe::Pe;
+use rustix::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Number of a descriptor to which a PE that finalises writes a line for each shared object that it has had: its own number, kind and number of the object,
+/// then the fields of [`Stats`].
+pub const ENV_STATS_FD: &str = "MEMONET_STATS_FD";
+
+/// The counters of all shared objects that a PE has made, in that order, with what they are.
+#[derive(Default)]
+pub(crate) struct Registry(Mutex<Vec<(&'static str, Arc<Counters>)>>);
+
+impl Registry {
+    fn lock(&self) -> MutexGuard<'_, Vec<(&'static str, Arc<Counters>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The counters of a new object.
+    pub(super) fn count(&self, kind: &'static str) -> Arc<Counters> {
+        let counters = Arc::<Counters>::default();
+        self.lock().push((kind, counters.clone()));
+        counters
+    }
+}
+
+/// Writes what the job's launcher has asked for, if it has.
+pub(crate) fn report(pe: &Pe) -> Result<()> {
+    let Some(value) = std::env::var_os(ENV_STATS_FD) else {
+        return Ok(());
+    };
+    let value = value.to_string_lossy().into_owned();
+    let refused = |problem: String| Error::Environment {
+        name: ENV_STATS_FD,
+        value: value.clone(),
+        problem,
+        fix: "Unset it; `memonet run --stats` sets it for what it starts",
+    };
+    let fd: i32 = value
+        .parse()
+        .ok()
+        .filter(|&fd| fd > 2)
+        .ok_or_else(|| refused("is no descriptor of a launcher".into()))?;
+    let mut lines = String::new();
+    for (number, (kind, counters)) in pe.shared_objects.lock().iter().enumerate() {
+        let Stats {
+            uses,
+            hits,
+            handovers,
+            messages,
+            bytes,
+        } = counters.stats();
+        lines += &format!("{} {kind} {number} {uses} {hits} {handovers} {messages} {bytes}\n", pe.me());
+    }
+    // SAFETY: only written to, which the kernel refuses where it is not open; the launcher opened it for this.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let mut rest = lines.as_bytes();
+    while !rest.is_empty() {
+        let written = rustix::io::write(fd, rest).map_err(|error| refused(format!("cannot be written to: {error}")))?;
+        rest = &rest[written..];
+    }
+    Ok(())
+}
 
 /// What a PE has done with an object so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,7 +83,7 @@ pub struct Stats {
 /// Counters of one object. Each is changed by threads that exclude each other, or loses a count now and then: no locked
 /// instructions for what nobody relies on.
 #[derive(Default)]
-pub(super) struct Counters {
+pub(crate) struct Counters {
     uses: AtomicU64,
     misses: AtomicU64,
     handovers: AtomicU64,

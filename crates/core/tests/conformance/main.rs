@@ -35,6 +35,7 @@ mod collectives;
 mod contradictions;
 mod failure;
 mod ground;
+mod histories;
 mod jobs;
 mod leaving;
 mod locks;

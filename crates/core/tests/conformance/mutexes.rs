@@ -1,7 +1,7 @@
 //! Mutexes that own their data: one guard at a time, in the order they came, and each sees what all before it wrote.
 
 use crate::failure::{blames, with_a_death};
-use crate::setup::{Dice, Meeting, Setup, eventually};
+use crate::setup::{Dice, Meeting, Setup, eventually, nap};
 use memonet_core::dsm::Mutex;
 use memonet_core::{Cause, Error, Job, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,7 +11,6 @@ use std::time::Duration;
 
 on_every_fabric!(
     counters,
-    counters_of_all_threads,
     large_data_travel_in_parts,
     initial_data,
     trying,
@@ -22,11 +21,11 @@ on_every_fabric!(
     wrong_data,
     torn_only_after_a_death,
     a_holder_that_dies,
-    a_waiter_that_dies,
     an_owner_that_dies,
     a_holder_that_leaves,
     a_panic_with_a_guard,
-    a_panic_elsewhere,
+    a_panic_elsewhere;
+    with threads of their own: counters_of_all_threads, a_waiter_that_dies,
 );
 
 /// The data count what is done to them, twice, and remember who did it last.
@@ -247,7 +246,7 @@ fn who_gave_up_may_come_back(setup: Setup) {
                 done.fetch_add(1, Ordering::Relaxed);
             } else {
                 if me == 0 {
-                    std::thread::sleep(Duration::from_millis(2));
+                    nap(Duration::from_millis(2));
                 }
                 drop(guard);
                 let before = done.load(Ordering::Relaxed);
@@ -403,17 +402,8 @@ fn a_holder_that_dies(setup: Setup) {
                         Cause::Panic,
                         "in time",
                     );
-                    blames(
-                        loop {
-                            match mutex.try_lock() {
-                                Ok(None) => {}
-                                ended => break ended.map(drop),
-                            }
-                        },
-                        victim,
-                        Cause::Panic,
-                        "trying",
-                    );
+                    let tried = std::iter::repeat_with(|| mutex.try_lock()).find(|tried| !matches!(tried, Ok(None)));
+                    blames(tried.unwrap(), victim, Cause::Panic, "trying");
                     let n = job.npes() as u64;
                     // All of a version.
                     let whole = |data: Vec<u64>, version: u64| assert!(data == vec![version; LEN], "{data:?}, not {version}");
@@ -457,7 +447,7 @@ fn a_waiter_that_dies(setup: Setup) {
                     });
                 }
                 eventually("it waits", || waits.load(Ordering::Relaxed) > 0);
-                std::thread::sleep(Duration::from_millis(2));
+                nap(Duration::from_millis(2));
                 job.barrier()?;
                 if let Some(mut guard) = guard {
                     guard.fill(6);
@@ -504,9 +494,10 @@ fn an_owner_that_dies(setup: Setup) {
                     match mutex.as_ref().unwrap().lock() {
                         // The memory of the dead is mapped on the fabric for tests.
                         Ok(guard) => assert!(guard[..] == [7; LEN]),
-                        Err(error) => panic!("it was released: {error}"),
+                        // It was released, but where the other one has it, this one would have to wait.
+                        Err(error) => blames::<()>(Err(error), victim, Cause::Panic, "a lock that another has"),
                     }
-                    std::thread::sleep(Duration::from_millis(1));
+                    nap(Duration::from_millis(1));
                     let data = match mutex.take().unwrap().into_released() {
                         Ok(data) => data,
                         Err(Error::Misuse(_)) => return true,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 on_every_fabric!(
     programs_without_races,
-    programs_of_threads,
     a_lock_orders,
     false_sharing,
     elements_of_all_sizes,
@@ -18,7 +17,8 @@ on_every_fabric!(
     what_is_known_is_not_fetched,
     races_are_named,
     no_race_is_named_where_there_is_none,
-    a_death,
+    a_death;
+    with threads of their own: programs_of_threads,
 );
 
 const ALL: [Placement; 3] = [Placement::Block, Placement::Cyclic, Placement::FirstTouch];

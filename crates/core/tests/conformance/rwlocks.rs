@@ -1,7 +1,7 @@
 //! Locks for readers and writers: writers alone, readers together, and nobody overtakes.
 
 use crate::failure::{blames, with_a_death};
-use crate::setup::{Dice, Meeting, Setup, eventually};
+use crate::setup::{Dice, Meeting, Setup, eventually, nap};
 use memonet_core::dsm::RwLock;
 use memonet_core::{Cause, Error, Job, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,9 +11,7 @@ use std::time::Duration;
 
 on_every_fabric!(
     readers_and_writers,
-    threads_of_all_pes,
     large_data,
-    readers_are_in_together,
     a_writer_is_not_overtaken,
     trying,
     giving_up,
@@ -21,7 +19,8 @@ on_every_fabric!(
     a_writer_that_dies,
     a_reader_that_dies,
     a_reader_that_leaves,
-    a_panic_with_a_guard,
+    a_panic_with_a_guard;
+    with threads of their own: threads_of_all_pes, readers_are_in_together,
 );
 
 const LEN: usize = 70;
@@ -180,7 +179,7 @@ fn a_writer_is_not_overtaken(setup: Setup) {
             // Refused once, it may be by a reader that is just coming in.
             let writer_waits = || {
                 (0..20).all(|_| {
-                    std::thread::sleep(Duration::from_micros(50));
+                    nap(Duration::from_micros(50));
                     lock.try_read().unwrap().is_none()
                 })
             };
@@ -198,7 +197,7 @@ fn a_writer_is_not_overtaken(setup: Setup) {
                 assert!(order.fetch_add(1, Ordering::SeqCst) > 0);
             } else {
                 eventually("the writer stands there", writer_waits);
-                std::thread::sleep(Duration::from_millis(1));
+                nap(Duration::from_millis(1));
                 drop(guard);
             }
             job.barrier()

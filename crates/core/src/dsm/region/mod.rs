@@ -144,7 +144,7 @@ pub struct Region<T> {
     /// Where pages are kept that are not used in place.
     pages: Option<Pages>,
     check: Option<Check>,
-    counters: Counters,
+    counters: Arc<Counters>,
     _window: Window<Line>,
     element: PhantomData<fn(T) -> T>,
 }
@@ -182,6 +182,7 @@ impl<T: Plain> Region<T> {
             Placement::Cyclic => number % npes + 1,
             Placement::FirstTouch => 0,
         };
+        let counters = pe.shared_objects.count("region");
         Ok(Region {
             world: job.world.clone(),
             homes: (0..count).map(|number| AtomicU32::new(known(number) as u32)).collect(),
@@ -192,7 +193,7 @@ impl<T: Plain> Region<T> {
             page,
             placement: options.placement,
             offset,
-            counters: Counters::default(),
+            counters,
             _window: window,
             element: PhantomData,
         })

@@ -147,14 +147,15 @@ impl<T: Plain> Region<T> {
         let mut all = cache.lock();
         let mut check = self.check.as_ref().map(|check| check.begin()).transpose()?;
         let mut changed = Vec::new();
+        let mut now = Vec::new();
         for (number, page) in all.iter_mut().enumerate() {
             if page.twin.is_none() && !page.written {
                 continue;
             }
             let home = self.home(number)?;
             let mut put = page.written && page.twin.is_none();
-            if let Some(twin) = page.twin.take() {
-                let mut now = vec![0u8; twin.len()].into_boxed_slice();
+            if let Some(mut twin) = page.twin.take() {
+                now.resize(twin.len(), 0u8);
                 // SAFETY: the page lies in this PE's part; `now` is private, and as long.
                 unsafe { shm::copy(now.as_mut_ptr(), self.pe.local(self.page_at(number)), now.len()) };
                 let mut result = Ok(());
@@ -175,7 +176,8 @@ impl<T: Plain> Region<T> {
                 });
                 result?;
                 if page.guards > 0 {
-                    page.twin = Some(now);
+                    twin.copy_from_slice(&now);
+                    page.twin = Some(twin);
                 }
             }
             page.written &= page.guards > 0;

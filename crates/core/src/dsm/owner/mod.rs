@@ -49,7 +49,9 @@
 //! cleared for good when the other is `GONE`. So if the state was idle, it can have ended meanwhile only by a decision about the claim, and then the helper's
 //! compare-and-swap fails. If it succeeds, nobody else takes the lock there, and the absent PE gets a grant.
 //!
-//! **Failures.** A death ends all waits. Copies stay where they were when the lock moved on, so what the last living owner released, or had got, is there: [`Owner::newest`].
+//! **Failures.** A death ends all waits. Copies stay where they were when the lock moved on, so what the last living owner released, or had got, is there: `Owner::newest`.
+
+mod rescue;
 
 use crate::error::{Error, Quick, Result};
 use crate::fabric::{FarAddress, SignalOp};
@@ -77,6 +79,9 @@ const STAMPS: u64 = 128;
 const BLOCKS: usize = 64;
 /// Where the data begin.
 pub(super) const DATA: u64 = STAMPS + 8 * BLOCKS as u64;
+
+/// How often an absent PE is looked at by the one behind it.
+const POLL: Duration = Duration::from_micros(100);
 
 /// Data of no more than so many bytes are compared at every unlock that follows a change.
 pub(super) const STAMPED_AT_ONCE: usize = 4096;
@@ -276,6 +281,7 @@ impl Owner {
     /// Waits for the lock; this PE is in the queue, and has told the one before.
     fn wait(&self, counters: &Counters, version: u64, timeout: Option<Duration>, mut was_absent: bool) -> Quick<()> {
         let before = self.load(BEFORE) as usize;
+        let mut left = timeout;
         loop {
             let poked = self.load(POKE);
             let [claim, there, grant] = self.look_at(before)?;
@@ -293,16 +299,24 @@ impl Owner {
                 self.help(counters, before, there)?;
             }
             let look = || {
-                if self.load(GRANT) > version || self.load(POKE) != poked || self.threads.poison() != 0 {
-                    return Some(());
-                }
-                // Nobody tells when an absent one becomes the owner.
-                let changed = |[_, state, grant]: [u64; 3]| state != there || offered(state, grant).is_some();
-                let helped = || self.help(counters, before, there).unwrap_or(true);
-                (absent && (self.look_at(before).is_ok_and(changed) || helped())).then_some(())
+                let news = self.load(GRANT) > version || self.load(POKE) != poked || self.threads.poison() != 0;
+                news.then_some(())
             };
-            let ended = self.terms(timeout, |terms| wait::until(&self.pe, terms, look));
+            // Nobody tells when an absent one becomes the owner: it is asked.
+            let patience = if absent {
+                Some(left.map_or(POLL, |left| left.min(POLL)))
+            } else {
+                left
+            };
+            let ended = self.terms(patience, |terms| wait::until(&self.pe, terms, look));
             self.check_poison()?;
+            if let (true, Some(waited), Err(error)) = (absent, patience, &ended)
+                && matches!(**error, Error::Timeout { .. })
+                && left != Some(waited)
+            {
+                left = left.map(|left| left - waited);
+                continue;
+            }
             let gave_up = match ended {
                 Err(error) if matches!(*error, Error::Timeout { .. }) => Some(error),
                 ended => ended.map(|()| None)?,
@@ -558,63 +572,5 @@ impl Owner {
             arrived: Some(&left_free),
             timeout,
         })
-    }
-
-    /// Copies the newest version of the data that a PE which still lives has released, or was given, into `to`. For when the owner is gone:
-    /// copies of the others then change no more, but by PEs that still hand over what they got before.
-    pub(super) fn newest(&self, to: &mut [u8]) -> Quick<()> {
-        loop {
-            let mut newest: Option<(u64, u64, usize, u64)> = None;
-            let mut holder = None;
-            for pe in (0..self.pe.npes()).filter(|&pe| self.counts(pe)) {
-                let [_, there, grant] = self.look_at(pe)?;
-                let version = there >> 4;
-                let (version, at) = match there & KIND {
-                    HELD => {
-                        holder = Some(pe);
-                        break;
-                    }
-                    GONE | IDLE => (version, DATA),
-                    _ if grant > version => (grant, DATA),
-                    _ => (version, twin_at(self.bytes)),
-                };
-                if newest.is_none_or(|(most, ..)| most < version) {
-                    newest = Some((version, at, pe, there));
-                }
-            }
-            if let Some(pe) = holder {
-                self.wait_for_release(pe)?;
-            } else if let Some((_, at, pe, there)) = newest {
-                // SAFETY: `to` is private memory.
-                unsafe { self.pe.route(pe, self.offset + at).get(&self.pe, to.as_mut_ptr(), to.len()) }?;
-                // If it was used meanwhile, it is another version now.
-                if self.look_at(pe)?[1] == there {
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// Whether a PE's words mean anything: it lives, and has not panicked with the lock.
-    fn counts(&self, pe: usize) -> bool {
-        !self.pe.control().is_gone(pe) && self.threads.poison() as usize != pe + 1
-    }
-
-    fn wait_for_release(&self, pe: usize) -> Quick<()> {
-        if pe == self.pe.me() {
-            return Err(super::held_here().into());
-        }
-        let members = [pe];
-        let released = |pe: usize| self.look_at(pe).map_or(true, |[_, there, _]| there & KIND != HELD);
-        let terms = Terms {
-            members: Some(&members),
-            arrived: Some(&released),
-            timeout: None,
-        };
-        match wait::until(&self.pe, terms, || (released(pe) || !self.counts(pe)).then_some(())) {
-            // It is passed over next time, unless it left with the lock.
-            Err(error) if matches!(*error, Error::PeerFailed { .. }) && !self.counts(pe) => Ok(()),
-            ended => ended,
-        }
     }
 }
