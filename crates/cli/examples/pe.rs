@@ -6,7 +6,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use memonet::{Cmp, Job, Lock, Result, Window};
+use memonet::dsm::{Mutex, Region, RwLock};
+use memonet::{Cmp, Error, Job, Lock, Result, Window};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -16,6 +17,8 @@ fn main() -> ExitCode {
         "print" => print(argument.parse().expect("a number of lines")),
         "ring" => ring(&argument),
         "work" => work(),
+        "share" => share(),
+        "use" => use_shared(),
         "die" => die(&argument),
         "late" => late(),
         "interrupts" => interrupts(),
@@ -71,6 +74,61 @@ fn work() -> Result<()> {
         window.remote(0, 7)?.fetch_add(1)?;
         job.barrier()?;
     }
+}
+
+/// Uses shared data a known number of times.
+fn use_shared() -> Result<()> {
+    let job = memonet::init()?;
+    let (mutex, table) = (Mutex::new(&job, &0u64)?, RwLock::new(&job, &0u64)?);
+    for _ in 0..10 * (job.pe() + 1) {
+        *mutex.lock()? += 1;
+    }
+    let seen = *table.read()?;
+    *table.write()? += seen;
+    job.barrier()
+}
+
+/// Uses shared data until somebody dies, and then says whether those that were to be kept are whole.
+fn share() -> Result<()> {
+    const LEN: usize = 300;
+    let job = memonet::init()?;
+    let plain = Mutex::<[u64]>::new(&job, &[0; LEN])?;
+    let kept = Mutex::<[u64]>::with_shadow(&job, &[0; LEN])?;
+    let table = RwLock::<[u64]>::with_shadow(&job, &[0; LEN])?;
+    let region = Region::<u64>::new(&job, 4 * LEN)?;
+    let add = |data: &mut [u64]| data.iter_mut().for_each(|word| *word += 1);
+    let whole = |data: &[u64]| assert!(data.iter().all(|&word| word == data[0]), "torn: {data:?}");
+    let turn = |number: usize| -> Result<()> {
+        add(&mut plain.lock()?);
+        let mut guard = kept.lock()?;
+        whole(&guard);
+        add(&mut guard);
+        drop(guard);
+        if number % 3 == job.pe() {
+            let mut guard = table.write()?;
+            whole(&guard);
+            add(&mut guard);
+        } else {
+            whole(&table.read()?);
+        }
+        region.write(0..4 * LEN)?.set(number % LEN * 4 + job.pe(), number as u64);
+        if number.is_multiple_of(4) {
+            region.barrier()
+        } else {
+            region.release()
+        }
+    };
+    let error = (0..).find_map(|number| turn(number).err()).expect("it goes on until somebody dies");
+    whole(&kept.into_released()?);
+    match table.into_released() {
+        Ok(data) => whole(&data),
+        // Far, its home is somewhere.
+        Err(Error::PeerFailed { .. }) if job.fabric().is_some() => {}
+        Err(error) => return Err(error),
+    }
+    plain.into_torn()?;
+    println!("PE {} has all, though {error}", job.pe());
+    Ok(())
 }
 
 /// The last PE goes, in the way that is asked for, while the others wait, each in another way; they tell what they see.

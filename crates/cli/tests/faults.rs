@@ -237,6 +237,39 @@ fn kills_at_any_moment_leave_nothing_behind() {
     }
 }
 
+/// Holders, owners, readers and writers of shared data: nobody hangs, and what is to be kept is whole.
+#[test]
+fn kills_at_any_moment_tear_no_shared_data() {
+    let mut random = Random(43);
+    let pe = pe();
+    for round in 0..200 {
+        let fabric = ["", "far", "far:delay_us=30,reorder=1"][round % 3];
+        let mut args = vec!["-n", "3", "--keep-going"];
+        let setting = format!("MEMONET_FABRIC={fabric}");
+        if !fabric.is_empty() {
+            args.extend(["--env", &setting]);
+        }
+        let job = start(&[&args[..], &[&pe, "share"]].concat());
+        let mut pes: Vec<i32> = Vec::new();
+        until("PEs run", || {
+            let direct = children(job.pid());
+            pes = job.processes().into_iter().filter(|pid| direct.contains(pid)).collect();
+            pes.len() == 3
+        });
+        std::thread::sleep(Duration::from_micros(random.below(40_000)));
+        send(pes[random.below(3) as usize], Signal::KILL);
+        let ended = job.end();
+        assert_eq!(ended.status, 128 + 9, "round {round}, {fabric}: {ended:?}");
+        let (all, stderr) = (ended.stdout.matches(" has all, though PE ").count(), &ended.stderr);
+        // Who was still making them has none.
+        let none = stderr.matches("error: PE ").count();
+        assert!(
+            all + none == 2 && !stderr.contains("panicked"),
+            "round {round}, {fabric}: {ended:?}"
+        );
+    }
+}
+
 /// Runs a PE without launcher, in an environment that pretends there was one.
 fn pretend(environment: &[(&str, &str)], fd: Option<BorrowedFd<'_>>) -> Output {
     let mut command = Command::new(pe());

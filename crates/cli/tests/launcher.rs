@@ -550,3 +550,28 @@ fn of_the_launchers_descriptors_pes_have_only_the_jobs_memory() {
     let outside: usize = String::from_utf8(outside).unwrap().trim().parse().unwrap();
     assert_eq!(run(&["-n", "2", "sh", "-c", count]).stdout, format!("{0}\n{0}\n", outside + 1));
 }
+
+#[test]
+fn stats_of_shared_objects() {
+    let ended = run(&["-n", "2", "--stats", &pe(), "use"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    let rows: Vec<Vec<&str>> = ended.stderr.lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
+    assert_eq!(rows[0][..3], ["object", "PE", "uses"], "{ended:?}");
+    let uses: Vec<_> = rows[1..].iter().map(|row| (row[0], row[1], row[2], row[3], row[6])).collect();
+    let expected = [
+        ("mutex", "0", "0", "10", "0"),
+        ("mutex", "0", "1", "20", "0"),
+        ("rwlock", "1", "0", "2", "0"),
+        ("rwlock", "1", "1", "2", "0"),
+    ];
+    assert_eq!(uses, expected, "{ended:?}");
+    let far = run(&["-n", "2", "--stats", "--fabric", "far", &pe(), "use"]);
+    let messages = |line: &&str| {
+        line.split_whitespace()
+            .nth(6)
+            .and_then(|count| count.parse::<u64>().ok())
+            .is_some_and(|count| count > 0)
+    };
+    assert!(far.stderr.lines().skip(1).filter(messages).count() >= 3, "{far:?}");
+    assert_eq!(run(&["-n", "2", &pe(), "use"]).stderr, "");
+}

@@ -58,6 +58,9 @@ pub struct Options {
     /// Set an environment variable in all PEs (may be repeated)
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = name_and_value)]
     pub environment: Vec<(String, String)>,
+    /// At the end, print what each PE's shared objects (`memonet::dsm`) were used for and have moved
+    #[arg(long)]
+    pub stats: bool,
     /// Say what each PE is bound to, and its process id
     #[arg(short, long)]
     pub verbose: bool,

@@ -25,6 +25,7 @@ mod program;
 mod report;
 mod signals;
 mod spawn;
+mod stats;
 mod supervisor;
 mod writer;
 
@@ -139,7 +140,8 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn start(spec: Spec) -> Result<Outcome> {
-    let Spec { programs, options } = spec;
+    let Spec { programs, mut options } = spec;
+    let stats = options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
     let binding = binding::plan(npes, options.bind)?;
@@ -166,5 +168,9 @@ fn start(spec: Spec) -> Result<Outcome> {
         let child = spawner.spawn(pe, image, supervisor.job(), binding.cpus(pe))?;
         supervisor.adopt(child, image.name())?;
     }
-    supervisor.watch()
+    let outcome = supervisor.watch()?;
+    if let Some(stats) = stats {
+        eprint!("{}", stats.table()?);
+    }
+    Ok(outcome)
 }

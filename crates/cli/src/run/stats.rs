@@ -1,0 +1,51 @@
+//! What the PEs of a job say of their shared objects when they finalise.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result};
+use memonet_core::dsm::ENV_STATS_FD;
+use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
+
+/// Where they say it: a file that all inherit.
+pub struct Stats(File);
+
+impl Stats {
+    /// Makes it, and tells the PEs.
+    pub fn collect(environment: &mut Vec<(String, String)>) -> Result<Stats> {
+        let file = memfd_create("memonet stats", MemfdFlags::empty()).context("memfd_create")?;
+        // Each write goes to the end, whoever else writes.
+        fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::APPEND)?;
+        environment.push((ENV_STATS_FD.into(), file.as_raw_fd().to_string()));
+        Ok(Stats(file.into()))
+    }
+
+    /// A line for each object and PE, by object. PEs that died have said nothing.
+    pub fn table(mut self) -> Result<String> {
+        let mut lines = String::new();
+        self.0.rewind()?;
+        self.0
+            .read_to_string(&mut lines)
+            .context("what the PEs say of their shared objects")?;
+        let mut rows: Vec<Vec<&str>> = lines
+            .lines()
+            .map(|line| line.split(' ').collect())
+            .filter(|row: &Vec<_>| row.len() == 8)
+            .collect();
+        let number = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX);
+        rows.sort_by_key(|row| (number(row[2]), number(row[0])));
+        let mut table = format!(
+            "memonet: {:<12} {:>4} {:>12} {:>12} {:>12} {:>12} {:>15}\n",
+            "object", "PE", "uses", "hits", "hand-overs", "messages", "bytes"
+        );
+        for row in rows {
+            let object = format!("{} {}", row[1], row[2]);
+            table += &format!(
+                "memonet: {object:<12} {:>4} {:>12} {:>12} {:>12} {:>12} {:>15}\n",
+                row[0], row[3], row[4], row[5], row[6], row[7]
+            );
+        }
+        Ok(table)
+    }
+}
