@@ -28,6 +28,11 @@ pub enum Kind {
     MulticastRate,
     MulticastBandwidth,
     MulticastInPlace,
+    Mutex,
+    MutexContended,
+    MutexOwner,
+    MutexHandOver,
+    RegionMerge,
     WaitCpu,
     WaitStoreLatency,
     WaitSignalLatency,
@@ -58,7 +63,7 @@ pub struct Traits {
 }
 
 impl Kind {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 25] = [
         Self::PingPong,
         Self::StoreRate,
         Self::PutNbiRate,
@@ -74,6 +79,11 @@ impl Kind {
         Self::MulticastRate,
         Self::MulticastBandwidth,
         Self::MulticastInPlace,
+        Self::Mutex,
+        Self::MutexContended,
+        Self::MutexOwner,
+        Self::MutexHandOver,
+        Self::RegionMerge,
         Self::WaitCpu,
         Self::WaitStoreLatency,
         Self::WaitSignalLatency,
@@ -91,6 +101,8 @@ impl Kind {
             Self::Memory => (1, 1),
             Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace => (20, 4),
             Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
+            // A job of threads for each sample.
+            Self::MutexOwner | Self::MutexHandOver | Self::RegionMerge => (10, 2),
             _ => (60, 4),
         };
         if quick { quick_rounds } else { full }
@@ -135,6 +147,19 @@ impl Kind {
                 "bytes by a multicast channel, which each of the other PEs copies out, in all", "libc memcpy of such blocks by one PE alone"),
             Self::MulticastInPlace => row("multicast_in_place", "MB/s", Higher, "osu_bcast",
                 "the same, each line of which they read where it is", "libc memcpy of such blocks by one PE alone"),
+            Self::Mutex => row("mutex", "ns", Lower, "-",
+                "lock a shared mutex that nobody else wants, change 8 bytes, unlock",
+                "the same with the plainest ticket lock"),
+            Self::MutexContended => row("mutex_contended", "M/s", Higher, "-",
+                "the same by all PEs at once: how often in all", "the same with the plainest ticket lock"),
+            Self::MutexOwner => row("mutex_owner_far", "ns", Lower, "-",
+                "the same behind the test fabric, by the PE that had it last", "the plainest ticket lock, near"),
+            Self::MutexHandOver => row("mutex_handover_far", "us", Lower, "-",
+                "a shared value goes from PE to PE, behind the test fabric with messages of up to 200 us; 1.5 round trips are wanted",
+                "round trip of a put with signal of as many bytes there"),
+            Self::RegionMerge => row("region_merge", "MB/s", Higher, "-",
+                "release of dirty pages of 4096 bytes with so many bytes changed in each, behind the test fabric: bytes of pages looked through",
+                "memcpy of as many pages"),
             Self::WaitCpu => row("wait_cpu", "% of a core", Lower, "-",
                 "CPU time of all PEs together that wait a second for a plain store by one more", "-"),
             Self::WaitStoreLatency => row("wait_store_latency", "us", Lower, "-",
@@ -195,6 +220,11 @@ pub fn rows(cpus: usize) -> Vec<Row> {
                 }
             }
             Kind::AllReduce => [2, 4, 8, 16].iter().for_each(|&pes| add(Some(pes), pes, 8)),
+            Kind::Mutex => add(None, 2, 8),
+            Kind::MutexContended => add(None, 2, 8),
+            Kind::MutexOwner => add(None, 1, 8),
+            Kind::MutexHandOver => add(Some(1024), 1, 1024),
+            Kind::RegionMerge => [8, 4096].iter().for_each(|&bytes| add(Some(bytes), 1, bytes)),
             // The PE that ends the wait is not counted.
             Kind::WaitCpu | Kind::WaitStoreLatency | Kind::WaitSignalLatency => add(Some(16), 17, 0),
             Kind::Startup => [2, 16].iter().for_each(|&pes| add(Some(pes), pes, 0)),

@@ -3,7 +3,7 @@
 //! ```text
 //!   memonet bench
 //!      |  per kind of row: a job of this program, whose PEs
-//!      |     take turns: limit, memonet, memonet, limit, ...     (pe, words, blocks, barriers, waits)
+//!      |     take turns: limit, memonet, memonet, limit, ...     (pe, words, blocks, barriers, shared, waits)
 //!      |     append their samples to a memfd                     (stats::Record)
 //!      |  busy strangers, where a row wants them                 (stranger)
 //!      |  start-up is measured from here                         (startup)
@@ -25,6 +25,7 @@ mod plot;
 mod raw;
 mod raw_barrier;
 mod report;
+mod shared;
 mod startup;
 mod stats;
 mod stranger;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalog::{Kind, Row};
 use super::stats::{LIBRARY, Record, thin};
-use super::{barriers, blocks, collectives, multicast, waits, words};
+use super::{barriers, blocks, collectives, multicast, shared, waits, words};
 
 /// Values kept of one PE's samples of one series in one round.
 const KEPT: usize = 200;
@@ -49,6 +49,10 @@ pub fn run(task: &Task) -> Result<()> {
         Kind::MulticastLatency | Kind::MulticastRate | Kind::MulticastBandwidth | Kind::MulticastInPlace => {
             multicast::measure(&mut bench, rows, kind)?;
         }
+        Kind::Mutex | Kind::MutexContended => shared::mutex(&mut bench, rows, kind)?,
+        Kind::MutexOwner => shared::owner(&mut bench, rows)?,
+        Kind::MutexHandOver => shared::hand_over(&mut bench, rows)?,
+        Kind::RegionMerge => shared::merge(&mut bench, rows)?,
         Kind::WaitCpu | Kind::WaitStoreLatency => waits::plain_store(&mut bench, rows, kind)?,
         Kind::WaitSignalLatency => waits::signal(&mut bench, rows)?,
         Kind::Memory => waits::memory(&mut bench, rows, before.unwrap_or_default())?,

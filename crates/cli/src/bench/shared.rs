@@ -1,0 +1,240 @@
+//! Rows of shared data: locks, and regions.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use memonet::dsm::{Mutex, Placement, Region, RegionOptions};
+use memonet::{Cmp, Job, JobOptions, SignalOp};
+
+use super::catalog::{Kind, Row};
+use super::pe::{Bench, Contender, time_batches, time_each};
+use super::raw;
+
+const BATCH: usize = 2_000;
+const BATCHES: usize = 50;
+/// Pages of the region whose changes are merged.
+const PAGES: usize = 256;
+
+/// Lock, change 8 bytes, unlock: by PE 0 alone, or by all at once.
+pub fn mutex(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
+    let mutex = Mutex::new(bench.job, &0u64)?;
+    let window = bench.job.window::<u64>(64)?;
+    let contended = kind == Kind::MutexContended;
+    let job = bench.job;
+    let samples = |batch: &mut dyn FnMut(usize) -> Result<()>| match (contended, job.pe()) {
+        (false, 0) => time_batches(BATCHES, BATCH, batch),
+        (false, _) => Ok(Vec::new()),
+        (true, _) => {
+            let mut samples = Vec::new();
+            for _ in 0..BATCHES {
+                // All begin together, or one would be done before the other comes.
+                job.barrier()?;
+                let start = Instant::now();
+                batch(BATCH)?;
+                // All PEs together do so many.
+                samples.push((job.npes() * BATCH) as f64 * 1e3 / start.elapsed().as_nanos() as f64);
+            }
+            Ok(samples)
+        }
+    };
+    for row in rows {
+        let mut contenders = vec![Contender::library(|| {
+            samples(&mut |count| {
+                for _ in 0..count {
+                    *mutex.lock()? += 1;
+                }
+                Ok(())
+            })
+        })];
+        if let Some(words) = window.near_ptr(0, 0) {
+            // SAFETY: words of one line of the window, which is kept to the end of this function; only the loops here use them.
+            let lock = unsafe { TicketLock::new(words) };
+            contenders.push(Contender::limit("bare ticket lock", move || {
+                samples(&mut |count| {
+                    for _ in 0..count {
+                        lock.add_one();
+                    }
+                    Ok(())
+                })
+            }));
+        }
+        bench.interleave(row, &mut contenders)?;
+    }
+    Ok(())
+}
+
+/// The plainest fair lock, and a word that it protects, in one line.
+struct TicketLock<'a> {
+    next: &'a AtomicU64,
+    turn: &'a AtomicU64,
+    data: &'a AtomicU64,
+}
+
+impl TicketLock<'_> {
+    /// # Safety
+    /// As for [`raw::word`], of three words.
+    unsafe fn new(words: *mut u64) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe {
+            TicketLock {
+                next: raw::word(words),
+                turn: raw::word(words.wrapping_add(1)),
+                data: raw::word(words.wrapping_add(2)),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add_one(&self) {
+        let ticket = self.next.fetch_add(1, Ordering::Relaxed);
+        while self.turn.load(Ordering::Acquire) != ticket {
+            std::hint::spin_loop();
+        }
+        self.data.store(black_box(self.data.load(Ordering::Relaxed)) + 1, Ordering::Relaxed);
+        self.turn.store(ticket + 1, Ordering::Release);
+    }
+}
+
+/// Two PEs that are threads, with the test fabric between them: what PE 0's `measure` gives.
+fn far(fabric: &str, measure: impl Fn(&Job) -> Result<Vec<f64>> + Sync) -> Result<Vec<f64>> {
+    let options = JobOptions::new().fabric(fabric);
+    let mut samples = Job::threads_with(&options, 2, |job| measure(&job))?;
+    let second = samples.pop().expect("two PEs");
+    second?;
+    samples.pop().expect("two PEs")
+}
+
+/// The owner locks again and again, far.
+pub fn owner(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    for row in rows {
+        let library = || {
+            far("far", |job| {
+                let mutex = Mutex::new(job, &0u64)?;
+                let mut samples = Vec::new();
+                if job.pe() == 0 {
+                    drop(mutex.lock()?);
+                    let before = mutex.stats().messages;
+                    samples = time_each(BATCHES, BATCH, || {
+                        *mutex.lock()? += 1;
+                        Ok(())
+                    })?;
+                    ensure!(mutex.stats().messages == before, "the owner sent messages");
+                }
+                job.barrier()?;
+                Ok(samples)
+            })
+        };
+        let (mut words, pointer);
+        words = [0u64; 3];
+        pointer = words.as_mut_ptr();
+        // SAFETY: words of this frame, which nobody else uses.
+        let lock = unsafe { TicketLock::new(pointer) };
+        let limit = || {
+            time_each(BATCHES, BATCH, || {
+                lock.add_one();
+                Ok(())
+            })
+        };
+        let mut contenders = [Contender::library(library), Contender::limit("bare ticket lock", limit)];
+        bench.interleave(row, &mut contenders)?;
+    }
+    Ok(())
+}
+
+/// Fabric of the rows in which messages take time: up to 200 us each, 100 in the mean.
+const SLOW: &str = "far:delay_us=200";
+
+/// Two PEs take turns with a value.
+pub fn hand_over(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    const TURNS: usize = 100;
+    for row in rows {
+        let len = row.size / 8;
+        let library = || {
+            far(SLOW, |job| {
+                let mutex = Mutex::<[u64]>::new(job, &vec![0; len])?;
+                job.barrier()?;
+                let (start, mut turns) = (Instant::now(), 0);
+                // Turns that come to nobody new are no hand-overs.
+                while mutex.stats().handovers < TURNS as u64 {
+                    mutex.lock()?.iter_mut().for_each(|word| *word += 1);
+                    turns += 1;
+                }
+                black_box(turns);
+                let ns = start.elapsed().as_nanos() as f64;
+                job.barrier()?;
+                // Both have had it as often.
+                Ok(vec![ns / (2 * TURNS) as f64 / 1e3])
+            })
+        };
+        let limit = || {
+            far(SLOW, |job| {
+                let (w, signals, peer) = (job.window::<u64>(len)?, job.window::<u64>(1)?, 1 - job.pe());
+                let block = vec![1; len];
+                job.barrier()?;
+                let start = Instant::now();
+                for turn in 1..=TURNS as u64 {
+                    if job.pe() == 0 {
+                        w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
+                    }
+                    signals.wait_until(0, Cmp::Ge, turn)?;
+                    if job.pe() == 1 {
+                        w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
+                    }
+                }
+                let ns = start.elapsed().as_nanos() as f64;
+                job.barrier()?;
+                Ok(vec![ns / TURNS as f64 / 1e3])
+            })
+        };
+        let mut contenders = [
+            Contender::library(library),
+            Contender::limit("round trip of a put with signal", limit),
+        ];
+        bench.interleave(row, &mut contenders)?;
+    }
+    Ok(())
+}
+
+/// Release of pages of which a part was changed: bytes of pages per second.
+pub fn merge(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    for row in rows {
+        let library = || {
+            far("far", |job| {
+                let options = RegionOptions::new().placement(Placement::Block);
+                // The second half is at home with PE 1.
+                let region = Region::<u64>::with(job, 2 * PAGES * 512, options)?;
+                let mut samples = Vec::new();
+                if job.pe() == 0 {
+                    // The first one makes pages and buffers.
+                    for round in 0..=10 {
+                        let mut part = region.write(PAGES * 512..2 * PAGES * 512)?;
+                        for page in PAGES..2 * PAGES {
+                            (0..row.size / 8).for_each(|word| part.set(page * 512 + word, 1 + round));
+                        }
+                        drop(part);
+                        let start = Instant::now();
+                        region.release()?;
+                        samples.push(PAGES as f64 * 4096.0 * 1e3 / start.elapsed().as_nanos() as f64);
+                    }
+                    samples.remove(0);
+                }
+                job.barrier()?;
+                Ok(samples)
+            })
+        };
+        let (from, mut to) = (vec![1u8; PAGES * 4096], vec![0u8; PAGES * 4096]);
+        let limit = || {
+            let samples = time_each(10, 1, || {
+                // SAFETY: both vectors have as many bytes.
+                unsafe { raw::copy(to.as_mut_ptr(), from.as_ptr(), from.len()) };
+                Ok(())
+            })?;
+            Ok(samples.into_iter().map(|ns| from.len() as f64 * 1e3 / ns).collect())
+        };
+        let mut contenders = [Contender::library(library), Contender::limit("libc memcpy", limit)];
+        bench.interleave(row, &mut contenders)?;
+    }
+    Ok(())
+}
