@@ -1,0 +1,78 @@
+//! Sorts numbers, eight bits a pass, in memory that all PEs share: `memonet run -n 4 radix [COUNT]`.
+//!
+//! Each PE counts the digits of its part, learns from everybody's counts where its numbers of each digit go, and writes them there: into pages
+//! that others write to as well. One barrier of the region a step is all the communication there is.
+
+use memonet::Result;
+use memonet::dsm::Region;
+
+#[path = "common/report.rs"]
+mod report;
+
+const DIGITS: usize = 256;
+
+fn main() -> Result<()> {
+    let count = report::argument(1 << 20);
+    let job = memonet::init()?;
+    let (me, n) = (job.pe(), job.npes());
+    let mine = me * count / n..(me + 1) * count / n;
+    let input = |range: std::ops::Range<usize>| range.map(|i| report::hash(i as u64) as u32).collect::<Vec<_>>();
+
+    let keys = [Region::<u32>::new(&job, count)?, Region::<u32>::new(&job, count)?];
+    let counts = Region::<u64>::new(&job, DIGITS * n)?;
+    keys[0].write(mine.clone())?.write_from(mine.start, &input(mine.clone()));
+    keys[0].barrier()?;
+
+    let clock = report::Clock::start();
+    for pass in 0..4 {
+        let (from, to) = (&keys[pass % 2], &keys[(pass + 1) % 2]);
+        let digit = |key: u32| (key >> (8 * pass)) as usize % DIGITS;
+        let part = from.read(mine.clone())?.to_vec();
+        let mut own = [0u64; DIGITS];
+        part.iter().for_each(|&key| own[digit(key)] += 1);
+        counts.write(DIGITS * me..DIGITS * (me + 1))?.write_from(DIGITS * me, &own);
+        counts.barrier()?;
+
+        // Where numbers of each digit begin: behind all smaller digits, and behind this digit of the PEs before.
+        let all = counts.read(0..DIGITS * n)?.to_vec();
+        let mut place = 0;
+        for digit in 0..DIGITS {
+            let of = |pes: std::ops::Range<usize>| pes.map(|pe| all[DIGITS * pe + digit]).sum::<u64>();
+            own[digit] = place + of(0..me);
+            place += of(0..n);
+        }
+        let mut sorted = to.write(0..count)?;
+        for &key in &part {
+            sorted.set(own[digit(key)] as usize, key);
+            own[digit(key)] += 1;
+        }
+        drop(sorted);
+        to.barrier()?;
+    }
+    let parallel = clock.seconds();
+
+    let right = || -> Result<(bool, f64)> {
+        let mut expected = input(0..count);
+        let clock = report::Clock::start();
+        radix_sort(&mut expected);
+        let sequential = clock.seconds();
+        Ok((keys[0].read(0..count)?.to_vec() == expected, sequential))
+    };
+    report::end(&job, right, parallel, &[keys[0].stats(), keys[1].stats(), counts.stats()])
+}
+
+/// The same on one PE, in private memory.
+fn radix_sort(keys: &mut Vec<u32>) {
+    let mut other = vec![0; keys.len()];
+    for pass in 0..4 {
+        let digit = |key: u32| (key >> (8 * pass)) as usize % DIGITS;
+        let mut place = [0; DIGITS + 1];
+        keys.iter().for_each(|&key| place[digit(key) + 1] += 1);
+        (0..DIGITS).for_each(|digit| place[digit + 1] += place[digit]);
+        for &key in keys.iter() {
+            other[place[digit(key)]] = key;
+            place[digit(key)] += 1;
+        }
+        std::mem::swap(keys, &mut other);
+    }
+}
