@@ -8,7 +8,7 @@ pub fn header(table: &Table) -> String {
     let mut out = top("shmemx.h", "extensions of OpenSHMEM, and older names of what has become standard");
     out += "#include \"shmem.h\"\n";
     out += &section("Handles, and what access a PE (`holder`) has to the window of another (`home`): SHMEMX_ACCESS_...");
-    for handle in ["barrier", "transfer", "window"] {
+    for handle in ["barrier", "transfer", "window", "mutex", "region"] {
         out += &format!("typedef struct memonet_{handle} *shmemx_{handle}_t;\n");
     }
     out += "typedef int shmemx_right_t(int home, int holder);\n";

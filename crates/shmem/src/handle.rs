@@ -4,8 +4,8 @@
 //! one that took its place.
 
 use std::ffi::c_int;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 /// `shmem_ctx_t`.
 #[repr(transparent)]
@@ -48,6 +48,16 @@ pub struct Transfer(pub usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window(pub usize);
 
+/// `shmemx_mutex_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mutex(pub usize);
+
+/// `shmemx_region_t`.
+#[repr(transparent)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Region(pub usize);
+
 /// `shmem_team_config_t`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,7 +81,7 @@ const INDEX_BITS: u32 = 20;
 /// Things that handles stand for.
 pub struct Table<T, const N: usize> {
     places: [Place<T>; N],
-    free: Mutex<Free>,
+    free: std::sync::Mutex<Free>,
 }
 
 struct Place<T> {
@@ -98,7 +108,7 @@ impl<T, const N: usize> Table<T, N> {
                     thing: AtomicPtr::new(std::ptr::null_mut()),
                 }
             }; N],
-            free: Mutex::new(Free {
+            free: std::sync::Mutex::new(Free {
                 returned: Vec::new(),
                 fresh: 0,
                 uses: 0,

@@ -71,6 +71,8 @@ pub unsafe fn finalize(call: &'static str) {
             crate::barrier::ALL.clear();
             crate::team::ALL.clear();
             crate::window::ALL.clear();
+            crate::mutex::ALL.clear();
+            crate::region::ALL.clear();
         }
         state.sets.clear();
         set_current(None);

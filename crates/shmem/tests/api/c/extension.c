@@ -1,4 +1,4 @@
-/* Extensions: split-phase barriers, prepared puts, restricted windows; and names that standard functions had as extensions. */
+/* Extensions: split-phase barriers, prepared puts, restricted windows, shared data; and names that standard functions had as extensions. */
 #include "teams.h"
 
 static long words[MAX_PES];
@@ -111,6 +111,70 @@ static void windows(void) {
     shmemx_window_free(window);
 }
 
+/* The data come with the lock: whoever has it sees what all before it wrote. */
+static void mutexes(void) {
+    enum { ROUNDS = 200 };
+    struct account { long balance, copy; double last; } initial = { 5, 5, 0.5 }, *account;
+    shmemx_mutex_t mutex, zeros;
+    CHECK(shmemx_mutex_create(&initial, sizeof initial, &mutex) == 0 && shmemx_mutex_create(NULL, 1000, &zeros) == 0, "mutexes");
+    for (int round = 0; round < ROUNDS; round++) {
+        if (round % 3) account = (struct account *)shmemx_mutex_acquire(mutex);
+        else while (!(account = (struct account *)shmemx_mutex_try_acquire(mutex))) sched_yield();
+        CHECK(account->balance == account->copy, "somebody else is in");
+        account->balance++;
+        account->copy++;
+        account->last = me;
+        shmemx_mutex_release(mutex);
+    }
+    shmem_barrier_all();
+    account = (struct account *)shmemx_mutex_acquire(mutex);
+    CHECK(account->balance == 5 + ROUNDS * npes && account->last >= 0 && account->last < npes, "%ld", account->balance);
+    shmemx_mutex_release(mutex);
+    char *block = (char *)shmemx_mutex_acquire(zeros);
+    CHECK((uintptr_t)block % 16 == 0, "aligned for any type");
+    for (int i = 0; i < 1000; i++) CHECK(block[i] == 0, "zeros");
+    shmemx_mutex_release(zeros);
+    shmem_barrier_all();
+    shmemx_mutex_destroy(mutex);
+    shmemx_mutex_destroy(zeros);
+}
+
+/* All write all pages, each its own bytes; the checked one tells of two that do not keep to that. */
+static void regions(void) {
+    enum { BYTES = 5000 };
+    static unsigned char bytes[BYTES];
+    static const int placements[] = { SHMEMX_REGION_BLOCK, SHMEMX_REGION_CYCLIC, SHMEMX_REGION_FIRST_TOUCH, SHMEMX_REGION_CHECKED };
+    for (int p = 0; p < 4; p++) {
+        shmemx_region_t region;
+        CHECK(shmemx_region_create(BYTES, p % 2 ? 256 : 0, placements[p], &region) == 0, "a region");
+        for (int round = 1; round <= 5; round++) {
+            for (int i = me; i < BYTES; i += npes) {
+                unsigned char value = (unsigned char)(i * round);
+                shmemx_region_write(region, i, &value, 1);
+            }
+            CHECK(shmemx_region_barrier(region) == 0, "no race");
+            shmemx_region_read(region, bytes, 0, BYTES);
+            for (int i = 0; i < BYTES; i++) CHECK(bytes[i] == (unsigned char)(i * round), "byte %d in round %d", i, round);
+            shmem_barrier_all();
+        }
+        CHECK(shmemx_region_acquire(region) == 0, "nothing to release");
+        /* One after the other, without an acquire in between. */
+        for (int pe = 0; pe < 2 && pe < npes; pe++) {
+            unsigned char mine = (unsigned char)(200 + pe);
+            if (me == pe) {
+                shmemx_region_write(region, 77, &mine, 1);
+                CHECK((shmemx_region_release(region) != 0) == (pe == 1 && placements[p] == SHMEMX_REGION_CHECKED), "a race is told");
+            }
+            shmem_barrier_all();
+        }
+        shmemx_region_barrier(region);
+        shmemx_region_read(region, bytes, 77, 1);
+        CHECK(bytes[0] == (npes > 1 ? 201 : 200), "the last one");
+        shmem_barrier_all();
+        shmemx_region_destroy(region);
+    }
+}
+
 /* Some of what was an extension before it was standard. */
 static void former_names(void) {
     uint64_t word = 0, *symmetric = (uint64_t *)shmem_calloc(1, 8);
@@ -143,6 +207,8 @@ int main(void) {
     CHECK(shmemx_barrier_create(SHMEM_TEAM_INVALID, &none) != 0, "no team");
     transfers();
     for (int i = 0; i < 3; i++) windows();
+    mutexes();
+    regions();
     former_names();
     return finish();
 }

@@ -1,0 +1,88 @@
+//! Data under a lock that owns them: an extension.
+
+use crate::handle::{Mutex, Table};
+use crate::state::{die, get as state, or_die};
+use memonet_core::dsm;
+use std::ffi::{c_int, c_void};
+use std::sync::{Arc, PoisonError};
+
+/// What data consist of: aligned for any C type.
+type Data = [u128];
+
+/// Mutexes that the program has made. A static object, as most of its pages are never touched.
+pub static ALL: Table<Made, 65536> = Table::new();
+
+/// A mutex. Its address stays what it is when this moves.
+pub struct Made {
+    // Dropped before the mutex.
+    held: std::sync::Mutex<Option<dsm::Guard<'static, Data>>>,
+    mutex: Arc<dsm::Mutex<Data>>,
+}
+
+fn made(call: &'static str, mutex: Mutex) -> &'static Made {
+    // SAFETY: programs do not destroy mutexes that they use.
+    match unsafe { ALL.get(mutex.0) } {
+        Some(made) => made,
+        None => die(call, "mutex: this is no mutex, or it was destroyed before"),
+    }
+}
+
+/// Collective over all PEs; the data are what `initial` has at one of them, or zeros.
+pub unsafe fn create(call: &'static str, initial: *const c_void, bytes: usize, mutex: *mut Mutex) -> c_int {
+    let state = state(call);
+    let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
+    if !initial.is_null() {
+        // SAFETY: the program's source has so many bytes; the vector has as many, and all are numbers.
+        unsafe { std::ptr::copy_nonoverlapping(initial.cast::<u8>(), data.as_mut_ptr().cast(), bytes) };
+    }
+    let handle = match dsm::Mutex::new(&state.job, &data[..]) {
+        Ok(mutex) => ALL.insert(Made {
+            held: Default::default(),
+            mutex: Arc::new(mutex),
+        }),
+        // Equal on all PEs.
+        Err(memonet_core::Error::TooMany { .. } | memonet_core::Error::OutOfMemory { .. }) => None,
+        Err(error) => die(call, error),
+    };
+    // SAFETY: the program's variable.
+    unsafe { *mutex = Mutex(handle.unwrap_or(0)) };
+    c_int::from(handle.is_none())
+}
+
+/// Keeps the guard, and gives where the data are.
+fn keep(made: &'static Made, mut guard: dsm::Guard<'static, Data>) -> *mut c_void {
+    let data = guard.as_mut_ptr().cast();
+    *made.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+    data
+}
+
+/// Waits for the data, and gives their address, good until the release.
+pub unsafe fn acquire(call: &'static str, mutex: Mutex) -> *mut c_void {
+    let _state = state(call);
+    let made = made(call, mutex);
+    keep(made, or_die(call, made.mutex.lock()))
+}
+
+/// The same, or NULL where that needs waiting.
+pub unsafe fn try_acquire(call: &'static str, mutex: Mutex) -> *mut c_void {
+    let _state = state(call);
+    let made = made(call, mutex);
+    or_die(call, made.mutex.try_lock()).map_or(std::ptr::null_mut(), |guard| keep(made, guard))
+}
+
+pub unsafe fn release(call: &'static str, mutex: Mutex) {
+    let _state = state(call);
+    let held = made(call, mutex).held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match held {
+        Some(guard) => or_die(call, guard.release()),
+        None => die(call, "mutex: this PE has not acquired it"),
+    }
+}
+
+/// On every PE, when nobody uses it any more; its memory is free when all have.
+pub unsafe fn destroy(call: &'static str, mutex: Mutex) {
+    let _state = state(call);
+    made(call, mutex);
+    // SAFETY: programs do not destroy what they use.
+    drop(unsafe { ALL.remove(mutex.0) });
+}

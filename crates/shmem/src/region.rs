@@ -1,0 +1,105 @@
+//! Memory under release consistency: an extension.
+
+use crate::handle::{Region, Table};
+use crate::state::{State, die, get as state, or_die};
+use memonet_core::Error;
+use memonet_core::dsm::{self, Placement, RegionOptions};
+use std::ffi::{c_int, c_void};
+
+/// Regions that the program has made. A static object, as most of its pages are never touched.
+pub static ALL: Table<Made, 256> = Table::new();
+
+/// A region.
+pub type Made = dsm::Region<u8>;
+
+/// `SHMEMX_REGION_CHECKED`.
+const CHECKED: c_int = 16;
+
+fn made(call: &'static str, region: Region) -> &'static Made {
+    // SAFETY: programs do not destroy regions that they use.
+    match unsafe { ALL.get(region.0) } {
+        Some(made) => made,
+        None => die(call, "region: this is no region, or it was destroyed before"),
+    }
+}
+
+/// Collective over all PEs: zeros.
+pub unsafe fn create(call: &'static str, bytes: usize, page: usize, options: c_int, region: *mut Region) -> c_int {
+    let state = state(call);
+    let placement = match options & !CHECKED {
+        0 => Placement::Block,
+        1 => Placement::Cyclic,
+        2 => Placement::FirstTouch,
+        _ => die(call, "options: give one of SHMEMX_REGION_..., and SHMEMX_REGION_CHECKED or not"),
+    };
+    let mut wanted = RegionOptions::new().placement(placement).checked(options & CHECKED != 0);
+    if page != 0 {
+        wanted = wanted.page(page);
+    }
+    let handle = match dsm::Region::with(&state.job, bytes, wanted) {
+        Ok(made) => ALL.insert(made),
+        // Equal on all PEs.
+        Err(Error::TooMany { .. } | Error::OutOfMemory { .. }) => None,
+        Err(error) => die(call, error),
+    };
+    // SAFETY: the program's variable.
+    unsafe { *region = Region(handle.unwrap_or(0)) };
+    c_int::from(handle.is_none())
+}
+
+pub unsafe fn read(call: &'static str, region: Region, dest: *mut c_void, offset: usize, bytes: usize) {
+    let _state = state(call);
+    let part = or_die(call, made(call, region).read(offset..offset.saturating_add(bytes)));
+    if bytes > 0 {
+        // SAFETY: the program's destination has so many bytes, and nobody else uses them meanwhile; they are written before they are read, as
+        // bytes that the program has not initialised are only ever overwritten.
+        part.read_into(offset, unsafe { std::slice::from_raw_parts_mut(dest.cast(), bytes) });
+    }
+}
+
+pub unsafe fn write(call: &'static str, region: Region, offset: usize, source: *const c_void, bytes: usize) {
+    let _state = state(call);
+    let mut part = or_die(call, made(call, region).write(offset..offset.saturating_add(bytes)));
+    if bytes > 0 {
+        // SAFETY: the program's source has so many bytes, and nobody writes them meanwhile.
+        part.write_from(offset, unsafe { std::slice::from_raw_parts(source.cast(), bytes) });
+    }
+}
+
+/// 0; or 1 after a data race, which is told on standard error.
+fn told(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
+    match result {
+        Err(error @ Error::DataRace { .. }) => {
+            eprintln!("memonet: PE {}: {call}: {error}", state.job.pe());
+            1
+        }
+        other => {
+            or_die(call, other);
+            0
+        }
+    }
+}
+
+pub unsafe fn release(call: &'static str, region: Region) -> c_int {
+    let state = state(call);
+    told(state, call, made(call, region).release())
+}
+
+pub unsafe fn acquire(call: &'static str, region: Region) -> c_int {
+    let state = state(call);
+    told(state, call, made(call, region).acquire())
+}
+
+/// Collective over all PEs: a release, a barrier, and an acquire.
+pub unsafe fn barrier(call: &'static str, region: Region) -> c_int {
+    let state = state(call);
+    told(state, call, made(call, region).barrier())
+}
+
+/// On every PE, when nobody uses it any more; its memory is free when all have.
+pub unsafe fn destroy(call: &'static str, region: Region) {
+    let _state = state(call);
+    made(call, region);
+    // SAFETY: programs do not destroy what they use.
+    drop(unsafe { ALL.remove(region.0) });
+}
