@@ -138,8 +138,7 @@ impl<T: Data + ?Sized> Mutex<T> {
         }
     }
 
-    /// Takes the data if that needs no waiting for others who have them. Far, it may take some round trips to find out; where it is refused there, this
-    /// PE's place in the queue stays, and trying again succeeds when its turn has come.
+    /// Takes the data if that needs no waiting for others who have them. Far, only where this PE was the last to have them.
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
@@ -150,10 +149,14 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// [`lock`](Self::lock), giving up after `timeout`.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock), and [`Error::Timeout`].
+    /// As for [`lock`](Self::lock), and [`Error::Timeout`]. [`Error::Misuse`] on far peers, unless this PE was the last to have the data: leaving the queue
+    /// there is not safe yet.
     pub fn lock_timeout(&self, timeout: Duration) -> Result<Guard<'_, T>> {
         match self.enter(Some(timeout))? {
             Some(ticket) => Ok(self.guard(ticket)),
+            None if matches!(self.way, Way::Far(_)) && !timeout.is_zero() => Err(Error::Misuse(
+                "a mutex on far peers cannot be waited for with a deadline yet; use `lock`, or `try_lock`, which takes what this PE had last",
+            )),
             None => Err(Error::Timeout { after: timeout }),
         }
     }

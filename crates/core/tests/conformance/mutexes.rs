@@ -13,10 +13,6 @@ on_every_fabric!(
     counters,
     large_data_travel_in_parts,
     initial_data,
-    trying,
-    giving_up,
-    who_gave_up_may_come_back,
-    all_give_up_now_and_then,
     the_owner_needs_no_messages,
     wrong_data,
     torn_only_after_a_death,
@@ -27,6 +23,9 @@ on_every_fabric!(
     a_panic_elsewhere;
     with threads of their own: counters_of_all_threads, a_waiter_that_dies,
 );
+
+// Behind a fabric nobody may give up yet.
+on_every_fabric!(@ giving_up_near NEAR [trying giving_up who_gave_up_may_come_back all_give_up_now_and_then]);
 
 /// The data count what is done to them, twice, and remember who did it last.
 type Count = [u64; 3];
@@ -48,7 +47,8 @@ fn add_many(job: &Job, mutexes: &[Mutex<Count>], dice: &mut Dice, times: usize) 
                     None => continue,
                 },
                 1 => match mutex.lock_timeout(Duration::from_micros(dice.below(300) as u64)) {
-                    Err(Error::Timeout { .. }) => continue,
+                    // The latter on far peers.
+                    Err(Error::Timeout { .. } | Error::Misuse(_)) => continue,
                     guard => break guard?,
                 },
                 _ => break mutex.lock()?,

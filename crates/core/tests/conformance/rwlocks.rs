@@ -6,7 +6,7 @@ use memonet_core::dsm::RwLock;
 use memonet_core::{Cause, Error, Job, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 on_every_fabric!(
@@ -174,15 +174,9 @@ fn readers_are_in_together(setup: Setup) {
 fn a_writer_is_not_overtaken(setup: Setup) {
     for run in setup.runs(&[3, 5]) {
         let order = Arc::new(AtomicUsize::new(0));
+        let stands = Arc::new(AtomicBool::new(false));
         run.job(move |job| {
             let lock = RwLock::new(job, &0u64)?;
-            // Refused once, it may be by a reader that is just coming in.
-            let writer_waits = || {
-                (0..20).all(|_| {
-                    nap(Duration::from_micros(50));
-                    lock.try_read().unwrap().is_none()
-                })
-            };
             let guard = if job.pe() == 0 { Some(lock.read()?) } else { None };
             job.barrier()?;
             if job.pe() == 1 {
@@ -190,13 +184,14 @@ fn a_writer_is_not_overtaken(setup: Setup) {
                 *guard += 1;
                 assert_eq!(order.fetch_add(1, Ordering::SeqCst), 0, "the first of those who wait");
             } else if job.pe() > 1 {
-                // As long as they come in at once, the writer does not stand there yet.
-                eventually("the writer stands there", writer_waits);
+                eventually("the writer stands there", || stands.load(Ordering::SeqCst));
                 let guard = lock.read()?;
                 assert_eq!(*guard, 1);
                 assert!(order.fetch_add(1, Ordering::SeqCst) > 0);
             } else {
-                eventually("the writer stands there", writer_waits);
+                // Nobody else comes in meanwhile, so only the writer can be in the way.
+                eventually("the writer stands there", || lock.try_read().unwrap().is_none());
+                stands.store(true, Ordering::SeqCst);
                 nap(Duration::from_millis(1));
                 drop(guard);
             }

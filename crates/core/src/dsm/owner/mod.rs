@@ -245,6 +245,10 @@ impl Owner {
             }
             self.be_gone(seen >> 4);
         }
+        if timeout.is_some() {
+            let nobody_comes = self.terms(None, |terms| terms.departed(&self.pe));
+            return Err(nobody_comes.unwrap_or(Error::Timeout { after: Duration::ZERO }).into());
+        }
         counters.missed();
         self.queue(counters, timeout)
     }

@@ -119,7 +119,7 @@ static void mutexes(void) {
     CHECK(shmemx_mutex_create(&initial, sizeof initial, &mutex) == 0 && shmemx_mutex_create(NULL, 1000, &zeros) == 0, "mutexes");
     for (int round = 0; round < ROUNDS; round++) {
         if (round % 3) account = (struct account *)shmemx_mutex_acquire(mutex);
-        else while (!(account = (struct account *)shmemx_mutex_try_acquire(mutex))) sched_yield();
+        else if (!(account = (struct account *)shmemx_mutex_try_acquire(mutex))) account = (struct account *)shmemx_mutex_acquire(mutex);
         CHECK(account->balance == account->copy, "somebody else is in");
         account->balance++;
         account->copy++;
@@ -158,6 +158,7 @@ static void regions(void) {
             shmem_barrier_all();
         }
         CHECK(shmemx_region_acquire(region) == 0, "nothing to release");
+        shmem_barrier_all();
         /* One after the other, without an acquire in between. */
         for (int pe = 0; pe < 2 && pe < npes; pe++) {
             unsigned char mine = (unsigned char)(200 + pe);
