@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use memonet::dsm::{Mutex, Region, RwLock};
-use memonet::{Cmp, Error, Job, Lock, Result, Window};
+use memonet::{Cmp, Error, Job, Lock, MulticastOptions, Result, Window};
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         "interrupts" => interrupts(),
         "leave" => leave(&argument),
         "end" => end(),
+        "multicast" => multicast(&argument),
         "twice" => memonet::init().and_then(|job| job.finalize()),
         other => panic!("there is no program {other:?}"),
     };
@@ -47,6 +48,38 @@ fn print(lines: usize) -> Result<()> {
             out.flush().expect("output");
             out.write_all(format!("{second}\n").as_bytes()).expect("output");
         }
+    }
+    Ok(())
+}
+
+/// PE 0 publishes BLOCKS blocks of BYTES bytes to all others, given as "BLOCKS BYTES", which look at every word; it tells how fast that was.
+fn multicast(argument: &str) -> Result<()> {
+    let numbers: Vec<usize> = argument.split(' ').map(|number| number.parse().expect("two numbers")).collect();
+    let (blocks, words) = (numbers[0], numbers[1] / 8);
+    let job = memonet::init()?;
+    let readers: Vec<usize> = (1..job.npes()).collect();
+    let value = |block: usize, word: usize| (block * words + word) as u64;
+    let mut channel = job.multicast::<u64>(0, &readers, MulticastOptions::new())?;
+    job.barrier()?;
+    let start = Instant::now();
+    let mut buffer = Vec::new();
+    for block in 0..blocks {
+        if job.pe() == 0 {
+            let mut claim = channel.claim(words)?;
+            claim.iter_mut().enumerate().for_each(|(word, to)| *to = value(block, word));
+            claim.commit()?;
+        } else {
+            channel.recv(&mut buffer)?;
+            let right = buffer.iter().enumerate().all(|(word, &seen)| seen == value(block, word));
+            assert!(right && buffer.len() == words, "block {block} is not what was published");
+        }
+    }
+    job.barrier()?;
+    if job.pe() == 0 {
+        let rate = (blocks * numbers[1]) as f64 / start.elapsed().as_secs_f64() / 1e6;
+        println!("published by {} at {rate:.1} MB/s", channel.delivery());
+    } else {
+        println!("{} received {blocks} blocks", job.pe());
     }
     Ok(())
 }

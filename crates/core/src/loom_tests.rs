@@ -1,11 +1,12 @@
 //! Every interleaving that loom finds, of the parts whose proofs stand in comments: the doorbell and the wait loop, departures,
-//! barriers, steps of collectives, locks, the queue of shared data, turns, and revocation. Run with
+//! barriers, steps of collectives, locks, the queue of shared data, turns, multicast, and revocation. Run with
 //! `RUSTFLAGS='--cfg loom' cargo test --release -p memonet-core --lib`.
 //!
 //! The code under test is the library's own, on a job's real layout; only [`crate::shm`] is a model. Sleeps have no
 //! time-out there: whatever a sleeper would only notice by looking again by itself is a deadlock, which fails the test.
 
 mod lock;
+mod multicast;
 mod steps;
 mod tickets;
 mod turn;

@@ -63,6 +63,10 @@ pub(crate) struct Pe {
     pub(crate) led: AtomicU64,
     /// Tests that have failed in a row.
     pub(crate) failed_tests: AtomicU32,
+    /// Ends of channels that only waits of this PE look after: it may not sleep for long.
+    pub(crate) sockets: AtomicU32,
+    /// Multicast channels over datagrams so far.
+    pub(crate) channels: AtomicU32,
     /// Threads that wait for others of this PE at a lock.
     pub(crate) lock_line: Line,
     pub(crate) shared_objects: crate::dsm::stats::Registry,
@@ -123,6 +127,8 @@ impl Pe {
             calls: Mutex::new([0; MAX_CALLS]),
             led: AtomicU64::new(0),
             failed_tests: AtomicU32::new(0),
+            sockets: AtomicU32::new(0),
+            channels: AtomicU32::new(0),
             lock_line: Line::default(),
             shared_objects: Default::default(),
             control,

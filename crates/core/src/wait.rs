@@ -181,6 +181,12 @@ fn cycles() -> u64 {
     }
 }
 
+/// Nanoseconds of a clock that only goes forward, for what keeps deadlines of its own.
+pub(crate) fn nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
 /// A moment to within some milliseconds, for next to nothing; only differences mean anything.
 pub(crate) fn rough_now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
@@ -277,7 +283,7 @@ fn spin<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl
 fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     let bell = pe.control().doorbell(pe.me());
     // A fabric may deliver without ringing.
-    let looks = terms.words() || pe.has_far();
+    let looks = terms.words() || pe.has_far() || pe.sockets.load(Ordering::Relaxed) > 0;
     let mut nap = if looks { FIRST_NAP } else { LONG_NAP };
     loop {
         let ticket = bell.announce(terms.words(), pe.control().membarrier());

@@ -3,9 +3,10 @@
 use super::reader::{Reader, Told};
 use super::ring::Ring;
 use super::tree::{ARITY, Child, Node, Progress, Upstream, children, parent};
-use super::writer::{Line, Peer, Writer};
+use super::udp::{self, Group, Link, Receiving, ReceivingWork, Sending, SendingWork};
+use super::writer::{Line, Onward, Peer, Writer};
 use super::{Delivery, End, Multicast};
-use crate::agree::KIND_MULTICAST;
+use crate::agree::{Collective, KIND_MULTICAST};
 use crate::barrier::Relay;
 use crate::error::{Error, Result};
 use crate::job::Job;
@@ -13,11 +14,13 @@ use crate::layout::ReaderLine;
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm::Plain;
+use crate::wait;
 use crate::window::{Inner, WindowOptions};
+use memonet_repair as repair;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::offset_of;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -73,11 +76,11 @@ impl MulticastOptions {
 }
 
 /// Where the parts of a channel lie in each segment.
-struct Places {
-    lines: u64,
-    ring: u64,
-    bytes: u64,
-    unit: u64,
+pub(super) struct Places {
+    pub(super) lines: u64,
+    pub(super) ring: u64,
+    pub(super) bytes: u64,
+    pub(super) unit: u64,
 }
 
 impl Job {
@@ -101,7 +104,7 @@ impl Job {
             Ok((bytes, whole, self.delivery()?))
         });
         let digest = options.digest(writer, readers);
-        let (bytes, whole, delivery) = match request {
+        let (bytes, whole, (delivery, group)) = match request {
             Ok(request) => request,
             // The others are not to wait for what this PE refuses.
             Err(error) => return Err(self.refuse_window(error)),
@@ -115,6 +118,11 @@ impl Job {
             bytes,
             unit,
         };
+        let takes_part = writer == self.pe() || readers.contains(&self.pe());
+        let mut sockets = None;
+        if let Some(group) = group {
+            sockets = self.open(&group, takes_part, readers.len(), bytes)?;
+        }
         let channel = Channel {
             pe: &self.pe,
             writer,
@@ -129,8 +137,8 @@ impl Job {
             window: window.inner.clone(),
         };
         let end = match readers.iter().position(|&reader| reader == self.pe()) {
-            _ if writer == self.pe() => End::Writer(Box::new(channel.writers_end(delivery))),
-            Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number))),
+            _ if writer == self.pe() => End::Writer(Box::new(channel.writers_end(delivery, sockets))),
+            Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number, sockets))),
             None => End::Neither,
         };
         Ok(Multicast {
@@ -144,13 +152,42 @@ impl Job {
     }
 
     /// The same at all PEs, as all see the same of each other.
-    fn delivery(&self) -> Result<Delivery> {
+    fn delivery(&self) -> Result<(Delivery, Option<Group>)> {
         let near = (0..self.npes()).all(|pe| self.pe.is_near(pe));
         Ok(match Delivery::forced()? {
-            Some(Delivery::Tree) => Delivery::Tree,
-            _ if near => Delivery::Near,
-            _ => Delivery::Tree,
+            Some(forced @ (Delivery::Tree | Delivery::Datagrams, _)) => forced,
+            _ if near => (Delivery::Near, None),
+            _ => (Delivery::Tree, None),
         })
+    }
+
+    /// Opens the sockets of a channel at all PEs that take part, or at none, and finds the largest datagram that reaches all. *Collective.*
+    fn open(&self, group: &Group, takes_part: bool, readers: usize, bytes: u64) -> Result<Option<(Link, repair::Config)>> {
+        let call = Collective {
+            pe: &self.pe,
+            world: self.world(),
+        };
+        // All PEs make the same channels in the same order.
+        let number = self.pe.channels.fetch_add(1, Ordering::Relaxed);
+        let opened = takes_part.then(|| Link::open(&self.pe, group, number));
+        call.publish(
+            0,
+            match &opened {
+                None => u64::MAX,
+                Some(Ok((_, most))) => *most as u64,
+                Some(Err(_)) => 0,
+            },
+        );
+        self.barrier()?;
+        let mosts = (0..self.npes()).map(|pe| call.outcome(0, pe)).collect::<Result<Vec<u64>>>()?;
+        call.close()?;
+        let opened = opened.transpose()?;
+        if let Some(pe) = mosts.iter().position(|&most| most < repair::wire::LEAST_DATAGRAM as u64 + 64) {
+            let there = std::io::Error::other(format!("PE {pe} could not open its sockets; its own error says why"));
+            return Err(Error::system("making a multicast channel", there, ""));
+        }
+        let datagram = mosts.iter().copied().min().unwrap_or_default() as usize;
+        Ok(opened.map(|(link, _)| (link, udp::config(&self.pe, number, readers, bytes, datagram))))
     }
 
     fn check_channel(&self, writer: usize, readers: &[usize]) -> Result<()> {
@@ -168,15 +205,15 @@ impl Job {
 }
 
 /// What the ends of a channel are made of.
-struct Channel<'a> {
-    pe: &'a Arc<Pe>,
-    writer: usize,
-    readers: &'a [usize],
-    options: &'a MulticastOptions,
-    places: Places,
+pub(super) struct Channel<'a> {
+    pub(super) pe: &'a Arc<Pe>,
+    pub(super) writer: usize,
+    pub(super) readers: &'a [usize],
+    pub(super) options: &'a MulticastOptions,
+    pub(super) places: Places,
     /// Children of each PE in the tree.
-    arity: usize,
-    window: Arc<Inner>,
+    pub(super) arity: usize,
+    pub(super) window: Arc<Inner>,
 }
 
 impl Channel<'_> {
@@ -218,12 +255,61 @@ impl Channel<'_> {
             keep: Mutex::new(None),
             _window: self.window.clone(),
         });
-        let relay: Arc<dyn Relay> = node.clone();
-        self.pe.register_relay(Arc::downgrade(&relay));
+        self.register(node.clone());
         node
     }
 
-    fn writers_end(&self, delivery: Delivery) -> Writer {
+    fn sending(&self, (link, config): (Link, repair::Config)) -> Arc<Sending> {
+        let machine = repair::Writer::new(&config, wait::nanos());
+        let lines = self
+            .readers
+            .iter()
+            .enumerate()
+            .map(|(number, &reader)| (reader, self.own_line(number)));
+        let sending = Arc::new(Sending {
+            pe: self.pe.clone(),
+            ring: self.own_ring(),
+            readers: lines.collect(),
+            limit: AtomicU64::new(machine.limit()),
+            complete: AtomicBool::new(true),
+            silent: AtomicU64::new(0),
+            work: Mutex::new(SendingWork { machine, link }),
+            _window: self.window.clone(),
+        });
+        self.register(sending.clone());
+        sending
+    }
+
+    fn receiving(&self, number: usize, (link, config): (Link, repair::Config)) -> Arc<Receiving> {
+        let receiving = Arc::new(Receiving {
+            pe: self.pe.clone(),
+            upstream: Upstream {
+                pe: self.writer,
+                word: self
+                    .pe
+                    .route(self.writer, self.line(number) + offset_of!(ReaderLine, position) as u64),
+            },
+            received: AtomicU64::new(0),
+            consumed: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
+            work: Mutex::new(ReceivingWork {
+                machine: repair::Reader::new(&config, number as u16, wait::nanos()),
+                ring: self.own_ring(),
+                link,
+                writer: None,
+            }),
+        });
+        self.register(receiving.clone());
+        receiving
+    }
+
+    /// Has all waits of this PE let it work.
+    fn register(&self, relay: Arc<dyn Relay>) {
+        self.pe.register_relay(Arc::downgrade(&relay));
+    }
+
+    pub(super) fn writers_end(&self, delivery: Delivery, sockets: Option<(Link, repair::Config)>) -> Writer {
         let pe = self.pe;
         // Where a dropped reader looks: where the ring is that it reads.
         let home = |reader: usize| if delivery == Delivery::Near { pe.me() } else { reader };
@@ -240,9 +326,10 @@ impl Channel<'_> {
                 },
             }
         };
-        let (here, node) = match delivery {
-            Delivery::Near => (0..self.readers.len(), None),
-            Delivery::Tree => (children(0, self.readers.len(), self.arity), Some(self.node(0, None))),
+        let (here, onward) = match delivery {
+            Delivery::Near => (0..self.readers.len(), Onward::Here),
+            Delivery::Tree => (children(0, self.readers.len(), self.arity), Onward::Tree(self.node(0, None))),
+            Delivery::Datagrams => (0..0, Onward::Datagrams(self.sending(sockets.expect("opened by who takes part")))),
         };
         Writer {
             pe: pe.clone(),
@@ -251,7 +338,7 @@ impl Channel<'_> {
             limit: 0,
             readers: here.map(peer).collect(),
             watched: self.readers.to_vec(),
-            node,
+            onward,
             dropped: Vec::new(),
             drop_slow: self.options.drop_slow,
             survive: self.options.survive,
@@ -260,7 +347,7 @@ impl Channel<'_> {
         }
     }
 
-    fn readers_end(&self, delivery: Delivery, number: usize) -> Reader {
+    pub(super) fn readers_end(&self, delivery: Delivery, number: usize, sockets: Option<(Link, repair::Config)>) -> Reader {
         let pe = self.pe;
         let position = self.line(number) + offset_of!(ReaderLine, position) as u64;
         let near = |offset: u64| match pe.route(self.writer, offset) {
@@ -268,11 +355,15 @@ impl Channel<'_> {
             Route::Far(_) => unreachable!("only near PEs read in place"),
         };
         let (ring, line, upstream, sources) = match delivery {
+            Delivery::Datagrams => {
+                let receiving = self.receiving(number, sockets.expect("opened by who takes part"));
+                (self.own_ring(), None, Told::Datagrams(receiving), vec![self.writer])
+            }
             Delivery::Near => {
                 // SAFETY: of the writer's part of the window, which is mapped as long as the job; `Ring::bytes` gave its length.
                 let ring = unsafe { Ring::new(near(self.places.ring), self.places.bytes, self.places.unit) };
                 let upstream = Told::Writer(pe.route(self.writer, position), pe.control().doorbell(self.writer));
-                (ring, Line(near(self.line(number))), upstream, vec![self.writer])
+                (ring, Some(Line(near(self.line(number)))), upstream, vec![self.writer])
             }
             Delivery::Tree => {
                 let who = |number: usize| if number == 0 { self.writer } else { self.readers[number - 1] };
@@ -285,7 +376,7 @@ impl Channel<'_> {
                     word: pe.route(path[0], position),
                 };
                 let node = self.node(number + 1, Some(upstream));
-                (self.own_ring(), self.own_line(number), Told::Node(node), path)
+                (self.own_ring(), Some(self.own_line(number)), Told::Node(node), path)
             }
         };
         Reader {
@@ -294,7 +385,7 @@ impl Channel<'_> {
             position: 0,
             told: 0,
             upstream,
-            line: self.options.drop_slow.map(|_| line),
+            line: line.filter(|_| self.options.drop_slow.is_some()),
             sources,
             writer: self.writer,
             _window: self.window.clone(),

@@ -40,6 +40,7 @@
 //! |---|---|---|
 //! | [`Near`](Delivery::Near) | in the writer's segment, read in place by all | where all are near |
 //! | [`Tree`](Delivery::Tree) | copied from ring to ring along a tree by puts with signals (`tree`) | else |
+//! | [`Datagrams`](Delivery::Datagrams) | sent once by UDP multicast to a ring in each reader's segment, and repaired (`udp`, [`memonet_repair`]) | on request, as it needs a network that takes multicast |
 //!
 //! [`ENV_MULTICAST`] forces one, where it can serve.
 //!
@@ -64,13 +65,17 @@
 
 mod claim;
 mod make;
+#[cfg(all(test, loom))]
+pub(crate) mod model;
 mod reader;
 mod ring;
 mod tree;
+mod udp;
 mod writer;
 
 pub use claim::{Claim, Peek};
 pub use make::MulticastOptions;
+use udp::Group;
 
 use crate::error::{Error, Result};
 use crate::shm::Plain;
@@ -83,6 +88,8 @@ pub enum Delivery {
     Near,
     /// From ring to ring, by puts.
     Tree,
+    /// To all at once, by UDP multicast.
+    Datagrams,
 }
 
 impl std::fmt::Display for Delivery {
@@ -90,27 +97,32 @@ impl std::fmt::Display for Delivery {
         f.write_str(match self {
             Delivery::Near => "near",
             Delivery::Tree => "tree",
+            Delivery::Datagrams => "datagrams",
         })
     }
 }
 
-/// Variable that forces a way: `near` or `tree`. The same in all PEs of a job.
+/// Variable that forces a way: `near`, `tree`, or `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the interface to use.
+/// The same in all PEs of a job, but for that.
 pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
 
 impl Delivery {
     /// The way that [`ENV_MULTICAST`] asks for.
-    fn forced() -> Result<Option<Self>> {
+    fn forced() -> Result<Option<(Self, Option<Group>)>> {
         let Some(value) = std::env::var_os(ENV_MULTICAST) else {
             return Ok(None);
         };
         match value.to_str() {
-            Some("near") => Ok(Some(Delivery::Near)),
-            Some("tree") => Ok(Some(Delivery::Tree)),
+            Some("near") => Ok(Some((Delivery::Near, None))),
+            Some("tree") => Ok(Some((Delivery::Tree, None))),
+            Some(text) if let Some(group) = text.strip_prefix("udp:").and_then(Group::parse) => {
+                Ok(Some((Delivery::Datagrams, Some(group))))
+            }
             _ => Err(Error::Environment {
                 name: ENV_MULTICAST,
                 value: value.to_string_lossy().into_owned(),
                 problem: "is no way for multicast".into(),
-                fix: "Use near or tree, or unset it",
+                fix: "Use near, tree or udp:GROUP:PORT, with a multicast address such as 239.77.0.1:7700, or unset it",
             }),
         }
     }

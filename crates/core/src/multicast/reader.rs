@@ -2,6 +2,7 @@
 
 use super::ring::{Header, Ring};
 use super::tree::Node;
+use super::udp::{Receiving, Sending};
 use super::writer::{LEFT, Line};
 use crate::doorbell::Doorbell;
 use crate::error::{Error, Result};
@@ -35,6 +36,8 @@ pub(super) enum Told {
     Writer(Route, Doorbell),
     /// Its place in the tree.
     Node(Arc<Node>),
+    /// Its sockets.
+    Datagrams(Arc<Receiving>),
 }
 
 /// A record that has come.
@@ -65,7 +68,31 @@ impl Reader {
                 shm::compiler_fence();
                 if line.is_dropped() { Err(Error::Dropped) } else { Ok(()) }
             }
-            None => Ok(()),
+            None => match &self.upstream {
+                Told::Datagrams(receiving) if receiving.is_dropped() => Err(Error::Dropped),
+                _ => Ok(()),
+            },
+        }
+    }
+
+    /// That something may still come.
+    #[inline]
+    fn check_silence(&self) -> Result<()> {
+        self.check()?;
+        match &self.upstream {
+            Told::Datagrams(receiving) if receiving.is_writer_silent() => Err(Error::Timeout {
+                after: Sending::dead_after(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the next record is there.
+    #[inline]
+    fn has_next(&self) -> bool {
+        match &self.upstream {
+            Told::Datagrams(receiving) => receiving.has(&self.ring, self.position),
+            _ => self.ring.word(self.position) != 0,
         }
     }
 
@@ -73,11 +100,11 @@ impl Reader {
     #[inline]
     pub(super) fn look(&mut self) -> Result<Option<Record>> {
         loop {
-            let word = self.ring.word(self.position);
-            if word == 0 {
-                self.check()?;
+            if !self.has_next() {
+                self.check_silence()?;
                 return Ok(None);
             }
+            let word = self.ring.word(self.position);
             let header = self.ring.decode(self.position, word);
             // A dropped reader's words are anything.
             self.check()?;
@@ -114,9 +141,8 @@ impl Reader {
     #[inline]
     pub(super) fn next(&mut self) -> Result<Record> {
         loop {
-            let ring = self.ring;
-            let position = self.position;
-            if wait::first_looks(&self.pe, &mut || (ring.word(position) != 0).then_some(())).is_none() {
+            let found = wait::first_looks(&self.pe, &mut || self.has_next().then_some(()));
+            if found.is_none() {
                 self.wait()?;
             }
             // After padding there may be nothing yet.
@@ -129,8 +155,7 @@ impl Reader {
     #[cold]
     fn wait(&mut self) -> Result<()> {
         self.tell();
-        let dropped = || self.line.is_some_and(Line::is_dropped);
-        let come = || (self.ring.word(self.position) != 0 || dropped()).then_some(());
+        let come = || (self.has_next() || self.check_silence().is_err()).then_some(());
         Ok(self.terms(|terms| wait::until(&self.pe, terms, come))?)
     }
 
@@ -169,6 +194,7 @@ impl Reader {
                     self.pe.ring_bell(*bell);
                 }
                 Told::Node(node) => node.advance(self.position, true),
+                Told::Datagrams(receiving) => receiving.consume(self.position),
             }
         }
     }
@@ -182,6 +208,7 @@ impl Drop for Reader {
                 self.pe.ring_bell(*bell);
             }
             Told::Node(node) => node.leave(),
+            Told::Datagrams(receiving) => receiving.leave(),
         }
     }
 }

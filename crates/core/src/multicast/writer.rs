@@ -2,6 +2,7 @@
 
 use super::ring::{Header, Ring};
 use super::tree::{Node, Upstream};
+use super::udp::Sending;
 use crate::doorbell::{Doorbell, order_rings};
 use crate::error::{Cause, Error, Result};
 use crate::layout::ReaderLine;
@@ -35,10 +36,17 @@ pub(super) struct Writer {
     pub(super) survive: bool,
     /// Whose deaths are looked for: all readers, also those that do not read this ring.
     pub(super) watched: Vec<usize>,
-    /// Where the log goes on, if readers do not read it here.
-    pub(super) node: Option<Arc<Node>>,
+    pub(super) onward: Onward,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
+}
+
+/// How the log gets to the readers.
+pub(super) enum Onward {
+    /// They read it here.
+    Here,
+    Tree(Arc<Node>),
+    Datagrams(Arc<Sending>),
 }
 
 /// A reader, as the writer of the ring that it reads knows it.
@@ -58,6 +66,8 @@ pub(super) struct Line(pub(super) *mut u8);
 
 // SAFETY: an address in the window that the end of the channel keeps, used only through `crate::shm`.
 unsafe impl Send for Line {}
+// SAFETY: as above.
+unsafe impl Sync for Line {}
 
 impl Line {
     /// How far the reader says it is; [`LEFT`] when it has left.
@@ -167,9 +177,10 @@ impl Writer {
 
     #[inline]
     fn tell_readers(&self) {
-        match &self.node {
-            None => self.ring_readers(),
-            Some(node) => node.advance(self.position, true),
+        match &self.onward {
+            Onward::Here => self.ring_readers(),
+            Onward::Tree(node) => node.advance(self.position, true),
+            Onward::Datagrams(sending) => sending.commit(self.position),
         }
     }
 
@@ -184,6 +195,9 @@ impl Writer {
     /// How far all readers allow to write.
     #[inline]
     fn allowed(&self) -> u64 {
+        if let Onward::Datagrams(sending) = &self.onward {
+            return sending.limit();
+        }
         // Nobody has read what is not written; who has left allows everything.
         let least = self
             .readers
@@ -201,15 +215,30 @@ impl Writer {
     #[cold]
     fn wait_for(&mut self, end: u64) -> Result<()> {
         loop {
-            let waited = self.with_terms(|terms| wait::until(&self.pe, terms, || Some(self.allowed()).filter(|&limit| limit >= end)));
-            match waited.map_err(|error| *error) {
-                Ok(limit) => {
+            let enough = || Some(self.allowed()).filter(|&limit| limit >= end).map(Ok);
+            let look = || enough().or_else(|| self.silent().map(Err));
+            match self.with_terms(|terms| wait::until(&self.pe, terms, look)).map_err(|error| *error) {
+                Ok(Ok(limit)) => {
                     self.limit = limit;
                     return Ok(());
+                }
+                Ok(Err(pe)) if self.survive => self.forget(pe),
+                Ok(Err(_)) => {
+                    return Err(Error::Timeout {
+                        after: Sending::dead_after(),
+                    });
                 }
                 Err(Error::Timeout { .. }) => self.drop_slow(end),
                 Err(error) => self.survive(error)?,
             }
+        }
+    }
+
+    /// A reader of which nothing is heard.
+    fn silent(&self) -> Option<usize> {
+        match &self.onward {
+            Onward::Datagrams(sending) => sending.silent(),
+            _ => None,
         }
     }
 
@@ -226,7 +255,14 @@ impl Writer {
     }
 
     /// Goes on without those that do not allow to write up to `end`.
-    fn drop_slow(&mut self, end: u64) {
+    pub(super) fn drop_slow(&mut self, end: u64) {
+        if let Onward::Datagrams(sending) = &self.onward {
+            let sending = sending.clone();
+            while let Some(pe) = sending.slow(end) {
+                self.forget(pe);
+            }
+            return;
+        }
         let slow = |reader: &Peer| reader.line.position().min(self.position) + self.ring.len() < end;
         let slow: Vec<Peer> = self.readers.iter().copied().filter(slow).collect();
         for reader in &slow {
@@ -240,8 +276,10 @@ impl Writer {
         self.readers.retain(|reader| reader.pe != pe);
         self.watched.retain(|&watched| watched != pe);
         self.dropped.push(pe);
-        if let Some(node) = &self.node {
-            node.forget(pe);
+        match &self.onward {
+            Onward::Here => {}
+            Onward::Tree(node) => node.forget(pe),
+            Onward::Datagrams(sending) => sending.forget(pe),
         }
     }
 
@@ -258,13 +296,36 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// Waits until all that are still readers have received everything: what they miss nobody else can send again.
+    fn wait_for_arrival(&mut self) {
+        let Onward::Datagrams(sending) = &self.onward else { return };
+        let sending = sending.clone();
+        while !sending.is_complete() && !std::thread::panicking() {
+            let look = || sending.is_complete().then_some(None).or_else(|| sending.silent().map(Some));
+            match self
+                .with_terms(|terms| wait::until(&self.pe, Terms { timeout: None, ..terms }, look))
+                .map_err(|error| *error)
+            {
+                Ok(None) => {}
+                Ok(Some(pe)) | Err(Error::PeerFailed { pe, .. }) => self.forget(pe),
+                Err(error) => return self.pe.surface_later(error),
+            }
+        }
+    }
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
         // Its place is the zero behind the last record.
         self.ring.set_word(self.position, Header::End.to_word());
-        match &self.node {
-            None => self.ring_readers(),
-            Some(node) => node.end(),
+        match &self.onward {
+            Onward::Here => self.ring_readers(),
+            Onward::Tree(node) => node.end(),
+            Onward::Datagrams(sending) => {
+                sending.commit(self.position + 8);
+                self.wait_for_arrival();
+            }
         }
     }
 }

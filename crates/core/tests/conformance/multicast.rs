@@ -1,8 +1,8 @@
 //! Multicast: all blocks, whole, in order, once, to every reader; bounds, leaving, deaths.
 
 use crate::failure::{blames, with_a_death};
-use crate::setup::{Dice, Meeting, Run, Setup, eventually};
-use memonet_core::{Cause, Delivery, Error, Job, Multicast, MulticastOptions, Result};
+use crate::setup::{Dice, Meeting, Run, Setup, eventually, in_another_process};
+use memonet_core::{Cause, Delivery, ENV_MULTICAST, Error, Job, Multicast, MulticastOptions, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,6 +30,35 @@ on_every_fabric!(
     wrong_use,
     contradictions,
 );
+
+/// Whether readers read the writer's memory.
+fn reads_in_place(setup: Setup) -> bool {
+    setup.is_near() && std::env::var_os(ENV_MULTICAST).is_none()
+}
+
+#[test]
+fn by_each_way() {
+    for way in ["tree", "udp:239.77.7.7:17700@127.0.0.1"] {
+        in_another_process(&["multicast::near", "multicast::shuffled"], &[(ENV_MULTICAST, way)]);
+    }
+    in_another_process(&["in_a_process_with_a_bad_delivery"], &[(ENV_MULTICAST, "udp:10.0.0.1:99")]);
+}
+
+#[test]
+#[ignore = "started by `by_each_way`"]
+fn in_a_process_with_a_bad_delivery() {
+    if std::env::var_os(ENV_MULTICAST).is_some() {
+        Job::threads(2, |job| {
+            let refused = job.multicast::<u64>(0, &[1], small()).map(drop).unwrap_err();
+            assert!(matches!(refused, Error::Environment { name: ENV_MULTICAST, .. }), "{refused}");
+            assert!(
+                refused.to_string().contains("10.0.0.1") && refused.to_string().contains("tree"),
+                "{refused}"
+            );
+        })
+        .unwrap();
+    }
+}
 
 fn with_capacity(bytes: usize) -> MulticastOptions {
     MulticastOptions::new().capacity(bytes)
@@ -130,7 +159,7 @@ fn stream(job: &Job, run: Run, writer: usize, readers: &[usize], options: Multic
 }
 
 fn blocks_arrive(setup: Setup) {
-    let blocks = if setup.is_near() { 2000 } else { 150 };
+    let blocks = if reads_in_place(setup) { 2000 } else { 150 };
     for run in setup.runs(&[1, 2, 3, 5, 9]) {
         run.job(move |job| {
             for capacity in [0, 4096, 1 << 16] {
@@ -237,7 +266,7 @@ fn elements_of_all_kinds(setup: Setup) {
 
 /// All readers see the same bytes, and the writer's memory where it is mapped.
 fn in_place(setup: Setup) {
-    let near = setup.is_near();
+    let near = reads_in_place(setup);
     for run in setup.runs(&[2, 3]) {
         let written = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         run.job(move |job| {
@@ -384,7 +413,8 @@ fn slow_readers_are_dropped_and_told(setup: Setup) {
                         matches!(channel.try_recv(&mut buffer), Err(Error::Dropped))
                     });
                     assert!(matches!(channel.recv(&mut buffer), Err(Error::Dropped)));
-                    assert!(matches!(channel.peek().map(drop), Err(Error::Dropped)));
+                    let looked = channel.peek().map(|block| block.to_vec());
+                    assert!(matches!(looked, Err(Error::Dropped)), "{looked:?}");
                     assert!(matches!(channel.try_peek().map(drop), Err(Error::Dropped)));
                 }
                 _ => {
@@ -559,8 +589,8 @@ fn the_writer_dies(setup: Setup) {
                 };
                 blames(ended, 0, Cause::Panic, "recv");
                 // Whoever reads in place gets all that was published; what has to be passed on may end with its sender.
-                assert!(!setup.is_near() || next == 20, "{next}");
-                if setup.is_near() {
+                assert!(!reads_in_place(setup) || next == 20, "{next}");
+                if reads_in_place(setup) {
                     // Elsewhere others may still be passing something on.
                     blames(channel.peek().map(drop), 0, Cause::Panic, "peek");
                     blames(channel.try_recv(&mut buffer), 0, Cause::Panic, "try_recv");
@@ -656,7 +686,7 @@ fn readers_may_die(setup: Setup) {
 
 /// Each PE has a channel to all others, and answers what it reads.
 fn conversations(setup: Setup) {
-    let rounds = if setup.is_near() { 300 } else { 30 };
+    let rounds = if reads_in_place(setup) { 300 } else { 30 };
     for run in setup.runs(&[2, 3, 5]) {
         run.job(move |job| {
             let channels = (0..job.npes()).map(|writer| job.multicast::<u64>(writer, &others(job, writer), small()));

@@ -1,0 +1,91 @@
+//! A near channel of words on a bare job, for the exploration of its interleavings: its own code, without a window.
+
+use super::make::{Channel, MulticastOptions, Places};
+use super::{Delivery, reader, writer};
+use crate::error::Result;
+use crate::pe::Pe;
+use crate::shm;
+use crate::window::Inner;
+use std::sync::Arc;
+
+/// Bytes of the ring: four records of a word, of which the writer keeps a part free.
+const BYTES: u64 = 64;
+
+pub(crate) struct Sender(writer::Writer);
+pub(crate) struct Receiver(reader::Reader);
+
+/// PE 0 writes, all others read.
+pub(crate) fn ends(pes: &[Arc<Pe>], drops: bool) -> (Sender, Vec<Receiver>) {
+    let readers: Vec<usize> = (1..pes.len()).collect();
+    let mut options = MulticastOptions::new();
+    if drops {
+        options = options.drop_slow(std::time::Duration::ZERO);
+    }
+    let lines = pes[0].control().geometry().heap_offset + 4096;
+    let places = || Places {
+        lines,
+        ring: lines + 128 * readers.len() as u64,
+        bytes: BYTES,
+        unit: 8,
+    };
+    let touch = |pe: &Pe| {
+        for offset in (0..readers.len() as u64)
+            .flat_map(|line| [128 * line, 128 * line + 8])
+            .map(|at| lines + at)
+        {
+            // SAFETY: aligned words of the mapped heap.
+            assert_eq!(unsafe { shm::load::<u64>(pe.local(offset).cast()) }, 0);
+        }
+        for offset in (0..BYTES).step_by(8) {
+            // SAFETY: as above.
+            assert_eq!(unsafe { shm::load::<u64>(pe.local(places().ring + offset).cast()) }, 0);
+        }
+    };
+    touch(&pes[0]);
+    let channel = |me: usize| Channel {
+        pe: &pes[me],
+        writer: 0,
+        readers: &readers,
+        options: &options,
+        places: places(),
+        arity: 2,
+        window: Arc::new(Inner::bare(pes[me].clone()).expect("a window")),
+    };
+    let sender = Sender(channel(0).writers_end(Delivery::Near, None));
+    let receivers = readers
+        .iter()
+        .map(|&me| Receiver(channel(me).readers_end(Delivery::Near, me - 1, None)));
+    (sender, receivers.collect())
+}
+
+impl Sender {
+    pub(crate) fn send(&mut self, value: u64) -> Result<()> {
+        let room = self.0.room(8)?;
+        // SAFETY: room for a word, aligned.
+        unsafe { shm::store(self.0.block(room).cast(), value) };
+        self.0.publish(room, 8, true);
+        Ok(())
+    }
+
+    /// Goes on without those that have not read all but `ahead` words.
+    pub(crate) fn drop_those_behind(&mut self, ahead: u64) {
+        let record = self.0.ring().record(8);
+        self.0.drop_slow(self.0.position + BYTES - ahead * record + 1);
+    }
+
+    pub(crate) fn dropped(&self) -> usize {
+        self.0.dropped().len()
+    }
+}
+
+impl Receiver {
+    pub(crate) fn receive(&mut self) -> Result<u64> {
+        let record = self.0.next()?;
+        assert_eq!(record.len, 8);
+        // SAFETY: a word of the ring, aligned.
+        let value = unsafe { shm::load(self.0.block().cast()) };
+        self.0.check()?;
+        self.0.consume(record);
+        Ok(value)
+    }
+}
