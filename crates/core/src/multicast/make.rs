@@ -342,7 +342,6 @@ impl Channel<'_> {
             dropped: Vec::new(),
             drop_slow: self.options.drop_slow,
             survive: self.options.survive,
-            membarrier: pe.control().membarrier(),
             _window: self.window.clone(),
         }
     }

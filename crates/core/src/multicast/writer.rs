@@ -3,7 +3,7 @@
 use super::ring::{Header, Ring};
 use super::tree::{Node, Upstream};
 use super::udp::Sending;
-use crate::doorbell::{Doorbell, order_rings};
+use crate::doorbell::Doorbell;
 use crate::error::{Cause, Error, Result};
 use crate::layout::ReaderLine;
 use crate::pe::Pe;
@@ -30,8 +30,6 @@ pub(super) struct Writer {
     pub(super) dropped: Vec<usize>,
     /// After how long a reader that stops this PE is dropped.
     pub(super) drop_slow: Option<Duration>,
-    /// As the job's control page says; looked up once.
-    pub(super) membarrier: bool,
     /// Whether a reader may die.
     pub(super) survive: bool,
     /// Whose deaths are looked for: all readers, also those that do not read this ring.
@@ -186,7 +184,7 @@ impl Writer {
 
     #[inline]
     fn ring_readers(&self) {
-        order_rings(self.membarrier);
+        self.pe.order_rings();
         for reader in &self.readers {
             reader.bell.ring_ordered();
         }

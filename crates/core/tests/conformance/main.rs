@@ -42,6 +42,7 @@ mod locks;
 mod mixed;
 mod model;
 mod multicast;
+mod multicast_ends;
 mod mutexes;
 mod orders;
 mod outside;

@@ -1,0 +1,372 @@
+//! The bounds and the ends of multicast channels: slow readers, those that leave, and deaths.
+
+use crate::failure::{blames, with_a_death};
+use crate::multicast::{others, reads_in_place, small, with_capacity};
+use crate::setup::{Dice, Meeting, Setup, eventually};
+use memonet_core::{Cause, Error};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+on_every_fabric!(
+    a_slow_reader_stops_the_writer_at_the_bound,
+    slow_readers_are_dropped_and_told,
+    a_dropped_reader_sees_no_torn_block,
+    the_writer_leaves,
+    readers_leave,
+    who_leaves_early_owes_the_others_nothing,
+    the_writer_dies,
+    a_reader_dies,
+    readers_may_die,
+);
+
+fn a_slow_reader_stops_the_writer_at_the_bound(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(|job| {
+            let slow = job.npes() - 1;
+            const CAPACITY: usize = 1 << 13;
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), with_capacity(CAPACITY))?;
+            let mut published = 0;
+            let mut buffer = Vec::new();
+            for round in 1..=4 {
+                if job.pe() == 0 {
+                    // The others read all the time; the last one does not.
+                    let mut refused = 0;
+                    while refused < 200 {
+                        match channel.try_claim(7)? {
+                            Some(mut claim) => {
+                                claim.fill(published);
+                                claim.commit()?;
+                                published += 1;
+                                refused = 0;
+                            }
+                            None => {
+                                refused += 1;
+                                std::thread::sleep(Duration::from_micros(100));
+                            }
+                        }
+                    }
+                    let unread = (published as usize - (round - 1) * 20) * 64;
+                    assert!(
+                        (CAPACITY / 8 * 7 - 64..=CAPACITY).contains(&unread),
+                        "stopped with {unread} bytes unread"
+                    );
+                    assert!(channel.dropped().is_empty());
+                } else if job.pe() != slow {
+                    // As many as the writer can publish with the slow one at its place.
+                    while channel.try_recv(&mut buffer)? {}
+                }
+                job.barrier()?;
+                if job.pe() == slow {
+                    for number in 0..20 {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [(round as u64 - 1) * 20 + number; 7]);
+                    }
+                } else if job.pe() != 0 {
+                    while channel.try_recv(&mut buffer)? {}
+                }
+                job.barrier()?;
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn slow_readers_are_dropped_and_told(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(|job| {
+            let slow = 1;
+            let options = small().drop_slow(Duration::from_millis(20));
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), options)?;
+            let mut buffer = Vec::new();
+            const BLOCKS: usize = 300;
+            match job.pe() {
+                0 => {
+                    for number in 0..BLOCKS {
+                        channel.publish(&[number as u64; 8])?;
+                    }
+                    assert!(channel.dropped().contains(&slow), "{:?}", channel.dropped());
+                    job.barrier()?;
+                }
+                1 => {
+                    // On a machine that is busy with something else it may be dropped so soon.
+                    match channel.recv(&mut buffer) {
+                        Ok(()) => assert_eq!(buffer, [0; 8]),
+                        Err(Error::Dropped) => {}
+                        Err(error) => return Err(error),
+                    }
+                    job.barrier()?;
+                    eventually("the reader is told", || {
+                        matches!(channel.try_recv(&mut buffer), Err(Error::Dropped))
+                    });
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Dropped)));
+                    let looked = channel.peek().map(|block| block.to_vec());
+                    assert!(matches!(looked, Err(Error::Dropped)), "{looked:?}");
+                    assert!(matches!(channel.try_peek().map(drop), Err(Error::Dropped)));
+                }
+                _ => {
+                    for number in 0..BLOCKS {
+                        match channel.recv(&mut buffer) {
+                            Ok(()) => assert_eq!(buffer, [number as u64; 8]),
+                            // On a machine that is busy with something else.
+                            Err(Error::Dropped) => break,
+                            Err(error) => return Err(error),
+                        }
+                    }
+                    job.barrier()?;
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+/// A reader that is overtaken while it reads gets whole blocks, and then is told.
+fn a_dropped_reader_sees_no_torn_block(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(move |job| {
+            for round in 0..if setup.is_near() { 60 } else { 4 } {
+                let mut channel = job.multicast::<u64>(0, &others(job, 0), small().drop_slow(Duration::ZERO))?;
+                let (mut dice, mut buffer) = (Dice::from(run.seed << 8 | round), Vec::new());
+                let mut next = 0;
+                for number in 0..300u64 {
+                    if job.pe() == 0 {
+                        channel.publish(&[number; 100])?;
+                        continue;
+                    }
+                    if number % 16 == 0 {
+                        dice.dawdle();
+                    }
+                    let seen = match dice.below(2) {
+                        0 => channel.recv(&mut buffer),
+                        _ => channel.peek().map(|block| {
+                            buffer.clear();
+                            buffer.extend_from_slice(&block);
+                            block.pop();
+                        }),
+                    };
+                    match seen {
+                        Ok(()) => {
+                            assert_eq!(buffer, [next; 100]);
+                            next += 1;
+                        }
+                        Err(Error::Dropped) => break,
+                        Err(Error::Closed) => break,
+                        Err(error) => return Err(error),
+                    }
+                }
+                job.barrier()?;
+            }
+            Ok(())
+        });
+    }
+}
+
+fn the_writer_leaves(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        run.job(|job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            let mut buffer = Vec::new();
+            if job.pe() == 0 {
+                for number in 0..30 {
+                    channel.publish(&[number])?;
+                }
+                drop(channel);
+            } else {
+                for number in 0..30 {
+                    channel.recv(&mut buffer)?;
+                    assert_eq!(buffer, [number]);
+                }
+                for _ in 0..2 {
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed)));
+                    assert!(matches!(channel.try_recv(&mut buffer), Err(Error::Closed)));
+                    assert!(matches!(channel.peek().map(drop), Err(Error::Closed)));
+                    assert!(matches!(channel.try_peek().map(drop), Err(Error::Closed)));
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn readers_leave(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5, 8]) {
+        run.job(|job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            let mut buffer = Vec::new();
+            const BLOCKS: u64 = 400;
+            if job.pe() == 0 {
+                for number in 0..BLOCKS {
+                    channel.publish(&[number; 16])?;
+                }
+                assert_eq!(channel.dropped(), []);
+            } else {
+                // Each a different number of blocks; the last one all.
+                let mine = BLOCKS * job.pe() as u64 / (job.npes() as u64 - 1);
+                for number in 0..mine {
+                    channel.recv(&mut buffer)?;
+                    assert_eq!(buffer, [number; 16]);
+                }
+                drop(channel);
+            }
+            job.barrier()
+        });
+    }
+}
+
+/// A reader that has left still helps those that depend on it, in any wait.
+fn who_leaves_early_owes_the_others_nothing(setup: Setup) {
+    for run in setup.runs(&[3, 5, 8]) {
+        run.job(|job| {
+            let last = job.npes() - 1;
+            let mut channel = Some(job.multicast::<u64>(0, &others(job, 0), small())?);
+            let mut buffer = Vec::new();
+            if job.pe() != 0 && job.pe() != last {
+                drop(channel.take());
+            }
+            for number in 0..200 {
+                match &mut channel {
+                    Some(channel) if job.pe() == 0 => channel.publish(&[number; 20])?,
+                    Some(channel) => {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [number; 20]);
+                    }
+                    None => {}
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+fn the_writer_dies(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        let published = Arc::new(AtomicBool::new(false));
+        let says = published.clone();
+        with_a_death(
+            run,
+            0,
+            |job| {
+                let channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+                job.barrier()?;
+                Ok(std::sync::Mutex::new(channel))
+            },
+            move |job, channel| {
+                let mut channel = channel.into_inner().unwrap();
+                for number in 0..20 {
+                    channel.publish(&[number])?;
+                }
+                job.quiet()?;
+                says.store(true, Ordering::Release);
+                // It dies with its end of the channel.
+                std::mem::forget(channel);
+                Ok(())
+            },
+            move |_, channel| {
+                let mut channel = channel.lock().unwrap();
+                let (mut buffer, mut next) = (Vec::new(), 0);
+                let ended = loop {
+                    match channel.recv(&mut buffer) {
+                        Ok(()) => {
+                            assert_eq!(buffer, [next]);
+                            next += 1;
+                        }
+                        ended => break ended,
+                    }
+                };
+                blames(ended, 0, Cause::Panic, "recv");
+                // Whoever reads in place gets all that was published; what has to be passed on may end with its sender.
+                assert!(!reads_in_place(setup) || next == 20, "{next}");
+                if reads_in_place(setup) {
+                    // Elsewhere others may still be passing something on.
+                    blames(channel.peek().map(drop), 0, Cause::Panic, "peek");
+                    blames(channel.try_recv(&mut buffer), 0, Cause::Panic, "try_recv");
+                    blames(channel.try_peek().map(drop), 0, Cause::Panic, "try_peek");
+                }
+                Ok(())
+            },
+        );
+        assert!(published.load(Ordering::Acquire));
+    }
+}
+
+fn a_reader_dies(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        let victim = run.npes - 1;
+        with_a_death(
+            run,
+            victim,
+            |job| Ok(std::sync::Mutex::new(job.multicast::<u64>(0, &others(job, 0), small())?)),
+            |_, channel| {
+                std::mem::forget(channel);
+                Ok(())
+            },
+            move |job, channel| {
+                let mut channel = channel.lock().unwrap();
+                let mut buffer = Vec::new();
+                if job.pe() == 0 {
+                    let ended = loop {
+                        let ended = channel.publish(&[1; 50]);
+                        if ended.is_err() {
+                            break ended;
+                        }
+                    };
+                    blames(ended, victim, Cause::Panic, "publish");
+                    let ended = loop {
+                        match channel.try_claim(50).map(|claim| claim.map(|claim| claim.commit())) {
+                            Ok(Some(committed)) => committed?,
+                            Ok(None) => {}
+                            Err(error) => break Err::<(), _>(error),
+                        }
+                    };
+                    blames(ended, victim, Cause::Panic, "try_claim");
+                } else {
+                    // What comes, comes.
+                    for _ in 0..5 {
+                        if channel.recv(&mut buffer).is_err() {
+                            break;
+                        }
+                    }
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+fn readers_may_die(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5]) {
+        let victim = 1;
+        let done = Meeting::new(run.npes - 1);
+        with_a_death(
+            run,
+            victim,
+            |job| {
+                let options = small().survive_readers(true);
+                Ok(std::sync::Mutex::new(job.multicast::<u64>(0, &others(job, 0), options)?))
+            },
+            |_, channel| {
+                std::mem::forget(channel);
+                Ok(())
+            },
+            move |job, channel| {
+                let mut channel = channel.lock().unwrap();
+                let mut buffer = Vec::new();
+                const BLOCKS: u64 = 300;
+                for number in 0..BLOCKS {
+                    if job.pe() == 0 {
+                        channel.publish(&[number; 20])?;
+                    } else {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [number; 20]);
+                    }
+                }
+                if job.pe() == 0 {
+                    assert_eq!(channel.dropped(), [victim]);
+                }
+                done.meet();
+                Ok(())
+            },
+        );
+    }
+}
