@@ -202,12 +202,7 @@ pub const WAYS: [Way; 34] = [
     ("every k-th", |job, _| job.world().split_strided(0, 1, 1).map(drop)),
     ("rows and columns", |job, _| job.world().split_2d(2).map(drop)),
     ("a lock", |_, t| t.lock.lock().map(drop)),
-    ("trying a lock", |_, t| {
-        while t.lock.try_lock()?.is_none() {
-            crate::setup::yield_now();
-        }
-        Ok(())
-    }),
+    ("trying a lock", |_, t| crate::locks::try_for_ever(&t.lock)),
     ("a broadcast", |job, t| t.broadcast(job.world(), t.victim, FEW)),
     ("a broadcast of some", |job, t| t.broadcast(job.world(), t.victim, SOME)),
     ("a broadcast of many", |job, t| t.broadcast(job.world(), t.victim, MANY)),

@@ -411,7 +411,7 @@ fn a_holder_that_dies(setup: Setup) {
     }
 }
 
-fn try_for_ever(lock: &Lock) -> Result<()> {
+pub fn try_for_ever(lock: &Lock) -> Result<()> {
     while lock.try_lock()?.is_none() {
         crate::setup::yield_now();
     }

@@ -11,7 +11,7 @@
 //! * A receive area carries an access key ([`allow`]); the receiving hardware compares it with the word's, packet by packet, and refuses what does
 //!   not fit: memory is left as it was, the word's status says so. Memory without an area of its own is its region's, with the job's key, which the
 //!   library's words carry.
-//! * Nobody is interrupted: sender and receiver spin, on the word's status ([`test`]) and on a flag that is written after the data.
+//! * Nobody is interrupted: sender and receiver spin, on the word's status ([`test()`]) and on a flag that is written after the data.
 //! * The NIC answers each transfer when it is written: that is what a sender's `quiet` waits for.
 //!
 //! The library's stores and puts are command words too. The first to an address and length builds one; later ones find it, and cost a direct

@@ -14,11 +14,11 @@ pub(super) const STRAY_STORE: u32 = 5;
 pub(super) const KERNEL: u64 = 0xffff_8000_0000_0000;
 pub(super) const WORD: u64 = 64;
 
-/// What [`test`] answers for a word that is not done.
+/// What [`test()`] answers for a word that is not done.
 pub const RUNNING: u64 = 0;
-/// What [`test`] answers for a word whose transfer is written at its receiver, or that was never started.
+/// What [`test()`] answers for a word whose transfer is written at its receiver, or that was never started.
 pub const DONE: u64 = 1;
-/// What [`test`] answers for a word whose transfer the receiving hardware has refused.
+/// What [`test()`] answers for a word whose transfer the receiving hardware has refused.
 pub const REFUSED: u64 = 2;
 
 /// What a command word says.

@@ -5,11 +5,11 @@
 //!   └──── an ordinary NIC ──► LAN                                               stores, puts, gets, atomics of the library
 //! ```
 //!
-//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. Its barriers go by the [`wires`]: a group of PEs gets
+//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. Its barriers go by the `wires`: a group of PEs gets
 //!   them if its boards are in no other group and, where there are several microclusters, if it is the only group and has the last board of each
 //!   microcluster in which it has members. A board takes part in one barrier at a time: it has one flag.
 //! * The host sees the sync flag by a look that takes `host.flag_look`, a read of the board within it.
-//! * A program switches its board to packets and back ([`set_mode`]); a board goes back when its buffers are empty. Packets ([`chain`]) pass
+//! * A program switches its board to packets and back ([`set_mode`]); a board goes back when its buffers are empty. Packets (`chain`) pass
 //!   between boards that are both switched, and wait at the others; signals pass while no board is.
 //! * Transactions: [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each, worked on by the boards alone: the host writes a packet
 //!   and reads one.
