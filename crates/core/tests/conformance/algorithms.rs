@@ -7,9 +7,11 @@ fn everything_with(algorithm: &str) {
     // The best and the worst of fabrics.
     let tests = [
         "barriers::near",
+        "among::near",
         "teams::near",
         "mixed::near",
         "barriers::shuffled",
+        "among::shuffled",
         "teams::shuffled",
         "mixed::shuffled",
     ];
