@@ -1,5 +1,6 @@
 # make test   installs what the tests need, then runs every test
 # make check  the quick part: formatting, clippy, unit tests of the core
+# make fuzz   ten million datagrams of any kind, and a hundred seeds of each bad network, for the repair protocol
 # make loom   every interleaving of the hand-written synchronisation
 # make conformance SUITE="FOLDER..."   OpenSHMEM programs of others, from folders on this machine: which of them work
 # make peers   measures memonet beside other libraries, and writes docs/performance.md
@@ -13,7 +14,7 @@ PREFIX ?= /usr/local
 INSTALLED = $(DESTDIR)$(abspath $(PREFIX))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: test check lint loom deps peers conformance prefix install uninstall
+.PHONY: test check lint loom fuzz deps peers conformance prefix install uninstall
 test: deps lint
 	$(CARGO) build --workspace --all-targets
 	$(CARGO) build --release -p memonet-cli -p memonet-shmem
@@ -27,6 +28,9 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+fuzz:
+	REPAIR_FUZZ=10000000 REPAIR_SEEDS=100 $(CARGO) test --release -p memonet-repair --test fuzz --test simulator -- --nocapture
 
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests

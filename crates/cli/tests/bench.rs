@@ -103,7 +103,7 @@ fn barriers_have_limits_with_more_pes_than_cores_and_beside_strangers() {
 fn channels_are_measured_beside_bare_memory() {
     let rows = rows(&[
         "multicast_latency",
-        "multicast_rate.64",
+        "multicast_messages.64",
         "multicast_bandwidth.4.65536",
         "multicast_in_place.4.65536",
     ]);
