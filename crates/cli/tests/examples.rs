@@ -38,7 +38,7 @@ fn parallel_and_sequential_runs_agree() {
                     "{name} {fabric}: {ended:?}"
                 );
                 let quiet = ended.stdout.contains(" 0 messages, 0 bytes");
-                assert_eq!(quiet, fabric.is_empty(), "{name} {fabric}: {ended:?}");
+                assert!(quiet == fabric.is_empty() || pes == "1", "{name} {fabric}: {ended:?}");
             }
         }
     }

@@ -16,7 +16,7 @@
 //! | poke | the one before, adds 1 | look again what the one before is doing |
 //! | stamps | the PE; the one before | for each block of the data the version in which it last changed |
 //!
-//! A **version** is a release: the count of them since the object was made, in whatever PE.
+//! A **version** is a release, or a grant by a helper (below): the count of them since the object was made, in whatever PE.
 //!
 //! **Lock** by the owner: state `IDLE` to `HELD`, a full fence, look at `next`: 0. By another: `WAITING`; swap itself for the tail, which gives the
 //! one before; write `next` there, complete that, and look at the state there. `IDLE`: decide by compare-and-swap on the claim there; if that
@@ -37,7 +37,8 @@
 //! finds neither, the owner saw it. With `ABSENT` it is the same: the state, a fence, `next`; whoever is in `next` by then is poked; who comes later sees it.
 //!
 //! *The words are free when they are used again.* `next` gets one writer for each time a PE stands in the queue, and is cleared before the PE swaps itself for the
-//! tail again. The grant only grows: between two grants to a PE lies a release. A late poke does no harm.
+//! tail again. A grant is above the version of its receiver's copy, by which it is
+//! noticed: who grants has just released, or counts a version for its help. A late poke does no harm.
 //!
 //! *What travels is right.* A block's stamp is the version of the last release that changed it. At a hand-over the owner compares its copy with the one it
 //! got (the *twin*), and stamps what differs with the version it releases. A successor with version w has all blocks up to w, so those stamped later are
@@ -397,7 +398,7 @@ impl Owner {
             fabric.put(self.address(absent, DATA), data.as_ptr(), data.len())?;
             fabric.fence()?;
             let (stamps_at, grant_at) = (self.address(absent, STAMPS), self.address(absent, GRANT));
-            fabric.put_signal(stamps_at, stamps.as_ptr().cast(), len, grant_at, SignalOp::Set, version)?;
+            fabric.put_signal(stamps_at, stamps.as_ptr().cast(), len, grant_at, SignalOp::Set, version + 1)?;
         }
         counters.sent(4, 2 * (data.len() + len));
         Ok(true)
