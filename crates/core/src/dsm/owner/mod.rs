@@ -29,8 +29,8 @@
 //!
 //! *One owner.* The swaps of the tail put all requests in one order. A PE in the queue gets the lock from the one before it alone: by grant, or
 //! by taking it from an idle one. Both happen only once and never both: a PE that has been `IDLE` (or `ABSENT` with a grant, the same thing) grants only after its
-//! compare-and-swap on the claim has succeeded; the other's starts from the same value of the claim, and takes only when it succeeds. A value of the
-//! claim never comes back, as versions grow: there is a release between two decisions of one PE.
+//! compare-and-swap on the claim has succeeded; the other's starts from the same value of the claim, and takes only when it succeeds. Both start from
+//! a value of another version: one of this version says that it is decided, as there is a release between two decisions of one PE.
 //!
 //! *No request is overlooked.* The owner writes its state, fences, and reads `next`; the other completes its write of `next` and then reads the state. One of them
 //! sees the other. If the owner sees nobody, the other finds the owner's state: `HELD`, and will be seen at the unlock, which comes after; or `IDLE`. If the other
@@ -291,7 +291,7 @@ impl Owner {
             let poked = self.load(POKE);
             let [claim, there, grant] = self.look_at(before)?;
             counters.sent(1, 0);
-            if let Some(offer) = offered(there, grant) {
+            if let Some(offer) = offered(there, grant).filter(|&offer| claim >> 1 != offer) {
                 let word = self.pe.route(before, self.offset + CLAIM);
                 counters.sent(1, 0);
                 if word.compare_swap(&self.pe, claim, offer << 1 | TAKEN)? == claim {
@@ -374,7 +374,7 @@ impl Owner {
         if next != (there >> 4 << 16) | (absent as u64 + 1) {
             return Ok(false);
         }
-        let Some(version) = offered(state, grant) else {
+        let Some(version) = offered(state, grant).filter(|&version| claim >> 1 != version) else {
             return match state & KIND {
                 ABSENT => self.help(counters, before, state),
                 _ => Ok(false),
@@ -424,8 +424,8 @@ impl Owner {
     #[cold]
     fn keep(&self, version: u64) -> Quick<bool> {
         let claim = self.load(CLAIM);
-        if claim == version << 1 | TAKEN {
-            return Ok(false);
+        if claim >> 1 == version {
+            return Ok(claim & TAKEN == 0);
         }
         let word = self.pe.route(self.pe.me(), self.offset + CLAIM);
         Ok(word.compare_swap(&self.pe, claim, version << 1)? == claim)
