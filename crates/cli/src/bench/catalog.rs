@@ -30,7 +30,6 @@ pub enum Kind {
     MulticastInPlace,
     Mutex,
     MutexContended,
-    MutexOwner,
     MutexHandOver,
     RegionMerge,
     WaitCpu,
@@ -63,7 +62,7 @@ pub struct Traits {
 }
 
 impl Kind {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 24] = [
         Self::PingPong,
         Self::StoreRate,
         Self::PutNbiRate,
@@ -81,7 +80,6 @@ impl Kind {
         Self::MulticastInPlace,
         Self::Mutex,
         Self::MutexContended,
-        Self::MutexOwner,
         Self::MutexHandOver,
         Self::RegionMerge,
         Self::WaitCpu,
@@ -102,7 +100,7 @@ impl Kind {
             Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace => (20, 4),
             Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
             // A job of threads for each sample.
-            Self::MutexOwner | Self::MutexHandOver | Self::RegionMerge => (10, 2),
+            Self::MutexHandOver | Self::RegionMerge => (10, 2),
             _ => (60, 4),
         };
         if quick { quick_rounds } else { full }
@@ -152,8 +150,6 @@ impl Kind {
                 "the same with the plainest ticket lock"),
             Self::MutexContended => row("mutex_contended", "M/s", Higher, "-",
                 "the same by all PEs at once: how often in all", "the same with the plainest ticket lock"),
-            Self::MutexOwner => row("mutex_owner_far", "ns", Lower, "-",
-                "the same behind the test fabric, by the PE that had it last", "the plainest ticket lock, near"),
             Self::MutexHandOver => row("mutex_handover_far", "us", Lower, "-",
                 "a shared value goes from PE to PE, behind the test fabric with messages of up to 200 us; 1.5 round trips are wanted",
                 "round trip of a put with signal of as many bytes there"),
@@ -222,7 +218,6 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             Kind::AllReduce => [2, 4, 8, 16].iter().for_each(|&pes| add(Some(pes), pes, 8)),
             Kind::Mutex => add(None, 2, 8),
             Kind::MutexContended => add(None, 2, 8),
-            Kind::MutexOwner => add(None, 1, 8),
             Kind::MutexHandOver => add(Some(1024), 1, 1024),
             Kind::RegionMerge => [8, 4096].iter().for_each(|&bytes| add(Some(bytes), 1, bytes)),
             // The PE that ends the wait is not counted.

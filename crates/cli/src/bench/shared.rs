@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use memonet::dsm::{Mutex, Placement, Region, RegionOptions};
 use memonet::{Cmp, Job, JobOptions, SignalOp};
 
@@ -104,43 +104,6 @@ fn far(fabric: &str, measure: impl Fn(&Job) -> Result<Vec<f64>> + Sync) -> Resul
     let second = samples.pop().expect("two PEs");
     second?;
     samples.pop().expect("two PEs")
-}
-
-/// The owner locks again and again, far.
-pub fn owner(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
-    for row in rows {
-        let library = || {
-            far("far", |job| {
-                let mutex = Mutex::new(job, &0u64)?;
-                let mut samples = Vec::new();
-                if job.pe() == 0 {
-                    drop(mutex.lock()?);
-                    let before = mutex.stats().messages;
-                    samples = time_each(BATCHES, BATCH, || {
-                        *mutex.lock()? += 1;
-                        Ok(())
-                    })?;
-                    ensure!(mutex.stats().messages == before, "the owner sent messages");
-                }
-                job.barrier()?;
-                Ok(samples)
-            })
-        };
-        let (mut words, pointer);
-        words = [0u64; 3];
-        pointer = words.as_mut_ptr();
-        // SAFETY: words of this frame, which nobody else uses.
-        let lock = unsafe { TicketLock::new(pointer) };
-        let limit = || {
-            time_each(BATCHES, BATCH, || {
-                lock.add_one();
-                Ok(())
-            })
-        };
-        let mut contenders = [Contender::library(library), Contender::limit("bare ticket lock", limit)];
-        bench.interleave(row, &mut contenders)?;
-    }
-    Ok(())
 }
 
 /// Fabric of the rows in which messages take time: up to 200 us each, 100 in the mean.

@@ -8,8 +8,8 @@
 //!
 //! All are made of windows, waits and, where PEs are far, the fabric's atomics; they know no fabric.
 //!
-//! **Near**, the data lie in shared memory beside the lock; guards refer to them in place, and nothing is copied or sent. **Far**, each PE has a copy;
-//! the data travel with the lock, only what has changed of them, and the last to have had the lock keeps it: it locks again without a message.
+//! **Near**, the data lie in shared memory beside the lock; guards refer to them in place, and nothing is copied or sent. **Far**, each PE has a copy,
+//! and one PE is the home: a lock brings what others have changed since, and only that; a release takes home what it has changed.
 //!
 //! # What a death does
 //!
@@ -17,8 +17,8 @@
 //! |---|---|---|
 //! | somebody else | locks that need not wait go on; those that wait get [`PeerFailed`](Error::PeerFailed), as every wait does | as they were |
 //! | who waited | who stands behind it gets `PeerFailed`, for ever | [`Mutex::into_released`] |
-//! | who held it, or owned it | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow: the last released version; far: the last version that came to a PE which lives |
-//! | who panicked with it and lives on | all get `PeerFailed` with [`Cause::Panic`], for ever | the same |
+//! | who held it, or their far home | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow, and far: the last released version, unless their home is what died |
+//! | who panicked with it and lives on | near: all get `PeerFailed` with [`Cause::Panic`], for ever; far, they go on | near: the same; far, nobody has seen what was not released |
 //!
 //! A guard gives `&T` and `&mut T` into memory that other processes have mapped. That is sound as the lock excludes them: whoever else goes
 //! through this library touches the data only with a guard of its own.
@@ -27,12 +27,12 @@ mod data;
 mod diff;
 mod mutex;
 mod near;
-mod owner;
 pub(crate) mod queue;
 pub mod region;
 mod rwlock;
 mod shared;
 pub(crate) mod stats;
+mod way;
 
 pub use data::Data;
 pub use mutex::{Guard, Mutex};

@@ -3,19 +3,16 @@
 use crate::error::{Error, Quick, Result};
 use crate::job::Job;
 use crate::pe::Pe;
-use crate::route::Route;
-use crate::shm;
 use crate::window::Window;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::data::{Data, LINE, Line, bytes_of};
-use super::near::Place;
-use super::owner::{self, Owner};
-use super::queue::{self, Mode, Tickets};
+use super::data::{Data, Line, bytes_of};
+use super::queue::Mode;
 use super::stats::{Counters, Stats};
+use super::way::Way;
 
 /// Data of the whole job that one thread of one PE uses at a time: `T` is plain data, or a slice `[E]` of it.
 ///
@@ -44,11 +41,6 @@ pub struct Mutex<T: Data + ?Sized> {
     data: PhantomData<fn(&T) -> &T>,
 }
 
-enum Way {
-    Near(Place),
-    Far(Owner),
-}
-
 // SAFETY: the pointers are addresses in a mapping that `_window` keeps; the data they lead to are used by one guard at a time, and may move
 // between threads.
 unsafe impl<T: Data + ?Sized> Send for Mutex<T> {}
@@ -74,50 +66,13 @@ impl<T: Data + ?Sized> Mutex<T> {
     }
 
     fn make(job: &Job, initial: &T, shadow: bool) -> Result<Self> {
-        let (pe, elements) = (job.pe.clone(), initial.elements());
+        let elements = initial.elements();
         let bytes = bytes_of::<T::Element>(elements.len())?;
-        let far = pe.has_far();
-        let align = align_of::<T::Element>();
-        // Small data share a cache line with the lock.
-        let data_at = if far {
-            owner::DATA as usize
-        } else {
-            queue::HEAD.next_multiple_of(align)
-        };
-        let end = if far { Owner::size(bytes) } else { data_at + bytes };
-        let shadow_at = end.next_multiple_of(LINE);
-        let tail_at = if shadow && !far { shadow_at + bytes } else { end }.next_multiple_of(LINE);
-        let window = job.window::<Line>((tail_at + queue::tail_for(pe.npes())).div_ceil(LINE))?;
-        let offset = window.inner.heap_offset().expect("it is a window of the heap");
-        let home = super::home_of(offset, pe.npes());
-        let part = match pe.route(home, offset) {
-            Route::Near(home) => home,
-            Route::Far(_) => pe.local(offset),
-        };
-        let head = if far { part.wrapping_add(owner::THREADS as usize) } else { part };
-        // SAFETY: the window has room for both where they were put, aligned as it is; it is new, and lives as long as the mutex.
-        let tickets = unsafe { Tickets::new(head, part.wrapping_add(tail_at), pe.npes()) };
-        let data = part.wrapping_add(data_at);
-        if pe.me() == home {
-            // SAFETY: `bytes` of the new window at the data's place, which nobody uses before the barrier below; `elements` is private.
-            unsafe { shm::copy(data, elements.as_ptr().cast(), bytes) };
-        }
-        let way = if far {
-            let owner = Owner::new(pe.clone(), offset, bytes, tickets);
-            owner.start(|| job.barrier())?;
-            Way::Far(owner)
-        } else {
-            job.barrier()?;
-            Way::Near(Place {
-                tickets,
-                data,
-                bytes,
-                shadow: shadow.then(|| part.wrapping_add(shadow_at)),
-            })
-        };
-        let counters = pe.shared_objects.count("mutex");
+        // SAFETY: the caller's elements are private memory of so many bytes.
+        let (way, data, window) = unsafe { Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow) }?;
+        let counters = job.pe.shared_objects.count("mutex");
         Ok(Mutex {
-            pe,
+            pe: job.pe.clone(),
             way,
             elements: std::ptr::slice_from_raw_parts_mut(data.cast(), elements.len()),
             counters,
@@ -138,7 +93,7 @@ impl<T: Data + ?Sized> Mutex<T> {
         }
     }
 
-    /// Takes the data if that needs no waiting for others who have them. Far, only where this PE was the last to have them.
+    /// Takes the data if that needs no waiting for others who have them.
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
@@ -149,24 +104,17 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// [`lock`](Self::lock), giving up after `timeout`.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock), and [`Error::Timeout`]. [`Error::Misuse`] on far peers, unless this PE was the last to have the data: leaving the queue
-    /// there is not safe yet.
+    /// As for [`lock`](Self::lock), and [`Error::Timeout`].
     pub fn lock_timeout(&self, timeout: Duration) -> Result<Guard<'_, T>> {
         match self.enter(Some(timeout))? {
             Some(ticket) => Ok(self.guard(ticket)),
-            None if matches!(self.way, Way::Far(_)) && !timeout.is_zero() => Err(Error::Misuse(
-                "a mutex on far peers cannot be waited for with a deadline yet; use `lock`, or `try_lock`, which takes what this PE had last",
-            )),
             None => Err(Error::Timeout { after: timeout }),
         }
     }
 
     #[inline(always)]
     fn enter(&self, timeout: Option<Duration>) -> Result<Option<u32>> {
-        match &self.way {
-            Way::Near(place) => place.enter(&self.pe, &self.counters, Mode::Alone, timeout),
-            Way::Far(owner) => Ok(owner.enter(&self.counters, timeout)?),
-        }
+        self.way.enter(&self.pe, &self.counters, Mode::Alone, timeout)
     }
 
     #[inline(always)]
@@ -181,22 +129,7 @@ impl<T: Data + ?Sized> Mutex<T> {
 
     #[inline(always)]
     fn leave(&self, ticket: u32, changed: bool) -> Quick<()> {
-        match &self.way {
-            Way::Near(place) => {
-                place.leave(&self.pe, ticket, Mode::Alone);
-                Ok(())
-            }
-            Way::Far(owner) => owner.leave(&self.counters, ticket, changed),
-        }
-    }
-
-    /// The end of a guard whose thread panics.
-    #[cold]
-    fn leave_broken(&self, ticket: u32) {
-        match &self.way {
-            Way::Near(place) => place.leave_broken(&self.pe, ticket),
-            Way::Far(owner) => owner.poison(ticket),
-        }
+        self.way.leave(&self.pe, &self.counters, ticket, Mode::Alone, changed)
     }
 
     /// What this PE has done with it so far. Near, a use is a hit, and costs no messages.
@@ -213,27 +146,18 @@ impl<T: Data + ?Sized> Mutex<T> {
         self.rescue(true)
     }
 
-    /// After a death: the data as they were last released. Near that takes a [shadow](Self::with_shadow), unless nobody was changing them. Far it is the last version
-    /// that came to a PE which lives: what a PE that died changed while it alone had them, others have never seen.
+    /// After a death: the data as they were last released. Near that takes a [shadow](Self::with_shadow), unless nobody was changing them. Far they are,
+    /// unless their home is what died.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] where only what the holder left half changed is there; [`Error::Misuse`] when no PE has died or panicked.
+    /// [`Error::PeerFailed`] where only what the holder left half changed is there, or the data's far home is what died; [`Error::Misuse`] when no PE has died or panicked.
     pub fn into_released(self) -> Result<T::Owned> {
         self.rescue(false)
     }
 
     fn rescue(self, torn: bool) -> Result<T::Owned> {
-        let poisoned = match &self.way {
-            Way::Near(place) => place.tickets.poison() != 0,
-            Way::Far(owner) => owner.is_poisoned(),
-        };
-        super::check_broken(&self.pe, poisoned)?;
         let mut copy: Vec<T::Element> = vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
-        let to = zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]);
-        match &self.way {
-            Way::Near(place) => place.rescue(&self.pe, to, torn)?,
-            Way::Far(owner) => owner.newest(to)?,
-        }
+        self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;
         Ok(T::from_elements(copy))
     }
 }
@@ -265,7 +189,7 @@ impl<T: Data + ?Sized> Deref for Guard<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: mapped and aligned as long as the mutex lives; any bytes are a `T`; and while this guard lives, nobody else in the job touches
-        // the data: see the proofs of the two ways to a guard, in `queue` and `owner`.
+        // the data: see the proofs of the two ways to a guard, in `queue` and `shared`.
         unsafe { &*T::at(self.mutex.elements) }
     }
 }
@@ -282,10 +206,13 @@ impl<T: Data + ?Sized> DerefMut for Guard<'_, T> {
 impl<T: Data + ?Sized> Drop for Guard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        if std::thread::panicking() && !self.panicking {
-            return self.mutex.leave_broken(self.ticket);
-        }
-        if let Err(error) = self.mutex.leave(self.ticket, self.changed) {
+        let mutex = self.mutex;
+        let left = if std::thread::panicking() && !self.panicking {
+            mutex.way.leave_broken(&mutex.pe, &mutex.counters, self.ticket)
+        } else {
+            mutex.leave(self.ticket, self.changed)
+        };
+        if let Err(error) = left {
             self.mutex.pe.surface_later(*error);
         }
     }

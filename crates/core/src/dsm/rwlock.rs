@@ -3,19 +3,16 @@
 use crate::error::{Error, Quick, Result};
 use crate::job::Job;
 use crate::pe::Pe;
-use crate::route::Route;
-use crate::shm;
 use crate::window::Window;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::data::{Data, LINE, Line, bytes_of};
-use super::near::Place;
-use super::queue::{self, Mode, Tickets};
-use super::shared::{self, Shared};
+use super::data::{Data, Line, bytes_of};
+use super::queue::Mode;
 use super::stats::{Counters, Stats};
+use super::way::Way;
 
 /// Data of the whole job that many threads of many PEs may read at a time, or one change: `T` is plain data, or a slice `[E]` of it.
 ///
@@ -40,11 +37,6 @@ pub struct RwLock<T: Data + ?Sized> {
     counters: Arc<Counters>,
     _window: Window<Line>,
     data: PhantomData<fn(&T) -> &T>,
-}
-
-enum Way {
-    Near(Place),
-    Far(Shared),
 }
 
 // SAFETY: the pointers are addresses in a mapping that `_window` keeps; the data they lead to are changed by one guard at a time, while there is
@@ -72,48 +64,13 @@ impl<T: Data + ?Sized> RwLock<T> {
     }
 
     fn make(job: &Job, initial: &T, shadow: bool) -> Result<Self> {
-        let (pe, elements) = (job.pe.clone(), initial.elements());
+        let elements = initial.elements();
         let bytes = bytes_of::<T::Element>(elements.len())?;
-        let data_at = queue::HEAD.next_multiple_of(align_of::<T::Element>());
-        let shadow_at = (data_at + bytes).next_multiple_of(LINE);
-        let tail_at = if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
-        let size = if pe.has_far() {
-            Shared::size(bytes, pe.npes())
-        } else {
-            tail_at + queue::tail_for(pe.npes())
-        };
-        let window = job.window::<Line>(size.div_ceil(LINE))?;
-        let offset = window.inner.heap_offset().expect("it is a window of the heap");
-        let home = super::home_of(offset, pe.npes());
-        let (way, data) = match pe.route(home, offset) {
-            Route::Far(_) => {
-                let shared = Shared::new(pe.clone(), offset, bytes);
-                shared.start(elements.as_ptr().cast(), || job.barrier())?;
-                let data = shared.local(shared::COPY);
-                (Way::Far(shared), data)
-            }
-            Route::Near(part) => {
-                // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and lives as long as the lock.
-                let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
-                let data = part.wrapping_add(data_at);
-                if pe.me() == home {
-                    // SAFETY: `bytes` of the new window, which nobody uses before the barrier below; `elements` is private.
-                    unsafe { shm::copy(data, elements.as_ptr().cast(), bytes) };
-                }
-                job.barrier()?;
-                let shadow = shadow.then(|| part.wrapping_add(shadow_at));
-                let place = Place {
-                    tickets,
-                    data,
-                    bytes,
-                    shadow,
-                };
-                (Way::Near(place), data)
-            }
-        };
-        let counters = pe.shared_objects.count("rwlock");
+        // SAFETY: the caller's elements are private memory of so many bytes.
+        let (way, data, window) = unsafe { Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow) }?;
+        let counters = job.pe.shared_objects.count("rwlock");
         Ok(RwLock {
-            pe,
+            pe: job.pe.clone(),
             way,
             elements: std::ptr::slice_from_raw_parts_mut(data.cast(), elements.len()),
             counters,
@@ -124,26 +81,11 @@ impl<T: Data + ?Sized> RwLock<T> {
 
     #[inline(always)]
     fn enter(&self, mode: Mode, timeout: Option<Duration>) -> Result<Option<u32>> {
-        match &self.way {
-            Way::Near(place) => place.enter(&self.pe, &self.counters, mode, timeout),
-            Way::Far(shared) => {
-                let ticket = shared.enter(&self.counters, mode, timeout)?;
-                if ticket.is_some() && mode == Mode::Alone {
-                    shared.keep_twin();
-                }
-                Ok(ticket)
-            }
-        }
+        self.way.enter(&self.pe, &self.counters, mode, timeout)
     }
 
     fn leave(&self, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
-        match &self.way {
-            Way::Near(place) => {
-                place.leave(&self.pe, ticket, mode);
-                Ok(())
-            }
-            Way::Far(shared) => shared.leave(&self.counters, ticket, mode, changed),
-        }
+        self.way.leave(&self.pe, &self.counters, ticket, mode, changed)
     }
 
     fn reading(&self, ticket: u32) -> ReadGuard<'_, T> {
@@ -240,13 +182,8 @@ impl<T: Data + ?Sized> RwLock<T> {
     }
 
     fn rescue(self, torn: bool) -> Result<T::Owned> {
-        super::check_broken(&self.pe, matches!(&self.way, Way::Near(place) if place.tickets.poison() != 0))?;
         let mut copy: Vec<T::Element> = vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
-        let to = zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]);
-        match &self.way {
-            Way::Near(place) => place.rescue(&self.pe, to, torn)?,
-            Way::Far(shared) => shared.released(to)?,
-        }
+        self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;
         Ok(T::from_elements(copy))
     }
 }
@@ -332,17 +269,13 @@ impl<T: Data + ?Sized> Drop for ReadGuard<'_, T> {
 impl<T: Data + ?Sized> Drop for WriteGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        let mut changed = self.changed;
-        if std::thread::panicking() && !self.panicking {
-            match &self.lock.way {
-                Way::Near(place) => return place.leave_broken(&self.lock.pe, self.ticket),
-                Way::Far(shared) => {
-                    shared.restore_twin();
-                    changed = false;
-                }
-            }
-        }
-        if let Err(error) = self.lock.leave(self.ticket, Mode::Alone, changed) {
+        let lock = self.lock;
+        let left = if std::thread::panicking() && !self.panicking {
+            lock.way.leave_broken(&lock.pe, &lock.counters, self.ticket)
+        } else {
+            lock.leave(self.ticket, Mode::Alone, self.changed)
+        };
+        if let Err(error) = left {
             self.lock.pe.surface_later(*error);
         }
     }

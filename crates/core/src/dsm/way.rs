@@ -1,0 +1,118 @@
+//! Where the data of a lock are, and how one comes to them: near, in their home's memory; far, in a copy of each PE's.
+
+use super::data::{LINE, Line};
+use super::near::Place;
+use super::queue::{self, Mode, Tickets};
+use super::shared::{self, Shared};
+use super::stats::Counters;
+use crate::error::{Quick, Result};
+use crate::job::Job;
+use crate::pe::Pe;
+use crate::route::Route;
+use crate::shm;
+use crate::window::Window;
+use std::time::Duration;
+
+pub(super) enum Way {
+    Near(Place),
+    Far(Shared),
+}
+
+impl Way {
+    /// Makes the memory of a lock whose data are `initial` at first: these `bytes`, aligned to `align`. Gives where guards find them, too. *Collective.*
+    ///
+    /// # Safety
+    /// `initial` is private memory of `bytes`.
+    pub(super) unsafe fn make(
+        job: &Job,
+        initial: *const u8,
+        bytes: usize,
+        align: usize,
+        shadow: bool,
+    ) -> Result<(Way, *mut u8, Window<Line>)> {
+        let pe = job.pe.clone();
+        // Small data share a cache line with the lock.
+        let data_at = queue::HEAD.next_multiple_of(align);
+        let shadow_at = (data_at + bytes).next_multiple_of(LINE);
+        let tail_at = if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
+        let size = if pe.has_far() {
+            Shared::size(bytes, pe.npes())
+        } else {
+            tail_at + queue::tail_for(pe.npes())
+        };
+        let window = job.window::<Line>(size.div_ceil(LINE))?;
+        let offset = window.inner.heap_offset().expect("it is a window of the heap");
+        let home = super::home_of(offset, pe.npes());
+        let Route::Near(part) = pe.route(home, offset) else {
+            let shared = Shared::new(pe, offset, bytes);
+            shared.start(initial, || job.barrier())?;
+            let data = shared.local(shared::COPY);
+            return Ok((Way::Far(shared), data, window));
+        };
+        // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and lives as long as the lock.
+        let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
+        let data = part.wrapping_add(data_at);
+        if pe.me() == home {
+            // SAFETY: `bytes` of the new window, which nobody uses before the barrier below; the caller promises the source.
+            unsafe { shm::copy(data, initial, bytes) };
+        }
+        job.barrier()?;
+        let place = Place {
+            tickets,
+            data,
+            bytes,
+            shadow: shadow.then(|| part.wrapping_add(shadow_at)),
+        };
+        Ok((Way::Near(place), data, window))
+    }
+
+    #[inline(always)]
+    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, timeout: Option<Duration>) -> Result<Option<u32>> {
+        match self {
+            Way::Near(place) => place.enter(pe, counters, mode, timeout),
+            Way::Far(shared) => {
+                let ticket = shared.enter(counters, mode, timeout)?;
+                if ticket.is_some() && mode == Mode::Alone {
+                    shared.keep_twin();
+                }
+                Ok(ticket)
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn leave(&self, pe: &Pe, counters: &Counters, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
+        match self {
+            Way::Near(place) => {
+                place.leave(pe, ticket, mode);
+                Ok(())
+            }
+            Way::Far(shared) => shared.leave(counters, ticket, mode, changed),
+        }
+    }
+
+    /// The end of a guard whose thread panics, with the data half changed. Far, nobody else has seen that.
+    #[cold]
+    pub(super) fn leave_broken(&self, pe: &Pe, counters: &Counters, ticket: u32) -> Quick<()> {
+        match self {
+            Way::Near(place) => {
+                place.leave_broken(pe, ticket);
+                Ok(())
+            }
+            Way::Far(shared) => {
+                shared.restore_twin();
+                shared.leave(counters, ticket, Mode::Alone, false)
+            }
+        }
+    }
+
+    /// What is left of the data after a death.
+    pub(super) fn rescue(&self, pe: &Pe, to: &mut [u8], torn: bool) -> Result<()> {
+        super::check_broken(pe, matches!(self, Way::Near(place) if place.tickets.poison() != 0))?;
+        match self {
+            Way::Near(place) => place.rescue(pe, to, torn)?,
+            Way::Far(shared) => shared.released(to)?,
+        }
+        Ok(())
+    }
+}
