@@ -19,6 +19,8 @@ mod handle {
     #[repr(transparent)] #[derive(Clone, Copy)] pub struct Barrier(pub usize);
     #[repr(transparent)] #[derive(Clone, Copy)] pub struct Transfer(pub usize);
     #[repr(transparent)] #[derive(Clone, Copy)] pub struct Window(pub usize);
+    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Mutex(pub usize);
+    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Region(pub usize);
     #[repr(C)] pub struct Right([u8; 0]);
     #[repr(C)] pub struct TeamConfig { n: core::ffi::c_int }
     #[repr(C)] pub struct SessionConfig { n: usize }
