@@ -3,7 +3,7 @@
 use crate::failure::{blames, with_a_death};
 use crate::multicast::{others, reads_in_place, small, with_capacity};
 use crate::setup::{Dice, Meeting, Setup, eventually};
-use memonet_core::{Cause, Error, Result};
+use memonet_core::{Cause, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -304,13 +304,6 @@ fn a_reader_dies(setup: Setup) {
             move |job, channel| {
                 let mut channel = channel.lock().unwrap();
                 let mut buffer = Vec::new();
-                let fails = |ended: Result<()>, what: &str| match ended {
-                    // Whoever has left because of the death may be seen first, where news take time.
-                    Err(Error::PeerFailed {
-                        cause: Cause::Finalized, ..
-                    }) if !reads_in_place(setup) => {}
-                    ended => blames(ended, victim, Cause::Panic, what),
-                };
                 if job.pe() == 0 {
                     let ended = loop {
                         let ended = channel.publish(&[1; 50]);
@@ -318,7 +311,7 @@ fn a_reader_dies(setup: Setup) {
                             break ended;
                         }
                     };
-                    fails(ended.map(drop), "publish");
+                    blames(ended, victim, Cause::Panic, "publish");
                     let ended = loop {
                         match channel.try_claim(50).map(|claim| claim.map(|claim| claim.commit())) {
                             Ok(Some(committed)) => committed?,
@@ -326,7 +319,7 @@ fn a_reader_dies(setup: Setup) {
                             Err(error) => break Err::<(), _>(error),
                         }
                     };
-                    fails(ended, "try_claim");
+                    blames(ended, victim, Cause::Panic, "try_claim");
                 } else {
                     // What comes, comes.
                     for _ in 0..5 {
