@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as Local};
 use std::time::Duration;
 
-on_fabrics_that_keep_order!(; with threads of their own: of_mutexes, of_rwlocks);
+on_every_fabric!(; with threads of their own: of_mutexes, of_rwlocks);
 
 #[derive(Debug, Clone, Copy)]
 struct Event {

@@ -26,15 +26,6 @@ macro_rules! on_every_fabric {
     };
 }
 
-/// The same without the fabric that reorders, on which shared data have a fault that is not found yet: ARCHITECTURE.md, "Shared data".
-macro_rules! on_fabrics_that_keep_order {
-    ($($test:ident),* $(,)? $(; with threads of their own: $($threads:ident),* $(,)?)?) => {
-        on_every_fabric!(@ near NEAR [$($test)* $($($threads)*)?]);
-        on_every_fabric!(@ far FAR [$($test)* $($($threads)*)?]);
-        on_every_fabric!(@ late LATE [$($test)* $($($threads)*)?]);
-    };
-}
-
 mod algorithms;
 mod among;
 mod atomics;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-on_fabrics_that_keep_order!(
+on_every_fabric!(
     readers_and_writers,
     large_data,
     a_writer_is_not_overtaken,
