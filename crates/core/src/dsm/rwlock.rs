@@ -51,7 +51,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`Mutex::new`](super::Mutex::new).
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
-        Self::make(job, initial, false)
+        Self::make(job, initial, false, "rwlock")
     }
 
     /// A lock that keeps the last released version of its data: see [`into_released`](Self::into_released). Near, each [`write`](Self::write) costs
@@ -60,15 +60,16 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
-        Self::make(job, initial, true)
+        Self::make(job, initial, true, "rwlock")
     }
 
-    fn make(job: &Job, initial: &T, shadow: bool) -> Result<Self> {
+    /// `kind`: what it is called where its use is reported.
+    pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: &'static str) -> Result<Self> {
         let elements = initial.elements();
         let bytes = bytes_of::<T::Element>(elements.len())?;
         // SAFETY: the caller's elements are private memory of so many bytes.
         let (way, data, window) = unsafe { Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow) }?;
-        let counters = job.pe.shared_objects.count("rwlock");
+        let counters = job.pe.shared_objects.count(kind);
         Ok(RwLock {
             pe: job.pe.clone(),
             way,
@@ -84,6 +85,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         self.way.enter(&self.pe, &self.counters, mode, timeout)
     }
 
+    #[inline(always)]
     fn leave(&self, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
         self.way.leave(&self.pe, &self.counters, ticket, mode, changed)
     }
@@ -92,6 +94,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         ReadGuard { lock: self, ticket }
     }
 
+    #[inline(always)]
     fn writing(&self, ticket: u32) -> WriteGuard<'_, T> {
         WriteGuard {
             lock: self,
@@ -117,7 +120,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`read`](Self::read).
-    #[inline]
+    #[inline(always)]
     pub fn write(&self) -> Result<WriteGuard<'_, T>> {
         match self.enter(Mode::Alone, None)? {
             Some(ticket) => Ok(self.writing(ticket)),

@@ -19,7 +19,7 @@ pub const FEW: &[usize] = &[2, 3];
 /// What lies between the PEs.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    name: &'static str,
+    pub name: &'static str,
     /// As in `MEMONET_FABRIC`, but for the seed.
     spec: Option<&'static str>,
     seeds: u64,
