@@ -49,25 +49,14 @@ pub unsafe fn create(call: &'static str, initial: *const c_void, bytes: usize, m
     c_int::from(handle.is_none())
 }
 
-/// Keeps the guard, and gives where the data are.
-fn keep(made: &'static Made, mut guard: dsm::Guard<'static, Data>) -> *mut c_void {
-    let data = guard.as_mut_ptr().cast();
-    *made.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
-    data
-}
-
 /// Waits for the data, and gives their address, good until the release.
 pub unsafe fn acquire(call: &'static str, mutex: Mutex) -> *mut c_void {
     let _state = state(call);
     let made = made(call, mutex);
-    keep(made, or_die(call, made.mutex.lock()))
-}
-
-/// The same, or NULL where that needs waiting.
-pub unsafe fn try_acquire(call: &'static str, mutex: Mutex) -> *mut c_void {
-    let _state = state(call);
-    let made = made(call, mutex);
-    or_die(call, made.mutex.try_lock()).map_or(std::ptr::null_mut(), |guard| keep(made, guard))
+    let mut guard = or_die(call, made.mutex.lock());
+    let data = guard.as_mut_ptr().cast();
+    *made.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+    data
 }
 
 pub unsafe fn release(call: &'static str, mutex: Mutex) {

@@ -90,12 +90,6 @@ pub unsafe fn acquire(call: &'static str, region: Region) -> c_int {
     told(state, call, made(call, region).acquire())
 }
 
-/// Collective over all PEs: a release, a barrier, and an acquire.
-pub unsafe fn barrier(call: &'static str, region: Region) -> c_int {
-    let state = state(call);
-    told(state, call, made(call, region).barrier())
-}
-
 /// On every PE, when nobody uses it any more; its memory is free when all have.
 pub unsafe fn destroy(call: &'static str, region: Region) {
     let _state = state(call);
