@@ -9,14 +9,15 @@ use crate::state::{State, die, get, or_die};
 use memonet_core::{Goal, Team};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// First PE, logarithm of the stride, number.
 type Set = (c_int, c_int, c_int);
 
-/// The teams of the sets that were used.
+/// The teams of the sets that were used, and whether this PE was told that it called for one without being of it.
 #[derive(Default)]
-pub struct Sets(Mutex<HashMap<Set, Arc<Team>>>);
+pub struct Sets(Mutex<HashMap<Set, Arc<Team>>>, AtomicBool);
 
 impl Sets {
     /// Forgets all.
@@ -39,8 +40,8 @@ fn members((start, log_stride, size): Set, npes: usize) -> Result<Vec<usize>, St
     Ok((0..size as usize).map(|i| start as usize + (i << log_stride)).collect())
 }
 
-/// Does something with the team of a set.
-fn with<R>(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team) -> R) -> R {
+/// Does something with the team of a set. A PE that is not of the set does nothing, as where programs that let all call it were written; it is told so once.
+fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
     let (start, log_stride, size) = set;
     if start == 0 && log_stride == 0 && size as usize == state.job.npes() {
         return f(state.job.world());
@@ -51,7 +52,7 @@ fn with<R>(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team) ->
     }
     let pes = members(set, state.job.npes()).unwrap_or_else(|why| die(call, why));
     if !pes.contains(&state.job.pe()) {
-        die(call, "this PE is not in the active set whose collective it calls");
+        return stranger(state, call);
     }
     let team = Arc::new(or_die(call, state.job.team_among(&pes)));
     let mut sets = state.sets.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,8 +61,24 @@ fn with<R>(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team) ->
     f(&team)
 }
 
+#[cold]
+fn stranger(state: &State, call: &'static str) {
+    let why = "this PE is not in the active set whose collective it calls";
+    if state.check {
+        die(call, why);
+    }
+    if !state.sets.1.swap(true, Ordering::Relaxed) {
+        eprintln!(
+            "memonet: PE {}: {call}: {why}: it does nothing there, nor when it does so again (MEMONET_CHECK=1 makes it an error)",
+            state.job.pe()
+        );
+    }
+}
+
 pub unsafe fn barrier(call: &'static str, pe_start: c_int, log_pe_stride: c_int, pe_size: c_int, _psync: *mut c_long) {
-    or_die(call, with(get(call), call, (pe_start, log_pe_stride, pe_size), Team::barrier));
+    with(get(call), call, (pe_start, log_pe_stride, pe_size), |team| {
+        or_die(call, team.barrier())
+    });
 }
 
 pub unsafe fn sync(call: &'static str, pe_start: c_int, log_pe_stride: c_int, pe_size: c_int, psync: *mut c_long) {

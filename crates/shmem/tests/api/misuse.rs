@@ -155,7 +155,7 @@ fn numbers_of_pes() {
     told(Who::Together, false, "active set of none", "shmem_sync", &["active set of 0 PEs"]);
     told(
         Who::Together,
-        false,
+        true,
         "active set of others",
         "shmem_barrier",
         &["not in the active set"],
