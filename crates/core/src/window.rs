@@ -491,11 +491,11 @@ const MOST_ALIGNED: usize = 4096;
 
 pub(crate) fn element_bytes<T>(len: usize) -> Result<usize> {
     if size_of::<T>() == 0 {
-        return Err(Error::Misuse("a window's elements must have a size"));
+        return Err(Error::Misuse("elements of windows and channels must have a size"));
     }
     if align_of::<T>() > MOST_ALIGNED {
         return Err(Error::Misuse(
-            "a window's elements cannot be aligned to more than a page of 4096 bytes",
+            "elements of windows and channels cannot be aligned to more than a page of 4096 bytes",
         ));
     }
     len.checked_mul(size_of::<T>())

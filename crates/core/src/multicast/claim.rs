@@ -2,6 +2,7 @@
 
 use super::Multicast;
 use super::reader::{Reader, Record};
+use super::ring::Part;
 use super::writer::{Room, Writer};
 use crate::error::{Error, Result};
 use crate::shm::{self, Plain};
@@ -14,16 +15,7 @@ impl<T: Plain> Multicast<T> {
     /// [`Error::PeerFailed`] when it waits for a reader that is gone, unless the channel survives that; [`Error::Misuse`] at a reader.
     #[inline]
     pub fn publish(&mut self, block: &[T]) -> Result<()> {
-        let writer = self.writer()?;
-        let bytes = size_of_val(block);
-        if bytes > writer.ring().most() {
-            return publish_in_parts(writer, block);
-        }
-        let room = writer.room(bytes)?;
-        // SAFETY: `room` is that of a record of so many bytes, which no reader reads before it is published; `block` is private memory.
-        unsafe { shm::copy(writer.block(room), block.as_ptr().cast(), bytes) };
-        writer.publish(room, bytes, true);
-        Ok(())
+        publish(self.writer()?, block)
     }
 
     /// Memory for a block of `len` elements, in which it is written where the readers read it. It holds whatever it held before. Waits where a reader is too far behind. Writer only.
@@ -71,7 +63,7 @@ impl<T: Plain> Multicast<T> {
         if !self.assembled {
             let reader = self.reader()?;
             let record = reader.next()?;
-            if record.last && !self.has_parts {
+            if record.part == Part::WHOLE {
                 return self.take(record, to);
             }
             self.assemble(record)?;
@@ -91,7 +83,7 @@ impl<T: Plain> Multicast<T> {
             let Some(record) = self.reader()?.try_next()? else {
                 return Ok(false);
             };
-            if record.last && !self.has_parts {
+            if record.part == Part::WHOLE {
                 return self.take(record, to).map(|()| true);
             }
             self.append(record)?;
@@ -113,7 +105,7 @@ impl<T: Plain> Multicast<T> {
         if !self.assembled {
             let reader = self.reader()?;
             let record = reader.next()?;
-            if record.last && !self.has_parts && !self.reader()?.copies() {
+            if record.part == Part::WHOLE && !self.reader()?.copies() {
                 return self.show(record);
             }
             self.assemble(record)?;
@@ -131,7 +123,7 @@ impl<T: Plain> Multicast<T> {
             let Some(record) = self.reader()?.try_next()? else {
                 return Ok(None);
             };
-            if record.last && !self.has_parts && !self.reader()?.copies() {
+            if record.part == Part::WHOLE && !self.reader()?.copies() {
                 return self.show(record).map(Some);
             }
             self.append(record)?;
@@ -157,14 +149,17 @@ impl<T: Plain> Multicast<T> {
         })
     }
 
-    /// Puts a record behind what has come of its block.
+    /// Puts a record behind what has come of its block; the first one in place of what came of one that was given up.
     fn append(&mut self, record: Record) -> Result<()> {
         let Multicast { end, block, .. } = self;
         let super::End::Reader(reader) = end else {
             return Err(Error::Misuse("this PE is no reader of this multicast channel"));
         };
+        if record.part.first {
+            block.clear();
+        }
         copy_record(reader, record, block)?;
-        (self.has_parts, self.assembled) = (true, record.last);
+        self.assembled = record.part.last;
         Ok(())
     }
 
@@ -180,7 +175,7 @@ impl<T: Plain> Multicast<T> {
     }
 
     fn forget_assembled(&mut self) {
-        (self.has_parts, self.assembled) = (false, false);
+        self.assembled = false;
         self.block.clear();
     }
 }
@@ -220,17 +215,34 @@ fn copy_record<T: Plain>(reader: &mut Reader, record: Record, to: &mut Vec<T>) -
     Ok(())
 }
 
-/// Publishes a block as large as it likes; readers copy a part while the next one is written.
+#[inline]
+fn publish<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
+    let bytes = size_of_val(block);
+    if bytes > writer.ring().most() {
+        return publish_in_parts(writer, block);
+    }
+    let room = writer.room(bytes)?;
+    // SAFETY: `room` is that of a record of so many bytes, which no reader reads before it is published; `block` is private memory.
+    unsafe { shm::copy(writer.block(room), block.as_ptr().cast(), bytes) };
+    writer.publish(room, bytes, Part::WHOLE);
+    Ok(())
+}
+
+/// Publishes a block as large as it likes; readers copy a part while the next one is written. One that fails in the midst was never published: readers forget its parts.
 #[cold]
 fn publish_in_parts<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
-    let elements = writer.ring().most() / size_of::<T>();
-    let mut parts = block.chunks(elements).peekable();
-    while let Some(part) = parts.next() {
-        let bytes = size_of_val(part);
+    let most = writer.ring().most() / size_of::<T>();
+    let count = block.len().div_ceil(most);
+    for (number, elements) in block.chunks(most).enumerate() {
+        let bytes = size_of_val(elements);
         let room = writer.room(bytes)?;
         // SAFETY: as in `publish`.
-        unsafe { shm::copy(writer.block(room), part.as_ptr().cast(), bytes) };
-        writer.publish(room, bytes, parts.peek().is_none());
+        unsafe { shm::copy(writer.block(room), elements.as_ptr().cast(), bytes) };
+        let part = Part {
+            first: number == 0,
+            last: number + 1 == count,
+        };
+        writer.publish(room, bytes, part);
     }
     Ok(())
 }
@@ -275,10 +287,10 @@ impl<'a, T: Plain> Claim<'a, T> {
     pub fn commit(self) -> Result<()> {
         match self.memory {
             Memory::InPlace(room, _) => {
-                self.writer.publish(room, self.len * size_of::<T>(), true);
+                self.writer.publish(room, self.len * size_of::<T>(), Part::WHOLE);
                 Ok(())
             }
-            Memory::Private(block) => publish_in_parts(self.writer, &block[..self.len]),
+            Memory::Private(block) => publish(self.writer, &block[..self.len]),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm::Plain;
 use crate::wait;
-use crate::window::{Inner, WindowOptions};
+use crate::window::{self, Inner, WindowOptions};
 use memonet_repair as repair;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
@@ -67,10 +67,10 @@ impl MulticastOptions {
     }
 
     /// Differs where PEs ask for different channels, nearly always.
-    fn digest(&self, writer: usize, readers: &[usize]) -> u64 {
+    fn digest<T>(&self, writer: usize, readers: &[usize]) -> u64 {
         // The same in every process of a program.
         let mut hasher = DefaultHasher::new();
-        (self, writer, readers).hash(&mut hasher);
+        (self, writer, readers, size_of::<T>(), align_of::<T>()).hash(&mut hasher);
         hasher.finish()
     }
 }
@@ -87,13 +87,13 @@ impl Job {
     /// Makes a channel on which PE `writer` publishes blocks of `T` to `readers`, other PEs in any order. *Collective* over all PEs of the job; ends with a barrier.
     ///
     /// # Errors
-    /// [`Error::NoSuchPe`]; [`Error::Misuse`] when the writer is a reader, or a PE is one twice; [`Error::OutOfMemory`], [`Error::Unequal`],
+    /// [`Error::NoSuchPe`]; [`Error::Misuse`] when the writer is a reader, or a PE is one twice, or `T` has no size; [`Error::OutOfMemory`], [`Error::Unequal`],
     /// [`Error::TooMany`], [`Error::PeerFailed`].
     pub fn multicast<T: Plain>(&self, writer: usize, readers: &[usize], options: MulticastOptions) -> Result<Multicast<T>> {
         let unit = align_of::<T>().max(8) as u64;
         // Room to align the ring, which begins somewhere in the window.
         let slack = if unit > LINE { unit } else { 0 };
-        let request = self.check_channel(writer, readers).and_then(|()| {
+        let request = self.check_channel::<T>(writer, readers).and_then(|()| {
             let bytes = Ring::bytes(options.capacity, size_of::<T>(), unit);
             let whole = bytes.and_then(|bytes| bytes.checked_add(slack + LINE * readers.len() as u64));
             let overflow = Error::Overflow {
@@ -103,7 +103,7 @@ impl Job {
             let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
             Ok((bytes, whole, self.delivery()?))
         });
-        let digest = options.digest(writer, readers);
+        let digest = options.digest::<T>(writer, readers);
         let (bytes, whole, (delivery, group)) = match request {
             Ok(request) => request,
             // The others are not to wait for what this PE refuses.
@@ -145,7 +145,6 @@ impl Job {
             end,
             delivery,
             block: Vec::new(),
-            has_parts: false,
             assembled: false,
             element: PhantomData,
         })
@@ -190,7 +189,8 @@ impl Job {
         Ok(opened.map(|(link, _)| (link, udp::config(&self.pe, number, readers, bytes, datagram))))
     }
 
-    fn check_channel(&self, writer: usize, readers: &[usize]) -> Result<()> {
+    fn check_channel<T>(&self, writer: usize, readers: &[usize]) -> Result<()> {
+        window::element_bytes::<T>(0)?;
         let mut seen = vec![false; self.npes()];
         for &pe in std::iter::once(&writer).chain(readers) {
             self.pe.check_pe(pe)?;

@@ -137,8 +137,6 @@ pub struct Multicast<T> {
     delivery: Delivery,
     /// What has come of a block in parts,
     block: Vec<T>,
-    /// whether there is such a block,
-    has_parts: bool,
     /// and whether all of it is there.
     assembled: bool,
     element: PhantomData<fn(T) -> T>,

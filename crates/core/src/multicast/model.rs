@@ -1,6 +1,7 @@
 //! A near channel of words on a bare job, for the exploration of its interleavings: its own code, without a window.
 
 use super::make::{Channel, MulticastOptions, Places};
+use super::ring::Part;
 use super::{Delivery, reader, writer};
 use crate::error::Result;
 use crate::pe::Pe;
@@ -63,7 +64,7 @@ impl Sender {
         let room = self.0.room(8)?;
         // SAFETY: room for a word, aligned.
         unsafe { shm::store(self.0.block(room).cast(), value) };
-        self.0.publish(room, 8, true);
+        self.0.publish(room, 8, Part::WHOLE);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! A reader's end: the next record, and how far this PE is.
 
-use super::ring::{Header, Ring};
+use super::ring::{Header, Part, Ring};
 use super::tree::Node;
 use super::udp::{Receiving, Sending};
 use super::writer::{LEFT, Line};
@@ -44,8 +44,7 @@ pub(super) enum Told {
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     pub(super) len: usize,
-    /// Whether the block ends with it.
-    pub(super) last: bool,
+    pub(super) part: Part,
 }
 
 impl Reader {
@@ -109,7 +108,7 @@ impl Reader {
             // A dropped reader's words are anything.
             self.check()?;
             match header? {
-                Header::Block { len, last } => return Ok(Some(Record { len, last })),
+                Header::Block { len, part } => return Ok(Some(Record { len, part })),
                 Header::Padding { len } => self.position += len as u64,
                 Header::End => return Err(Error::Closed),
             }

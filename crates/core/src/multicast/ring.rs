@@ -6,24 +6,44 @@
 //! | header | meaning |
 //! |---|---|
 //! | 0 | nothing has been published here yet |
-//! | `len << 3 \| 1` | a block of `len` bytes, or the last part of one |
-//! | `len << 3 \| 2` | a part of a block, of which more follows |
-//! | `len << 3 \| 3` | padding: the next record is `len` bytes further on, at the start of the ring |
-//! | `4` | the writer has left: nothing follows |
+//! | `len << 3 \| 1` | the first part, of `len` bytes, of a block of which more follows |
+//! | `len << 3 \| 2` | one more part of it, |
+//! | `len << 3 \| 3` | and the last |
+//! | `len << 3 \| 4` | a whole block of `len` bytes |
+//! | `len << 3 \| 5` | padding: the next record is `len` bytes further on, at the start of the ring |
+//! | `6` | the writer has left: nothing follows |
+//!
+//! A block of which there was no last part was given up by its writer: whoever sees the next one begin forgets it.
 
 use crate::error::{Error, Result};
 use crate::shm;
 
-const WHOLE: u64 = 1;
-const PART: u64 = 2;
-const PADDING: u64 = 3;
-const END: u64 = 4;
+const FIRST: u64 = 1;
+const MORE: u64 = 2;
+const LAST: u64 = 3;
+const WHOLE: u64 = 4;
+const PADDING: u64 = 5;
+const END: u64 = 6;
+
+/// Which part of a block a record has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Part {
+    /// A block begins with it.
+    pub(super) first: bool,
+    /// A block ends with it.
+    pub(super) last: bool,
+}
+
+impl Part {
+    /// The only one.
+    pub(super) const WHOLE: Part = Part { first: true, last: true };
+}
 
 /// What a header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Header {
-    /// So many bytes of a block, and whether they are its last.
-    Block { len: usize, last: bool },
+    /// So many bytes of a block, and which of it.
+    Block { len: usize, part: Part },
     /// To be skipped.
     Padding { len: usize },
     /// Nothing follows.
@@ -33,7 +53,15 @@ pub(super) enum Header {
 impl Header {
     pub(super) fn to_word(self) -> u64 {
         match self {
-            Header::Block { len, last } => (len as u64) << 3 | if last { WHOLE } else { PART },
+            Header::Block { len, part } => {
+                let kind = match (part.first, part.last) {
+                    (true, true) => WHOLE,
+                    (true, false) => FIRST,
+                    (false, false) => MORE,
+                    (false, true) => LAST,
+                };
+                (len as u64) << 3 | kind
+            }
             Header::Padding { len } => (len as u64) << 3 | PADDING,
             Header::End => END,
         }
@@ -125,9 +153,12 @@ impl Ring {
         let len = word >> 3;
         let left = self.len - (position & (self.len - 1));
         match word & 7 {
-            kind @ (WHOLE | PART) if len <= left.saturating_sub(self.unit) => Ok(Header::Block {
+            kind @ (FIRST | MORE | LAST | WHOLE) if len <= left.saturating_sub(self.unit) => Ok(Header::Block {
                 len: len as usize,
-                last: kind == WHOLE,
+                part: Part {
+                    first: matches!(kind, FIRST | WHOLE),
+                    last: matches!(kind, LAST | WHOLE),
+                },
             }),
             PADDING if len == left => Ok(Header::Padding { len: len as usize }),
             END if len == 0 => Ok(Header::End),
@@ -166,8 +197,8 @@ mod tests {
                     position += padding;
                     prop_assert_eq!(position % ring.len(), 0);
                 }
-                for last in [false, true] {
-                    let header = Header::Block { len: size, last };
+                for (first, last) in [(true, true), (true, false), (false, false), (false, true)] {
+                    let header = Header::Block { len: size, part: Part { first, last } };
                     prop_assert_eq!(ring.decode(position, header.to_word()).unwrap(), header);
                 }
                 let start = ring.block(position) as usize - ring.at(0) as usize;
@@ -185,7 +216,7 @@ mod tests {
                 match ring.decode(8 * at, word) {
                     Ok(Header::Block { len, .. }) => prop_assert!(8 * at + 8 + len as u64 <= 512),
                     Ok(Header::Padding { len }) => prop_assert_eq!(8 * at + len as u64, 512),
-                    Ok(Header::End) => prop_assert_eq!(word, 4),
+                    Ok(Header::End) => prop_assert_eq!(word, END),
                     Err(_) => {}
                 }
             }

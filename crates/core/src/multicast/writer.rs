@@ -1,6 +1,6 @@
 //! The writer's end: room in the ring, records, and who has read what.
 
-use super::ring::{Header, Ring};
+use super::ring::{Header, Part, Ring};
 use super::tree::{Node, Upstream};
 use super::udp::Sending;
 use crate::doorbell::Doorbell;
@@ -156,11 +156,11 @@ impl Writer {
 
     /// Publishes the record, whose block is complete.
     #[inline]
-    pub(super) fn publish(&mut self, room: Room, len: usize, last: bool) {
+    pub(super) fn publish(&mut self, room: Room, len: usize, part: Part) {
         let start = self.position + room.padding;
         let end = start + self.ring.record(len);
         self.ring.set_word(end, 0);
-        self.ring.set_word(start, Header::Block { len, last }.to_word());
+        self.ring.set_word(start, Header::Block { len, part }.to_word());
         if room.padding > 0 {
             let padding = Header::Padding {
                 len: room.padding as usize,

@@ -1,7 +1,7 @@
-//! The barrier and team tests with each algorithm. What forces one is read from the environment, so each gets a process of its own.
+//! Tests of barriers, teams, collectives and multicast in each way there is. What forces one is read from the environment, so each gets a process of its own.
 
 use crate::setup::in_another_process;
-use memonet_core::{ENV_BARRIER, ENV_COLLECTIVES, Error, Job};
+use memonet_core::{ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, Error, Job, MulticastOptions};
 
 fn everything_with(algorithm: &str) {
     // The best and the worst of fabrics.
@@ -96,5 +96,37 @@ fn in_a_process_with_everyone() {
         let refused = Job::threads(9, |_| ()).unwrap_err();
         assert!(matches!(refused, Error::Environment { name: ENV_BARRIER, .. }), "{refused}");
         assert!(refused.to_string().contains('9'), "{refused}");
+    }
+}
+
+#[test]
+fn multicast_by_each_way() {
+    for way in ["tree", "udp:239.77.7.7:17700@127.0.0.1"] {
+        in_another_process(
+            &[
+                "multicast::near",
+                "multicast::shuffled",
+                "multicast_ends::near",
+                "multicast_ends::shuffled",
+            ],
+            &[(ENV_MULTICAST, way)],
+        );
+    }
+    in_another_process(&["in_a_process_with_a_bad_delivery"], &[(ENV_MULTICAST, "udp:10.0.0.1:99")]);
+}
+
+#[test]
+#[ignore = "started by `multicast_by_each_way`"]
+fn in_a_process_with_a_bad_delivery() {
+    if std::env::var_os(ENV_MULTICAST).is_some() {
+        Job::threads(2, |job| {
+            let refused = job.multicast::<u64>(0, &[1], MulticastOptions::new()).map(drop).unwrap_err();
+            assert!(matches!(refused, Error::Environment { name: ENV_MULTICAST, .. }), "{refused}");
+            assert!(
+                refused.to_string().contains("10.0.0.1") && refused.to_string().contains("tree"),
+                "{refused}"
+            );
+        })
+        .unwrap();
     }
 }

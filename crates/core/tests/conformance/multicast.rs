@@ -1,6 +1,6 @@
 //! Multicast: all blocks, whole, in order, once, to every reader; bounds, leaving, deaths.
 
-use crate::setup::{Dice, Run, Setup, in_another_process};
+use crate::setup::{Dice, Run, Setup, yield_now};
 use memonet_core::{Delivery, ENV_MULTICAST, Error, Job, Multicast, MulticastOptions, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,6 +12,7 @@ on_every_fabric!(
     elements_of_all_kinds,
     in_place,
     nothing_is_published_without_a_commit,
+    a_claim_may_be_committed_in_part,
     a_look_is_no_taking,
     conversations,
     many_channels,
@@ -23,38 +24,6 @@ on_every_fabric!(
 /// Whether readers read the writer's memory.
 pub fn reads_in_place(setup: Setup) -> bool {
     setup.is_near() && std::env::var_os(ENV_MULTICAST).is_none()
-}
-
-#[test]
-fn by_each_way() {
-    for way in ["tree", "udp:239.77.7.7:17700@127.0.0.1"] {
-        in_another_process(
-            &[
-                "multicast::near",
-                "multicast::shuffled",
-                "multicast_ends::near",
-                "multicast_ends::shuffled",
-            ],
-            &[(ENV_MULTICAST, way)],
-        );
-    }
-    in_another_process(&["in_a_process_with_a_bad_delivery"], &[(ENV_MULTICAST, "udp:10.0.0.1:99")]);
-}
-
-#[test]
-#[ignore = "started by `by_each_way`"]
-fn in_a_process_with_a_bad_delivery() {
-    if std::env::var_os(ENV_MULTICAST).is_some() {
-        Job::threads(2, |job| {
-            let refused = job.multicast::<u64>(0, &[1], small()).map(drop).unwrap_err();
-            assert!(matches!(refused, Error::Environment { name: ENV_MULTICAST, .. }), "{refused}");
-            assert!(
-                refused.to_string().contains("10.0.0.1") && refused.to_string().contains("tree"),
-                "{refused}"
-            );
-        })
-        .unwrap();
-    }
 }
 
 pub fn with_capacity(bytes: usize) -> MulticastOptions {
@@ -197,12 +166,12 @@ fn by_trying(setup: Setup) {
                                 claim.iter_mut().enumerate().for_each(|(index, word)| *word = value(number, index));
                                 break claim.commit()?;
                             }
-                            None => std::thread::yield_now(),
+                            None => yield_now(),
                         }
                     }
                 } else if number % 2 == 0 {
                     while !channel.try_recv(&mut buffer)? {
-                        std::thread::yield_now();
+                        yield_now();
                     }
                     check(&buffer, number, len);
                 } else {
@@ -212,7 +181,7 @@ fn by_trying(setup: Setup) {
                                 check(&block, number, len);
                                 break block.pop();
                             }
-                            None => std::thread::yield_now(),
+                            None => yield_now(),
                         }
                     }
                 }
@@ -300,6 +269,32 @@ fn nothing_is_published_without_a_commit(setup: Setup) {
                 } else {
                     channel.recv(&mut buffer)?;
                     assert_eq!(buffer, [number]);
+                }
+            }
+            job.barrier()
+        });
+    }
+}
+
+/// Also where what was claimed is no block that can be written in place, and what is committed is.
+fn a_claim_may_be_committed_in_part(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            for claimed in [200, 5000] {
+                for len in [0, 1, 60, 200, claimed] {
+                    if job.pe() == 0 {
+                        let mut claim = channel.claim(claimed)?;
+                        claim[..len]
+                            .iter_mut()
+                            .enumerate()
+                            .for_each(|(index, word)| *word = value(claimed, index));
+                        claim.commit_first(len)?;
+                    } else {
+                        let block = channel.peek()?;
+                        check(&block, claimed, len);
+                        block.pop();
+                    }
                 }
             }
             job.barrier()
@@ -411,6 +406,10 @@ fn wrong_use(setup: Setup) {
                 job.multicast::<u64>(0, &[1, 7], small()).map(drop),
                 Err(Error::NoSuchPe { pe: 7, .. })
             ));
+            assert!(matches!(
+                job.multicast::<[u64; 0]>(0, &[1], small()).map(drop),
+                Err(Error::Misuse(_))
+            ));
             let all = with_capacity(usize::MAX);
             assert!(matches!(job.multicast::<u64>(0, &[1], all).map(drop), Err(Error::Overflow { .. })));
             let much = with_capacity(1 << 58);
@@ -449,6 +448,15 @@ fn contradictions(setup: Setup) {
             refused(job.multicast(usize::from(odd), if odd { &[0] } else { &[1] }, small()));
             refused(job.multicast(0, if odd { &[1, 2] } else { &[2, 1] }, small()));
             refused(job.multicast(0, &[1], if odd { small() } else { small().survive_readers(true) }));
+            let (narrow, wide) = (job.multicast::<u32>(0, &[1], small()), job.multicast::<u64>(0, &[1], small()));
+            assert!(narrow.is_ok() && wide.is_ok());
+            match odd {
+                true => assert!(matches!(
+                    job.multicast::<u32>(0, &[1], small()).map(drop),
+                    Err(Error::Unequal { .. })
+                )),
+                false => refused(job.multicast(0, &[1], small())),
+            }
             // Wrong at one alone.
             let made = job.multicast::<u64>(0, if odd { &[9] } else { &[1] }, small());
             match made.map(drop) {

@@ -2,7 +2,7 @@
 
 use crate::failure::{blames, with_a_death};
 use crate::multicast::{others, reads_in_place, small, with_capacity};
-use crate::setup::{Dice, Meeting, Setup, eventually};
+use crate::setup::{Dice, Meeting, Setup, eventually, nap};
 use memonet_core::{Cause, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,6 +17,7 @@ on_every_fabric!(
     who_leaves_early_owes_the_others_nothing,
     the_writer_dies,
     a_reader_dies,
+    a_block_that_fails_in_the_midst_was_never_published,
     readers_may_die,
 );
 
@@ -42,7 +43,7 @@ fn a_slow_reader_stops_the_writer_at_the_bound(setup: Setup) {
                             }
                             None => {
                                 refused += 1;
-                                std::thread::sleep(Duration::from_micros(100));
+                                nap(Duration::from_micros(100));
                             }
                         }
                     }
@@ -323,6 +324,41 @@ fn a_reader_dies(setup: Setup) {
                 } else {
                     // What comes, comes; nobody else leaves before the writer does.
                     while channel.recv(&mut buffer).is_ok() {}
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+/// Its parts are not taken for the beginning of the next one.
+fn a_block_that_fails_in_the_midst_was_never_published(setup: Setup) {
+    for run in setup.runs(&[3, 5]) {
+        let victim = run.npes - 1;
+        with_a_death(
+            run,
+            victim,
+            |job| Ok(std::sync::Mutex::new(job.multicast::<u64>(0, &others(job, 0), small())?)),
+            |_, channel| {
+                std::mem::forget(channel);
+                Ok(())
+            },
+            move |job, channel| {
+                let mut channel = channel.lock().unwrap();
+                if job.pe() == 0 {
+                    blames(channel.publish(&[1; 5000]), victim, Cause::Panic, "publish");
+                    // There is room for some more.
+                    channel.publish(&[2; 3])?;
+                    channel.publish(&[3; 1])?;
+                    return Ok(());
+                }
+                let mut buffer = Vec::new();
+                for block in [&[2; 3][..], &[3]] {
+                    match channel.recv(&mut buffer) {
+                        Ok(()) => assert_eq!(buffer, block),
+                        // Who passes it on may see the death first, and pass on no more.
+                        Err(error) => assert!(!reads_in_place(setup) && matches!(error, Error::PeerFailed { .. }), "{error}"),
+                    }
                 }
                 Ok(())
             },

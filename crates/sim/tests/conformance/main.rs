@@ -48,6 +48,8 @@ of_the_core!(
     leaving "../../../core/tests/conformance/leaving.rs",
     locks "../../../core/tests/conformance/locks.rs",
     model "../../../core/tests/conformance/model.rs",
+    multicast "../../../core/tests/conformance/multicast.rs",
+    multicast_ends "../../../core/tests/conformance/multicast_ends.rs",
     orders "../../../core/tests/conformance/orders.rs",
     refusals "../../../core/tests/conformance/refusals.rs",
     restricted "../../../core/tests/conformance/restricted.rs",
