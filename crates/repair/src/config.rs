@@ -18,7 +18,8 @@ pub struct Config {
     pub capacity: u64,
     /// Most bytes that are sent beyond what the slowest reader has seen.
     pub window: u64,
-    /// Most bytes of a datagram, more than [`wire::LEAST_DATAGRAM`](crate::wire::LEAST_DATAGRAM).
+    /// Most bytes of a datagram, at least [`wire::LEAST_DATAGRAM`](crate::wire::LEAST_DATAGRAM): what the links of all ends take. Where a link between
+    /// them takes less, datagrams become small.
     pub datagram: usize,
     /// When things are done.
     pub timing: Timing,
@@ -58,6 +59,9 @@ impl Timing {
         dead_after: 10_000_000_000,
     };
 }
+
+/// Bytes of the log in a datagram that passes wherever IP does well: the least packet of IPv6, without headers.
+pub(crate) const SAFE_PAYLOAD: usize = 1280 - 48 - crate::wire::HEADER;
 
 impl Config {
     /// Most bytes of the log in one datagram.

@@ -45,6 +45,9 @@
 //! **Who asks when.** A gap is asked for only after a random part of [`Timing::backoff_most`]: datagrams may merely have changed places, and of the
 //! many readers that miss the same, the first one's NAK, which all hear, makes the others wait for the repair, too.
 //!
+//! **How large datagrams are.** As large as [`Config::datagram`] says, until a reader has asked for the same range again and again: then some link on the way drops what is so large, which
+//! nothing else would tell of, and from then on none is larger than passes everywhere. NAKs and statuses always are small enough.
+//!
 //! **How much is under way.** The writer sends at most [`Config::window`] bytes beyond what the slowest reader has said that it saw. It should be about
 //! what the receivers' buffers hold. There is no other congestion control: the network is the job's own, as InfiniBand's is.
 //!
@@ -75,7 +78,7 @@ pub use writer::Writer;
 pub enum To {
     /// The writer and all readers.
     All,
-    /// The writer; all where its address is not known.
+    /// The writer.
     Writer,
 }
 

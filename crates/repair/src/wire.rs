@@ -183,11 +183,6 @@ pub(crate) fn parse<'a>(config: &Config, datagram: &'a [u8]) -> Result<Message<'
     }
 }
 
-/// Whether a datagram that was taken came from the writer.
-pub fn is_writers(datagram: &[u8]) -> bool {
-    Header::ref_from_prefix(datagram).is_ok_and(|(header, _)| header.from.get() == WRITER)
-}
-
 /// What can be sent, but for data, whose bytes are already in place.
 pub(crate) enum Body<'a> {
     Data { position: u64, len: usize },

@@ -1,11 +1,16 @@
 //! The writer's end.
 
+use crate::config::SAFE_PAYLOAD;
 use crate::wire::{self, Body, Message, Range, Status};
 use crate::{Config, HEADER, Log, MAX_GAPS, Nanos, Outgoing, Refused, To};
 use std::collections::VecDeque;
 
 /// Most ranges that wait to be sent again; what is asked for beyond that will be asked for again.
 const MOST_REPAIRS: usize = 4 * MAX_GAPS;
+
+/// A range that a reader asks for so often does not arrive because its datagrams are too large for some link on the way: by chance alone, with a loss of 30 %, one
+/// in ten thousand would. Taken for that by mistake, datagrams are small from then on, and all still arrives.
+const STUCK: u32 = 8;
 
 /// The writer's end of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -27,6 +32,8 @@ pub struct Writer {
     heartbeat_after: Nanos,
     serial: u64,
     bytes_repaired: u64,
+    /// Most bytes of the log in one datagram, as far as is known.
+    payload: usize,
 }
 
 /// What is known of a reader.
@@ -40,6 +47,22 @@ struct Peer {
     dropped: bool,
     /// It is to be told that it was dropped.
     bye: bool,
+    /// The start of a range that it misses,
+    stuck_at: u64,
+    /// and how often it has asked for that.
+    stuck: u32,
+}
+
+impl Peer {
+    /// Whether it asks for the same again and again.
+    fn is_stuck(&mut self, ranges: &[Range]) -> bool {
+        if ranges.iter().any(|range| range.start.get() == self.stuck_at) {
+            self.stuck += 1;
+        } else if ranges[0].start.get() < self.stuck_at || self.stuck_at < self.received {
+            (self.stuck_at, self.stuck) = (ranges[0].start.get(), 1);
+        }
+        self.stuck >= STUCK
+    }
 }
 
 impl Writer {
@@ -57,6 +80,8 @@ impl Writer {
             heard_at: now,
             dropped: false,
             bye: false,
+            stuck_at: 0,
+            stuck: 0,
         };
         Writer {
             config: *config,
@@ -71,6 +96,7 @@ impl Writer {
             heartbeat_after: config.timing.heartbeat_first,
             serial: 0,
             bytes_repaired: 0,
+            payload: config.payload(),
         }
     }
 
@@ -188,7 +214,7 @@ impl Writer {
     }
 
     fn nak(&mut self, reader: u16, serial: u64, ranges: &[Range], now: Nanos) -> Result<(), Refused> {
-        let sent = self.sent;
+        let (sent, small) = (self.sent, self.payload <= SAFE_PAYLOAD);
         let peer = self.talking(reader, serial)?;
         if ranges.len() > MAX_GAPS {
             return Err(Refused::Malformed);
@@ -202,6 +228,9 @@ impl Writer {
             before = end;
         }
         (peer.serial, peer.heard_at) = (serial, now);
+        if !small && peer.is_stuck(ranges) {
+            self.payload = SAFE_PAYLOAD;
+        }
         while self
             .repaired
             .front()
@@ -273,7 +302,7 @@ impl Writer {
             // What all have consumed nobody needs, and it may be written over.
             let start = start.max(self.floor);
             if start < end {
-                let upto = end.min(start + self.config.payload() as u64);
+                let upto = end.min(start + self.payload as u64);
                 if upto < end {
                     self.repairs.push_front((upto, end));
                 }
@@ -290,7 +319,7 @@ impl Writer {
 
     fn next_data(&mut self, now: Nanos, log: &impl Log, out: &mut [u8]) -> Option<usize> {
         let allowed = self.end.min(self.seen.saturating_add(self.config.window));
-        let upto = allowed.min(self.sent + self.config.payload() as u64);
+        let upto = allowed.min(self.sent + self.payload as u64);
         if upto <= self.sent {
             return None;
         }

@@ -166,8 +166,70 @@ fn everything_at_once() {
         doubling: 100,
         damage: 100,
         delay: FAR,
+        ..Faults::default()
     };
     arrives(4, 200_000, faults, &[1, 2, 3, 9]);
+}
+
+/// A link on the way to one of the readers takes less than those of all ends.
+#[test]
+fn a_narrow_link() {
+    for seed in seeds(4) {
+        for loss in [0, 100] {
+            let faults = Faults {
+                loss,
+                delay: NEAR,
+                ..Faults::default()
+            };
+            let jumbo = Config {
+                capacity: 1 << 18,
+                window: 1 << 17,
+                datagram: 8900,
+                ..config(3)
+            };
+            let mut world = World::new(jumbo, seed, faults);
+            let mut dice = Dice(!seed);
+            world.run(500_000, &mut dice);
+            let large = world.network.sent;
+            world.network.faults[2].longest = 1400;
+            let before = world.now;
+            world.run(500_000, &mut dice);
+            assert!(world.now - before < 10 * SECOND, "it took {} ns", world.now - before);
+            assert!(world.network.sent > 2 * large, "datagrams have become small");
+        }
+    }
+}
+
+/// Losses alone do not make datagrams small, nor does a reader that was away.
+#[test]
+fn datagrams_stay_large() {
+    let jumbo = Config {
+        capacity: 1 << 18,
+        window: 1 << 17,
+        datagram: 8900,
+        ..config(3)
+    };
+    let faults = Faults {
+        loss: 100,
+        delay: NEAR,
+        ..Faults::default()
+    };
+    let (mut world, mut dice) = (World::new(jumbo, 1, faults), Dice(1));
+    for _ in 0..10 {
+        world.run(500_000, &mut dice);
+        world.network.cut[3] = true;
+        let until = world.now + SECOND / 2;
+        while world.now < until {
+            world.writer.write(100);
+            world.step(&mut dice);
+        }
+        world.network.cut[3] = false;
+    }
+    world.run(500_000, &mut dice);
+    let (before, bytes) = (world.network.sent, 2_000_000);
+    world.run(bytes, &mut dice);
+    let each = (world.network.sent - before) * 4000 / bytes;
+    assert!(each <= 4, "{each} datagrams for each 4000 bytes");
 }
 
 /// Writer and readers are cut off now and then, some of them for long.

@@ -162,6 +162,8 @@ pub struct Faults {
     pub loss: u64,
     pub doubling: u64,
     pub damage: u64,
+    /// Longer datagrams do not pass; 0: all do.
+    pub longest: usize,
     /// A datagram takes from `delay.0` to `delay.1` nanoseconds; what differs more than datagrams are apart is reordered.
     pub delay: (Nanos, Nanos),
 }
@@ -202,7 +204,8 @@ impl Network {
         };
         for end in ends.filter(|&end| end != from) {
             let faults = self.faults[end];
-            if self.cut[from] || self.cut[end] || self.dice.happens(faults.loss) {
+            let too_long = faults.longest > 0 && datagram.len() > faults.longest;
+            if self.cut[from] || self.cut[end] || too_long || self.dice.happens(faults.loss) {
                 continue;
             }
             let copies = 1 + u64::from(self.dice.happens(faults.doubling));
