@@ -20,6 +20,7 @@ use memonet_repair as repair;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::offset_of;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -128,7 +129,7 @@ impl Job {
         let takes_part = writer == self.pe() || readers.contains(&self.pe());
         let mut sockets = None;
         if let Some(group) = group {
-            sockets = self.open(&group, takes_part, readers.len(), bytes)?;
+            sockets = self.open(&group, takes_part, (writer, readers.len()), bytes)?;
         }
         let channel = Channel {
             pe: &self.pe,
@@ -168,7 +169,13 @@ impl Job {
     }
 
     /// Opens the sockets of a channel at all PEs that take part, or at none, and finds the largest datagram that reaches all. *Collective.*
-    fn open(&self, group: &Group, takes_part: bool, readers: usize, bytes: u64) -> Result<Option<(Link, repair::Config)>> {
+    fn open(
+        &self,
+        group: &Group,
+        takes_part: bool,
+        (writer, readers): (usize, usize),
+        bytes: u64,
+    ) -> Result<Option<(Link, repair::Config)>> {
         let call = Collective {
             pe: &self.pe,
             world: self.world(),
@@ -176,16 +183,16 @@ impl Job {
         // All PEs make the same channels in the same order.
         let number = self.pe.channels.fetch_add(1, Ordering::Relaxed);
         let opened = takes_part.then(|| Link::open(&self.pe, group, number));
-        call.publish(
-            0,
-            match &opened {
-                None => u64::MAX,
-                Some(Ok((_, most))) => *most as u64,
-                Some(Err(_)) => 0,
-            },
-        );
+        let (most, address) = match &opened {
+            None => (u64::MAX, 0),
+            Some(Ok((_, most, address))) => (*most as u64, u64::from(address.ip().to_bits()) << 16 | u64::from(address.port())),
+            Some(Err(_)) => (0, 0),
+        };
+        call.publish(0, most);
+        call.publish(1, address);
         self.barrier()?;
         let mosts = (0..self.npes()).map(|pe| call.outcome(0, pe)).collect::<Result<Vec<u64>>>()?;
+        let writer = call.outcome(1, writer)?;
         call.close()?;
         let opened = opened.transpose()?;
         if let Some(pe) = mosts.iter().position(|&most| most < repair::wire::LEAST_DATAGRAM as u64 + 64) {
@@ -193,7 +200,10 @@ impl Job {
             return Err(Error::system("making a multicast channel", there, ""));
         }
         let datagram = mosts.iter().copied().min().unwrap_or_default() as usize;
-        Ok(opened.map(|(link, _)| (link, udp::config(&self.pe, number, readers, bytes, datagram))))
+        Ok(opened.map(|(mut link, ..)| {
+            link.set_writer(SocketAddrV4::new(Ipv4Addr::from_bits((writer >> 16) as u32), writer as u16));
+            (link, udp::config(&self.pe, number, readers, bytes, datagram))
+        }))
     }
 
     fn check_channel<T>(&self, writer: usize, readers: &[usize]) -> Result<()> {
@@ -304,7 +314,6 @@ impl Channel<'_> {
                 machine: repair::Reader::new(&config, number as u16, wait::nanos()),
                 ring: self.own_ring(),
                 link,
-                writer: None,
             }),
         });
         self.register(receiving.clone());

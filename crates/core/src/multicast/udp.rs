@@ -32,8 +32,10 @@ const HEADERS: u32 = 28;
 const WINDOW: u64 = 128 << 10;
 /// What receive buffers are asked to hold.
 const BUFFER: usize = 4 << 20;
-/// Datagrams taken in one go.
+/// Datagrams taken in one go, of each socket;
 const MOST_AT_ONCE: usize = 64;
+/// and how often in one look. It ends even where a stranger sends faster than this PE can refuse, and the next look goes on.
+const MOST_GOES: usize = 16;
 
 /// Where datagrams go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -60,6 +62,8 @@ impl Group {
 pub(super) struct Link {
     pe: Arc<Pe>,
     group: SocketAddr,
+    /// Where the channel's writer hears statuses: agreed when it is made, as what a datagram says of its sender a stranger may say, too.
+    writer: SocketAddr,
     hears: UdpSocket,
     own: UdpSocket,
     buffer: Box<[u8]>,
@@ -67,8 +71,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Opens the sockets of a channel; also the most bytes of a datagram that this PE's interface takes.
-    pub(super) fn open(pe: &Arc<Pe>, group: &Group, channel: u32) -> Result<(Self, usize)> {
+    /// Opens the sockets of a channel; also the most bytes of a datagram that this PE's interface takes, and where this PE hears what is for it alone.
+    pub(super) fn open(pe: &Arc<Pe>, group: &Group, channel: u32) -> Result<(Self, usize, SocketAddrV4)> {
         let address = SocketAddrV4::new(*group.address.ip(), group.address.port() + (channel % 256) as u16);
         let failed = |what: &str, error: std::io::Error| {
             Error::system(
@@ -86,36 +90,46 @@ impl Link {
             }
             Ok(UdpSocket::from(socket))
         };
-        let open = || -> std::io::Result<(Self, usize)> {
+        let open = || -> std::io::Result<(Self, usize, SocketAddrV4)> {
             let (hears, own) = (socket()?, socket()?);
             rustix::net::bind(&hears, &address)?;
             hears.join_multicast_v4(address.ip(), &group.interface)?;
             rustix::net::bind(&own, &SocketAddrV4::new(group.interface, 0))?;
             sockopt::set_ip_multicast_if(&own, &group.interface)?;
-            // Only a connected socket knows the way's largest packet.
+            // Only a connected socket knows the way's largest packet, and which address packets come from.
             let probe = socket()?;
             rustix::net::bind(&probe, &SocketAddrV4::new(group.interface, 0))?;
             sockopt::set_ip_multicast_if(&probe, &group.interface)?;
             probe.connect(address)?;
             let most = (sockopt::ip_mtu(&probe)?.saturating_sub(HEADERS)).min(MOST_DATAGRAM) as usize;
+            let own_address = match (probe.local_addr()?, own.local_addr()?) {
+                (SocketAddr::V4(probe), SocketAddr::V4(own)) => SocketAddrV4::new(*probe.ip(), own.port()),
+                _ => unreachable!("sockets of IPv4"),
+            };
             hears.set_nonblocking(true)?;
             own.set_nonblocking(true)?;
             pe.sockets.fetch_add(1, Ordering::Relaxed);
             let link = Link {
                 pe: pe.clone(),
                 group: address.into(),
+                writer: address.into(),
                 hears,
                 own,
                 buffer: vec![0; usize::from(u16::MAX)].into(),
                 out: vec![0; MOST_DATAGRAM as usize].into(),
             };
-            Ok((link, most))
+            Ok((link, most, own_address))
         };
         open().map_err(|error| failed("opening sockets of", error))
     }
 
-    /// Takes what has come, and who sent it; whether that was all.
-    fn receive(&mut self, mut take: impl FnMut(&[u8], SocketAddr)) -> bool {
+    /// Tells it where the channel's writer is.
+    pub(super) fn set_writer(&mut self, writer: SocketAddrV4) {
+        self.writer = writer.into();
+    }
+
+    /// Takes what has come; whether that was all.
+    fn receive(&mut self, mut take: impl FnMut(&[u8])) -> bool {
         let mut all = true;
         for socket in [&self.hears, &self.own] {
             let mut taken = 0;
@@ -123,8 +137,8 @@ impl Link {
                 if taken == MOST_AT_ONCE {
                     break false;
                 }
-                match socket.recv_from(&mut self.buffer) {
-                    Ok((len, from)) => take(&self.buffer[..len], from),
+                match socket.recv(&mut self.buffer) {
+                    Ok(len) => take(&self.buffer[..len]),
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break true,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     // What an earlier datagram met on its way: the next look goes on.
@@ -303,10 +317,14 @@ impl Relay for Sending {
         }
         let SendingWork { machine, link } = &mut *work;
         // One that is refused changes nothing; who sent it is not this job's business.
-        let mut take = |datagram: &[u8], _: SocketAddr| {
+        let mut take = |datagram: &[u8]| {
             let _refused = machine.receive(datagram, wait::nanos());
         };
-        while !link.receive(&mut take) {}
+        for _ in 0..MOST_GOES {
+            if link.receive(&mut take) {
+                break;
+            }
+        }
         self.send(&mut work);
     }
 }
@@ -327,8 +345,6 @@ pub(super) struct ReceivingWork {
     pub(super) machine: repair::Reader,
     pub(super) ring: Ring,
     pub(super) link: Link,
-    /// Where the writer sends from.
-    pub(super) writer: Option<SocketAddr>,
 }
 
 impl Receiving {
@@ -368,18 +384,11 @@ impl Receiving {
 impl Relay for Receiving {
     fn relay(&self) {
         let Some(mut work) = try_lock(&self.work) else { return };
-        let ReceivingWork {
-            machine,
-            ring,
-            link,
-            writer,
-        } = &mut *work;
-        loop {
-            let all = link.receive(|datagram, from| {
-                // Refused ones change nothing. Only the writer's own are taken, and NAKs of readers, to which nobody answers.
-                if machine.receive(datagram, wait::nanos(), ring).is_ok() && repair::wire::is_writers(datagram) {
-                    *writer = Some(from);
-                }
+        let ReceivingWork { machine, ring, link } = &mut *work;
+        for _ in 0..MOST_GOES {
+            let all = link.receive(|datagram| {
+                // As above.
+                let _refused = machine.receive(datagram, wait::nanos(), ring);
             });
             let now = wait::nanos();
             self.received.store(machine.received(), Ordering::Release);
@@ -392,7 +401,7 @@ impl Relay for Receiving {
             self.silent.store(machine.is_writer_silent(now), Ordering::Release);
             while let Some(outgoing) = machine.next(now, &mut link.out) {
                 let to = match outgoing.to {
-                    repair::To::Writer => writer.unwrap_or(link.group),
+                    repair::To::Writer => link.writer,
                     repair::To::All => link.group,
                 };
                 if let Some(error) = link.send(outgoing.len, to) {

@@ -126,6 +126,9 @@ impl Writer {
                 // A program may try until it succeeds: that is a wait, and ends like one.
                 self.pe.progress();
                 self.pe.ring_written();
+                if let Some(pe) = self.silent() {
+                    return self.outlive(pe).map(|()| None);
+                }
                 return match self.with_terms(|terms| terms.departed(&self.pe)) {
                     Some(error) => self.survive(error).map(|()| None),
                     None => Ok(None),
@@ -220,12 +223,7 @@ impl Writer {
                     self.limit = limit;
                     return Ok(());
                 }
-                Ok(Err(pe)) if self.survive => self.forget(pe),
-                Ok(Err(_)) => {
-                    return Err(Error::Timeout {
-                        after: Sending::dead_after(),
-                    });
-                }
+                Ok(Err(pe)) => self.outlive(pe)?,
                 Err(Error::Timeout { .. }) => self.drop_slow(end),
                 Err(error) => self.survive(error)?,
             }
@@ -238,6 +236,17 @@ impl Writer {
             Onward::Datagrams(sending) => sending.silent(),
             _ => None,
         }
+    }
+
+    /// Goes on without a reader of which nothing is heard, where that is allowed.
+    fn outlive(&mut self, pe: usize) -> Result<()> {
+        if !self.survive {
+            return Err(Error::Timeout {
+                after: Sending::dead_after(),
+            });
+        }
+        self.forget(pe);
+        Ok(())
     }
 
     /// What a wait for readers depends on: those that are taken into account, unless they have left.
