@@ -25,6 +25,8 @@ fn main() -> ExitCode {
         "leave" => leave(&argument),
         "end" => end(),
         "multicast" => multicast(&argument),
+        "publish" => publish(&argument),
+        "flood" => flood(&argument),
         "twice" => memonet::init().and_then(|job| job.finalize()),
         other => panic!("there is no program {other:?}"),
     };
@@ -82,6 +84,69 @@ fn multicast(argument: &str) -> Result<()> {
         println!("{} received {blocks} blocks", job.pe());
     }
     Ok(())
+}
+
+/// PE 0 publishes blocks of all sizes until somebody dies. If it is to "survive" that of a reader, it goes on for a while, and leaves. All tell how many blocks they have
+/// published, or received whole, and why no more.
+fn publish(how: &str) -> Result<()> {
+    // From what fits into a line of the cache to what goes in many parts.
+    const WORDS: [usize; 5] = [1, 7, 100, 500, 3000];
+    let job = memonet::init()?;
+    let readers: Vec<usize> = (1..job.npes()).collect();
+    let options = MulticastOptions::new().capacity(1 << 14).survive_readers(how == "survive");
+    let mut channel = job.multicast::<u64>(0, &readers, options)?;
+    let (mut number, mut after, mut buffer) = (0, 0, Vec::new());
+    let ended = loop {
+        let words = WORDS[number % WORDS.len()];
+        let done = if job.pe() == 0 {
+            after += usize::from(!channel.dropped().is_empty());
+            if after > 100 {
+                break "it had enough".into();
+            }
+            channel.publish(&vec![number as u64; words])
+        } else {
+            channel.recv(&mut buffer).map(|()| {
+                let whole = buffer.len() == words && buffer.iter().all(|&word| word == number as u64);
+                assert!(
+                    whole,
+                    "instead of {words} x {number}: {} words, {:?} ...",
+                    buffer.len(),
+                    buffer.first()
+                );
+            })
+        };
+        match done {
+            Ok(()) => number += 1,
+            Err(error) => break error.to_string(),
+        }
+    };
+    println!("PE {} had {number} blocks: {ended}", job.pe());
+    Ok(())
+}
+
+/// Sends to a multicast address, until it is killed, all that it hears there once more, some of that damaged, and datagrams of any bytes.
+fn flood(address: &str) -> Result<()> {
+    let to: std::net::SocketAddrV4 = address.parse().expect("a multicast address");
+    let socket = std::net::UdpSocket::bind(("0.0.0.0", to.port())).expect("a socket");
+    socket
+        .join_multicast_v4(to.ip(), &std::net::Ipv4Addr::UNSPECIFIED)
+        .expect("a group");
+    socket.set_read_timeout(Some(Duration::from_micros(50))).expect("a socket");
+    let (mut bytes, mut chance) = (vec![0; 1 << 16], 1u64);
+    loop {
+        let heard = socket.recv(&mut bytes).unwrap_or(0);
+        chance = chance.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        let any = (chance >> 33) as usize;
+        let len = match any % 4 {
+            0 => any % 1400,
+            _ => heard,
+        };
+        if any % 4 < 2 && len > 0 {
+            bytes[any / 4 % len] ^= 1 << (any % 8);
+        }
+        // One that is not sent is none.
+        let _sent = socket.send_to(&bytes[..len], to);
+    }
 }
 
 /// Tells its neighbour, says who told it, and waits for all; the PE named by the argument ends instead, with status 3.

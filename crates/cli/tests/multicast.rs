@@ -1,11 +1,12 @@
-//! Multicast between hosts, which are network namespaces that the tests make: by UDP multicast, with and without loss.
+//! Multicast under kills at any moment, and between hosts, which are network namespaces that the tests make: by UDP multicast, with losses, narrow links and strangers.
 
 mod common;
 
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use common::{Ended, has, pe, run, skip};
+use common::{Ended, Random, has, kill_one, note, pe, run, skip};
 
 /// Hosts on one switch, of which nothing is left when this is dropped.
 struct Hosts {
@@ -86,10 +87,30 @@ impl Hosts {
         count.unwrap_or_else(|| panic!("no count in {text}"))
     }
 
-    /// Runs PE k on host k.
-    fn run(&self, program: &[&str]) -> Ended {
+    /// Has the switch's link to a host take no more than 1500 bytes at a time, of which the host knows nothing.
+    fn narrow(&self, host: usize) {
+        must(&format!("ip -n {} link set port{host} mtu 1500", self.switch));
+    }
+
+    /// Bytes of a packet that came to a host, on average, since this was last asked.
+    fn packet(&self, host: usize, before: &mut [u64; 2]) -> u64 {
+        let count = |what: &str| -> u64 {
+            let read = tool(&format!(
+                "ip netns exec {} cat /sys/class/net/eth0/statistics/rx_{what}",
+                self.names[host]
+            ));
+            String::from_utf8_lossy(&read.stdout).trim().parse().unwrap()
+        };
+        let now = [count("bytes"), count("packets")];
+        let [bytes, packets] = [now[0] - before[0], now[1] - before[1]];
+        *before = now;
+        bytes / packets
+    }
+
+    /// Runs PE k on host k, on all hosts or on the first of them.
+    fn run(&self, hosts: usize, program: &[&str]) -> Ended {
         let mut args = vec!["--env", "MEMONET_MULTICAST=udp:239.77.0.1:7700"];
-        for (number, host) in self.names.iter().enumerate() {
+        for (number, host) in self.names[..hosts].iter().enumerate() {
             if number > 0 {
                 args.push(":");
             }
@@ -124,20 +145,35 @@ fn check(ended: &Ended, readers: usize, blocks: usize) -> f64 {
     rate.split(' ').next().unwrap().parse().unwrap()
 }
 
+/// Goodput with and without loss at one of three readers, in turns: the ratio is wanted to be 0.7.
 #[test]
 fn every_block_arrives_whatever_is_lost() {
-    let Some(hosts) = Hosts::new(4) else { return };
+    const ROUNDS: usize = 5;
+    let (Some(perfect), Some(lossy)) = (Hosts::new(4), Hosts::new(4)) else {
+        return;
+    };
     let (blocks, program) = (400, pe());
     let program = [program.as_str(), "multicast", "400 65536"];
-    let clean = check(&hosts.run(&program), 3, blocks);
-    hosts.lose(2, 5);
-    let lossy = check(&hosts.run(&program), 3, blocks);
-    let lost = hosts.lost(2);
-    assert!(lost > 50, "only {lost} datagrams were lost");
-    println!("{clean} MB/s without loss, {lossy} MB/s with {lost} datagrams lost at one of three readers");
-    hosts.lose(0, 20);
-    hosts.lose(1, 30);
-    check(&hosts.run(&program), 3, blocks);
+    lossy.lose(2, 5);
+    let mut rates = [Vec::new(), Vec::new()];
+    for _ in 0..ROUNDS {
+        for (hosts, rates) in [&perfect, &lossy].into_iter().zip(&mut rates) {
+            rates.push(check(&hosts.run(4, &program), 3, blocks));
+        }
+    }
+    let lost = lossy.lost(2);
+    assert!(lost > 50 * ROUNDS as u64, "only {lost} datagrams were lost");
+    let [clean, repaired] = rates.map(|mut rates| {
+        rates.sort_by(f64::total_cmp);
+        rates[ROUNDS / 2]
+    });
+    note(&format!(
+        "{clean} MB/s without loss, {repaired} MB/s with 5 % lost at one of three readers: {:.2}",
+        repaired / clean
+    ));
+    lossy.lose(0, 20);
+    lossy.lose(1, 30);
+    check(&lossy.run(4, &program), 3, blocks);
 }
 
 #[test]
@@ -145,5 +181,91 @@ fn small_blocks_arrive() {
     let Some(hosts) = Hosts::new(3) else { return };
     hosts.lose(1, 10);
     let program = pe();
-    check(&hosts.run(&[&program, "multicast", "5000 16"]), 2, 5000);
+    check(&hosts.run(3, &[&program, "multicast", "5000 16"]), 2, 5000);
+}
+
+/// Datagrams are as large as the links take; and where one in the middle drops all that is large, of which no end can know, they become small.
+#[test]
+fn a_narrow_link_in_the_middle_is_found_out() {
+    let Some(hosts) = Hosts::new(3) else { return };
+    let program = pe();
+    let program = [program.as_str(), "multicast", "100 65536"];
+    let mut before = [0; 2];
+    hosts.packet(2, &mut before);
+    check(&hosts.run(3, &program), 2, 100);
+    let large = hosts.packet(2, &mut before);
+    assert!(large > 5000, "{large} bytes a packet");
+    hosts.narrow(1);
+    check(&hosts.run(3, &program), 2, 100);
+    let small = hosts.packet(2, &mut before);
+    assert!(small < 1500, "{small} bytes a packet");
+}
+
+/// A process that is ended when this is dropped.
+struct Stranger(Child);
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let ended = self.0.kill().and_then(|()| self.0.wait());
+        assert!(ended.is_ok_and(|status| status.code().is_none()), "it was there to the end");
+    }
+}
+
+/// A stranger sends what it hears once more, and anything else, to the group and port of the channel.
+#[test]
+fn strangers_change_nothing() {
+    let Some(hosts) = Hosts::new(4) else { return };
+    let program = pe();
+    let mut flood = Command::new("ip");
+    flood.args(["netns", "exec", &hosts.names[3], &program, "flood", "239.77.0.1:7700"]);
+    let _stranger = Stranger(flood.spawn().unwrap());
+    check(&hosts.run(3, &[&program, "multicast", "400 65536"]), 2, 400);
+    check(&hosts.run(3, &[&program, "multicast", "5000 16"]), 2, 5000);
+}
+
+/// What a PE of the program `publish` said: which it is, its number of blocks, and why no more.
+fn said(line: &str) -> Option<(usize, usize, &str)> {
+    let (pe, rest) = line.strip_prefix("PE ")?.split_once(" had ")?;
+    let (blocks, why) = rest.split_once(" blocks: ")?;
+    Some((pe.parse().ok()?, blocks.parse().ok()?, why))
+}
+
+/// Writer and readers, in all ways of delivery: nobody hangs, no block is torn, lost or out of turn, nothing stays behind.
+#[test]
+fn kills_at_any_moment_tear_no_block() {
+    let ways = [
+        "MEMONET_MULTICAST=near",
+        "MEMONET_FABRIC=far",
+        "MEMONET_FABRIC=far:delay_us=30,reorder=1",
+        "MEMONET_MULTICAST=tree",
+        "MEMONET_MULTICAST=udp:239.77.0.9:17900@127.0.0.1",
+    ];
+    let (mut random, pe) = (Random(44), pe());
+    let mut complete = 0;
+    for round in 0..200 {
+        let (way, survive) = (ways[round % ways.len()], ["", "survive"][round / ways.len() % 2]);
+        let ended = kill_one(
+            4,
+            &["--env", way],
+            &[&pe, "publish", survive],
+            Duration::from_millis(40),
+            &mut random,
+        );
+        let all: Vec<_> = ended.stdout.lines().filter_map(said).collect();
+        // Who was still making its end has none.
+        let none = ended.stderr.lines().filter(|line| line.starts_with("error: PE ")).count();
+        assert_eq!(all.len() + none, 3, "round {round}, {way} {survive}: {ended:?}");
+        let published = all.iter().find(|&&(pe, ..)| pe == 0).map(|&(_, blocks, _)| blocks);
+        for &(pe, blocks, why) in all.iter().filter(|&&(pe, ..)| pe != 0) {
+            let Some(published) = published else { continue };
+            let closed = why.contains("has left");
+            assert!(
+                blocks == published || blocks < published && !closed,
+                "round {round}, {way} {survive}: {ended:?}"
+            );
+            assert!(closed || survive.is_empty(), "PE {pe} got all, round {round}, {way}: {ended:?}");
+            complete += usize::from(closed);
+        }
+    }
+    assert!(complete > 50, "channels were at work: {complete}");
 }

@@ -238,10 +238,48 @@ pub fn has(tool: &str) -> bool {
     there
 }
 
-/// Says that a test is skipped, past the harness, which would keep it for itself.
+/// Says that a test is skipped.
 pub fn skip(why: &str) {
+    say("SKIPPED", why);
+}
+
+/// Says what a test has found out besides.
+pub fn note(what: &str) {
+    say("NOTE", what);
+}
+
+/// Past the harness, which would keep it for itself.
+fn say(kind: &str, what: &str) {
     let thread = std::thread::current();
-    let _ = writeln!(std::io::stderr(), "SKIPPED {}: {why}", thread.name().unwrap_or("a test"));
+    let _ = writeln!(std::io::stderr(), "{kind} {}: {what}", thread.name().unwrap_or("a test"));
+}
+
+/// A cheap source of moments and victims; which ones does not matter, only that they vary.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % limit
+    }
+}
+
+/// Runs a program on `npes` PEs, with these options, and kills one of them at a random moment before `latest`; the others are to end by themselves.
+pub fn kill_one(npes: usize, options: &[&str], program: &[&str], latest: Duration, random: &mut Random) -> Ended {
+    let count = npes.to_string();
+    let job = start(&[&["-n", &count, "--keep-going"], options, program].concat());
+    let mut pes: Vec<i32> = Vec::new();
+    until("PEs run", || {
+        let direct = children(job.pid());
+        pes = job.processes().into_iter().filter(|pid| direct.contains(pid)).collect();
+        pes.len() == npes
+    });
+    std::thread::sleep(Duration::from_micros(random.below(latest.as_micros() as u64)));
+    send(pes[random.below(npes as u64) as usize], rustix::process::Signal::KILL);
+    let ended = job.end();
+    assert_eq!(ended.status, 128 + 9, "{options:?}: {ended:?}");
+    assert!(!ended.stderr.contains("panicked"), "{options:?}: {ended:?}");
+    ended
 }
 
 /// Sends a signal to one process.
