@@ -1,6 +1,6 @@
 # make test   installs what the tests need, then runs every test
 # make check  the quick part: formatting, clippy, unit tests of the core
-# make fuzz   ten million datagrams of any kind, and a hundred seeds of each bad network, for the repair protocol
+# make fuzz   FUZZ (ten million) datagrams of any kind, and FUZZ_SEEDS (a hundred) seeds of each bad network, for the repair protocol
 # make loom   every interleaving of the hand-written synchronisation
 # make conformance SUITE="FOLDER..."   OpenSHMEM programs of others, from folders on this machine: which of them work
 # make peers   measures memonet beside other libraries, and writes docs/performance.md
@@ -10,6 +10,8 @@ VENV := target/venv
 export MEMONET_TEST_PYTHON := $(abspath $(VENV))/bin/python
 CARGO ?= cargo
 
+FUZZ ?= 10000000
+FUZZ_SEEDS ?= 100
 PREFIX ?= /usr/local
 INSTALLED = $(DESTDIR)$(abspath $(PREFIX))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -30,7 +32,7 @@ lint:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
 fuzz:
-	REPAIR_FUZZ=10000000 REPAIR_SEEDS=100 $(CARGO) test --release -p memonet-repair --test fuzz --test simulator -- --nocapture
+	REPAIR_FUZZ=$(FUZZ) REPAIR_SEEDS=$(FUZZ_SEEDS) $(CARGO) test --release -p memonet-repair --test fuzz --test simulator -- --nocapture
 
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests
