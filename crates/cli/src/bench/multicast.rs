@@ -14,8 +14,8 @@ use super::raw;
 
 /// Blocks of a sample, so that its two barriers are nothing beside it.
 const BLOCKS: usize = 100_000;
-/// Bytes of a sample of large blocks.
-const BYTES: usize = 32 << 20;
+/// Bytes of a sample of large blocks: many times a ring, as at the end of a sample, when the writer is done, the readers' CPUs are not shared out well.
+const BYTES: usize = 128 << 20;
 const SAMPLES: usize = 3;
 /// Round trips of a sample, and samples.
 const TRIPS: usize = 200;
