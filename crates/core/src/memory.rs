@@ -3,15 +3,26 @@
 use crate::error::{Error, Result};
 use crate::layout::ALIGNMENT;
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
 
 /// A shared mapping of a memfd. Unmapped when dropped.
+///
+/// Programs that close all descriptors they know nothing of, and open others, are common: once mapped, the file is reached through
+/// its mapping; and where there is no way but the descriptor, only after a look whether that is still the file's.
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
     fd: OwnedFd,
+    file: Option<FileId>,
+}
+
+/// Device and number of a file: as long as the file is mapped, no other has both.
+type FileId = (u64, u64);
+
+fn file_id(fd: &OwnedFd) -> Option<FileId> {
+    rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
 // SAFETY: a mapping is an address range; every access to its content goes through `crate::shm`, which expects others to write it.
@@ -101,6 +112,7 @@ impl Mapping {
         Ok(Mapping {
             base: map(&fd, len, writable, None)?,
             len,
+            file: file_id(&fd),
             fd,
         })
     }
@@ -150,11 +162,16 @@ impl Mapping {
     /// The parts of a range of the file that have pages, in memory or swapped out; all else reads as zeros.
     pub(crate) fn with_pages(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
         use rustix::fs::{SeekFrom, seek};
-        let mut at = range.start;
+        use rustix::io::Errno;
+        let (mut at, known) = (range.start, self.file.is_some() && file_id(&self.fd) == self.file);
         std::iter::from_fn(move || {
+            if !known {
+                let all = std::mem::replace(&mut at, range.end)..range.end;
+                return Some(all).filter(|all| !all.is_empty());
+            }
             let start = match seek(&self.fd, SeekFrom::Data(at)) {
                 Ok(start) => start,
-                Err(rustix::io::Errno::NXIO) => range.end,
+                Err(Errno::NXIO) => range.end,
                 // Nothing is known: all of it may be there.
                 Err(_) => at,
             };
@@ -168,10 +185,11 @@ impl Mapping {
     pub(crate) fn release(&self, offset: u64, len: u64) {
         let page = page_size() as u64;
         let (start, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
-        let zeroed = start < end
-            && rustix::fs::fallocate(&self.fd, FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, start, end - start).is_ok();
-        let (head, tail) = if zeroed { (start - offset, offset + len - end) } else { (len, 0) };
         assert!(offset + len <= self.len as u64);
+        // SAFETY: whole pages of the range, just checked to lie in the mapping, which is shared and so has no copies of its own; they read as zeros.
+        let zeroed =
+            start < end && unsafe { rustix::mm::madvise(self.at(start).cast(), (end - start) as usize, Advice::LinuxRemove) }.is_ok();
+        let (head, tail) = if zeroed { (start - offset, offset + len - end) } else { (len, 0) };
         // SAFETY: both ranges lie in `offset..offset + len`, just checked to lie in the mapping.
         unsafe {
             crate::shm::zero(self.at(offset), head as usize);

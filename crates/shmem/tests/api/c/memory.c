@@ -1,4 +1,9 @@
 /* The symmetric heap: alignment, zeros, sizes that change, many blocks in random order, and the limit that a user may set. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include "test.h"
 
 static int is_zero(const unsigned char *at, size_t bytes) {
@@ -185,6 +190,39 @@ static void old_names(void) {
     shfree(block);
 }
 
+/* As careless programs do: all descriptors are closed that this one knows nothing of, and their numbers stand for files of its own. Those
+   stay as they are, and so does what is known of the heap and of static data. */
+static void descriptors(void) {
+    enum { FILES = 8, BYTES = 1 << 20 };
+    static long kept;
+    int files[FILES];
+    unsigned char *block = (unsigned char *)shmem_malloc(BYTES);
+    memset(block, GUARD, BYTES);
+    for (int fd = 3; fd < 200; fd++) close(fd);
+    /* Where the first PE's heap begins in the job's memory, there is something in them, too. */
+    size_t size = me == 0 ? 32 << 20 : 1 << 20;
+    for (int i = 0; i < FILES; i++) {
+        files[i] = memfd_create("mine", 0);
+        CHECK(files[i] >= 0 && ftruncate(files[i], size) == 0, "a file");
+    }
+    unsigned char *first = (unsigned char *)mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, files[0], 0);
+    CHECK(first != MAP_FAILED, "a file");
+    memset(first, GUARD, size);
+    for (int i = 1; i < FILES; i++) CHECK(dup2(files[0], files[i]) == files[i] && lseek(files[0], 100, SEEK_SET) == 100, "a file");
+    shmem_free(block);
+    block = (unsigned char *)shmem_calloc(BYTES, 1);
+    CHECK(is_zero(block, BYTES), "a block that was used before");
+    kept = me + 1;
+    pid_t child = fork();
+    if (child == 0) _exit(kept == me + 1 ? 0 : 1);
+    int status = -1;
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0, "a child's variables: %d", status);
+    CHECK(lseek(files[0], 0, SEEK_CUR) == 100 && is_guard(first, size), "the program's own file");
+    munmap(first, size);
+    for (int i = 0; i < FILES; i++) close(files[i]);
+    shmem_free(block);
+}
+
 int main(int argc, char **argv) {
     begin();
     if (argc > 1) limited(strtoul(argv[1], NULL, 10));
@@ -196,6 +234,7 @@ int main(int argc, char **argv) {
         stack_and_others();
         pointers();
         old_names();
+        descriptors();
         /* Again, after all that. */
         many();
     }
