@@ -2,6 +2,7 @@
 
 use crate::adopt;
 use crate::control::Control;
+use crate::ending;
 use crate::error::{Cause, Error, Result};
 use crate::fabric::{Fabric, far};
 use crate::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, available_cpus};
@@ -12,7 +13,6 @@ use crate::team::Team;
 use crate::watch::Watch;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::process::{Pid, Signal};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -45,8 +45,6 @@ impl JobOptions {
 /// The job of this process, once it has joined.
 static JOINED: OnceLock<Job> = OnceLock::new();
 static JOINING: Mutex<()> = Mutex::new(());
-/// Whether this process ends the whole job: nobody answers it any more, and the others are ended.
-static EXITING: AtomicBool = AtomicBool::new(false);
 
 impl Job {
     /// Joins the job in which this process was started: by `memonet run`, or alone as a job of one PE. A second call gives
@@ -268,8 +266,10 @@ impl Job {
     /// The first PE that asks for it decides on the status. A job that has no launcher ends with this process. Under another launcher
     /// than memonet's, the others end by themselves, in their next call that waits.
     pub fn exit(&self, status: u8) -> ! {
+        if ending::is_under_way() {
+            ending::end(status);
+        }
         let control = self.pe.control();
-        EXITING.store(true, Ordering::Relaxed);
         control.ask_to_exit(self.pe(), status);
         let status = control.exit_status().unwrap_or(status);
         if self.pe.is_watched() {
@@ -277,7 +277,7 @@ impl Job {
         } else {
             control.depart(self.pe(), State::Dead(Cause::Exit(status.into())));
         }
-        std::process::exit(status.into())
+        ending::end(status)
     }
 
     /// Whether a PE has asked for the end of the whole job: what fails now fails because of that.
@@ -285,20 +285,10 @@ impl Job {
         self.pe.control().exit_status().is_some()
     }
 
-    /// Whether it was this process: what it still does while it ends, in handlers and destructors, must not wait for others.
-    pub fn is_exiting_here(&self) -> bool {
-        EXITING.load(Ordering::Relaxed)
-    }
-
     /// What a PE does that finds out by an error that the job [is being ended](Self::is_exiting): nothing, until the launcher ends it too;
     /// another launcher does not, so there it ends by itself.
     pub fn await_exit(&self) -> ! {
-        if self.is_exiting_here() {
-            // The end of this process is on its way: its handlers do not get further.
-            // SAFETY: ends the process.
-            unsafe { libc::_exit(self.pe.control().exit_status().unwrap_or_default().into()) };
-        }
-        if !self.pe.is_watched() {
+        if ending::is_under_way() || !self.pe.is_watched() {
             self.exit(0);
         }
         loop {

@@ -33,6 +33,7 @@ mod control;
 mod descriptors;
 mod doorbell;
 pub mod dsm;
+pub mod ending;
 mod error;
 pub mod fabric;
 mod heap;

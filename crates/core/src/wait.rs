@@ -16,8 +16,9 @@
 //!    words looks again by itself, ever less often, down to every `LONGEST_NAP`.
 //!
 //! Every wait ends: with what it looks for, with [`Error::PeerFailed`] when somebody it depends on is gone (a departure
-//! moves a counter that every step watches; a death rings every doorbell, too), or with [`Error::Timeout`].
+//! moves a counter that every step watches; a death rings every doorbell, too) or this PE is [ending itself](crate::ending), or with [`Error::Timeout`].
 
+use crate::ending;
 use crate::error::{Cause, Error, Quick};
 use crate::pe::Pe;
 use crate::shm;
@@ -74,6 +75,9 @@ impl Terms<'_> {
 
     /// The error with which the wait must end, if what it waits for has not happened.
     pub(crate) fn departed(&self, pe: &Pe) -> Option<Error> {
+        if let Some(error) = ending::refusal(pe) {
+            return Some(error);
+        }
         // SAFETY: the header's counter lies in the mapping that `pe` holds.
         if unsafe { shm::load(pe.control().departures()) } == 0 {
             return None;

@@ -2,6 +2,7 @@
 
 use crate::memory;
 use crate::state::{self, current, die, get, or_die, set_current};
+use memonet_core::ending;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -57,11 +58,12 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
 
 pub unsafe fn finalize(call: &'static str) {
     let state = get(call);
-    let mut depth = DEPTH.lock().unwrap_or_else(PoisonError::into_inner);
-    // A handler of a program that has called `shmem_global_exit`: the others do not come here.
-    if !state.job.is_exiting_here() {
-        or_die(call, state.job.barrier());
+    if ending::is_under_way() {
+        // In a handler of a program that ends early: the others do not come here.
+        return;
     }
+    let mut depth = DEPTH.lock().unwrap_or_else(PoisonError::into_inner);
+    or_die(call, state.job.barrier());
     *depth -= 1;
     if *depth == 0 {
         // SAFETY: the program promises that no other thread uses the library any more.

@@ -4,7 +4,7 @@ use crate::handle::{Ctx, Team};
 use crate::near;
 use crate::statics::{self, Shared};
 use memonet_core::segment::{Segment, Spot};
-use memonet_core::{Error, Job};
+use memonet_core::{Error, Job, ending};
 use std::ffi::c_int;
 use std::fmt::Display;
 use std::sync::OnceLock;
@@ -111,6 +111,10 @@ fn not_initialised(call: &'static str) -> ! {
 #[cold]
 #[inline(never)]
 pub fn die(call: &'static str, why: impl Display) -> ! {
+    if ending::is_under_way() {
+        // Only the first reason counts: the others may be its consequences.
+        ending::end(1);
+    }
     if let Some(Ok(state)) = MADE.get() {
         if state.job.is_exiting() {
             // It fails because the job is being ended on purpose: that is not to be commented on.
@@ -120,7 +124,7 @@ pub fn die(call: &'static str, why: impl Display) -> ! {
     } else {
         eprintln!("memonet: {call}: {why}");
     }
-    std::process::exit(1)
+    ending::end(1)
 }
 
 /// The result, or the end of the job.

@@ -494,7 +494,7 @@ impl Supervisor {
             "the job has not ended after {timeout:?}, its --timeout: ending it. Still running: PE {which}"
         ));
         self.status.get_or_insert(TIMED_OUT);
-        if matches!(self.phase, Phase::Running | Phase::Grace(_)) {
+        if matches!(self.phase, Phase::Running | Phase::Grace(_) | Phase::Exiting) {
             self.terminate(now);
         }
     }

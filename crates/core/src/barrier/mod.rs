@@ -31,6 +31,7 @@ mod tree;
 pub(crate) use relayed::Relay;
 
 use crate::doorbell::Doorbell;
+use crate::ending;
 use crate::error::{Error, Quick, Result};
 use crate::layout::BarrierSlot;
 use crate::pe::Pe;
@@ -356,6 +357,9 @@ impl Barrier {
     /// Ends the phase that may be under way, and arrives at the next.
     #[inline(always)]
     fn next(&self, way: &impl Phases) -> Quick<()> {
+        if let Some(error) = ending::refusal(&self.slot.pe) {
+            return Err(error.into());
+        }
         self.finish(way, None)?;
         // A write that failed is this PE's error; the others are not to wait for ever because of it.
         let written = self.slot.pe.complete_writes();

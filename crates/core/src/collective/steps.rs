@@ -33,6 +33,7 @@
 //! after a [`fence`](crate::pe::Pe::fence).
 
 use super::{Place, Team, Way};
+use crate::ending;
 use crate::error::{Error, Result};
 use crate::layout::{LINE, Line, OUTBOX, Outbox, SystemArea, TURNS};
 use crate::pe::Pe;
@@ -95,6 +96,9 @@ impl Team {
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) where members have to meet first.
     pub(super) fn step(&self, meeting: bool) -> Result<Step> {
+        if let Some(error) = ending::refusal(self.pe()) {
+            return Err(error);
+        }
         let steps = self.steps();
         let number = steps.begun.load(Ordering::Relaxed) + 1;
         let turn = number as usize % TURNS;

@@ -64,6 +64,37 @@ fn one_pe_ends_the_job() {
     }
 }
 
+/// Whatever a PE that ends itself, or one that hears of it, still calls in its handlers: it ends, and by itself.
+#[test]
+fn handlers_wait_for_nobody() {
+    for (how, status, others) in [
+        ("", 7, ""),
+        ("finalizing", 7, ""),
+        ("mistake", 1, "dest: "),
+        ("death", 137, "PE 0 failed: killed by signal 9"),
+    ] {
+        for call in ["free", "barrier", "wait", "lock", "mistake", "exit", "finalize"] {
+            let job = Job::new(c("exit.c"), 4).timeout_s(20);
+            let ended = job.arg("7").arg("0").arg(how).arg(call).run();
+            assert!(
+                ended.status == status && ended.stderr.contains(others),
+                "{how:?}, then {call}: {ended:?}"
+            );
+            assert!(
+                !ended.stderr.contains("by memonet") && !ended.stderr.contains("panicked"),
+                "{how:?}, then {call}: {ended:?}"
+            );
+            assert!(
+                ended.stdout.contains("at exit") && !ended.stdout.contains("went on"),
+                "{how:?}, then {call}: {ended:?}"
+            );
+            assert!(call != "finalize" || ended.stdout.contains("and on"), "{how:?}: {ended:?}");
+        }
+    }
+    let ended = Job::new(c("exit.c"), 2).timeout_s(2).arg("7").arg("0").arg("").arg("loop").run();
+    assert!(ended.status == 7 && ended.stderr.contains("has not ended after 2s"), "{ended:?}");
+}
+
 #[test]
 fn all_end_the_job_at_once() {
     let ended = Job::new(c("exit.c"), 5).arg("20").arg("0").arg("all").timeout_s(20).run();
