@@ -303,6 +303,18 @@ impl Spot<'_> {
         }
     }
 
+    /// The same memory at another address of this process, where it is mapped, too: copies within it see whether their ends overlap.
+    #[must_use]
+    pub fn as_seen_at(&self, address: *mut u8) -> Self {
+        match self.route {
+            Route::Near(_) => Spot {
+                route: Route::Near(address),
+                ..*self
+            },
+            Route::Far(_) => *self,
+        }
+    }
+
     /// Where it is mapped, if it is.
     #[inline(always)]
     pub fn near(&self) -> Option<*mut u8> {
