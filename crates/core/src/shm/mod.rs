@@ -33,6 +33,12 @@ mod imp;
 #[path = "model.rs"]
 pub mod imp;
 
+/// What processors without an assembly file get, tried on this one.
+#[cfg(all(test, target_arch = "x86_64", not(any(loom, miri))))]
+#[allow(dead_code, unused_imports)]
+#[path = "portable.rs"]
+mod portable;
+
 mod futex;
 mod threads;
 pub(crate) use futex::{announce_barrier, futex_wait, futex_wake, register_membarrier};
@@ -391,6 +397,43 @@ mod tests {
                 }
             }
         }
+    }
+
+    proptest! {
+        #[test]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        fn portable_copies_move_exactly_the_range(len in 0usize..200, from in 0usize..16, to in 0usize..16) {
+            let src: Vec<u8> = (0..232).collect();
+            let mut dst = vec![0xEEu8; 232];
+            // SAFETY: both vectors are 32 bytes longer than `len`, and the offsets stay below 16.
+            unsafe { portable::copy(dst.as_mut_ptr().add(to), src.as_ptr().add(from), len) };
+            prop_assert_eq!(&dst[to..to + len], &src[from..from + len]);
+            prop_assert!(dst[..to].iter().chain(&dst[to + len..]).all(|&b| b == 0xEE));
+        }
+    }
+
+    /// Whoever looks at an element while it is copied to sees all or nothing of it, wherever it comes from.
+    #[test]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    fn portable_copies_tear_no_element() {
+        use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+        // Aligned to 4, and no more.
+        let target = [const { AtomicU32::new(0) }; 4];
+        let element = &target[if target.as_ptr().addr().is_multiple_of(8) { 1 } else { 2 }];
+        let sources = [[0u8; 8], [0xFF; 8]];
+        let ended = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..400_000 {
+                    // SAFETY: four bytes of a source, at any alignment; the element, which others use as an atomic.
+                    unsafe { portable::copy(element.as_ptr().cast(), sources[round % 2].as_ptr().add(round / 2 % 4), 4) };
+                }
+                ended.store(true, Ordering::Relaxed);
+            });
+            while !ended.load(Ordering::Relaxed) {
+                assert!([0, u32::MAX].contains(&element.load(Ordering::Relaxed)));
+            }
+        });
     }
 
     #[test]

@@ -87,18 +87,50 @@ pub fn pause() {
 #[inline(always)]
 pub fn prefetch_to_write(_p: *const u8) {}
 
+/// Of every word that the destination aligns, in one piece: who waits for an element never sees a part of it.
+///
 /// # Safety
 /// As for [`crate::shm::copy`].
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-    let words = if (dst as usize | src as usize) & 7 == 0 { len / 8 } else { 0 };
-    // SAFETY: both loops stay within the `len` bytes that the caller promises; words are used only when both ends are aligned.
-    unsafe {
-        for i in 0..words {
-            AtomicU64::from_ptr(dst.add(8 * i).cast()).store(AtomicU64::from_ptr(src.add(8 * i).cast_mut().cast()).load(Relaxed), Relaxed);
+    let mut done = 0;
+    while done < len {
+        let unit = (1 << (dst as usize + done).trailing_zeros().min(3)).min(1 << (len - done).ilog2());
+        // SAFETY: `done + unit <= len`, so both ends lie in what the caller promises; the destination is a multiple of the unit.
+        unsafe {
+            let (to, from) = (dst.add(done), src.add(done));
+            match unit {
+                8 => AtomicU64::from_ptr(to.cast()).store(gather(from, 8), Relaxed),
+                4 => AtomicU32::from_ptr(to.cast()).store(gather(from, 4) as u32, Relaxed),
+                2 => AtomicU16::from_ptr(to.cast()).store(gather(from, 2) as u16, Relaxed),
+                _ => AtomicU8::from_ptr(to).store(gather(from, 1) as u8, Relaxed),
+            }
         }
-        for i in 8 * words..len {
-            AtomicU8::from_ptr(dst.add(i)).store(AtomicU8::from_ptr(src.add(i).cast_mut()).load(Relaxed), Relaxed);
-        }
+        done += unit;
     }
     fence(AcqRel);
+}
+
+/// A word of `unit` bytes (1, 2, 4 or 8), in one piece if it is aligned.
+///
+/// # Safety
+/// `from` is readable for so many.
+#[inline(always)]
+unsafe fn gather(from: *const u8, unit: usize) -> u64 {
+    let p = from.cast_mut();
+    // SAFETY: the caller's promise; words are read as such only where they are aligned.
+    unsafe {
+        match unit {
+            _ if !from.addr().is_multiple_of(unit) => {
+                let mut bytes = [0; 8];
+                for (i, byte) in bytes[..unit].iter_mut().enumerate() {
+                    *byte = AtomicU8::from_ptr(p.add(i)).load(Relaxed);
+                }
+                u64::from_le_bytes(bytes)
+            }
+            8 => AtomicU64::from_ptr(p.cast()).load(Relaxed),
+            4 => u64::from(AtomicU32::from_ptr(p.cast()).load(Relaxed)),
+            2 => u64::from(AtomicU16::from_ptr(p.cast()).load(Relaxed)),
+            _ => u64::from(AtomicU8::from_ptr(p).load(Relaxed)),
+        }
+    }
 }
