@@ -1,8 +1,9 @@
 //! Machine files: every built-in one can be built and used; every mistake is an error that names line and key.
 
+use memonet_sim::machine::{BUILT_IN, Source};
 use memonet_sim::memory::PlainMemory;
 use memonet_sim::world::World;
-use memonet_sim::{Machine, Options, machine::BUILT_IN, run};
+use memonet_sim::{Machine, Options, run};
 
 /// All built-in machines, with all of their variants; a file that has variants may need one.
 fn all() -> Vec<String> {
@@ -24,6 +25,19 @@ fn every_machine_runs_a_program() {
         let done = run(&machine, 2, &Options::default(), |job| job.barrier()).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(done.results.iter().all(Result::is_ok), "{name}");
         assert!(done.end.0 > 0, "{name}: a barrier takes time");
+    }
+}
+
+/// One software constant for the CPU, one for the machine: more would be a table of answers.
+#[test]
+fn no_machine_has_more_than_two_fitted_constants() {
+    for name in all() {
+        let machine = Machine::load(&name).unwrap_or_else(|e| panic!("{e}"));
+        let fitted = machine
+            .parameters()
+            .filter(|(_, parameter)| matches!(parameter.source, Source::Fitted(_)));
+        let fitted: Vec<_> = fitted.map(|(key, _)| key).collect();
+        assert!(fitted.len() <= 2, "{name}: {fitted:?}");
     }
 }
 

@@ -3,7 +3,7 @@
 //! `tests/golden/NAME.txt` has the rows of each experiment. A change to a model or a machine file shows here; when it is meant, `MEMONET_BLESS=1`
 //! writes them anew.
 
-use memonet_sim::reproduce::{EXPERIMENTS, Experiment, Outcome, Role, Row, errors, experiments};
+use memonet_sim::reproduce::{EXPERIMENTS, Experiment, Outcome, Role, Row, SCALE, errors, experiments, scale};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -14,8 +14,12 @@ fn table(outcome: &Outcome) -> String {
         let error = row.error_percent().map_or("-".into(), |error| format!("{error:+.2} %"));
         writeln!(
             text,
-            "{} {:.6} {} {published} {error} {:?}",
-            row.id, row.simulated, row.unit, row.role
+            "{} {:.6} {} {published} {error} {:?}{}",
+            row.id,
+            row.simulated,
+            row.unit,
+            row.role,
+            if row.contradiction.is_some() { " flagged" } else { "" }
         )
         .unwrap();
     }
@@ -26,8 +30,8 @@ fn table(outcome: &Outcome) -> String {
     text
 }
 
-fn check(experiment: &Experiment) {
-    let table = table(&experiment.run().unwrap());
+fn check(experiment: &Experiment, outcome: &Outcome) {
+    let table = table(outcome);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{}.txt", experiment.name));
     if std::env::var_os("MEMONET_BLESS").is_some() {
         std::fs::write(&path, table).unwrap();
@@ -50,7 +54,45 @@ fn check(experiment: &Experiment) {
 
 #[test]
 fn what_comes_out_is_what_came_out() {
-    EXPERIMENTS.iter().for_each(check);
+    EXPERIMENTS
+        .iter()
+        .for_each(|experiment| check(experiment, &experiment.run().unwrap()));
+}
+
+/// Up to 64 nodes: more take too long here.
+#[test]
+fn what_comes_out_on_many_nodes_is_what_came_out() {
+    let mut told = 0;
+    let outcome = scale(64, |_| told += 1).unwrap();
+    assert_eq!(told, outcome.curves.iter().map(|curve| curve.points.len()).sum::<usize>());
+    check(&SCALE, &outcome);
+}
+
+/// What rounds cost grows with their number, a chain with its length, wires by the microcluster.
+#[test]
+fn more_nodes_take_longer_in_the_way_of_their_network() {
+    let outcome = scale(64, |_| ()).unwrap();
+    let times = |figure: &str, machine: &str| -> Vec<f64> {
+        let curve = outcome
+            .curves
+            .iter()
+            .find(|curve| curve.figure.contains(figure) && curve.label.starts_with(machine));
+        curve.unwrap().points.iter().map(|&(_, time)| time).collect()
+    };
+    for curve in &outcome.curves {
+        assert_eq!(curve.points.len(), 6, "{}", curve.label);
+        assert!(
+            curve.points.windows(2).all(|pair| pair[0].1 <= pair[1].1),
+            "{} {}: {:?}",
+            curve.figure,
+            curve.label,
+            curve.points
+        );
+    }
+    let rounds = times("dissemination", "rdma-100g");
+    assert!(rounds[5] < 8.0 * rounds[0], "six rounds in place of one: {rounds:?}");
+    let chain = times("all-reduce", "scc");
+    assert!(chain[5] > 3.0 * chain[2], "a chain of 64 boards in place of 8: {chain:?}");
 }
 
 #[test]

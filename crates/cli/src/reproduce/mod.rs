@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use memonet_sim::reproduce::{EXPERIMENTS, Experiment, Outcome, Role, Row, errors, experiments};
+use indicatif::ProgressBar;
+use memonet_sim::reproduce::{EXPERIMENTS, Experiment, MOST, Outcome, Role, Row, SCALE, errors, errors_of, experiments, scale};
 use serde::Serialize;
 
 /// The arguments of `memonet reproduce`.
@@ -17,9 +18,11 @@ use serde::Serialize;
   memonet reproduce                       every experiment
   memonet reproduce dimmnet-1             those of one system
   memonet reproduce --json rows.json --plot figures --html report.html
+  memonet reproduce scale --max-nodes 4096 --plot figures
 
 `error` is by how much more came out than was published. Rows marked `fitted` are those that a constant of the machine
-file was fitted on, rows marked `input` show what went in: neither counts in the errors below the table.")]
+file was fitted on, rows marked `input` show what went in: neither counts in the errors below the table. Rows marked
+`left out` are published figures, each predicted by a constant that was fitted on all others of its kind.")]
 pub struct Args {
     /// Only experiments of this name, or of this system
     name: Option<String>,
@@ -32,6 +35,9 @@ pub struct Args {
     /// Also write tables and figures as one page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Of `scale`: no more nodes than this
+    #[arg(long, value_name = "N", default_value_t = MOST, value_parser = clap::value_parser!(usize))]
+    max_nodes: usize,
     /// Show what there is, and run nothing
     #[arg(long)]
     list: bool,
@@ -47,12 +53,15 @@ struct Ran {
 pub fn run(args: Args) -> Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     if args.list {
-        for experiment in EXPERIMENTS {
+        for experiment in EXPERIMENTS.iter().chain([&SCALE]) {
             writeln!(out, "{:20} {}", experiment.name, experiment.summary)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let wanted = experiments(args.name.as_deref());
+    let wanted = match args.name.as_deref() {
+        Some(name) if name == SCALE.name => vec![SCALE],
+        name => experiments(name),
+    };
     ensure!(
         !wanted.is_empty(),
         "there is no experiment {}: `memonet reproduce --list` shows them",
@@ -60,7 +69,12 @@ pub fn run(args: Args) -> Result<ExitCode> {
     );
     let mut all = Vec::new();
     for experiment in wanted {
-        let outcome = experiment.run().with_context(|| format!("{} failed", experiment.name))?;
+        let outcome = if experiment.name == SCALE.name {
+            scaled(args.max_nodes)
+        } else {
+            experiment.run()
+        };
+        let outcome = outcome.with_context(|| format!("{} failed", experiment.name))?;
         let ran = Ran { experiment, outcome };
         print(&mut out, &ran)?;
         all.push(ran);
@@ -84,6 +98,17 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Tells on stderr what is being simulated, where that is a terminal.
+fn scaled(most: usize) -> Result<Outcome, memonet_sim::Error> {
+    let bar = ProgressBar::new_spinner();
+    let outcome = scale(most, |what| {
+        bar.set_message(what);
+        bar.tick();
+    });
+    bar.finish_and_clear();
+    outcome
+}
+
 fn print(out: &mut impl Write, Ran { experiment, outcome }: &Ran) -> Result<()> {
     writeln!(out, "{}: {}", experiment.name, experiment.summary)?;
     writeln!(out, "  {:44} {:>12} {:>12} {:>8}", "", "simulated", "published", "error")?;
@@ -92,11 +117,11 @@ fn print(out: &mut impl Write, Ran { experiment, outcome }: &Ran) -> Result<()> 
         let mark = mark(row.role);
         let line = format!("  {:44} {simulated:>12} {published:>12} {error:>8} {:4} {mark}", row.id, row.unit);
         writeln!(out, "{}", line.trim_end())?;
-        if let Some(note) = &row.note {
+        for note in remarks(row) {
             writeln!(out, "      {note}")?;
         }
     }
-    if let Some(line) = summary(outcome) {
+    for line in summary(outcome) {
         writeln!(out, "  {line}")?;
     }
     for note in &outcome.notes {
@@ -109,15 +134,31 @@ fn mark(role: Role) -> &'static str {
     match role {
         Role::Predicted => "",
         Role::Fitted => "fitted",
+        Role::LeftOut => "left out",
         Role::Input => "input",
     }
 }
 
-fn summary(outcome: &Outcome) -> Option<String> {
-    let (median, largest, count) = errors(&outcome.rows)?;
-    Some(format!(
-        "{count} predicted rows with a published figure: error {median:.1} % in the median, {largest:.1} % at most"
-    ))
+/// What there is to say of a row, besides its numbers.
+fn remarks(row: &Row) -> impl Iterator<Item = String> {
+    let flag = row
+        .contradiction
+        .as_ref()
+        .map(|how| format!("FLAGGED, what was published contradicts itself: {how}"));
+    flag.into_iter().chain(row.note.clone())
+}
+
+fn summary(outcome: &Outcome) -> impl Iterator<Item = String> {
+    let line = |what: &str, errors: Option<(f64, f64, usize)>| {
+        let (median, largest, count) = errors?;
+        Some(format!("{count} {what}: error {median:.1} % in the median, {largest:.1} % at most"))
+    };
+    let predicted = line("predicted rows with a published figure", errors(&outcome.rows));
+    let left_out = line(
+        "published rows left out of fitting one after the other",
+        errors_of(Role::LeftOut, &outcome.rows),
+    );
+    predicted.into_iter().chain(left_out)
 }
 
 /// Simulated, published, error, as they are shown.
@@ -149,6 +190,7 @@ struct JsonRow<'a> {
     error_percent: Option<f64>,
     role: &'a str,
     note: Option<&'a str>,
+    contradiction: Option<&'a str>,
 }
 
 impl JsonRow<'_> {
@@ -161,9 +203,11 @@ impl JsonRow<'_> {
             error_percent: row.error_percent(),
             role: match row.role {
                 Role::Predicted => "predicted",
+                Role::LeftOut => "left_out",
                 other => mark(other),
             },
             note: row.note.as_deref(),
+            contradiction: row.contradiction.as_deref(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
-use super::{Ran, cells, figures, mark, summary};
+use super::{Ran, cells, figures, mark, remarks, summary};
 
 const STYLE: &str = "
 body { font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 0 1rem 3rem; color: #222; background: #fff; }
@@ -51,16 +51,15 @@ fn section(html: &mut String, ran: &Ran) -> Result<()> {
     );
     for row in &outcome.rows {
         let [simulated, published, error] = cells(row);
-        let note = row.note.as_ref().map(|note| format!("<small>{}</small>", escaped(note)));
+        let notes: String = remarks(row).map(|note| format!("<small>{}</small>", escaped(&note))).collect();
         let (mark, id, unit) = (mark(row.role), escaped(&row.id), escaped(row.unit));
         writeln!(
             html,
-            "<tr class=\"{mark}\"><td>{id}{}</td><td>{simulated}</td><td>{published}</td><td>{unit}</td><td>{error}</td><td>{mark}</td></tr>",
-            note.unwrap_or_default()
+            "<tr class=\"{mark}\"><td>{id}{notes}</td><td>{simulated}</td><td>{published}</td><td>{unit}</td><td>{error}</td><td>{mark}</td></tr>"
         )?;
     }
     html.push_str("</table></div>\n");
-    if let Some(line) = summary(outcome) {
+    for line in summary(outcome) {
         writeln!(html, "<p class=\"errors\">{}</p>", escaped(&line))?;
     }
     for (_, svg) in figures::all(&outcome.curves)? {

@@ -43,6 +43,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
         "gigabit-ethernet-udp",
         include_str!("../../../../machines/gigabit-ethernet-udp.toml"),
     ),
+    ("memory-channel-2", include_str!("../../../../machines/memory-channel-2.toml")),
+    ("pci-sci", include_str!("../../../../machines/pci-sci.toml")),
     ("rdma-100g", include_str!("../../../../machines/rdma-100g.toml")),
     ("scc", include_str!("../../../../machines/scc.toml")),
     ("sr2201", include_str!("../../../../machines/sr2201.toml")),
@@ -171,6 +173,18 @@ impl Machine {
     /// All parameters by key.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &Parameter)> {
         self.parameters.iter().map(|(key, parameter)| (key.as_str(), parameter))
+    }
+
+    /// Gives a parameter another number, in the unit that it has: for studies of what follows from it.
+    ///
+    /// # Errors
+    /// [`MachineError`] when there is no such parameter, or it is no number.
+    pub fn set(&mut self, key: &str, number: f64) -> Result<(), MachineError> {
+        match self.parameters.get_mut(key).map(|parameter| &mut parameter.value) {
+            Some(Value::Number(old)) => *old = number,
+            _ => return Err(self.error(key, None, "is no number of this machine, and cannot be given another".into())),
+        }
+        Ok(())
     }
 
     /// A section.

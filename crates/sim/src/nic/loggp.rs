@@ -12,6 +12,9 @@
 //! way and stay in order, so a fence costs nothing. A signal is a message of its own, behind its data. Delivery is acknowledged: `quiet` returns
 //! `nic.acknowledge` after the last write has landed.
 //!
+//! With `nic.bus`, what the CPU copies out (`nic.send_byte`) and what the NIC writes into memory (at the rate of the bus) share a bus of the host, one
+//! message or packet at a time.
+//!
 //! With `nic.remote_dma` the hardware also gets and does atomics (`nic.read`, `nic.atomic` at the target); without, agents do.
 
 use super::{Call, Cx, Feature, Nic, Unit};
@@ -44,6 +47,8 @@ struct Parameters {
     send_byte: Rate,
     receive_overhead: Ps,
     receive_byte: Rate,
+    /// Of the host, shared by both directions.
+    bus: Option<Rate>,
     gap: Ps,
     send_latency: Ps,
     receive_latency: Ps,
@@ -59,6 +64,7 @@ struct Parameters {
 #[derive(Debug, Clone, Default)]
 struct NicOf {
     cpu: Unit,
+    bus: Unit,
     sender: Unit,
     receiver: Unit,
 }
@@ -94,6 +100,7 @@ impl LogGp {
             send_byte: by_byte("send_byte")?,
             receive_overhead: nic.time("receive_overhead")?,
             receive_byte: by_byte("receive_byte")?,
+            bus: nic.has("bus").then(|| nic.rate("bus")).transpose()?,
             gap: nic.time("gap")?,
             send_latency: nic.time("send_latency")?,
             receive_latency: nic.time("receive_latency")?,
@@ -160,8 +167,13 @@ impl LogGp {
         let Packet {
             header, payload, op, from, ..
         } = packet;
-        let got = at + is.receive_latency;
+        let mut got = at + is.receive_latency;
         cx.stage(node, "receive", "receive_latency", op, (at, got));
+        if let Some(bus) = is.bus {
+            let busy = self.nics[node.index()].bus.take(got, bus.time(payload.len() as u64));
+            cx.stage(node, "bus", "bus", op, busy);
+            got = busy.1;
+        }
         let overhead = if header[0] & LAST != 0 { is.receive_overhead } else { Ps::ZERO };
         let time = overhead + is.receive_byte.time(payload.len() as u64);
         let busy = self.nics[node.index()].receiver.take(got, time);
@@ -213,8 +225,17 @@ impl LogGp {
 
     /// What the CPU does for a call before it returns; gives when.
     fn overhead(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, bytes: usize) -> Ps {
-        let time = self.is.send_overhead + self.is.send_byte.time(bytes as u64);
-        let busy = self.nics[node.index()].cpu.take(cx.now(), time);
+        let (overhead, copy) = (self.is.send_overhead, self.is.send_byte.time(bytes as u64));
+        let nic = &mut self.nics[node.index()];
+        let busy = match self.is.bus {
+            None => nic.cpu.take(cx.now(), overhead + copy),
+            // The CPU stands still while the bus is others'.
+            Some(_) => {
+                let begin = nic.cpu.free().max(cx.now());
+                let (_, copied) = nic.bus.take(begin + overhead, copy);
+                nic.cpu.take(begin, copied - begin)
+            }
+        };
         cx.host_stage("send_overhead", op, busy);
         busy.1
     }

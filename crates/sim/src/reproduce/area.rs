@@ -23,6 +23,17 @@ impl Area {
         }
     }
 
+    /// At the start of the heap, for programs that allocate nothing: on very many PEs that, which is collective, takes too long.
+    pub fn at_the_start(job: &Job, bytes: usize) -> Area {
+        let heap = job.segment().heap();
+        assert!(heap.start + bytes as u64 <= heap.end, "room for an experiment");
+        Area {
+            job: job.clone(),
+            offset: heap.start,
+            bytes,
+        }
+    }
+
     /// Where a byte of it is at a PE.
     pub fn at(&self, pe: u32, byte: usize) -> FarAddress {
         assert!(byte < self.bytes, "experiments stay in their areas");
@@ -38,14 +49,24 @@ impl Area {
         self.job.segment().local().wrapping_add(self.offset as usize + byte).cast()
     }
 
+    /// The word here.
+    pub fn load(&self, byte: usize) -> u64 {
+        // SAFETY: `word` lies in the heap of this PE's segment, which the job keeps mapped, and is aligned: both were made sure of when the area was made
+        // and by `word`.
+        unsafe { shm::load(self.word(byte)) }
+    }
+
+    /// Looks until the word here is this.
+    pub fn wait_for(&self, byte: usize, value: u64) {
+        let seen = self.job.segment().wait(|| (self.load(byte) == value).then_some(()));
+        seen.expect("nobody dies in an experiment");
+    }
+
     /// Looks until the word here is this, then makes it 0.
     pub fn wait_and_clear(&self, byte: usize, value: u64) {
-        let word = self.word(byte);
-        // SAFETY: the block was allocated, of at least so many bytes from an aligned offset on, and the job keeps it mapped.
-        let seen = self.job.segment().wait(|| (unsafe { shm::load(word) } == value).then_some(()));
-        seen.expect("nobody dies in an experiment");
-        // SAFETY: as above.
-        unsafe { shm::store(word, 0) };
+        self.wait_for(byte, value);
+        // SAFETY: as in `load`.
+        unsafe { shm::store(self.word(byte), 0) };
     }
 }
 

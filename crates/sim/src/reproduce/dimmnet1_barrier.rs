@@ -8,6 +8,7 @@
 use super::dimmnet1::{ENVIRONMENTS, PLACE, SAMPLES, machine, mean, nic, seed};
 use super::{Curve, Outcome, Row};
 use crate::error::Error;
+use crate::machine::Machine;
 use crate::nic::memory_slot::command::{self, Looks};
 use crate::packet::{Destination, Node, Payload};
 use crate::run::{Options, run as run_on, sleep};
@@ -89,10 +90,9 @@ impl Part {
 }
 
 /// The mean time of a barrier of `n` nodes, in ns; announced by multicast, or to one after the other.
-pub fn tree(variant: &str, n: u32, looks: Looks, multicast: bool) -> Result<f64, Error> {
-    let machine = machine(variant)?;
+pub fn tree(machine: &Machine, n: u32, looks: Looks, multicast: bool) -> Result<f64, Error> {
     let mask_time = machine.section("program").time("barrier_mask")?;
-    let done = run_on(&machine, n as usize, &Options::default(), |job| {
+    let done = run_on(machine, n as usize, &Options::default(), |job| {
         let part = Part {
             me: job.pe() as u32,
             n,
@@ -107,8 +107,8 @@ pub fn tree(variant: &str, n: u32, looks: Looks, multicast: bool) -> Result<f64,
 }
 
 /// The same with pairs that exchange, for powers of two.
-fn shuffle(variant: &str, n: u32) -> Result<f64, Error> {
-    let done = run_on(&machine(variant)?, n as usize, &Options::default(), |job| {
+fn shuffle(machine: &Machine, n: u32) -> Result<f64, Error> {
+    let done = run_on(machine, n as usize, &Options::default(), |job| {
         let me = job.pe() as u32;
         for node in 0..n {
             nic(command::map(node, &seed(Destination::Node(Node(node)), PLACE)));
@@ -129,7 +129,11 @@ pub fn run() -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     for variant in ENVIRONMENTS {
         for (name, looks) in [("barrier_mmx", Looks::Words), ("barrier_nommx", Looks::Halves)] {
-            let row = Row::predicted(format!("dimmnet-1.{name}.{variant}"), "ns", tree(variant, 2, looks, false)?);
+            let row = Row::predicted(
+                format!("dimmnet-1.{name}.{variant}"),
+                "ns",
+                tree(&machine(variant)?, 2, looks, false)?,
+            );
             outcome.rows.push(match (name, variant) {
                 ("barrier_mmx", "D") => row.fitted(),
                 _ => row,
@@ -142,8 +146,8 @@ pub fn run() -> Result<Outcome, Error> {
         for n in sizes {
             let variant = if n <= ARITY { "D-switch" } else { "D-tree" };
             let time = match name {
-                "barrier_tree" => tree(variant, n, Looks::Words, true)?,
-                _ => shuffle(variant, n)?,
+                "barrier_tree" => tree(&machine(variant)?, n, Looks::Words, true)?,
+                _ => shuffle(&machine(variant)?, n)?,
             };
             outcome.rows.push(Row::predicted(format!("dimmnet-1.{name}.{n}"), "ns", time));
             points.push((n.into(), time));

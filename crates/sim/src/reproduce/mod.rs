@@ -10,22 +10,29 @@ mod area;
 mod dimmnet1;
 mod dimmnet1_barrier;
 mod dimmnet1_design;
+mod dimmnet1_stages;
 mod dimmnet2;
 mod fagus;
+mod left_out;
 mod published;
+mod rivals;
+mod scale;
 mod scc;
 mod sr2201;
 
 use crate::error::Error;
 use published::published;
+pub use scale::{MOST, scale};
 
 /// What a row is to the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It came out.
     Predicted,
-    /// A constant was fitted on it, so that it had to come out.
+    /// A constant was fitted on it, or chosen in knowledge of it, so that it had to come out.
     Fitted,
+    /// It came out of a constant that was fitted anew, on all others of its kind.
+    LeftOut,
     /// It shows components that went in.
     Input,
 }
@@ -45,6 +52,8 @@ pub struct Row {
     pub role: Role,
     /// What a reader should know.
     pub note: Option<String>,
+    /// How what was published contradicts itself. The figure is shown as it was published.
+    pub contradiction: Option<String>,
 }
 
 /// Points to draw.
@@ -87,8 +96,13 @@ pub struct Experiment {
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "dimmnet-1.loops",
-        summary: "4 bytes by one store: internal and external loop, two nodes; stages",
+        summary: "4 bytes by one store: internal and external loop, two nodes",
         run: dimmnet1::run,
+    },
+    Experiment {
+        name: "dimmnet-1.stages",
+        summary: "what one way of 4 bytes is made of, in the environments A to E and the 133 MHz design",
+        run: dimmnet1_stages::run,
     },
     Experiment {
         name: "dimmnet-1.barrier",
@@ -121,6 +135,13 @@ pub const EXPERIMENTS: &[Experiment] = &[
         run: fagus::run,
     },
 ];
+
+/// [`scale`], which takes minutes and so is run only when it is asked for by its name.
+pub const SCALE: Experiment = Experiment {
+    name: "scale",
+    summary: "barriers, all-reduce and broadcast on 2 to 65,536 nodes of each kind of network; only when named",
+    run: || scale(MOST, |_| ()),
+};
 
 impl Experiment {
     /// Runs it, and puts beside its rows what was published.
@@ -159,6 +180,23 @@ impl Row {
             published: None,
             role: Role::Predicted,
             note: None,
+            contradiction: None,
+        }
+    }
+
+    /// Gives what was published where it is no figure of `published.toml`.
+    pub fn published(self, published: f64) -> Row {
+        Row {
+            published: Some(published),
+            ..self
+        }
+    }
+
+    /// Flags what was published, which is shown all the same.
+    pub fn contradiction(self, how: impl Into<String>) -> Row {
+        Row {
+            contradiction: Some(how.into()),
+            ..self
         }
     }
 
@@ -174,8 +212,7 @@ impl Row {
     pub fn input(self, published: f64) -> Row {
         Row {
             role: Role::Input,
-            published: Some(published),
-            ..self
+            ..self.published(published)
         }
     }
 
@@ -195,7 +232,12 @@ impl Row {
 
 /// The median and the largest of the errors of predicted rows, as percentages without sign, and how many there are.
 pub fn errors<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<(f64, f64, usize)> {
-    let predicted = rows.into_iter().filter(|row| row.role == Role::Predicted);
+    errors_of(Role::Predicted, rows)
+}
+
+/// The same of rows of one role.
+pub fn errors_of<'a>(role: Role, rows: impl IntoIterator<Item = &'a Row>) -> Option<(f64, f64, usize)> {
+    let predicted = rows.into_iter().filter(|row| row.role == role);
     let mut errors: Vec<f64> = predicted.filter_map(Row::error_percent).map(f64::abs).collect();
     errors.sort_by(f64::total_cmp);
     let (&largest, half) = (errors.last()?, errors.len() / 2);
@@ -213,7 +255,7 @@ mod tests {
     #[test]
     fn names() {
         assert_eq!(experiments(None).len(), EXPERIMENTS.len());
-        assert_eq!(experiments(Some("dimmnet-1")).len(), 3);
+        assert_eq!(experiments(Some("dimmnet-1")).len(), 4);
         assert_eq!(experiments(Some("dimmnet-1.loops")).len(), 1);
         assert!(experiments(Some("dimm")).is_empty());
     }

@@ -37,6 +37,16 @@ pub fn component(path: &str) -> Option<f64> {
     is_component.then(|| number(section.get(name)?)).flatten()
 }
 
+/// The same of one that is a row of a table, by its column.
+pub fn component_of(path: &str, column: usize) -> Option<f64> {
+    let (section, name) = path.rsplit_once('.')?;
+    let section = get(document().as_table(), section)?.as_table_like()?;
+    let is_component = section.get("kind").and_then(Item::as_str) == Some("component");
+    let row = section.get(name)?.as_array()?;
+    let cell = row.get(column).filter(|_| is_component)?;
+    cell.as_float().or_else(|| cell.as_integer().map(|number| number as f64))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,6 +60,8 @@ mod tests {
         assert_eq!(component("dimmnet-1.outside_swif.E"), Some(130.0));
         assert_eq!(component("dimmnet-1.results.round_trip"), None);
         assert_eq!(component("fagus.results.share_botf"), None);
+        assert_eq!(component_of("dimmnet-1.stages.swif_receive", 1), Some(144.0));
+        assert_eq!(component_of("dimmnet-1.stages.swif_receive", 9), None);
     }
 
     #[test]

@@ -1,0 +1,106 @@
+//! DIMMnet-1: what one way of the ping-pong of 4 bytes by one store is made of, stage by stage.
+
+use super::dimmnet1::{ENVIRONMENTS, PLACE, machine, nic, round_trip, seed};
+use super::published::{component, component_of};
+use super::{Outcome, Row};
+use crate::error::Error;
+use crate::machine::Machine;
+use crate::nic::memory_slot::command::{self, Looks};
+use crate::packet::{Destination, Node, Payload};
+use crate::run::{Options, run as run_on};
+use crate::time::Ps;
+
+/// What the host writes and what the NIC does with it, whose times were published.
+const STAGES: [&str; 8] = [
+    "host_write",
+    "transaction_queue",
+    "header_tlb",
+    "size_decision",
+    "send_buffer_handshake",
+    "swif_send",
+    "swif_receive",
+    "llcm_write",
+];
+
+/// The published table's column of an environment.
+fn column(variant: &str) -> usize {
+    match variant {
+        "A" => 0,
+        "B" => 1,
+        "C" => 2,
+        "design" => 4,
+        _ => 3,
+    }
+}
+
+/// What one store went through in the NIC, from the host's write to LLCM.
+fn stages(machine: &Machine) -> Result<Vec<(&'static str, Ps)>, Error> {
+    let options = Options {
+        record: true,
+        ..Options::default()
+    };
+    let done = run_on(machine, 1, &options, |_| {
+        nic(command::map(0, &seed(Destination::Node(Node(0)), PLACE)));
+        // The first fills the header TLB.
+        for number in 1..=2 {
+            nic(command::kick(0, 0, Payload::word(4, number)));
+            nic(command::wait(PLACE, 4, u32::MAX.into(), number, Looks::Words));
+        }
+    })?;
+    let last = done.recorder.stages().iter().rfind(|stage| stage.name == "llcm_write");
+    let op = last.expect("the second store has arrived").op;
+    let of_the_nic = |(name, _): &(&'static str, Ps)| STAGES.contains(name);
+    Ok(done.recorder.breakdown(op).into_iter().filter(of_the_nic).collect())
+}
+
+pub fn run() -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    for variant in ENVIRONMENTS.into_iter().chain(["design"]) {
+        let machine = machine(variant)?;
+        let shown = |name: &str, time: f64, published| Row {
+            role: super::Role::Input,
+            published,
+            ..Row::predicted(format!("dimmnet-1.stage.{name}.{variant}"), "ns", time)
+        };
+        let host = machine.section("host");
+        let (software, write) = (host.time("software")?, host.time("write")?);
+        let outside = machine.section("link").time("delay")?;
+        outcome.rows.push(shown("software", software.as_ns(), None));
+        outcome.rows.push(shown("cpu_write", write.as_ns(), None));
+        let mut total = Ps::ZERO;
+        for (name, time) in stages(&machine)? {
+            total += time;
+            let published = component_of(&format!("dimmnet-1.stages.{name}"), column(variant));
+            let row = shown(name, time.as_ns(), published);
+            outcome.rows.push(match published {
+                Some(published) if published != time.as_ns() => {
+                    row.contradiction("printed as 21.5 ns, but three cycles of 133 MHz, and the printed total, are 22.5")
+                }
+                _ => row,
+            });
+        }
+        let outside_published = component(&format!("dimmnet-1.outside_swif.{variant}"));
+        outcome.rows.push(shown("outside_swif", outside.as_ns(), outside_published));
+        let one_way = round_trip(&machine, 4)? / 2.0;
+        let look = one_way - (software + write + total + outside).as_ns();
+        outcome.rows.push(shown("look", look, None));
+        outcome.rows.push(
+            Row::predicted(format!("dimmnet-1.stage.one_way.{variant}"), "ns", one_way).note("all of the above: half of a round trip"),
+        );
+        let printed = component(&format!("dimmnet-1.stages_printed_total.{variant}"));
+        let row = Row {
+            id: format!("dimmnet-1.stages_total.{variant}"),
+            ..shown("", total.as_ns(), printed)
+        };
+        outcome.rows.push(match variant {
+            "A" | "C" => row.contradiction("the printed total is 30 ns less than the sum of its own rows, which is what the machine takes"),
+            _ => row.note("host_write to llcm_write"),
+        });
+    }
+    outcome.notes = vec![
+        "Published are the stages from host_write to llcm_write, and their total, and what is outside of SWIF. The look is the mean of many, from the arrival in LLCM to \
+         the end of the read that sees it."
+            .into(),
+    ];
+    Ok(outcome)
+}

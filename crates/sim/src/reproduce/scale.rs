@@ -1,0 +1,250 @@
+//! Scale: barriers, all-reduce and broadcast on 2 to 65,536 nodes of each kind of network.
+//!
+//! The programs here send by themselves what the library's algorithms send: what it compares before a collective call, so that mistakes are found, goes from
+//! everybody to everybody, which nobody would do on so many nodes. Each is done twice, the first time to fill tables and caches; the second
+//! time all begin together, and it ends when the last has it.
+
+use super::area::{Area, ask};
+use super::dimmnet1::nic;
+use super::scc::join;
+use super::{Curve, Outcome, Row};
+use crate::error::Error;
+use crate::host::{HostOp, Signal};
+use crate::machine::Machine;
+use crate::nic::sync_network::{Collective, Operator, collective, set_mode};
+use crate::packet::Payload;
+use crate::run::{Host, Options, run as run_on};
+use memonet_core::{Job, SignalOp};
+
+/// Most nodes.
+pub const MOST: usize = 1 << 16;
+
+/// One for each kind of NIC, and the plainest of Ethernets beside the fastest of networks.
+const MACHINES: [&str; 6] = [
+    "dimmnet-1/D-tree",
+    "sr2201",
+    "dimmnet-2/tree",
+    "rdma-100g",
+    "fast-ethernet-udp",
+    "scc",
+];
+
+/// What all nodes do together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Tree,
+    Dissemination,
+    AllReduce,
+    Broadcast,
+}
+
+/// Each with its part of rows' ids, and of figures' names.
+const OPERATIONS: [(Operation, &str, &str); 4] = [
+    (Operation::Tree, "barrier_tree", "scale: barrier by a tree of eight, and by wires"),
+    (
+        Operation::Dissemination,
+        "barrier_dissemination",
+        "scale: barrier by dissemination, and by wires",
+    ),
+    (Operation::AllReduce, "all_reduce", "scale: all-reduce of 8 bytes"),
+    (Operation::Broadcast, "broadcast", "scale: broadcast of 8 bytes"),
+];
+
+const FAN: usize = 8;
+/// Where things are in a node's memory, in bytes: what the children in a tree have told, a byte each; what the parent has; what came in each round.
+const GATHERED: usize = 0;
+const RELEASED: usize = 8;
+const DATA: usize = 16;
+const ROUNDS: usize = 64;
+const BYTES: usize = ROUNDS + 16 * 16;
+/// All begin the second time this many ns after the start.
+const TOGETHER: u64 = 100_000_000_000;
+
+/// A node among others.
+struct Member {
+    area: Area,
+    me: usize,
+    n: usize,
+}
+
+impl Member {
+    fn store(&self, to: usize, byte: usize, size: usize, value: u64) {
+        ask(HostOp::Store {
+            to: self.area.at(to as u32, byte),
+            word: Payload::word(size, value),
+        });
+    }
+
+    /// A word with a flag behind it.
+    fn send(&self, to: usize, byte: usize, word: u64, flag: usize, phase: u64) {
+        ask(HostOp::Put {
+            to: self.area.at(to as u32, byte),
+            data: Payload::word(8, word),
+            signal: Some(Signal {
+                at: self.area.at(to as u32, flag),
+                op: SignalOp::Set,
+                value: phase,
+            }),
+            reuse: true,
+        });
+    }
+
+    fn parent(&self) -> Option<usize> {
+        Some(self.me.checked_sub(1)? / FAN)
+    }
+
+    fn children(&self) -> std::ops::Range<usize> {
+        (FAN * self.me + 1).min(self.n)..(FAN * self.me + FAN + 1).min(self.n)
+    }
+
+    fn tree(&self, phase: u64) {
+        let all = self.children().fold(0, |all, child| all | phase << (8 * ((child - 1) % FAN)));
+        self.area.wait_for(GATHERED, all);
+        if let Some(parent) = self.parent() {
+            self.store(parent, GATHERED + (self.me - 1) % FAN, 1, phase);
+            self.area.wait_for(RELEASED, phase);
+        }
+        self.children().for_each(|child| self.store(child, RELEASED, 8, phase));
+    }
+
+    fn rounds(&self) -> usize {
+        self.n.ilog2() as usize
+    }
+
+    fn dissemination(&self, phase: u64) {
+        for round in 0..self.rounds() {
+            self.store((self.me + (1 << round)) % self.n, ROUNDS + 16 * round, 8, phase);
+            self.area.wait_for(ROUNDS + 16 * round, phase);
+        }
+    }
+
+    /// The sum of all nodes' numbers. In each round pairs exchange what they have.
+    fn all_reduce(&self, phase: u64) {
+        let mut sum = self.me as u64;
+        for round in 0..self.rounds() {
+            let at = ROUNDS + 16 * round;
+            self.send(self.me ^ 1 << round, at, sum, at + 8, phase);
+            self.area.wait_for(at + 8, phase);
+            sum += self.area.load(at);
+        }
+        assert_eq!(sum, (self.n * (self.n - 1) / 2) as u64, "the sum of {} nodes' numbers", self.n);
+    }
+
+    /// A word of the first node's, down the tree.
+    fn broadcast(&self, phase: u64) {
+        if self.me > 0 {
+            self.area.wait_for(RELEASED, phase);
+        }
+        let word = if self.me == 0 { 77 + phase } else { self.area.load(DATA) };
+        assert_eq!(word, 77 + phase, "what the first node has sent");
+        self.children().for_each(|child| self.send(child, DATA, word, RELEASED, phase));
+    }
+}
+
+/// The same by wires and boards.
+fn in_hardware(job: &Job, group: u32, operation: Operation) {
+    let what = match operation {
+        Operation::Tree | Operation::Dissemination => return job.barrier().expect("the wires work"),
+        Operation::AllReduce => Collective::AllReduce(Operator::Add),
+        Operation::Broadcast => Collective::Broadcast { root: 0 },
+    };
+    ask(HostOp::Group(collective(group, what, Payload::word(8, 1))));
+}
+
+/// How long it takes on so many nodes, in ns, and how many events that took to simulate.
+fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Error> {
+    let options = Options {
+        segment: Some(2 << 20),
+        stack: 128 << 10,
+        ..Options::default()
+    };
+    let wires = machine.kind() == "sync-network";
+    let data = matches!(operation, Operation::AllReduce | Operation::Broadcast);
+    let done = run_on(machine, nodes, &options, |job| {
+        let member = Member {
+            area: Area::at_the_start(&job, BYTES),
+            me: job.pe(),
+            n: nodes,
+        };
+        let group = if wires && data { join(&job) } else { 0 };
+        if wires && data {
+            nic(set_mode(true));
+        }
+        for phase in 1..=2 {
+            if phase == 2 {
+                let left = TOGETHER.checked_sub(Host::here().now().0 / 1000);
+                job.compute(left.expect("the first time is over before the second begins"));
+            }
+            match operation {
+                _ if wires => in_hardware(&job, group, operation),
+                Operation::Tree => member.tree(phase),
+                Operation::Dissemination => member.dissemination(phase),
+                Operation::AllReduce => member.all_reduce(phase),
+                Operation::Broadcast => member.broadcast(phase),
+            }
+        }
+        Host::here().now().as_ns() - TOGETHER as f64
+    })?;
+    Ok(done.results.into_iter().fold(0.0, f64::max))
+}
+
+/// Numbers of nodes up to `most`, and a last one that is `most` where that is a power of two.
+fn sizes(most: usize) -> Vec<usize> {
+    let powers = (1..=MOST.ilog2()).map(|power| 1 << power).filter(|&nodes| nodes <= most);
+    powers.collect::<Vec<usize>>()
+}
+
+/// All operations on all machines, up to `most` nodes; `progress` is told what comes next.
+///
+/// # Errors
+/// [`Error`], of a run.
+pub fn scale(most: usize, mut progress: impl FnMut(String)) -> Result<Outcome, Error> {
+    let mut outcome = Outcome::default();
+    for (operation, id, figure) in OPERATIONS {
+        for name in MACHINES {
+            let machine = Machine::load(name)?;
+            let mut points = Vec::new();
+            for nodes in sizes(most.min(MOST)) {
+                progress(format!("{id} on {name}, {nodes} nodes"));
+                match time(&machine, nodes, operation) {
+                    Ok(time) => points.push((nodes as f64, time)),
+                    Err(Error::Machine(refusal)) => {
+                        outcome.notes.push(format!("{id} ends where the machine does: {refusal}"));
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let (kind, machine_name) = (machine.kind(), name.replace('/', "."));
+            if let Some(&(nodes, time)) = points.last() {
+                outcome
+                    .rows
+                    .push(Row::predicted(format!("scale.{id}.{machine_name}.{nodes}"), "ns", time));
+            }
+            outcome.curves.push(Curve {
+                figure,
+                label: format!("{name} ({kind})"),
+                x: "nodes",
+                y: "ns",
+                points,
+            });
+        }
+    }
+    outcome.notes.push(
+        "Each kind of NIC has a machine here, loggp two. On SCC barriers go by wires, all-reduce and broadcast by its chain; elsewhere all are programs of stores and \
+         signalled puts."
+            .into(),
+    );
+    Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_powers_of_two() {
+        assert_eq!(sizes(20), [2, 4, 8, 16]);
+        assert_eq!(sizes(MOST).len(), 16);
+    }
+}
