@@ -43,7 +43,7 @@ use memonet_core::launch::available_cpus;
 use serde::{Deserialize, Serialize};
 
 use catalog::{Kind, Row};
-use report::Measured;
+pub use report::{Machine, Measured};
 
 /// The arguments of `memonet bench`.
 #[derive(Debug, clap::Args)]
@@ -133,7 +133,7 @@ fn bench(args: &Args) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
 
-    let machine = report::Machine::found(args.quick);
+    let machine = Machine::found(args.quick);
     let measured = measure_all(&rows, args.quick, &machine)?;
     if let Some(mut file) = json {
         report::write_json(&mut file, &machine, &measured).context("cannot write the JSON file")?;
@@ -146,7 +146,20 @@ fn bench(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn measure_all(rows: &[Row], quick: bool, machine: &report::Machine) -> Result<Vec<Measured>> {
+/// Measures these rows, for who makes something of them.
+pub fn measure_rows(ids: &[&str], quick: bool) -> Result<(Machine, Vec<Measured>)> {
+    let mut rows = catalog::rows(available_cpus());
+    rows.retain(|row| ids.contains(&row.id.as_str()));
+    let machine = Machine::found(quick);
+    let mut measured = Vec::new();
+    for row in &rows {
+        let records = measure(std::slice::from_ref(row), quick).with_context(|| format!("cannot measure {}", row.id))?;
+        measured.push(Measured::new(row, &records)?);
+    }
+    Ok((machine, measured))
+}
+
+fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measured>> {
     let mut out = std::io::stdout();
     writeln!(out, "{machine}\n{}", report::HEADER)?;
     let bar = ProgressBar::new(rows.len() as u64);

@@ -6,15 +6,14 @@
 
 use super::area::{Area, ask};
 use super::dimmnet1::nic;
-use super::scc::join;
 use super::{Curve, Outcome, Row};
 use crate::error::Error;
-use crate::host::{HostOp, Signal};
+use crate::host::{GroupOp, HostOp, Signal, Wanted};
 use crate::machine::Machine;
 use crate::nic::sync_network::{Collective, Operator, collective, set_mode};
 use crate::packet::Payload;
 use crate::run::{Host, Options, run as run_on};
-use memonet_core::{Job, SignalOp};
+use memonet_core::SignalOp;
 
 /// Most nodes.
 pub const MOST: usize = 1 << 16;
@@ -141,17 +140,23 @@ impl Member {
     }
 }
 
-/// The same by wires and boards.
-fn in_hardware(job: &Job, group: u32, operation: Operation) {
-    let what = match operation {
-        Operation::Tree | Operation::Dissemination => return job.barrier().expect("the wires work"),
-        Operation::AllReduce => Collective::AllReduce(Operator::Add),
-        Operation::Broadcast => Collective::Broadcast { root: 0 },
+/// Makes this PE's board one of the group of all, for collectives in the network.
+fn join_boards(nodes: usize) -> u32 {
+    let join = GroupOp::Join {
+        members: (0..nodes as u32).collect(),
+        wanted: Wanted::Collectives,
     };
+    let group = ask(HostOp::Group(join)).value as u32;
+    nic(set_mode(true));
+    group
+}
+
+/// The boards' own.
+fn in_the_network(group: u32, what: Collective) {
     ask(HostOp::Group(collective(group, what, Payload::word(8, 1))));
 }
 
-/// How long it takes on so many nodes, in ns, and how many events that took to simulate.
+/// How long it takes on so many nodes, in ns.
 fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Error> {
     let options = Options {
         segment: Some(2 << 20),
@@ -159,24 +164,24 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
         ..Options::default()
     };
     let wires = machine.kind() == "sync-network";
-    let data = matches!(operation, Operation::AllReduce | Operation::Broadcast);
+    let boards = wires && matches!(operation, Operation::AllReduce | Operation::Broadcast);
     let done = run_on(machine, nodes, &options, |job| {
         let member = Member {
             area: Area::at_the_start(&job, BYTES),
             me: job.pe(),
             n: nodes,
         };
-        let group = if wires && data { join(&job) } else { 0 };
-        if wires && data {
-            nic(set_mode(true));
-        }
+        let group = if boards { join_boards(nodes) } else { 0 };
         for phase in 1..=2 {
             if phase == 2 {
                 let left = TOGETHER.checked_sub(Host::here().now().0 / 1000);
                 job.compute(left.expect("the first time is over before the second begins"));
             }
             match operation {
-                _ if wires => in_hardware(&job, group, operation),
+                Operation::AllReduce if boards => in_the_network(group, Collective::AllReduce(Operator::Add)),
+                Operation::Broadcast if boards => in_the_network(group, Collective::Broadcast { root: 0 }),
+                // What the library takes for its barrier there.
+                _ if wires => job.barrier().expect("the wires work"),
                 Operation::Tree => member.tree(phase),
                 Operation::Dissemination => member.dissemination(phase),
                 Operation::AllReduce => member.all_reduce(phase),
@@ -188,10 +193,10 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
     Ok(done.results.into_iter().fold(0.0, f64::max))
 }
 
-/// Numbers of nodes up to `most`, and a last one that is `most` where that is a power of two.
+/// Numbers of nodes: powers of two, as pairs exchange; from 16 on every other one.
 fn sizes(most: usize) -> Vec<usize> {
-    let powers = (1..=MOST.ilog2()).map(|power| 1 << power).filter(|&nodes| nodes <= most);
-    powers.collect::<Vec<usize>>()
+    let powers = (1..=MOST.ilog2()).filter(|power| power % 2 == 0 || *power < 4);
+    powers.map(|power| 1 << power).filter(|&nodes| nodes <= most).collect()
 }
 
 /// All operations on all machines, up to `most` nodes; `progress` is told what comes next.
@@ -244,7 +249,7 @@ mod tests {
 
     #[test]
     fn sizes_are_powers_of_two() {
-        assert_eq!(sizes(20), [2, 4, 8, 16]);
-        assert_eq!(sizes(MOST).len(), 16);
+        assert_eq!(sizes(100), [2, 4, 8, 16, 64]);
+        assert_eq!(sizes(MOST).last(), Some(&MOST));
     }
 }

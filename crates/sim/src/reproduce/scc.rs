@@ -14,8 +14,7 @@ use memonet_core::{Cmp, Job, Sum};
 
 const ALL: &str = "nobody dies in an experiment";
 
-/// The group of all, for collectives in the network.
-pub fn join(job: &Job) -> u32 {
+fn join(job: &Job) -> u32 {
     let join = GroupOp::Join {
         members: (0..job.npes() as u32).collect(),
         wanted: Wanted::Collectives,

@@ -1,6 +1,9 @@
 //! `memonet machines`: what programs can be simulated on.
 
+mod fit;
+
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -12,7 +15,8 @@ use memonet_sim::machine::BUILT_IN;
 #[command(after_help = "Examples:
   memonet machines                      all that are built in, with their variants
   memonet machines show dimmnet-1/D     every number of one, and where it is from
-  memonet machines show ./mine.toml     the same of a file")]
+  memonet machines show ./mine.toml     the same of a file
+  memonet machines fit -o ./mine.toml   measures this machine, and writes a file of it")]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
@@ -25,6 +29,15 @@ enum What {
         /// Its name, perhaps with a variant, or a file's path
         name: String,
     },
+    /// Measure this machine with two PEs, and write a machine file of it, of the LogGP kind
+    Fit {
+        /// The file, which ends in .toml; without, it is printed
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Fewer rounds: seconds instead of half a minute, and less certain
+        #[arg(long)]
+        quick: bool,
+    },
 }
 
 /// `memonet machines`.
@@ -33,6 +46,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
     match args.what {
         None => list(out)?,
         Some(What::Show { name }) => show(out, &Machine::load(&name)?)?,
+        Some(What::Fit { output, quick }) => fit::fit(out, output.as_deref(), quick)?,
     }
     Ok(ExitCode::SUCCESS)
 }
