@@ -90,7 +90,7 @@ impl Doorbell {
     /// Second half: sleeps until rung, at most for `timeout`.
     pub(crate) fn sleep(self, ticket: Ticket, timeout: Duration) {
         // SAFETY: `new`'s caller promised a mapped aligned word.
-        unsafe { shm::futex_wait(self.0, ticket.0, timeout) }
+        unsafe { shm::futex_wait(self.0, ticket.0, Some(timeout)) }
     }
 
     /// Whether the announcement that gave `ticket` no longer stands: it was used up by a ring, or another thread has announced

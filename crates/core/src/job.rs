@@ -5,13 +5,14 @@ use crate::control::Control;
 use crate::ending;
 use crate::error::{Cause, Error, Result};
 use crate::fabric::{Fabric, far};
+use crate::hosted::attached;
 use crate::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, available_cpus};
 use crate::memory;
 use crate::pe::Pe;
 use crate::status::State;
 use crate::team::Team;
 use crate::watch::Watch;
-use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::process::{Pid, Signal};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -74,7 +75,11 @@ impl Job {
         }
         control.set_pid(me);
         let control = Arc::new(control);
-        let job = Job::from_control(control.clone(), me, fabric.map(|spec| spec.before_all(control, me)), watch)?;
+        let fabric = match attached::join(me, control.geometry().npes)? {
+            Some(machine) => Some(machine),
+            None => fabric.map(|spec| spec.before_all(control.clone(), me)),
+        };
+        let job = Job::from_control(control, me, fabric, watch)?;
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())
     }
@@ -333,22 +338,24 @@ fn inherit() -> Result<(Control, usize, Option<Watch>)> {
             fix: started,
         });
     }
-    let raw = i32::try_from(fd)
-        .ok()
-        .filter(|&raw| raw > 2)
-        .ok_or_else(|| bad_fd("cannot be the job's descriptor".into()))?;
-    // SAFETY: only asks the kernel whether there is such a descriptor; an integer that is none is answered with an error.
-    if unsafe { libc::fcntl(raw, libc::F_GETFD) } < 0 {
-        return Err(bad_fd("is not an open descriptor (closed by a program in between?)".into()));
-    }
-    // SAFETY: the descriptor is open, and nobody else in this process owns it: it came with the environment that names it.
-    let fd = std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(raw) });
+    let fd = std::mem::ManuallyDrop::new(inherited(fd).map_err(|problem| bad_fd(problem.into()))?);
     let size = memory::sealed_size(&*fd).map_err(bad_fd)?;
     let control = Control::attach(std::mem::ManuallyDrop::into_inner(fd), size, npes, me)?;
     // What this PE starts is not part of the job.
     rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
-    debug_assert_eq!(control.mapping().fd().as_raw_fd(), raw);
     Ok((control, me, None))
+}
+
+/// Takes the descriptor that the environment names by this number; or says what is wrong with it.
+pub(crate) fn inherited(number: usize) -> std::result::Result<OwnedFd, &'static str> {
+    let raw = i32::try_from(number).ok().filter(|&raw| raw > 2);
+    let raw = raw.ok_or("cannot be the job's descriptor")?;
+    // SAFETY: only asks the kernel whether there is such a descriptor; an integer that is none is answered with an error.
+    if unsafe { libc::fcntl(raw, libc::F_GETFD) } < 0 {
+        return Err("is not an open descriptor (closed by a program in between?)");
+    }
+    // SAFETY: the descriptor is open, and nobody else in this process owns it: it came with the environment that names it.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
 /// Finalises when the process ends in order. An exit status other than 0 is a failure, which the launcher publishes.

@@ -117,6 +117,27 @@ impl Mapping {
         })
     }
 
+    /// Maps `len` bytes of `fd` from `offset` on, which is that of a page.
+    pub(crate) fn part(fd: &OwnedFd, offset: u64, len: u64) -> Result<Self> {
+        let fd = fd.try_clone().map_err(|e| Error::system("dup", e, "Raise `ulimit -n`"))?;
+        let (prot, nothing) = (ProtFlags::READ | ProtFlags::WRITE, std::ptr::null_mut());
+        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+        let base = unsafe { rustix::mm::mmap(nothing, len as usize, prot, MapFlags::SHARED, &fd, offset) }
+            .map_err(|e| Error::system(format!("mapping {len} bytes of shared memory"), e, "Raise `ulimit -v`"))?;
+        let base = NonNull::new(base.cast::<u8>()).expect("mmap returns address 0 only when asked to");
+        Ok(Mapping {
+            base,
+            len: len as usize,
+            fd,
+        })
+    }
+
+    /// Leaves it out of what processes have that this one forks off.
+    pub(crate) fn keep_from_children(&self) {
+        // SAFETY: the range is this mapping's own; the advice changes nothing in this process. Refusal leaves children with what they must not use.
+        unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
+    }
+
     /// Maps another length of the same file, writable, in place of this one, with byte `aligned` at a multiple of [`ALIGNMENT`]. The
     /// descriptor keeps its number.
     pub(crate) fn remap(mut self, len: usize, aligned: u64) -> Result<Self> {

@@ -20,6 +20,7 @@
 
 use crate::ending;
 use crate::error::{Cause, Error, Quick};
+use crate::fabric::Awaited;
 use crate::pe::Pe;
 use crate::shm;
 use crate::strangers::Strangers;
@@ -63,13 +64,13 @@ impl Terms<'_> {
         self.arrived.is_none()
     }
 
-    /// In words, for who reports a deadlock.
-    fn what(&self) -> &'static str {
+    /// For who reports a deadlock.
+    fn what(&self) -> Awaited {
         match (self.arrived, self.members) {
-            (None, None) => "a word that any PE may write",
-            (None, Some(_)) => "a word that some PEs may write",
-            (Some(_), None) => "a lock",
-            (Some(_), Some(_)) => "a barrier",
+            (None, None) => Awaited::AnyWord,
+            (None, Some(_)) => Awaited::SomeWord,
+            (Some(_), None) => Awaited::Lock,
+            (Some(_), Some(_)) => Awaited::Barrier,
         }
     }
 

@@ -110,7 +110,7 @@ impl Program for Task {
         // SAFETY: the coroutine, and with it its stack, is still there.
         unsafe { self.mark.check(self.port.pe as usize) };
         match ran {
-            Ok(CoroutineResult::Yield(request)) => Ran::Asks(request),
+            Ok(CoroutineResult::Yield(request)) => Ran::Asks(request, Ps::ZERO),
             Ok(CoroutineResult::Return(())) => Ran::Ended,
             Err(panic) => Ran::Panicked(panic),
         }

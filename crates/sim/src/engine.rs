@@ -14,6 +14,7 @@ use crate::error::{Error, Waiting};
 use crate::host::{Answer, HostOp, Op, Pe};
 use crate::time::Ps;
 use crate::world::{Happened, World};
+use memonet_core::fabric::Awaited;
 
 /// What a PE asks of the machine. See [`HostOp`] for what passes in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,8 +27,8 @@ pub enum Request {
     Park {
         /// When to stop.
         deadline: Option<Ps>,
-        /// What it waits for, in words.
-        what: &'static str,
+        /// What it waits for.
+        what: Awaited,
     },
     /// It computes for so long.
     Compute(Ps),
@@ -52,9 +53,12 @@ pub(crate) trait Program {
 
 /// Why it stopped.
 pub(crate) enum Ran {
-    Asks(Request),
+    /// After it has computed for so long.
+    Asks(Request, Ps),
     Ended,
     Panicked(Panic),
+    /// It cannot go on, and with it the run.
+    Failed(Error),
 }
 
 /// What the engine must know of the job besides: who has left it.
@@ -82,7 +86,7 @@ enum State {
     Looking,
     Parked {
         from: Ps,
-        what: &'static str,
+        what: Awaited,
         due: bool,
     },
     Computing,
@@ -132,6 +136,7 @@ pub(crate) struct Engine<'a, P> {
     deadlines: usize,
     vain_looks: u32,
     panic: Option<Panic>,
+    failed: Option<Error>,
     end: Ps,
 }
 
@@ -157,15 +162,22 @@ impl<'a, P: Program> Engine<'a, P> {
             deadlines: 0,
             vain_looks: 0,
             panic: None,
+            failed: None,
             end: Ps::ZERO,
         }
     }
 
-    /// Runs all programs to their ends. Gives the world as they left it, and the first panic.
-    pub(crate) fn run(mut self) -> Result<(World, Ps, Option<Panic>), Error> {
+    /// Runs all programs to their ends. Gives the world as they left it, when the last ended, and the first panic; and why not all ended.
+    pub(crate) fn run(mut self) -> (World, Ps, Option<Panic>, Result<(), Error>) {
+        let result = self.run_all();
+        (self.world, self.end, self.panic, result)
+    }
+
+    fn run_all(&mut self) -> Result<(), Error> {
         for pe in 0..self.programs.len() as u32 {
             // The machine may have been at work before, coming up.
             self.resume(Pe(pe), self.world.now(), Answer::default());
+            self.failed.take().map_or(Ok(()), Err)?;
         }
         while self.left > 0 {
             if self.world.pending() == self.deadlines && self.look_once_more() {
@@ -183,10 +195,11 @@ impl<'a, P: Program> Engine<'a, P> {
                 Some(Happened::Changed(pe)) => self.changed(pe),
                 Some(Happened::Woken(token)) => self.woken(token),
             }
+            self.failed.take().map_or(Ok(()), Err)?;
         }
         // What the programs sent last arrives, whoever is there to see it.
         while self.world.next().is_some() {}
-        Ok((self.world, self.end, self.panic))
+        Ok(())
     }
 
     fn changed(&mut self, pe: Pe) {
@@ -244,18 +257,22 @@ impl<'a, P: Program> Engine<'a, P> {
     }
 
     /// A PE goes on at `at`, by its own time, until it waits for something.
-    fn resume(&mut self, pe: Pe, at: Ps, mut answer: Answer) {
-        self.actors[pe.index()].at = at;
+    fn resume(&mut self, pe: Pe, mut at: Ps, mut answer: Answer) {
         loop {
+            self.actors[pe.index()].at = at;
             let ran = self.programs[pe.index()].resume(Reply { now: at, answer });
             self.hear_of_departures();
+            if let Ran::Asks(_, spent) = ran {
+                at += spent;
+                self.actors[pe.index()].at = at;
+            }
             let ended = match ran {
-                Ran::Asks(request) if at > self.world.now() => {
+                Ran::Asks(request, _) if at > self.world.now() => {
                     self.actors[pe.index()].state = State::Ahead(request);
                     self.world.wake(at, token(BEGIN, pe));
                     return;
                 }
-                Ran::Asks(request) => match self.begin(pe, request) {
+                Ran::Asks(request, _) => match self.begin(pe, request) {
                     Some(at_once) => {
                         answer = at_once;
                         continue;
@@ -264,6 +281,10 @@ impl<'a, P: Program> Engine<'a, P> {
                 },
                 Ran::Ended => None,
                 Ran::Panicked(panic) => Some(panic),
+                Ran::Failed(error) => {
+                    self.failed.get_or_insert(error);
+                    None
+                }
             };
             self.actors[pe.index()].state = State::Ended;
             self.left -= 1;
@@ -350,7 +371,7 @@ impl<'a, P: Program> Engine<'a, P> {
     fn deadlock(&self) -> Error {
         let wait = |(pe, actor): (usize, &Actor)| {
             let (what, since) = match &actor.state {
-                State::Parked { what, from, .. } => ((*what).to_owned(), *from),
+                State::Parked { what, from, .. } => (what.to_string(), *from),
                 State::Calling => ("the end of a call to its NIC".to_owned(), actor.at),
                 _ => return None,
             };

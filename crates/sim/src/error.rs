@@ -31,6 +31,25 @@ pub enum Error {
         /// How large it was.
         bytes: usize,
     },
+    /// A process runs, and asks for nothing.
+    #[error(
+        "PE {pe} has made no call for {patience:?}. It probably polls memory by plain loads: no simulated time passes between two of them, and nothing ever changes. \
+         Poll by a wait or a test of the library. If it computes for so long, give it more patience"
+    )]
+    Silent {
+        /// Which.
+        pe: usize,
+        /// For how long, in real time.
+        patience: std::time::Duration,
+    },
+    /// A process has written to the pages by which it talks to the machine what it may not, or when it may not.
+    #[error(
+        "PE {pe} has broken the rules by which processes and the machine take turns: stray stores into memonet's shared pages, or another version of memonet"
+    )]
+    OutOfTurn {
+        /// Which.
+        pe: usize,
+    },
     /// Nothing is left that could happen, and PEs wait.
     #[error("deadlock at {at}: nothing is under way, and {} PEs wait\n{}", .waits.len(), Lines(.waits))]
     Deadlock {

@@ -5,8 +5,8 @@
 
 use crate::packet::Payload;
 use crate::time::Ps;
-use memonet_core::fabric::{FarAddress, SignalOp};
-use memonet_core::shm::AtomicOp;
+use memonet_core::fabric::FarAddress;
+pub use memonet_core::hosted::{Atomic, Signal};
 
 /// A PE of the simulated job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,31 +75,6 @@ pub enum HostOp {
     Command(Command),
 }
 
-/// A signal after a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Signal {
-    /// Its word, 8 bytes.
-    pub at: FarAddress,
-    /// How it changes.
-    pub op: SignalOp,
-    /// By what.
-    pub value: u64,
-}
-
-/// An atomic operation on a word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Atomic {
-    /// Of the library's list.
-    Op(AtomicOp, u64),
-    /// Stores `new` where the word holds `expected`.
-    CompareSwap {
-        /// What it must hold.
-        expected: u64,
-        /// What it then gets.
-        new: u64,
-    },
-}
-
 /// For what a group is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
@@ -109,22 +84,6 @@ pub enum Wanted {
     Multicast,
     /// [`GroupOp::Collective`].
     Collectives,
-}
-
-impl Atomic {
-    /// What a word of `size` bytes that held `old` holds then.
-    pub fn result(self, old: u64, size: usize) -> u64 {
-        let new = match self {
-            Atomic::Op(AtomicOp::Add, value) => old.wrapping_add(value),
-            Atomic::Op(AtomicOp::And, value) => old & value,
-            Atomic::Op(AtomicOp::Or, value) => old | value,
-            Atomic::Op(AtomicOp::Xor, value) => old ^ value,
-            Atomic::Op(AtomicOp::Swap, value) => value,
-            Atomic::CompareSwap { expected, new } if expected == old => new,
-            Atomic::CompareSwap { .. } => old,
-        };
-        Payload::word(size, new).bits()
-    }
 }
 
 /// What hardware may do for several PEs at once.

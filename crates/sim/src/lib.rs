@@ -17,9 +17,9 @@
 //! # The map
 //!
 //! ```text
-//! program     closures: a coroutine for each PE (`coroutine`, `stacks`)      processes: a shared page and a futex each (to come)
+//! program     closures: a coroutine for each PE (`coroutine`, `stacks`)      processes: shared pages and a futex each (`processes`)
 //!    │  memonet_core::Job, unchanged, all peers Far
-//! `fabric`    SimFabric: every call of `trait Fabric` becomes a `Request`, handed over through a `Port`
+//! `fabric`    every call of `trait Fabric` becomes an `Ask` (memonet_core::hosted), and that a `Request`, handed over through a `Port`
 //!    │  Request / Reply                        ── the only thing that passes; nothing in it points into the program
 //! `engine`    who runs, who waits for what, poll instants, deadlines, compute time; deadlock
 //!    │  HostOp / Happened
@@ -83,6 +83,7 @@ pub mod memory;
 pub mod network;
 pub mod nic;
 pub mod packet;
+mod processes;
 pub mod queue;
 pub mod random;
 pub mod reproduce;
@@ -95,5 +96,6 @@ pub mod world;
 
 pub use error::Error;
 pub use machine::Machine;
+pub use processes::{Ended, Launcher, ProcessOptions, run_processes};
 pub use run::{Done, Host, Options, now, run, sleep};
 pub use time::Ps;

@@ -3,7 +3,7 @@
 use crate::coroutine::{Port, Task, with_running};
 use crate::engine::{Departures, Engine, Request};
 use crate::error::Error;
-use crate::fabric::SimFabric;
+use crate::fabric::OfCoroutine;
 use crate::host::{Answer, Atomic, Command, HostOp, Pe};
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -15,7 +15,7 @@ use crate::trace::Recorder;
 use crate::world::{Counts, World};
 use memonet_core::Job;
 use memonet_core::fabric::FarAddress;
-use memonet_core::hosted::Hosted;
+use memonet_core::hosted::{Hosted, HostedFabric};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,11 +67,12 @@ pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(J
     let memory = JobMemory(hosted.clone());
     let mut world = World::build(machine, n as u32, options.seed, Box::new(memory))?;
     world.recorder().keep(options.record);
-    let groups = world.has(Feature::Groups).then_some(n as u32);
+    let groups = world.has(Feature::Groups);
     let results: RefCell<Vec<Option<Result<R, memonet_core::Error>>>> = RefCell::new((0..n).map(|_| None).collect());
     let body = |port: &Arc<Port>| {
         let pe = port.pe() as usize;
-        let fabric = SimFabric::new(port.clone(), hosted.clone(), groups);
+        let port = OfCoroutine::new(port.clone(), hosted.clone(), n as u32);
+        let fabric = HostedFabric::new(port, groups);
         let result = hosted.join(pe, Box::new(fabric)).map(|job| {
             let result = program(job.clone());
             // Errors that surface only here belong to writes whose PE did not care to wait for them.
@@ -86,7 +87,8 @@ pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(J
         unsafe { Task::new(stack, Port::new(pe as u32), body) }
     };
     let tasks = stacks(n, options.stack)?.into_iter().enumerate().map(start).collect();
-    let (mut world, end, panic) = Engine::new(world, tasks, &Left(&hosted)).run()?;
+    let (mut world, end, panic, ran) = Engine::new(world, tasks, &Left(&hosted)).run();
+    ran?;
     if let Some(panic) = panic {
         std::panic::resume_unwind(panic);
     }
@@ -102,7 +104,7 @@ pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(J
 }
 
 /// The job's memory as the machine's.
-struct JobMemory(Arc<Hosted>);
+pub(crate) struct JobMemory(pub(crate) Arc<Hosted>);
 
 fn no_memory(at: FarAddress, len: usize) -> String {
     format!("PE {} has no {len} bytes at byte {} of region {}", at.pe, at.offset, at.region)
@@ -128,7 +130,7 @@ impl Memory for JobMemory {
     }
 }
 
-struct Left<'a>(&'a Hosted);
+pub(crate) struct Left<'a>(pub(crate) &'a Hosted);
 
 impl Departures for Left<'_> {
     fn count(&self) -> u32 {

@@ -1,6 +1,7 @@
 //! The command line of `memonet run`.
 
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -15,6 +16,7 @@ use super::{Program, Spec};
   memonet run -n 1 ./server : -n 3 ./client       one job of 4 PEs, two programs
   memonet run -n 2 --label gdb -batch -ex run ./program
   memonet run -n 2 valgrind ./program
+  memonet run --machine dimmnet-1/D -n 2 ./program      on a simulated machine, which it shows the time of
 
 Exit status: that of the first PE that failed (128 + signal when killed by one), 124 after --timeout,
 126 or 127 when a program cannot be started, otherwise 0.")]
@@ -64,6 +66,28 @@ pub struct Options {
     /// Say what each PE is bound to, and its process id
     #[arg(short, long)]
     pub verbose: bool,
+    #[command(flatten, next_help_heading = "Simulated machine")]
+    pub simulated: Simulated,
+}
+
+/// How to run a job on a simulated machine.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Simulated {
+    /// Run on a simulated machine, in its time: one of `memonet machines`, or a file (`./mine.toml`, `./mine.toml/VARIANT`)
+    #[arg(long, value_name = "NAME", conflicts_with = "fabric")]
+    pub machine: Option<String>,
+    /// Of all chance in the machine: two runs with the same one are the same [default: 1]
+    #[arg(long, value_name = "NUMBER", requires = "machine")]
+    pub seed: Option<u64>,
+    /// Write a timeline of PEs, NICs, links and switches: Chrome's format, which Perfetto opens
+    #[arg(long, value_name = "FILE", requires = "machine")]
+    pub trace: Option<PathBuf>,
+    /// Computing takes the CPU time that it takes here, times this [default: no time]. Such runs do not repeat themselves
+    #[arg(long, value_name = "FACTOR", requires = "machine", value_parser = factor)]
+    pub cpu_scale: Option<f64>,
+    /// How long a PE may run without a call before that is an error [default: 10]
+    #[arg(long, value_name = "SECONDS", requires = "machine", value_parser = seconds)]
+    pub patience: Option<Duration>,
 }
 
 /// Whether PEs are bound to CPUs.
@@ -182,6 +206,13 @@ pub(super) fn seconds(text: &str) -> Result<Duration> {
         // More than fits: never.
         Err(_) if seconds > 0.0 => Ok(Duration::MAX),
         _ => bail!("not a positive number of seconds"),
+    }
+}
+
+fn factor(text: &str) -> Result<f64> {
+    match text.parse() {
+        Ok(factor) if f64::is_finite(factor) && factor > 0.0 => Ok(factor),
+        _ => bail!("not a positive number"),
     }
 }
 

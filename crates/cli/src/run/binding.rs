@@ -12,6 +12,8 @@ pub struct Binding {
     cpus: Vec<usize>,
     /// CPUs per PE; 0 when PEs are not bound.
     share: usize,
+    /// Where all share them.
+    all: Option<CpuSet>,
 }
 
 /// Decides on the binding of `npes` PEs.
@@ -29,7 +31,24 @@ pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
     };
     // Hardware threads of one core are often numbered far apart; a PE is to get whole cores.
     cpus.sort_by_cached_key(|&cpu| (topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu));
-    Ok(Binding { cpus, share })
+    Ok(Binding { cpus, share, all: None })
+}
+
+/// All of a simulated job on one CPU, unless the kernel is to choose.
+pub fn simulated(wish: Option<Bind>) -> Binding {
+    let all = (wish != Some(Bind::None)).then(one_cpu);
+    Binding {
+        cpus: cpu_list(),
+        share: 0,
+        all,
+    }
+}
+
+/// That on which this thread runs.
+fn one_cpu() -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(rustix::thread::sched_getcpu());
+    set
 }
 
 fn topology(cpu: usize, what: &str) -> Option<i32> {
@@ -43,6 +62,9 @@ fn topology(cpu: usize, what: &str) -> Option<i32> {
 impl Binding {
     /// The CPUs of a PE; `None` when it is not bound.
     pub fn cpus(&self, pe: usize) -> Option<CpuSet> {
+        if self.all.is_some() {
+            return self.all;
+        }
         (self.share > 0).then(|| {
             let mut set = CpuSet::new();
             self.of(pe).iter().for_each(|&cpu| set.set(cpu));
@@ -54,9 +76,17 @@ impl Binding {
         &self.cpus[pe * self.share..(pe + 1) * self.share]
     }
 
+    /// What all share, if they do.
+    pub fn shared(&self) -> Option<CpuSet> {
+        self.all
+    }
+
     /// The binding in words.
     pub fn describe(&self, npes: usize) -> String {
         let cpus = self.cpus.len();
+        if self.all.is_some() {
+            return format!("{npes} PEs and the simulated machine on one CPU, one of them running");
+        }
         if self.share == 0 {
             return format!("{npes} PEs on {cpus} CPUs, not bound");
         }

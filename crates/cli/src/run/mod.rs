@@ -20,6 +20,7 @@ mod guard;
 mod joined;
 mod limits;
 mod lines;
+mod machine;
 mod oshrun;
 mod program;
 mod report;
@@ -139,20 +140,45 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
         .map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
 }
 
+/// What is to be started, PE by PE.
+struct Starts<'a> {
+    spawner: spawn::Spawner,
+    images: Vec<&'a program::Image>,
+    binding: &'a binding::Binding,
+}
+
+impl Starts<'_> {
+    /// Starts the next PE, which is `pe`.
+    fn start(&mut self, pe: usize, supervisor: &mut supervisor::Supervisor) -> Result<()> {
+        let image = self.images[pe];
+        let child = self.spawner.spawn(pe, image, supervisor.job(), self.binding.cpus(pe))?;
+        supervisor.adopt(child, image.name())
+    }
+}
+
 fn start(spec: Spec) -> Result<Outcome> {
     let Spec { programs, mut options } = spec;
     let stats = options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
-    let binding = binding::plan(npes, options.bind)?;
+    let plan = machine::plan(&options.simulated)?;
+    let binding = match plan {
+        Some(_) => binding::simulated(options.bind),
+        None => binding::plan(npes, options.bind)?,
+    };
     let nofile = limits::raise_descriptors(npes)?;
     let (segment, note) = limits::segment_size(&images, &options)?;
     let guard = guard::Guard::post()?;
-    let job = JobFile::create_with(npes, available_cpus(), segment)?;
+    let job = JobFile::create_with(npes, if plan.is_some() { 1 } else { available_cpus() }, segment)?;
+    let passages = plan.as_ref().map(|plan| plan.passages(npes)).transpose()?;
+    if let Some(passages) = &passages {
+        let (name, value) = passages.environment();
+        options.environment.push((name.into(), value));
+    }
 
     let signals = signals::Signals::catch()?;
     let family = family::Family::found()?;
-    let mut spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
+    let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
     if let Some(note) = note {
         supervisor.say(&note);
@@ -164,11 +190,16 @@ fn start(spec: Spec) -> Result<Outcome> {
         .iter()
         .zip(&programs)
         .flat_map(|(image, program)| std::iter::repeat_n(image, program.n));
-    for (pe, image) in of_pe.enumerate() {
-        let child = spawner.spawn(pe, image, supervisor.job(), binding.cpus(pe))?;
-        supervisor.adopt(child, image.name())?;
+    let mut starts = Starts {
+        spawner,
+        images: of_pe.collect(),
+        binding: &binding,
+    };
+    match plan.zip(passages) {
+        Some((plan, passages)) => supervisor.simulate(plan.start(supervisor.job(), passages, binding.shared())?)?,
+        None => (0..npes).try_for_each(|pe| starts.start(pe, &mut supervisor))?,
     }
-    let outcome = supervisor.watch()?;
+    let outcome = supervisor.watch(&mut starts)?;
     if let Some(stats) = stats {
         eprint!("{}", stats.table()?);
     }

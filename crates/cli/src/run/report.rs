@@ -39,6 +39,17 @@ fn hint(cause: Cause) -> Option<&'static str> {
     }
 }
 
+/// The launcher's exit status for a failure.
+pub fn exit_status(cause: Cause) -> u8 {
+    match cause {
+        Cause::Signal(signal) => 128 + signal as u8,
+        // A failure has to be one for the shell, too.
+        Cause::Exit(0) | Cause::Finalized => 1,
+        Cause::Exit(code) => code as u8,
+        Cause::Panic => 101,
+    }
+}
+
 /// The deaths that followed another, in one line.
 #[derive(Default)]
 pub struct Followers(BTreeMap<String, Vec<usize>>);

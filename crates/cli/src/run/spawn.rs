@@ -42,6 +42,8 @@ pub struct Spawner {
     to_reset: Vec<i32>,
     nofile: libc::rlimit,
     parent: libc::pid_t,
+    /// Whether a program's addresses are to be the same in every run.
+    fixed_addresses: bool,
 }
 
 /// Enough for a few system calls.
@@ -68,6 +70,7 @@ impl Spawner {
                 rlim_max: nofile.maximum.unwrap_or(libc::RLIM_INFINITY),
             },
             parent: std::process::id() as libc::pid_t,
+            fixed_addresses: options.simulated.machine.is_some(),
         })
     }
 
@@ -97,6 +100,7 @@ impl Spawner {
             mask: &self.mask,
             to_reset: &self.to_reset,
             nofile: &self.nofile,
+            fixed_addresses: self.fixed_addresses,
             failure: None,
         };
         let (pid, pidfd) = clone_with(&mut self.stack, &mut order).map_err(|error| too_many(pe, error))?;
@@ -159,6 +163,7 @@ struct Order<'a> {
     mask: &'a libc::sigset_t,
     to_reset: &'a [i32],
     nofile: &'a libc::rlimit,
+    fixed_addresses: bool,
     /// The child's answer.
     failure: Option<(Step, i32)>,
 }
@@ -204,6 +209,12 @@ fn become_program(order: &Order<'_>) -> Result<std::convert::Infallible, Step> {
         done(libc::dup2(order.stdout, 1), Step::Prepare("dup2"))?;
         done(libc::dup2(order.stderr, 2), Step::Prepare("dup2"))?;
         done(libc::setrlimit(libc::RLIMIT_NOFILE, order.nofile), Step::Prepare("setrlimit"))?;
+        if order.fixed_addresses {
+            done(
+                libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong),
+                Step::Prepare("personality"),
+            )?;
+        }
         let mut default: libc::sigaction = std::mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
         for &signal in order.to_reset {

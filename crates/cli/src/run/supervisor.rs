@@ -16,11 +16,12 @@ use rustix::process::{self, Pid, WaitId, WaitIdOptions, pidfd_send_signal, waiti
 use super::family::Family;
 use super::joined::{self, Found, Joined, LOOK};
 use super::lines::Stream;
-use super::report::{self, Followers};
+use super::machine::Simulation;
+use super::report::{self, Followers, exit_status};
 use super::signals::Signals;
 use super::spawn::Child;
 use super::writer::{Source, Target, Writer};
-use super::{Options, Outcome};
+use super::{Options, Outcome, Starts};
 
 /// How long PEs have, after the first failure, to see it in their waits, say so, and end by themselves.
 const GRACE: Duration = Duration::from_millis(200);
@@ -36,8 +37,11 @@ const LAST_READS: usize = 32;
 const SIGNALS: u64 = u64::MAX;
 const NEWS: u64 = u64::MAX - 1;
 const OUTPUT: u64 = u64::MAX - 2;
+const MACHINE: u64 = u64::MAX - 3;
 /// Added to a PE's number: the process that joined as it, where it is not the one that was started.
 const JOINED: u64 = 1 << 32;
+
+mod engine;
 
 struct Pe {
     pid: Pid,
@@ -100,6 +104,8 @@ pub struct Supervisor {
     /// The pipes; apart, so that all can be left alone at once when nobody takes their output.
     output: OwnedFd,
     reading: bool,
+    /// Where the job runs, unless on this machine; until its engine has ended.
+    simulation: Option<Simulation>,
     // Dropped in this order: the last output may wait for its reader, and Ctrl-C is to end that.
     family: Family,
     signals: Signals,
@@ -136,6 +142,7 @@ impl Supervisor {
             events,
             output,
             reading: true,
+            simulation: None,
             family,
             signals,
             writer,
@@ -162,6 +169,9 @@ impl Supervisor {
         let pe = self.pes.len();
         if self.verbose {
             self.say(&format!("PE {pe} is process {} ({program})", child.pid));
+        }
+        if let Some(simulation) = &self.simulation {
+            simulation.started(&child.stdout, &child.stderr);
         }
         let source = |target| Source { pe, target };
         let streams = [
@@ -191,8 +201,8 @@ impl Supervisor {
     }
 
     /// Stands by until the job has ended.
-    pub fn watch(mut self) -> Result<Outcome> {
-        while self.alive > 0 {
+    pub fn watch(mut self, starts: &mut Starts<'_>) -> Result<Outcome> {
+        while self.alive > 0 || self.simulation.is_some() {
             let events = self.wait()?;
             if let Some(status) = self.job.exit_status() {
                 self.exit_as_asked(status);
@@ -212,6 +222,7 @@ impl Supervisor {
                     SIGNALS => self.handle_signals()?,
                     NEWS => self.handle_news()?,
                     OUTPUT => self.read_output()?,
+                    MACHINE => self.serve_engine(starts)?,
                     _ => {}
                 }
             }
@@ -324,6 +335,7 @@ impl Supervisor {
     fn lose(&mut self, pe: usize, pid: i32, cause: Cause) -> Option<End> {
         if self.job.state(pe) == State::Done {
             self.job.left(pe);
+            self.tell_engine(pe);
             return None;
         }
         if matches!(self.phase, Phase::Exiting) {
@@ -347,6 +359,7 @@ impl Supervisor {
         for target in [Target::Stdout, Target::Stderr] {
             self.read_stream(pe, target, LAST_READS);
         }
+        self.tell_engine(pe);
         let Some(cause) = end.cause else { return };
         if self.pes[pe].lost && end.joined.is_none() {
             // Told already. But how the wrapper, if it ended by itself, sums it up counts: `timeout` has a status for it.
@@ -552,17 +565,6 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         // `Family` waits for them.
         self.send_all(Some(process::Signal::KILL));
-    }
-}
-
-/// The launcher's exit status for a failure.
-fn exit_status(cause: Cause) -> u8 {
-    match cause {
-        Cause::Signal(signal) => 128 + signal as u8,
-        // A failure has to be one for the shell, too.
-        Cause::Exit(0) | Cause::Finalized => 1,
-        Cause::Exit(code) => code as u8,
-        Cause::Panic => 101,
     }
 }
 

@@ -141,6 +141,35 @@ pub trait HardwareBarrier {
     fn complete(&self) -> Result<u64>;
 }
 
+/// What a wait is for, as far as who waits knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Awaited {
+    /// A word that any PE may write.
+    AnyWord,
+    /// A word that some PEs may write.
+    SomeWord,
+    /// A lock.
+    Lock,
+    /// A barrier.
+    Barrier,
+}
+
+impl Awaited {
+    /// Each of them.
+    pub(crate) const ALL: [Awaited; 4] = [Awaited::AnyWord, Awaited::SomeWord, Awaited::Lock, Awaited::Barrier];
+}
+
+impl std::fmt::Display for Awaited {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Awaited::AnyWord => "a word that any PE may write",
+            Awaited::SomeWord => "a word that some PEs may write",
+            Awaited::Lock => "a lock",
+            Awaited::Barrier => "a barrier",
+        })
+    }
+}
+
 /// A PE's time, where it is not the world's. Every call may take virtual time, and lets other PEs run meanwhile.
 pub trait VirtualClock {
     /// Time since the start of the job.
@@ -154,7 +183,7 @@ pub trait VirtualClock {
     ///
     /// # Errors
     /// When it is not this PE that runs.
-    fn park(&self, deadline: Option<Duration>, what: &'static str) -> Result<()>;
+    fn park(&self, deadline: Option<Duration>, what: Awaited) -> Result<()>;
 
     /// This PE computes for so long.
     fn compute(&self, time: Duration);

@@ -3,21 +3,21 @@
 #[cfg(not(loom))]
 use std::time::Duration;
 
-/// Sleeps while the word at `p` holds `expected`, at most for `timeout`. Wakes spuriously as it likes.
+/// Sleeps while the word at `p` holds `expected`, at most for `timeout`, where there is one. Wakes spuriously as it likes.
 ///
 /// # Safety
 /// `p` is aligned to 4 and stays mapped during the call.
 #[cfg(not(loom))]
-pub(crate) unsafe fn futex_wait(p: *const u32, expected: u32, timeout: Duration) {
+pub(crate) unsafe fn futex_wait(p: *const u32, expected: u32, timeout: Option<Duration>) {
     use rustix::thread::futex;
-    let limit = futex::Timespec {
+    let limit = timeout.map(|timeout| futex::Timespec {
         tv_sec: timeout.as_secs() as i64,
         tv_nsec: i64::from(timeout.subsec_nanos()),
-    };
+    });
     // SAFETY: the caller promises an aligned mapped word, and the reference does not outlive the call; only the kernel reads through it.
     let word = unsafe { std::sync::atomic::AtomicU32::from_ptr(p.cast_mut()) };
     // Every outcome (woken, changed, timed out, interrupted) means the same to the caller: look again.
-    let _ = futex::wait(word, futex::Flags::empty(), expected, Some(&limit));
+    let _ = futex::wait(word, futex::Flags::empty(), expected, limit.as_ref());
 }
 
 /// Wakes everybody who sleeps on the word at `p`.

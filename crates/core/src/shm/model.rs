@@ -151,7 +151,7 @@ fn queue(p: *const u32) -> Arc<(Mutex<u64>, Condvar)> {
     entry(&QUEUES, p as usize, || (Mutex::new(0), Condvar::new()))
 }
 
-pub(crate) unsafe fn futex_wait(p: *const u32, expected: u32, _timeout: std::time::Duration) {
+pub(crate) unsafe fn futex_wait(p: *const u32, expected: u32, _timeout: Option<std::time::Duration>) {
     let queue = queue(p);
     // As in the kernel, the comparison and going to sleep are one step with respect to a wake.
     let mut wakes = queue.0.lock().unwrap();

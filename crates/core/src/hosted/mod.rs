@@ -1,10 +1,24 @@
 //! Jobs whose PEs somebody else runs, on a fabric of his own: a simulator.
 //!
-//! All segments lie in one process, the host's. A PE has its [`Job`] like any other; what its fabric is asked to deliver, the host writes by
+//! All segments are mapped by one process, the host's. A PE has its [`Job`] like any other; what its fabric is asked to deliver, the host writes by
 //! [`Hosted::write`] and its kin, which know where the PEs' memory is, restricted windows included.
+//!
+//! A PE's fabric is a [`HostedFabric`]: each call becomes an [`Ask`] that goes through a [`Port`]. Where the PE lives in the host's process, the port is the
+//! host's; where it is a process of its own, it is [`attached`] to the machine by shared pages ([`passage`]) and a word that says whose [`turn`] it is.
+
+mod ask;
+pub(crate) mod attached;
+mod fabric;
+pub(crate) mod passage;
+pub(crate) mod turn;
+
+pub use ask::{Ask, Atomic, Signal};
+pub use fabric::{HostedFabric, MOST, Port, refused};
+pub use passage::{ENV_FD, Passages};
+pub use turn::Came;
 
 use crate::control::Control;
-use crate::error::{Cause, Result};
+use crate::error::{Cause, Error, Result};
 use crate::fabric::{Fabric, FarAddress};
 use crate::job::Job;
 use crate::launch::JobFile;
@@ -40,6 +54,23 @@ impl Hosted {
         })
     }
 
+    /// The memory of a job whose PEs are processes, which `job`'s holder starts.
+    ///
+    /// # Errors
+    /// [`Error::System`](crate::Error::System) where it cannot be mapped.
+    pub fn of(job: &JobFile) -> Result<Hosted> {
+        let fd = job
+            .fd()
+            .try_clone_to_owned()
+            .map_err(|e| Error::system("dup", e, "Raise `ulimit -n`"))?;
+        let geometry = job.control().geometry();
+        let control = Control::attach(fd, geometry.file_size(), geometry.npes, 0)?;
+        Ok(Hosted {
+            control: Arc::new(control),
+            regions: Mutex::default(),
+        })
+    }
+
     /// PE `pe` joins, with all peers behind `fabric`. Once for each PE, by whoever is to be that PE.
     ///
     /// # Errors
@@ -54,6 +85,11 @@ impl Hosted {
     /// PE `pe` has died of a panic: waits that depend on it end, as soon as they look.
     pub fn died(&self, pe: usize) {
         self.control.depart(pe, State::Dead(Cause::Panic));
+    }
+
+    /// Number of PEs.
+    pub fn npes(&self) -> usize {
+        self.control.geometry().npes
     }
 
     /// How many PEs have left, in order or not.
@@ -89,6 +125,16 @@ impl Hosted {
         }
         let &(base, room) = self.regions().get(&(by, at.pe, at.region))?;
         (end <= room as u64).then_some((base + at.offset as usize) as *mut u8)
+    }
+
+    /// Whether there are `len` bytes, as PE `by` has them mapped.
+    pub fn has(&self, by: u32, at: FarAddress, len: usize) -> bool {
+        self.place(by, at, len).is_some()
+    }
+
+    /// Whether there is such a word, aligned.
+    pub fn has_word(&self, by: u32, at: FarAddress, size: usize) -> bool {
+        self.word(by, at, size).is_some()
     }
 
     /// Writes bytes into a PE's memory as PE `by` has it mapped; false where there is none. An aligned word is never seen torn.

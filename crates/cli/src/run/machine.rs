@@ -1,0 +1,225 @@
+//! A job on a simulated machine: the engine, in a thread of the launcher, and what it needs of the main thread.
+//!
+//! ```text
+//! [ engine: virtual time ] <-- turns --> PE 0, PE 1 ... one of them runs, on the same CPU
+//!    | start a PE, pass its output on                  ^
+//!    v                                                 | starts them (children die with the thread that started them)
+//! [ launcher: the epoll loop ] --- a PE has ended ---> engine
+//! ```
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use memonet_core::hosted::{Hosted, Passages};
+use memonet_core::launch::JobFile;
+use memonet_sim::{Launcher, Machine, ProcessOptions, run_processes};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::thread::CpuSet;
+
+use super::args::Simulated;
+
+/// How long a PE may run without a call, unless `--patience` says otherwise.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A simulated machine with a job on it, as the main thread has it.
+pub struct Simulation {
+    passages: Arc<Passages>,
+    /// Becomes readable when there is news.
+    bell: OwnedFd,
+    news: Receiver<News>,
+    engine: Option<JoinHandle<Result<()>>>,
+    outputs: Arc<Outputs>,
+}
+
+/// What the engine wants of the main thread; it waits for the answer.
+pub enum News {
+    /// That this PE is started: whether it was.
+    Start(usize, Sender<bool>),
+    /// That what this PE has written is read.
+    PassOn(usize, Sender<()>),
+    /// Nothing more: so it ended.
+    Ended(Result<()>),
+}
+
+/// The numbers of the descriptors from which each PE's output is read.
+#[derive(Default)]
+struct Outputs(Mutex<Vec<[i32; 2]>>);
+
+impl Outputs {
+    /// Whether there is something to read.
+    fn wait(&self, pe: usize) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(fds) = all.get(pe) else { return false };
+        let mut polled = fds.map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        // SAFETY: two descriptions on this stack frame. What the numbers stand for is only looked at; one that has been closed meanwhile is
+        // answered as such, one of another file by one reading too many.
+        unsafe { libc::poll(polled.as_mut_ptr(), 2, 0) > 0 }
+    }
+}
+
+/// The engine's way to the main thread.
+struct Main {
+    bell: OwnedFd,
+    /// Until the end.
+    news: Option<Sender<News>>,
+    outputs: Arc<Outputs>,
+}
+
+impl Main {
+    /// Asks, and waits for the answer; nothing, when the main thread is ending the job.
+    fn ask<A>(&self, question: impl FnOnce(Sender<A>) -> News) -> Option<A> {
+        let (answer, answered) = channel();
+        self.news.as_ref()?.send(question(answer)).ok()?;
+        self.ring();
+        answered.recv().ok()
+    }
+
+    fn ring(&self) {
+        // It cannot fail: the counter is emptied long before it is full.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+}
+
+impl Drop for Main {
+    fn drop(&mut self) {
+        // Whoever comes because of the bell is to see that nothing more comes.
+        self.news = None;
+        self.ring();
+    }
+}
+
+impl Launcher for Main {
+    fn start(&self, pe: usize) -> bool {
+        self.ask(|answer| News::Start(pe, answer)).unwrap_or(false)
+    }
+
+    fn pass_on(&self, pe: usize) {
+        if self.outputs.wait(pe) {
+            // The job is being ended where there is no answer.
+            let _ = self.ask(|answer| News::PassOn(pe, answer));
+        }
+    }
+}
+
+/// What `--machine` asks for, understood.
+pub struct Plan {
+    machine: Machine,
+    options: ProcessOptions,
+    trace: Option<(PathBuf, File)>,
+    cpu_scale: Option<f64>,
+}
+
+/// Reads what the options ask for.
+pub fn plan(options: &Simulated) -> Result<Option<Plan>> {
+    let Some(name) = &options.machine else { return Ok(None) };
+    let create = |path: &PathBuf| -> Result<(PathBuf, File)> {
+        let file = File::create(path).with_context(|| format!("cannot write the trace to {}", path.display()))?;
+        Ok((path.clone(), file))
+    };
+    Ok(Some(Plan {
+        machine: Machine::load(name)?,
+        options: ProcessOptions {
+            seed: options.seed.unwrap_or(1),
+            record: options.trace.is_some(),
+            patience: options.patience.unwrap_or(PATIENCE),
+        },
+        trace: options.trace.as_ref().map(create).transpose()?,
+        cpu_scale: options.cpu_scale,
+    }))
+}
+
+impl Plan {
+    /// The pages by which PEs will talk to the engine.
+    pub fn passages(&self, npes: usize) -> Result<Arc<Passages>> {
+        Ok(Arc::new(Passages::create(npes, self.cpu_scale)?))
+    }
+
+    /// Starts the engine, on these CPUs: those of the PEs, as a hand-over to another CPU takes several times as long.
+    pub fn start(self, job: &JobFile, passages: Arc<Passages>, cpus: Option<CpuSet>) -> Result<Simulation> {
+        let hosted = Arc::new(Hosted::of(job)?);
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("eventfd")?;
+        let (sender, news) = channel();
+        let outputs = Arc::new(Outputs::default());
+        let main = Main {
+            bell: bell.try_clone().context("dup")?,
+            news: Some(sender),
+            outputs: outputs.clone(),
+        };
+        let of_engine = passages.clone();
+        let engine = move || self.run(&hosted, &of_engine, main, cpus);
+        let engine = std::thread::Builder::new()
+            .name("machine".into())
+            .spawn(engine)
+            .context("cannot start a thread")?;
+        Ok(Simulation {
+            passages,
+            bell,
+            news,
+            engine: Some(engine),
+            outputs,
+        })
+    }
+
+    /// The engine's life.
+    fn run(self, hosted: &Arc<Hosted>, passages: &Passages, main: Main, cpus: Option<CpuSet>) -> Result<()> {
+        if let Some(cpus) = cpus {
+            rustix::thread::sched_setaffinity(None, &cpus).context("cannot bind the machine to its CPU; use --bind none")?;
+        }
+        let ended = run_processes(&self.machine, hosted, passages, &self.options, &main)?;
+        if let Some((path, file)) = self.trace {
+            let mut out = BufWriter::new(file);
+            let written = ended.recorder.write_chrome(&mut out).and_then(|()| std::io::Write::flush(&mut out));
+            written.with_context(|| format!("cannot write the trace to {}", path.display()))?;
+        }
+        Ok(ended.result?)
+    }
+}
+
+impl Simulation {
+    /// Becomes readable when there is [`news`](Self::news).
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.bell.as_fd()
+    }
+
+    /// What the engine wants next, if it wants anything now.
+    pub fn news(&mut self) -> Option<News> {
+        let mut count = [0; 8];
+        // That it says how often it was rung is of no interest; that it is silent, neither.
+        let _ = rustix::io::read(&self.bell, &mut count);
+        match self.news.try_recv() {
+            Ok(news) => Some(news),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                let ended = self.engine.take()?.join();
+                Some(News::Ended(ended.unwrap_or_else(|_| bail_out())))
+            }
+        }
+    }
+
+    /// The next PE's output comes by these descriptors.
+    pub fn started(&self, stdout: &OwnedFd, stderr: &OwnedFd) {
+        let mut outputs = self.outputs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        outputs.push([stdout.as_raw_fd(), stderr.as_raw_fd()]);
+    }
+
+    /// A PE's process has ended, which its state in the job's memory says already.
+    pub fn left(&self, pe: usize) {
+        self.passages.left(pe);
+    }
+}
+
+fn bail_out() -> Result<()> {
+    bail!("the simulated machine has broken down; what it said about that is a bug of memonet's, please report it")
+}

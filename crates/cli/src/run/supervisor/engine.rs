@@ -1,0 +1,56 @@
+//! What the main thread does for the engine of a simulated machine.
+
+use std::time::Instant;
+
+use anyhow::Result;
+
+use super::super::Starts;
+use super::super::machine::{News, Simulation};
+use super::super::writer::Target;
+use super::{LAST_READS, MACHINE, Phase, Supervisor, listen};
+
+impl Supervisor {
+    /// The PEs are started as this machine's engine wants them.
+    pub fn simulate(&mut self, simulation: Simulation) -> Result<()> {
+        listen(&self.events, simulation.bell(), MACHINE)?;
+        self.simulation = Some(simulation);
+        Ok(())
+    }
+
+    /// Does what the engine waits for.
+    pub(super) fn serve_engine(&mut self, starts: &mut Starts<'_>) -> Result<()> {
+        while let Some(news) = self.simulation.as_mut().and_then(Simulation::news) {
+            match news {
+                News::Start(pe, done) => {
+                    let starting = matches!(self.phase, Phase::Running | Phase::Grace(_));
+                    if starting {
+                        starts.start(pe, self)?;
+                    }
+                    let _ = done.send(starting);
+                }
+                News::PassOn(pe, done) => {
+                    for target in [Target::Stdout, Target::Stderr] {
+                        self.read_stream(pe, target, LAST_READS);
+                    }
+                    let _ = done.send(());
+                }
+                News::Ended(result) => {
+                    self.simulation = None;
+                    if let Err(error) = result {
+                        self.say(&format!("{error:#}"));
+                        self.status.get_or_insert(1);
+                        self.terminate(Instant::now());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A PE's process has ended, and all knows it but the engine.
+    pub(super) fn tell_engine(&self, pe: usize) {
+        if let Some(simulation) = &self.simulation {
+            simulation.left(pe);
+        }
+    }
+}

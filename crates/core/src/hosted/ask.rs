@@ -1,0 +1,377 @@
+//! What a hosted PE asks of the machine that it runs on, and the words in which an attached process writes it down.
+//!
+//! Nothing in an [`Ask`] points into the program's memory; the block that goes with a put or a get travels beside it.
+
+use crate::fabric::{Awaited, FarAddress, SignalOp};
+use crate::shm::AtomicOp;
+use std::time::Duration;
+
+/// A question to the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// The PE is there: its program begins.
+    Begin,
+    /// [`Fabric::store`](crate::fabric::Fabric::store).
+    Store {
+        /// Where.
+        to: FarAddress,
+        /// Bytes of the word.
+        size: u8,
+        /// The word.
+        bits: u64,
+    },
+    /// A block, then perhaps a signal.
+    Put {
+        /// Where.
+        to: FarAddress,
+        /// Bytes of the block; may be none.
+        len: u32,
+        /// Whether the program may change its source when the call returns.
+        reuse: bool,
+        /// Visible only when the block is.
+        signal: Option<Signal>,
+    },
+    /// Answered with a block.
+    Get {
+        /// Where.
+        from: FarAddress,
+        /// Bytes of the block.
+        len: u32,
+    },
+    /// Answered with what the word held.
+    Atomic {
+        /// Where.
+        at: FarAddress,
+        /// Bytes of the word.
+        size: u8,
+        /// What to do with it.
+        what: Atomic,
+    },
+    /// [`Fabric::fence`](crate::fabric::Fabric::fence).
+    Fence,
+    /// [`Fabric::quiet`](crate::fabric::Fabric::quiet).
+    Quiet,
+    /// Answered with 1 when all that the PE has written is visible, else with 0; at once.
+    IsQuiet,
+    /// [`HardwareBarrier::join`](crate::fabric::HardwareBarrier::join): answered with 0 where it does not serve the job.
+    Join,
+    /// [`HardwareBarrier::arrive`](crate::fabric::HardwareBarrier::arrive).
+    Arrive,
+    /// [`HardwareBarrier::complete`](crate::fabric::HardwareBarrier::complete).
+    Phase,
+    /// [`VirtualClock::look`](crate::fabric::VirtualClock::look).
+    Look,
+    /// [`VirtualClock::park`](crate::fabric::VirtualClock::park).
+    Park {
+        /// When to stop.
+        deadline: Option<Duration>,
+        /// What for.
+        what: Awaited,
+    },
+    /// [`VirtualClock::compute`](crate::fabric::VirtualClock::compute).
+    Compute {
+        /// For how long.
+        time: Duration,
+    },
+}
+
+/// A signal after a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signal {
+    /// Its word, 8 bytes.
+    pub at: FarAddress,
+    /// How it changes.
+    pub op: SignalOp,
+    /// By what.
+    pub value: u64,
+}
+
+/// An atomic operation on a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atomic {
+    /// Of the library's list.
+    Op(AtomicOp, u64),
+    /// Stores `new` where the word holds `expected`.
+    CompareSwap {
+        /// What it must hold.
+        expected: u64,
+        /// What it then gets.
+        new: u64,
+    },
+}
+
+impl Atomic {
+    /// What a word of `size` bytes that held `old` holds then.
+    pub fn result(self, old: u64, size: usize) -> u64 {
+        let new = match self {
+            Atomic::Op(AtomicOp::Add, value) => old.wrapping_add(value),
+            Atomic::Op(AtomicOp::And, value) => old & value,
+            Atomic::Op(AtomicOp::Or, value) => old | value,
+            Atomic::Op(AtomicOp::Xor, value) => old ^ value,
+            Atomic::Op(AtomicOp::Swap, value) => value,
+            Atomic::CompareSwap { expected, new } if expected == old => new,
+            Atomic::CompareSwap { .. } => old,
+        };
+        new & u64::MAX >> (64 - 8 * size)
+    }
+}
+
+/// Words of a question.
+pub(super) const WORDS: usize = 8;
+
+/// In the lowest byte of the first word.
+mod kind {
+    pub(super) const BEGIN: u8 = 1;
+    pub(super) const STORE: u8 = 2;
+    pub(super) const PUT: u8 = 3;
+    pub(super) const GET: u8 = 4;
+    pub(super) const ATOMIC: u8 = 5;
+    pub(super) const FENCE: u8 = 6;
+    pub(super) const QUIET: u8 = 7;
+    pub(super) const IS_QUIET: u8 = 8;
+    pub(super) const JOIN: u8 = 9;
+    pub(super) const ARRIVE: u8 = 10;
+    pub(super) const PHASE: u8 = 11;
+    pub(super) const LOOK: u8 = 12;
+    pub(super) const PARK: u8 = 13;
+    pub(super) const COMPUTE: u8 = 14;
+}
+
+const OPERATIONS: [AtomicOp; 5] = [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
+const COMPARE_SWAP: u8 = OPERATIONS.len() as u8;
+const REUSE: u8 = 1;
+const SIGNAL_SET: u8 = 2;
+const SIGNAL_ADD: u8 = 4;
+const DEADLINE: u8 = 1;
+
+/// The first word, and a place in two.
+fn front(kind: u8, size: u8, what: u8, flags: u8) -> u64 {
+    u64::from(u32::from_le_bytes([kind, size, what, flags]))
+}
+
+fn place(at: FarAddress) -> [u64; 2] {
+    [u64::from(at.pe) | u64::from(at.region) << 32, at.offset]
+}
+
+fn place_of(words: [u64; 2]) -> FarAddress {
+    FarAddress {
+        pe: words[0] as u32,
+        region: (words[0] >> 32) as u32,
+        offset: words[1],
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Ask {
+    /// Written down. [`from_words`](Self::from_words) reads it; times are whole nanoseconds.
+    pub(super) fn to_words(self) -> [u64; WORDS] {
+        let plain = |kind| [front(kind, 0, 0, 0), 0, 0, 0, 0, 0, 0, 0];
+        match self {
+            Ask::Begin => plain(kind::BEGIN),
+            Ask::Store { to, size, bits } => {
+                let [pe, offset] = place(to);
+                [front(kind::STORE, size, 0, 0), pe, offset, bits, 0, 0, 0, 0]
+            }
+            Ask::Put { to, len, reuse, signal } => {
+                let [pe, offset] = place(to);
+                let mut flags = if reuse { REUSE } else { 0 };
+                let mut then = ([0, 0], 0);
+                if let Some(signal) = signal {
+                    flags |= match signal.op {
+                        SignalOp::Set => SIGNAL_SET,
+                        SignalOp::Add => SIGNAL_ADD,
+                    };
+                    then = (place(signal.at), signal.value);
+                }
+                let ([signal_pe, signal_offset], value) = then;
+                let front = front(kind::PUT, 0, 0, flags);
+                [front, pe, offset, len.into(), signal_pe, signal_offset, value, 0]
+            }
+            Ask::Get { from, len } => {
+                let [pe, offset] = place(from);
+                [front(kind::GET, 0, 0, 0), pe, offset, len.into(), 0, 0, 0, 0]
+            }
+            Ask::Atomic { at, size, what } => {
+                let [pe, offset] = place(at);
+                let (what, operand, new) = match what {
+                    Atomic::Op(op, operand) => {
+                        let number = OPERATIONS.iter().position(|&other| other == op);
+                        (number.expect("all are in the list") as u8, operand, 0)
+                    }
+                    Atomic::CompareSwap { expected, new } => (COMPARE_SWAP, expected, new),
+                };
+                [front(kind::ATOMIC, size, what, 0), pe, offset, operand, new, 0, 0, 0]
+            }
+            Ask::Fence => plain(kind::FENCE),
+            Ask::Quiet => plain(kind::QUIET),
+            Ask::IsQuiet => plain(kind::IS_QUIET),
+            Ask::Join => plain(kind::JOIN),
+            Ask::Arrive => plain(kind::ARRIVE),
+            Ask::Phase => plain(kind::PHASE),
+            Ask::Look => plain(kind::LOOK),
+            Ask::Park { deadline, what } => {
+                let number = Awaited::ALL.iter().position(|&other| other == what);
+                let flags = if deadline.is_some() { DEADLINE } else { 0 };
+                let front = front(kind::PARK, 0, number.expect("all are in the list") as u8, flags);
+                [front, deadline.map_or(0, nanos), 0, 0, 0, 0, 0, 0]
+            }
+            Ask::Compute { time } => [front(kind::COMPUTE, 0, 0, 0), nanos(time), 0, 0, 0, 0, 0, 0],
+        }
+    }
+
+    /// Read, believing nothing: that addresses are memory of the job, and words aligned, is for the reader to check. Nothing, where no question is
+    /// written like this.
+    pub(super) fn from_words(words: [u64; WORDS]) -> Option<Ask> {
+        let [kind, size, what, flags] = u32::try_from(words[0]).ok()?.to_le_bytes();
+        let at = place_of([words[1], words[2]]);
+        let len = || u32::try_from(words[3]).ok();
+        Some(match kind {
+            kind::BEGIN => Ask::Begin,
+            kind::STORE => Ask::Store {
+                to: at,
+                size,
+                bits: words[3],
+            },
+            kind::PUT => {
+                let op = match flags & !REUSE {
+                    0 => None,
+                    SIGNAL_SET => Some(SignalOp::Set),
+                    SIGNAL_ADD => Some(SignalOp::Add),
+                    _ => return None,
+                };
+                let signal = |op| Signal {
+                    at: place_of([words[4], words[5]]),
+                    op,
+                    value: words[6],
+                };
+                Ask::Put {
+                    to: at,
+                    len: len()?,
+                    reuse: flags & REUSE != 0,
+                    signal: op.map(signal),
+                }
+            }
+            kind::GET => Ask::Get { from: at, len: len()? },
+            kind::ATOMIC => {
+                let what = match OPERATIONS.get(usize::from(what)) {
+                    Some(&op) => Atomic::Op(op, words[3]),
+                    None if what == COMPARE_SWAP => Atomic::CompareSwap {
+                        expected: words[3],
+                        new: words[4],
+                    },
+                    None => return None,
+                };
+                Ask::Atomic { at, size, what }
+            }
+            kind::FENCE => Ask::Fence,
+            kind::QUIET => Ask::Quiet,
+            kind::IS_QUIET => Ask::IsQuiet,
+            kind::JOIN => Ask::Join,
+            kind::ARRIVE => Ask::Arrive,
+            kind::PHASE => Ask::Phase,
+            kind::LOOK => Ask::Look,
+            kind::PARK => Ask::Park {
+                deadline: (flags & DEADLINE != 0).then(|| Duration::from_nanos(words[1])),
+                what: *Awaited::ALL.get(usize::from(what))?,
+            },
+            kind::COMPUTE => Ask::Compute {
+                time: Duration::from_nanos(words[1]),
+            },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What can be read is what would be written, but for bits of no meaning.
+        #[test]
+        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..16) {
+            let mut words = [0; WORDS];
+            words[0] = u64::from(u32::from_le_bytes([kind, front[1], front[2] % 8, front[3] % 8]));
+            words[1..].copy_from_slice(&rest);
+            for words in [words, { let mut short = words; short[3] %= 1 << 32; short }] {
+                if let Some(ask) = Ask::from_words(words) {
+                    prop_assert_eq!(Ask::from_words(ask.to_words()), Some(ask));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_kind_is_written_and_read() {
+        let at = FarAddress {
+            pe: 3,
+            region: 2,
+            offset: 1 << 40,
+        };
+        let signal = |op| Some(Signal { at, op, value: 9 });
+        let asks = [
+            Ask::Begin,
+            Ask::Store {
+                to: at,
+                size: 4,
+                bits: u64::MAX,
+            },
+            Ask::Put {
+                to: at,
+                len: u32::MAX,
+                reuse: true,
+                signal: None,
+            },
+            Ask::Put {
+                to: at,
+                len: 0,
+                reuse: false,
+                signal: signal(SignalOp::Set),
+            },
+            Ask::Put {
+                to: at,
+                len: 5,
+                reuse: true,
+                signal: signal(SignalOp::Add),
+            },
+            Ask::Get { from: at, len: 77 },
+            Ask::Atomic {
+                at,
+                size: 8,
+                what: Atomic::Op(AtomicOp::Xor, 5),
+            },
+            Ask::Atomic {
+                at,
+                size: 2,
+                what: Atomic::CompareSwap { expected: 1, new: 2 },
+            },
+            Ask::Fence,
+            Ask::Quiet,
+            Ask::IsQuiet,
+            Ask::Join,
+            Ask::Arrive,
+            Ask::Phase,
+            Ask::Look,
+            Ask::Park {
+                deadline: None,
+                what: Awaited::Lock,
+            },
+            Ask::Park {
+                deadline: Some(Duration::from_nanos(7)),
+                what: Awaited::Barrier,
+            },
+            Ask::Compute {
+                time: Duration::from_secs(1),
+            },
+        ];
+        for ask in asks {
+            assert_eq!(Ask::from_words(ask.to_words()), Some(ask));
+        }
+        assert_eq!(Ask::from_words([0; WORDS]), None);
+        assert_eq!(Ask::from_words([u64::MAX; WORDS]), None);
+    }
+}

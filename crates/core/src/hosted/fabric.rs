@@ -1,0 +1,238 @@
+//! The machine as the fabric of a hosted PE, whatever way its questions take.
+
+use super::ask::{Ask, Atomic, Signal};
+use crate::error::{Error, Result};
+use crate::fabric::{Awaited, Fabric, FarAddress, HardwareBarrier, SignalOp, VirtualClock};
+use crate::shm::AtomicOp;
+use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Longer blocks are several.
+pub const MOST: usize = 1 << 30;
+
+/// The way of one PE to the machine.
+pub trait Port: Send + Sync {
+    /// The PE.
+    fn pe(&self) -> u32;
+
+    /// Its time, since the start of the run.
+    fn now(&self) -> Duration;
+
+    /// Asks, and comes back with the answer, when other PEs have run and time has passed.
+    ///
+    /// # Errors
+    /// In the machine's words, when it refuses; [`Error::Misuse`] when it is not this PE that runs.
+    ///
+    /// # Safety
+    /// `block` is readable for the bytes of a [`Ask::Put`], writable for those of a [`Ask::Get`], during the call.
+    unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64>;
+
+    /// As in [`Fabric`].
+    ///
+    /// # Safety
+    /// As there.
+    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize);
+
+    /// As in [`Fabric`].
+    fn unmap_region(&self, pe: u32, region: u32);
+}
+
+/// What the machine says, as an error.
+pub fn refused(problem: String) -> Error {
+    Error::Fabric {
+        fabric: "simulated machine",
+        problem,
+    }
+}
+
+/// All peers behind the machine.
+pub struct HostedFabric<P> {
+    port: P,
+    /// Why a store was refused.
+    late: Mutex<Option<Error>>,
+    /// Whether the machine may have hardware for the barrier of all.
+    groups: bool,
+}
+
+impl<P: Port> HostedFabric<P> {
+    /// `groups`: whether the machine may have hardware for the barrier of all.
+    pub fn new(port: P, groups: bool) -> Self {
+        HostedFabric {
+            port,
+            late: Mutex::default(),
+            groups,
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> Result<u64> {
+        debug_assert!(!matches!(ask, Ask::Put { len: 1.., .. } | Ask::Get { .. }), "{ask:?} has a block");
+        // SAFETY: only a put and a get have a block, and these are asked for elsewhere, but for a put of nothing.
+        unsafe { self.port.call(ask, null_mut()) }
+    }
+
+    /// # Safety
+    /// `src` is readable for `len` bytes.
+    unsafe fn write(&self, to: FarAddress, src: *const u8, len: usize, reuse: bool, signal: Option<Signal>) -> Result<()> {
+        let mut done = 0;
+        loop {
+            let part = (len - done).min(MOST);
+            let end = done + part == len;
+            let put = Ask::Put {
+                to: FarAddress {
+                    offset: to.offset + done as u64,
+                    ..to
+                },
+                len: part as u32,
+                reuse,
+                signal: signal.filter(|_| end),
+            };
+            // SAFETY: the caller promises the source, of which this is a part; a put only reads it.
+            unsafe { self.port.call(put, src.wrapping_add(done).cast_mut()) }?;
+            done += part;
+            if end {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl<P: Port> Fabric for HostedFabric<P> {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn store(&self, to: FarAddress, size: usize, bits: u64) {
+        let store = Ask::Store {
+            to,
+            size: size as u8,
+            bits,
+        };
+        if let Err(error) = self.ask(store) {
+            *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        }
+    }
+
+    unsafe fn put(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
+        // SAFETY: the caller promises the source.
+        unsafe { self.write(to, src, len, true, None) }
+    }
+
+    unsafe fn put_nbi(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.write(to, src, len, false, None) }
+    }
+
+    unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
+        for done in (0..len).step_by(MOST) {
+            let get = Ask::Get {
+                from: FarAddress {
+                    offset: from.offset + done as u64,
+                    ..from
+                },
+                len: (len - done).min(MOST) as u32,
+            };
+            // SAFETY: the caller promises the destination, of which this is a part.
+            unsafe { self.port.call(get, dst.wrapping_add(done)) }?;
+        }
+        Ok(())
+    }
+
+    unsafe fn put_signal(&self, to: FarAddress, src: *const u8, len: usize, signal: FarAddress, op: SignalOp, value: u64) -> Result<()> {
+        let signal = Signal { at: signal, op, value };
+        // SAFETY: the caller promises the source.
+        unsafe { self.write(to, src, len, true, Some(signal)) }
+    }
+
+    fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
+        let what = Atomic::Op(op, operand);
+        self.ask(Ask::Atomic {
+            at,
+            size: size as u8,
+            what,
+        })
+    }
+
+    fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
+        let what = Atomic::CompareSwap { expected, new };
+        self.ask(Ask::Atomic {
+            at,
+            size: size as u8,
+            what,
+        })
+    }
+
+    fn fence(&self) -> Result<()> {
+        self.ask(Ask::Fence).map(drop)
+    }
+
+    fn quiet(&self) -> Result<()> {
+        self.ask(Ask::Quiet)?;
+        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner).take();
+        late.map_or(Ok(()), Err)
+    }
+
+    fn is_quiet(&self) -> Result<bool> {
+        self.look();
+        Ok(self.ask(Ask::IsQuiet)? != 0)
+    }
+
+    fn progress(&self) {
+        self.look();
+    }
+
+    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize) {
+        // SAFETY: the caller promises what the port asks for.
+        unsafe { self.port.map_region(pe, region, base, len) };
+    }
+
+    fn unmap_region(&self, pe: u32, region: u32) {
+        self.port.unmap_region(pe, region);
+    }
+
+    fn clock(&self) -> Option<&dyn VirtualClock> {
+        Some(self)
+    }
+
+    fn barrier(&self) -> Option<&dyn HardwareBarrier> {
+        self.groups.then_some(self as &dyn HardwareBarrier)
+    }
+
+    fn outlives_pes(&self) -> bool {
+        true
+    }
+}
+
+impl<P: Port> HardwareBarrier for HostedFabric<P> {
+    fn join(&self) -> Result<bool> {
+        Ok(self.ask(Ask::Join)? != 0)
+    }
+
+    fn arrive(&self) -> Result<()> {
+        self.ask(Ask::Arrive).map(drop)
+    }
+
+    fn complete(&self) -> Result<u64> {
+        self.ask(Ask::Phase)
+    }
+}
+
+impl<P: Port> VirtualClock for HostedFabric<P> {
+    fn now(&self) -> Duration {
+        self.port.now()
+    }
+
+    fn look(&self) {
+        // Whoever looks where no PE runs sees what is there; the next call that can fail says why it must not.
+        let _ = self.ask(Ask::Look);
+    }
+
+    fn park(&self, deadline: Option<Duration>, what: Awaited) -> Result<()> {
+        self.ask(Ask::Park { deadline, what }).map(drop)
+    }
+
+    fn compute(&self, time: Duration) {
+        // As for a look.
+        let _ = self.ask(Ask::Compute { time });
+    }
+}

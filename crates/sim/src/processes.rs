@@ -1,0 +1,286 @@
+//! Programs as processes: each PE a process of its own, attached to the machine by shared pages, exactly one of them running.
+//!
+//! A process passes its turn to the engine with every question, and sleeps until its answer is there ([`Passages`]). The engine sleeps meanwhile, and so
+//! do all other PEs. So a PE's program goes on where it would as a coroutine, and the machine sees the same calls in the same order.
+//!
+//! Processes are started one after the other, each when the one before waits for something: what a program does before it joins is in that order too.
+//!
+//! Nothing that a process writes is believed. What it asks is checked before the machine sees it: addresses are memory of the job, words are aligned,
+//! a barrier's phases come one after the other, time does not run out. It gets a refusal, as a call that fails. A process that breaks the rules of
+//! turns ends the run.
+
+use crate::engine::{Engine, Program, Ran, Reply};
+use crate::error::Error;
+use crate::fabric::Asks;
+use crate::machine::Machine;
+use crate::nic::Feature;
+use crate::packet::Payload;
+use crate::run::{JobMemory, Left};
+use crate::time::Ps;
+use crate::trace::Recorder;
+use crate::world::World;
+use memonet_core::fabric::FarAddress;
+use memonet_core::hosted::{Ask, Came, Hosted, MOST, Passages};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How processes run, besides machine and program.
+#[derive(Debug, Clone)]
+pub struct ProcessOptions {
+    /// Of all chance in the machine.
+    pub seed: u64,
+    /// Whether to record every stage.
+    pub record: bool,
+    /// How long, in real time, a process may run without a call.
+    pub patience: Duration,
+}
+
+/// Who starts the processes, and has their output.
+pub trait Launcher {
+    /// Starts PE `pe`, in order from 0 on. False: it will never run.
+    fn start(&self, pe: usize) -> bool;
+
+    /// Passes on what PE `pe` has written, before others write.
+    fn pass_on(&self, pe: usize);
+}
+
+/// What came of processes that ran.
+#[derive(Debug)]
+pub struct Ended {
+    /// When the last of them ended.
+    pub end: Ps,
+    /// What was recorded.
+    pub recorder: Recorder,
+    /// Why not all ended by themselves.
+    pub result: Result<(), Error>,
+}
+
+/// Runs a job's processes on the machine, until all have ended or none can go on. Whoever sees one end, tells so by [`Passages::left`], after its state in the
+/// job's memory says how.
+///
+/// # Errors
+/// [`Error::Machine`] for a file that is wrong, before anything is started.
+pub fn run_processes(
+    machine: &Machine,
+    hosted: &Arc<Hosted>,
+    passages: &Passages,
+    options: &ProcessOptions,
+    launcher: &dyn Launcher,
+) -> Result<Ended, Error> {
+    let pes = hosted.npes() as u32;
+    let mut world = World::build(machine, pes, options.seed, Box::new(JobMemory(hosted.clone())))?;
+    world.recorder().keep(options.record);
+    let shared = Shared {
+        hosted,
+        passages,
+        launcher,
+        patience: options.patience,
+        groups: world.has(Feature::Groups),
+        ran_last: Cell::new(0),
+    };
+    let process = |pe| Process {
+        pe,
+        shared: &shared,
+        asks: Asks::new(pes),
+        barrier: Phases::default(),
+        asked: None,
+    };
+    let (mut world, end, _, result) = Engine::new(world, (0..pes).map(process).collect(), &Left(hosted)).run();
+    Ok(Ended {
+        end,
+        recorder: std::mem::take(world.recorder()),
+        result,
+    })
+}
+
+/// What the processes of a job have in common.
+struct Shared<'a> {
+    hosted: &'a Hosted,
+    passages: &'a Passages,
+    launcher: &'a dyn Launcher,
+    patience: Duration,
+    /// Whether the machine may have hardware for a barrier.
+    groups: bool,
+    /// The PE whose turn was last.
+    ran_last: Cell<u32>,
+}
+
+/// Where a PE is in the phases of the machine's barrier.
+#[derive(Debug, Clone, Copy, Default)]
+struct Phases {
+    joined: bool,
+    serves: bool,
+    arrived: u64,
+    complete: u64,
+}
+
+/// A PE's process.
+struct Process<'a> {
+    pe: u32,
+    shared: &'a Shared<'a>,
+    asks: Asks,
+    barrier: Phases,
+    /// What it waits for an answer to; nothing before it has begun.
+    asked: Option<Ask>,
+}
+
+/// No run is longer: half of what a picosecond clock of 64 bits can show, so that sums of times are times.
+const END_OF_TIME: Ps = Ps(1 << 63);
+/// Parts of a process's patience after each of which the engine looks whether its sleep was one.
+const LOOKS: u32 = 10;
+
+impl Process<'_> {
+    fn pe(&self) -> usize {
+        self.pe as usize
+    }
+
+    /// Waits until the process has passed its turn; gives why it never will.
+    fn await_turn(&self) -> Result<(), Ran> {
+        let Shared { passages, patience, .. } = *self.shared;
+        let mut since = None;
+        loop {
+            match passages.wait(self.pe(), patience / LOOKS) {
+                Came::Mine => return Ok(()),
+                Came::Gone => return Err(Ran::Ended),
+                Came::Late => {
+                    let since = *since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= patience {
+                        return Err(Ran::Failed(Error::Silent { pe: self.pe(), patience }));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers, which ends the machine's turn.
+    fn answer(&self, now: Ps, answer: Result<(u64, &[u8]), &str>) -> Result<(), Ran> {
+        let answered = self.shared.passages.answer(self.pe(), now.to_duration(), answer);
+        if !answered && self.shared.passages.wait(self.pe(), Duration::ZERO) != Came::Gone {
+            return Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() }));
+        }
+        Ok(())
+    }
+
+    /// The process starts, and joins.
+    fn begin(&mut self, now: Ps) -> Result<(), Ran> {
+        if !self.shared.launcher.start(self.pe()) {
+            return Err(Ran::Ended);
+        }
+        self.asked = Some(Ask::Begin);
+        self.await_turn()?;
+        match self.shared.passages.ask(self.pe()) {
+            Some((Ask::Begin, _)) => self.answer(now, Ok((self.shared.groups.into(), &[]))),
+            _ => Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() })),
+        }
+    }
+
+    /// Goes on with the reply to what it asked.
+    fn go_on(&mut self, ask: Ask, reply: &Reply) -> Result<(), Ran> {
+        let answer = &reply.answer;
+        self.asks.answered(ask, answer);
+        match ask {
+            Ask::Join => self.barrier.serves = answer.refused.is_none() && answer.value != 0,
+            Ask::Phase => self.barrier.complete = answer.value,
+            _ => {}
+        }
+        if let Some(why) = &answer.refused {
+            return self.answer(reply.now, Err(why));
+        }
+        answer.data.with(|bytes| self.answer(reply.now, Ok((answer.value, bytes))))
+    }
+
+    /// What it asks next, when that can be asked: as a request, and how long it has computed before.
+    fn next(&mut self, now: Ps) -> Result<Ran, Ran> {
+        loop {
+            self.await_turn()?;
+            if let Some(Ask::Get { len, .. }) = self.asked {
+                // The process has copied it.
+                self.shared.passages.give_back(self.pe(), len as usize);
+            }
+            let asked = self.shared.passages.ask(self.pe());
+            let checked = asked.ok_or("this is no question").and_then(|(ask, spent)| {
+                let spent = Ps::from_duration(spent);
+                self.check(ask, now + spent)?;
+                Ok((ask, self.block(ask)?, spent))
+            });
+            match checked {
+                Ok((ask, block, spent)) => {
+                    self.asked = Some(ask);
+                    return Ok(Ran::Asks(self.asks.request(ask, block), spent));
+                }
+                Err(why) => self.answer(now, Err(why))?,
+            }
+        }
+    }
+
+    /// What a put writes.
+    fn block(&self, ask: Ask) -> Result<Payload, &'static str> {
+        match ask {
+            Ask::Put { len: len @ 1.., .. } => {
+                let bytes = self.shared.passages.block(self.pe(), len as usize);
+                Ok(Payload::copy(&bytes.ok_or("no block is that long")?))
+            }
+            _ => Ok(Payload::EMPTY),
+        }
+    }
+
+    fn check(&mut self, ask: Ask, at: Ps) -> Result<(), &'static str> {
+        let hosted = self.shared.hosted;
+        let memory = |at: FarAddress, len: usize| match hosted.has(self.pe, at, len) {
+            true => Ok(()),
+            false => Err("there is no such memory of the job"),
+        };
+        let word = |at: FarAddress, size: usize| match hosted.has_word(self.pe, at, size) {
+            true => Ok(()),
+            false => Err("there is no such word in the memory of the job, or it is not aligned"),
+        };
+        let in_time = |end: Ps| match end < END_OF_TIME {
+            true => Ok(()),
+            false => Err("simulated time ends after 106 days"),
+        };
+        in_time(at)?;
+        match ask {
+            Ask::Begin => Err("this PE has begun already"),
+            Ask::Store { to, size, .. } if matches!(size, 1 | 2 | 4 | 8) => memory(to, size.into()),
+            Ask::Store { .. } => Err("a word has 1, 2, 4 or 8 bytes"),
+            Ask::Put { len, .. } | Ask::Get { len, .. } if len as usize > MOST => Err("no block is that long"),
+            Ask::Put { to, len, signal, .. } => {
+                if len > 0 {
+                    memory(to, len as usize)?;
+                }
+                signal.map_or(Ok(()), |signal| word(signal.at, 8))
+            }
+            Ask::Get { from, len } => memory(from, len as usize),
+            Ask::Atomic { at, size, .. } => word(at, size.into()),
+            Ask::Join if std::mem::replace(&mut self.barrier.joined, true) => Err("this PE has joined the machine's barrier already"),
+            Ask::Arrive | Ask::Phase if !self.barrier.serves => Err("this PE has not joined the machine's barrier"),
+            Ask::Arrive if self.barrier.arrived != self.barrier.complete => Err("this PE has not seen the barrier's last phase complete"),
+            Ask::Arrive => {
+                self.barrier.arrived += 1;
+                Ok(())
+            }
+            Ask::Park { deadline, .. } => in_time(deadline.map_or(Ps::ZERO, Ps::from_duration)),
+            Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
+            Ask::Fence | Ask::Quiet | Ask::IsQuiet | Ask::Join | Ask::Phase | Ask::Look => Ok(()),
+        }
+    }
+
+    fn run(&mut self, reply: &Reply) -> Result<Ran, Ran> {
+        let before = self.shared.ran_last.replace(self.pe);
+        if before != self.pe {
+            self.shared.launcher.pass_on(before as usize);
+        }
+        match self.asked {
+            None => self.begin(reply.now)?,
+            Some(ask) => self.go_on(ask, reply)?,
+        }
+        self.next(reply.now)
+    }
+}
+
+impl Program for Process<'_> {
+    fn resume(&mut self, reply: Reply) -> Ran {
+        self.run(&reply).unwrap_or_else(|ended| ended)
+    }
+}
