@@ -10,7 +10,15 @@ use std::sync::LazyLock;
 static PROGRAM: LazyLock<String> = LazyLock::new(|| {
     let profile = PathBuf::from(common::pe()).parent().unwrap().to_owned();
     let mut build = std::process::Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "memonet-cli", "--example", "simulated", "--target-dir"]);
+    build.args([
+        "build",
+        "--quiet",
+        "--package",
+        "memonet-cli",
+        "--example",
+        "simulated",
+        "--target-dir",
+    ]);
     build.arg(profile.parent().unwrap().parent().unwrap());
     if profile.parent().unwrap().ends_with("release") {
         build.arg("--release");
@@ -45,6 +53,9 @@ fn machines_that_are_not_there_are_named_with_those_that_are() {
     for (machine, there) in [("dimmnet-9", "dimmnet-1, dimmnet-2"), ("dimmnet-1/Z", "A, B, C, D, E")] {
         let ended = on(machine, &["-n", "1"], &["ping-pong", "1"]);
         assert_eq!(ended.status, 1, "{ended:?}");
-        assert!(ended.stderr.contains(machine.split('/').next().unwrap()) && ended.stderr.contains(there), "{ended:?}");
+        assert!(
+            ended.stderr.contains(machine.split('/').next().unwrap()) && ended.stderr.contains(there),
+            "{ended:?}"
+        );
     }
 }

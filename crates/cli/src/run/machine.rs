@@ -142,7 +142,7 @@ pub fn plan(options: &Simulated) -> Result<Option<Plan>> {
 impl Plan {
     /// The pages by which PEs will talk to the engine.
     pub fn passages(&self, npes: usize) -> Result<Arc<Passages>> {
-        Ok(Arc::new(Passages::create(npes, self.cpu_scale)?))
+        Ok(Arc::new(Passages::create(npes, self.options.seed, self.cpu_scale)?))
     }
 
     /// Starts the engine, on these CPUs: those of the PEs, as a hand-over to another CPU takes several times as long.

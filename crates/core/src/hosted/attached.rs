@@ -1,18 +1,42 @@
 //! A process that is a PE of a simulated machine: its side of the passage.
 
 use super::ask::Ask;
+use super::clock;
 use super::fabric::{HostedFabric, Port, refused};
-use super::passage::{ENV_FD, Own};
+use super::passage::{ENV_FD, Own, Run, peek};
 use crate::error::{Error, Result};
 use crate::fabric::Fabric;
 use crate::job::inherited;
+use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// This process's time, in nanoseconds, when it last went on.
-static NOW: AtomicU64 = AtomicU64::new(0);
+/// This process's way to the machine, once it has joined.
+static JOINED: OnceLock<Arc<Process>> = OnceLock::new();
+
+/// Run when the program is loaded: it is to see the machine's time from its first line on.
+extern "C" fn load() {
+    let number = std::env::var(ENV_FD).ok().and_then(|value| value.parse().ok());
+    if let Some(Ok(fd)) = number.map(inherited)
+        && let Some(run) = peek(&ManuallyDrop::new(fd))
+    {
+        show_time(run, pe_in_environment().unwrap_or(0));
+    }
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static LOAD: extern "C" fn() = load;
+
+fn pe_in_environment() -> Option<usize> {
+    std::env::var(crate::launch::ENV_PE).ok()?.parse().ok()
+}
+
+fn show_time(run: Run, pe: usize) {
+    // Each PE has random bytes of its own; no two of a run the same.
+    clock::show(run.cpu_scale, run.seed.rotate_left(32) ^ pe as u64);
+}
 
 /// Joins the simulated machine whose launcher has started this process as PE `me`, if it was one. Returns when it is this PE's turn.
 pub(crate) fn join(me: usize, npes: usize) -> Result<Option<Box<dyn Fabric>>> {
@@ -25,36 +49,49 @@ pub(crate) fn join(me: usize, npes: usize) -> Result<Option<Box<dyn Fabric>>> {
         problem: problem.into(),
         fix: "Start the program with `memonet run --machine`, or unset it",
     })?;
-    let process = Process {
+    let (own, run) = Own::attach(fd, me, npes)?;
+    show_time(run, me);
+    let process = Arc::new(Process {
         me: me as u32,
-        own: Mutex::new(Own::attach(fd, me, npes)?),
-    };
+        id: std::process::id(),
+        own: Mutex::new(own),
+    });
     // SAFETY: no block goes with it.
     let groups = unsafe { process.call(Ask::Begin, null_mut()) }? != 0;
+    let _ = JOINED.set(process.clone());
     Ok(Some(Box::new(HostedFabric::new(process, groups))))
+}
+
+/// Has the machine let so much time pass. False where this process is not a PE of one, or not yet.
+pub(super) fn sleep(time: Duration) -> bool {
+    let Some(process) = JOINED.get() else { return false };
+    // What the PE forks off has its memory, and is not the PE.
+    // SAFETY: no block goes with it.
+    process.id == std::process::id() && unsafe { process.call(Ask::Compute { time }, null_mut()) }.is_ok()
 }
 
 /// This process's way to the machine. One call at a time: threads of the process wait for each other, in real time.
 struct Process {
     me: u32,
+    id: u32,
     own: Mutex<Own>,
 }
 
-impl Port for Process {
+impl Port for Arc<Process> {
     fn pe(&self) -> u32 {
         self.me
     }
 
     fn now(&self) -> Duration {
-        Duration::from_nanos(NOW.load(Ordering::Relaxed))
+        clock::now()
     }
 
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the caller's promise.
-        let reply = unsafe { own.call(ask, Duration::ZERO, block) };
+        let reply = unsafe { own.call(ask, clock::computed(), block) };
         let reply = reply.ok_or_else(|| refused("the launcher takes this process for ended".into()))?;
-        NOW.store(reply.now.as_nanos() as u64, Ordering::Relaxed);
+        clock::went_on(reply.now);
         reply.answer.map_err(refused)
     }
 

@@ -8,8 +8,10 @@
 
 mod ask;
 pub(crate) mod attached;
+mod clock;
 mod fabric;
 pub(crate) mod passage;
+mod patch;
 pub(crate) mod turn;
 
 pub use ask::{Ask, Atomic, Signal};

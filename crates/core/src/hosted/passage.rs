@@ -35,6 +35,38 @@ struct Header {
     npes: u32,
     /// How much slower than this machine's CPU the simulated one is, as the bits of an `f64`; 0 where computing takes no time.
     cpu_scale: u64,
+    /// Of all chance in the run.
+    seed: u64,
+}
+
+/// What a process must know of the run.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) cpu_scale: Option<f64>,
+    pub(super) seed: u64,
+    npes: usize,
+}
+
+/// Reads the header of a file that may be one of ours, as the environment says.
+pub(super) fn peek(fd: &OwnedFd) -> Option<Run> {
+    let size = memory::sealed_size(fd).ok().filter(|&size| size >= FIRST)?;
+    let header = Mapping::part(fd, 0, FIRST).ok()?;
+    let word = |offset: usize| header.at(offset as u64);
+    // SAFETY: aligned words of the mapped page.
+    unsafe {
+        let (magic, version): (u64, u32) = (
+            shm::load(word(offset_of!(Header, magic)).cast()),
+            shm::load(word(offset_of!(Header, version)).cast()),
+        );
+        let npes = shm::load::<u32>(word(offset_of!(Header, npes)).cast()) as usize;
+        let scale = shm::load::<u64>(word(offset_of!(Header, cpu_scale)).cast());
+        let ours = (magic, version, size) == (MAGIC, VERSION, FIRST + npes as u64 * STRIDE);
+        ours.then(|| Run {
+            cpu_scale: (scale != 0).then(|| f64::from_bits(scale)),
+            seed: shm::load(word(offset_of!(Header, seed)).cast()),
+            npes,
+        })
+    }
 }
 
 /// The first page of a passage. Each line is written by one side in its turn.
@@ -121,7 +153,7 @@ impl Passages {
     ///
     /// # Errors
     /// [`Error::System`].
-    pub fn create(npes: usize, cpu_scale: Option<f64>) -> Result<Passages> {
+    pub fn create(npes: usize, seed: u64, cpu_scale: Option<f64>) -> Result<Passages> {
         let size = FIRST + npes as u64 * STRIDE;
         let fd = create_memfd("memonet-machine", size)?;
         let mapping = Mapping::new(fd, size as usize, true)?;
@@ -132,6 +164,7 @@ impl Passages {
             shm::store::<u32>(mapping.at(offset_of!(Header, npes) as u64).cast(), npes as u32);
             let scale = cpu_scale.map_or(0, f64::to_bits);
             shm::store::<u64>(mapping.at(offset_of!(Header, cpu_scale) as u64).cast(), scale);
+            shm::store::<u64>(mapping.at(offset_of!(Header, seed) as u64).cast(), seed);
         }
         Ok(Passages { mapping, npes })
     }
@@ -210,7 +243,6 @@ pub(super) struct Own {
     passage: Passage,
     /// What `passage` lies in.
     _mapping: Mapping,
-    pub(super) cpu_scale: Option<f64>,
 }
 
 /// A reply, without its bytes.
@@ -221,38 +253,22 @@ pub(super) struct Reply {
 
 impl Own {
     /// Takes the passage of PE `me` from an inherited descriptor, believing nothing.
-    pub(super) fn attach(fd: OwnedFd, me: usize, npes: usize) -> Result<Own> {
-        let bad = |problem: String| Error::Environment {
+    pub(super) fn attach(fd: OwnedFd, me: usize, npes: usize) -> Result<(Own, Run)> {
+        let run = peek(&fd).filter(|run| run.npes == npes).ok_or_else(|| Error::Environment {
             name: ENV_FD,
             value: fd.as_raw_fd().to_string(),
-            problem,
-            fix: "Start the program with `memonet run --machine`, or unset MEMONET_MACHINE_FD",
-        };
-        let size = memory::sealed_size(&fd).map_err(bad)?;
-        let header = Mapping::part(&fd, 0, FIRST)?;
-        // SAFETY: aligned words of the mapped page.
-        let (magic, version, said, scale) = unsafe {
-            (
-                shm::load::<u64>(header.at(offset_of!(Header, magic) as u64).cast()),
-                shm::load::<u32>(header.at(offset_of!(Header, version) as u64).cast()),
-                shm::load::<u32>(header.at(offset_of!(Header, npes) as u64).cast()) as usize,
-                shm::load::<u64>(header.at(offset_of!(Header, cpu_scale) as u64).cast()),
-            )
-        };
-        if (magic, version, said, size) != (MAGIC, VERSION, npes, FIRST + npes as u64 * STRIDE) {
-            return Err(bad(format!(
-                "is not that of a simulated machine of {npes} PEs for version {VERSION}"
-            )));
-        }
+            problem: format!("is not that of a simulated machine of {npes} PEs, or of another version of memonet"),
+            fix: "Start the program with `memonet run --machine`, or unset it",
+        })?;
         let mapping = Mapping::part(&fd, FIRST + me as u64 * STRIDE, STRIDE)?;
         mapping.keep_from_children();
         // SAFETY: a whole passage was mapped just now, and lives as long as this value.
         let passage = unsafe { Passage::at(mapping.at(0)) };
-        Ok(Own {
+        let own = Own {
             passage,
             _mapping: mapping,
-            cpu_scale: (scale != 0).then(|| f64::from_bits(scale)),
-        })
+        };
+        Ok((own, run))
     }
 
     /// Asks, and waits for the answer.

@@ -1,0 +1,131 @@
+//! Replacing functions of the kernel's and of libc's in this process, by a jump over their first instructions.
+//!
+//! libc's callers of its own functions cannot be intercepted by symbols, nor can programs that are linked statically, nor those that find the kernel's
+//! functions by themselves. All of them run the same code, which is this process's own copy once it is written to.
+
+use std::ops::Range;
+
+/// A function, and the pages whose protection must be changed for it.
+pub(super) struct Function {
+    at: usize,
+    pages: Range<usize>,
+}
+
+/// One of libc's, or the program's own.
+pub(super) fn of_program(at: usize) -> Function {
+    let page = crate::memory::page_size();
+    let pages = at / page * page..(at + JUMP).next_multiple_of(page);
+    Function { at, pages }
+}
+
+/// One of those that the kernel maps into each process (the vDSO), if it is there.
+pub(super) fn of_kernel(name: &str) -> Option<Function> {
+    // SAFETY: asks for a number.
+    let base = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
+    if base == 0 {
+        return None;
+    }
+    // SAFETY: the kernel maps a whole ELF image there, for as long as the process lives; its header says where the table of sections ends it.
+    let image = unsafe {
+        let header = &*(base as *const libc::Elf64_Ehdr);
+        let len = header.e_shoff as usize + usize::from(header.e_shnum) * usize::from(header.e_shentsize);
+        std::slice::from_raw_parts(base as *const u8, len)
+    };
+    // The kernel does not let the protection of a part of it be changed.
+    let pages = base..(base + image.len()).next_multiple_of(crate::memory::page_size());
+    let at = base + symbol(image, name)?;
+    Some(Function { at, pages })
+}
+
+/// Where in an ELF image a function begins that has room for a jump. Nothing, where the image is none.
+fn symbol(image: &[u8], name: &str) -> Option<usize> {
+    let number = |at: usize, len: usize| -> Option<usize> {
+        let mut word = [0; 8];
+        word[..len].copy_from_slice(image.get(at..at.checked_add(len)?)?);
+        usize::try_from(u64::from_le_bytes(word)).ok()
+    };
+    let (table, entry, count) = (number(0x28, 8)?, number(0x3A, 2)?, number(0x3C, 2)?);
+    let section = |index: usize| table + index * entry;
+    // Of a section: type at 4, offset at 0x18, size at 0x20, the strings' section at 0x28.
+    const DYNAMIC_SYMBOLS: usize = 11;
+    let symbols = (0..count).map(section).find(|&at| number(at + 4, 4) == Some(DYNAMIC_SYMBOLS))?;
+    let (start, size, strings) = (number(symbols + 0x18, 8)?, number(symbols + 0x20, 8)?, number(symbols + 0x28, 4)?);
+    let strings = number(section(strings) + 0x18, 8)?;
+    // Of a symbol, in 24 bytes: name at 0, value at 8, size at 16.
+    let found = (start..start.checked_add(size)?).step_by(24).find(|&at| {
+        let text = number(at, 4).and_then(|from| image.get(strings + from..)?.get(..name.len() + 1));
+        text.is_some_and(|text| &text[..name.len()] == name.as_bytes() && text[name.len()] == 0)
+    })?;
+    (number(found + 16, 8)? >= JUMP).then(|| number(found + 8, 8))?
+}
+
+/// Bytes of a jump to anywhere.
+const JUMP: usize = 12;
+
+/// Has whoever calls `theirs` call the function at `ours`. False where this processor or the kernel does not allow it.
+///
+/// # Safety
+/// `theirs` has at least [`JUMP`] bytes and the signature of `ours`, and no thread is in it.
+pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
+    if !cfg!(target_arch = "x86_64") {
+        return false;
+    }
+    // mov rax, ours; jmp rax: a register that no function gets an argument in, nor has to keep.
+    let mut jump = [0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0];
+    jump[2..10].copy_from_slice(&(ours as u64).to_le_bytes());
+    let (start, len) = (theirs.pages.start as *mut libc::c_void, theirs.pages.len());
+    let code = libc::PROT_READ | libc::PROT_EXEC;
+    // SAFETY: pages that hold code of this process, which stays what it was but for the bytes that the caller has promised.
+    unsafe {
+        if libc::mprotect(start, len, code | libc::PROT_WRITE) != 0 {
+            return false;
+        }
+        std::ptr::copy_nonoverlapping(jump.as_ptr(), theirs.at as *mut u8, JUMP);
+        libc::mprotect(start, len, code);
+    }
+    true
+}
+
+#[cfg(all(test, not(loom), target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[inline(never)]
+    extern "C" fn theirs(number: u64) -> u64 {
+        std::hint::black_box(number).wrapping_mul(3).rotate_left(7) ^ 0x1234_5678_9ABC
+    }
+
+    extern "C" fn ours(number: u64) -> u64 {
+        number + 1
+    }
+
+    #[test]
+    fn callers_get_the_other() {
+        let call: extern "C" fn(u64) -> u64 = std::hint::black_box(theirs);
+        assert_ne!(call(7), 8);
+        // SAFETY: a function of several instructions of many bytes, that only this test calls.
+        assert!(unsafe { replace(&of_program(theirs as *const () as usize), ours as *const () as usize) });
+        assert_eq!(call(7), 8);
+    }
+
+    #[test]
+    fn the_kernels_functions_are_found() {
+        assert!(of_kernel("__vdso_clock_gettime").is_some());
+        assert!(of_kernel("__vdso_clock_gettim").is_none() && of_kernel("nonsense").is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_image_is_read_or_refused(mut image in proptest::collection::vec(any::<u8>(), 0..600), small: bool) {
+            if small && image.len() > 0x40 {
+                // Numbers that lie in the image.
+                for at in [0x28, 0x29] {
+                    image[at] %= 2;
+                }
+                image[0x2A..0x30].fill(0);
+            }
+            symbol(&image, "x");
+        }
+    }
+}
