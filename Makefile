@@ -36,6 +36,7 @@ fuzz:
 
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests
+	$(CARGO) test -p memonet-core --lib --release dsm::chain
 
 # iproute2, nftables: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. networkx: the demo's reference.
 deps: $(VENV)/ready

@@ -192,6 +192,11 @@ pub(crate) fn nanos() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
+/// A moment in the time in which this PE lives, in which timeouts are meant; only differences mean anything.
+pub(crate) fn now(pe: &Pe) -> Duration {
+    pe.clock().map_or_else(|| Duration::from_nanos(nanos()), |clock| clock.now())
+}
+
 /// A moment to within some milliseconds, for next to nothing; only differences mean anything.
 pub(crate) fn rough_now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);

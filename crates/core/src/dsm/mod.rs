@@ -8,8 +8,10 @@
 //!
 //! All are made of windows, waits and, where PEs are far, the fabric's atomics; they know no fabric.
 //!
-//! **Near**, the data lie in shared memory beside the lock; guards refer to them in place, and nothing is copied or sent. **Far**, each PE has a copy,
-//! and one PE is the home: a lock brings what others have changed since, and only that; a release takes home what it has changed.
+//! **Near**, the data lie in shared memory beside the lock; guards refer to them in place, and nothing is copied or sent. **Far**, each PE has a copy.
+//! Those of a [`Mutex`] move to who locks it, and stay there: until somebody else wants them, locking again costs no message. Those of a [`RwLock`], and of a
+//! mutex [with a shadow](Mutex::with_shadow), have a home: a lock brings what others have changed since; a release takes home what it has changed. In both
+//! cases only what has changed travels, but for small data.
 //!
 //! # What a death does
 //!
@@ -17,16 +19,19 @@
 //! |---|---|---|
 //! | somebody else | locks that need not wait go on; those that wait get [`PeerFailed`](Error::PeerFailed), as every wait does | as they were |
 //! | who waited | who stands behind it gets `PeerFailed`, for ever | [`Mutex::into_released`] |
-//! | who held it, or their far home | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow, and far: the last released version, unless their home is what died |
+//! | who held it, or their far home | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow, and with a far home: the last released version, unless that home is what died |
+//! | who had a far mutex without a shadow, in use or not | in use: all get `PeerFailed`, for ever; otherwise they go on while its memory can be read | the last released version, if the memory of the dead can be read (it can in a simulation, and on one node); else the last one that somebody else has got |
 //! | who panicked with it and lives on | near: all get `PeerFailed` with [`Cause::Panic`], for ever; far, they go on | near: the same; far, nobody has seen what was not released |
 //!
 //! A guard gives `&T` and `&mut T` into memory that other processes have mapped. That is sound as the lock excludes them: whoever else goes
 //! through this library touches the data only with a guard of its own.
 
+mod chain;
 mod data;
 mod diff;
 mod mutex;
 mod near;
+mod owned;
 pub(crate) mod queue;
 pub mod region;
 mod rwlock;

@@ -3,6 +3,7 @@
 use super::data::Data;
 use super::rwlock::{RwLock, WriteGuard};
 use super::stats::Stats;
+use super::way::Kind;
 use crate::error::Result;
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
@@ -32,24 +33,24 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// Makes a mutex. It holds what `initial` is at one of the PEs, so all give the same. *Collective.*
     ///
     /// # Errors
-    /// As for [`Job::window`]; [`Error::Misuse`] for data without a size, or aligned to more than 128 bytes.
+    /// As for [`Job::window`]; [`Misuse`](crate::Error::Misuse) for data without a size, or aligned to more than 128 bytes.
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
-        RwLock::make(job, initial, false, "mutex").map(Mutex)
+        RwLock::make(job, initial, false, Kind::Mutex).map(Mutex)
     }
 
     /// A mutex that keeps the last released version of its data, so that they outlive a holder: see [`into_released`](Self::into_released). Near, each
-    /// lock costs one copy of them; far, nothing. *Collective.*
+    /// lock costs one copy of them. Far, they then have a home, and each use costs messages, also of who had them last. *Collective.*
     ///
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
-        RwLock::make(job, initial, true, "mutex").map(Mutex)
+        RwLock::make(job, initial, true, Kind::Mutex).map(Mutex)
     }
 
     /// Waits for the data. Not reentrant.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when any PE dies, or leaves with the lock; for ever, if it had it, or, near, panicked with it.
+    /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies, or leaves with the lock; for ever, if it had it, or, near, panicked with it.
     #[inline(always)]
     pub fn lock(&self) -> Result<Guard<'_, T>> {
         self.0.write().map(Guard)
@@ -66,7 +67,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// [`lock`](Self::lock), giving up after `timeout`.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock), and [`Error::Timeout`].
+    /// As for [`lock`](Self::lock), and [`Timeout`](crate::Error::Timeout).
     pub fn lock_timeout(&self, timeout: Duration) -> Result<Guard<'_, T>> {
         self.0.write_timeout(timeout).map(Guard)
     }
@@ -80,16 +81,16 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// was kept), and on far peers, as for [`into_released`](Self::into_released).
     ///
     /// # Errors
-    /// [`Error::Misuse`] when no PE has died or panicked: then [`lock`](Self::lock) them. Otherwise as for [`into_released`](Self::into_released).
+    /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked: then [`lock`](Self::lock) them. Otherwise as for [`into_released`](Self::into_released).
     pub fn into_torn(self) -> Result<T::Owned> {
         self.0.into_torn()
     }
 
-    /// After a death: the data as they were last released. Near that takes a [shadow](Self::with_shadow), unless nobody was changing them. Far they are,
-    /// unless their home is what died.
+    /// After a death: the data as they were last released. Near that takes a [shadow](Self::with_shadow), unless nobody was changing them. Far, with a shadow they
+    /// are, unless their home is what died; without, as they were last released by a PE whose memory can be read, or were got by one.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] where only what the holder left half changed is there, or the data's far home is what died; [`Error::Misuse`] when no PE has died or panicked.
+    /// [`PeerFailed`](crate::Error::PeerFailed) where only what the holder left half changed is there, or the data's far home is what died; [`Misuse`](crate::Error::Misuse) when no PE has died or panicked.
     pub fn into_released(self) -> Result<T::Owned> {
         self.0.into_released()
     }

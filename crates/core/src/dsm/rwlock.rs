@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::data::{Data, Line, bytes_of};
 use super::queue::Mode;
 use super::stats::{Counters, Stats};
-use super::way::Way;
+use super::way::{Kind, Way};
 
 /// Data of the whole job that many threads of many PEs may read at a time, or one change: `T` is plain data, or a slice `[E]` of it.
 ///
@@ -51,7 +51,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`Mutex::new`](super::Mutex::new).
     pub fn new(job: &Job, initial: &T) -> Result<Self> {
-        Self::make(job, initial, false, "rwlock")
+        Self::make(job, initial, false, Kind::RwLock)
     }
 
     /// A lock that keeps the last released version of its data: see [`into_released`](Self::into_released). Near, each [`write`](Self::write) costs
@@ -60,16 +60,15 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`new`](Self::new).
     pub fn with_shadow(job: &Job, initial: &T) -> Result<Self> {
-        Self::make(job, initial, true, "rwlock")
+        Self::make(job, initial, true, Kind::RwLock)
     }
 
-    /// `kind`: what it is called where its use is reported.
-    pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: &'static str) -> Result<Self> {
+    pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: Kind) -> Result<Self> {
         let elements = initial.elements();
         let bytes = bytes_of::<T::Element>(elements.len())?;
         // SAFETY: the caller's elements are private memory of so many bytes.
-        let (way, data, window) = unsafe { Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow) }?;
-        let counters = job.pe.shared_objects.count(kind);
+        let (way, data, window) = unsafe { Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow, kind) }?;
+        let counters = job.pe.shared_objects.count(kind.name());
         Ok(RwLock {
             pe: job.pe.clone(),
             way,

@@ -1,7 +1,8 @@
-//! Where the data of a lock are, and how one comes to them: near, in their home's memory; far, in a copy of each PE's.
+//! Where the data of a lock are, and how one comes to them: near, in their home's memory; far, with who had them last, or at a home with copies for who reads.
 
 use super::data::{LINE, Line};
 use super::near::Place;
+use super::owned::Owned;
 use super::queue::{self, Mode, Tickets};
 use super::shared::{self, Shared};
 use super::stats::Counters;
@@ -15,7 +16,25 @@ use std::time::Duration;
 
 pub(super) enum Way {
     Near(Place),
-    Far(Shared),
+    Owned(Owned),
+    Shared(Shared),
+}
+
+/// What a lock is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Mutex,
+    RwLock,
+}
+
+impl Kind {
+    /// What it is called where its use is reported.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Kind::Mutex => "mutex",
+            Kind::RwLock => "rwlock",
+        }
+    }
 }
 
 impl Way {
@@ -29,25 +48,37 @@ impl Way {
         bytes: usize,
         align: usize,
         shadow: bool,
+        kind: Kind,
     ) -> Result<(Way, *mut u8, Window<Line>)> {
         let pe = job.pe.clone();
         // Small data share a cache line with the lock.
         let data_at = queue::HEAD.next_multiple_of(align);
         let shadow_at = (data_at + bytes).next_multiple_of(LINE);
         let tail_at = if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
-        let size = if pe.has_far() {
-            Shared::size(bytes, pe.npes())
-        } else {
-            tail_at + queue::tail_for(pe.npes())
+        // Who keeps the data must send nothing, and cannot have told anybody what they are when it dies.
+        let moves = kind == Kind::Mutex && !shadow;
+        let size = match (pe.has_far(), moves) {
+            (true, true) => Owned::size(bytes, pe.npes()),
+            (true, false) => Shared::size(bytes, pe.npes()),
+            (false, _) => tail_at + queue::tail_for(pe.npes()),
         };
         let window = job.window::<Line>(size.div_ceil(LINE))?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let home = super::home_of(offset, pe.npes());
         let Route::Near(part) = pe.route(home, offset) else {
+            if moves {
+                // SAFETY: the window has that size; it is new, and lives as long as the lock.
+                let owned = unsafe { Owned::new(pe, offset, bytes) };
+                // SAFETY: nobody has it before the barrier below; the caller promises the source.
+                unsafe { owned.start(initial) }?;
+                job.barrier()?;
+                let data = owned.local(owned.copy());
+                return Ok((Way::Owned(owned), data, window));
+            }
             let shared = Shared::new(pe, offset, bytes);
             shared.start(initial, || job.barrier())?;
             let data = shared.local(shared::COPY);
-            return Ok((Way::Far(shared), data, window));
+            return Ok((Way::Shared(shared), data, window));
         };
         // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and lives as long as the lock.
         let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
@@ -70,7 +101,8 @@ impl Way {
     pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, timeout: Option<Duration>) -> Result<Option<u32>> {
         match self {
             Way::Near(place) => place.enter(pe, counters, mode, timeout),
-            Way::Far(shared) => {
+            Way::Owned(owned) => Ok(owned.enter(counters, timeout)?),
+            Way::Shared(shared) => {
                 let ticket = shared.enter(counters, mode, timeout)?;
                 if ticket.is_some() && mode == Mode::Alone {
                     shared.keep_twin();
@@ -87,7 +119,8 @@ impl Way {
                 place.leave(pe, ticket, mode);
                 Ok(())
             }
-            Way::Far(shared) => shared.leave(counters, ticket, mode, changed),
+            Way::Owned(owned) => owned.leave(counters, ticket, changed),
+            Way::Shared(shared) => shared.leave(counters, ticket, mode, changed),
         }
     }
 
@@ -99,7 +132,11 @@ impl Way {
                 place.leave_broken(pe, ticket);
                 Ok(())
             }
-            Way::Far(shared) => {
+            Way::Owned(owned) => {
+                owned.restore_twin();
+                owned.leave(counters, ticket, false)
+            }
+            Way::Shared(shared) => {
                 shared.restore_twin();
                 shared.leave(counters, ticket, Mode::Alone, false)
             }
@@ -111,7 +148,8 @@ impl Way {
         super::check_broken(pe, matches!(self, Way::Near(place) if place.tickets.poison() != 0))?;
         match self {
             Way::Near(place) => place.rescue(pe, to, torn)?,
-            Way::Far(shared) => shared.released(to)?,
+            Way::Owned(owned) => owned.newest(to)?,
+            Way::Shared(shared) => shared.released(to)?,
         }
         Ok(())
     }

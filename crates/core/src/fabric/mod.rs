@@ -11,6 +11,7 @@
 //! | put returns | the source may be reused. It is visible at the target after [`quiet`](Fabric::quiet) |
 //! | quiet | all of this PE's stores, puts, signals and atomics are visible at their targets; what failed meanwhile is its error |
 //! | get, atomics return | the value is there; an atomic has been applied exactly once |
+//! | get and quiet | a get reads what its target's memory holds between call and return. So of a PE that stores to its own memory, fences its processor, and reads there, and another that writes there, is quiet, and then gets, one sees the other |
 //! | eventually | what was started is visible at the target after a bounded time, also if this PE makes no further call |
 //! | waking | where delivery is by a CPU, it rings the target's announced sleeper; where it is not, the target's wait calls [`progress`](Fabric::progress) and looks |
 //! | one updater | a word on which this fabric does atomics is updated by this fabric alone: the library routes the home's own atomics through it too |

@@ -16,6 +16,7 @@ on_every_fabric!(
     a_pipeline_of_all_pes,
     quiet_means_visible,
     quiet_comes_before_later_loads,
+    a_get_sees_what_its_target_stored,
     a_barrier_completes_writes,
     what_was_started_arrives_without_further_calls,
     finalising_completes_writes,
@@ -331,6 +332,38 @@ fn quiet_comes_before_later_loads(setup: Setup) {
                 Ok(word.read(0))
             });
             let seen = seen.collect();
+            job.barrier()?;
+            seen
+        });
+        let seen = seen.into_iter().collect::<Result<Vec<_>>>().unwrap();
+        let at = |pe: usize, step: u64| seen[pe][step as usize - 1];
+        for step in 1..=steps {
+            let other = at(0, step) + 1;
+            let missed = other <= steps && at(1, other) < step;
+            assert!(!missed, "neither PE 0's step {step} nor PE 1's step {other} has seen the other");
+        }
+    }
+}
+
+/// A PE stores to its own memory and then reads there; another one writes there, makes that quiet, and then gets. Of two steps, one must have seen the other.
+fn a_get_sees_what_its_target_stored(setup: Setup) {
+    let steps: u64 = if setup.is_near() { 200_000 } else { 2_000 };
+    for run in setup.runs(&[2]) {
+        let seen = run.results(move |job| -> Result<Vec<u64>> {
+            let words = job.window::<u64>(2)?;
+            let there = words.remote(0, 1)?;
+            job.barrier()?;
+            let step = |step: u64| -> Result<u64> {
+                if job.pe() == 0 {
+                    words.write(0, step);
+                    job.quiet()?;
+                    return Ok(words.read(1));
+                }
+                there.store(step);
+                job.quiet()?;
+                words.get_one(0, 0)
+            };
+            let seen = (1..=steps).map(step).collect();
             job.barrier()?;
             seen
         });

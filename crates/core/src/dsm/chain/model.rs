@@ -1,0 +1,417 @@
+//! All that can happen to a few PEs that use the queue: every interleaving of what they do, every order in which what they write is delivered, and
+//! stores that stay in their processor until a fence. Time may be up at any moment for who has not got all of it.
+//!
+//! A PE is the code itself, run again from the beginning of its call for each step, with the answers that it got: it stops where it wants one more.
+//! States that were seen before are not explored again.
+
+use super::{Chain, Position, Word, World, beginning};
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+
+/// What a PE asks for next.
+#[derive(Debug, Clone, Copy)]
+enum Ask {
+    Load(Word),
+    Store(Word, u64),
+    Publish(Word, u64),
+    Swap(u64),
+    Absent(usize, usize, u64, u64),
+    Write(usize, Word, u64),
+    Complete,
+    Look(usize, Word),
+    /// With the word, if it is as wanted.
+    Wait(Option<u64>),
+    Bring(usize),
+    /// It is in, and reads the data.
+    Read,
+    /// It adds one to what it read, and leaves.
+    Add,
+}
+
+const TIME_IS_UP: u64 = u64::MAX;
+
+/// No answer is there yet.
+struct Stop;
+
+/// A call of a PE, as far as it has come.
+struct Replay<'a> {
+    me: usize,
+    answers: &'a [u64],
+    used: Cell<usize>,
+    asks: Cell<Option<Ask>>,
+    memory: &'a Words,
+}
+
+impl Replay<'_> {
+    fn ask(&self, ask: Ask) -> Result<u64, Stop> {
+        let used = self.used.get();
+        if let Some(&answer) = self.answers.get(used) {
+            self.used.set(used + 1);
+            return Ok(answer);
+        }
+        if self.asks.get().is_none() {
+            self.asks.set(Some(ask));
+        }
+        Err(Stop)
+    }
+
+    fn call(&self, chain: &mut Chain) -> Result<(), Stop> {
+        if chain.enter(self)? {
+            self.ask(Ask::Read)?;
+            self.ask(Ask::Add)?;
+            chain.leave(self)?;
+        }
+        Ok(())
+    }
+}
+
+impl World for Replay<'_> {
+    type Error = Stop;
+
+    fn me(&self) -> usize {
+        self.me
+    }
+    fn load(&self, word: Word) -> Result<u64, Stop> {
+        self.ask(Ask::Load(word))
+    }
+    fn store(&self, word: Word, value: u64) -> Result<(), Stop> {
+        self.ask(Ask::Store(word, value)).map(drop)
+    }
+    fn publish(&self, word: Word, value: u64) -> Result<(), Stop> {
+        self.ask(Ask::Publish(word, value)).map(drop)
+    }
+    fn swap_last(&self, position: u64) -> Result<u64, Stop> {
+        self.ask(Ask::Swap(position))
+    }
+    fn swap_absent(&self, pe: usize, slot: usize, expected: u64, new: u64) -> Result<u64, Stop> {
+        self.ask(Ask::Absent(pe, slot, expected, new))
+    }
+    fn write(&self, pe: usize, word: Word, value: u64) -> Result<(), Stop> {
+        self.ask(Ask::Write(pe, word, value)).map(drop)
+    }
+    fn complete(&self) -> Result<(), Stop> {
+        self.ask(Ask::Complete).map(drop)
+    }
+    fn look(&self, pe: usize, slot: usize) -> Result<[u64; 2], Stop> {
+        Ok([
+            self.ask(Ask::Look(pe, Word::State(slot)))?,
+            self.ask(Ask::Look(pe, Word::Absent(slot)))?,
+        ])
+    }
+    fn tell(&self, pe: usize, news: u64) -> Result<(), Stop> {
+        self.ask(Ask::Write(pe, Word::News, news)).map(drop)
+    }
+    fn wait(&self, word: Word, wanted: impl Fn(u64) -> bool) -> Result<Option<u64>, Stop> {
+        let now = Some(*self.memory.at(word)).filter(|&now| wanted(now));
+        let answer = self.ask(Ask::Wait(now))?;
+        Ok(Some(answer).filter(|&answer| answer != TIME_IS_UP))
+    }
+    fn bring(&self, from: usize) -> Result<(), Stop> {
+        self.ask(Ask::Bring(from)).map(drop)
+    }
+}
+
+/// A PE's words, as everybody sees them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+struct Words {
+    state: [u64; 2],
+    absent: [u64; 2],
+    next: [u64; 2],
+    passed: [u64; 2],
+    news: u64,
+}
+
+impl Words {
+    fn at(&self, word: Word) -> &u64 {
+        match word {
+            Word::State(slot) => &self.state[slot],
+            Word::Absent(slot) => &self.absent[slot],
+            Word::Next(slot) => &self.next[slot],
+            Word::Passed(slot) => &self.passed[slot],
+            Word::News => &self.news,
+        }
+    }
+
+    fn set(&mut self, word: Word, value: u64) {
+        *match word {
+            Word::State(slot) => &mut self.state[slot],
+            Word::Absent(slot) => &mut self.absent[slot],
+            Word::Next(slot) => &mut self.next[slot],
+            Word::Passed(slot) => &mut self.passed[slot],
+            Word::News => &mut self.news,
+        } = value;
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Pe {
+    words: Words,
+    /// Stores that only this PE sees yet.
+    stored: Vec<(Word, u64)>,
+    data: u64,
+    /// What it read, while it is in.
+    read: Option<u64>,
+    chain: Chain,
+    /// Of the call under way.
+    answers: Vec<u64>,
+    /// Whether each call that is left has time.
+    calls: Vec<bool>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct State {
+    pes: Vec<Pe>,
+    last: u64,
+    /// By whom, and what: sorted.
+    under_way: Vec<(usize, usize, Word, u64)>,
+    /// How often somebody was in.
+    turns: u64,
+}
+
+/// What the world must keep for the queue to be right; the tests take it away.
+#[derive(Clone, Copy, PartialEq)]
+enum Broken {
+    Nothing,
+    Fences,
+    Completion,
+}
+
+impl State {
+    fn new(calls: &[&[bool]]) -> Self {
+        let (last, word, open) = beginning(0);
+        let pe = |(number, calls): (usize, &&[bool])| {
+            let mut words = Words::default();
+            if number == 0 {
+                words.set(word, open);
+            }
+            Pe {
+                words,
+                stored: Vec::new(),
+                data: 0,
+                read: None,
+                chain: Chain::new(number == 0),
+                answers: Vec::new(),
+                calls: calls.iter().rev().copied().collect(),
+            }
+        };
+        State {
+            pes: calls.iter().enumerate().map(pe).collect(),
+            last,
+            under_way: Vec::new(),
+            turns: 0,
+        }
+    }
+
+    /// What a PE wants next, where it has a call to make.
+    fn asks(&mut self, me: usize) -> Option<Ask> {
+        let pe = &mut self.pes[me];
+        while !pe.calls.is_empty() {
+            let mut chain = pe.chain.clone();
+            let replay = Replay {
+                me,
+                answers: &pe.answers,
+                used: Cell::new(0),
+                asks: Cell::new(None),
+                memory: &pe.words,
+            };
+            if replay.call(&mut chain).is_err() {
+                return replay.asks.get();
+            }
+            pe.calls.pop();
+            pe.answers.clear();
+            pe.chain = chain;
+        }
+        None
+    }
+
+    /// Does what makes no difference to others, nor others to it.
+    fn settle(mut self, broken: Broken) -> State {
+        for me in 0..self.pes.len() {
+            while let Some(ask @ (Ask::Store(..) | Ask::Complete)) = self.asks(me)
+                && let Some(answer) = self.answer(me, ask, broken)
+            {
+                self.pes[me].answers.push(answer);
+            }
+        }
+        self
+    }
+
+    /// All states that can come next.
+    fn successors(&self, broken: Broken) -> Vec<State> {
+        let mut all = Vec::new();
+        for index in 0..self.under_way.len() {
+            let mut state = self.clone();
+            let (_, pe, word, value) = state.under_way.remove(index);
+            state.pes[pe].words.set(word, value);
+            all.push(state);
+        }
+        for me in 0..self.pes.len() {
+            if !self.pes[me].stored.is_empty() {
+                let mut state = self.clone();
+                let (word, value) = state.pes[me].stored.remove(0);
+                state.pes[me].words.set(word, value);
+                all.push(state);
+            }
+            let mut state = self.clone();
+            let Some(ask) = state.asks(me) else { continue };
+            let impatient = state.pes[me].calls.last() == Some(&false);
+            if let (Ask::Wait(_), true) = (ask, impatient) {
+                let mut state = state.clone();
+                state.pes[me].answers.push(TIME_IS_UP);
+                all.push(state);
+            }
+            if let Some(answer) = state.answer(me, ask, broken) {
+                state.pes[me].answers.push(answer);
+                all.push(state);
+            }
+        }
+        all.into_iter().map(|state| state.settle(broken)).collect()
+    }
+
+    /// Does it, unless it has to wait.
+    fn answer(&mut self, me: usize, ask: Ask, broken: Broken) -> Option<u64> {
+        match ask {
+            Ask::Load(word) => {
+                let pe = &self.pes[me];
+                let own = pe.stored.iter().rev().find(|(stored, _)| *stored == word);
+                return Some(own.map_or(*pe.words.at(word), |&(_, value)| value));
+            }
+            Ask::Publish(word, value) if broken != Broken::Fences => {
+                let pe = &mut self.pes[me];
+                if !pe.stored.is_empty() {
+                    return None;
+                }
+                pe.words.set(word, value);
+            }
+            Ask::Store(word, value) | Ask::Publish(word, value) => self.pes[me].stored.push((word, value)),
+            Ask::Swap(position) => return Some(std::mem::replace(&mut self.last, position)),
+            Ask::Absent(pe, slot, expected, new) => {
+                let absent = &mut self.pes[pe].words.absent[slot];
+                let was = *absent;
+                if was == expected {
+                    *absent = new;
+                }
+                return Some(was);
+            }
+            Ask::Write(pe, word, value) => {
+                self.under_way.push((me, pe, word, value));
+                self.under_way.sort_unstable();
+            }
+            Ask::Complete => {
+                let left = self.under_way.iter().any(|&(from, ..)| from == me);
+                if left && broken != Broken::Completion {
+                    return None;
+                }
+            }
+            Ask::Look(pe, word) => return Some(*self.pes[pe].words.at(word)),
+            Ask::Wait(now) => return now,
+            Ask::Bring(from) => {
+                assert!(self.pes[from].read.is_none(), "PE {me} gets what PE {from} is changing");
+                self.pes[me].data = self.pes[from].data;
+            }
+            Ask::Read => {
+                assert!(self.pes.iter().all(|pe| pe.read.is_none()), "two are in");
+                assert_eq!(self.pes[me].data, self.turns, "PE {me} has an old version");
+                self.pes[me].read = Some(self.turns);
+            }
+            Ask::Add => {
+                let pe = &mut self.pes[me];
+                pe.data = pe.read.take().expect("it is in") + 1;
+                self.turns += 1;
+            }
+        }
+        Some(0)
+    }
+}
+
+/// Explores all that can happen to PEs with these calls, each with or without all the time in the world; gives the number of states.
+fn explore(calls: &[&[bool]], broken: Broken) -> usize {
+    let patient = calls
+        .iter()
+        .map(|calls| calls.iter().filter(|&&time| time).count() as u64)
+        .sum::<u64>();
+    let start = State::new(calls);
+    // What was seen is known by 64 bits of it: two of so many states that share them are not to be expected.
+    let hasher = BuildHasherDefault::<DefaultHasher>::new();
+    let mut seen = HashSet::from([hasher.hash_one(&start)]);
+    let mut open = vec![start];
+    while let Some(mut state) = open.pop() {
+        let next = state.successors(broken);
+        if next.is_empty() {
+            let waits = (0..state.pes.len()).find(|&pe| state.asks(pe).is_some());
+            assert!(waits.is_none(), "PE {waits:?} waits for ever: {state:#?}");
+            assert!(state.turns >= patient);
+        }
+        for state in next {
+            if seen.insert(hasher.hash_one(&state)) {
+                open.push(state);
+            }
+        }
+    }
+    seen.len()
+}
+
+/// A call with all the time in the world, and one whose time may be up whenever it waits.
+const LOCK: bool = true;
+const TRY: bool = false;
+
+fn all_goes_well(calls: &[&[bool]]) {
+    assert!(explore(calls, Broken::Nothing) > 1000);
+}
+
+#[test]
+fn two_lock() {
+    all_goes_well(&[&[LOCK, LOCK], &[LOCK, LOCK]]);
+}
+
+#[test]
+fn one_gives_up() {
+    all_goes_well(&[&[LOCK, LOCK], &[TRY, LOCK]]);
+}
+
+#[test]
+fn both_give_up() {
+    all_goes_well(&[&[TRY, LOCK], &[TRY, TRY]]);
+}
+
+#[test]
+fn three_lock() {
+    all_goes_well(&[&[LOCK], &[LOCK], &[LOCK]]);
+}
+
+/// Without optimisation only the first one: all take minutes then. `make loom` runs them.
+#[test]
+fn larger_worlds() {
+    let worlds: &[&[&[bool]]] = &[
+        &[&[LOCK], &[], &[TRY, TRY, LOCK]],
+        &[&[LOCK, LOCK, LOCK], &[LOCK, LOCK, LOCK]],
+        &[&[LOCK, LOCK, LOCK], &[TRY, TRY, LOCK]],
+        &[&[TRY, TRY, TRY, LOCK], &[TRY, TRY, TRY]],
+        &[&[LOCK], &[LOCK, LOCK], &[LOCK]],
+        &[&[LOCK], &[TRY], &[TRY, LOCK]],
+        &[&[LOCK], &[TRY, LOCK], &[LOCK]],
+    ];
+    let optimised = !cfg!(debug_assertions);
+    worlds
+        .iter()
+        .take(if optimised { worlds.len() } else { 1 })
+        .for_each(|calls| all_goes_well(calls));
+}
+
+/// The model finds what is wrong.
+#[test]
+fn without_fences_or_completion_it_fails() {
+    for broken in [Broken::Fences, Broken::Completion] {
+        let failed = std::panic::catch_unwind(|| explore(&[&[LOCK, LOCK], &[LOCK, LOCK]], broken));
+        assert!(failed.is_err());
+    }
+}
+
+#[test]
+fn positions_are_words() {
+    for (pe, number) in [(0, 1), (7, 2), ((1 << 20) - 1, (1 << 42) - 1)] {
+        let position = Position { pe, number };
+        assert_eq!(Position::of(position.bits() << 2 >> 2), position);
+    }
+}
