@@ -128,6 +128,7 @@ impl Mapping {
         Ok(Mapping {
             base,
             len: len as usize,
+            file: file_id(&fd),
             fd,
         })
     }
