@@ -39,6 +39,9 @@ pub mod imp;
 #[path = "portable.rs"]
 mod portable;
 
+#[cfg(all(test, target_arch = "x86_64", not(any(loom, miri))))]
+mod once;
+
 mod futex;
 mod threads;
 pub(crate) use futex::{announce_barrier, futex_wait, futex_wake, register_membarrier};
@@ -274,7 +277,7 @@ pub unsafe fn store_sized(p: *mut u8, size: usize, bits: u64) {
     }
 }
 
-/// Copies `len` bytes; the ranges may be written by others meanwhile, in which case any mixture of old and new arrives.
+/// Copies `len` bytes; the ranges may be written by others meanwhile, in which case any mixture of old and new arrives. Each byte is written once.
 /// From [`stream_from`] bytes the copy bypasses the caches and is complete, for every later store, when it returns.
 ///
 /// # Safety

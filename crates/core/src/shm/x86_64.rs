@@ -143,6 +143,9 @@ pub fn prefetch_to_write(p: *const u8) {
     unsafe { asm!("prefetchw [{p}]", p = in(reg) p, options(nostack, preserves_flags)) };
 }
 
+/// **Each byte is written once**, by a store of whole elements: who waits for one, and then writes there itself, must not lose that to a
+/// second store of the same. So there are no pieces that overlap, as copies elsewhere have at their ends.
+///
 /// # Safety
 /// As for [`crate::shm::copy`].
 #[inline(always)]
@@ -152,83 +155,148 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
         match len {
             0 => {}
             1 => store1(dst, load1(src)),
-            2..=3 => {
-                let (a, b) = (load2(src), load2(src.add(len - 2)));
-                store2(dst, a);
-                store2(dst.add(len - 2), b);
-            }
-            4..=7 => {
-                let (a, b) = (load4(src), load4(src.add(len - 4)));
-                store4(dst, a);
-                store4(dst.add(len - 4), b);
-            }
+            2 => store2(dst, load2(src)),
+            4 => store4(dst, load4(src)),
             8 => store8(dst, load8(src)),
-            9..=16 => {
-                let (a, b) = (load8(src), load8(src.add(len - 8)));
+            12 => {
+                let (a, b) = (load8(src), load4(src.add(8)));
                 store8(dst, a);
-                store8(dst.add(len - 8), b);
+                store4(dst.add(8), b);
             }
-            _ => copy_vectors(dst, src, len),
+            16 => {
+                let (a, b) = (load8(src), load8(src.add(8)));
+                store8(dst, a);
+                store8(dst.add(8), b);
+            }
+            _ => copy_pieces(dst, src, len),
         }
     }
 }
 
-/// Copies of more than 16 bytes. As C functions do not unwind, a caller has nothing to do after it, and may end in a jump.
+/// Copies of all other lengths. As C functions do not unwind, a caller has nothing to do after it, and may end in a jump.
 #[inline(never)]
-unsafe extern "C" fn copy_vectors(dst: *mut u8, src: *const u8, len: usize) {
+unsafe extern "C" fn copy_pieces(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: every range below lies within `len` bytes of `dst` and `src`, which the caller promises; AVX is used only
     // where the processor says it has it.
     unsafe {
-        match len {
-            // From both ends, to the middle and beyond.
-            0..=32 => return copy_ends(dst, src, len),
-            33..=64 => {
-                copy_ends(dst, src, 32);
-                return copy_ends(dst.add(len - 32), src.add(len - 32), 32);
-            }
-            65..=128 => {
-                copy64(dst, src);
-                return copy64(dst.add(len - 64), src.add(len - 64));
-            }
-            _ if !std::arch::is_x86_feature_detected!("avx") => return copy_string(dst, src, len),
-            _ => {}
+        if len < LEAST_BLOCKS {
+            return copy_tail(dst, src, len);
         }
-        if len <= 256 {
-            copy128(dst, src);
-        } else if len >= LEAST_STRING && len > string_from() && len < stream_from() {
-            // To an aligned destination, or it would be slower.
-            copy64(dst, src);
-            let head = 64 - (dst as usize & 63);
-            return copy_string(dst.add(head), src.add(head), len - head);
+        if !std::arch::is_x86_feature_detected!("avx") {
+            return copy_string(dst, src, len);
+        }
+        let string = len >= LEAST_STRING && len > string_from() && len < stream_from();
+        // To an aligned destination, or it would be slower.
+        let head = (dst as usize).wrapping_neg() & if string { 63 } else { 31 };
+        copy_head(dst, src, head);
+        let (d, s, rest) = (dst.add(head), src.add(head), len - head);
+        if string {
+            return copy_string(d, s, rest);
+        }
+        let blocks = rest / 128;
+        if len >= LEAST_STREAMED && len >= stream_from() {
+            stream_blocks(d, s, blocks)
         } else {
-            // The head up to an aligned destination, whole blocks, and the rest from its end.
-            copy32(dst, src);
-            let head = 32 - (dst as usize & 31);
-            let (d, s, blocks) = (dst.add(head), src.add(head), (len - head) / 128);
-            if len >= LEAST_STREAMED && len >= stream_from() {
-                stream_blocks(d, s, blocks)
-            } else {
-                copy_blocks(d, s, blocks)
-            }
+            copy_blocks(d, s, blocks)
         }
-        copy128(dst.add(len - 128), src.add(len - 128));
         // It clears the upper halves of all of these.
         asm!("vzeroupper",
             out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _, out("xmm5") _, out("xmm6") _, out("xmm7") _,
             out("xmm8") _, out("xmm9") _, out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _, out("xmm15") _,
             options(nostack, preserves_flags, nomem));
+        copy_tail(d.add(128 * blocks), s.add(128 * blocks), rest % 128)
     }
 }
 
-/// 17 to 32 bytes, or 32.
+/// From here on there is a whole block behind the head.
+const LEAST_BLOCKS: usize = 256;
+
+/// Less than [`LEAST_BLOCKS`] bytes, the largest pieces first: all are aligned where the beginning is.
 #[inline(always)]
-unsafe fn copy_ends(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller promises `len` bytes at both ends.
+unsafe fn copy_tail(mut dst: *mut u8, mut src: *const u8, len: usize) {
+    // SAFETY: the pieces have `len` bytes together, which the caller promises at both ends.
+    unsafe {
+        if len & 128 != 0 {
+            copy64(dst, src);
+            copy64(dst.add(64), src.add(64));
+            (dst, src) = (dst.add(128), src.add(128));
+        }
+        if len & 64 != 0 {
+            copy64(dst, src);
+            (dst, src) = (dst.add(64), src.add(64));
+        }
+        if len & 32 != 0 {
+            copy32(dst, src);
+            (dst, src) = (dst.add(32), src.add(32));
+        }
+        if len & 16 != 0 {
+            copy16(dst, src);
+            (dst, src) = (dst.add(16), src.add(16));
+        }
+        if len & 8 != 0 {
+            store8(dst, load8(src));
+            (dst, src) = (dst.add(8), src.add(8));
+        }
+        if len & 4 != 0 {
+            store4(dst, load4(src));
+            (dst, src) = (dst.add(4), src.add(4));
+        }
+        if len & 2 != 0 {
+            store2(dst, load2(src));
+            (dst, src) = (dst.add(2), src.add(2));
+        }
+        if len & 1 != 0 {
+            store1(dst, load1(src));
+        }
+    }
+}
+
+/// Less than 64 bytes, the smallest pieces first: all are aligned where the end is.
+#[inline(always)]
+unsafe fn copy_head(mut dst: *mut u8, mut src: *const u8, len: usize) {
+    // SAFETY: the pieces have `len` bytes together, which the caller promises at both ends.
+    unsafe {
+        if len & 1 != 0 {
+            store1(dst, load1(src));
+            (dst, src) = (dst.add(1), src.add(1));
+        }
+        if len & 2 != 0 {
+            store2(dst, load2(src));
+            (dst, src) = (dst.add(2), src.add(2));
+        }
+        if len & 4 != 0 {
+            store4(dst, load4(src));
+            (dst, src) = (dst.add(4), src.add(4));
+        }
+        if len & 8 != 0 {
+            store8(dst, load8(src));
+            (dst, src) = (dst.add(8), src.add(8));
+        }
+        if len & 16 != 0 {
+            copy16(dst, src);
+            (dst, src) = (dst.add(16), src.add(16));
+        }
+        if len & 32 != 0 {
+            copy32(dst, src);
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn copy16(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller promises 16 bytes at both ends.
+    unsafe {
+        asm!("movdqu {a}, [{s}]", "movdqu [{d}], {a}", s = in(reg) src, d = in(reg) dst, a = out(xmm_reg) _, options(nostack, preserves_flags))
+    };
+}
+
+#[inline(always)]
+unsafe fn copy32(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller promises 32 bytes at both ends.
     unsafe {
         asm!(
-            "movdqu {a}, [{s}]", "movdqu {b}, [{s} + {n} - 16]",
-            "movdqu [{d}], {a}", "movdqu [{d} + {n} - 16], {b}",
-            s = in(reg) src, d = in(reg) dst, n = in(reg) len, a = out(xmm_reg) _, b = out(xmm_reg) _, options(nostack, preserves_flags)
+            "movdqu {a}, [{s}]", "movdqu {b}, [{s} + 16]", "movdqu [{d}], {a}", "movdqu [{d} + 16], {b}",
+            s = in(reg) src, d = in(reg) dst, a = out(xmm_reg) _, b = out(xmm_reg) _, options(nostack, preserves_flags)
         )
     };
 }
@@ -243,26 +311,6 @@ unsafe fn copy64(dst: *mut u8, src: *const u8) {
             s = in(reg) src, d = in(reg) dst,
             a = out(xmm_reg) _, b = out(xmm_reg) _, c = out(xmm_reg) _, e = out(xmm_reg) _, options(nostack, preserves_flags)
         )
-    };
-}
-
-#[inline(always)]
-unsafe fn copy128(dst: *mut u8, src: *const u8) {
-    // SAFETY: the caller promises 128 bytes at both ends, and a processor with AVX.
-    unsafe {
-        asm!(
-            "vmovdqu ymm0, [{s}]", "vmovdqu ymm1, [{s} + 32]", "vmovdqu ymm2, [{s} + 64]", "vmovdqu ymm3, [{s} + 96]",
-            "vmovdqu [{d}], ymm0", "vmovdqu [{d} + 32], ymm1", "vmovdqu [{d} + 64], ymm2", "vmovdqu [{d} + 96], ymm3",
-            s = in(reg) src, d = in(reg) dst, out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, options(nostack, preserves_flags)
-        )
-    };
-}
-
-#[inline(always)]
-unsafe fn copy32(dst: *mut u8, src: *const u8) {
-    // SAFETY: the caller promises 32 bytes at both ends, and a processor with AVX.
-    unsafe {
-        asm!("vmovdqu ymm0, [{s}]", "vmovdqu [{d}], ymm0", s = in(reg) src, d = in(reg) dst, out("xmm0") _, options(nostack, preserves_flags))
     };
 }
 
