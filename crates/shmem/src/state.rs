@@ -223,6 +223,12 @@ impl State {
                 format_args!("{what}. Static variables are not symmetric in this job: {why}. Use shmem_malloc"),
             );
         }
+        if statics::is_constant(address) {
+            die(
+                call,
+                format_args!("{what}: constants stay where they are. Declare them without const, or use memory of shmem_malloc"),
+            );
+        }
         die(
             call,
             format_args!(

@@ -78,6 +78,34 @@ pub fn digest(shared: &[Shared]) -> u64 {
     })
 }
 
+/// Whether the program's own constants are there: static data that is only read stays where it is.
+pub fn is_constant(mut address: usize) -> bool {
+    // SAFETY: `constant` has the signature that libc calls, with the pointer given here, during this call only.
+    unsafe { libc::dl_iterate_phdr(Some(constant), (&raw mut address).cast()) == FOUND }
+}
+
+const FOUND: c_int = 1;
+const LOOKED: c_int = 2;
+
+unsafe extern "C" fn constant(info: *mut libc::dl_phdr_info, _size: usize, address: *mut c_void) -> c_int {
+    // SAFETY: libc gives a valid description, of the executable first, with its table of so many headers, and back the pointer it was given.
+    let (base, headers, address) = unsafe {
+        let info = &*info;
+        (
+            info.dlpi_addr as usize,
+            std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()),
+            *address.cast::<usize>(),
+        )
+    };
+    let around = |h: &&libc::Elf64_Phdr| address.wrapping_sub(base + h.p_vaddr as usize) < h.p_memsz as usize;
+    let read_only = |h: &libc::Elf64_Phdr| h.p_type == libc::PT_GNU_RELRO || h.p_type == libc::PT_LOAD && h.p_flags == libc::PF_R;
+    if headers.iter().filter(around).any(read_only) {
+        FOUND
+    } else {
+        LOOKED
+    }
+}
+
 /// From libc: rustix looks for it where valgrind lets nobody look.
 fn page_size() -> usize {
     // SAFETY: asks for a number.

@@ -100,6 +100,8 @@ fn addresses() {
     ] {
         told(Who::Alone, false, mistake, call, &[&[argument][..], NOT_SYMMETRIC].concat());
     }
+    let words = ["source: ", "not symmetric: constants stay where they are", "without const"];
+    told(Who::Alone, false, "get from constants", "shmem_long_get", &words);
     for (mistake, call, argument) in [
         ("reduce on stack", "shmem_long_sum_reduce", "dest"),
         ("reduce from malloc", "shmem_long_sum_reduce", "source"),

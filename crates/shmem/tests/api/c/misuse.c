@@ -4,6 +4,7 @@
 #include "test.h"
 
 static long variable, words[100], *block;
+static const long constants[4] = {1, 2, 3, 4};
 static uint64_t signal_word;
 
 /* What makes mistakes before or after the library is there. */
@@ -115,6 +116,7 @@ static int alone(const char *what) {
     CASE("put to malloc") return shmem_long_put(private_block, words, 10, other), 0;
     CASE("put_nbi to stack") return shmem_long_put_nbi(&on_stack, words, 1, other), 0;
     CASE("get from stack") return shmem_long_get(words, &on_stack, 1, other), 0;
+    CASE("get from constants") return shmem_long_get(words, constants, 4, other), 0;
     CASE("g from malloc") return (int)shmem_long_g(private_block, other);
     CASE("iput to stack") return shmem_long_iput(&on_stack, words, 1, 1, 1, other), 0;
     CASE("ibget from malloc") return shmem_long_ibget(words, private_block, 2, 2, 2, 2, other), 0;
