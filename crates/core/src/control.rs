@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
 use crate::memory::Mapping;
 use crate::shm;
-use crate::status::State;
+use crate::status::{Part, State};
 use crate::watch::Identity;
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
@@ -294,6 +294,21 @@ impl Control {
     pub(crate) fn is_exiting(&self, pe: usize) -> bool {
         // SAFETY: as above.
         unsafe { shm::load(self.exiting(pe)) != 0 }
+    }
+
+    /// Says whether a PE takes part in anything now.
+    pub(crate) fn set_part(&self, pe: usize, part: Part) {
+        // SAFETY: an aligned word of the PE's record, in the mapping.
+        unsafe { shm::store(self.field(pe, offset_of!(PeRecord, part)).cast(), part as u32) };
+    }
+
+    pub(crate) fn part(&self, pe: usize) -> Part {
+        // SAFETY: as above.
+        match unsafe { shm::load::<u32>(self.field(pe, offset_of!(PeRecord, part)).cast()) } {
+            1 => Part::NotYet,
+            2 => Part::NoMore,
+            _ => Part::Taking,
+        }
     }
 
     fn exiting(&self, pe: usize) -> *mut u32 {

@@ -9,7 +9,7 @@ use crate::hosted::attached;
 use crate::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, available_cpus};
 use crate::memory;
 use crate::pe::Pe;
-use crate::status::State;
+use crate::status::{Part, State};
 use crate::team::Team;
 use crate::watch::Watch;
 use rustix::fd::{FromRawFd, OwnedFd};
@@ -283,6 +283,12 @@ impl Job {
             control.depart(self.pe(), State::Dead(Cause::Exit(status.into())));
         }
         ending::end(status)
+    }
+
+    /// Says whether this PE takes part in anything now: while it does not, an end with status 0 is in order, even by `_exit` or as another
+    /// program; and after it has, no other end concerns the others. For front ends that let programs leave and come back; at first it does.
+    pub fn take_part(&self, part: Part) {
+        self.pe.control().set_part(self.pe(), part);
     }
 
     /// Whether a PE has asked for the end of the whole job: what fails now fails because of that.

@@ -6,7 +6,7 @@ use crate::layout::{Geometry, MAX_PES, PeRecord};
 use crate::memory::{Mapping, create_memfd};
 pub use crate::process::{UNKNOWN, end_of};
 use crate::shm;
-pub use crate::status::State;
+pub use crate::status::{Part, State};
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::mem::offset_of;
 
@@ -103,6 +103,11 @@ impl JobFile {
     /// Whether a PE has asked for it: that one ends by itself.
     pub fn is_exiting(&self, pe: usize) -> bool {
         self.control.is_exiting(pe)
+    }
+
+    /// Whether a PE takes part in anything.
+    pub fn part(&self, pe: usize) -> Part {
+        self.control.part(pe)
     }
 
     /// Process id of a PE that has joined, as it knows itself: in a pid namespace of its own it has another number outside.

@@ -102,6 +102,8 @@ pub struct PeRecord {
     pub started: u64,
     /// 1 when the PE has asked for the end of the whole job, and ends by itself.
     pub exiting: u32,
+    /// Not 0 while the PE takes part in nothing, as a [`Part`](crate::status::Part).
+    pub part: u32,
 }
 
 /// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.

@@ -12,6 +12,18 @@
 
 use crate::error::Cause;
 
+/// Whether a PE takes part in the job's doings, as far as its front end lets it: one may let it leave, and come back, before it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Part {
+    /// It does: others may wait for it.
+    Taking = 0,
+    /// Not yet.
+    NotYet = 1,
+    /// Not any more.
+    NoMore = 2,
+}
+
 /// State of a PE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {

@@ -3,6 +3,7 @@
 use crate::memory;
 use crate::state::{self, current, die, get, or_die, set_current};
 use memonet_core::ending;
+use memonet_core::launch::Part;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -44,6 +45,7 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
     let state = unsafe { state::join() }.unwrap_or_else(|error| die(call, error));
     if *depth == 0 {
         LEVEL.store(requested, Ordering::Relaxed);
+        state.job.take_part(Part::Taking);
         or_die(call, state.compare_statics());
         or_die(call, memory::begin(state));
         set_current(Some(state));
@@ -78,6 +80,9 @@ pub unsafe fn finalize(call: &'static str) {
         }
         state.sets.clear();
         set_current(None);
+        // The others are to hear of the barrier also if this process ends at once.
+        or_die(call, state.job.quiet());
+        state.job.take_part(Part::NoMore);
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::handle::{Ctx, Team};
 use crate::near;
 use crate::statics::{self, Shared};
+use memonet_core::launch::Part;
 use memonet_core::segment::{Segment, Spot};
 use memonet_core::{Error, Job, ending};
 use std::ffi::c_int;
@@ -41,6 +42,7 @@ static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
 pub unsafe fn join() -> Result<&'static State, &'static Error> {
     MADE.get_or_init(|| {
         let job = Job::init()?;
+        job.take_part(Part::NotYet);
         let mut no_statics = None;
         let statics = if !memonet_core::launch::is_pe() && threads() > 1 {
             no_statics = Some("the program had started threads before it initialised the library, without a launcher");

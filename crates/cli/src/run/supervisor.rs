@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use memonet_core::Cause;
-use memonet_core::launch::{JobFile, State, UNKNOWN};
+use memonet_core::launch::{JobFile, Part, State, UNKNOWN};
 use nix::sys::signal::Signal;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -258,13 +258,14 @@ impl Supervisor {
         }
         let pidfd = self.pes[pe].pidfd.as_ref()?;
         let status = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok()??;
-        let state = self.job.state(pe);
+        let (state, part) = (self.job.state(pe), self.job.part(pe));
         let asked = matches!(self.phase, Phase::Exiting);
         let cause = match (status.terminating_signal(), status.exit_status().unwrap_or(0)) {
             (Some(signal), _) => Some(Cause::Signal(signal)),
             (None, 0) => match state {
                 State::Done | State::Empty => None,
                 State::Dead(cause) => Some(cause),
+                State::Joined | State::Finalizing if part != Part::Taking => None,
                 State::Joined | State::Finalizing => Some(Cause::Exit(0)),
             },
             (None, code) => Some(Cause::Exit(code)),
@@ -283,7 +284,7 @@ impl Supervisor {
             pe,
             cause: cause.filter(|_| !asked),
             joined: None,
-            after_finalizing: state == State::Done,
+            after_finalizing: state == State::Done || part == Part::NoMore,
         })
     }
 
@@ -333,7 +334,7 @@ impl Supervisor {
 
     /// The process that joined has ended under its wrapper. That is a death unless it had left in order.
     fn lose(&mut self, pe: usize, pid: i32, cause: Cause) -> Option<End> {
-        if self.job.state(pe) == State::Done {
+        if self.job.state(pe) == State::Done || self.job.part(pe) == Part::NoMore {
             self.job.left(pe);
             self.tell_engine(pe);
             return None;

@@ -48,6 +48,7 @@ pub static PROGRAMS: &[&str] = &[
     "reduce.c",
     "rma.c",
     "session.c",
+    "sets.c",
     "setup.c",
     "signal.c",
     "team.c",

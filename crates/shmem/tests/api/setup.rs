@@ -46,6 +46,26 @@ fn a_status_of_the_programs_own() {
     }
 }
 
+/// However a program ends that has finalised, or never initialised, the library: that is no failure of its job's.
+#[test]
+fn ends_without_the_library() {
+    for how in ["_exit", "quick", "exec", "never"] {
+        for job in near_and_far(3, &["after", how]) {
+            let ended = job.run();
+            assert!(ended.status == 0 && ended.stderr.is_empty(), "{how}: {ended:?}");
+        }
+    }
+    // One that fails is told of, and keeps nobody from going on.
+    for job in near_and_far(3, &["after", "3"]) {
+        let ended = job.run();
+        let others = ended.stdout.lines().filter(|&line| line == "went on").count();
+        assert!(
+            ended.status == 3 && others == 2 && ended.stderr.contains("finalised, then"),
+            "{ended:?}"
+        );
+    }
+}
+
 #[test]
 fn one_pe_ends_the_job() {
     for (status, pe, how) in [(0, 0, ""), (7, 1, "thread"), (0, 3, "thread"), (255, 2, ""), (1, 4, "")] {

@@ -121,6 +121,16 @@ int main(int argc, char **argv) {
         finish();
         /* After the library: the program's own affair, and not a failure of the others. */
         return me == 0 ? atoi(argv[2]) : 0;
+    } else if (!strcmp(what, "after")) {
+        /* One ends so, before the others or after them. */
+        const char *how = argv[2];
+        if (strcmp(how, "never") != 0) begin(), finish();
+        if (strcmp(how, "3") == 0 && npes > 1 && me > 0) sleep(1), puts("went on");
+        fflush(stdout);
+        if (!strcmp(how, "exec")) execl("/bin/true", "true", (char *)NULL);
+        if (!strcmp(how, "quick")) quick_exit(0);
+        if (!strcmp(how, "3")) return me == 0 ? 3 : 0;
+        _exit(0);
     } else CHECK(0, "there is no %s", what);
     return 0;
 }

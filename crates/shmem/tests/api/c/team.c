@@ -107,6 +107,35 @@ static void many(void) {
     }
 }
 
+/* Teams within teams until there are no more: that is told by a result, whatever is asked for; and all of them come back, in whatever order
+   they go. */
+static void run_out(void) {
+    enum { MORE = 300 };
+    static shmem_team_t deep[MORE];
+    for (int round = 0; round < 3; round++) {
+        int n = 0, last;
+        shmem_team_t row, column;
+        while (n < MORE && shmem_team_split_strided(n ? deep[n - 1] : SHMEM_TEAM_WORLD, 0, 1, npes, NULL, 0, &deep[n]) == 0) n++;
+        CHECK(n > 100 && n < MORE && deep[n] == SHMEM_TEAM_INVALID, "%d teams", n);
+        /* With room for one, there is none for two, and that one is not lost. */
+        shmem_team_destroy(deep[--n]);
+        for (int i = 0; i < 3; i++) {
+            CHECK(shmem_team_split_2d(SHMEM_TEAM_WORLD, 2, NULL, 0, &row, NULL, 0, &column) != 0, "rows and columns");
+            CHECK(row == SHMEM_TEAM_INVALID && column == SHMEM_TEAM_INVALID, "rows and columns");
+        }
+        CHECK(shmem_team_split_strided(SHMEM_TEAM_WORLD, npes - 1, -1, npes, NULL, 0, &row) == 0, "the last one");
+        shmem_team_destroy(row);
+        static long mine, sum;
+        mine = me;
+        CHECK(shmem_long_sum_reduce(deep[n - 1], &sum, &mine, 1) == 0 && sum == (long)npes * (npes - 1) / 2, "the deepest one");
+        for (last = 0; last < n; last += 2) shmem_team_destroy(deep[round == 1 ? n - 1 - last : last]);
+        for (last = 1; last < n; last += 2) {
+            CHECK(shmem_team_sync(deep[round == 1 ? n - 1 - last : last]) == 0, "one that is left");
+            shmem_team_destroy(deep[round == 1 ? n - 1 - last : last]);
+        }
+    }
+}
+
 /* A team does what the world does not wait for, and the other way round. */
 static void syncs_are_of_members(void) {
     static long arrived;
@@ -128,6 +157,7 @@ int main(void) {
     parameters();
     refused();
     many();
+    run_out();
     syncs_are_of_members();
     /* In any order; those that are left end with the library. */
     for (int t = 2; t < nteams; t += 2)
