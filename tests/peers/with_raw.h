@@ -1,7 +1,11 @@
-/* The operations of measure.c in loads and stores of shared memory: the limit. N processes, from the environment. */
+/* The operations of measure.c in loads and stores of shared memory: the limit. N processes, from the environment; RAW_SLEEP: those who
+ * wait for a barrier sleep until they are woken, else they spin, or yield where there are more of them than CPUs. */
 #include <immintrin.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,13 +21,14 @@ enum { MOST = 16 };
 static const size_t part = (size_t)40 << 20;
 static struct shared *shared;
 static char *base, *next;
-static int number, count_of_pes, cpus;
+static int number, count_of_pes, cpus, sleeps;
 static long phase;
 
 static void begin(int *argc, char ***argv) {
     (void)argc, (void)argv;
     count_of_pes = atoi(getenv("RAW_NPES"));
     cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    sleeps = getenv("RAW_SLEEP") != 0;
     shared = mmap(0, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     base = mmap(0, part * count_of_pes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 1; i < count_of_pes; i++)
@@ -73,7 +78,13 @@ static inline long fetch_add(long *word, long value, int pe) { return __atomic_f
 /* Two with a CPU each tell each other; more count. */
 static inline void barrier(void) {
     phase++;
-    if (count_of_pes == 2) {
+    if (sleeps) {
+        if (__atomic_add_fetch(&shared->arrived, 1, __ATOMIC_SEQ_CST) == phase * count_of_pes) {
+            store(&shared->phase, phase);
+            syscall(SYS_futex, &shared->phase, FUTEX_WAKE, INT_MAX, 0, 0, 0);
+        }
+        for (long seen; (seen = load(&shared->phase)) < phase;) syscall(SYS_futex, &shared->phase, FUTEX_WAIT, (int)seen, 0, 0, 0);
+    } else if (count_of_pes == 2) {
         store(&shared->here[number][0], phase);
         while (load(&shared->here[1 - number][0]) < phase) relax();
     } else if (__atomic_add_fetch(&shared->arrived, 1, __ATOMIC_SEQ_CST) == phase * count_of_pes) {
