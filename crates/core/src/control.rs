@@ -315,6 +315,25 @@ impl Control {
         self.field(pe, offset_of!(PeRecord, exiting)).cast()
     }
 
+    fn cpu_word(&self, pe: usize) -> *mut u32 {
+        self.field(pe, offset_of!(PeRecord, cpu)).cast()
+    }
+
+    /// Where a PE was when it last said so; it may have moved since. 0: not known.
+    pub(crate) fn cpu_of(&self, pe: usize) -> u32 {
+        // SAFETY: `cpu_word` gives the address of an aligned word in the mapping.
+        unsafe { shm::load(self.cpu_word(pe)) }
+    }
+
+    /// Says where a PE is.
+    pub(crate) fn say_cpu(&self, pe: usize, cpu: u32) {
+        // Others read the line again and again, and PEs rarely move.
+        if self.cpu_of(pe) != cpu {
+            // SAFETY: as above.
+            unsafe { shm::store(self.cpu_word(pe), cpu) };
+        }
+    }
+
     /// Process id of the launcher, as it knows itself.
     pub(crate) fn launcher(&self) -> u32 {
         // SAFETY: `launcher` lies in the mapped header, aligned to 4.

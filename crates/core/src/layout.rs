@@ -104,6 +104,8 @@ pub struct PeRecord {
     pub exiting: u32,
     /// Not 0 while the PE takes part in nothing, as a [`Part`](crate::status::Part).
     pub part: u32,
+    /// One more than the CPU on which the PE was when it last waited, where PEs share CPUs; 0: not known.
+    pub cpu: u32,
 }
 
 /// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.

@@ -16,7 +16,7 @@ use crate::wait::{self, Terms};
 use crate::watch::Watch;
 use crate::window::Inner;
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// One PE's view of its job. Shared by everything that belongs to the PE.
@@ -63,6 +63,8 @@ pub(crate) struct Pe {
     pub(crate) led: AtomicU64,
     /// Tests that have failed in a row.
     pub(crate) failed_tests: AtomicU32,
+    /// Which member a wait last found missing among those who share its CPU.
+    pub(crate) missed: AtomicUsize,
     /// Ends of channels that only waits of this PE look after: it may not sleep for long.
     pub(crate) sockets: AtomicU32,
     /// Multicast channels over datagrams so far.
@@ -127,6 +129,7 @@ impl Pe {
             calls: Mutex::new([0; MAX_CALLS]),
             led: AtomicU64::new(0),
             failed_tests: AtomicU32::new(0),
+            missed: AtomicUsize::new(0),
             sockets: AtomicU32::new(0),
             channels: AtomicU32::new(0),
             lock_line: Line::default(),

@@ -6,7 +6,9 @@
 //! ```
 //!
 //! 1. Most waits end at the first look.
-//! 2. With a CPU for each PE a wait spins; with fewer it yields, which hands the CPU to a PE that has something to do.
+//! 2. With a CPU for each PE a wait spins; with fewer it yields, which hands the CPU to a PE that has something to do. Where
+//!    nobody on this CPU can do what is waited for, it spins a little before it yields: the answer comes from another CPU
+//!    within less than it takes to come back, and this PE goes on without a change of processes.
 //!    Either only pays while the CPUs belong to the job: a stranger that gets the CPU keeps it for a scheduler's slice,
 //!    milliseconds, a thousand times what a barrier takes. So each round reads the cycle counter: a gap of more than
 //!    `GAP` between two looks means that somebody else was running, and **all** waits of the job on this node then
@@ -34,6 +36,8 @@ const MOST_GAPS: u64 = 4;
 /// Cycles of spinning or yielding before sleeping, for each PE that shares the CPU: some ten times what going to sleep and being
 /// woken costs. Less, and PEs that were woken one after the other would sleep again before the last of them is up.
 const PATIENCE: u64 = 400_000;
+/// Cycles of spinning before a yield to PEs that have nothing to do with what is waited for: what changing to another process and back takes.
+const HOPE: u64 = 6_000;
 /// With more PEs on each CPU than this, waits sleep at once: if all yielded, nothing else on the machine would run.
 const MOST_SHARING: u64 = 64;
 /// Looks between two reads of the cycle counter, when spinning.
@@ -253,10 +257,18 @@ fn spin<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl
         let mut last = start;
         let crowded = pe.crowded();
         let (patience, most) = (PATIENCE * sharing, GAP * sharing.min(MOST_GAPS));
+        let mut hope = if crowded { hope(pe, &terms) } else { 0 };
+        let mut since = start;
         while last.saturating_sub(start) < patience {
             let mut found = None;
-            if crowded {
+            if crowded && last.saturating_sub(since) >= hope {
                 rustix::thread::sched_yield();
+                found = look();
+                if found.is_none() {
+                    (hope, since) = (self::hope(pe, &terms), cycles());
+                }
+            } else if crowded {
+                shm::pause();
                 found = look();
             } else {
                 for _ in 0..LOOKS {
@@ -285,6 +297,31 @@ fn spin<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl
         }
     }
     Ok(None)
+}
+
+/// For how many cycles a wait had better spin before it yields.
+fn hope(pe: &Pe, terms: &Terms<'_>) -> u64 {
+    let here = rustix::thread::sched_getcpu() as u32 + 1;
+    pe.control().say_cpu(pe.me(), here);
+    if may_need(pe, terms, here) { 0 } else { HOPE }
+}
+
+/// Whether somebody else on CPU `here` may have to do what is waited for. A hint: PEs may have moved since they said where they are, and
+/// who has done its part for this wait may have others to do. So hope ends, and then a PE yields as ever.
+fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
+    let (Some(members), Some(arrived), false) = (terms.members, terms.arrived, pe.has_far()) else {
+        return true;
+    };
+    let may_be_here = |other: usize| matches!(pe.control().cpu_of(other), cpu if cpu == here || cpu == 0);
+    // Who was missing last time is the likeliest to be missing again, as PEs that yield take turns.
+    let last = pe.missed.load(Ordering::Relaxed).min(members.len());
+    let missing = (last..members.len())
+        .chain(0..last)
+        .find(|&at| members[at] != pe.me() && may_be_here(members[at]) && !arrived(members[at]));
+    if let Some(at) = missing {
+        pe.missed.store(at, Ordering::Relaxed);
+    }
+    missing.is_some()
 }
 
 /// Sleeps. Nothing, where spinning is better: whoever was rung, though not with the answer, is being worked for, and would
@@ -345,5 +382,42 @@ fn check<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut imp
         // Whoever left may have done its part just before: what it wrote is visible now that its departure is.
         Some(error) => look().map(Some).ok_or_else(|| error.into()),
         None => Ok(None),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+
+    #[test]
+    fn who_shares_the_cpu_and_has_not_arrived_is_needed_there() {
+        let needed = |cpus: [u32; 4], late: &'static [usize], members: &'static [usize]| {
+            let all = Job::threads(4, |job| {
+                if job.pe() != 1 {
+                    return None;
+                }
+                (0..4).for_each(|pe| job.pe.control().say_cpu(pe, cpus[pe]));
+                let terms = Terms {
+                    members: Some(members),
+                    arrived: Some(&|pe| !late.contains(&pe)),
+                    timeout: None,
+                };
+                let first = may_need(&job.pe, &terms, cpus[1]);
+                // Whom it found then is where it looks first.
+                assert_eq!(may_need(&job.pe, &terms, cpus[1]), first);
+                let words = Terms { arrived: None, ..terms };
+                assert!(may_need(&job.pe, &words, cpus[1]), "anybody may write a word");
+                Some(first)
+            });
+            all.unwrap()[1].unwrap()
+        };
+        const ALL: &[usize] = &[0, 1, 2, 3];
+        assert!(needed([1, 2, 1, 2], &[3], ALL));
+        assert!(needed([1, 2, 1, 2], &[0, 3], &[3, 1, 0]));
+        assert!(!needed([1, 2, 1, 2], &[0, 1, 2], ALL), "they have CPU 1 for themselves");
+        assert!(!needed([2, 2, 2, 2], &[1], ALL), "nobody waits for itself");
+        assert!(!needed([2, 2, 2, 2], &[3], &[0, 1]), "no member");
+        assert!(needed([1, 2, 0, 1], &[2], ALL), "it may be anywhere");
     }
 }
