@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::expand::{functions, signature};
 use crate::generic;
 use crate::header::{base, once};
+use crate::inline::Shape;
 use crate::prototype::is_name;
 use crate::table::{Error, Over, Table, Template};
 
@@ -95,6 +96,9 @@ fn template(table: &Table, template: &Template) -> Result<(), String> {
         return Err(format!(
             "`{name}` takes or returns more than one value of a type that Rust cannot pass"
         ));
+    }
+    if template.inline && Shape::of(template).is_none() {
+        return Err(format!("`{name}` is `inline`, but what it does is not known to the header"));
     }
     Ok(())
 }

@@ -111,7 +111,8 @@ pub fn cxx(table: &Table) -> String {
     let overload = |template: &Template, operator: Option<&str>, callee: &str, t: &str, explicit: bool| {
         let prototype = &template.prototype;
         format!(
-            "inline {}{}({}) {}",
+            "{}inline {}{}({}) {}",
+            if template.inline { "MEMONET_OVERLOAD_INLINE " } else { "" },
             prototype.result.before_name(t),
             generic_name(template, operator),
             prototype.c_parameters(t, explicit),

@@ -1,6 +1,7 @@
 //! The C headers: constants, types and prototypes here; names for all types in `generic`, extensions in `extension`.
 
 use crate::generic;
+use crate::inline;
 use crate::prototype::CType;
 use crate::table::{Module, Over, Table, Template, Type};
 
@@ -30,11 +31,14 @@ pub fn standard(table: &Table) -> String {
     out += NORETURN;
     out += &section("Calls that go straight to the function, not by way of a jump that lazy binding would need");
     out += DIRECT;
+    out += &section("Whether some functions are inlined");
+    out += inline::CONDITION;
     out += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     for module in &table.modules {
         out += &section(&module.title);
         out += &declarations(table, module, "", false);
     }
+    out += &inline::definitions(table);
     out += "\n#ifdef __cplusplus\n} /* extern \"C\" */\n#endif\n";
     out += &generic::c11(table);
     out += &generic::cxx(table);
@@ -44,6 +48,8 @@ pub fn standard(table: &Table) -> String {
 /// `pshmem.h`: the same functions under the names by which profiling tools call them.
 pub fn profiling(table: &Table) -> String {
     let mut out = top("pshmem.h", "the functions of shmem.h by the names that profiling tools call");
+    out += "/* The functions that a tool defines are not to be passed by where it calls them itself. */\n";
+    out += "#ifndef SHMEMX_NO_INLINE\n#define SHMEMX_NO_INLINE\n#endif\n";
     out += "#include \"shmem.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     for module in &table.modules {
         out += &section(&module.title);

@@ -10,6 +10,7 @@ mod expand;
 mod extension;
 mod generic;
 mod header;
+mod inline;
 mod prototype;
 mod rust;
 mod signatures;
@@ -63,6 +64,9 @@ pub fn headers() -> [(&'static str, String); 5] {
 pub fn rust() -> String {
     rust::source(&TABLE)
 }
+
+/// The names of the objects, not functions, that the header refers to.
+pub const OBJECTS: &[&str] = &[inline::OBJECT];
 
 /// The names of all C functions. Each also exists with a `p` before it.
 pub fn symbols() -> Vec<String> {

@@ -13,6 +13,7 @@ pub fn source(table: &Table) -> String {
     }
     out += &format!("pub const SHMEM_VENDOR_STRING: &CStr = c\"{}\";\n\n", crate::VENDOR);
     out += &layout(table);
+    out += &crate::inline::rust(table);
     for function in &all {
         out += &wrapper(table, function).expect("a checked table");
     }
@@ -128,16 +129,20 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     let call = if returned { format!("result.write({call})") } else { call };
     let symbol = if indirect { by_reference(name) } else { profiling(name) };
     // Where assembly passes the values on, it also has the names.
-    let weak = if indirect {
+    let names = if indirect {
         String::new()
     } else {
+        let mut names = weak(name).to_vec();
+        if template.inline {
+            names.extend(own_alias(name));
+        }
         format!(
             "    unsafe {{ core::arch::asm!(\"{}\", options(nomem, nostack, preserves_flags)) }};\n",
-            weak(name).join("\", \"")
+            names.join("\", \"")
         )
     };
     Ok(format!(
-        "#[inline(never)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{weak}    unsafe {{ {call} }}\n}}\n",
+        "#[inline(never)]\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {symbol}({}){result} {{\n{names}    unsafe {{ {call} }}\n}}\n",
         parameters.join(", ")
     ))
 }
@@ -154,6 +159,21 @@ fn weak(name: &str) -> [String; 3] {
         format!(".weak {name}"),
         format!(".type {name}, %function"),
         format!(".set {name}, {}", profiling(name)),
+    ]
+}
+
+/// The name of a function that nobody else has one for: of the library's own, whatever the others stand for.
+pub fn own(name: &str) -> String {
+    format!("memonet_own_{name}")
+}
+
+/// What makes it one. Hidden, so that the loader need not search for it.
+fn own_alias(name: &str) -> [String; 3] {
+    let own = own(name);
+    [
+        format!(".globl {own}"),
+        format!(".hidden {own}"),
+        format!(".set {own}, {}", profiling(name)),
     ]
 }
 

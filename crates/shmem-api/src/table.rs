@@ -97,6 +97,8 @@ pub struct Template {
     pub noreturn: bool,
     /// It is an extension.
     pub extension: bool,
+    /// The header also has what it does in the usual case.
+    pub inline: bool,
     /// The Rust module and function that implement it.
     pub implementation: (String, String),
     /// Its line in the table.
@@ -268,6 +270,7 @@ impl Table {
             .ok_or("this is neither a definition nor, after a `module`, a prototype")?;
         let (extension, text) = flag(text, "shmemx ");
         let (noreturn, text) = flag(text, "noreturn ");
+        let (inline, text) = flag(text, "inline ");
         let (generic, text) = flag(text, "generic");
         let (each, text) = flag(text, "each ");
         let (words, text) = if generic || each {
@@ -299,6 +302,7 @@ impl Table {
             generic,
             noreturn,
             extension,
+            inline,
             implementation,
             line,
         };

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use common::{C, CXX, Folder, symbols};
+use common::{C, CXX, Folder, compilers, symbols};
 use memonet_shmem_api::{Table, table};
 
 /// A name and what goes with it.
@@ -266,5 +266,108 @@ fn every_function_is_declared() {
             .compile(language, &addresses("p", &standard))
             .unwrap_or_else(|error| panic!("{language}: {error}"));
         assert_eq!(symbols(&object, "U").len(), standard.len());
+    }
+}
+
+/// A word by every function that can be inlined, of those that have a type of 8 bytes; and the same one twice, and again.
+const WORDS: &str = "\
+#include <shmem.h>
+void words(double *there, double *here, int pe);
+void words(double *there, double *here, int pe) {
+    shmem_double_p(there, *here, pe);
+    shmem_ctx_double_p(SHMEM_CTX_DEFAULT, there, *here, pe);
+    *here = shmem_double_g(there, pe) + shmem_ctx_double_g(SHMEM_CTX_DEFAULT, there, pe);
+    shmem_double_put(there, here, 1, pe);
+    shmem_putmem_nbi(there, here, 8, pe);
+    shmem_double_get(here, there, 1, pe);
+    shmem_ctx_get64_nbi(SHMEM_CTX_DEFAULT, here, there, 1, pe);
+}
+void again(int *there);
+void again(int *there) {
+    shmem_int_p(there, 1, 0);
+    shmem_int_p(there, 1, 0);
+    shmem_int_p(there, 2, 0);
+}
+";
+
+/// The instructions that the compiler was not to look into.
+fn opaque(folder: &Folder, names: [&str; 2], standard: &str, options: &[&str], text: &str) -> usize {
+    let file = folder
+        .compile_with(names, standard, &[options, &["-S"]].concat(), text)
+        .unwrap_or_else(|error| panic!("{standard}: {error}"));
+    let text = std::fs::read_to_string(file).expect("assembly");
+    text.lines().filter(|line| line.trim() == "#APP").count()
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn every_word_is_one_instruction_of_its_own() {
+    let folder = Folder::new();
+    for names in compilers() {
+        for standard in C.iter().chain(CXX) {
+            for level in ["-O1", "-O2", "-O3"] {
+                let found = opaque(&folder, names, standard, &[level], WORDS);
+                assert!(found >= 8 + 3, "{names:?} {standard} {level}: {found}");
+            }
+            // Where it is not wanted, nothing is inlined.
+            for options in [&["-O0"][..], &["-Os"], &["-O2", "-fno-inline"], &["-O2", "-DSHMEMX_NO_INLINE"]] {
+                assert_eq!(
+                    opaque(&folder, names, standard, options, WORDS),
+                    0,
+                    "{names:?} {standard} {options:?}"
+                );
+            }
+        }
+        // By names for all types, too; what is no word, or not known to be one, is the function's.
+        let generic = "#include <shmem.h>\nstatic long x[9];\nvoid f(const long *from, size_t n, int pe);\n\
+            void f(const long *from, size_t n, int pe) {\n";
+        for (call, words) in [
+            ("shmem_p(x, 1, pe);", 1),
+            ("shmem_put_nbi(x, from, 1, pe);", 1),
+            ("shmem_put(SHMEM_CTX_DEFAULT, x, from, 1, pe);", 1),
+            ("shmem_put(x, from, n, pe);", 0),
+            ("shmem_put(x, from, 2, pe);", 0),
+            ("shmem_put(x, from, 0, pe);", 0),
+            ("shmem_put(x, from, (size_t)1 << 61, pe);", 0),
+            ("shmem_putmem(x, from, 3, pe);", 0),
+            ("shmem_put128(x, from, 1, pe);", 0),
+        ] {
+            for standard in ["c11", "c++17"] {
+                let text = format!("{generic}    (void)from; (void)n; {call}\n}}\n");
+                let found = opaque(&folder, names, standard, &["-O2"], &text);
+                assert_eq!(found > 0, words > 0, "{names:?} {standard}: {call}: {found}");
+            }
+        }
+    }
+}
+
+/// A tool defines functions that the header has inlined.
+#[test]
+fn tools_define_what_is_inlined() {
+    let folder = Folder::new();
+    let tool = |head: &str| {
+        format!(
+            "{head}\n#ifdef __cplusplus\nextern \"C\" {{\n#endif\nvoid pshmem_int_p(int *dest, int value, int pe);\n\
+             void shmem_int_p(int *dest, int value, int pe) {{ pshmem_int_p(dest, value + 1, pe); }}\n#ifdef __cplusplus\n}}\n#endif\n\
+             void after(int *dest);\nvoid after(int *dest) {{ shmem_int_p(dest, 1, 0); }}\n"
+        )
+    };
+    for standard in C.iter().chain(CXX) {
+        folder
+            .compile(standard, &tool("#include <pshmem.h>"))
+            .unwrap_or_else(|error| panic!("{standard}: {error}"));
+    }
+    // Clang's C++ knows no second definition.
+    let text = tool("#include <shmem.h>");
+    for names in compilers() {
+        for standard in C.iter().chain(CXX).filter(|standard| names[0] == "cc" || !standard.contains("++")) {
+            let object = folder.compile_with(names, standard, &["-O2"], &text);
+            let object = object.unwrap_or_else(|error| panic!("{names:?} {standard}: {error}"));
+            assert!(symbols(&object, "T").contains("shmem_int_p"));
+        }
+        for standard in C.iter().chain(CXX) {
+            let object = folder.compile_with(names, standard, &["-O2", "-DSHMEMX_NO_INLINE"], &text);
+            object.unwrap_or_else(|error| panic!("{names:?} {standard}: {error}"));
+        }
     }
 }

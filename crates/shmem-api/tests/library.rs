@@ -25,6 +25,14 @@ mod handle {
     #[repr(C)] pub struct TeamConfig { n: core::ffi::c_int }
     #[repr(C)] pub struct SessionConfig { n: usize }
 }
+mod near {
+    #[repr(C)] pub struct Area { pub start: usize, pub words: usize, pub bias: usize }
+    #[repr(C)] pub struct Near {
+        pub heap: Area, pub written: usize, pub statics: Area, pub stride: usize, pub npes: usize, pub me: usize, pub apart: [usize; 256]
+    }
+    pub struct Names(pub *const core::ffi::c_void, pub *const core::ffi::c_void);
+    unsafe impl Sync for Names {}
+}
 mod operation {
     #[repr(C, align(16))] #[derive(Clone, Copy)] pub struct LongDouble([u8; 16]);
     #[repr(C)] #[derive(Clone, Copy)] pub struct Complex<T>(T, T);

@@ -151,6 +151,7 @@ fn mistakes_are_named_with_their_line() {
         ("generic integers fixed: void shmem_{N}_x({T} *c)", "type twice"),
         ("generic int: void shmem_{N}_x({T} *c)", "classes"),
         ("generic rma: void shmem_{N}_put({T} *a) = rma::other", "twice"),
+        ("inline void shmem_x(int a)", "not known"),
         ("void shmem_x(void) rest", "follows"),
         ("void shmem_x(void) = rest", "MODULE::OPERATION"),
         ("class empty:", "colon"),

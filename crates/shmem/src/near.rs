@@ -5,45 +5,83 @@
 //! initialised, where peers are far, and while all checks are on: then, and for everything unusual, callers take the long way
 //! ([`State::spot`](crate::state::State::spot)), which also says what is wrong.
 
+use crate::api::{INLINED, NEAR_PES};
 use crate::handle::Ctx;
 use crate::statics::Shared;
 use memonet_core::Job;
 use memonet_core::segment::{Segment, Written};
-use std::ffi::c_int;
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// No word of C is larger. A word in the last so many bytes of an area goes the long way.
 const WORD: usize = 64;
 /// No address of a user's program is near it.
 const NOWHERE: usize = 1 << 63;
 
-#[repr(align(64))]
-struct Near {
-    heap: Area,
-    statics: Area,
-    /// 0: nobody is near.
-    npes: AtomicU32,
-    me: AtomicU32,
-    stride: AtomicUsize,
+/// What is known. The C header reads it too (`inline.rs` of the API's table lists the fields, and has their places asserted), and a
+/// program that is not position-independent may have it in its own memory: so it is exported, and this library asks the loader where it is.
+///
+/// # The header's own way
+/// Where a program calls `shmem_long_p`, its compiler puts what the function would do in the usual case: what [`word`] does, the store of
+/// `rma::p`, and what [`wrote`] does. The address is compared with the same words. `apart` stands for the comparison of the PE's number, as
+/// it is 0 for every number that is none; and it is the same sum, made beforehand. The store is the same instruction, in an assembly
+/// statement that no access moves across, so it is neither torn nor merged with another nor left out; then come the same two marks. Where a
+/// comparison fails, the function is called: for an address that is not symmetric, a PE that does not exist, a context of the program's own,
+/// and whatever is asked while `apart` holds nothing but zeros. So what the function says or does besides is not lost: on the way that both
+/// have in common it says and does nothing else. A put of a word reads its source before it writes, as the function does.
+///
+/// `apart` is filled unless somebody has put a function of his own in the place of one that the header inlines: a tool that looks on is not
+/// passed by. It is written when the library becomes initialised and when it stops being so, between which programs make all their
+/// calls; so plain loads in C see what they should.
+#[repr(C, align(64))]
+pub struct Near {
+    pub heap: Area,
     /// What stores are remembered in.
-    written: AtomicPtr<AtomicU8>,
+    pub written: AtomicPtr<AtomicU8>,
+    pub statics: Area,
+    pub stride: AtomicUsize,
+    /// 0: nobody is near.
+    pub npes: AtomicUsize,
+    pub me: AtomicUsize,
+    /// For each of the first PEs, one more than its heap is mapped behind this PE's; 0: the header is not to use it.
+    pub apart: [AtomicUsize; NEAR_PES],
 }
 
-struct Area {
-    start: AtomicUsize,
+#[repr(C)]
+pub struct Area {
+    pub start: AtomicUsize,
     /// Words of at most [`WORD`] bytes may begin up to here, from the start on.
-    words: AtomicUsize,
-    bias: AtomicUsize,
+    pub words: AtomicUsize,
+    pub bias: AtomicUsize,
 }
 
+#[unsafe(export_name = "memonet_near_1")]
 static NEAR: Near = Near {
     heap: Area::nowhere(),
-    statics: Area::nowhere(),
-    npes: AtomicU32::new(0),
-    me: AtomicU32::new(0),
-    stride: AtomicUsize::new(0),
     written: AtomicPtr::new(std::ptr::null_mut()),
+    statics: Area::nowhere(),
+    stride: AtomicUsize::new(0),
+    npes: AtomicUsize::new(0),
+    me: AtomicUsize::new(0),
+    apart: [const { AtomicUsize::new(0) }; NEAR_PES],
 };
+
+/// A function by the name that programs call, and by the library's own.
+pub struct Names(pub *const c_void, pub *const c_void);
+
+// SAFETY: addresses that nobody follows.
+unsafe impl Sync for Names {}
+
+impl Names {
+    /// Whether programs call another function than the library's.
+    fn differ(&self) -> bool {
+        let [called, own] = [&self.0, &self.1].map(|name| {
+            // SAFETY: a field. The loader or linker has filled it, so the compiler is not to know that two functions are never one.
+            unsafe { std::ptr::read_volatile(name) }
+        });
+        called != own
+    }
+}
 
 impl Area {
     const fn nowhere() -> Area {
@@ -71,16 +109,31 @@ pub fn open(job: &Job, segment: &Segment, statics: Option<&Shared>) {
     if let Some(shared) = statics {
         NEAR.statics.set(shared.pages.start, shared.pages.len(), first, shared.offset);
     }
-    NEAR.me.store(job.pe() as u32, Ordering::Relaxed);
+    NEAR.me.store(job.pe(), Ordering::Relaxed);
     NEAR.stride.store(segment.size(), Ordering::Relaxed);
     NEAR.written.store(segment.written().as_ptr().cast_mut(), Ordering::Relaxed);
-    NEAR.npes.store(job.npes() as u32, Ordering::Release);
+    NEAR.npes.store(job.npes(), Ordering::Release);
+    if !INLINED.iter().any(Names::differ) {
+        let bias = NEAR.heap.bias.load(Ordering::Relaxed);
+        for (pe, apart) in NEAR.apart.iter().take(job.npes()).enumerate() {
+            // Distances are whole pages: never one less than 0.
+            apart.store(bias.wrapping_add(pe * segment.size()).wrapping_add(1), Ordering::Release);
+        }
+    }
 }
 
 /// From now on nothing is found here.
 pub fn close() {
+    call_functions();
     NEAR.npes.store(0, Ordering::Release);
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
+}
+
+/// From now on programs call the functions.
+pub fn call_functions() {
+    for apart in &NEAR.apart {
+        apart.store(0, Ordering::Release);
+    }
 }
 
 /// Where PE `pe`'s counterpart of an address is mapped, if the address lies so in one of the areas: `fits` is told the distance from the area's start,
@@ -102,7 +155,7 @@ fn find(address: usize, pe: c_int, fits: impl Fn(usize, usize) -> bool) -> Optio
         }
         &NEAR.statics
     };
-    if pe as u32 >= NEAR.npes.load(Ordering::Relaxed) {
+    if pe as u32 as usize >= NEAR.npes.load(Ordering::Relaxed) {
         return None;
     }
     let part = pe as usize * NEAR.stride.load(Ordering::Relaxed);
@@ -131,7 +184,7 @@ pub fn block(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<*mut u
     }
     let there = find(address, pe, |at, words| at.checked_add(bytes).is_some_and(|end| end <= words))?;
     // One's own, as the program knows it: a copy within it has to find out whether its ends overlap.
-    let own = pe as u32 == NEAR.me.load(Ordering::Relaxed);
+    let own = pe as usize == NEAR.me.load(Ordering::Relaxed);
     Some(if own { address as *mut u8 } else { there })
 }
 

@@ -3,6 +3,11 @@
 //! What takes the long way stands in `extern "C"` functions, which do not unwind, and take what comes in registers in the same ones: so
 //! the short way needs neither a stack frame nor moves.
 
+#![allow(
+    improper_ctypes_definitions,
+    reason = "this module's own functions, by a convention that suits them: no C program calls them"
+)]
+
 use crate::handle::Ctx;
 use crate::near;
 use crate::state::{State, bytes, die, get as state, or_die};
@@ -64,7 +69,6 @@ pub unsafe fn put<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *
 }
 
 #[cold]
-#[allow(improper_ctypes_definitions)]
 unsafe extern "C" fn put_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
@@ -85,7 +89,6 @@ pub unsafe fn put_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, sourc
 }
 
 #[cold]
-#[allow(improper_ctypes_definitions)]
 unsafe extern "C" fn put_nbi_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
@@ -114,7 +117,6 @@ pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *
 }
 
 #[cold]
-#[allow(improper_ctypes_definitions)]
 unsafe extern "C" fn get_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
@@ -151,7 +153,6 @@ pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, p
 
 #[cold]
 #[inline(never)]
-#[allow(improper_ctypes_definitions)]
 extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, call: &'static str) {
     let spot = state(call).spot(call, "dest", ctx, dest as usize, size_of::<T>(), pe);
     // SAFETY: the value's bytes; words go in one piece.

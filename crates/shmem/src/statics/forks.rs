@@ -152,5 +152,9 @@ extern "C" fn after_fork_in_child() {
             libc::_exit(1);
         }
     }
-    HAS_ITS_OWN.store(base != 0, Ordering::Relaxed);
+    if base != 0 {
+        HAS_ITS_OWN.store(true, Ordering::Relaxed);
+        // What is mapped at the variables' addresses is not what peers have mapped any more. Only now, as the words may lie among them.
+        crate::near::call_functions();
+    }
 }

@@ -3,6 +3,7 @@
 mod common;
 mod exits;
 mod heap;
+mod inlined;
 mod installed;
 mod statics;
 mod symbols;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{assert_success, complaint, folder, has, installed, job, lines, printed, source};
 
 /// Every way to link a program that treats its data differently.
-const WAYS: &[&[&str]] = &[
+pub const WAYS: &[&[&str]] = &[
     &["-pie", "-fPIE"],
     &["-no-pie", "-fno-pie"],
     &["-static"],

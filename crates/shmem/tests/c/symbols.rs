@@ -6,10 +6,15 @@ use std::process::Command;
 
 use crate::common::{PREFIX, assert_says_hello, folder, installed, lines, printed, source};
 
-/// All names of the interface, and those for tools.
+/// All names of the interface, those for tools, and what the header refers to.
 fn names() -> BTreeSet<String> {
     let names = memonet_shmem_api::symbols();
-    names.iter().flat_map(|name| [name.clone(), format!("p{name}")]).collect()
+    let objects = memonet_shmem_api::OBJECTS.iter().map(|name| (*name).to_owned());
+    names
+        .iter()
+        .flat_map(|name| [name.clone(), format!("p{name}")])
+        .chain(objects)
+        .collect()
 }
 
 /// Names and kinds of the symbols that `nm` lists.
@@ -34,7 +39,11 @@ fn libraries_define_the_interface_and_nothing_else() {
         assert_eq!(defined, names(), "{file}");
         // A tool replaces the ones, and calls the others.
         for (name, kind) in &found {
-            let expected = if defined.contains(&format!("p{name}")) { 'W' } else { 'T' };
+            let expected = match name.as_str() {
+                name if memonet_shmem_api::OBJECTS.contains(&name) => 'D',
+                name if defined.contains(&format!("p{name}")) => 'W',
+                _ => 'T',
+            };
             assert_eq!(*kind, expected, "{name} in {file}");
         }
     }

@@ -1,0 +1,250 @@
+//! Small transfers to near PEs without a call: the part of the header that a compiler puts where they are called.
+//!
+//! A call of a library's function takes longer than the store that it makes. So the header has, in the manner of libc's fortified
+//! functions, a second definition of some functions (`inline` in the table), which is used only where it is inlined. It does what
+//! `near::word` of the library does, from the same object, `memonet_near_1`, and leaves all else to the function.
+
+use crate::expand::{Function, functions};
+use crate::header::{by_class, c_name, macro_over, pasted, section};
+use crate::rust::own;
+use crate::table::{Over, Table, Template};
+
+/// The object that the header reads. Its name changes with its layout.
+pub const OBJECT: &str = "memonet_near_1";
+
+/// Its fields from the first on, by their paths in the library's own definition. All are words of 8 bytes, numbers or addresses.
+const FIELDS: &[&str] = &[
+    "heap.start",
+    "heap.words",
+    "heap.bias",
+    "written",
+    "statics.start",
+    "statics.words",
+    "statics.bias",
+    "stride",
+    "npes",
+    "me",
+];
+
+/// The last field: one word for each of the first PEs.
+const LAST: &str = "apart";
+
+/// So many; others are left to the functions.
+const PES: usize = 256;
+
+/// What a function does that can be inlined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Stores a value.
+    Store,
+    /// Loads one.
+    Load,
+    /// Copies to another PE.
+    Put,
+    /// Copies from one.
+    Get,
+}
+
+impl Shape {
+    /// That of a template, if its form is known here.
+    pub fn of(template: &Template) -> Option<Self> {
+        let names: Vec<_> = template.prototype.named().map(|(_, name)| name).collect();
+        match (template.implementation.1.as_str(), names.as_slice()) {
+            ("p", ["dest", "value", "pe"]) => Some(Shape::Store),
+            ("g", ["source", "pe"]) => Some(Shape::Load),
+            ("put" | "put_nbi", ["dest", "source", "nelems", "pe"]) => Some(Shape::Put),
+            ("get" | "get_nbi", ["dest", "source", "nelems", "pe"]) => Some(Shape::Get),
+            _ => None,
+        }
+    }
+
+    /// The body of a function: what is done here, or `call`.
+    fn body(self, t: &str, size: &str, ctx: &str, call: &str) -> String {
+        match self {
+            Shape::Store => format!("{{ MEMONET_STORE({ctx}, {call}) }}"),
+            Shape::Load => format!("{{ {t} value; MEMONET_LOAD({ctx}, {call}) return value; }}"),
+            Shape::Put => format!("{{ MEMONET_PUT({ctx}, {size}, {call}) }}"),
+            Shape::Get => format!("{{ MEMONET_GET({ctx}, {size}, {call}) }}"),
+        }
+    }
+}
+
+/// Before the functions: whether there is anything.
+pub const CONDITION: &str = "\
+#if defined(__GNUC__) && defined(__x86_64__) && defined(__LP64__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__) && \\
+    !defined(__NO_INLINE__) && !defined(SHMEMX_NO_INLINE)
+#define MEMONET_INLINE extern __inline__ __attribute__((__gnu_inline__, __always_inline__, __artificial__))
+#define MEMONET_OVERLOAD_INLINE __attribute__((__always_inline__))
+#else
+#define MEMONET_OVERLOAD_INLINE
+#endif
+";
+
+/// The tools of the bodies. Clang takes a call of a function inside of what stands for it to be one of itself, unless the name differs.
+const TOOLS: &str = "
+#ifdef __clang__
+#define MEMONET_FUNCTION(name) __asm__(\"\\01\" name)
+#else
+#define MEMONET_FUNCTION(name) __asm__(name)
+#endif
+
+/* Where the word at a symmetric address is mapped, of a near PE. */
+MEMONET_INLINE int memonet_find(shmem_ctx_t ctx, const void *address, int pe, void **there) {
+    const size_t pes = sizeof memonet_near_1.apart / sizeof memonet_near_1.apart[0];
+    size_t at = (size_t)address, apart;
+    if (ctx != SHMEM_CTX_DEFAULT || __builtin_expect((unsigned)pe >= pes, 0)) return 0;
+    apart = memonet_near_1.apart[(unsigned)pe];
+    if (__builtin_expect(apart == 0, 0)) return 0;
+    if (__builtin_expect(at - memonet_near_1.heap_start > memonet_near_1.heap_words, 0)) {
+        if (at - memonet_near_1.statics_start > memonet_near_1.statics_words) return 0;
+        apart += memonet_near_1.statics_bias - memonet_near_1.heap_bias;
+    }
+    *there = (void *)(at + apart - 1);
+    return 1;
+}
+
+/* One instruction that the compiler does not look into: nothing is torn, merged, dropped, or moved across it. */
+#define MEMONET_WORD(BITS) \\
+    typedef uint##BITS##_t __attribute__((__may_alias__, __aligned__(1))) memonet_word##BITS; \\
+    MEMONET_INLINE void memonet_store##BITS(void *to, const void *from) { \\
+        uint##BITS##_t word; \\
+        __builtin_memcpy(&word, from, sizeof word); \\
+        __asm__ __volatile__(\"mov {%1, %0|%0, %1}\" : \"=m\"(*(memonet_word##BITS *)to) : \"r\"(word) : \"memory\"); \\
+    } \\
+    MEMONET_INLINE void memonet_load##BITS(void *to, const void *from) { \\
+        uint##BITS##_t word; \\
+        __asm__ __volatile__(\"mov {%1, %0|%0, %1}\" : \"=r\"(word) : \"m\"(*(const memonet_word##BITS *)from) : \"memory\"); \\
+        __builtin_memcpy(to, &word, sizeof word); \\
+    }
+MEMONET_WORD(8)
+MEMONET_WORD(16)
+MEMONET_WORD(32)
+MEMONET_WORD(64)
+#undef MEMONET_WORD
+
+MEMONET_INLINE void memonet_load(void *to, const void *from, size_t bytes) {
+    switch (bytes) {
+    case 1: memonet_load8(to, from); break;
+    case 2: memonet_load16(to, from); break;
+    case 4: memonet_load32(to, from); break;
+    default: memonet_load64(to, from);
+    }
+}
+
+/* Then remembers the PE: it may sleep, and what this one waits for next must ring it. */
+MEMONET_INLINE void memonet_store(void *to, const void *from, size_t bytes, int pe) {
+    unsigned char *written = (unsigned char *)memonet_near_1.written;
+    switch (bytes) {
+    case 1: memonet_store8(to, from); break;
+    case 2: memonet_store16(to, from); break;
+    case 4: memonet_store32(to, from); break;
+    default: memonet_store64(to, from);
+    }
+    __atomic_store_n(written + 1 + (unsigned)pe, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(written, 1, __ATOMIC_RELEASE);
+}
+
+#define MEMONET_IS_WORD(bytes) ((bytes) == 1 || (bytes) == 2 || (bytes) == 4 || (bytes) == 8)
+#define MEMONET_ARE_WORD(size) (__builtin_constant_p(nelems) && nelems <= 8 && MEMONET_IS_WORD(nelems * (size)))
+#define MEMONET_STORE(CTX, CALL) \\
+    void *to; \\
+    if (MEMONET_IS_WORD(sizeof value) && memonet_find(CTX, dest, pe, &to)) memonet_store(to, &value, sizeof value, pe); \\
+    else CALL;
+#define MEMONET_LOAD(CTX, CALL) \\
+    void *from; \\
+    if (MEMONET_IS_WORD(sizeof value) && memonet_find(CTX, source, pe, &from)) memonet_load(&value, from, sizeof value); \\
+    else value = CALL;
+#define MEMONET_PUT(CTX, SIZE, CALL) \\
+    void *to; \\
+    if (MEMONET_ARE_WORD(SIZE) && memonet_find(CTX, dest, pe, &to)) memonet_store(to, source, nelems * (SIZE), pe); \\
+    else CALL;
+#define MEMONET_GET(CTX, SIZE, CALL) \\
+    void *from; \\
+    if (MEMONET_ARE_WORD(SIZE) && memonet_find(CTX, source, pe, &from)) memonet_load(dest, from, nelems * (SIZE)); \\
+    else CALL;
+
+";
+
+/// The definitions.
+pub fn definitions(table: &Table) -> String {
+    let mut out = section(
+        "Transfers of one word to near PEs, without a call; anything else is left to the function. Not in units that define \
+         SHMEMX_NO_INLINE,\n   and not at run time where somebody defines such a function of his own. What memonet_ names is not for programs",
+    );
+    out += "#ifdef MEMONET_INLINE\n";
+    let fields: Vec<_> = FIELDS.iter().map(|path| path.replace('.', "_")).collect();
+    out += &format!(
+        "extern struct memonet_near {{\n    size_t {}, {LAST}[{PES}];\n}} {OBJECT} __attribute__((__visibility__(\"default\")));\n",
+        fields.join(", ")
+    );
+    out += TOOLS;
+    let templates: Vec<_> = table.templates().filter(|template| template.inline).collect();
+    for (class, rows) in by_class(table, &templates) {
+        let first = table.types_of(&Over::Class(class.clone()))[0];
+        let size = if first.c == "void" { "N / 8" } else { "sizeof(T)" };
+        let t = if first.c == "void" { "void" } else { "T" };
+        let mut lines = Vec::new();
+        for (template, operator) in rows {
+            for explicit in template.forms() {
+                let name = pasted(template, operator.as_deref(), explicit, "");
+                let string = format!("\"{}\"", template.function(Some("\" #N \""), operator.as_deref(), explicit));
+                lines.extend(definition(template, &name, &string, t, size, explicit));
+            }
+        }
+        out += &macro_over(table, &class, "MEMONET_DEFINE", &lines, false);
+    }
+    for template in templates {
+        for (_, over) in table.groups(template).expect("a checked table") {
+            let Over::Type(place) = over else { continue };
+            let kind = &table.types[place];
+            for explicit in template.forms() {
+                let name = template.function(Some(&kind.name), None, explicit);
+                let lines = definition(template, &name, &format!("\"{name}\""), &c_name(kind), "1", explicit);
+                out += &(lines.join("\n") + "\n");
+            }
+        }
+    }
+    out + "#endif /* MEMONET_INLINE */\n"
+}
+
+/// The function by another name, and what stands for it.
+fn definition(template: &Template, name: &str, string: &str, t: &str, size: &str, explicit: bool) -> [String; 2] {
+    let prototype = &template.prototype;
+    let (result, parameters) = (prototype.result.before_name(t), prototype.c_parameters(t, explicit));
+    let call = format!("memonet_{name}({})", prototype.arguments(explicit));
+    let ctx = if explicit { "ctx" } else { "SHMEM_CTX_DEFAULT" };
+    let body = Shape::of(template).expect("a checked table").body(t, size, ctx, &call);
+    [
+        format!("MEMONET_DIRECT {result}memonet_{name}({parameters}) MEMONET_FUNCTION({string});"),
+        format!("MEMONET_INLINE {result}{name}({parameters}) {body}"),
+    ]
+}
+
+/// For the library: that its object is laid out as the header believes, and the functions that are inlined, by the name that programs
+/// call and by the library's own. They differ where somebody has defined the former.
+pub fn rust(table: &Table) -> String {
+    let mut out = format!("pub const NEAR_PES: usize = {PES};\nconst _: () = assert!(size_of::<usize>() == 8);\n");
+    for (place, path) in FIELDS.iter().chain([&LAST]).enumerate() {
+        out += &format!(
+            "const _: () = assert!(core::mem::offset_of!(crate::near::Near, {path}) == {});\n",
+            place * 8
+        );
+    }
+    let all = functions(table).expect("a checked table");
+    // What Rust cannot pass is no word either.
+    let opaque = |f: &Function<'_>| f.kind.is_some_and(|t| t.opaque);
+    let names: Vec<_> = all
+        .into_iter()
+        .filter(|f| f.template.inline && !opaque(f))
+        .map(|f| f.name)
+        .collect();
+    out += "unsafe extern \"C\" {\n";
+    for name in &names {
+        out += &format!("    fn {name}();\n    fn {}();\n", own(name));
+    }
+    out += &format!("}}\npub static INLINED: [crate::near::Names; {}] = [\n", names.len());
+    for name in &names {
+        out += &format!("    crate::near::Names({name} as *const c_void, {} as *const c_void),\n", own(name));
+    }
+    out + "];\n\n"
+}
