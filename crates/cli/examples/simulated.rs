@@ -1,22 +1,44 @@
 //! Programs that know nothing of simulated machines, for the tests of `memonet run --machine`; chosen by the first argument.
 
-use memonet::{Cmp, Job, Result};
-use std::time::{Duration, Instant};
+use memonet::{Cmp, Job, Result, Window};
+use std::collections::HashSet;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     let begun = Instant::now();
     let mut args = std::env::args().skip(1);
     let program = args.next().unwrap_or_default();
-    let number = args.next().map_or(0, |number| number.parse().expect("a number"));
-    let job = memonet::init()?;
-    match program.as_str() {
-        "ping-pong" => ping_pong(&job, number),
-        "clocks" => clocks(&job, begun),
-        other => panic!("there is no program {other:?}"),
+    let argument = args.next().unwrap_or_default();
+    let number = || argument.parse().expect("a number");
+    let run = || -> Result<()> {
+        let job = memonet::init()?;
+        match program.as_str() {
+            "ping-pong" => ping_pong(&job, number()),
+            "clocks" => clocks(begun),
+            "blocks" => blocks(&job),
+            "restricted" => restricted(&job),
+            "talk" => talk(&job),
+            "poll" => poll(&job),
+            "deadlock" => deadlock(&job),
+            "die" => die(&job, &argument),
+            "work" => work(&job),
+            "compute" => compute(&job),
+            "hostile" => hostile(&job, number()),
+            "children" => children(),
+            other => panic!("there is no program {other:?}"),
+        }
+    };
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            println!("error: {error}");
+            ExitCode::from(42)
+        }
     }
 }
 
-/// Words to and fro between PEs 0 and 1; says how long each took.
+/// Words to and fro between PEs 0 and 1; says how long that took.
 fn ping_pong(job: &Job, times: u64) -> Result<()> {
     let window = job.window::<u64>(1)?;
     job.barrier()?;
@@ -35,22 +57,194 @@ fn ping_pong(job: &Job, times: u64) -> Result<()> {
     }
     let time = start.elapsed();
     job.barrier()?;
-    println!("PE {}: {times} round trips in {} ns", job.pe(), time.as_nanos());
+    println!("{} {}", job.pe(), time.as_nanos());
     Ok(())
 }
 
-/// Time passes when the program sleeps, and for a program that waits for it.
-fn clocks(_job: &Job, begun: Instant) -> Result<()> {
-    let start = Instant::now();
-    std::thread::sleep(Duration::from_secs(3600));
-    println!("slept for {:?}", start.elapsed());
+/// Time passes when the program sleeps, and for a program that waits for it; by each of its clocks.
+fn clocks(begun: Instant) -> Result<()> {
+    println!(
+        "in 2000: {}",
+        SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs() / 86_400 == 10_957
+    );
+    let hour = Duration::from_secs(3600);
+    let (start, date, cycle) = (Instant::now(), SystemTime::now(), cycles());
+    std::thread::sleep(hour);
+    println!("slept: {:?} {:?}", start.elapsed(), date.elapsed().expect("forward"));
+    println!("cycles: {}", cycles() - cycle);
     let start = Instant::now();
     while start.elapsed() < Duration::from_millis(10) {}
     println!("waited for {} ms", start.elapsed().as_millis());
-    println!(
-        "since 1970: {:?}",
-        std::time::SystemTime::UNIX_EPOCH.elapsed().expect("after 1970").as_secs()
-    );
-    println!("in all {:?}", begun.elapsed().as_secs());
+    println!("since the first line: {} s", begun.elapsed().as_secs());
+    Ok(())
+}
+
+fn cycles() -> u64 {
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe { std::arch::x86_64::_rdtsc() }
+}
+
+/// Blocks of many sizes there and back, an atomic on each, and what the others have in the end.
+fn blocks(job: &Job) -> Result<()> {
+    const MOST: usize = 9 << 20;
+    let window = job.window::<u8>(MOST)?;
+    let count = job.window::<u64>(1)?;
+    let next = (job.pe() + 1) % job.npes();
+    for len in [0, 1, 7, 8, 9, 100, 5000, 300_000, MOST] {
+        let block: Vec<u8> = (0..len).map(|i| (i * 7 + job.pe()) as u8).collect();
+        window.put(next, 0, &block)?;
+        job.quiet()?;
+        let mut back = vec![0; len];
+        window.get(next, 0, &mut back)?;
+        assert!(back == block, "{len} bytes");
+        count.remote(0, 0)?.fetch_add(len as u64)?;
+        job.barrier()?;
+    }
+    println!("{} {}", job.pe(), count.remote(0, 0)?.load()?);
+    Ok(())
+}
+
+/// Memory that others have not mapped.
+fn restricted(job: &Job) -> Result<()> {
+    let window: Window<u64> = job.restricted(4, |_, _| memonet::Access::ReadWrite)?;
+    let next = (job.pe() + 1) % job.npes();
+    window.remote(next, 1)?.store(job.pe() as u64 + 10);
+    window.remote(next, 2)?.fetch_add(5)?;
+    job.barrier()?;
+    println!("{} {} {}", job.pe(), window.read(1), window.read(2));
+    job.barrier()
+}
+
+/// PEs that take turns at writing lines, and what differs from run to run on most machines.
+fn talk(job: &Job) -> Result<()> {
+    let window = job.window::<u64>(1)?;
+    let names: HashSet<usize> = (0..20).collect();
+    println!("{} begins with {names:?}, {:p}", job.pe(), &raw const names);
+    for round in 1..4 {
+        window.wait_until(0, Cmp::Ge, if job.pe() == 0 { round - 1 } else { round })?;
+        println!("{} in round {round} at {:?}", job.pe(), Instant::now());
+        eprintln!("{} has said so", job.pe());
+        window.remote((job.pe() + 1) % job.npes(), 0)?.store(round);
+    }
+    job.barrier()
+}
+
+/// PE 0 polls by plain loads.
+fn poll(job: &Job) -> Result<()> {
+    let window = job.window::<u64>(1)?;
+    if job.pe() == 0 {
+        while window.read(0) == 0 {
+            std::hint::spin_loop();
+        }
+    } else {
+        window.remote(0, 0)?.store(1);
+    }
+    Ok(())
+}
+
+/// PE 0 waits for a word that nobody writes, the others for PE 0.
+fn deadlock(job: &Job) -> Result<()> {
+    let window = job.window::<u64>(1)?;
+    if job.pe() == 0 {
+        window.wait_until(0, Cmp::Ne, 0)?;
+    }
+    job.barrier()
+}
+
+/// PE 1 ends while the others wait for it, after a round of work.
+fn die(job: &Job, how: &str) -> Result<()> {
+    let window = job.window::<u64>(1)?;
+    job.barrier()?;
+    if job.pe() == 1 {
+        job.compute(1000);
+        match how {
+            // SAFETY: sends a signal to this process.
+            "kill" => drop(unsafe { libc::kill(libc::getpid(), libc::SIGKILL) }),
+            // SAFETY: ends this process.
+            "quietly" => unsafe { libc::_exit(0) },
+            status => std::process::exit(status.parse().expect("a status")),
+        }
+    }
+    window.wait_until(0, Cmp::Ne, 0).map(drop)
+}
+
+/// Communicates until it is ended.
+fn work(job: &Job) -> Result<()> {
+    let window = job.window::<u64>(1)?;
+    loop {
+        window.remote((job.pe() + 1) % job.npes(), 0)?.fetch_add(1)?;
+        job.barrier()?;
+    }
+}
+
+/// Says what a fifth of a second of CPU time takes.
+fn compute(job: &Job) -> Result<()> {
+    let cpu = || {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the kernel writes to this stack frame. By number: the program's clocks show the machine's time.
+        unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    };
+    job.barrier()?;
+    let (start, real) = (Instant::now(), cpu());
+    while cpu() - real < Duration::from_millis(200) {}
+    job.quiet()?;
+    println!("{}", start.elapsed().as_millis());
+    Ok(())
+}
+
+/// PE 1 writes garbage into the pages that it shares with the machine.
+fn hostile(job: &Job, seed: u64) -> Result<()> {
+    job.barrier()?;
+    if job.pe() == 1 {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
+        let line = maps.lines().find(|line| line.contains("memonet-machine")).expect("the pages");
+        let page = usize::from_str_radix(line.split('-').next().expect("an address"), 16).expect("an address");
+        let mut state = seed;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            state >> 33
+        };
+        for round in 0..2000 {
+            for word in 0..9 {
+                let value = match (word, random() % 3) {
+                    (0, _) => random() % 16 | (1 << (random() % 4)) << 8 | (random() % 8) << 16 | (random() % 8) << 24,
+                    (8, _) => random() % 1000,
+                    (_, 0) => random() % 16,
+                    (_, 1) => 1 << (random() % 64),
+                    _ => random() << 32 | random(),
+                };
+                // SAFETY: none is meant: the words of the question, which lie there.
+                unsafe { ((page + 64 + 8 * word) as *mut u64).write_volatile(value) };
+            }
+            // SAFETY: as above: the turn's word.
+            let turn = unsafe { std::sync::atomic::AtomicU32::from_ptr(page as *mut u32) };
+            turn.store(if round == 1999 { 77 } else { 1 }, std::sync::atomic::Ordering::SeqCst);
+            // SAFETY: the kernel is given the address of a mapped word.
+            unsafe { libc::syscall(libc::SYS_futex, page, libc::FUTEX_WAKE, 9) };
+            while turn.load(std::sync::atomic::Ordering::SeqCst) == 1 {
+                // SAFETY: as above.
+                unsafe { libc::syscall(libc::SYS_futex, page, libc::FUTEX_WAIT, 1, 0) };
+            }
+        }
+        // Until the machine has seen it.
+        loop {
+            std::thread::park();
+        }
+    }
+    job.barrier()
+}
+
+/// What a PE starts is no PE, and lives in real time.
+fn children() -> Result<()> {
+    let output = std::process::Command::new("sh")
+        .args(["-c", "sleep 0.01; echo a child"])
+        .output()
+        .expect("sh");
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    // SAFETY: a command of this program's own.
+    println!("{}", unsafe { libc::system(c"sleep 0.01; true".as_ptr()) });
     Ok(())
 }

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{Ended, run};
+use common::{Ended, run, send, start, until};
+use memonet::{Cmp, Job};
+use memonet_sim::{Machine, Options, now};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -28,7 +30,7 @@ static PROGRAM: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Machines of each kind.
-const MACHINES: [&str; 5] = ["dimmnet-1/D", "sr2201", "scc", "dimmnet-2", "rdma-100g"];
+const MACHINES: [&str; 5] = ["dimmnet-1/D-tree", "sr2201", "scc", "dimmnet-2", "rdma-100g"];
 
 /// A job of the program on a machine.
 fn on(machine: &str, options: &[&str], arguments: &[&str]) -> Ended {
@@ -39,12 +41,162 @@ fn on(machine: &str, options: &[&str], arguments: &[&str]) -> Ended {
     run(&all)
 }
 
+/// What a run prints that succeeds without a word of complaint.
+#[track_caller]
+fn printed(machine: &str, options: &[&str], arguments: &[&str]) -> String {
+    let ended = on(machine, options, arguments);
+    assert_eq!(
+        (ended.status, ended.stderr.as_str()),
+        (0, ""),
+        "{machine} {arguments:?}: {}",
+        ended.stdout
+    );
+    ended.stdout
+}
+
+fn sorted(text: &str) -> Vec<&str> {
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+/// As in the example.
+fn ping_pong(job: &Job, times: u64) -> String {
+    let window = job.window::<u64>(1).unwrap();
+    job.barrier().unwrap();
+    let start = now();
+    if job.pe() < 2 {
+        let other = window.remote(1 - job.pe(), 0).unwrap();
+        for round in 1..=times {
+            if job.pe() == 0 {
+                other.store(round);
+            }
+            window.wait_until(0, Cmp::Ge, round).unwrap();
+            if job.pe() == 1 {
+                other.store(round);
+            }
+        }
+    }
+    let time = now() - start;
+    job.barrier().unwrap();
+    format!("{} {}", job.pe(), time.as_nanos())
+}
+
 #[test]
-fn two_processes_talk_on_every_kind_of_machine() {
-    for machine in MACHINES {
-        let ended = on(machine, &["-n", "2"], &["ping-pong", "50"]);
-        assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{machine}");
-        assert_eq!(ended.stdout.lines().count(), 2, "{machine}: {ended:?}");
+fn processes_take_the_time_that_coroutines_take() {
+    let of_two = std::iter::once(("dimmnet-1/D", 2));
+    for (machine, pes) in of_two.chain(MACHINES.map(|machine| (machine, 3))) {
+        let text = printed(machine, &["-n", &pes.to_string()], &["ping-pong", "50"]);
+        let program = |job: Job| ping_pong(&job, 50);
+        let done = memonet_sim::run(&Machine::load(machine).unwrap(), pes, &Options::default(), program).unwrap();
+        assert_eq!(sorted(&text), done.results, "{machine}");
+    }
+}
+
+#[test]
+fn results_are_those_of_a_real_machine() {
+    for program in ["blocks", "restricted"] {
+        let real = run(&["-n", "3", &PROGRAM, program]);
+        assert_eq!(real.status, 0, "{real:?}");
+        for machine in MACHINES {
+            let text = printed(machine, &["-n", "3"], &[program]);
+            assert_eq!(sorted(&text), sorted(&real.stdout), "{machine}");
+        }
+    }
+}
+
+#[test]
+fn clocks_show_the_time_of_the_machine() {
+    let text = printed("dimmnet-1/D", &["-n", "1"], &["clocks"]);
+    let expected = "in 2000: true\nslept: 3600s 3600s\ncycles: 3600000000000\nwaited for 10 ms\nsince the first line: 3600 s\n";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn what_a_pe_starts_is_no_pe() {
+    assert_eq!(printed("rdma-100g", &["-n", "2"], &["children"]), "a child\n0\n".repeat(2));
+}
+
+#[test]
+fn a_run_repeats_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    for machine in ["dimmnet-1/D-tree", "scc"] {
+        let run = |name: &str, seed: &str| {
+            let trace = folder.path().join(name);
+            let ended = on(machine, &["-n", "3", "--seed", seed, "--trace", trace.to_str().unwrap()], &["talk"]);
+            assert_eq!(ended.status, 0, "{ended:?}");
+            (ended.stdout, ended.stderr, std::fs::read_to_string(trace).unwrap())
+        };
+        let (first, again, other) = (run("a", "1"), run("b", "1"), run("c", "2"));
+        assert_eq!(first, again, "{machine}");
+        assert_ne!(first.0, other.0, "another seed gives other random bytes");
+        assert!(first.2.contains("traceEvents") && first.2.contains("PE 2"), "{}", first.2);
+    }
+}
+
+#[test]
+fn computing_takes_its_cpu_time_when_asked_to() {
+    for (options, from, to) in [(&["-n", "1"][..], 0, 1), (&["-n", "1", "--cpu-scale", "3"], 600, 700)] {
+        let text = printed("rdma-100g", options, &["compute"]);
+        let millis: u64 = text.trim().parse().unwrap();
+        assert!((from..to).contains(&millis), "{options:?}: {millis} ms");
+    }
+}
+
+#[test]
+fn who_polls_by_plain_loads_is_told() {
+    let ended = on("rdma-100g", &["-n", "2", "--patience", "0.5"], &["poll"]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    assert!(
+        ended.stderr.contains("PE 0 has made no call for 500ms") && ended.stderr.contains("plain loads"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_deadlock_is_told_with_what_each_waits_for() {
+    let ended = on("dimmnet-1/D-tree", &["-n", "3"], &["deadlock"]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    for part in [
+        "deadlock at ",
+        "PE 0 waits for a word",
+        "PE 1 waits for a barrier",
+        "PE 2 waits for a barrier",
+    ] {
+        assert!(ended.stderr.contains(part), "{part}: {ended:?}");
+    }
+}
+
+#[test]
+fn a_death_reaches_the_others() {
+    let ways = [
+        ("kill", 137, "signal 9"),
+        ("3", 3, "status 3"),
+        ("quietly", 1, "without finalising"),
+    ];
+    for (machine, (how, status, words)) in ["rdma-100g", "scc", "sr2201"].into_iter().zip(ways) {
+        let ended = on(machine, &["-n", "3"], &["die", how]);
+        assert_eq!(ended.status, status, "{machine} {how}: {ended:?}");
+        assert!(ended.stderr.contains("PE 1 (") && ended.stderr.contains(words), "{how}: {ended:?}");
+        let seen = ended.stdout.lines().filter(|line| line.starts_with("error: PE 1 ")).count();
+        assert_eq!(seen, 2, "{machine} {how}: {ended:?}");
+    }
+}
+
+#[test]
+fn killing_the_launcher_ends_all() {
+    let job = start(&["--machine", "rdma-100g", "-n", "2", &PROGRAM, "work"]);
+    until("both run", || job.processes().len() == 2);
+    send(job.pid(), rustix::process::Signal::KILL);
+    job.end();
+}
+
+#[test]
+fn garbage_in_the_shared_pages_ends_the_run_at_most() {
+    for (seed, machine) in ["1", "2", "3"].into_iter().flat_map(|seed| MACHINES.map(|machine| (seed, machine))) {
+        let ended = on(machine, &["-n", "3"], &["hostile", seed]);
+        assert_eq!(ended.status, 1, "{machine} {seed}: {ended:?}");
+        assert!(ended.stderr.contains("PE 1 has broken the rules"), "{machine} {seed}: {ended:?}");
     }
 }
 

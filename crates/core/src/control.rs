@@ -223,6 +223,13 @@ impl Control {
         unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, from.to_word(), to.to_word()) == from.to_word() }
     }
 
+    /// Process id of a PE that has joined, as it knows itself.
+    pub(crate) fn process(&self, pe: usize) -> Option<i32> {
+        // SAFETY: as in `is_gone`.
+        let pid = unsafe { shm::load(self.pid(pe)) };
+        i32::try_from(pid).ok().filter(|&pid| pid > 0)
+    }
+
     pub(crate) fn set_pid(&self, pe: usize) {
         // SAFETY: `pid` gives the address of an aligned word in the mapping.
         unsafe { shm::store(self.pid(pe), std::process::id()) };

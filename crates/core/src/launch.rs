@@ -2,13 +2,11 @@
 
 use crate::control::Control;
 use crate::error::{Cause, Error, Result};
-use crate::layout::{Geometry, MAX_PES, PeRecord};
+use crate::layout::{Geometry, MAX_PES};
 use crate::memory::{Mapping, create_memfd};
 pub use crate::process::{UNKNOWN, end_of};
-use crate::shm;
 pub use crate::status::{Part, State};
 use rustix::fd::{AsRawFd, BorrowedFd};
-use std::mem::offset_of;
 
 /// Descriptor of the job's memfd.
 pub const ENV_FD: &str = "MEMONET_JOB_FD";
@@ -112,12 +110,7 @@ impl JobFile {
 
     /// Process id of a PE that has joined, as it knows itself: in a pid namespace of its own it has another number outside.
     pub fn process(&self, pe: usize) -> Option<i32> {
-        let geometry = self.control.geometry();
-        assert!(pe < geometry.npes);
-        let pid = self.control.mapping().at(geometry.record(pe) + offset_of!(PeRecord, pid) as u64);
-        // SAFETY: an aligned word of the PE's record, in the mapping.
-        let pid = unsafe { shm::load(pid.cast::<u32>()) };
-        i32::try_from(pid).ok().filter(|&pid| pid > 0)
+        self.control.process(pe)
     }
 
     /// Publishes that a PE's process has ended in failure, and wakes every waiter. One that had left in order stays so.

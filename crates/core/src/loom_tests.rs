@@ -5,6 +5,7 @@
 //! The code under test is the library's own, on a job's real layout; only [`crate::shm`] is a model. Sleeps have no
 //! time-out there: whatever a sleeper would only notice by looking again by itself is a deadlock, which fails the test.
 
+mod handover;
 mod lock;
 mod multicast;
 mod steps;

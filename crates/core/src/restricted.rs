@@ -262,8 +262,9 @@ impl Restricted {
         if pe.has_far() {
             for (home, part) in restricted.parts.iter().enumerate() {
                 if let Some(mapping) = &part.mapping {
+                    let (base, len) = (mapping.at(0), mapping.len());
                     // SAFETY: the mapping lives until `Drop for Restricted`, which takes the region back first; it is writable where writing is granted.
-                    unsafe { pe.fabric().map_region(home as u32, key as u32 + 1, mapping.at(0), mapping.len()) };
+                    unsafe { pe.fabric().map_region(home as u32, key as u32 + 1, base, len, mapping.fd()) }?;
                 }
             }
         }

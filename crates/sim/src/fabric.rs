@@ -7,6 +7,7 @@ use crate::packet::Payload;
 use crate::time::Ps;
 use memonet_core::hosted::{self, Ask, Hosted, refused};
 use memonet_core::{Error, Result, shm};
+use rustix::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -59,8 +60,8 @@ impl Asks {
                 return Request::Park { deadline, what };
             }
             Ask::Compute { time } => return Request::Compute(Ps::from_duration(time)),
-            // Whoever begins has nothing to wait for.
-            Ask::Begin => return Request::Compute(Ps::ZERO),
+            // These take no time.
+            Ask::Begin | Ask::Map { .. } | Ask::Unmap { .. } => return Request::Compute(Ps::ZERO),
         })
     }
 
@@ -118,9 +119,10 @@ impl hosted::Port for OfCoroutine {
         Ok(answer.value)
     }
 
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize) {
+    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize, _file: BorrowedFd<'_>) -> Result<()> {
         // SAFETY: the caller promises what the host asks for.
         unsafe { self.hosted.map_region(self.port.pe(), pe, region, base, len) };
+        Ok(())
     }
 
     fn unmap_region(&self, pe: u32, region: u32) {

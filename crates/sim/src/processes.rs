@@ -12,7 +12,9 @@
 use crate::engine::{Engine, Program, Ran, Reply};
 use crate::error::Error;
 use crate::fabric::Asks;
+use crate::host::{Atomic, Pe};
 use crate::machine::Machine;
+use crate::memory::Memory;
 use crate::nic::Feature;
 use crate::packet::Payload;
 use crate::run::{JobMemory, Left};
@@ -69,7 +71,7 @@ pub fn run_processes(
     launcher: &dyn Launcher,
 ) -> Result<Ended, Error> {
     let pes = hosted.npes() as u32;
-    let mut world = World::build(machine, pes, options.seed, Box::new(JobMemory(hosted.clone())))?;
+    let mut world = World::build(machine, pes, options.seed, Box::new(Unbelieved(JobMemory(hosted.clone()))))?;
     world.recorder().keep(options.record);
     let shared = Shared {
         hosted,
@@ -92,6 +94,25 @@ pub fn run_processes(
         recorder: std::mem::take(world.recorder()),
         result,
     })
+}
+
+/// The job's memory, of which a process may take back what its own writes are still under way to: those are written nowhere.
+struct Unbelieved(JobMemory);
+
+impl Memory for Unbelieved {
+    fn write(&mut self, by: Pe, to: FarAddress, data: &Payload) -> Result<(), String> {
+        // There was such memory when it was asked for.
+        let _ = self.0.write(by, to, data);
+        Ok(())
+    }
+
+    fn read(&mut self, by: Pe, from: FarAddress, len: usize) -> Result<Payload, String> {
+        self.0.read(by, from, len)
+    }
+
+    fn atomic(&mut self, by: Pe, at: FarAddress, size: usize, what: Atomic) -> Result<u64, String> {
+        self.0.atomic(by, at, size, what)
+    }
 }
 
 /// What the processes of a job have in common.
@@ -205,12 +226,29 @@ impl Process<'_> {
                 Ok((ask, self.block(ask)?, spent))
             });
             match checked {
+                Ok((ask @ (Ask::Map { .. } | Ask::Unmap { .. }), _, _)) => {
+                    let mapped = self.map(ask);
+                    self.answer(now, mapped.as_ref().map(|()| (0, &[][..])).map_err(|why| why.as_str()))?;
+                }
                 Ok((ask, block, spent)) => {
                     self.asked = Some(ask);
                     return Ok(Ran::Asks(self.asks.request(ask, block), spent));
                 }
                 Err(why) => self.answer(now, Err(why))?,
             }
+        }
+    }
+
+    /// Takes over, or forgets, a part of a restricted window.
+    fn map(&self, ask: Ask) -> Result<(), String> {
+        let hosted = self.shared.hosted;
+        match ask {
+            Ask::Map { pe, region, len, file } => hosted.open_region(self.pe, pe, region, file, len),
+            Ask::Unmap { pe, region } => {
+                hosted.unmap_region(self.pe, pe, region);
+                Ok(())
+            }
+            _ => Ok(()),
         }
     }
 
@@ -227,7 +265,7 @@ impl Process<'_> {
 
     fn check(&mut self, ask: Ask, at: Ps) -> Result<(), &'static str> {
         let hosted = self.shared.hosted;
-        let memory = |at: FarAddress, len: usize| match hosted.has(self.pe, at, len) {
+        let memory = |at: FarAddress, len: usize, writes: bool| match hosted.has(self.pe, at, len, writes) {
             true => Ok(()),
             false => Err("there is no such memory of the job"),
         };
@@ -242,16 +280,16 @@ impl Process<'_> {
         in_time(at)?;
         match ask {
             Ask::Begin => Err("this PE has begun already"),
-            Ask::Store { to, size, .. } if matches!(size, 1 | 2 | 4 | 8) => memory(to, size.into()),
+            Ask::Store { to, size, .. } if matches!(size, 1 | 2 | 4 | 8) => memory(to, size.into(), true),
             Ask::Store { .. } => Err("a word has 1, 2, 4 or 8 bytes"),
             Ask::Put { len, .. } | Ask::Get { len, .. } if len as usize > MOST => Err("no block is that long"),
             Ask::Put { to, len, signal, .. } => {
                 if len > 0 {
-                    memory(to, len as usize)?;
+                    memory(to, len as usize, true)?;
                 }
                 signal.map_or(Ok(()), |signal| word(signal.at, 8))
             }
-            Ask::Get { from, len } => memory(from, len as usize),
+            Ask::Get { from, len } => memory(from, len as usize, false),
             Ask::Atomic { at, size, .. } => word(at, size.into()),
             Ask::Join if std::mem::replace(&mut self.barrier.joined, true) => Err("this PE has joined the machine's barrier already"),
             Ask::Arrive | Ask::Phase if !self.barrier.serves => Err("this PE has not joined the machine's barrier"),
@@ -262,7 +300,7 @@ impl Process<'_> {
             }
             Ask::Park { deadline, .. } => in_time(deadline.map_or(Ps::ZERO, Ps::from_duration)),
             Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
-            Ask::Fence | Ask::Quiet | Ask::IsQuiet | Ask::Join | Ask::Phase | Ask::Look => Ok(()),
+            Ask::Map { .. } | Ask::Unmap { .. } | Ask::Fence | Ask::Quiet | Ask::IsQuiet | Ask::Join | Ask::Phase | Ask::Look => Ok(()),
         }
     }
 

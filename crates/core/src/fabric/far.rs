@@ -8,6 +8,7 @@ use super::{Fabric, FarAddress, SignalOp};
 use crate::control::Control;
 use crate::error::{Error, Result};
 use crate::shm::{self, AtomicOp};
+use rustix::fd::BorrowedFd;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
@@ -357,12 +358,13 @@ impl Fabric for Far {
 
     fn progress(&self) {}
 
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, _len: usize) {
+    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, _len: usize, _file: BorrowedFd<'_>) -> Result<()> {
         self.shared
             .regions
             .write()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
             .insert((pe, region), base as usize);
+        Ok(())
     }
 
     fn unmap_region(&self, pe: u32, region: u32) {

@@ -23,6 +23,7 @@ pub(crate) mod far;
 
 use crate::error::Result;
 use crate::shm::AtomicOp;
+use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
 /// A place in the memory of a PE that is not mapped here.
@@ -95,12 +96,15 @@ pub trait Fabric: Send + Sync {
     /// Lets the fabric work, where it has no thread or hardware of its own. Called by every wait.
     fn progress(&self);
 
-    /// Tells the fabric where a region of a PE on this node is mapped in this process.
+    /// Tells the fabric where a region of a PE on this node is mapped in this process, and of which memory file, for fabrics that reach it otherwise.
+    ///
+    /// # Errors
+    /// When the fabric cannot serve it.
     ///
     /// # Safety
     /// `base` stays mapped for `len` bytes, with the right to write where operations that write will be asked for, until
     /// [`unmap_region`](Self::unmap_region).
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize);
+    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize, file: BorrowedFd<'_>) -> Result<()>;
 
     /// Takes back [`map_region`](Self::map_region); no operation on it is under way.
     fn unmap_region(&self, pe: u32, region: u32);

@@ -59,6 +59,24 @@ pub enum Ask {
     Arrive,
     /// [`HardwareBarrier::complete`](crate::fabric::HardwareBarrier::complete).
     Phase,
+    /// [`Fabric::map_region`](crate::fabric::Fabric::map_region), by processes: takes no time.
+    Map {
+        /// Whose part of a restricted window it is.
+        pe: u32,
+        /// Its region.
+        region: u32,
+        /// Bytes.
+        len: u64,
+        /// The number that the memory file has in this process.
+        file: u32,
+    },
+    /// [`Fabric::unmap_region`](crate::fabric::Fabric::unmap_region), by processes: takes no time.
+    Unmap {
+        /// Whose part it was.
+        pe: u32,
+        /// Its region.
+        region: u32,
+    },
     /// [`VirtualClock::look`](crate::fabric::VirtualClock::look).
     Look,
     /// [`VirtualClock::park`](crate::fabric::VirtualClock::park).
@@ -135,6 +153,8 @@ mod kind {
     pub(super) const LOOK: u8 = 12;
     pub(super) const PARK: u8 = 13;
     pub(super) const COMPUTE: u8 = 14;
+    pub(super) const MAP: u8 = 15;
+    pub(super) const UNMAP: u8 = 16;
 }
 
 const OPERATIONS: [AtomicOp; 5] = [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
@@ -211,6 +231,14 @@ impl Ask {
             Ask::Join => plain(kind::JOIN),
             Ask::Arrive => plain(kind::ARRIVE),
             Ask::Phase => plain(kind::PHASE),
+            Ask::Map { pe, region, len, file } => {
+                let [at, _] = place(FarAddress { pe, region, offset: 0 });
+                [front(kind::MAP, 0, 0, 0), at, 0, len, file.into(), 0, 0, 0]
+            }
+            Ask::Unmap { pe, region } => {
+                let [at, _] = place(FarAddress { pe, region, offset: 0 });
+                [front(kind::UNMAP, 0, 0, 0), at, 0, 0, 0, 0, 0, 0]
+            }
             Ask::Look => plain(kind::LOOK),
             Ask::Park { deadline, what } => {
                 let number = Awaited::ALL.iter().position(|&other| other == what);
@@ -272,6 +300,16 @@ impl Ask {
             kind::JOIN => Ask::Join,
             kind::ARRIVE => Ask::Arrive,
             kind::PHASE => Ask::Phase,
+            kind::MAP => Ask::Map {
+                pe: at.pe,
+                region: at.region,
+                len: words[3],
+                file: u32::try_from(words[4]).ok()?,
+            },
+            kind::UNMAP => Ask::Unmap {
+                pe: at.pe,
+                region: at.region,
+            },
             kind::LOOK => Ask::Look,
             kind::PARK => Ask::Park {
                 deadline: (flags & DEADLINE != 0).then(|| Duration::from_nanos(words[1])),
@@ -293,7 +331,7 @@ mod tests {
     proptest! {
         /// What can be read is what would be written, but for bits of no meaning.
         #[test]
-        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..16) {
+        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..18) {
             let mut words = [0; WORDS];
             words[0] = u64::from(u32::from_le_bytes([kind, front[1], front[2] % 8, front[3] % 8]));
             words[1..].copy_from_slice(&rest);
@@ -355,6 +393,13 @@ mod tests {
             Ask::Join,
             Ask::Arrive,
             Ask::Phase,
+            Ask::Map {
+                pe: 1,
+                region: 2,
+                len: 1 << 40,
+                file: 3,
+            },
+            Ask::Unmap { pe: 1, region: 2 },
             Ask::Look,
             Ask::Park {
                 deadline: None,

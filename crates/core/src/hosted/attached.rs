@@ -7,6 +7,7 @@ use super::passage::{ENV_FD, Own, Run, peek};
 use crate::error::{Error, Result};
 use crate::fabric::Fabric;
 use crate::job::inherited;
+use rustix::fd::{AsRawFd, BorrowedFd};
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -95,7 +96,20 @@ impl Port for Arc<Process> {
         reply.answer.map_err(refused)
     }
 
-    unsafe fn map_region(&self, _pe: u32, _region: u32, _base: *mut u8, _len: usize) {}
+    unsafe fn map_region(&self, pe: u32, region: u32, _base: *mut u8, len: usize, file: BorrowedFd<'_>) -> Result<()> {
+        let map = Ask::Map {
+            pe,
+            region,
+            len: len as u64,
+            file: file.as_raw_fd() as u32,
+        };
+        // SAFETY: no block goes with it.
+        unsafe { self.call(map, null_mut()) }.map(drop)
+    }
 
-    fn unmap_region(&self, _pe: u32, _region: u32) {}
+    fn unmap_region(&self, pe: u32, region: u32) {
+        // It fails where the process has ended for the launcher, to which nothing matters any more.
+        // SAFETY: as above.
+        let _ = unsafe { self.call(Ask::Unmap { pe, region }, null_mut()) };
+    }
 }

@@ -4,6 +4,7 @@ use super::ask::{Ask, Atomic, Signal};
 use crate::error::{Error, Result};
 use crate::fabric::{Awaited, Fabric, FarAddress, HardwareBarrier, SignalOp, VirtualClock};
 use crate::shm::AtomicOp;
+use rustix::fd::BorrowedFd;
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -30,9 +31,12 @@ pub trait Port: Send + Sync {
 
     /// As in [`Fabric`].
     ///
+    /// # Errors
+    /// As there.
+    ///
     /// # Safety
     /// As there.
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize);
+    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize, file: BorrowedFd<'_>) -> Result<()>;
 
     /// As in [`Fabric`].
     fn unmap_region(&self, pe: u32, region: u32);
@@ -181,9 +185,9 @@ impl<P: Port> Fabric for HostedFabric<P> {
         self.look();
     }
 
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize) {
+    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize, file: BorrowedFd<'_>) -> Result<()> {
         // SAFETY: the caller promises what the port asks for.
-        unsafe { self.port.map_region(pe, region, base, len) };
+        unsafe { self.port.map_region(pe, region, base, len, file) }
     }
 
     fn unmap_region(&self, pe: u32, region: u32) {

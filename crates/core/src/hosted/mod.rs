@@ -24,14 +24,26 @@ use crate::error::{Cause, Error, Result};
 use crate::fabric::{Fabric, FarAddress};
 use crate::job::Job;
 use crate::launch::JobFile;
-use crate::layout::MAX_HOSTED;
+use crate::layout::{MAX_HOSTED, MAX_KEYS};
+use crate::memory::{self, Mapping};
 use crate::shm::{self, AtomicOp};
 use crate::status::State;
+use rustix::fs::OFlags;
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Parts of restricted windows: address and length, by the PE that has them mapped, their home, and region.
-type Regions = BTreeMap<(u32, u32, u32), (usize, usize)>;
+/// Parts of restricted windows, by the PE that has them mapped, their home, and region.
+type Regions = BTreeMap<(u32, u32, u32), Part>;
+
+/// A part of a restricted window.
+struct Part {
+    base: usize,
+    len: usize,
+    writable: bool,
+    /// Where the host has it mapped for a process, which keeps it so.
+    _own: Option<Mapping>,
+}
 
 /// The memory of a job in its host's hands.
 pub struct Hosted {
@@ -109,7 +121,46 @@ impl Hosted {
     /// # Safety
     /// As there: `base` stays mapped for `len` bytes, writable where writes will be asked for, until [`unmap_region`](Self::unmap_region).
     pub unsafe fn map_region(&self, by: u32, pe: u32, region: u32, base: *mut u8, len: usize) {
-        self.regions().insert((by, pe, region), (base as usize, len));
+        let part = Part {
+            base: base as usize,
+            len,
+            writable: true,
+            _own: None,
+        };
+        self.regions().insert((by, pe, region), part);
+    }
+
+    /// The same for a PE that is a process, by the number that the memory file has there. What the process says is believed only as far as it can be seen.
+    ///
+    /// # Errors
+    /// In words, when there is no such file, or it is none of a restricted window.
+    pub fn open_region(&self, by: u32, pe: u32, region: u32, file: u32, len: u64) -> std::result::Result<(), String> {
+        let geometry = self.control.geometry();
+        if pe as usize >= geometry.npes || region == 0 || region as usize > MAX_KEYS || len == 0 || len > isize::MAX as u64 {
+            return Err("there can be no such part of a restricted window".into());
+        }
+        let process = self
+            .control
+            .process(by as usize)
+            .and_then(Pid::from_raw)
+            .ok_or("the PE's process is not known")?;
+        // A copy of the descriptor, and nothing else of that process: to open the file anew could be anything.
+        let process = pidfd_open(process, PidfdFlags::empty()).map_err(|e| format!("the PE's process cannot be reached: {e}"))?;
+        let fd = pidfd_getfd(&process, file as i32, PidfdGetfdFlags::empty())
+            .map_err(|e| format!("the memory of a restricted window cannot be taken over from the PE's process: {e}. The launcher must be allowed to trace it"))?;
+        if memory::sealed_size(&fd)? != len {
+            return Err("the memory of a restricted window has another size".into());
+        }
+        let writable = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::RDWR));
+        let own = Mapping::new(fd, len as usize, writable).map_err(|e| e.to_string())?;
+        let part = Part {
+            base: own.at(0) as usize,
+            len: len as usize,
+            writable,
+            _own: Some(own),
+        };
+        self.regions().insert((by, pe, region), part);
+        Ok(())
     }
 
     /// Takes it back.
@@ -117,21 +168,23 @@ impl Hosted {
         self.regions().remove(&(by, pe, region));
     }
 
-    /// The address of `len` bytes, as PE `by` has them mapped, if they are memory of the job.
-    fn place(&self, by: u32, at: FarAddress, len: usize) -> Option<*mut u8> {
+    /// The address of `len` bytes, as PE `by` has them mapped, if they are memory of the job, and may be written where that is wanted.
+    fn place(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> Option<*mut u8> {
         let geometry = self.control.geometry();
         let end = at.offset.checked_add(len as u64)?;
         if at.region == 0 {
             let inside = (at.pe as usize) < geometry.npes && end <= geometry.segment_stride;
             return inside.then(|| self.control.mapping().at(geometry.segment(at.pe as usize) + at.offset));
         }
-        let &(base, room) = self.regions().get(&(by, at.pe, at.region))?;
-        (end <= room as u64).then_some((base + at.offset as usize) as *mut u8)
+        let regions = self.regions();
+        let part = regions.get(&(by, at.pe, at.region))?;
+        let allowed = end <= part.len as u64 && (part.writable || !writes);
+        allowed.then_some((part.base + at.offset as usize) as *mut u8)
     }
 
-    /// Whether there are `len` bytes, as PE `by` has them mapped.
-    pub fn has(&self, by: u32, at: FarAddress, len: usize) -> bool {
-        self.place(by, at, len).is_some()
+    /// Whether there are `len` bytes, as PE `by` has them mapped, that may be written where that is wanted.
+    pub fn has(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> bool {
+        self.place(by, at, len, writes).is_some()
     }
 
     /// Whether there is such a word, aligned.
@@ -142,7 +195,7 @@ impl Hosted {
     /// Writes bytes into a PE's memory as PE `by` has it mapped; false where there is none. An aligned word is never seen torn.
     #[must_use]
     pub fn write(&self, by: u32, to: FarAddress, bytes: &[u8]) -> bool {
-        let Some(place) = self.place(by, to, bytes.len()) else {
+        let Some(place) = self.place(by, to, bytes.len(), true) else {
             return false;
         };
         // SAFETY: `place` lies in a mapping with room for all of them: a segment's, which `control` keeps, or one that `map_region`'s caller keeps;
@@ -162,7 +215,7 @@ impl Hosted {
 
     /// Reads bytes from a PE's memory; nothing where there is none.
     pub fn read(&self, by: u32, from: FarAddress, len: usize) -> Option<Vec<u8>> {
-        let place = self.place(by, from, len)?;
+        let place = self.place(by, from, len, false)?;
         let mut bytes = vec![0; len];
         // SAFETY: as in `write`; the vector was made for so many bytes.
         unsafe { shm::copy(bytes.as_mut_ptr(), place, len) };
@@ -184,7 +237,7 @@ impl Hosted {
     }
 
     fn word(&self, by: u32, at: FarAddress, size: usize) -> Option<*mut u8> {
-        self.place(by, at, size)
+        self.place(by, at, size, true)
             .filter(|place| matches!(size, 1 | 2 | 4 | 8) && place.addr() % size == 0)
     }
 }

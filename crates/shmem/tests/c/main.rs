@@ -5,6 +5,7 @@ mod exits;
 mod heap;
 mod inlined;
 mod installed;
+mod simulated;
 mod statics;
 mod symbols;
 mod wrappers;

@@ -1,0 +1,69 @@
+//! Turns of an attached process and the machine: one at a time, nothing lost, and an end when the process has ended.
+
+use super::*;
+use crate::hosted::turn::{Came, Side, Turn};
+
+/// The turn's word, and one that only the side whose turn it is touches.
+fn turn(pe: &Pe) -> Turn {
+    // SAFETY: an aligned word of the mapped heap, which `pe` keeps.
+    unsafe { Turn::new(word(pe, 0).cast()) }
+}
+
+/// A job in which both words have been touched: the turn's is half a word of the heap.
+fn pages() -> Arc<Pe> {
+    let pe = job(1).remove(0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { shm::load(word(&pe, 0).cast::<u32>()) }, 0);
+    pe
+}
+
+fn await_turn(pe: &Pe, me: Side) -> Came {
+    loop {
+        match turn(pe).wait(me, None) {
+            Came::Late => {}
+            came => return came,
+        }
+    }
+}
+
+#[test]
+fn questions_are_answered() {
+    explore(0, || {
+        let pe = pages();
+        let process = pe.clone();
+        let process = thread::spawn(move || {
+            for question in [1, 2] {
+                write(&process, 1, 10 * question);
+                assert!(turn(&process).pass(Side::Pe));
+                assert_eq!(await_turn(&process, Side::Pe), Came::Mine);
+                assert_eq!(read(&process, 1), 10 * question + 1);
+            }
+        });
+        for _ in 0..2 {
+            assert_eq!(await_turn(&pe, Side::Machine), Came::Mine);
+            write(&pe, 1, read(&pe, 1) + 1);
+            assert!(turn(&pe).pass(Side::Machine));
+        }
+        process.join().unwrap();
+    });
+}
+
+/// Whoever watches the process tells of its end while the machine waits, or works.
+#[test]
+fn an_end_ends_the_wait() {
+    explore(0, || {
+        let pe = pages();
+        let watcher = pe.clone();
+        let watcher = thread::spawn(move || {
+            // The process's last question; then its end.
+            assert!(turn(&watcher).pass(Side::Pe));
+            turn(&watcher).leave();
+        });
+        if await_turn(&pe, Side::Machine) == Came::Mine && turn(&pe).pass(Side::Machine) {
+            assert_eq!(await_turn(&pe, Side::Machine), Came::Gone);
+        }
+        watcher.join().unwrap();
+        assert_eq!(await_turn(&pe, Side::Machine), Came::Gone);
+        assert!(!turn(&pe).pass(Side::Machine));
+    });
+}
