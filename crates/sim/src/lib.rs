@@ -1,6 +1,6 @@
 //! The simulated machine: what would this program do, and how long would it take, on that network?
 //!
-//! A run is a function of (machine, program, seed), to the byte. [`run`] runs closures:
+//! A run is a function of (machine, program, seed), to the byte. `memonet run --machine` runs programs ([`run_processes`]), [`run`] runs closures:
 //!
 //! ```
 //! use memonet_sim::{Machine, Options, run};
@@ -71,6 +71,7 @@
 //! * `quiet` is answered when the machine knows that all is visible, plus the time in which a real host would hear of it; a host that has no way
 //!   to hear of it would have to ask.
 //! * Plain loads and stores of a PE to its own memory take no time.
+//! * Of an attached process the library alone is simulated: what it says to the kernel, such as reading a file, takes no time and has no order.
 
 mod agent;
 mod coroutine;

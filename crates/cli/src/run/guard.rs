@@ -30,7 +30,8 @@ impl Guard {
     /// Starts the guard. Before anything else is: it must not be a part of the job, nor the launcher's child.
     pub fn post() -> Result<Guard> {
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        let mark = format!(":{}-{}:", getpid().as_raw_pid(), since_1970.as_nanos());
+        // Always as long: what else lies on a program's first page of stack must not depend on it.
+        let mark = format!(":{:010}-{}:", getpid().as_raw_pid(), since_1970.as_nanos());
         let (end, lifeline) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
         // SAFETY: the child runs on a copy of this thread alone. It calls only what the C library keeps usable after fork,
         // does not return, and touches nothing that it shares with this process but the pipe.

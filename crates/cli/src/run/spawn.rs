@@ -53,6 +53,8 @@ impl Spawner {
     /// Prepares what does not depend on the PE.
     pub fn new(job: &JobFile, guard: &Guard, signals: &Signals, nofile: Rlimit, options: &Options) -> Result<Spawner> {
         let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
+        // Where this launcher runs on a simulated machine itself, its own job need not.
+        environment.remove(OsStr::new(memonet_core::hosted::ENV_FD));
         environment.extend(options.environment.iter().map(|(name, value)| (name.into(), value.into())));
         let (name, value) = guard.mark();
         environment.insert(name.into(), value);
