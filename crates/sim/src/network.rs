@@ -170,7 +170,7 @@ impl Network {
         self.switching = Switching {
             delay: section.time("delay")?,
             cut_through,
-            head: if cut_through { section.bytes("head")? } else { 0 },
+            head: if cut_through { section.bytes_up_to("head", 1 << 16)? } else { 0 },
             port_time: optional("port_time")?,
             copy_time: optional("copy_time")?,
             copy_rate: section.has("copy_rate").then(|| section.rate("copy_rate")).transpose()?,

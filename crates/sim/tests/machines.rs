@@ -138,6 +138,12 @@ fn mistakes_name_line_and_key() {
         assert!(said.contains(&format!("line {}:", line_of(&text, key))), "{said}");
     }
     assert!(complaint("kind = ", None).contains("line 1"), "not TOML");
+    let variant = format!("{}\n[variant]\nquick = 7\n", text());
+    let line = variant.lines().count();
+    assert_eq!(
+        complaint(&variant, Some("quick")),
+        format!("machine mine.toml, line {line}: variant.quick must be a section")
+    );
 }
 
 #[test]

@@ -303,11 +303,15 @@ impl<'a> Section<'a> {
     /// [`MachineError`], as all of these: missing, or not what is asked for.
     pub fn time(&self, name: &str) -> Result<Ps, MachineError> {
         let (number, unit) = self.number(name, "a time")?;
-        if let Some(clock) = unit.strip_prefix("cycles of ") {
-            let mhz = self.machine.section("clock").megahertz(clock)?;
-            return Ok(Ps((number * 1e6 / mhz).round() as u64));
+        let time = match unit.strip_prefix("cycles of ") {
+            Some(clock) => Ps((number * 1e6 / self.machine.section("clock").megahertz(clock)?).round() as u64),
+            None => units::time(number, unit)
+                .ok_or_else(|| self.error(name, format!("has the unit {unit:?}; a time needs {}", units::TIMES)))?,
+        };
+        if time > units::LONGEST {
+            return Err(self.error(name, format!("is {number} {unit:?}; nothing here takes longer than 1000 s")));
         }
-        units::time(number, unit).ok_or_else(|| self.error(name, format!("has the unit {unit:?}; a time needs {}", units::TIMES)))
+        Ok(time)
     }
 
     /// A time of at least a picosecond.
@@ -343,6 +347,18 @@ impl<'a> Section<'a> {
         units::bytes(number, unit).ok_or_else(|| self.error(name, format!("is {number} {unit:?}; a size needs {}", units::SIZES)))
     }
 
+    /// The same, of at most so many.
+    ///
+    /// # Errors
+    /// As for [`time`](Self::time).
+    pub fn bytes_up_to(&self, name: &str, most: u64) -> Result<u64, MachineError> {
+        let bytes = self.bytes(name)?;
+        if bytes > most {
+            return Err(self.error(name, format!("is {bytes} bytes; it must be at most {most}")));
+        }
+        Ok(bytes)
+    }
+
     /// Bytes by time: MB/s, GB/s, Mbit/s, Gbit/s (all decimal), ns/B.
     ///
     /// # Errors
@@ -359,8 +375,8 @@ impl<'a> Section<'a> {
     pub fn megahertz(&self, name: &str) -> Result<f64, MachineError> {
         let (number, unit) = self.number(name, "a frequency")?;
         match unit {
-            "MHz" if number > 0.0 => Ok(number),
-            _ => Err(self.error(name, format!("is {number} {unit:?}; a clock needs MHz, more than 0"))),
+            "MHz" if (0.001..=1e6).contains(&number) => Ok(number),
+            _ => Err(self.error(name, format!("is {number} {unit:?}; a clock needs MHz, from 0.001 to 1,000,000"))),
         }
     }
 

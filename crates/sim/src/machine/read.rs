@@ -68,7 +68,10 @@ pub(super) fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Mac
     let variants: Vec<String> = match root.get("variant") {
         None => Vec::new(),
         Some(item) => match item.as_table_like() {
-            Some(table) => table.iter().map(|(name, _)| name.to_owned()).collect(),
+            Some(table) => table
+                .iter()
+                .map(|(name, item)| reader.variant(name, item))
+                .collect::<Result<_, _>>()?,
             None => return Err(reader.error(item.span(), Some("variant"), "must be a section for each variant".into())),
         },
     };
@@ -103,6 +106,14 @@ impl Reader<'_> {
             line: self.line(span),
             key: key.map(str::to_owned),
             problem,
+        }
+    }
+
+    /// The name of what must be a variant.
+    fn variant(&self, name: &str, item: &Item) -> Result<String, MachineError> {
+        match item.as_table_like() {
+            Some(_) => Ok(name.to_owned()),
+            None => Err(self.error(item.span(), Some(&format!("variant.{name}")), "must be a section".into())),
         }
     }
 

@@ -4,7 +4,11 @@ use crate::time::Ps;
 
 pub(super) const TIMES: &str = "ps, ns, us, ms, s, or \"cycles of\" a clock";
 pub(super) const SIZES: &str = "B, KiB, MiB, GiB, and comes to whole bytes";
-pub(super) const RATES: &str = "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, and is not 0";
+pub(super) const RATES: &str = "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, and is not 0, nor slower than 1 kB/s";
+/// The longest time of a machine file. Sums of many are still far from the end of [`Ps`].
+pub(super) const LONGEST: Ps = Ps(1_000_000_000_000_000);
+/// A byte's time at 1 kB/s, in femtoseconds.
+const SLOWEST: f64 = 1e12;
 
 /// How long a byte takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,15 +67,15 @@ pub(super) fn rate(number: f64, unit: &str) -> Option<Rate> {
         "GB/s" => 1e6,
         "Mbit/s" => 8e9,
         "Gbit/s" => 8e6,
-        "ns/B" => {
-            return Some(Rate {
-                femtoseconds_per_byte: (number * 1e6).round() as u64,
-            });
-        }
+        "ns/B" => 1e6,
         _ => return None,
     };
-    (number > 0.0).then(|| Rate {
-        femtoseconds_per_byte: (one / number).round() as u64,
+    let femtoseconds = match unit {
+        "ns/B" => number * one,
+        _ => one / number,
+    };
+    (femtoseconds <= SLOWEST).then(|| Rate {
+        femtoseconds_per_byte: femtoseconds.round() as u64,
     })
 }
 
@@ -88,6 +92,7 @@ mod tests {
         assert_eq!(rate(500.0, "MB/s").unwrap().time(10), Ps::ns(20));
         assert_eq!(rate(100.0, "Gbit/s").unwrap().time(1 << 20), Ps(83_886_080));
         assert_eq!(rate(0.0, "GB/s"), None);
+        assert_eq!(rate(1e-9, "MB/s"), None);
         assert_eq!(rate(0.02, "ns/B").unwrap().time(1000), Ps::ns(20));
     }
 }

@@ -135,7 +135,7 @@ impl CommandWordDma {
             memory_rate: nic.rate("memory_rate")?,
             link_rate: machine.section("link").rate("rate")?,
             packet: packet as usize,
-            header: nic.bytes("header")? as u32,
+            header: nic.bytes_up_to("header", 1 << 16)? as u32,
             key_check: nic.time("key_check")?,
             write: nic.time("write")?,
         };

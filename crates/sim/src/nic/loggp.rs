@@ -91,8 +91,8 @@ impl LogGp {
         let (nic, host) = (machine.section("nic"), machine.section("host"));
         let interval = host.time_not_zero("look")?;
         let packet = nic.bytes("packet")? as usize;
-        if packet < 32 {
-            return Err(nic.error("packet", "must be at least 32 B"));
+        if !(32..=1 << 24).contains(&packet) {
+            return Err(nic.error("packet", "must be from 32 B to 16 MiB"));
         }
         let by_byte = |name: &str| if nic.has(name) { nic.rate(name) } else { Ok(Rate::INFINITE) };
         let is = Parameters {
@@ -105,7 +105,7 @@ impl LogGp {
             send_latency: nic.time("send_latency")?,
             receive_latency: nic.time("receive_latency")?,
             packet,
-            header: nic.bytes("header")? as u32,
+            header: nic.bytes_up_to("header", 1 << 16)? as u32,
             acknowledge: nic.time("acknowledge")?,
             remote_dma: match nic.flag("remote_dma")? {
                 true => Some((nic.time("read")?, nic.time("atomic")?)),

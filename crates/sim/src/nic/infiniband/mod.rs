@@ -162,7 +162,7 @@ impl InfiniBand {
             swif_receive: nic.time("swif_receive")?,
             write: nic.time("write")?,
             packet: packet as usize,
-            header: nic.bytes("header")? as u32,
+            header: nic.bytes_up_to("header", 1 << 16)? as u32,
             acknowledge: nic.time("acknowledge")?,
             management: nic.time("management")?,
             link_rate: machine.section("link").rate("rate")?,

@@ -130,8 +130,11 @@ impl SyncNetwork {
         if nodes > 1 << 16 {
             return Err(chain.error("header", format!("names boards by 16 bits, and {nodes} are too many")));
         }
-        let (rate, width) = (chain.rate("rate")?, chain.count("width_bits")?.max(1));
-        let (header, payload) = (chain.bytes("header")?, chain.bytes("payload")?);
+        let (rate, width) = (chain.rate("rate")?, chain.count("width_bits")?);
+        if !(1..=1024).contains(&width) {
+            return Err(chain.error("width_bits", format!("is {width}; it must be from 1 to 1024")));
+        }
+        let (header, payload) = (chain.bytes_up_to("header", 1 << 16)?, chain.bytes("payload")?);
         if payload != PAYLOAD as u64 {
             return Err(chain.error("payload", format!("must be {PAYLOAD} B: boards have buffers for that")));
         }
