@@ -38,11 +38,11 @@ loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests
 	$(CARGO) test -p memonet-core --lib --release dsm::chain
 
-# iproute2, nftables: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. networkx: the demo's reference.
+# chromium: looks at a report. iproute2, nftables: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. networkx: the demo's reference.
 deps: $(VENV)/ready
-	@for tool in gdb valgrind objdump cc c++ cmake pkg-config ip nft; do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] || { \
+	@for tool in gdb valgrind objdump cc c++ cmake pkg-config ip nft chromium-headless-shell; do command -v $$tool >/dev/null || missing=1; done; [ -z "$$missing" ] || { \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends gdb valgrind binutils gcc g++ libc6-dev cmake pkg-config iproute2 nftables; }
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends gdb valgrind binutils gcc g++ libc6-dev cmake pkg-config iproute2 nftables chromium-headless-shell; }
 
 $(VENV)/ready: tests/requirements.txt
 	python3 -m venv $(VENV)

@@ -7,7 +7,8 @@ use memonet_sim::reproduce::Curve;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
-const SIZE: (u32, u32) = (960, 600);
+/// Small, with large letters: on a phone it is drawn at half of that.
+const SIZE: (u32, u32) = (720, 600);
 const FONT: &str = "sans-serif";
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 90, 181),
@@ -17,6 +18,10 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(90, 90, 90),
     RGBColor(150, 110, 0),
 ];
+
+/// Width of what is to the left of a figure, and height of a line of its legend.
+const LEFT: i32 = 90;
+const LINE: i32 = 26;
 
 /// Name and SVG of each figure, in the order in which their first curves come.
 pub fn all<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> Result<Vec<(String, String)>> {
@@ -47,16 +52,26 @@ fn extent(curves: &[&Curve], of: impl Fn(&(f64, f64)) -> f64, room: f64) -> Rang
     values().fold(f64::INFINITY, f64::min) / room..values().fold(0.0, f64::max) * room
 }
 
+/// A number on the axis of sizes and nodes: large powers of two in K and M.
+fn short(x: f64) -> String {
+    match x {
+        x if x >= 1048576.0 => format!("{:.0}M", x / 1048576.0),
+        x if x >= 8192.0 => format!("{:.0}K", x / 1024.0),
+        x => format!("{x:.0}"),
+    }
+}
+
 fn draw(title: &str, curves: &[&Curve]) -> Result<String> {
     let mut svg = String::new();
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
+        let (head, area) = area.split_vertically(44 + LINE * curves.len().div_ceil(2) as i32);
+        head.draw(&Text::new(title.to_owned(), (90, 12), (FONT, 24)))?;
         let mut chart = ChartBuilder::on(&area)
-            .caption(title, (FONT, 26))
-            .margin(16)
-            .x_label_area_size(52)
-            .y_label_area_size(90)
+            .margin(8)
+            .x_label_area_size(60)
+            .y_label_area_size(LEFT)
             .build_cartesian_2d(
                 extent(curves, |point| point.0, 1.3).log_scale().base(2.0),
                 extent(curves, |point| point.1, 1.6).log_scale(),
@@ -65,28 +80,21 @@ fn draw(title: &str, curves: &[&Curve]) -> Result<String> {
             .configure_mesh()
             .x_desc(curves[0].x)
             .y_desc(curves[0].y)
-            .x_labels(14)
-            .x_label_formatter(&|x| format!("{x:.0}"))
+            .x_labels(9)
+            .x_label_formatter(&|x| short(*x))
             .y_label_formatter(&|y| format!("{y}"))
-            .label_style((FONT, 18))
+            .label_style((FONT, 20))
             .light_line_style(BLACK.mix(0.04))
             .bold_line_style(BLACK.mix(0.15))
             .draw()?;
-        for (curve, color) in curves.iter().zip(COLORS.iter().cycle()) {
+        for ((number, curve), color) in (0..).zip(curves).zip(COLORS.iter().cycle()) {
             let style = color.stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?
-                .label(&curve.label)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 28, y)], style));
+            chart.draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;
+            // The legend: two to a line, above, where no curve is hidden by it.
+            let (x, y) = (LEFT + number % 2 * (SIZE.0 as i32 - LEFT) / 2, 52 + number / 2 * LINE);
+            head.draw(&PathElement::new([(x, y), (x + 24, y)], color.stroke_width(4)))?;
+            head.draw(&Text::new(curve.label.clone(), (x + 32, y - 10), (FONT, 19)))?;
         }
-        chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::UpperLeft)
-            .legend_area_size(40)
-            .label_font((FONT, 18))
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.3))
-            .draw()?;
         area.present()?;
     }
     Ok(svg)

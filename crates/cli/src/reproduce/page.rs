@@ -9,11 +9,17 @@ use super::{Ran, cells, figures, mark, remarks, summary};
 const STYLE: &str = "
 body { font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 0 1rem 3rem; color: #222; background: #fff; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
-.table { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
 th, td { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; }
 tr.fitted, tr.input { color: #6a6a6a; } td small { display: block; color: #8a4b00; }
-svg { max-width: 100%; height: auto; } p.errors { font-weight: 600; }";
+figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; } p.errors { font-weight: 600; }
+@media (max-width: 40rem) {
+  table, tbody { display: block; } tr:first-child { display: none; }
+  tr { display: grid; grid-template-columns: repeat(3, 1fr) 3.5rem; column-gap: .5rem; padding: .5rem 0; border-bottom: 1px solid #e4e4e4; }
+  td, td:first-child { border: 0; padding: 0; text-align: left; } td:first-child { grid-column: 1 / -1; } td.unit { display: none; } td[data-unit]:not(:empty)::after { content: \" \" attr(data-unit); }
+  td[data-is]:not(:empty)::before { content: attr(data-is) \" \"; font-size: .75rem; color: #767676; display: block; }
+}";
 
 /// Text as HTML.
 fn escaped(text: &str) -> String {
@@ -29,7 +35,7 @@ pub fn page(all: &[Ran]) -> Result<String> {
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>memonet reproduce</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head><body>\n<h1>Published experiments, simulated</h1>\n\
          <p>Error is by how much more came out than was published. Grey rows do not count in it: a constant of the machine file was fitted on them, or they \
-         show what went in.</p>\n"
+         show what went in. Rows that are left out are published figures, predicted by a constant that all others of their kind give.</p>\n"
     );
     for ran in all {
         section(&mut html, ran)?;
@@ -46,24 +52,23 @@ fn section(html: &mut String, ran: &Ran) -> Result<()> {
         escaped(experiment.name),
         escaped(experiment.summary)
     )?;
-    html.push_str(
-        "<div class=\"table\"><table><tr><th>figure</th><th>simulated</th><th>published</th><th>unit</th><th>error</th><th></th></tr>\n",
-    );
+    html.push_str("<table><tr><th>figure</th><th>simulated</th><th>published</th><th>unit</th><th>error</th><th></th></tr>\n");
     for row in &outcome.rows {
         let [simulated, published, error] = cells(row);
         let notes: String = remarks(row).map(|note| format!("<small>{}</small>", escaped(&note))).collect();
         let (mark, id, unit) = (mark(row.role), escaped(&row.id), escaped(row.unit));
+        let class = mark.replace(' ', "-");
         writeln!(
             html,
-            "<tr class=\"{mark}\"><td>{id}{notes}</td><td>{simulated}</td><td>{published}</td><td>{unit}</td><td>{error}</td><td>{mark}</td></tr>"
+            "<tr class=\"{class}\"><td>{id}{notes}</td><td data-is=\"simulated\" data-unit=\"{unit}\">{simulated}</td><td data-is=\"published\" data-unit=\"{unit}\">{published}</td><td class=\"unit\">{unit}</td><td data-is=\"error\">{error}</td><td data-is=\"row\">{mark}</td></tr>"
         )?;
     }
-    html.push_str("</table></div>\n");
+    html.push_str("</table>\n");
     for line in summary(outcome) {
         writeln!(html, "<p class=\"errors\">{}</p>", escaped(&line))?;
     }
     for (_, svg) in figures::all(&outcome.curves)? {
-        writeln!(html, "<figure style=\"margin:1rem 0\">{}</figure>", scalable(&svg))?;
+        writeln!(html, "<figure>{}</figure>", scalable(&svg))?;
     }
     if !outcome.notes.is_empty() {
         let notes: String = outcome.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
