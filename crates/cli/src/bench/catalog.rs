@@ -30,6 +30,7 @@ pub enum Kind {
     MulticastInPlace,
     Mutex,
     MutexContended,
+    MutexKept,
     MutexHandOver,
     RegionMerge,
     WaitCpu,
@@ -62,7 +63,7 @@ pub struct Traits {
 }
 
 impl Kind {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::PingPong,
         Self::StoreRate,
         Self::PutNbiRate,
@@ -80,6 +81,7 @@ impl Kind {
         Self::MulticastInPlace,
         Self::Mutex,
         Self::MutexContended,
+        Self::MutexKept,
         Self::MutexHandOver,
         Self::RegionMerge,
         Self::WaitCpu,
@@ -100,7 +102,7 @@ impl Kind {
             Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace => (20, 4),
             Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
             // A job of threads for each sample.
-            Self::MutexHandOver | Self::RegionMerge => (10, 2),
+            Self::MutexKept | Self::MutexHandOver | Self::RegionMerge => (10, 2),
             _ => (60, 4),
         };
         if quick { quick_rounds } else { full }
@@ -150,6 +152,9 @@ impl Kind {
                 "the same with the plainest ticket lock"),
             Self::MutexContended => row("mutex_contended", "M/s", Higher, "-",
                 "the same by all PEs at once: how often in all", "the same with the plainest ticket lock"),
+            Self::MutexKept => row("mutex_kept_far", "ns", Lower, "-",
+                "the same by who had it last, behind the test fabric, without a message; 50 ns are wanted",
+                "the same with the plainest ticket lock, in private memory"),
             Self::MutexHandOver => row("mutex_handover_far", "us", Lower, "-",
                 "a shared value goes from PE to PE, behind the test fabric with messages of up to 200 us; 1.5 round trips are wanted",
                 "round trip of a put with signal of as many bytes there"),
@@ -218,6 +223,7 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             Kind::AllReduce => [2, 4, 8, 16].iter().for_each(|&pes| add(Some(pes), pes, 8)),
             Kind::Mutex => add(None, 2, 8),
             Kind::MutexContended => add(None, 2, 8),
+            Kind::MutexKept => add(None, 1, 8),
             Kind::MutexHandOver => add(Some(1024), 1, 1024),
             Kind::RegionMerge => [8, 4096].iter().for_each(|&bytes| add(Some(bytes), 1, bytes)),
             // The PE that ends the wait is not counted.

@@ -50,6 +50,7 @@ pub fn run(task: &Task) -> Result<()> {
             multicast::measure(&mut bench, rows, kind)?;
         }
         Kind::Mutex | Kind::MutexContended => shared::mutex(&mut bench, rows, kind)?,
+        Kind::MutexKept => shared::kept(&mut bench, rows)?,
         Kind::MutexHandOver => shared::hand_over(&mut bench, rows)?,
         Kind::RegionMerge => shared::merge(&mut bench, rows)?,
         Kind::WaitCpu | Kind::WaitStoreLatency => waits::plain_store(&mut bench, rows, kind)?,

@@ -109,6 +109,43 @@ fn far(fabric: &str, measure: impl Fn(&Job) -> Result<Vec<f64>> + Sync) -> Resul
 /// Fabric of the rows in which messages take time: up to 200 us each, 100 in the mean.
 const SLOW: &str = "far:delay_us=200";
 
+/// Lock, change 8 bytes, unlock, by a PE that has the data already.
+pub fn kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    for row in rows {
+        let library = || {
+            far(SLOW, |job| {
+                let mutex = Mutex::new(job, &0u64)?;
+                let mut samples = Vec::new();
+                if job.pe() == 0 {
+                    *mutex.lock()? += 1;
+                    let before = mutex.stats().messages;
+                    samples = time_batches(BATCHES, BATCH, |count| {
+                        for _ in 0..count {
+                            *mutex.lock()? += 1;
+                        }
+                        Ok(())
+                    })?;
+                    anyhow::ensure!(mutex.stats().messages == before, "the owner sent messages");
+                }
+                job.barrier()?;
+                Ok(samples)
+            })
+        };
+        let mut words = [0u64; 3];
+        // SAFETY: private words, which outlive the lock; only the loop here uses them.
+        let lock = unsafe { TicketLock::new(words.as_mut_ptr()) };
+        let limit = || {
+            time_batches(BATCHES, BATCH, |count| {
+                (0..count).for_each(|_| lock.add_one());
+                Ok(())
+            })
+        };
+        let mut contenders = [Contender::library(library), Contender::limit("bare ticket lock", limit)];
+        bench.interleave(row, &mut contenders)?;
+    }
+    Ok(())
+}
+
 /// Two PEs take turns with a value.
 pub fn hand_over(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     const TURNS: usize = 100;

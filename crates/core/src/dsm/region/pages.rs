@@ -27,7 +27,23 @@ struct Page {
 }
 
 /// Copies of all pages, in this PE's part of the window; here is what is known of them.
-pub(super) struct Pages(Mutex<Vec<Page>>);
+pub(super) struct Pages(Mutex<Known>);
+
+struct Known {
+    pages: Vec<Page>,
+    /// Twins that are not needed now: to give them back and ask for them again costs more than a page's copy does.
+    spare: Vec<Box<[u8]>>,
+}
+
+impl Known {
+    /// Memory for a twin of so many bytes.
+    fn twin(&mut self, bytes: usize) -> Box<[u8]> {
+        match self.spare.pop_if(|spare| spare.len() == bytes) {
+            Some(spare) => spare,
+            None => vec![0; bytes].into_boxed_slice(),
+        }
+    }
+}
 
 impl Pages {
     pub(super) fn new(count: usize) -> Self {
@@ -37,16 +53,19 @@ impl Pages {
             written: false,
             guards: 0,
         };
-        Pages(Mutex::new((0..count).map(|_| page()).collect()))
+        Pages(Mutex::new(Known {
+            pages: (0..count).map(|_| page()).collect(),
+            spare: Vec::new(),
+        }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Page>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From now on newer versions are asked for.
     pub(super) fn make_stale(&self) {
-        for page in self.lock().iter_mut().filter(|page| page.guards == 0) {
+        for page in self.lock().pages.iter_mut().filter(|page| page.guards == 0) {
             if let State::Clean(version) = page.state {
                 page.state = State::Stale(version);
             }
@@ -55,7 +74,7 @@ impl Pages {
 
     /// A write guard of these ends.
     pub(super) fn written(&self, pages: Range<usize>) {
-        self.lock()[pages].iter_mut().for_each(|page| page.guards -= 1);
+        self.lock().pages[pages].iter_mut().for_each(|page| page.guards -= 1);
     }
 }
 
@@ -72,21 +91,21 @@ impl<T: Plain> Region<T> {
             let end = (start..pages.end).find(|&page| homes[page - first] != home).unwrap_or(pages.end);
             (start..end).for_each(|_| self.counters.used());
             if !self.in_place(home) {
-                self.refresh(&mut all, start..end, home)?;
+                self.refresh(&mut all.pages, start..end, home)?;
             }
             start = end;
         }
         for page in if write { pages } else { 0..0 } {
             let here = self.in_place(homes[page - first]);
             let (bytes, at) = (self.bytes_of(page), self.pe.local(self.page_at(page)));
-            let page = &mut all[page];
-            page.guards += 1;
-            page.written |= here;
-            if page.twin.is_none() && !here {
-                let mut twin = vec![0u8; bytes].into_boxed_slice();
+            let known = &mut all.pages[page];
+            known.guards += 1;
+            known.written |= here;
+            if known.twin.is_none() && !here {
+                let mut twin = all.twin(bytes);
                 // SAFETY: the page lies in this PE's part; the twin is private, and as long.
                 unsafe { shm::copy(twin.as_mut_ptr(), at, bytes) };
-                page.twin = Some(twin);
+                all.pages[page].twin = Some(twin);
             }
         }
         Ok(())
@@ -144,7 +163,8 @@ impl<T: Plain> Region<T> {
 
     /// Puts what this PE has written to the homes of its pages.
     pub(super) fn release_pages(&self, cache: &Pages) -> Result<()> {
-        let mut all = cache.lock();
+        let mut known = cache.lock();
+        let Known { pages: all, spare } = &mut *known;
         let mut check = self.check.as_ref().map(|check| check.begin()).transpose()?;
         let mut changed = Vec::new();
         let mut now = Vec::new();
@@ -178,6 +198,8 @@ impl<T: Plain> Region<T> {
                 if page.guards > 0 {
                     twin.copy_from_slice(&now);
                     page.twin = Some(twin);
+                } else {
+                    spare.push(twin);
                 }
             }
             page.written &= page.guards > 0;

@@ -1,0 +1,99 @@
+//! What shared data cost on a machine, in its own time.
+
+use memonet_core::dsm::Mutex;
+use memonet_core::{Cmp, Job, Result, SignalOp};
+use memonet_sim::{Machine, Options, now, sleep};
+use std::time::Duration;
+
+/// Words of the value that is handed over: 1 KiB.
+const WORDS: usize = 128;
+
+/// What two PEs on a network with remote DMA saw.
+#[derive(Debug, Default, Clone, Copy)]
+struct Times {
+    /// Of a put with signal of so many bytes, there and back.
+    round_trip: Duration,
+    released: Duration,
+    acquired: Duration,
+    /// Of a lock by the PE that does not have the data, while the other one does something else.
+    from_idle: Duration,
+    /// Messages of the PE that has them, for locks that it repeats.
+    repeated: u64,
+}
+
+fn round_trip(job: &Job) -> Result<Duration> {
+    const TURNS: u32 = 10;
+    let (w, signals, peer) = (job.window::<u64>(WORDS)?, job.window::<u64>(1)?, 1 - job.pe());
+    let block = [1; WORDS];
+    job.barrier()?;
+    let start = now();
+    for turn in 1..=u64::from(TURNS) {
+        if job.pe() == 0 {
+            w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
+        }
+        signals.wait_until(0, Cmp::Ge, turn)?;
+        if job.pe() == 1 {
+            w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
+        }
+    }
+    job.barrier()?;
+    Ok((now() - start) / TURNS)
+}
+
+fn measure(job: &Job) -> Result<Times> {
+    let long = Duration::from_millis(1);
+    let mut times = Times {
+        round_trip: round_trip(job)?,
+        ..Times::default()
+    };
+    let mutex = Mutex::<[u64]>::new(job, &[0; WORDS])?;
+    for holder in 0..2 {
+        let guard = if job.pe() == holder { Some(mutex.lock()?) } else { None };
+        job.barrier()?;
+        match guard {
+            Some(mut guard) => {
+                guard.fill(1);
+                sleep(long);
+                times.released = now();
+                drop(guard);
+            }
+            None => {
+                assert_eq!(mutex.lock()?[..], [1; WORDS]);
+                times.acquired = now();
+            }
+        }
+        job.barrier()?;
+        if job.pe() == holder {
+            let start = now();
+            mutex.lock()?.fill(1);
+            times.from_idle = now() - start;
+            let before = mutex.stats().messages;
+            (0..100).try_for_each(|i| mutex.lock().map(|mut guard| guard[0] = i))?;
+            mutex.lock()?[0] = 1;
+            times.repeated = mutex.stats().messages - before;
+        } else {
+            sleep(long);
+        }
+        job.barrier()?;
+    }
+    Ok(times)
+}
+
+#[test]
+fn a_far_mutex_is_handed_over_in_one_and_a_half_round_trips_and_kept_for_nothing() {
+    let machine = Machine::load("rdma-100g").unwrap();
+    let done = memonet_sim::run(&machine, 2, &Options::default(), |job| measure(&job)).unwrap();
+    let times: Vec<Times> = done.results.into_iter().collect::<Result<_>>().unwrap();
+    println!("{times:?}");
+    let round_trip = times[0].round_trip;
+    // In the last turn PE 1 released, and PE 0 acquired.
+    let hand_over = times[0].acquired - times[1].released;
+    assert!(
+        hand_over * 2 <= round_trip * 3,
+        "{hand_over:?} for a hand-over, {round_trip:?} for a round trip"
+    );
+    for times in times {
+        assert_eq!(times.repeated, 0);
+        assert!(times.from_idle <= round_trip * 4, "{times:?}");
+    }
+}
