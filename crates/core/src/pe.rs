@@ -67,6 +67,8 @@ pub(crate) struct Pe {
     pub(crate) missed: AtomicUsize,
     /// Ends of channels that only waits of this PE look after: it may not sleep for long.
     pub(crate) sockets: AtomicU32,
+    /// Counts datagrams that were taken from them.
+    pub(crate) heard: AtomicU32,
     /// Multicast channels over datagrams so far.
     pub(crate) channels: AtomicU32,
     /// Threads that wait for others of this PE at a lock.
@@ -131,6 +133,7 @@ impl Pe {
             failed_tests: AtomicU32::new(0),
             missed: AtomicUsize::new(0),
             sockets: AtomicU32::new(0),
+            heard: AtomicU32::new(0),
             channels: AtomicU32::new(0),
             lock_line: Line::default(),
             shared_objects: Default::default(),

@@ -332,22 +332,24 @@ fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut imp
     // A fabric may deliver without ringing.
     let looks = terms.words() || pe.has_far() || pe.sockets.load(Ordering::Relaxed) > 0;
     let mut nap = if looks { FIRST_NAP } else { LONG_NAP };
+    let mut heard = pe.heard.load(Ordering::Relaxed);
     loop {
         let ticket = bell.announce(terms.words(), pe.control().membarrier());
-        if let Some(found) = look() {
+        // What it lets work may bring what is waited for: the look comes after it.
+        if let Some(found) = check(pe, terms, deadline, look)? {
             return Ok(Some(found));
         }
-        if let Some(found) = check(pe, terms, deadline, look)? {
+        if let Some(found) = look() {
             return Ok(Some(found));
         }
         loop {
             let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
             let time = if nap == LONGEST_NAP { until_common_time(nap) } else { nap };
             bell.sleep(ticket, left.map_or(time, |left| left.min(time)));
-            if let Some(found) = look() {
+            if let Some(found) = check(pe, terms, deadline, look)? {
                 return Ok(Some(found));
             }
-            if let Some(found) = check(pe, terms, deadline, look)? {
+            if let Some(found) = look() {
                 return Ok(Some(found));
             }
             if bell.stale(ticket) {
@@ -357,7 +359,10 @@ fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut imp
                 break;
             }
             if looks {
-                nap = (nap * 2).min(LONGEST_NAP);
+                // Where datagrams come, more do soon.
+                let now = pe.heard.load(Ordering::Relaxed);
+                nap = if now == heard { (nap * 2).min(LONGEST_NAP) } else { FIRST_NAP };
+                heard = now;
             }
         }
     }

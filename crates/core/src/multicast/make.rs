@@ -290,7 +290,11 @@ impl Channel<'_> {
             limit: AtomicU64::new(machine.limit()),
             complete: AtomicBool::new(true),
             silent: AtomicU64::new(0),
-            work: Mutex::new(SendingWork { machine, link }),
+            work: Mutex::new(SendingWork {
+                machine,
+                link,
+                looked_at: 0,
+            }),
             _window: self.window.clone(),
         });
         self.register(sending.clone());

@@ -32,6 +32,8 @@ const HEADERS: u32 = 28;
 const WINDOW: u64 = 128 << 10;
 /// What receive buffers are asked to hold.
 const BUFFER: usize = 4 << 20;
+/// A writer that never waits looks at its sockets each time that it has written so many bytes: what readers miss is to be repaired long before they stop it.
+const LOOK_EACH: u64 = WINDOW / 8;
 /// Datagrams taken in one go, of each socket;
 const MOST_AT_ONCE: usize = 64;
 /// and how often in one look. It ends even where a stranger sends faster than this PE can refuse, and the next look goes on.
@@ -138,7 +140,10 @@ impl Link {
                     break false;
                 }
                 match socket.recv(&mut self.buffer) {
-                    Ok(len) => take(&self.buffer[..len]),
+                    Ok(len) => {
+                        self.pe.heard.fetch_add(1, Ordering::Relaxed);
+                        take(&self.buffer[..len]);
+                    }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break true,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     // What an earlier datagram met on its way: the next look goes on.
@@ -240,6 +245,8 @@ pub(super) struct Sending {
 pub(super) struct SendingWork {
     pub(super) machine: repair::Writer,
     pub(super) link: Link,
+    /// How far the log was written at the last look at the sockets.
+    pub(super) looked_at: u64,
 }
 
 impl Sending {
@@ -253,6 +260,10 @@ impl Sending {
         let mut work = lock(&self.work);
         work.machine.commit(end);
         self.complete.store(false, Ordering::Relaxed);
+        if end - work.looked_at >= LOOK_EACH {
+            work.looked_at = end;
+            self.hear(&mut work);
+        }
         self.send(&mut work);
     }
 
@@ -289,9 +300,28 @@ impl Sending {
         Some(self.readers[usize::from(slowest)].0)
     }
 
+    /// Takes what readers say.
+    fn hear(&self, work: &mut SendingWork) {
+        let SendingWork { machine, link, .. } = work;
+        for (number, (_, line)) in self.readers.iter().enumerate() {
+            if line.has_left() && !machine.is_dropped(number as u16) {
+                machine.drop_reader(number as u16);
+            }
+        }
+        // One that is refused changes nothing; who sent it is not this job's business.
+        let mut take = |datagram: &[u8]| {
+            let _refused = machine.receive(datagram, wait::nanos());
+        };
+        for _ in 0..MOST_GOES {
+            if link.receive(&mut take) {
+                break;
+            }
+        }
+    }
+
     fn send(&self, work: &mut SendingWork) {
         let now = wait::nanos();
-        let SendingWork { machine, link } = work;
+        let SendingWork { machine, link, .. } = work;
         while let Some(outgoing) = machine.next(now, &self.ring, &mut link.out) {
             if let Some(error) = link.send(outgoing.len, link.group) {
                 self.pe
@@ -310,21 +340,7 @@ impl Sending {
 impl Relay for Sending {
     fn relay(&self) {
         let Some(mut work) = try_lock(&self.work) else { return };
-        for (number, (_, line)) in self.readers.iter().enumerate() {
-            if line.has_left() && !work.machine.is_dropped(number as u16) {
-                work.machine.drop_reader(number as u16);
-            }
-        }
-        let SendingWork { machine, link } = &mut *work;
-        // One that is refused changes nothing; who sent it is not this job's business.
-        let mut take = |datagram: &[u8]| {
-            let _refused = machine.receive(datagram, wait::nanos());
-        };
-        for _ in 0..MOST_GOES {
-            if link.receive(&mut take) {
-                break;
-            }
-        }
+        self.hear(&mut work);
         self.send(&mut work);
     }
 }
