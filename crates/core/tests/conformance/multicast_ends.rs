@@ -356,8 +356,11 @@ fn a_block_that_fails_in_the_midst_was_never_published(setup: Setup) {
                 for block in [&[2; 3][..], &[3]] {
                     match channel.recv(&mut buffer) {
                         Ok(()) => assert_eq!(buffer, block),
-                        // Who passes it on may see the death first, and pass on no more.
-                        Err(error) => assert!(!reads_in_place(setup) && matches!(error, Error::PeerFailed { .. }), "{error}"),
+                        // Elsewhere others may still be passing it on.
+                        Err(error) => {
+                            assert!(!reads_in_place(setup) && matches!(error, Error::PeerFailed { .. }), "{error}");
+                            break;
+                        }
                     }
                 }
                 Ok(())
