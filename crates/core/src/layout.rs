@@ -102,7 +102,7 @@ pub struct PeRecord {
     pub started: u64,
     /// 1 when the PE has asked for the end of the whole job, and ends by itself.
     pub exiting: u32,
-    /// Not 0 while the PE takes part in nothing, as a [`Part`](crate::status::Part).
+    /// Not 0 while the PE takes part in nothing, as a [`Part`](crate::launch::Part).
     pub part: u32,
     /// One more than the CPU on which the PE was when it last waited, where PEs share CPUs; 0: not known.
     pub cpu: u32,

@@ -2,6 +2,7 @@
 //! counted and put back, as by one who waits for it and then writes there itself: a second store of it shows.
 
 use super::{copy, portable};
+use crate::memory::{Mapping, create_memfd};
 use std::slice;
 
 const GUARD: u8 = 0xA5;
@@ -10,37 +11,26 @@ const NEW: u8 = 0x5A;
 type Copy = unsafe fn(*mut u8, *const u8, usize);
 
 /// Memory that parent and child share.
-struct Shared(*mut u8, usize);
+struct Shared(Mapping);
 
 impl Shared {
     fn new(bytes: usize) -> Self {
-        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
-        assert_ne!(at, libc::MAP_FAILED);
-        // SAFETY: the mapping made just now, which nobody else knows.
-        unsafe { at.cast::<u8>().write_bytes(GUARD, bytes) };
-        Shared(at.cast(), bytes)
+        let mut shared = Shared(Mapping::new(create_memfd("memonet-once", bytes as u64).unwrap(), bytes, true).unwrap());
+        shared.bytes().fill(GUARD);
+        shared
     }
 
-    /// What it holds while the child stands still.
-    fn bytes(&self) -> &mut [u8] {
-        // SAFETY: mapped for as long, and the child, which is stopped or gone, does not write.
-        unsafe { slice::from_raw_parts_mut(self.0, self.1) }
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // SAFETY: the mapping of `new`; the child is gone.
-        unsafe { libc::munmap(self.0.cast(), self.1) };
+    /// What it holds while no child runs.
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: mapped for as long as `self`; a child that writes there is stopped, or gone.
+        unsafe { slice::from_raw_parts_mut(self.0.at(0), self.0.len()) }
     }
 }
 
 /// How often each byte of the destination was written, from some before it to some behind.
 fn writes(copy: Copy, to: usize, len: usize) -> Vec<u32> {
-    let (source, shared) = (vec![NEW; len + 64], Shared::new(len + 128));
-    let mut counts = vec![0; shared.1];
+    let (source, mut shared) = (vec![NEW; len + 64], Shared::new(len + 128));
+    let (target, mut counts) = (shared.0.at(32 + to as u64), vec![0; shared.0.len()]);
     // SAFETY: the child calls what may be called in one of a process with threads, copies private memory to the shared, which has room, and
     // ends. The parent lets it go on by one instruction after the other, until it has ended.
     unsafe {
@@ -49,7 +39,7 @@ fn writes(copy: Copy, to: usize, len: usize) -> Vec<u32> {
         if child == 0 {
             libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
             libc::raise(libc::SIGSTOP);
-            copy(shared.0.add(32 + to), source.as_ptr().add(3), len);
+            copy(target, source.as_ptr().add(3), len);
             libc::_exit(0);
         }
         let mut status = 0;

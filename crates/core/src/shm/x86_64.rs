@@ -211,73 +211,51 @@ unsafe extern "C" fn copy_pieces(dst: *mut u8, src: *const u8, len: usize) {
 /// From here on there is a whole block behind the head.
 const LEAST_BLOCKS: usize = 256;
 
-/// Less than [`LEAST_BLOCKS`] bytes, the largest pieces first: all are aligned where the beginning is.
-#[inline(always)]
-unsafe fn copy_tail(mut dst: *mut u8, mut src: *const u8, len: usize) {
-    // SAFETY: the pieces have `len` bytes together, which the caller promises at both ends.
-    unsafe {
-        if len & 128 != 0 {
-            copy64(dst, src);
-            copy64(dst.add(64), src.add(64));
-            (dst, src) = (dst.add(128), src.add(128));
+/// Copies the pieces of which the bits of a length tell, one behind the other.
+macro_rules! copy_by_bits {
+    ($(#[$doc:meta])* $name:ident: $($bytes:literal)*) => {
+        $(#[$doc])*
+        #[allow(unused_assignments, reason = "behind the last piece nothing follows")]
+        #[inline(always)]
+        unsafe fn $name(mut dst: *mut u8, mut src: *const u8, len: usize) {
+            // SAFETY: the pieces have `len` bytes together, which the caller promises at both ends.
+            unsafe {
+                $(if len & $bytes != 0 {
+                    copy_piece::<$bytes>(dst, src);
+                    (dst, src) = (dst.add($bytes), src.add($bytes));
+                })*
+            }
         }
-        if len & 64 != 0 {
-            copy64(dst, src);
-            (dst, src) = (dst.add(64), src.add(64));
-        }
-        if len & 32 != 0 {
-            copy32(dst, src);
-            (dst, src) = (dst.add(32), src.add(32));
-        }
-        if len & 16 != 0 {
-            copy16(dst, src);
-            (dst, src) = (dst.add(16), src.add(16));
-        }
-        if len & 8 != 0 {
-            store8(dst, load8(src));
-            (dst, src) = (dst.add(8), src.add(8));
-        }
-        if len & 4 != 0 {
-            store4(dst, load4(src));
-            (dst, src) = (dst.add(4), src.add(4));
-        }
-        if len & 2 != 0 {
-            store2(dst, load2(src));
-            (dst, src) = (dst.add(2), src.add(2));
-        }
-        if len & 1 != 0 {
-            store1(dst, load1(src));
-        }
-    }
+    };
 }
 
-/// Less than 64 bytes, the smallest pieces first: all are aligned where the end is.
+copy_by_bits! {
+    /// Less than [`LEAST_BLOCKS`] bytes: all pieces are aligned where the beginning is.
+    copy_tail: 128 64 32 16 8 4 2 1
+}
+
+copy_by_bits! {
+    /// Less than 64 bytes: all pieces are aligned where the end is.
+    copy_head: 1 2 4 8 16 32
+}
+
 #[inline(always)]
-unsafe fn copy_head(mut dst: *mut u8, mut src: *const u8, len: usize) {
-    // SAFETY: the pieces have `len` bytes together, which the caller promises at both ends.
+unsafe fn copy_piece<const BYTES: usize>(dst: *mut u8, src: *const u8) {
+    // SAFETY: the caller promises so many bytes at both ends.
     unsafe {
-        if len & 1 != 0 {
-            store1(dst, load1(src));
-            (dst, src) = (dst.add(1), src.add(1));
-        }
-        if len & 2 != 0 {
-            store2(dst, load2(src));
-            (dst, src) = (dst.add(2), src.add(2));
-        }
-        if len & 4 != 0 {
-            store4(dst, load4(src));
-            (dst, src) = (dst.add(4), src.add(4));
-        }
-        if len & 8 != 0 {
-            store8(dst, load8(src));
-            (dst, src) = (dst.add(8), src.add(8));
-        }
-        if len & 16 != 0 {
-            copy16(dst, src);
-            (dst, src) = (dst.add(16), src.add(16));
-        }
-        if len & 32 != 0 {
-            copy32(dst, src);
+        match BYTES {
+            1 => store1(dst, load1(src)),
+            2 => store2(dst, load2(src)),
+            4 => store4(dst, load4(src)),
+            8 => store8(dst, load8(src)),
+            16 => copy16(dst, src),
+            32 => copy32(dst, src),
+            64 => copy64(dst, src),
+            128 => {
+                copy64(dst, src);
+                copy64(dst.add(64), src.add(64));
+            }
+            _ => unreachable!("the powers of two of the two functions above"),
         }
     }
 }
