@@ -97,6 +97,6 @@ pub mod world;
 
 pub use error::Error;
 pub use machine::Machine;
-pub use processes::{Ended, Launcher, ProcessOptions, run_processes};
+pub use processes::{Ended, Launcher, Pace, ProcessOptions, run_processes};
 pub use run::{Done, Host, Options, now, run, sleep};
 pub use time::Ps;

@@ -25,7 +25,8 @@ use memonet_core::fabric::FarAddress;
 use memonet_core::hosted::{Ask, Came, Hosted, MOST, Passages};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// How processes run, besides machine and program.
 #[derive(Debug, Clone)]
@@ -34,8 +35,40 @@ pub struct ProcessOptions {
     pub seed: u64,
     /// Whether to record every stage.
     pub record: bool,
-    /// How long, in real time, a process may run without a call.
-    pub patience: Duration,
+}
+
+/// Whether the PE that runs gets on: for a thread that has a clock. The engine reads none.
+#[derive(Debug, Default)]
+pub struct Pace {
+    /// Turns of PEs that have begun.
+    turns: AtomicU64,
+    /// The PE that runs, and 1; 0: none does.
+    running: AtomicU32,
+    /// For how long, in nanoseconds, the one that runs has not passed its turn, when that is too long; else 0.
+    silent: AtomicU64,
+}
+
+impl Pace {
+    /// The turn that is under way, of whom; nothing, while none is. Who sees the same one for too long tells [`give_up`](Self::give_up).
+    pub fn turn(&self) -> Option<(u64, usize)> {
+        let pe = self.running.load(Ordering::Relaxed).checked_sub(1)?;
+        Some((self.turns.load(Ordering::Relaxed), pe as usize))
+    }
+
+    /// The PE that runs has not passed its turn for so long: the run ends. To be repeated until it has, as the engine may be about to sleep.
+    pub fn give_up(&self, passages: &Passages, pe: usize, after: Duration) {
+        self.silent.store(after.as_nanos() as u64, Ordering::Relaxed);
+        passages.nudge(pe);
+    }
+
+    fn begins(&self, pe: u32) {
+        self.turns.store(self.turns.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.running.store(pe + 1, Ordering::Relaxed);
+    }
+
+    fn ends(&self) {
+        self.running.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Who starts the processes, and has their output.
@@ -68,6 +101,7 @@ pub fn run_processes(
     hosted: &Arc<Hosted>,
     passages: &Passages,
     options: &ProcessOptions,
+    pace: &Pace,
     launcher: &dyn Launcher,
 ) -> Result<Ended, Error> {
     let pes = hosted.npes() as u32;
@@ -77,7 +111,7 @@ pub fn run_processes(
         hosted,
         passages,
         launcher,
-        patience: options.patience,
+        pace,
         groups: world.has(Feature::Groups),
         ran_last: Cell::new(0),
     };
@@ -120,7 +154,7 @@ struct Shared<'a> {
     hosted: &'a Hosted,
     passages: &'a Passages,
     launcher: &'a dyn Launcher,
-    patience: Duration,
+    pace: &'a Pace,
     /// Whether the machine may have hardware for a barrier.
     groups: bool,
     /// The PE whose turn was last.
@@ -148,8 +182,6 @@ struct Process<'a> {
 
 /// No run is longer: half of what a picosecond clock of 64 bits can show, so that sums of times are times.
 const END_OF_TIME: Ps = Ps(1 << 63);
-/// Parts of a process's patience after each of which the engine looks whether its sleep was one.
-const LOOKS: u32 = 10;
 
 impl Process<'_> {
     fn pe(&self) -> usize {
@@ -158,26 +190,29 @@ impl Process<'_> {
 
     /// Waits until the process has passed its turn; gives why it never will.
     fn await_turn(&self) -> Result<(), Ran> {
-        let Shared { passages, patience, .. } = *self.shared;
-        let mut since = None;
-        loop {
-            match passages.wait(self.pe(), patience / LOOKS) {
-                Came::Mine => return Ok(()),
-                Came::Gone => return Err(Ran::Ended),
-                Came::Late => {
-                    let since = *since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= patience {
-                        return Err(Ran::Failed(Error::Silent { pe: self.pe(), patience }));
+        let Shared { passages, pace, .. } = *self.shared;
+        pace.begins(self.pe);
+        let came = loop {
+            match passages.wait(self.pe()) {
+                Came::Mine => break Ok(()),
+                Came::Gone => break Err(Ran::Ended),
+                Came::Late => match pace.silent.load(Ordering::Relaxed) {
+                    0 => {}
+                    nanos => {
+                        let patience = Duration::from_nanos(nanos);
+                        break Err(Ran::Failed(Error::Silent { pe: self.pe(), patience }));
                     }
-                }
+                },
             }
-        }
+        };
+        pace.ends();
+        came
     }
 
     /// Answers, which ends the machine's turn.
     fn answer(&self, now: Ps, answer: Result<(u64, &[u8]), &str>) -> Result<(), Ran> {
         let answered = self.shared.passages.answer(self.pe(), now.to_duration(), answer);
-        if !answered && self.shared.passages.wait(self.pe(), Duration::ZERO) != Came::Gone {
+        if !answered && !self.shared.passages.is_gone(self.pe()) {
             return Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() }));
         }
         Ok(())

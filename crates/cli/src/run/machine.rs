@@ -14,12 +14,12 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use memonet_core::hosted::{Hosted, Passages};
 use memonet_core::launch::JobFile;
-use memonet_sim::{Launcher, Machine, ProcessOptions, run_processes};
+use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, run_processes};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::CpuSet;
 
@@ -27,6 +27,9 @@ use super::args::Simulated;
 
 /// How long a PE may run without a call, unless `--patience` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often the main thread looks in that time.
+const LOOKS: u32 = 10;
 
 /// A simulated machine with a job on it, as the main thread has it.
 pub struct Simulation {
@@ -36,6 +39,11 @@ pub struct Simulation {
     news: Receiver<News>,
     engine: Option<JoinHandle<Result<()>>>,
     outputs: Arc<Outputs>,
+    pace: Arc<Pace>,
+    patience: Duration,
+    /// The turn that was under way at the last look, and since when.
+    turn: Option<(u64, Instant)>,
+    next_look: Instant,
 }
 
 /// What the engine wants of the main thread; it waits for the answer.
@@ -116,6 +124,7 @@ impl Launcher for Main {
 pub struct Plan {
     machine: Machine,
     options: ProcessOptions,
+    patience: Duration,
     trace: Option<(PathBuf, File)>,
     cpu_scale: Option<f64>,
 }
@@ -132,8 +141,8 @@ pub fn plan(options: &Simulated) -> Result<Option<Plan>> {
         options: ProcessOptions {
             seed: options.seed.unwrap_or(1),
             record: options.trace.is_some(),
-            patience: options.patience.unwrap_or(PATIENCE),
         },
+        patience: options.patience.unwrap_or(PATIENCE),
         trace: options.trace.as_ref().map(create).transpose()?,
         cpu_scale: options.cpu_scale,
     }))
@@ -156,8 +165,10 @@ impl Plan {
             news: Some(sender),
             outputs: outputs.clone(),
         };
-        let of_engine = passages.clone();
-        let engine = move || self.run(&hosted, &of_engine, main, cpus);
+        let (of_engine, patience) = (passages.clone(), self.patience);
+        let pace = Arc::new(Pace::default());
+        let its_pace = pace.clone();
+        let engine = move || self.run(&hosted, &of_engine, &its_pace, main, cpus);
         let engine = std::thread::Builder::new()
             .name("machine".into())
             .spawn(engine)
@@ -168,15 +179,24 @@ impl Plan {
             news,
             engine: Some(engine),
             outputs,
+            pace,
+            patience,
+            turn: None,
+            next_look: Instant::now() + patience / LOOKS,
         })
     }
 
     /// The engine's life.
-    fn run(self, hosted: &Arc<Hosted>, passages: &Passages, main: Main, cpus: Option<CpuSet>) -> Result<()> {
+    fn run(self, hosted: &Arc<Hosted>, passages: &Passages, pace: &Pace, main: Main, cpus: Option<CpuSet>) -> Result<()> {
         if let Some(cpus) = cpus {
             rustix::thread::sched_setaffinity(None, &cpus).context("cannot bind the machine to its CPU; use --bind none")?;
         }
-        let ended = run_processes(&self.machine, hosted, passages, &self.options, &main)?;
+        // PEs may not read the cycle counter, and to switch between a thread that may and one that may not costs more than a hand-over. From here to
+        // the end of the run this thread reads no clock.
+        let ended = {
+            let _like_its_pes = NoCycles::begin();
+            run_processes(&self.machine, hosted, passages, &self.options, pace, &main)?
+        };
         if let Some((path, file)) = self.trace {
             let mut out = BufWriter::new(file);
             let written = ended.recorder.write_chrome(&mut out).and_then(|()| std::io::Write::flush(&mut out));
@@ -208,6 +228,28 @@ impl Simulation {
         }
     }
 
+    /// When to look next whether the PE that runs gets on.
+    pub fn next_look(&self) -> Instant {
+        self.next_look
+    }
+
+    /// Looks, if it is time; one that has not passed its turn for too long ends the run.
+    pub fn look(&mut self, now: Instant) {
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + self.patience / LOOKS;
+        self.turn = match (self.pace.turn(), self.turn) {
+            (Some((turn, pe)), Some((before, since))) if turn == before => {
+                if now - since >= self.patience {
+                    self.pace.give_up(&self.passages, pe, self.patience);
+                }
+                Some((before, since))
+            }
+            (turn, _) => turn.map(|(turn, _)| (turn, now)),
+        };
+    }
+
     /// The next PE's output comes by these descriptors.
     pub fn started(&self, stdout: &OwnedFd, stderr: &OwnedFd) {
         let mut outputs = self.outputs.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -218,6 +260,28 @@ impl Simulation {
     pub fn left(&self, pe: usize) {
         self.passages.left(pe);
     }
+}
+
+/// While this value lives, its thread may not read the cycle counter, as PEs may not.
+struct NoCycles(());
+
+impl NoCycles {
+    fn begin() -> NoCycles {
+        allow_cycles(libc::PR_TSC_SIGSEGV);
+        NoCycles(())
+    }
+}
+
+impl Drop for NoCycles {
+    fn drop(&mut self) {
+        allow_cycles(libc::PR_TSC_ENABLE);
+    }
+}
+
+/// Where the processor has no such thing, that is refused, and there is nothing to be avoided.
+fn allow_cycles(how: i32) {
+    // SAFETY: concerns this thread's cycle counter alone.
+    unsafe { libc::prctl(libc::PR_SET_TSC, how) };
 }
 
 fn bail_out() -> Result<()> {

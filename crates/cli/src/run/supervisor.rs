@@ -244,7 +244,8 @@ impl Supervisor {
         let deadline = self.deadline.map(|(deadline, _)| deadline);
         let due = self.due.first().map(|&(due, _)| due);
         let look = (!self.unseen.is_empty()).then_some(self.look);
-        let next = [phase, deadline, due, look].into_iter().flatten().min();
+        let pace = self.simulation.as_ref().map(Simulation::next_look);
+        let next = [phase, deadline, due, look, pace].into_iter().flatten().min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
         ready(&self.events, timeout.as_ref())
     }
@@ -476,6 +477,9 @@ impl Supervisor {
 
     fn handle_deadlines(&mut self) {
         let now = Instant::now();
+        if let Some(simulation) = &mut self.simulation {
+            simulation.look(now);
+        }
         while let Some(&(due, token)) = self.due.first().filter(|(due, _)| *due <= now) {
             self.due.remove(&(due, token));
             let pe = &mut self.pes[token as usize / 2];

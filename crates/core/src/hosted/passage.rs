@@ -186,9 +186,20 @@ impl Passages {
         unsafe { Passage::at(self.mapping.at(FIRST + pe as u64 * STRIDE)) }
     }
 
-    /// Sleeps until PE `pe` has passed its turn to the machine, or has ended, or for `limit`; or until woken for nothing.
-    pub fn wait(&self, pe: usize, limit: Duration) -> Came {
-        self.passage(pe).turn.wait(Side::Machine, Some(limit))
+    /// Sleeps until PE `pe` has passed its turn to the machine, or has ended; or until woken for nothing. Without a limit of time: a timer would cost
+    /// more than all the rest of a hand-over.
+    pub fn wait(&self, pe: usize) -> Came {
+        self.passage(pe).turn.wait(Side::Machine)
+    }
+
+    /// Whether PE `pe` has ended.
+    pub fn is_gone(&self, pe: usize) -> bool {
+        self.passage(pe).turn.look(Side::Machine) == Came::Gone
+    }
+
+    /// Wakes whoever waits for PE `pe`, for nothing.
+    pub fn nudge(&self, pe: usize) {
+        self.passage(pe).turn.wake();
     }
 
     /// What it asks, and how long it has computed before; nothing where no question is written. In the machine's turn.
@@ -288,7 +299,7 @@ impl Own {
             return None;
         }
         loop {
-            match passage.turn.wait(Side::Pe, None) {
+            match passage.turn.wait(Side::Pe) {
                 Came::Mine => break,
                 Came::Gone => return None,
                 Came::Late => {}

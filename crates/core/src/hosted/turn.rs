@@ -23,7 +23,6 @@
 //! [`wait`](Turn::wait), and nothing but that process's own turns depends on it.
 
 use crate::shm;
-use std::time::Duration;
 
 /// The two that take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +51,7 @@ pub enum Came {
     Mine,
     /// The process has ended.
     Gone,
-    /// The time is over, and it is the other's turn still.
+    /// It is the other's turn still: one was woken for nothing.
     Late,
 }
 
@@ -77,7 +76,7 @@ impl Turn {
         unsafe { shm::load(self.0) }
     }
 
-    fn wake(self) {
+    pub(crate) fn wake(self) {
         // SAFETY: as above.
         unsafe { shm::futex_wake(self.0) };
     }
@@ -92,7 +91,7 @@ impl Turn {
         seen == me as u64
     }
 
-    fn look(self, me: Side) -> Came {
+    pub(crate) fn look(self, me: Side) -> Came {
         match self.read() {
             GONE => Came::Gone,
             seen if seen == me.other() as u32 => Came::Late,
@@ -100,13 +99,13 @@ impl Turn {
         }
     }
 
-    /// Sleeps until it is the turn of `me`, or for `limit`, or until woken for nothing. What no side ever writes counts as the turn of whoever
+    /// Sleeps until it is the turn of `me`, or until woken for nothing. What no side ever writes counts as the turn of whoever
     /// waits: to pass it will fail.
-    pub(crate) fn wait(self, me: Side, limit: Option<Duration>) -> Came {
+    pub(crate) fn wait(self, me: Side) -> Came {
         match self.look(me) {
             Came::Late => {
                 // SAFETY: as above.
-                unsafe { shm::futex_wait(self.0, me.other() as u32, limit) };
+                unsafe { shm::futex_wait(self.0, me.other() as u32, None) };
                 self.look(me)
             }
             came => came,

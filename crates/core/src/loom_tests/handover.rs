@@ -19,7 +19,7 @@ fn pages() -> Arc<Pe> {
 
 fn await_turn(pe: &Pe, me: Side) -> Came {
     loop {
-        match turn(pe).wait(me, None) {
+        match turn(pe).wait(me) {
             Came::Late => {}
             came => return came,
         }
