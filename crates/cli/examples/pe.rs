@@ -224,7 +224,10 @@ fn share() -> Result<()> {
         Err(Error::PeerFailed { .. }) if job.fabric().is_some() => {}
         Err(error) => return Err(error),
     }
-    plain.into_torn()?;
+    let data = plain.into_torn()?;
+    if job.fabric().is_some() {
+        whole(&data);
+    }
     println!("PE {} has all, though {error}", job.pe());
     Ok(())
 }

@@ -170,7 +170,8 @@ impl Owned {
     }
 
     /// Comes in, with the data as they are; nothing if time is up before that.
-    #[inline]
+    // Out of line, so that near callers stay as short as they are.
+    #[inline(never)]
     pub(super) fn enter(&self, counters: &Counters, timeout: Option<Duration>) -> Quick<Option<u32>> {
         let ticket = match timeout {
             None => self.threads.enter(&self.pe, Mode::Alone)?,
@@ -199,7 +200,7 @@ impl Owned {
     }
 
     /// Leaves; `changed`: the data may have been.
-    #[inline]
+    #[inline(never)]
     pub(super) fn leave(&self, counters: &Counters, ticket: u32, changed: bool) -> Quick<()> {
         // SAFETY: as in `enter`.
         let Mine { chain, version } = unsafe { &mut *self.mine.get() };
