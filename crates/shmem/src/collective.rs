@@ -131,8 +131,7 @@ pub fn alltoall_in<T>(state: &State, call: &'static str, team: &memonet_core::Te
     let all = of_all(call, nelems, team.len());
     let (to, from) = (place(state, call, "dest", dest, all), place(state, call, "source", source, all));
     check_apart(state, call, to, from, false);
-    // The specification asks for destinations that are ready on all PEs before one of them calls.
-    or_die(call, team.all_to_all_ready_places(to, from));
+    or_die(call, team.all_to_all_places(to, from));
 }
 
 pub unsafe fn alltoall<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {

@@ -81,10 +81,7 @@ impl Team {
                 all.into_iter()
                     .try_for_each(|rank| self.take(rank, outbox.part(0, from.bytes), block(rank)))
             }
-            (None, Way::Direct) => {
-                self.barrier()?;
-                self.give_all(|_| from, block(me))
-            }
+            (None, Way::Direct) => self.give_all(|_| from, block(me)),
             (Some(root), _) => {
                 let step = self.step(false)?;
                 if root == me {
@@ -100,9 +97,9 @@ impl Team {
         }
     }
 
-    /// Writes a part of this member's source to `to` of each, which all are ready for. Where this ends all have done so: each arrives at
-    /// the barrier when what it wrote is visible, and nobody passes it before all have arrived.
+    /// Writes a part of this member's source to `to` of each.
     fn give_all(&self, part: impl Fn(usize) -> Place, to: Place) -> Result<()> {
+        self.barrier()?;
         // Each begins with itself, so that they are not all at the same one.
         for step in 0..self.len() {
             let rank = (self.rank() + step) % self.len();
@@ -168,19 +165,6 @@ impl Team {
     /// # Errors
     /// As for [`all_to_all`](Self::all_to_all).
     pub fn all_to_all_places(&self, to: Place, from: Place) -> Result<()> {
-        self.all_to_all_blocks(false, to, from)
-    }
-
-    /// [`all_to_all_places`](Self::all_to_all_places) where every member's destination is ready before the first of them calls: nobody waits
-    /// for the others before it writes there. *Collective.*
-    ///
-    /// # Errors
-    /// As for [`all_to_all`](Self::all_to_all).
-    pub fn all_to_all_ready_places(&self, to: Place, from: Place) -> Result<()> {
-        self.all_to_all_blocks(true, to, from)
-    }
-
-    fn all_to_all_blocks(&self, ready: bool, to: Place, from: Place) -> Result<()> {
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         check_length("bytes beyond equal blocks, and none", from.bytes % self.len(), 0)?;
@@ -204,12 +188,7 @@ impl Team {
                 let outbox = self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
                 (0..self.len()).try_for_each(|rank| self.take(rank, block(outbox, me), block(to, rank)))
             }
-            Way::Direct => {
-                if !ready {
-                    self.barrier()?;
-                }
-                self.give_all(|rank| block(from, rank), block(to, me))
-            }
+            Way::Direct => self.give_all(|rank| block(from, rank), block(to, me)),
         }
     }
 }

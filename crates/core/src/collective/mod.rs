@@ -13,7 +13,7 @@
 //! | broadcast, scatter | the root tells each what it is to have, and goes | the root publishes, and goes; all read | the root tells all, these copy from its source at once and tell it; it waits for all |
 //! | all-reduce, scans | all tell all; each combines what it needs, in the order of ranks | all publish, the same | barrier; each combines a part of the elements for all, [`BLOCK`] bytes at a time, and writes it where it belongs; barrier |
 //! | reduce | all tell the root, and go | all publish and tell the root, and go | as all-reduce |
-//! | all-gather, all-to-all | all tell all | all publish, each reads its part | barrier, unless destinations are ready before anybody calls; written straight into the final place; barrier |
+//! | all-gather, all-to-all | all tell all | all publish, each reads its part | barrier; written straight into the final place; barrier |
 //! | gather | all tell the root, and go | as larger | the root tells all; these write straight into its destination, and tell it |
 //! | collect | as larger | all publish how much they have, and that if it is little | then written straight into the final place; barrier |
 //! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
@@ -316,7 +316,6 @@ mod tests {
                     team.gather_places(None, to, from),
                     team.collect_places(to, from).map(drop),
                     team.all_to_all_places(to, from),
-                    team.all_to_all_ready_places(to, from),
                     team.all_to_alls_places((to, 1), (from, 1), 1, 8),
                     team.combine_places(&bytes, Goal::All, to, from),
                 ] {

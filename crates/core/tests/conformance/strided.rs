@@ -254,8 +254,6 @@ fn places(setup: Setup) {
                 fill(n);
                 job.world().all_to_all_places(at(n, n), at(0, n))?;
                 (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, me)));
-                job.world().all_to_all_ready_places(at(2 * n, n), at(0, n))?;
-                (0..n).for_each(|rank| assert_eq!(words(2 * n + rank), block(rank, me)));
                 job.world()
                     .all_to_alls_places((at(2 * n, 2 * n), 2), (at(0, n), 1), bytes / len, len)?;
                 let received: Vec<u64> = (0..2 * n).flat_map(|i| words(2 * n + i).to_vec()).step_by(2).collect();
@@ -294,7 +292,6 @@ fn places_that_do_not_fit(setup: Setup) {
                 length(team.gather_places(None, place(0, small), place(2000, small)));
                 length(team.gather_places(Some(1), place(0, small), place(2000, small)));
                 length(team.all_to_all_places(place(0, small), place(2000, 2 * small)));
-                length(team.all_to_all_ready_places(place(0, small), place(2000, 2 * small)));
                 let words = Elements {
                     size: 8,
                     combine: &|_, _, _| {},
