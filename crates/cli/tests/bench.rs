@@ -122,6 +122,15 @@ fn waits_startup_and_memory_are_measured() {
 }
 
 #[test]
+fn the_simulated_machine_is_measured_beside_a_bare_heap() {
+    let rows = rows(&["sim_events", "sim_barrier.4096", "sim_barrier_memory.4096"]);
+    assert_eq!(row(&rows, "sim_events")["limit_is"], "binary heap");
+    assert!(row(&rows, "sim_barrier.4096")["limit"].is_null());
+    let memory = row(&rows, "sim_barrier_memory.4096")["median"].as_f64().unwrap();
+    assert!(memory > 1.0, "{memory} MiB");
+}
+
+#[test]
 fn without_near_peers_there_is_no_limit_but_there_are_rows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("bench.json");

@@ -38,6 +38,9 @@ pub enum Kind {
     WaitSignalLatency,
     Startup,
     Memory,
+    SimulatedEvents,
+    SimulatedBarrier,
+    SimulatedBarrierMemory,
 }
 
 /// One line of the table.
@@ -63,7 +66,7 @@ pub struct Traits {
 }
 
 impl Kind {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 28] = [
         Self::PingPong,
         Self::StoreRate,
         Self::PutNbiRate,
@@ -89,6 +92,9 @@ impl Kind {
         Self::WaitSignalLatency,
         Self::Startup,
         Self::Memory,
+        Self::SimulatedEvents,
+        Self::SimulatedBarrier,
+        Self::SimulatedBarrierMemory,
     ];
 
     /// Rounds in which memonet and its limits take turns.
@@ -98,7 +104,10 @@ impl Kind {
             Self::WaitCpu | Self::WaitStoreLatency => (3, 1),
             Self::WaitSignalLatency => (10, 3),
             // Says the same every time.
-            Self::Memory => (1, 1),
+            Self::Memory | Self::SimulatedBarrierMemory => (1, 1),
+            Self::SimulatedEvents => (5, 1),
+            // Seconds each.
+            Self::SimulatedBarrier => (3, 1),
             Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace => (20, 4),
             Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
             // A job of threads for each sample.
@@ -172,6 +181,13 @@ impl Kind {
                 "a loop of posix_spawn and wait of as many `true`"),
             Self::Memory => row("memory", "KiB", Lower, "-",
                 "resident memory of a PE that has joined and touched nothing", "the same process before it joined"),
+            Self::SimulatedEvents => row("sim_events", "M/s", Higher, "-",
+                "events of a simulated machine, with about 100,000 pending, on one core: nodes send each other blocks of many packets",
+                "a bare binary heap: pop and push of 16 bytes, with as many pending"),
+            Self::SimulatedBarrier => row("sim_barrier", "s", Lower, "-",
+                "a job of so many simulated PEs that meet in one barrier, from start to end: real time", "-"),
+            Self::SimulatedBarrierMemory => row("sim_barrier_memory", "MiB", Lower, "-",
+                "the most memory that was resident in it", "-"),
         }
     }
 }
@@ -230,6 +246,8 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             Kind::WaitCpu | Kind::WaitStoreLatency | Kind::WaitSignalLatency => add(Some(16), 17, 0),
             Kind::Startup => [2, 16].iter().for_each(|&pes| add(Some(pes), pes, 0)),
             Kind::Memory => add(Some(16), 16, 0),
+            Kind::SimulatedEvents => add(None, 1, 0),
+            Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => [4096, 65_536].iter().for_each(|&pes| add(Some(pes), pes, 0)),
         }
     }
     rows

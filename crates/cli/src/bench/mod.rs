@@ -7,6 +7,7 @@
 //!      |     append their samples to a memfd                     (stats::Record)
 //!      |  busy strangers, where a row wants them                 (stranger)
 //!      |  start-up is measured from here                         (startup)
+//!      |  the simulated machine, in a process of its own          (simulated)
 //!      v
 //!   table, JSON, figures                                         (report, plot)
 //! ```
@@ -26,6 +27,7 @@ mod raw;
 mod raw_barrier;
 mod report;
 mod shared;
+mod simulated;
 mod startup;
 mod stats;
 mod stranger;
@@ -78,6 +80,7 @@ enum Part {
     Stranger(stranger::Task),
     /// Joins its job and ends.
     Join,
+    Simulated(simulated::Task),
 }
 
 /// First argument of the processes that a bench starts. The command line's parser never sees it: what it touches would be
@@ -103,6 +106,7 @@ pub fn part() -> Option<Result<ExitCode>> {
             Part::Pe(task) => pe::run(&task)?,
             Part::Stranger(task) => stranger::run(&task)?,
             Part::Join => drop(memonet::init()?),
+            Part::Simulated(task) => simulated::run(&task)?,
         }
         Ok(ExitCode::SUCCESS)
     })
@@ -189,6 +193,7 @@ fn measure(rows: &[Row], quick: bool) -> Result<Vec<stats::Record>> {
     let rounds = rows[0].kind.rounds(quick);
     match rows[0].kind {
         Kind::Startup => startup::measure(rows, rounds),
+        Kind::SimulatedEvents | Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => simulated::measure(rows, rounds),
         Kind::BarrierBusy => {
             let _strangers = stranger::Strangers::on_each_cpu()?;
             job::measure(rows, rounds)

@@ -56,7 +56,8 @@ pub fn run(task: &Task) -> Result<()> {
         Kind::WaitCpu | Kind::WaitStoreLatency => waits::plain_store(&mut bench, rows, kind)?,
         Kind::WaitSignalLatency => waits::signal(&mut bench, rows)?,
         Kind::Memory => waits::memory(&mut bench, rows, before.unwrap_or_default())?,
-        Kind::Startup => {}
+        // Not by PEs.
+        Kind::Startup | Kind::SimulatedEvents | Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => {}
     }
     let records = bench.records;
     send(task.records, &records).context("cannot hand the samples to `memonet bench`")?;

@@ -1,0 +1,177 @@
+//! Rows of the simulated machine: how fast it is, and how large. Each sample is taken by a process of its own, whose memory nobody else has touched.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use memonet_core::fabric::FarAddress;
+use memonet_sim::host::{HostOp, Op, Pe};
+use memonet_sim::memory::PlainMemory;
+use memonet_sim::packet::Payload;
+use memonet_sim::random::Random;
+use memonet_sim::world::{Happened, World};
+use memonet_sim::{Machine, Options};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use super::catalog::{Kind, Row};
+use super::stats::{LIBRARY, PARENT, Record};
+use super::{Part, this_program};
+
+const MACHINE: &str = "rdma-100g";
+/// Nodes that send each other blocks, packets of a block, and blocks that each node has under way: 102,400 packets pending.
+const NODES: u32 = 128;
+const PACKETS: usize = 100;
+const BLOCKS: usize = 8;
+const BLOCK: usize = PACKETS * 4096;
+/// Events of a sample.
+const EVENTS: u64 = 2_000_000;
+/// Pending in the bare heap.
+const PENDING: u64 = 100_000;
+
+/// What the process is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Task {
+    row: Row,
+    round: usize,
+}
+
+/// Has a process take each sample.
+pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for row in rows {
+        for round in 0..rounds {
+            let task = Task { row: row.clone(), round };
+            let output = Command::new(this_program()?)
+                .args(Part::Simulated(task).arguments()?)
+                .stdin(Stdio::null())
+                .stderr(Stdio::inherit())
+                .output()
+                .context("cannot start the process that simulates")?;
+            ensure!(
+                output.status.success(),
+                "the process that simulates {} failed: {}",
+                row.id,
+                output.status
+            );
+            let samples: Vec<Record> =
+                serde_json::from_slice(&output.stdout).context("the process that simulates handed over something else than samples")?;
+            records.extend(samples);
+        }
+    }
+    Ok(records)
+}
+
+/// Entry point of that process.
+pub fn run(task: &Task) -> Result<()> {
+    let samples = match task.row.kind {
+        Kind::SimulatedBarrier => vec![(LIBRARY, barrier(task.row.pes)?)],
+        Kind::SimulatedBarrierMemory => {
+            barrier(task.row.pes)?;
+            vec![(LIBRARY, peak_mib()?)]
+        }
+        _ if task.round.is_multiple_of(2) => vec![(LIBRARY, events()?), ("binary heap", heap())],
+        _ => vec![("binary heap", heap()), (LIBRARY, events()?)],
+    };
+    let record = |(series, value): (&str, f64)| Record {
+        row: task.row.id.clone(),
+        series: series.into(),
+        pe: PARENT,
+        round: task.round,
+        values: vec![value],
+    };
+    let records: Vec<Record> = samples.into_iter().map(record).collect();
+    Ok(serde_json::to_writer(std::io::stdout().lock(), &records)?)
+}
+
+/// Seconds of a CPU that this process has had: other work on the machine does not count.
+fn cpu_time() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+/// Millions of events a second.
+fn events() -> Result<f64> {
+    let memory = PlainMemory::new(NODES as usize, BLOCK);
+    let mut world = World::build(&Machine::load(MACHINE)?, NODES, 1, Box::new(memory))?;
+    let block = Payload::copy(&vec![7; BLOCK]);
+    let send = |world: &mut World, pe: u32, number: u32| {
+        let to = FarAddress {
+            pe: (pe + 1 + number % (NODES - 1)) % NODES,
+            region: 0,
+            offset: 0,
+        };
+        let what = HostOp::Put {
+            to,
+            data: block.clone(),
+            signal: None,
+            reuse: false,
+        };
+        world.begin(Op { pe: Pe(pe), number }, what);
+    };
+    for pe in 0..NODES {
+        (0..BLOCKS as u32).for_each(|number| send(&mut world, pe, number));
+    }
+    let mut landed = vec![0usize; NODES as usize];
+    let mut handle = |world: &mut World, until: u64| -> Result<()> {
+        while world.counts().events < until {
+            // A node sends the next block when it has got one.
+            if let Happened::Changed(pe) = world.next().context("nothing is left to happen")? {
+                landed[pe.index()] += 1;
+                if landed[pe.index()].is_multiple_of(PACKETS) {
+                    send(world, pe.0, (landed[pe.index()] / PACKETS + BLOCKS) as u32);
+                }
+            }
+        }
+        Ok(())
+    };
+    // Until as many are pending as will be.
+    handle(&mut world, EVENTS / 10)?;
+    let (begun, start) = (world.counts().events, cpu_time());
+    handle(&mut world, begun + EVENTS)?;
+    let time = cpu_time() - start;
+    let pending = world.pending();
+    ensure!(pending >= PENDING as usize / 2, "only {pending} events were pending at the end");
+    Ok(EVENTS as f64 / time / 1e6)
+}
+
+/// Millions of pops and pushes a second: each is put in again, at a random later time.
+fn heap() -> f64 {
+    let mut random = Random::new(1);
+    let mut heap: BinaryHeap<Reverse<(u64, u64)>> = (0..PENDING).map(|number| Reverse((random.next_bits() >> 40, number))).collect();
+    let start = cpu_time();
+    for _ in 0..EVENTS {
+        if let Some(Reverse((at, number))) = heap.pop() {
+            heap.push(Reverse((at + (random.next_bits() >> 40), number)));
+        }
+    }
+    EVENTS as f64 / (cpu_time() - start) / 1e6
+}
+
+/// Seconds of real time.
+fn barrier(pes: usize) -> Result<f64> {
+    let options = Options {
+        segment: Some(2 << 20),
+        stack: 128 << 10,
+        ..Options::default()
+    };
+    let start = Instant::now();
+    let done = memonet_sim::run(&Machine::load(MACHINE)?, pes, &options, |job| job.barrier())?;
+    let time = start.elapsed().as_secs_f64();
+    for result in done.results {
+        result?;
+    }
+    Ok(time)
+}
+
+/// The most memory that this process has had.
+fn peak_mib() -> Result<f64> {
+    let path = "/proc/self/status";
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    let peak = text
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    Ok(peak.with_context(|| format!("{path} has no line `VmHWM: ... kB`"))? / 1024.0)
+}
