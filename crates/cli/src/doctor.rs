@@ -119,7 +119,11 @@ fn collectives() -> Result<ExitCode> {
                 .iter()
                 .map(|&bytes| format!("{:>9}", team.collective_way(bytes).to_string()))
                 .collect();
-            format!("{:<14}{ways}", team.split_barrier().algorithm().to_string())
+            let network = match team.most_in_network() {
+                0 => String::new(),
+                most => format!("  few integers, and up to {most} bytes of a broadcast, in the network"),
+            };
+            format!("{:<14}{ways}{network}", team.split_barrier().algorithm().to_string())
         })?;
         println!("  {npes:>3}  {}", choices[0]);
     }

@@ -30,7 +30,7 @@ static PROGRAM: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Machines of each kind.
-const MACHINES: [&str; 5] = ["dimmnet-1/D-tree", "sr2201", "scc", "dimmnet-2", "rdma-100g"];
+const MACHINES: [&str; 5] = ["dimmnet-1/D-tree", "sr2201", "scc", "dimmnet-2/lossy", "rdma-100g"];
 
 /// A job of the program on a machine.
 fn on(machine: &str, options: &[&str], arguments: &[&str]) -> Ended {
@@ -95,7 +95,7 @@ fn processes_take_the_time_that_coroutines_take() {
 
 #[test]
 fn results_are_those_of_a_real_machine() {
-    for program in ["blocks", "restricted"] {
+    for program in ["blocks", "restricted", "offers"] {
         let real = run(&["-n", "3", &PROGRAM, program]);
         assert_eq!(real.status, 0, "{real:?}");
         for machine in MACHINES {

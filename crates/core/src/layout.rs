@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// The start of a PE's own segment is aligned to this in its process, so that blocks can be aligned to as much.
@@ -114,7 +114,9 @@ pub struct BarrierSlot {
     /// Phase of which the owner has done its part: nobody waits for it any more. Written by the owner, read by whoever wants
     /// to know who is late.
     pub done: u64,
-    _pad: [u64; 15],
+    /// How many of the network's collectives the owner has come to, in the slot of the world. Read by who wants to know who did not.
+    pub collectives: u64,
+    _pad: [u64; 14],
     /// `everyone` and `tree`: a byte per member or child, its low phase byte.
     pub gather: u64,
     _pad2: [u64; 15],

@@ -65,7 +65,9 @@ mod watch;
 mod window;
 
 pub use barrier::{Algorithm, Arrival, Barrier, ENV_BARRIER};
-pub use collective::{And, By, ENV_COLLECTIVES, Elements, Goal, Max, Min, Number, Operator, Or, Place, Product, Span, Sum, Way, Xor};
+pub use collective::{
+    And, By, ENV_COLLECTIVES, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Place, Product, Span, Sum, Way, Xor,
+};
 pub use error::{Cause, Error, Result, signal_name};
 pub use fabric::SignalOp;
 pub use fabric::far::ENV_FABRIC;

@@ -440,14 +440,16 @@ impl Pe {
         self.relay_news();
     }
 
-    /// The part of [`progress`](Self::progress) that other PEs' barriers wait for.
+    /// The part of [`progress`](Self::progress) that other PEs' barriers wait for. Gives when it is due again though nothing happens, as [`Relay::relay`] does.
     #[inline]
-    pub(crate) fn relay_news(&self) {
-        if self.has_relays.load(Ordering::Relaxed) {
-            self.relay();
-        }
+    pub(crate) fn relay_news(&self) -> Option<u64> {
         if let Some(watch) = &self.watch {
             watch.look_now_and_then(&self.control);
+        }
+        if self.has_relays.load(Ordering::Relaxed) {
+            self.relay()
+        } else {
+            None
         }
     }
 
@@ -462,16 +464,18 @@ impl Pe {
         self.has_relays.store(true, Ordering::Relaxed);
     }
 
-    fn relay(&self) {
+    fn relay(&self) -> Option<u64> {
         // Another thread that has it does nearly the same: it may have passed a barrier just before its news came. Then the next look does it,
         // or the next one's: no sleep is longer than `LONG_NAP`.
-        let Ok(mut relays) = self.relays.try_lock() else { return };
+        let mut relays = self.relays.try_lock().ok()?;
+        let mut due: Option<u64> = None;
         relays.retain(|relay| {
             relay.upgrade().is_some_and(|relay| {
-                relay.relay();
+                due = due.into_iter().chain(relay.relay()).min();
                 true
             })
         });
+        due
     }
 
     /// Whether this process is the PE: one that the PE forked off is not, though it has the same memory and the same exit handlers.

@@ -8,7 +8,7 @@ pub(crate) mod turn;
 use agree::Agreed;
 
 use crate::barrier::{Algorithm, Barrier};
-use crate::collective::{Steps, Way};
+use crate::collective::{Network, Steps, Way};
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 use std::sync::Arc;
@@ -22,6 +22,7 @@ pub struct Team {
     slot: usize,
     barrier: Barrier,
     steps: Steps,
+    network: Network,
     /// Proposals so far.
     proposals: AtomicUsize,
     /// The way in which collectives go, where the user has said so.
@@ -44,6 +45,7 @@ impl Team {
         let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended)?;
         let forced_way = Way::forced()?;
         Ok(Team {
+            network: Network::join(pe, slot, forced_way)?,
             pe: pe.clone(),
             rank,
             slot,
@@ -71,6 +73,11 @@ impl Team {
     #[inline]
     pub(crate) fn steps(&self) -> &Steps {
         &self.steps
+    }
+
+    #[inline]
+    pub(crate) fn network(&self) -> &Network {
+        &self.network
     }
 
     /// The members, as PE numbers of the job, in the team's order.

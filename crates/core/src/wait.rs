@@ -190,15 +190,18 @@ fn cycles() -> u64 {
     }
 }
 
-/// Nanoseconds of a clock that only goes forward, for what keeps deadlines of its own.
-pub(crate) fn nanos() -> u64 {
+/// Nanoseconds of the PE's time, which only goes forward, for what keeps deadlines of its own.
+pub(crate) fn nanos(pe: &Pe) -> u64 {
+    if let Some(clock) = pe.clock() {
+        return clock.now().as_nanos() as u64;
+    }
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// A moment in the time in which this PE lives, in which timeouts are meant; only differences mean anything.
 pub(crate) fn now(pe: &Pe) -> Duration {
-    pe.clock().map_or_else(|| Duration::from_nanos(nanos()), |clock| clock.now())
+    Duration::from_nanos(nanos(pe))
 }
 
 /// A moment to within some milliseconds, for next to nothing; only differences mean anything.
@@ -215,10 +218,11 @@ fn simulated<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) 
     let deadline = terms.timeout.and_then(|timeout| clock.now().checked_add(timeout));
     clock.look();
     loop {
+        // First, as what they take in may be what this waits for, and nothing else would tell of that.
+        let relays_due = pe.relay_news().map(Duration::from_nanos);
         if let Some(found) = look() {
             return Ok(found);
         }
-        pe.relay_news();
         let late = || {
             let after = terms.timeout?;
             (clock.now() >= deadline?).then_some(Error::Timeout { after })
@@ -227,7 +231,7 @@ fn simulated<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) 
             // As in `check`.
             return look().ok_or_else(|| error.into());
         }
-        clock.park(deadline, terms.what())?;
+        clock.park(deadline.into_iter().chain(relays_due).min(), terms.what())?;
     }
 }
 

@@ -224,6 +224,11 @@ impl Reader {
         self.status_at.min(self.gaps.first_due())
     }
 
+    /// When it asks for what it misses; never ([`Nanos::MAX`]), where it knows of nothing. The part of its [deadline](Self::deadline) without which something would not come.
+    pub fn asks_at(&self) -> Nanos {
+        if self.dropped { Nanos::MAX } else { self.gaps.first_due() }
+    }
+
     fn ask(&mut self, now: Nanos, out: &mut [u8]) -> Outgoing {
         let timing = self.config.timing;
         let most = ((self.config.datagram - HEADER) / size_of::<Range>()).min(MAX_GAPS);

@@ -198,7 +198,7 @@ pub fn combine_in<T: Copy, O: Operator<T> + Default>(
     check_apart(state, call, to, from, true);
     let operator = O::default();
     // SAFETY: any bytes are a value of a C type.
-    let combined = unsafe { team.combine_values::<T>(|a, b| operator.combine(a, b), goal, to, from) };
+    let combined = unsafe { team.combine_values::<T>(operator, goal, to, from) };
     or_die(call, combined);
 }
 

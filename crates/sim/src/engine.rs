@@ -11,7 +11,7 @@
 
 use crate::coroutine::Panic;
 use crate::error::{Error, Waiting};
-use crate::host::{Answer, HostOp, Op, Pe};
+use crate::host::{Answer, GroupOp, HostOp, Op, Pe};
 use crate::time::Ps;
 use crate::world::{Happened, World};
 use memonet_core::fabric::Awaited;
@@ -315,7 +315,8 @@ impl<'a, P: Program> Engine<'a, P> {
         match request {
             Request::Host(what) => {
                 actor.state = State::Calling;
-                actor.asked = true;
+                // What may come from its own NIC wakes it, as its memory does.
+                actor.asked |= !matches!(what, HostOp::Group(GroupOp::Receive(_) | GroupOp::Result(_)));
                 let op = Op { pe, number: actor.calls };
                 actor.calls = actor.calls.wrapping_add(1);
                 self.world.begin(op, what);

@@ -19,6 +19,8 @@ pub(crate) struct Asks {
     pes: u32,
     /// The group of all, for their barrier; 0 before.
     all: AtomicU32,
+    /// The same for their collectives.
+    all_for_collectives: AtomicU32,
 }
 
 impl Asks {
@@ -26,10 +28,11 @@ impl Asks {
         Asks {
             pes,
             all: AtomicU32::new(0),
+            all_for_collectives: AtomicU32::new(0),
         }
     }
 
-    /// The request; `block` is what a put writes.
+    /// The request; `block` is what goes with it.
     pub(crate) fn request(&self, ask: Ask, block: Payload) -> Request {
         let all = || self.all.load(Ordering::Relaxed);
         Request::Host(match ask {
@@ -47,12 +50,23 @@ impl Asks {
             Ask::Atomic { at, size, what } => HostOp::Atomic { at, size, what },
             Ask::Fence => HostOp::Fence,
             Ask::Quiet => HostOp::Quiet,
-            Ask::Join => HostOp::Group(GroupOp::Join {
-                members: (0..self.pes).collect(),
-                wanted: Wanted::Barrier,
-            }),
+            Ask::Join => self.join_all(Wanted::Barrier),
             Ask::Arrive => HostOp::Group(GroupOp::Arrive(all())),
             Ask::Phase => HostOp::Group(GroupOp::Phase(all())),
+            Ask::JoinCollectives => self.join_all(Wanted::Collectives),
+            Ask::Collective { what, .. } => HostOp::Group(GroupOp::Collective {
+                group: self.all_for_collectives.load(Ordering::Relaxed),
+                what,
+                data: block,
+            }),
+            Ask::Collected { .. } => HostOp::Group(GroupOp::Result(self.all_for_collectives.load(Ordering::Relaxed))),
+            Ask::JoinDatagrams { .. } => HostOp::Group(GroupOp::Join {
+                members: members(&block).into(),
+                wanted: Wanted::Datagrams,
+            }),
+            Ask::Send { group, to, .. } => HostOp::Group(GroupOp::Send { group, to, data: block }),
+            Ask::Receive { group, .. } => HostOp::Group(GroupOp::Receive(group)),
+            Ask::Leave { group } => HostOp::Group(GroupOp::Leave(group)),
             Ask::IsQuiet => return Request::IsQuiet,
             Ask::Look => return Request::Look,
             Ask::Park { deadline, what } => {
@@ -65,12 +79,26 @@ impl Asks {
         })
     }
 
+    fn join_all(&self, wanted: Wanted) -> HostOp {
+        let members = (0..self.pes).collect();
+        HostOp::Group(GroupOp::Join { members, wanted })
+    }
+
     /// Remembers what the answer to `ask` says.
     pub(crate) fn answered(&self, ask: Ask, answer: &Answer) {
-        if ask == Ask::Join {
-            self.all.store(answer.value as u32, Ordering::Relaxed);
+        let group = answer.value as u32;
+        match ask {
+            Ask::Join => self.all.store(group, Ordering::Relaxed),
+            Ask::JoinCollectives => self.all_for_collectives.store(group, Ordering::Relaxed),
+            _ => {}
         }
     }
+}
+
+/// The members that a block names.
+pub(crate) fn members(block: &Payload) -> Vec<u32> {
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().expect("4 bytes"));
+    block.with(|bytes| bytes.chunks_exact(4).map(word).collect())
 }
 
 /// The way of a PE that is a coroutine.
@@ -97,23 +125,29 @@ impl hosted::Port for OfCoroutine {
     }
 
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64> {
-        let data = match ask {
-            Ask::Put { len: len @ 1.., .. } => {
-                let mut bytes = vec![0; len as usize];
+        let data = match ask.gives() {
+            len @ 1.. => {
+                let mut bytes = vec![0; len];
                 // SAFETY: the caller promises the source; the vector was made for so many bytes.
                 unsafe { shm::copy(bytes.as_mut_ptr(), block, bytes.len()) };
                 Payload::copy(&bytes)
             }
-            _ => Payload::EMPTY,
+            0 => Payload::EMPTY,
         };
         let answer = self.port.call(self.asks.request(ask, data)).ok_or(NOT_HERE)?.answer;
         self.asks.answered(ask, &answer);
         if let Some(problem) = answer.refused {
             return Err(refused(problem));
         }
-        if let Ask::Get { len, .. } = ask {
-            assert_eq!(answer.data.len(), len as usize, "a get is answered with all that it asked for");
-            // SAFETY: the caller promises the destination; the answer has so many bytes, just asserted.
+        if ask.takes() > 0 {
+            let (came, most) = (answer.data.len(), ask.takes());
+            let all = if matches!(ask, Ask::Get { .. }) {
+                came == most
+            } else {
+                came <= most
+            };
+            assert!(all, "{ask:?} is answered with {came} bytes");
+            // SAFETY: the caller promises the destination; the answer has no more bytes, just asserted.
             answer.data.with(|bytes| unsafe { shm::copy(block, bytes.as_ptr(), bytes.len()) });
         }
         Ok(answer.value)

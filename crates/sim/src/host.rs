@@ -5,7 +5,7 @@
 
 use crate::packet::Payload;
 use crate::time::Ps;
-use memonet_core::fabric::FarAddress;
+use memonet_core::fabric::{FarAddress, NetworkCollective};
 pub use memonet_core::hosted::{Atomic, Signal};
 
 /// A PE of the simulated job.
@@ -84,13 +84,16 @@ pub enum Wanted {
     Multicast,
     /// [`GroupOp::Collective`].
     Collectives,
+    /// [`GroupOp::Send`] and [`GroupOp::Receive`].
+    Datagrams,
 }
 
 /// What hardware may do for several PEs at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupOp {
     /// Sets up hardware for these PEs; every member asks with the same list, and for the same. Answered with a value that is not 0, the group's number,
-    /// or with 0 at every member when the hardware cannot serve this group: then the library does without.
+    /// or with 0 at every member when the hardware cannot serve this group: then the library does without. For datagrams and
+    /// collectives, the upper half is the most bytes of one, or of a part.
     Join {
         /// PEs.
         members: Box<[u32]>,
@@ -110,15 +113,31 @@ pub enum GroupOp {
         /// What.
         data: Payload,
     },
-    /// A collective with data: what the kind's hardware has, by the kind's numbers for it.
+    /// A collective, refused where the kind's hardware has it not. Answered when the host has written its part.
     Collective {
         /// Of whom.
         group: u32,
         /// Which.
-        code: u32,
+        what: NetworkCollective,
         /// This member's part.
         data: Payload,
     },
+    /// Answered with the result of this PE's collective in the group, empty if it gets none, and one more than its length, when that is over for it, and it has taken part in none since; else with 0. A look of the host at
+    /// the NIC, with its price.
+    Result(u32),
+    /// Sends a datagram, which may be lost, and of which `Quiet` and `Fence` do not know. Answered when the data may be changed.
+    Send {
+        /// By which group.
+        group: u32,
+        /// To whom of it; `None`: to all others.
+        to: Option<u32>,
+        /// What.
+        data: Payload,
+    },
+    /// Answered with the next datagram that has come to this PE by the group and one more than its length, or with 0. A look of the host at the NIC, with its price.
+    Receive(u32),
+    /// Leaves a group for datagrams.
+    Leave(u32),
 }
 
 /// A command to the NIC in the kind's own terms. Kinds offer functions that make them.
@@ -165,6 +184,14 @@ impl Answer {
     /// Bytes.
     pub fn data(data: Payload) -> Answer {
         Answer { data, ..Answer::default() }
+    }
+
+    /// Bytes that there may be or not, and one more than how many there are.
+    pub fn with_length(data: Payload) -> Answer {
+        Answer {
+            value: 1 + data.len() as u64,
+            ..Answer::data(data)
+        }
     }
 
     /// A refusal, in words that name cause and fix.

@@ -11,7 +11,7 @@
 
 use crate::engine::{Engine, Program, Ran, Reply};
 use crate::error::Error;
-use crate::fabric::Asks;
+use crate::fabric::{Asks, members};
 use crate::host::{Atomic, Pe};
 use crate::machine::Machine;
 use crate::memory::Memory;
@@ -120,6 +120,7 @@ pub fn run_processes(
         shared: &shared,
         asks: Asks::new(pes),
         barrier: Phases::default(),
+        collectives: (false, false),
         asked: None,
     };
     let (mut world, end, _, result) = Engine::new(world, (0..pes).map(process).collect(), &Left(hosted)).run();
@@ -155,7 +156,7 @@ struct Shared<'a> {
     passages: &'a Passages,
     launcher: &'a dyn Launcher,
     pace: &'a Pace,
-    /// Whether the machine may have hardware for a barrier.
+    /// Whether the machine may have hardware for several PEs at once.
     groups: bool,
     /// The PE whose turn was last.
     ran_last: Cell<u32>,
@@ -176,6 +177,8 @@ struct Process<'a> {
     shared: &'a Shared<'a>,
     asks: Asks,
     barrier: Phases,
+    /// Whether it has joined the machine's collectives, and whether those serve it.
+    collectives: (bool, bool),
     /// What it waits for an answer to; nothing before it has begun.
     asked: Option<Ask>,
 }
@@ -238,6 +241,7 @@ impl Process<'_> {
         match ask {
             Ask::Join => self.barrier.serves = answer.refused.is_none() && answer.value != 0,
             Ask::Phase => self.barrier.complete = answer.value,
+            Ask::JoinCollectives => self.collectives.1 = answer.refused.is_none() && answer.value != 0,
             _ => {}
         }
         if let Some(why) = &answer.refused {
@@ -250,10 +254,8 @@ impl Process<'_> {
     fn next(&mut self, now: Ps) -> Result<Ran, Ran> {
         loop {
             self.await_turn()?;
-            if let Some(Ask::Get { len, .. }) = self.asked {
-                // The process has copied it.
-                self.shared.passages.give_back(self.pe(), len as usize);
-            }
+            // The process has copied it.
+            self.shared.passages.give_back(self.pe(), self.asked.map_or(0, Ask::takes));
             let asked = self.shared.passages.ask(self.pe());
             let checked = asked.ok_or("this is no question").and_then(|(ask, spent)| {
                 let spent = Ps::from_duration(spent);
@@ -287,15 +289,24 @@ impl Process<'_> {
         }
     }
 
-    /// What a put writes.
+    /// The block that goes with what it asks.
     fn block(&self, ask: Ask) -> Result<Payload, &'static str> {
-        match ask {
-            Ask::Put { len: len @ 1.., .. } => {
-                let bytes = self.shared.passages.block(self.pe(), len as usize);
-                Ok(Payload::copy(&bytes.ok_or("no block is that long")?))
+        let block = match ask.gives() {
+            0 => Payload::EMPTY,
+            len => {
+                let bytes = self.shared.passages.block(self.pe(), len);
+                Payload::copy(&bytes.ok_or("no block is that long")?)
             }
-            _ => Ok(Payload::EMPTY),
+        };
+        if let Ask::JoinDatagrams { .. } = ask {
+            let mut members = members(&block);
+            let inside = members.contains(&self.pe) && members.iter().all(|&pe| (pe as usize) < self.shared.hosted.npes());
+            members.sort_unstable();
+            if !inside || members.windows(2).any(|pair| pair[0] == pair[1]) {
+                return Err("a group's members are PEs of the job, each named once, and this one is among them");
+            }
         }
+        Ok(block)
     }
 
     fn check(&mut self, ask: Ask, at: Ps) -> Result<(), &'static str> {
@@ -313,11 +324,13 @@ impl Process<'_> {
             false => Err("simulated time ends after 106 days"),
         };
         in_time(at)?;
+        if ask.gives().max(ask.takes()) > MOST {
+            return Err("no block is that long");
+        }
         match ask {
             Ask::Begin => Err("this PE has begun already"),
             Ask::Store { to, size, .. } if matches!(size, 1 | 2 | 4 | 8) => memory(to, size.into(), true),
             Ask::Store { .. } => Err("a word has 1, 2, 4 or 8 bytes"),
-            Ask::Put { len, .. } | Ask::Get { len, .. } if len as usize > MOST => Err("no block is that long"),
             Ask::Put { to, len, signal, .. } => {
                 if len > 0 {
                     memory(to, len as usize, true)?;
@@ -333,6 +346,20 @@ impl Process<'_> {
                 self.barrier.arrived += 1;
                 Ok(())
             }
+            Ask::JoinCollectives if std::mem::replace(&mut self.collectives.0, true) => {
+                Err("this PE has joined the machine's collectives already")
+            }
+            Ask::Collective { .. } | Ask::Collected { .. } if !self.collectives.1 => {
+                Err("this PE has not joined the machine's collectives")
+            }
+            Ask::JoinDatagrams { len } if len % 4 != 0 => Err("a list of members has 4 bytes for each"),
+            Ask::JoinCollectives
+            | Ask::Collective { .. }
+            | Ask::Collected { .. }
+            | Ask::JoinDatagrams { .. }
+            | Ask::Send { .. }
+            | Ask::Receive { .. }
+            | Ask::Leave { .. } => Ok(()),
             Ask::Park { deadline, .. } => in_time(deadline.map_or(Ps::ZERO, Ps::from_duration)),
             Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
             Ask::Map { .. } | Ask::Unmap { .. } | Ask::Fence | Ask::Quiet | Ask::IsQuiet | Ask::Join | Ask::Phase | Ask::Look => Ok(()),

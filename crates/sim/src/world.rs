@@ -28,6 +28,8 @@ enum Event {
     Tail { flight: u32 },
     /// Bytes become visible.
     Land { landing: u32 },
+    /// A PE's NIC has something for it.
+    News { pe: Pe },
     /// A call returns.
     Finish { finish: u32 },
     /// An agent looks, or has done something.
@@ -60,7 +62,7 @@ struct Landing {
 pub enum Happened {
     /// A call returns, now.
     Answered(Op, Answer),
-    /// Something in the memory of this PE has changed, now.
+    /// Something in the memory of this PE has changed, now, or its NIC has something new for it.
     Changed(Pe),
     /// A moment that the driver asked for ([`World::wake`]).
     Woken(u64),
@@ -90,6 +92,8 @@ pub struct Counts {
     pub arrived: u64,
     /// Packets that links have lost.
     pub lost: u64,
+    /// Packets that have come to a NIC which did not take them.
+    pub discarded: u64,
     /// Writes that have become visible.
     pub landed: u64,
 }
@@ -282,6 +286,7 @@ impl World {
                 }
                 cx.landed(op, 1);
             }
+            Event::News { pe } => cx.parts.happened.push_back(Happened::Changed(pe)),
             Event::Agent { pe, token } => agents.timer(&mut cx, &mut **nic, pe, token),
             Event::Driver { token } => cx.parts.happened.push_back(Happened::Woken(token)),
             Event::Depart { flight, port } => cx.parts.depart(flight, port),
@@ -500,6 +505,16 @@ impl Cx<'_> {
     pub fn write(&mut self, at: Ps, op: Op, to: FarAddress, data: Payload) {
         let landing = self.parts.landings.put(Landing { op, to, data });
         self.parts.events.push(at, Event::Land { landing });
+    }
+
+    /// Has a PE's looks see something new from `at` on that is not in its memory.
+    pub fn news(&mut self, at: Ps, pe: Pe) {
+        self.parts.events.push(at, Event::News { pe });
+    }
+
+    /// A NIC has not taken a packet that had come: it was for another, or nobody had room for it.
+    pub fn discarded(&mut self) {
+        self.parts.counts.discarded += 1;
     }
 
     /// Says that so many promises of this call are kept otherwise: by an [`atomic`](Self::atomic).

@@ -228,8 +228,100 @@ fn a_barrier_without_wires_is_a_deadlock() {
     use memonet_sim::nic::sync_network::set_mode;
     let machine = Machine::load("scc").unwrap();
     let error = run(&machine, 3, &Options::default(), |job| {
+        if job.pe() > 0 {
+            job.compute(100_000);
+            return job.barrier();
+        }
+        let arrived = job.world().split_barrier().arrive()?;
         memonet_sim::Host::here().command(set_mode(true)).unwrap();
-        job.barrier().map_err(|error| error.to_string())
+        arrived.wait()
     });
     assert!(matches!(error, Err(Error::Deadlock { .. })), "{error:?}");
+}
+
+/// Where a machine has collectives in the network, those of the library of few integers go by them: no packet is sent, and the results are those of software.
+#[test]
+fn collectives_by_hardware() {
+    use memonet_core::{And, Max, Min, Or, Product, Sum, Window};
+    fn results(job: &Job, round: i64) -> Vec<Vec<i64>> {
+        let w: Window<i64> = job.window(14).unwrap();
+        let small: Window<i16> = job.window(2).unwrap();
+        let mut all = Vec::new();
+        let me = job.pe() as i64;
+        let (from, to) = (w.span(0..7).unwrap(), w.span(7..14).unwrap());
+        let world = job.world();
+        let values: Vec<i64> = (0..7)
+            .map(|i| ((round + 3) * (me - 2)).wrapping_mul(0x1234_5678_9abc_def1) ^ i << 60)
+            .collect();
+        let root = round as usize % job.npes();
+        w.write_from(0, &values);
+        world.all_reduce(Sum, to, from).unwrap();
+        all.push(w.to_vec());
+        world.all_reduce(Min, to, from).unwrap();
+        all.push(w.to_vec());
+        world.reduce(Max, root, to, from).unwrap();
+        all.push(w.to_vec());
+        world.scan(Or, to, from).unwrap();
+        all.push(w.to_vec());
+        world.exclusive_scan(to, from).unwrap();
+        all.push(w.to_vec());
+        world.broadcast(root, to, from).unwrap();
+        all.push(w.to_vec());
+        world.scan(And, from, from).unwrap();
+        all.push(w.to_vec());
+        small.write_from(0, &[-5 - me as i16, 7 * me as i16]);
+        let both = small.span(0..2).unwrap();
+        world.all_reduce(Min, both, both).unwrap();
+        world.scan(Sum, both, both).unwrap();
+        all.push(small.to_vec().into_iter().map(i64::from).collect());
+        // What the network does not know.
+        world.all_reduce(Product, to, from).unwrap();
+        all.push(w.to_vec());
+        job.barrier().unwrap();
+        all
+    }
+    for pes in [2, 4, 7, 20] {
+        let on = |machine: &str| {
+            let machine = Machine::load(machine).unwrap();
+            let options = Options {
+                record: true,
+                ..Options::default()
+            };
+            run(&machine, pes, &options, |job| {
+                let most = job.world().most_in_network();
+                (0..3).map(|round| results(&job, round)).map(|all| (most, all)).collect::<Vec<_>>()
+            })
+            .unwrap()
+        };
+        let (hardware, software) = (on("scc"), on("fast-ethernet-udp"));
+        for (pe, (hard, soft)) in hardware.results.iter().zip(&software.results).enumerate() {
+            for ((most, hard), (none, soft)) in hard.iter().zip(soft) {
+                assert_eq!((*most, *none), (56, 0));
+                assert_eq!(hard, soft, "PE {pe} of {pes}");
+            }
+        }
+    }
+}
+
+/// Nothing but what makes windows and ends them is sent.
+#[test]
+fn collectives_by_hardware_send_nothing() {
+    let machine = Machine::load("scc").unwrap();
+    let packets = |rounds: usize| {
+        let done = run(&machine, 5, &Options::default(), |job| {
+            let w = job.window::<u32>(2).unwrap();
+            let (from, to) = (w.span(0..1).unwrap(), w.span(1..2).unwrap());
+            for round in 0..rounds {
+                job.compute((round * 1777 * (1 + job.pe()) % 20_000) as u64);
+                w.write(0, (round + job.pe()) as u32);
+                job.world().all_reduce(memonet_core::Sum, to, from).unwrap();
+                assert_eq!(w.read(1), 5 * round as u32 + 10);
+                if round % 3 == 0 {
+                    job.barrier().unwrap();
+                }
+            }
+        });
+        done.unwrap().counts.sent
+    };
+    assert_eq!(packets(50), packets(0));
 }

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// What a wait moves on while it waits for something else.
 pub(crate) trait Relay: Send + Sync {
-    /// Passes on what has arrived.
-    fn relay(&self);
+    /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives: in nanoseconds of the PE's time.
+    fn relay(&self) -> Option<u64>;
 }
 
 /// An algorithm whose members pass on news.
@@ -70,14 +70,15 @@ impl<P: Phases> Phases for Relayed<P> {
 }
 
 impl<P: Phases + Send + Sync> Relay for Shared<P> {
-    fn relay(&self) {
+    fn relay(&self) -> Option<u64> {
         let mut at = match self.at.try_lock() {
             Ok(at) => at,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Its holder does the same, or has just done it: then the next look of a wait does, no later than a long nap.
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => return None,
         };
         // An error is met again, and reported, by the wait for this barrier.
         drop(self.move_on(&mut at));
+        None
     }
 }

@@ -29,7 +29,7 @@ impl std::fmt::Display for Way {
     }
 }
 
-/// Variable that forces a way, where it can serve; all but `line` do without lines altogether. The same in all PEs of a job.
+/// Variable that forces a way, where it can serve; all but `line` do without lines altogether, and none leaves anything to the network. The same in all PEs of a job.
 pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
 
 impl Way {

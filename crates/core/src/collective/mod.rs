@@ -18,6 +18,8 @@
 //! | collect | as larger | all publish how much they have, and that if it is little | then written straight into the final place; barrier |
 //! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
 //!
+//! Where the fabric offers to make some of them in the network, those of all PEs go there (`network`): broadcasts of a few bytes, reductions and scans of a few integers.
+//!
 //! So a member's memory is read and written only while it is in the call, and it need not be there longer than that takes: where PEs share
 //! CPUs, a collective costs as many turns of each as news must go around. **A collective is no barrier**, and it completes no puts: a member may be done
 //! before another has begun. Only those in which each needs something of each (all-reduce, scans, all-gather, collect, all-to-all)
@@ -42,13 +44,15 @@
 mod broadcast;
 mod choice;
 mod exchange;
+mod network;
 mod operator;
 mod reduce;
 mod steps;
 mod strided;
 
 pub use choice::{ENV_COLLECTIVES, Way};
-pub use operator::{And, By, Max, Min, Number, Operator, Or, Product, Sum, Xor};
+pub(crate) use network::Network;
+pub use operator::{And, By, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor};
 pub use reduce::{Elements, Goal};
 pub(crate) use steps::Steps;
 
@@ -309,6 +313,7 @@ mod tests {
             let bytes = Elements {
                 size: 1,
                 combine: &|_, _, _| {},
+                integers: None,
             };
             for (to, from) in [(good, bad), (bad, good)] {
                 for refused in [

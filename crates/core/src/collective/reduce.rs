@@ -5,7 +5,7 @@
 //! rank or at the end, where that belongs. It alone reads and writes this part anywhere, so source and destination may be the same.
 
 use super::steps::nothing;
-use super::{BLOCK, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, Way, check_apart, check_length};
+use super::{BLOCK, Integers, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, Way, check_apart, check_length};
 use crate::error::{Error, Result};
 use crate::shm::{self, Plain};
 use crate::team::Team;
@@ -30,6 +30,8 @@ pub struct Elements<'a> {
     pub size: usize,
     /// Combines `count` elements at the second address into those at the first; both are aligned private memory.
     pub combine: &'a dyn Fn(*mut u8, *const u8, usize),
+    /// The same, where they are integers and a network may know it.
+    pub integers: Option<Integers>,
 }
 
 impl Team {
@@ -82,7 +84,7 @@ impl Team {
     fn combined<T: Plain>(&self, operator: impl Operator<T>, goal: Goal, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         check_apart(to.place, from.place)?;
         // SAFETY: any bytes are a value of plain data.
-        unsafe { self.combine_values(|a, b| operator.combine(a, b), goal, to.place, from.place) }
+        unsafe { self.combine_values(operator, goal, to.place, from.place) }
     }
 
     /// Reductions and scans of elements of a type, between places, for front ends. *Collective.*
@@ -92,7 +94,7 @@ impl Team {
     ///
     /// # Safety
     /// Any bytes are a value of `T`.
-    pub unsafe fn combine_values<T: Copy>(&self, operator: impl Fn(T, T) -> T, goal: Goal, to: Place, from: Place) -> Result<()> {
+    pub unsafe fn combine_values<T: Copy>(&self, operator: impl Operator<T>, goal: Goal, to: Place, from: Place) -> Result<()> {
         let combine = |into: *mut u8, with: *const u8, count: usize| {
             // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64 bytes, private and apart.
             let (into, with) = unsafe {
@@ -102,12 +104,13 @@ impl Team {
                 )
             };
             for (into, with) in into.iter_mut().zip(with) {
-                *into = operator(*into, *with);
+                *into = operator.combine(*into, *with);
             }
         };
         let elements = Elements {
             size: size_of::<T>(),
             combine: &combine,
+            integers: operator.integers(),
         };
         self.combine_places(&elements, goal, to, from)
     }
@@ -125,6 +128,9 @@ impl Team {
         match from.bytes.checked_rem(elements.size) {
             None => return Err(Error::Misuse("elements that are combined must have a size")),
             Some(rest) => check_length("bytes beyond whole elements, and none", rest, 0)?,
+        }
+        if self.combine_in_network(elements.size, elements.integers, goal, to, from)? {
+            return Ok(());
         }
         match self.collective_way(from.bytes) {
             Way::Direct => self.combine_directly(elements, goal, to, from),

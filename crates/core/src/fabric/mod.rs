@@ -119,6 +119,16 @@ pub trait Fabric: Send + Sync {
         None
     }
 
+    /// Collectives of all PEs, where the network has them.
+    fn collectives(&self) -> Option<&dyn NetworkCollectives> {
+        None
+    }
+
+    /// Datagrams to groups of PEs, where the network copies them.
+    fn datagrams(&self) -> Option<&dyn Datagrams> {
+        None
+    }
+
     /// Whether this PE's memory stays reachable for the others, and what it has written arrives, after it has left the job.
     fn outlives_pes(&self) -> bool {
         false
@@ -144,6 +154,103 @@ pub trait HardwareBarrier {
     /// # Errors
     /// As for [`join`](Self::join).
     fn complete(&self) -> Result<u64>;
+}
+
+/// Collectives of all PEs that the network makes by itself, of a few bytes, or of words of 64 bits without a sign. As the library's own, they are no barriers, and say
+/// nothing of what was written before. A PE has one at a time; all have the same ones in the same order. That one has ended ends a [park](VirtualClock::park), as a change
+/// of memory does.
+pub trait NetworkCollectives {
+    /// The most bytes of a PE's part; 0 where this job is not served. Each PE asks once, before anything but what it asks the [`HardwareBarrier`], and all get the same answer.
+    ///
+    /// # Errors
+    /// Of the network.
+    fn join(&self) -> Result<usize>;
+
+    /// This PE comes to its next one, with its part: as many bytes at each PE, and whole words where those are put together.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn begin(&self, what: NetworkCollective, part: &[u8]) -> Result<()>;
+
+    /// Whether this PE is through. Then its result, if it gets one, is in `result`, which is as long as its part was; asked again after that, it is an error.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn end(&self, result: &mut [u8]) -> Result<bool>;
+}
+
+/// What a network may make by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkCollective {
+    /// A PE's bytes to all.
+    Broadcast {
+        /// Whose.
+        root: u32,
+    },
+    /// All parts put together, for one PE.
+    Reduce {
+        /// For whom.
+        root: u32,
+        /// How.
+        operator: WordOperator,
+    },
+    /// All parts put together, for all.
+    AllReduce(WordOperator),
+    /// The parts up to and with one's own put together.
+    Scan(WordOperator),
+}
+
+/// How words are put together: 64 bits each, without a sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WordOperator {
+    /// The sum, wrapping.
+    Add,
+    /// The least.
+    Min,
+    /// The largest.
+    Max,
+    /// Bits that all have.
+    And,
+    /// Bits that any has.
+    Or,
+}
+
+/// Datagrams to several PEs at once, copied by the network. Of one that comes all bytes are those that were sent; nothing else is promised: it may be
+/// lost, late, or come twice, and neither a fence nor `quiet` knows of it. One that comes ends a [park](VirtualClock::park), as a change of memory does.
+pub trait Datagrams {
+    /// This PE joins a new group of these PEs, which it is one of. Each of them asks with the same list, and as often as the others; all get a group, or none does,
+    /// where the network cannot serve it. Returns when what is sent to the group comes to all of them.
+    ///
+    /// # Errors
+    /// Of the network.
+    fn join(&self, members: &[usize]) -> Result<Option<DatagramGroup>>;
+
+    /// Sends a datagram to all other members, or to one. The bytes may be reused on return.
+    ///
+    /// # Errors
+    /// Of the network; that a datagram does not come is none.
+    fn send(&self, group: DatagramGroup, to: Option<usize>, bytes: &[u8]) -> Result<()>;
+
+    /// Gives `take` the next datagram that has come here by the group; false if there is none.
+    ///
+    /// # Errors
+    /// Of the network.
+    fn receive(&self, group: DatagramGroup, take: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// This PE sends and takes no more. A group that all have left is no more.
+    ///
+    /// # Errors
+    /// Of the network.
+    fn leave(&self, group: DatagramGroup) -> Result<()>;
+}
+
+/// A group for datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramGroup {
+    /// Its name, of the fabric's choice.
+    pub number: u32,
+    /// Most bytes of a datagram.
+    pub most: usize,
 }
 
 /// What a wait is for, as far as who waits knows.

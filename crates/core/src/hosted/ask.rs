@@ -1,8 +1,8 @@
 //! What a hosted PE asks of the machine that it runs on, and the words in which an attached process writes it down.
 //!
-//! Nothing in an [`Ask`] points into the program's memory; the block that goes with a put or a get travels beside it.
+//! Nothing in an [`Ask`] points into the program's memory; a block that goes with it or comes back travels beside it.
 
-use crate::fabric::{Awaited, FarAddress, SignalOp};
+use crate::fabric::{Awaited, FarAddress, NetworkCollective, SignalOp, WordOperator};
 use crate::shm::AtomicOp;
 use std::time::Duration;
 
@@ -59,6 +59,46 @@ pub enum Ask {
     Arrive,
     /// [`HardwareBarrier::complete`](crate::fabric::HardwareBarrier::complete).
     Phase,
+    /// [`NetworkCollectives::join`](crate::fabric::NetworkCollectives::join): the most bytes are in the upper half.
+    JoinCollectives,
+    /// [`NetworkCollectives::begin`](crate::fabric::NetworkCollectives::begin), with the part as a block.
+    Collective {
+        /// Which.
+        what: NetworkCollective,
+        /// Bytes of the part.
+        len: u32,
+    },
+    /// [`NetworkCollectives::end`](crate::fabric::NetworkCollectives::end): 0, or one more than the bytes of the result that comes back.
+    Collected {
+        /// The most bytes that may.
+        len: u32,
+    },
+    /// [`Datagrams::join`](crate::fabric::Datagrams::join), with the members as a block of words of 4 bytes: the group's number, and the most bytes of a datagram in the upper half.
+    JoinDatagrams {
+        /// Bytes of the block.
+        len: u32,
+    },
+    /// [`Datagrams::send`](crate::fabric::Datagrams::send).
+    Send {
+        /// By which group.
+        group: u32,
+        /// To whom.
+        to: Option<u32>,
+        /// Bytes of the datagram.
+        len: u32,
+    },
+    /// [`Datagrams::receive`](crate::fabric::Datagrams::receive): 0, or one more than the bytes of the datagram that comes back.
+    Receive {
+        /// By which group.
+        group: u32,
+        /// The most bytes that may.
+        len: u32,
+    },
+    /// [`Datagrams::leave`](crate::fabric::Datagrams::leave).
+    Leave {
+        /// Which group.
+        group: u32,
+    },
     /// [`Fabric::map_region`](crate::fabric::Fabric::map_region), by processes: takes no time.
     Map {
         /// Whose part of a restricted window it is.
@@ -155,6 +195,13 @@ mod kind {
     pub(super) const COMPUTE: u8 = 14;
     pub(super) const MAP: u8 = 15;
     pub(super) const UNMAP: u8 = 16;
+    pub(super) const JOIN_COLLECTIVES: u8 = 17;
+    pub(super) const COLLECTIVE: u8 = 18;
+    pub(super) const COLLECTED: u8 = 19;
+    pub(super) const JOIN_DATAGRAMS: u8 = 20;
+    pub(super) const SEND: u8 = 21;
+    pub(super) const RECEIVE: u8 = 22;
+    pub(super) const LEAVE: u8 = 23;
 }
 
 const OPERATIONS: [AtomicOp; 5] = [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
@@ -163,6 +210,37 @@ const REUSE: u8 = 1;
 const SIGNAL_SET: u8 = 2;
 const SIGNAL_ADD: u8 = 4;
 const DEADLINE: u8 = 1;
+const TO_ONE: u8 = 1;
+
+const OPERATORS: [WordOperator; 5] = [
+    WordOperator::Add,
+    WordOperator::Min,
+    WordOperator::Max,
+    WordOperator::And,
+    WordOperator::Or,
+];
+
+/// A collective's kind, operator and root.
+fn collective(what: NetworkCollective) -> (u8, u8, u32) {
+    let number = |operator| OPERATORS.iter().position(|&other| other == operator).expect("all are in the list") as u8;
+    match what {
+        NetworkCollective::Broadcast { root } => (0, 0, root),
+        NetworkCollective::Reduce { root, operator } => (1, number(operator), root),
+        NetworkCollective::AllReduce(operator) => (2, number(operator), 0),
+        NetworkCollective::Scan(operator) => (3, number(operator), 0),
+    }
+}
+
+fn collective_of(kind: u8, operator: u8, root: u32) -> Option<NetworkCollective> {
+    let operator = *OPERATORS.get(usize::from(operator))?;
+    match kind {
+        0 => Some(NetworkCollective::Broadcast { root }),
+        1 => Some(NetworkCollective::Reduce { root, operator }),
+        2 => Some(NetworkCollective::AllReduce(operator)),
+        3 => Some(NetworkCollective::Scan(operator)),
+        _ => None,
+    }
+}
 
 /// The first word, and a place in two.
 fn front(kind: u8, size: u8, what: u8, flags: u8) -> u64 {
@@ -186,6 +264,22 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl Ask {
+    /// Bytes of the block that goes with it.
+    pub fn gives(self) -> usize {
+        match self {
+            Ask::Put { len, .. } | Ask::Collective { len, .. } | Ask::JoinDatagrams { len } | Ask::Send { len, .. } => len as usize,
+            _ => 0,
+        }
+    }
+
+    /// The most bytes of the block that comes back.
+    pub fn takes(self) -> usize {
+        match self {
+            Ask::Get { len, .. } | Ask::Collected { len } | Ask::Receive { len, .. } => len as usize,
+            _ => 0,
+        }
+    }
+
     /// Written down. [`from_words`](Self::from_words) reads it; times are whole nanoseconds.
     pub(super) fn to_words(self) -> [u64; WORDS] {
         let plain = |kind| [front(kind, 0, 0, 0), 0, 0, 0, 0, 0, 0, 0];
@@ -239,6 +333,24 @@ impl Ask {
                 let [at, _] = place(FarAddress { pe, region, offset: 0 });
                 [front(kind::UNMAP, 0, 0, 0), at, 0, 0, 0, 0, 0, 0]
             }
+            Ask::JoinCollectives => plain(kind::JOIN_COLLECTIVES),
+            Ask::Collective { what, len } => {
+                let (number, operator, root) = collective(what);
+                [front(kind::COLLECTIVE, number, operator, 0), root.into(), 0, len.into(), 0, 0, 0, 0]
+            }
+            Ask::Collected { len } => [front(kind::COLLECTED, 0, 0, 0), 0, 0, len.into(), 0, 0, 0, 0],
+            Ask::JoinDatagrams { len } => [front(kind::JOIN_DATAGRAMS, 0, 0, 0), 0, 0, len.into(), 0, 0, 0, 0],
+            Ask::Send { group, to, len } => {
+                let flags = if to.is_some() { TO_ONE } else { 0 };
+                let [at, _] = place(FarAddress {
+                    pe: group,
+                    region: to.unwrap_or(0),
+                    offset: 0,
+                });
+                [front(kind::SEND, 0, 0, flags), at, 0, len.into(), 0, 0, 0, 0]
+            }
+            Ask::Receive { group, len } => [front(kind::RECEIVE, 0, 0, 0), group.into(), 0, len.into(), 0, 0, 0, 0],
+            Ask::Leave { group } => [front(kind::LEAVE, 0, 0, 0), group.into(), 0, 0, 0, 0, 0, 0],
             Ask::Look => plain(kind::LOOK),
             Ask::Park { deadline, what } => {
                 let number = Awaited::ALL.iter().position(|&other| other == what);
@@ -310,6 +422,20 @@ impl Ask {
                 pe: at.pe,
                 region: at.region,
             },
+            kind::JOIN_COLLECTIVES => Ask::JoinCollectives,
+            kind::COLLECTIVE => Ask::Collective {
+                what: collective_of(size, what, at.pe)?,
+                len: len()?,
+            },
+            kind::COLLECTED => Ask::Collected { len: len()? },
+            kind::JOIN_DATAGRAMS => Ask::JoinDatagrams { len: len()? },
+            kind::SEND => Ask::Send {
+                group: at.pe,
+                to: (flags & TO_ONE != 0).then_some(at.region),
+                len: len()?,
+            },
+            kind::RECEIVE => Ask::Receive { group: at.pe, len: len()? },
+            kind::LEAVE => Ask::Leave { group: at.pe },
             kind::LOOK => Ask::Look,
             kind::PARK => Ask::Park {
                 deadline: (flags & DEADLINE != 0).then(|| Duration::from_nanos(words[1])),
@@ -331,7 +457,7 @@ mod tests {
     proptest! {
         /// What can be read is what would be written, but for bits of no meaning.
         #[test]
-        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..18) {
+        fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..25) {
             let mut words = [0; WORDS];
             words[0] = u64::from(u32::from_le_bytes([kind, front[1], front[2] % 8, front[3] % 8]));
             words[1..].copy_from_slice(&rest);
@@ -400,6 +526,32 @@ mod tests {
                 file: 3,
             },
             Ask::Unmap { pe: 1, region: 2 },
+            Ask::JoinCollectives,
+            Ask::Collective {
+                what: NetworkCollective::Reduce {
+                    root: 5,
+                    operator: WordOperator::Or,
+                },
+                len: 56,
+            },
+            Ask::Collective {
+                what: NetworkCollective::Scan(WordOperator::Max),
+                len: 8,
+            },
+            Ask::Collected { len: 56 },
+            Ask::JoinDatagrams { len: 16 },
+            Ask::Send {
+                group: 9,
+                to: None,
+                len: 2048,
+            },
+            Ask::Send {
+                group: 9,
+                to: Some(0),
+                len: 1,
+            },
+            Ask::Receive { group: 9, len: 2048 },
+            Ask::Leave { group: 9 },
             Ask::Look,
             Ask::Park {
                 deadline: None,

@@ -2,7 +2,9 @@
 
 use super::ask::{Ask, Atomic, Signal};
 use crate::error::{Error, Result};
-use crate::fabric::{Awaited, Fabric, FarAddress, HardwareBarrier, SignalOp, VirtualClock};
+use crate::fabric::{
+    Awaited, DatagramGroup, Datagrams, Fabric, FarAddress, HardwareBarrier, NetworkCollective, NetworkCollectives, SignalOp, VirtualClock,
+};
 use crate::shm::AtomicOp;
 use rustix::fd::BorrowedFd;
 use std::ptr::null_mut;
@@ -26,7 +28,7 @@ pub trait Port: Send + Sync {
     /// In the machine's words, when it refuses; [`Error::Misuse`] when it is not this PE that runs.
     ///
     /// # Safety
-    /// `block` is readable for the bytes of a [`Ask::Put`], writable for those of a [`Ask::Get`], during the call.
+    /// `block` is readable for the bytes that the question [gives](Ask::gives), writable for those that it [takes](Ask::takes), during the call.
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64>;
 
     /// As in [`Fabric`].
@@ -55,12 +57,12 @@ pub struct HostedFabric<P> {
     port: P,
     /// Why a store was refused.
     late: Mutex<Option<Error>>,
-    /// Whether the machine may have hardware for the barrier of all.
+    /// Whether the machine may have hardware for several PEs at once.
     groups: bool,
 }
 
 impl<P: Port> HostedFabric<P> {
-    /// `groups`: whether the machine may have hardware for the barrier of all.
+    /// `groups`: whether the machine may have hardware for several PEs at once.
     pub fn new(port: P, groups: bool) -> Self {
         HostedFabric {
             port,
@@ -70,9 +72,24 @@ impl<P: Port> HostedFabric<P> {
     }
 
     fn ask(&self, ask: Ask) -> Result<u64> {
-        debug_assert!(!matches!(ask, Ask::Put { len: 1.., .. } | Ask::Get { .. }), "{ask:?} has a block");
-        // SAFETY: only a put and a get have a block, and these are asked for elsewhere, but for a put of nothing.
+        assert!(ask.gives() == 0 && ask.takes() == 0, "{ask:?} has a block");
+        // SAFETY: just asserted.
         unsafe { self.port.call(ask, null_mut()) }
+    }
+
+    /// Asks with a block of bytes.
+    fn give(&self, ask: Ask, bytes: &[u8]) -> Result<u64> {
+        assert!(ask.gives() == bytes.len() && ask.takes() == 0, "{ask:?} has another block");
+        // SAFETY: just asserted; a block that is given is only read.
+        unsafe { self.port.call(ask, bytes.as_ptr().cast_mut()) }
+    }
+
+    /// Asks for a block of at most so many bytes; gives how many came, if there is an answer.
+    fn take(&self, ask: Ask, into: &mut [u8]) -> Result<Option<usize>> {
+        assert!(ask.takes() == into.len() && ask.gives() == 0, "{ask:?} has another block");
+        // SAFETY: just asserted.
+        let came = unsafe { self.port.call(ask, into.as_mut_ptr()) }?;
+        Ok((came as usize).checked_sub(1))
     }
 
     /// # Safety
@@ -202,6 +219,14 @@ impl<P: Port> Fabric for HostedFabric<P> {
         self.groups.then_some(self as &dyn HardwareBarrier)
     }
 
+    fn collectives(&self) -> Option<&dyn NetworkCollectives> {
+        self.groups.then_some(self as &dyn NetworkCollectives)
+    }
+
+    fn datagrams(&self) -> Option<&dyn Datagrams> {
+        self.groups.then_some(self as &dyn Datagrams)
+    }
+
     fn outlives_pes(&self) -> bool {
         true
     }
@@ -218,6 +243,60 @@ impl<P: Port> HardwareBarrier for HostedFabric<P> {
 
     fn complete(&self) -> Result<u64> {
         self.ask(Ask::Phase)
+    }
+}
+
+impl<P: Port> NetworkCollectives for HostedFabric<P> {
+    fn join(&self) -> Result<usize> {
+        Ok((self.ask(Ask::JoinCollectives)? >> 32) as usize)
+    }
+
+    fn begin(&self, what: NetworkCollective, part: &[u8]) -> Result<()> {
+        let len = part.len() as u32;
+        self.give(Ask::Collective { what, len }, part).map(drop)
+    }
+
+    fn end(&self, result: &mut [u8]) -> Result<bool> {
+        let len = result.len() as u32;
+        Ok(self.take(Ask::Collected { len }, result)?.is_some())
+    }
+}
+
+impl<P: Port> Datagrams for HostedFabric<P> {
+    fn join(&self, members: &[usize]) -> Result<Option<DatagramGroup>> {
+        let members: Vec<u8> = members.iter().flat_map(|&pe| (pe as u32).to_le_bytes()).collect();
+        let len = members.len() as u32;
+        let group = self.give(Ask::JoinDatagrams { len }, &members)?;
+        Ok((group != 0).then_some(DatagramGroup {
+            number: group as u32,
+            most: (group >> 32) as usize,
+        }))
+    }
+
+    fn send(&self, group: DatagramGroup, to: Option<usize>, bytes: &[u8]) -> Result<()> {
+        let send = Ask::Send {
+            group: group.number,
+            to: to.map(|pe| pe as u32),
+            len: bytes.len() as u32,
+        };
+        self.give(send, bytes).map(drop)
+    }
+
+    fn receive(&self, group: DatagramGroup, take: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let mut datagram = vec![0; group.most];
+        let receive = Ask::Receive {
+            group: group.number,
+            len: group.most as u32,
+        };
+        let came = self.take(receive, &mut datagram)?;
+        if let Some(len) = came {
+            take(&datagram[..len]);
+        }
+        Ok(came.is_some())
+    }
+
+    fn leave(&self, group: DatagramGroup) -> Result<()> {
+        self.ask(Ask::Leave { group: group.number }).map(drop)
     }
 }
 

@@ -26,7 +26,7 @@ pub const ENV_FD: &str = "MEMONET_MACHINE_FD";
 
 const MAGIC: u64 = u64::from_le_bytes(*b"mnmachin");
 /// Raised with every change to this file, or to the words of questions, that another version could misread.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[repr(C)]
 struct Header {
@@ -288,10 +288,10 @@ impl Own {
     /// As for [`Port::call`](super::fabric::Port::call).
     pub(super) unsafe fn call(&self, ask: Ask, spent: Duration, block: *mut u8) -> Option<Reply> {
         let passage = self.passage;
-        if let Ask::Put { len, .. } = ask {
-            debug_assert!(len as usize <= MOST);
+        if ask.gives() > 0 {
+            debug_assert!(ask.gives() <= MOST);
             // SAFETY: the caller promises the source; a passage has room for `MOST` bytes.
-            unsafe { shm::copy(passage.block(), block, len as usize) };
+            unsafe { shm::copy(passage.block(), block, ask.gives()) };
         }
         passage.store_all(offset_of!(Words, ask), ask.to_words());
         passage.store(offset_of!(Words, spent), spent.as_nanos() as u64);
@@ -313,9 +313,14 @@ impl Own {
             unsafe { shm::copy(words.as_mut_ptr(), passage.block(), len) };
             Err(String::from_utf8_lossy(&words).into_owned())
         } else {
-            if let Ask::Get { len: asked, .. } = ask {
-                assert_eq!(len, asked as usize, "a get is answered with all that it asked for");
-                // SAFETY: the caller promises the destination, for just so many bytes.
+            if ask.takes() > 0 {
+                let all = if matches!(ask, Ask::Get { .. }) {
+                    len == ask.takes()
+                } else {
+                    len <= ask.takes()
+                };
+                assert!(all, "{ask:?} is answered with {len} bytes");
+                // SAFETY: the caller promises the destination, for that many bytes at least.
                 unsafe { shm::copy(block, passage.block(), len) };
             }
             Ok(value)

@@ -1,11 +1,13 @@
 //! Making a channel: all PEs agree on it, then each makes its own end.
 
+use super::datagrams::{self, Carrier, Link, Receiving, ReceivingWork, Sending, SendingWork};
+use super::network::{self, Membership};
 use super::reader::{Reader, Told};
 use super::ring::Ring;
+use super::sockets::Sockets;
 use super::tree::{ARITY, Child, Node, Progress, Upstream, children, parent};
-use super::udp::{self, Group, Link, Receiving, ReceivingWork, Sending, SendingWork};
 use super::writer::{Line, Onward, Peer, Writer};
-use super::{Delivery, End, Multicast};
+use super::{Choice, Delivery, End, Multicast};
 use crate::agree::{Collective, KIND_MULTICAST};
 use crate::barrier::Relay;
 use crate::error::{Error, Result};
@@ -20,7 +22,6 @@ use memonet_repair as repair;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::offset_of;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -100,19 +101,19 @@ impl Job {
         // Room to align the ring, which begins somewhere in the window.
         let slack = if unit > LINE { unit } else { 0 };
         let request = self.check_channel::<T>(writer, readers).and_then(|()| {
-            let (delivery, group) = self.delivery()?;
-            let capacity = options.capacity.unwrap_or(match delivery {
-                Delivery::Near if self.pe.crowded() => CAPACITY_OF_TURNS,
+            let choice = self.choice(readers.len())?;
+            let capacity = options.capacity.unwrap_or(match choice {
+                Choice::Near if self.pe.crowded() => CAPACITY_OF_TURNS,
                 _ => CAPACITY,
             });
             let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
             let whole = bytes.and_then(|bytes| bytes.checked_add(slack + LINE * readers.len() as u64));
             let overflow = Error::Overflow { index: capacity, size: 1 };
             let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
-            Ok((bytes, whole, (delivery, group)))
+            Ok((bytes, whole, choice))
         });
         let digest = options.digest::<T>(writer, readers);
-        let (bytes, whole, (delivery, group)) = match request {
+        let (bytes, whole, choice) = match request {
             Ok(request) => request,
             // The others are not to wait for what this PE refuses.
             Err(error) => return Err(self.refuse_window(error)),
@@ -126,11 +127,11 @@ impl Job {
             bytes,
             unit,
         };
-        let takes_part = writer == self.pe() || readers.contains(&self.pe());
-        let mut sockets = None;
-        if let Some(group) = group {
-            sockets = self.open(&group, takes_part, (writer, readers.len()), bytes)?;
-        }
+        let (delivery, link) = match choice {
+            Choice::Near => (Delivery::Near, None),
+            Choice::Tree => (Delivery::Tree, None),
+            Choice::Network | Choice::Sockets(_) => self.open(&choice, writer, readers, bytes)?,
+        };
         let channel = Channel {
             pe: &self.pe,
             writer,
@@ -145,8 +146,8 @@ impl Job {
             window: window.inner.clone(),
         };
         let end = match readers.iter().position(|&reader| reader == self.pe()) {
-            _ if writer == self.pe() => End::Writer(Box::new(channel.writers_end(delivery, sockets))),
-            Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number, sockets))),
+            _ if writer == self.pe() => End::Writer(Box::new(channel.writers_end(delivery, link))),
+            Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number, link))),
             None => End::Neither,
         };
         Ok(Multicast {
@@ -159,51 +160,55 @@ impl Job {
     }
 
     /// The same at all PEs, as all see the same of each other.
-    fn delivery(&self) -> Result<(Delivery, Option<Group>)> {
+    fn choice(&self, readers: usize) -> Result<Choice> {
         let near = (0..self.npes()).all(|pe| self.pe.is_near(pe));
-        Ok(match Delivery::forced()? {
-            Some(forced @ (Delivery::Tree | Delivery::Datagrams, _)) => forced,
-            _ if near => (Delivery::Near, None),
-            _ => (Delivery::Tree, None),
+        Ok(match Choice::forced()? {
+            Some(forced @ (Choice::Tree | Choice::Sockets(_))) => forced,
+            Some(Choice::Network) if self.pe.has_far() => Choice::Network,
+            None if network::wins(&self.pe, readers) => Choice::Network,
+            _ if near => Choice::Near,
+            _ => Choice::Tree,
         })
     }
 
-    /// Opens the sockets of a channel at all PEs that take part, or at none, and finds the largest datagram that reaches all. *Collective.*
-    fn open(
-        &self,
-        group: &Group,
-        takes_part: bool,
-        (writer, readers): (usize, usize),
-        bytes: u64,
-    ) -> Result<Option<(Link, repair::Config)>> {
+    /// Opens what carries a channel's datagrams at all PEs that take part, or at none, and finds the largest datagram that reaches all. A tree, where the network does not
+    /// serve the channel. *Collective.*
+    fn open(&self, choice: &Choice, writer: usize, readers: &[usize], bytes: u64) -> Result<(Delivery, Option<Link>)> {
         let call = Collective {
             pe: &self.pe,
             world: self.world(),
         };
         // All PEs make the same channels in the same order.
         let number = self.pe.channels.fetch_add(1, Ordering::Relaxed);
-        let opened = takes_part.then(|| Link::open(&self.pe, group, number));
+        let takes_part = writer == self.pe() || readers.contains(&self.pe());
+        let opened = takes_part.then(|| open_carrier(&self.pe, choice, number, writer, readers));
         let (most, address) = match &opened {
             None => (u64::MAX, 0),
-            Some(Ok((_, most, address))) => (*most as u64, u64::from(address.ip().to_bits()) << 16 | u64::from(address.port())),
+            Some(Ok(Some((carrier, most)))) => (*most as u64, carrier.address()),
+            Some(Ok(None)) => (NOT_SERVED, 0),
             Some(Err(_)) => (0, 0),
         };
         call.publish(0, most);
         call.publish(1, address);
         self.barrier()?;
         let mosts = (0..self.npes()).map(|pe| call.outcome(0, pe)).collect::<Result<Vec<u64>>>()?;
-        let writer = call.outcome(1, writer)?;
+        let address = call.outcome(1, writer)?;
         call.close()?;
         let opened = opened.transpose()?;
+        if mosts.contains(&NOT_SERVED) {
+            return Ok((Delivery::Tree, None));
+        }
         if let Some(pe) = mosts.iter().position(|&most| most < repair::wire::LEAST_DATAGRAM as u64 + 64) {
-            let there = std::io::Error::other(format!("PE {pe} could not open its sockets; its own error says why"));
+            let there = std::io::Error::other(format!("PE {pe} could not open its end; its own error says why"));
             return Err(Error::system("making a multicast channel", there, ""));
         }
         let datagram = mosts.iter().copied().min().unwrap_or_default() as usize;
-        Ok(opened.map(|(mut link, ..)| {
-            link.set_writer(SocketAddrV4::new(Ipv4Addr::from_bits((writer >> 16) as u32), writer as u16));
-            (link, udp::config(&self.pe, number, readers, bytes, datagram))
-        }))
+        let config = datagrams::config(&self.pe, number, readers.len(), bytes, datagram);
+        let link = opened.flatten().map(|(mut carrier, _)| {
+            carrier.set_writer(address);
+            Link::new(config, carrier)
+        });
+        Ok((Delivery::Datagrams, link))
     }
 
     fn check_channel<T>(&self, writer: usize, readers: &[usize]) -> Result<()> {
@@ -218,6 +223,22 @@ impl Job {
             }
         }
         Ok(())
+    }
+}
+
+/// What a PE publishes instead of a datagram's length when the network cannot serve a channel.
+const NOT_SERVED: u64 = 1;
+
+/// A carrier, and the most bytes of a datagram.
+type Opened = (Box<dyn Carrier>, usize);
+
+fn open_carrier(pe: &Arc<Pe>, choice: &Choice, channel: u32, writer: usize, readers: &[usize]) -> Result<Option<Opened>> {
+    match choice {
+        Choice::Sockets(group) => {
+            let (sockets, most) = Sockets::open(pe, group, channel)?;
+            Ok(Some((Box::new(sockets), most)))
+        }
+        _ => Ok(Membership::join(pe, writer, readers)?.map(|(membership, most)| (Box::new(membership) as Box<dyn Carrier>, most))),
     }
 }
 
@@ -276,8 +297,8 @@ impl Channel<'_> {
         node
     }
 
-    fn sending(&self, (link, config): (Link, repair::Config)) -> Arc<Sending> {
-        let machine = repair::Writer::new(&config, wait::nanos());
+    fn sending(&self, link: Link) -> Arc<Sending> {
+        let machine = repair::Writer::new(&link.config, wait::nanos(self.pe));
         let lines = self
             .readers
             .iter()
@@ -288,6 +309,7 @@ impl Channel<'_> {
             ring: self.own_ring(),
             readers: lines.collect(),
             limit: AtomicU64::new(machine.limit()),
+            wanted: AtomicU64::new(0),
             complete: AtomicBool::new(true),
             silent: AtomicU64::new(0),
             work: Mutex::new(SendingWork {
@@ -301,7 +323,7 @@ impl Channel<'_> {
         sending
     }
 
-    fn receiving(&self, number: usize, (link, config): (Link, repair::Config)) -> Arc<Receiving> {
+    fn receiving(&self, number: usize, link: Link) -> Arc<Receiving> {
         let receiving = Arc::new(Receiving {
             pe: self.pe.clone(),
             upstream: Upstream {
@@ -315,7 +337,7 @@ impl Channel<'_> {
             dropped: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             work: Mutex::new(ReceivingWork {
-                machine: repair::Reader::new(&config, number as u16, wait::nanos()),
+                machine: repair::Reader::new(&link.config, number as u16, wait::nanos(self.pe)),
                 ring: self.own_ring(),
                 link,
             }),
@@ -329,7 +351,7 @@ impl Channel<'_> {
         self.pe.register_relay(Arc::downgrade(&relay));
     }
 
-    pub(super) fn writers_end(&self, delivery: Delivery, sockets: Option<(Link, repair::Config)>) -> Writer {
+    pub(super) fn writers_end(&self, delivery: Delivery, link: Option<Link>) -> Writer {
         let pe = self.pe;
         // Where a dropped reader looks: where the ring is that it reads.
         let home = |reader: usize| if delivery == Delivery::Near { pe.me() } else { reader };
@@ -349,7 +371,7 @@ impl Channel<'_> {
         let (here, onward) = match delivery {
             Delivery::Near => (0..self.readers.len(), Onward::Here),
             Delivery::Tree => (children(0, self.readers.len(), self.arity), Onward::Tree(self.node(0, None))),
-            Delivery::Datagrams => (0..0, Onward::Datagrams(self.sending(sockets.expect("opened by who takes part")))),
+            Delivery::Datagrams => (0..0, Onward::Datagrams(self.sending(link.expect("opened by who takes part")))),
         };
         Writer {
             pe: pe.clone(),
@@ -366,7 +388,7 @@ impl Channel<'_> {
         }
     }
 
-    pub(super) fn readers_end(&self, delivery: Delivery, number: usize, sockets: Option<(Link, repair::Config)>) -> Reader {
+    pub(super) fn readers_end(&self, delivery: Delivery, number: usize, link: Option<Link>) -> Reader {
         let pe = self.pe;
         let position = self.line(number) + offset_of!(ReaderLine, position) as u64;
         let near = |offset: u64| match pe.route(self.writer, offset) {
@@ -375,7 +397,7 @@ impl Channel<'_> {
         };
         let (ring, line, upstream, sources) = match delivery {
             Delivery::Datagrams => {
-                let receiving = self.receiving(number, sockets.expect("opened by who takes part"));
+                let receiving = self.receiving(number, link.expect("opened by who takes part"));
                 (self.own_ring(), None, Told::Datagrams(receiving), vec![self.writer])
             }
             Delivery::Near => {

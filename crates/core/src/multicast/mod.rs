@@ -41,7 +41,7 @@
 //! |---|---|---|
 //! | [`Near`](Delivery::Near) | in the writer's segment, read in place by all | where all are near |
 //! | [`Tree`](Delivery::Tree) | copied from ring to ring along a tree by puts with signals (`tree`) | else |
-//! | [`Datagrams`](Delivery::Datagrams) | sent once by UDP multicast to a ring in each reader's segment, and repaired (`udp`, [`memonet_repair`]) | on request, as it needs a network that takes multicast |
+//! | [`Datagrams`](Delivery::Datagrams) | sent once to a ring in each reader's segment, and repaired (`datagrams`, [`memonet_repair`]): by a fabric whose network copies datagrams (`network`), or by UDP multicast (`sockets`) | by a fabric: where there are two readers or more; by UDP: on request, as it needs a network that takes multicast |
 //!
 //! [`ENV_MULTICAST`] forces one, where it can serve.
 //!
@@ -65,18 +65,20 @@
 //!    says so before it overwrites. What a copy took before it finds the word unset was not overwritten. References are given out only to such copies.
 
 mod claim;
+mod datagrams;
 mod make;
 #[cfg(all(test, loom))]
 pub(crate) mod model;
+mod network;
 mod reader;
 mod ring;
+mod sockets;
 mod tree;
-mod udp;
 mod writer;
 
 pub use claim::{Claim, Peek};
 pub use make::MulticastOptions;
-use udp::Group;
+use sockets::Group;
 
 use crate::error::{Error, Result};
 use crate::shm::Plain;
@@ -89,7 +91,7 @@ pub enum Delivery {
     Near,
     /// From ring to ring, by puts.
     Tree,
-    /// To all at once, by UDP multicast.
+    /// To all at once: by the fabric's network, or UDP multicast.
     Datagrams,
 }
 
@@ -103,27 +105,34 @@ impl std::fmt::Display for Delivery {
     }
 }
 
-/// Variable that forces a way: `near`, `tree`, or `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the interface to use.
+/// Variable that forces a way: `near`, `tree`, `network` for datagrams of the fabric's, or `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the interface to use.
 /// The same in all PEs of a job, but for that.
 pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
 
-impl Delivery {
-    /// The way that [`ENV_MULTICAST`] asks for.
-    fn forced() -> Result<Option<(Self, Option<Group>)>> {
+/// How a channel is to be made.
+enum Choice {
+    Near,
+    Tree,
+    Network,
+    Sockets(Group),
+}
+
+impl Choice {
+    /// What [`ENV_MULTICAST`] asks for.
+    fn forced() -> Result<Option<Self>> {
         let Some(value) = std::env::var_os(ENV_MULTICAST) else {
             return Ok(None);
         };
         match value.to_str() {
-            Some("near") => Ok(Some((Delivery::Near, None))),
-            Some("tree") => Ok(Some((Delivery::Tree, None))),
-            Some(text) if let Some(group) = text.strip_prefix("udp:").and_then(Group::parse) => {
-                Ok(Some((Delivery::Datagrams, Some(group))))
-            }
+            Some("near") => Ok(Some(Choice::Near)),
+            Some("tree") => Ok(Some(Choice::Tree)),
+            Some("network") => Ok(Some(Choice::Network)),
+            Some(text) if let Some(group) = text.strip_prefix("udp:").and_then(Group::parse) => Ok(Some(Choice::Sockets(group))),
             _ => Err(Error::Environment {
                 name: ENV_MULTICAST,
                 value: value.to_string_lossy().into_owned(),
                 problem: "is no way for multicast".into(),
-                fix: "Use near, tree or udp:GROUP:PORT, with a multicast address such as 239.77.0.1:7700, or unset it",
+                fix: "Use near, tree, network or udp:GROUP:PORT, with a multicast address such as 239.77.0.1:7700, or unset it",
             }),
         }
     }

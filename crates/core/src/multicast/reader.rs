@@ -1,8 +1,8 @@
 //! A reader's end: the next record, and how far this PE is.
 
+use super::datagrams::{Receiving, Sending};
 use super::ring::{Header, Part, Ring};
 use super::tree::Node;
-use super::udp::{Receiving, Sending};
 use super::writer::{LEFT, Line};
 use crate::doorbell::Doorbell;
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ pub(super) enum Told {
     Writer(Route, Doorbell),
     /// Its place in the tree.
     Node(Arc<Node>),
-    /// Its sockets.
+    /// What brings datagrams.
     Datagrams(Arc<Receiving>),
 }
 

@@ -213,16 +213,17 @@ impl Node {
 }
 
 impl Relay for Node {
-    fn relay(&self) {
+    fn relay(&self) -> Option<u64> {
         let mut progress = match self.progress.try_lock() {
             Ok(progress) => progress,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             // Its holder does the same.
-            Err(TryLockError::WouldBlock) => return,
+            Err(TryLockError::WouldBlock) => return None,
         };
         self.work(&mut progress, true);
         drop(progress);
         self.rest();
+        None
     }
 }
 

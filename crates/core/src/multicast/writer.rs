@@ -1,8 +1,8 @@
 //! The writer's end: room in the ring, records, and who has read what.
 
+use super::datagrams::Sending;
 use super::ring::{Header, Part, Ring};
 use super::tree::{Node, Upstream};
-use super::udp::Sending;
 use crate::doorbell::Doorbell;
 use crate::error::{Cause, Error, Result};
 use crate::layout::ReaderLine;
@@ -215,6 +215,9 @@ impl Writer {
 
     #[cold]
     fn wait_for(&mut self, end: u64) -> Result<()> {
+        if let Onward::Datagrams(sending) = &self.onward {
+            sending.want(end);
+        }
         loop {
             let enough = || Some(self.allowed()).filter(|&limit| limit >= end).map(Ok);
             let look = || enough().or_else(|| self.silent().map(Err));

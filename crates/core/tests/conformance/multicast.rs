@@ -1,6 +1,7 @@
 //! Multicast: all blocks, whole, in order, once, to every reader; bounds, leaving, deaths.
 
-use crate::setup::{Dice, Run, Setup, yield_now};
+use crate::ground::yield_now;
+use crate::setup::{Dice, Run, Setup};
 use memonet_core::{Delivery, ENV_MULTICAST, Error, Job, Multicast, MulticastOptions, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

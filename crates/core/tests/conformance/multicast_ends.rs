@@ -1,8 +1,9 @@
 //! The bounds and the ends of multicast channels: slow readers, those that leave, and deaths.
 
 use crate::failure::{blames, with_a_death};
+use crate::ground::nap;
 use crate::multicast::{others, reads_in_place, small, with_capacity};
-use crate::setup::{Dice, Meeting, Setup, eventually, nap};
+use crate::setup::{Dice, Meeting, Setup, eventually};
 use memonet_core::{Cause, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -267,6 +267,7 @@ fn places(setup: Setup) {
                 let words_xored = Elements {
                     size: 8,
                     combine: &combine,
+                    integers: None,
                 };
                 job.world().combine_places(&words_xored, Goal::All, at(n, 1), at(0, 1))?;
                 let xored = (0..len).map(|i| (0..n).fold(0, |all, rank| all ^ sent(rank, i)));
@@ -295,6 +296,7 @@ fn places_that_do_not_fit(setup: Setup) {
                 let words = Elements {
                     size: 8,
                     combine: &|_, _, _| {},
+                    integers: None,
                 };
                 length(team.combine_places(&words, Goal::All, place(0, small), place(2000, small + 8)));
                 length(team.combine_places(&words, Goal::All, place(0, small + 1), place(2000, small + 1)));
@@ -303,6 +305,7 @@ fn places_that_do_not_fit(setup: Setup) {
             let nothing = Elements {
                 size: 0,
                 combine: &|_, _, _| {},
+                integers: None,
             };
             let refused = team.combine_places(&nothing, Goal::All, place(0, 8), place(8, 8));
             assert!(matches!(refused, Err(Error::Misuse(_))));

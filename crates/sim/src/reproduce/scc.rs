@@ -1,26 +1,13 @@
 //! SCC: barriers by wires, alone and with software, against messages over Fast Ethernet; collectives in the network.
 
-use super::area::ask;
-use super::dimmnet1::nic;
 use super::published::component;
 use super::{Curve, Outcome, Row};
 use crate::error::Error;
-use crate::host::{GroupOp, HostOp, Wanted};
 use crate::machine::Machine;
-use crate::nic::sync_network::{Collective, Operator, collective, set_mode};
-use crate::packet::Payload;
 use crate::run::{Host, Options, run as run_on};
-use memonet_core::{Cmp, Job, Sum};
+use memonet_core::{Cmp, Sum};
 
 const ALL: &str = "nobody dies in an experiment";
-
-fn join(job: &Job) -> u32 {
-    let join = GroupOp::Join {
-        members: (0..job.npes() as u32).collect(),
-        wanted: Wanted::Collectives,
-    };
-    ask(HostOp::Group(join)).value as u32
-}
 
 /// From the last arrival to completion, on the wires alone, in ns.
 fn hardware(nodes: usize) -> Result<f64, Error> {
@@ -81,21 +68,27 @@ fn messages(machine: &str, nodes: usize) -> Result<f64, Error> {
     Ok(done.results.into_iter().fold(0.0, f64::max))
 }
 
-/// A collective of 8 bytes at each, until the last has its result, in ns.
-fn in_the_network(nodes: usize, what: Collective) -> Result<f64, Error> {
+/// A collective of the library's, of 8 bytes at each, until the last has its result, in ns. On SCC it is in the network.
+fn collective(machine: &str, nodes: usize, what: Goal) -> Result<f64, Error> {
     const ROUNDS: u64 = 10;
     const MILLISECOND: u64 = 1_000_000;
-    let done = run_on(&Machine::load("scc")?, nodes, &Options::default(), |job| {
-        let group = join(&job);
+    let done = run_on(&Machine::load(machine)?, nodes, &Options::default(), |job| {
+        let words = job.window::<u64>(2).expect(ALL);
+        let (from, to) = (words.span(0..1).expect(ALL), words.span(1..2).expect(ALL));
+        let world = job.world();
         let mut moments = Vec::new();
         for _ in 0..ROUNDS {
-            nic(set_mode(true));
-            // All begin at the next whole millisecond, when all boards carry packets.
+            // All begin at the next whole millisecond.
             job.compute(MILLISECOND - Host::here().now().0 / 1000 % MILLISECOND);
             moments.push(Host::here().now());
-            ask(HostOp::Group(collective(group, what, Payload::word(8, 1))));
+            match what {
+                Goal::Broadcast => world.broadcast(0, to, from),
+                Goal::Reduce => world.reduce(Sum, 0, to, from),
+                Goal::AllReduce => world.all_reduce(Sum, to, from),
+                Goal::Scan => world.scan(Sum, to, from),
+            }
+            .expect(ALL);
             moments.push(Host::here().now());
-            nic(set_mode(false));
             job.barrier().expect(ALL);
         }
         moments
@@ -108,18 +101,12 @@ fn in_the_network(nodes: usize, what: Collective) -> Result<f64, Error> {
     Ok((0..ROUNDS as usize).map(time).sum::<f64>() / ROUNDS as f64)
 }
 
-/// The same, by the library over the LAN.
-fn over_the_lan(nodes: usize) -> Result<f64, Error> {
-    let done = run_on(&Machine::load("fast-ethernet-udp")?, nodes, &Options::default(), |job| {
-        let words = job.window::<u64>(2).expect(ALL);
-        job.barrier().expect(ALL);
-        let begin = Host::here().now();
-        job.world()
-            .all_reduce(Sum, words.span(0..1).expect(ALL), words.span(1..2).expect(ALL))
-            .expect(ALL);
-        (Host::here().now() - begin).as_ns()
-    })?;
-    Ok(done.results.into_iter().fold(0.0, f64::max))
+#[derive(Clone, Copy)]
+enum Goal {
+    Broadcast,
+    Reduce,
+    AllReduce,
+    Scan,
 }
 
 fn curve(figure: &'static str, label: &str, points: Vec<(usize, f64)>) -> Curve {
@@ -199,22 +186,21 @@ pub fn run() -> Result<Outcome, Error> {
     wires(&mut outcome)?;
     with_software(&mut outcome)?;
     let nodes = [2, 4, 8, 16, 32, 64];
-    let operator = Operator::Add;
-    let in_network = [
-        ("broadcast", Collective::Broadcast { root: 0 }),
-        ("reduce", Collective::Reduce { root: 0, operator }),
-        ("all-reduce", Collective::AllReduce(operator)),
-        ("scan", Collective::Scan(operator)),
+    let goals = [
+        ("broadcast", Goal::Broadcast),
+        ("reduce", Goal::Reduce),
+        ("all-reduce", Goal::AllReduce),
+        ("scan", Goal::Scan),
     ];
-    for (label, what) in in_network {
-        let times = over(&nodes, |nodes| in_the_network(nodes, what))?;
+    for (label, what) in goals {
+        let times = over(&nodes, |nodes| collective("scc", nodes, what))?;
         let id = format!("scc.{}_8_bytes_4_nodes_ns", label.replace('-', "_"));
         outcome.rows.push(Row::predicted(id, "ns", times[1].1));
         outcome.curves.push(curve("scc: collectives of 8 bytes", label, times));
     }
-    let lan = over(&nodes, over_the_lan)?;
+    let lan = over(&nodes, |nodes| collective("fast-ethernet-udp", nodes, Goal::AllReduce))?;
     outcome
         .curves
-        .push(curve("scc: collectives of 8 bytes", "all-reduce by the library, UDP", lan));
+        .push(curve("scc: collectives of 8 bytes", "all-reduce by messages, UDP", lan));
     Ok(outcome)
 }

@@ -14,8 +14,8 @@ pub const REMOTE_DMA: Setup = Setup::of("remote DMA", "sim:machine=rdma-100g");
 pub const MEMORY_SLOT: Setup = Setup::of("memory slot", "sim:machine=dimmnet-1/D-tree");
 /// One by command words, with agents.
 pub const COMMAND_WORD: Setup = Setup::of("command words", "sim:machine=sr2201");
-/// InfiniBand, with agents.
-pub const INFINIBAND: Setup = Setup::of("InfiniBand", "sim:machine=dimmnet-2");
+/// InfiniBand, with agents, and datagrams to groups that may be lost.
+pub const INFINIBAND: Setup = Setup::of("InfiniBand", "sim:machine=dimmnet-2/lossy");
 /// A LAN and wires.
 pub const WIRES: Setup = Setup::of("wires", "sim:machine=scc");
 

@@ -15,7 +15,9 @@ pub const ADMINISTRATION: u8 = 0x03;
 /// Methods.
 pub const GET: u8 = 0x01;
 pub const SET: u8 = 0x02;
-/// What answers both.
+/// Of administration: takes a record back. Not answered here.
+pub const DELETE: u8 = 0x15;
+/// What answers the first two.
 pub const RESPONSE: u8 = 0x81;
 
 /// Attributes.

@@ -11,10 +11,11 @@
 //! * A packet says the LID for which it is; a NIC takes its own, and those of the groups that it has joined, and discards others.
 //! * Joining a group is a request to the manager. With the last member's it writes the group's ports into the 512-byte tables of the switches
 //!   (`management`), and tells the members the group's LID.
-//! * A multicast packet is an unreliable datagram: a link that loses packets may lose it, or any of its copies, and nobody repairs that. All else is
-//!   sent by reliable connections, which the machine has never lose anything.
+//! * A multicast packet is an unreliable datagram: a link that loses packets may lose it, or any of its copies, and nobody repairs that; so are those that the
+//!   library's own multicast sends (`datagrams`). All else is sent by reliable connections, which the machine has never lose anything.
 //! * The core logic moves `nic.width` bytes a cycle, and works on one packet at a time.
 
+mod datagrams;
 mod management;
 mod subnet;
 
@@ -25,9 +26,10 @@ use crate::network::Network;
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::slab::Slab;
 use crate::time::Ps;
+use datagrams::Inbox;
 pub use management::FIRST_GROUP;
 use management::{
-    ADMINISTRATION, DATA, DATAGRAM, Datagram, GET, MANAGEMENT_LANE, MULTICAST_MEMBER, MULTICAST_TABLE, RESPONSE, SET, SUBNET,
+    ADMINISTRATION, DATA, DATAGRAM, DELETE, Datagram, GET, MANAGEMENT_LANE, MULTICAST_MEMBER, MULTICAST_TABLE, RESPONSE, SET, SUBNET,
 };
 use memonet_core::SignalOp;
 use memonet_core::fabric::FarAddress;
@@ -80,6 +82,7 @@ struct Parameters {
     swif_send: Ps,
     swif_receive: Ps,
     write: Ps,
+    receive_buffers: u64,
     packet: usize,
     header: u32,
     acknowledge: Ps,
@@ -95,8 +98,10 @@ struct NicOf {
     processor: Unit,
     agent: NodeAgent,
     /// Groups that this node has asked to join, by name: the calls that wait for it; and how many of each list of members there were.
-    joining: BTreeMap<[u8; 16], Op>,
+    joining: BTreeMap<[u8; 16], (Op, Wanted)>,
     joined: BTreeMap<Box<[u32]>, u16>,
+    /// What has come by its groups for datagrams, by LID.
+    inboxes: BTreeMap<u16, Inbox>,
     /// Transactions of commands of the program's own.
     asked: BTreeMap<u64, Op>,
     transactions: u64,
@@ -113,12 +118,12 @@ pub struct InfiniBand {
     manager: Manager,
     /// Datagrams that a processor is working on.
     handled: Slab<(Place, Node, Datagram)>,
-    /// Packets that were for others.
-    discarded: u64,
 }
 
 /// First header word: lane, flags, destination LID from bit 16, the PE in the high half.
 const MULTICAST: u64 = 1 << 8;
+/// A datagram: the second word is its group.
+const DATAGRAM_FLAG: u64 = 1 << 10;
 const LID: u32 = 16;
 /// The lane of all that is not subnet management.
 const DATA_LANE: u64 = 0;
@@ -161,6 +166,7 @@ impl InfiniBand {
             swif_send: nic.time("swif_send")?,
             swif_receive: nic.time("swif_receive")?,
             write: nic.time("write")?,
+            receive_buffers: nic.count("receive_buffers")?,
             packet: packet as usize,
             header: nic.bytes_up_to("header", 1 << 16)? as u32,
             acknowledge: nic.time("acknowledge")?,
@@ -174,7 +180,6 @@ impl InfiniBand {
             switch_processors: vec![Unit::default(); network.switches()],
             manager: Manager::new(network),
             handled: Slab::default(),
-            discarded: 0,
         })
     }
 
@@ -216,6 +221,8 @@ impl InfiniBand {
                 Way::To(other) => (self.nics[other.index()].agent.lid, 0, Destination::Node(other)),
                 // InfiniSWIF sees the flag, and replaces the destination by the group.
                 Way::Group(group) => (group, MULTICAST, Destination::Multicast(group)),
+                Way::Datagrams(group) => (group, MULTICAST | DATAGRAM_FLAG, Destination::Multicast(group)),
+                Way::Datagram(other) => (self.nics[other.index()].agent.lid, DATAGRAM_FLAG, Destination::Node(other)),
             };
             let pe = if flags == 0 { u64::from(to.pe) } else { 0 };
             let packet = Packet {
@@ -265,9 +272,12 @@ impl InfiniBand {
             ..
         } = packet;
         let (lid, agent) = ((header[0] >> LID) as u16, &self.nics[node.index()].agent);
+        let is_datagram = header[0] & DATAGRAM_FLAG != 0;
         if lid != agent.lid && !agent.groups.contains(&lid) {
-            self.discarded += 1;
-            cx.lost(op, 1);
+            cx.discarded();
+            if !is_datagram {
+                cx.lost(op, 1);
+            }
             return;
         }
         // The data path may begin when the head is there.
@@ -277,6 +287,10 @@ impl InfiniBand {
         let through = busy.1.max(at) + is.swif_receive;
         cx.stage(node, "InfiniSWIF", "swif_receive", op, (at, through));
         cx.stage(node, "receive", "write", op, (through, through + is.write));
+        if is_datagram {
+            self.came(cx, through + is.write, node, header[1] as u16, payload);
+            return;
+        }
         let to = FarAddress {
             pe: node.0,
             region: header[1] as u32,
@@ -349,12 +363,17 @@ impl InfiniBand {
         }
         let nic = &mut self.nics[node.index()];
         let answered = match datagram.attribute {
-            MULTICAST_MEMBER => nic.joining.remove(&datagram.group()).map(|op| {
+            MULTICAST_MEMBER => nic.joining.remove(&datagram.group()).map(|(op, wanted)| {
                 let group = datagram.group_lid();
                 if group != 0 {
                     nic.agent.groups.insert(group);
                 }
-                (op, Answer::value(group.into()))
+                let mut value = u64::from(group);
+                if group != 0 && wanted == Wanted::Datagrams {
+                    nic.inboxes.insert(group, Inbox::new(datagram.group()));
+                    value |= (self.is.packet as u64) << 32;
+                }
+                (op, Answer::value(value))
             }),
             _ => nic
                 .asked
@@ -369,15 +388,15 @@ impl InfiniBand {
     fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         match what {
             GroupOp::Join { members, wanted } => {
-                if wanted != Wanted::Multicast {
+                if !matches!(wanted, Wanted::Multicast | Wanted::Datagrams) {
                     cx.finish(cx.now(), op, Answer::value(0));
                     return;
                 }
                 let nic = &mut self.nics[node.index()];
                 let before = nic.joined.entry(members.clone()).or_insert(0);
                 let name = subnet::group_name(&members, *before);
-                *before += 1;
-                nic.joining.insert(name, op);
+                *before = before.wrapping_add(1);
+                nic.joining.insert(name, (op, wanted));
                 let mut datagram = Datagram::new(ADMINISTRATION, SET, MULTICAST_MEMBER, 0, 0);
                 datagram.data[..name.len()].copy_from_slice(&name);
                 self.manage(cx, node, Place::Node(Node(0)), &datagram, op);
@@ -392,7 +411,8 @@ impl InfiniBand {
                 let read = self.send(cx, told, node, op, Way::Group(group), to, &data);
                 self.finish_when_read(cx, told, if data.len() > 8 { read } else { told }, op);
             }
-            GroupOp::Arrive(_) | GroupOp::Phase(_) | GroupOp::Collective { .. } => {
+            GroupOp::Send { .. } | GroupOp::Receive(_) | GroupOp::Leave(_) => self.datagram(cx, node, op, what),
+            GroupOp::Arrive(_) | GroupOp::Phase(_) | GroupOp::Collective { .. } | GroupOp::Result(_) => {
                 cx.finish(
                     cx.now(),
                     op,
@@ -462,6 +482,9 @@ impl InfiniBand {
 enum Way {
     To(Node),
     Group(u16),
+    /// Unreliable: to all members of a group, or to one.
+    Datagrams(u16),
+    Datagram(Node),
 }
 
 fn packet(from: Node, to: Destination, header: u32, datagram: &Datagram, op: Op) -> Packet {
@@ -556,7 +579,9 @@ impl Nic for InfiniBand {
     }
 
     fn dropped(&mut self, cx: &mut Cx<'_>, packet: &Packet, missing: u64) {
-        cx.lost(packet.op, missing);
+        if packet.header[0] & DATAGRAM_FLAG == 0 {
+            cx.lost(packet.op, missing);
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 //!
 //! The manager runs on node 0. It does one transaction at a time: names each port by a local id (LID), and, when all members of a multicast group have
 //! asked to join, writes the group's ports into the tables of the switches that connect them, block by block, and then tells the members the group's LID.
+//! When all have left, it clears the entries, and the LID is another group's.
 
 use super::management::{
-    ADMINISTRATION, BLOCK_GROUPS, DATA, Datagram, FIRST_GROUP, GET, GROUP_NAME, GROUPS, MULTICAST_MEMBER, MULTICAST_TABLE, NODE_INFO,
-    PORT_INFO, PORTS, RESPONSE, SET, SUBNET, Table,
+    ADMINISTRATION, BLOCK_GROUPS, DATA, DELETE, Datagram, FIRST_GROUP, GET, GROUP_NAME, GROUPS, MULTICAST_MEMBER, MULTICAST_TABLE,
+    NODE_INFO, PORT_INFO, PORTS, RESPONSE, SET, SUBNET, Table,
 };
 use crate::network::{Network, Switch};
 use crate::packet::Node;
@@ -35,6 +36,7 @@ enum Task {
 struct Group {
     lid: u16,
     members: Vec<Node>,
+    left: usize,
 }
 
 /// The manager.
@@ -46,6 +48,8 @@ pub struct Manager {
     transactions: u64,
     groups: BTreeMap<[u8; GROUP_NAME], Group>,
     next_group: u16,
+    /// LIDs of groups that are no more.
+    free: Vec<u16>,
     /// What the switches' tables are to be.
     tables: BTreeMap<u32, Table>,
 }
@@ -65,6 +69,7 @@ impl Manager {
             transactions: 0,
             groups: BTreeMap::new(),
             next_group: FIRST_GROUP,
+            free: Vec::new(),
             tables: BTreeMap::new(),
         }
     }
@@ -119,6 +124,8 @@ impl Manager {
             if self.waits_for == Some(datagram.transaction) {
                 self.waits_for = None;
             }
+        } else if (datagram.method, datagram.attribute) == (DELETE, MULTICAST_MEMBER) {
+            self.leave(network, &datagram.group());
         } else if datagram.attribute == MULTICAST_MEMBER {
             self.join(network, from, datagram.group());
         }
@@ -131,18 +138,37 @@ impl Manager {
             return;
         }
         let tree = network.spanning(&group.members);
-        let possible = self.next_group < FIRST_GROUP + GROUPS && tree.values().flatten().all(|&port| port < PORTS);
-        if possible {
-            group.lid = self.next_group;
-            self.next_group += 1;
-            for (switch, ports) in tree {
-                let mask = ports.iter().fold(0, |mask, port| mask | 1 << port);
-                self.tables.entry(switch).or_default().set_ports(group.lid, mask);
-                let block = u32::from((group.lid - FIRST_GROUP) / BLOCK_GROUPS);
-                self.tasks.push_back(Task::Write(switch, block));
-            }
+        let possible = tree.values().flatten().all(|&port| port < PORTS);
+        let next = (self.next_group < FIRST_GROUP + GROUPS).then_some(self.next_group);
+        if let Some(lid) = self.free.pop().or(next).filter(|_| possible) {
+            self.next_group = self.next_group.max(lid + 1);
+            group.lid = lid;
+            self.write(lid, tree);
         }
         self.tasks.push_back(Task::Tell(name));
+    }
+
+    fn leave(&mut self, network: &Network, name: &[u8; GROUP_NAME]) {
+        let Some(group) = self.groups.get_mut(name) else { return };
+        group.left += 1;
+        if group.left < group.members.len() {
+            return;
+        }
+        let cleared = network.spanning(&group.members).into_keys().map(|switch| (switch, Vec::new()));
+        let (lid, cleared) = (group.lid, cleared.collect());
+        self.groups.remove(name);
+        self.write(lid, cleared);
+        self.free.push(lid);
+    }
+
+    /// Has a group's ports written into switches' tables.
+    fn write(&mut self, group: u16, tree: BTreeMap<u32, Vec<u16>>) {
+        for (switch, ports) in tree {
+            let mask = ports.iter().fold(0, |mask, port| mask | 1 << port);
+            self.tables.entry(switch).or_default().set_ports(group, mask);
+            let block = u32::from((group - FIRST_GROUP) / BLOCK_GROUPS);
+            self.tasks.push_back(Task::Write(switch, block));
+        }
     }
 }
 

@@ -9,17 +9,38 @@ fn machine(name: &str) -> Machine {
 }
 
 fn join(bench: &mut Bench, members: &[u32]) -> Vec<u32> {
+    let groups = join_for(bench, members, Wanted::Multicast);
+    groups.into_iter().map(|group| group as u32).collect()
+}
+
+fn join_for(bench: &mut Bench, members: &[u32], wanted: Wanted) -> Vec<u64> {
     let ops: Vec<Op> = members
         .iter()
         .map(|&pe| {
             let join = GroupOp::Join {
                 members: members.into(),
-                wanted: Wanted::Multicast,
+                wanted,
             };
             bench.begin(pe, HostOp::Group(join))
         })
         .collect();
-    ops.into_iter().map(|op| bench.answer(op).1.value as u32).collect()
+    ops.into_iter().map(|op| bench.answer(op).1.value).collect()
+}
+
+fn send(group: u32, to: Option<u32>, bytes: &[u8]) -> HostOp {
+    HostOp::Group(GroupOp::Send {
+        group,
+        to,
+        data: Payload::copy(bytes),
+    })
+}
+
+/// All datagrams that have come to a PE, first to last.
+fn take(bench: &mut Bench, pe: u32, group: u32) -> Vec<Vec<u8>> {
+    let next = |bench: &mut Bench| bench.call(pe, HostOp::Group(GroupOp::Receive(group)));
+    std::iter::from_fn(|| Some(next(bench)).filter(|answer| answer.value != 0))
+        .map(|answer| answer.data.with(<[u8]>::to_vec))
+        .collect()
 }
 
 fn multicast(group: u32, offset: u64, bytes: &[u8]) -> HostOp {
@@ -148,6 +169,84 @@ fn losses_are_counted() {
         assert!(missing > 0 && missing < 40 * (members.len() - 1), "{missing} missing");
         assert!(bench.world.is_quiet(Pe(1)), "what is lost is not waited for");
     }
+}
+
+/// Datagrams come to the members that they are for, as they were sent, once at most, those of a kind in order; each one that did not come was lost, and counted.
+#[test]
+fn datagrams_come_or_are_counted() {
+    let text = include_str!("../../../../../machines/dimmnet-2.toml").replace("loss = { value = 0,", "loss = { value = 0.2,");
+    let lossy = Machine::parse("leaky", &text, None).unwrap();
+    for (machine, loses) in [(machine("dimmnet-2"), false), (lossy, true)] {
+        let mut bench = Bench::of(&machine, 6, 3);
+        let groups = join_for(&mut bench, &[4, 0, 2, 3], Wanted::Datagrams);
+        assert!(groups.iter().all(|&group| group == groups[0] && group >> 32 == 2048));
+        let (group, before) = (groups[0] as u32, bench.world.counts());
+        let datagram = |number: u32| [number.to_le_bytes().as_slice(), &vec![number as u8; 40 * number as usize]].concat();
+        for number in 0..50 {
+            // Every third to one of them alone.
+            let to = (number % 3 == 0).then_some(2);
+            assert_eq!(bench.call(4, send(group, to, &datagram(number))).refused, None);
+        }
+        bench.run();
+        bench.assert_conserved();
+        let mut came = 0;
+        for pe in [0, 2, 3, 4, 1, 5] {
+            let got = take(&mut bench, pe, group);
+            let numbers: Vec<u32> = got.iter().map(|bytes| u32::from_le_bytes(bytes[..4].try_into().unwrap())).collect();
+            // One to a single PE need not wait for copies.
+            for alone in [true, false] {
+                let of_a_kind = numbers.iter().filter(|&number| (number % 3 == 0) == alone);
+                assert!(of_a_kind.is_sorted_by(|a, b| a < b), "PE {pe}: {numbers:?}");
+            }
+            for (number, bytes) in numbers.iter().zip(&got) {
+                assert!(*bytes == datagram(*number), "datagram {number} is another at PE {pe}");
+            }
+            let expected: Vec<u32> = match pe {
+                2 => (0..50).collect(),
+                0 | 3 => (0..50).filter(|number| number % 3 != 0).collect(),
+                _ => Vec::new(),
+            };
+            assert!(numbers.iter().all(|number| expected.contains(number)));
+            assert!(loses || numbers.len() == expected.len(), "PE {pe}: {numbers:?}");
+            came += got.len() as u64;
+        }
+        let after = bench.world.counts();
+        assert_eq!(after.arrived - before.arrived, came + after.discarded - before.discarded);
+        assert_eq!(after.lost > before.lost, loses);
+        assert!(bench.world.is_quiet(Pe(4)), "nobody waits for datagrams");
+    }
+}
+
+/// What comes while all buffers are full is discarded; what is not for a PE, and who is no member, is refused.
+#[test]
+fn datagrams_have_bounds() {
+    let mut bench = Bench::new("dimmnet-2", 4);
+    let group = join_for(&mut bench, &[0, 1], Wanted::Datagrams)[0] as u32;
+    for number in 0..300u64 {
+        bench.call(0, send(group, None, &number.to_le_bytes()));
+    }
+    bench.run();
+    let got = take(&mut bench, 1, group);
+    assert_eq!(got.len(), 256);
+    assert_eq!(got[255], 255u64.to_le_bytes());
+    assert_eq!(bench.world.counts().discarded, 44);
+    assert!(bench.call(0, send(group, None, &[0; 2049])).refused.is_some());
+    assert!(bench.call(0, send(group, Some(4), &[0; 8])).refused.is_some());
+    assert!(bench.call(2, send(group, None, &[0; 8])).refused.is_some());
+    // Who has left takes nothing, and a group that all have left is another's.
+    bench.call(1, HostOp::Group(GroupOp::Leave(group)));
+    bench.call(0, send(group, None, &[0; 8]));
+    bench.run();
+    assert_eq!(take(&mut bench, 1, group), Vec::<Vec<u8>>::new());
+    bench.call(0, HostOp::Group(GroupOp::Leave(group)));
+    bench.run();
+    assert_eq!(bench.call(0, HostOp::Command(read_table(0, 0))).data.bits(), 0);
+    assert_eq!(join_for(&mut bench, &[2, 3], Wanted::Datagrams)[0] as u32, group);
+    bench.call(2, send(group, None, &[7; 9]));
+    bench.run();
+    assert_eq!(take(&mut bench, 3, group), [[7; 9]]);
+    assert_eq!(take(&mut bench, 1, group), Vec::<Vec<u8>>::new());
+    bench.assert_conserved();
 }
 
 #[test]

@@ -11,73 +11,12 @@
 
 use super::chain::{Direction, PAYLOAD, Packet};
 use crate::host::Op;
+pub use memonet_core::fabric::{NetworkCollective as Collective, WordOperator as Operator};
 
-/// How words are put together: 64 bits each, without a sign.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
-    /// The sum, wrapping.
-    Add,
-    /// The least.
-    Min,
-    /// The largest.
-    Max,
-    /// Bits that all have.
-    And,
-    /// Bits that any has.
-    Or,
-}
-
-/// A collective transaction. Roots are ranks in the group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Collective {
-    /// The root's bytes to all.
-    Broadcast {
-        /// Whose.
-        root: u32,
-    },
-    /// All parts put together, at the root.
-    Reduce {
-        /// Where.
-        root: u32,
-        /// How.
-        operator: Operator,
-    },
-    /// All parts put together, at all.
-    AllReduce(Operator),
-    /// The parts up to and with one's own put together.
-    Scan(Operator),
-}
-
-const OPERATORS: [Operator; 5] = [Operator::Add, Operator::Min, Operator::Max, Operator::And, Operator::Or];
-
-impl Collective {
-    pub(super) fn code(self) -> u32 {
-        let (kind, operator, root) = match self {
-            Collective::Broadcast { root } => (0, Operator::Add, root),
-            Collective::Reduce { root, operator } => (1, operator, root),
-            Collective::AllReduce(operator) => (2, operator, 0),
-            Collective::Scan(operator) => (3, operator, 0),
-        };
-        kind | (operator as u32) << 4 | root << 8
-    }
-
-    pub(super) fn of(code: u32) -> Option<Collective> {
-        let operator = *OPERATORS.get((code >> 4 & 0xf) as usize)?;
-        let root = code >> 8;
-        match code & 0xf {
-            0 => Some(Collective::Broadcast { root }),
-            1 => Some(Collective::Reduce { root, operator }),
-            2 => Some(Collective::AllReduce(operator)),
-            3 => Some(Collective::Scan(operator)),
-            _ => None,
-        }
-    }
-
-    fn operator(self) -> Operator {
-        match self {
-            Collective::Broadcast { .. } => Operator::Add,
-            Collective::Reduce { operator, .. } | Collective::AllReduce(operator) | Collective::Scan(operator) => operator,
-        }
+fn operator_of(what: Collective) -> Operator {
+    match what {
+        Collective::Broadcast { .. } => Operator::Add,
+        Collective::Reduce { operator, .. } | Collective::AllReduce(operator) | Collective::Scan(operator) => operator,
     }
 }
 
@@ -119,6 +58,19 @@ pub struct Part {
     written: bool,
     /// Sides from which a root still waits for something.
     missing: u8,
+    /// It is over for this board: where the host finds the result.
+    pub over: Option<Found>,
+    /// The call that takes the result.
+    pub taken_by: Option<Op>,
+}
+
+/// Where a result is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// In the board, or there is none.
+    Here,
+    /// In the packet that has come by this direction, which stays in its buffer until it is read.
+    In(Direction),
 }
 
 /// What a board does next.
@@ -152,6 +104,8 @@ impl Part {
             value: padded,
             written: false,
             missing: 0,
+            over: None,
+            taken_by: None,
         }
     }
 
@@ -238,7 +192,7 @@ impl Part {
             return None;
         }
         let here = u32::from(packet.to) == self.members[self.rank as usize];
-        let combined = combine(self.what.operator(), &packet.payload, &self.value);
+        let combined = combine(operator_of(self.what), &packet.payload, &self.value);
         let passes = |payload| (!here).then(|| Packet { payload, ..packet.clone() });
         Some(match packet.code {
             REDUCE if here => {

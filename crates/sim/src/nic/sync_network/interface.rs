@@ -56,12 +56,8 @@ pub fn receive() -> Command {
     command(RECEIVE, 0, Payload::EMPTY)
 }
 
-/// A collective transaction of a group, with this member's part: as many bytes at each, in whole words of 8 unless it is a broadcast. Answered with the
-/// result, or with nothing where there is none.
+/// A collective transaction of a group, with this member's part: as many bytes at each, in whole words of 8 unless it is a broadcast. The driver switches the board to
+/// packets. Answered when the host has written it; [`GroupOp::Result`] is answered with the result.
 pub fn collective(group: u32, what: Collective, data: Payload) -> GroupOp {
-    GroupOp::Collective {
-        group,
-        code: what.code(),
-        data,
-    }
+    GroupOp::Collective { group, what, data }
 }

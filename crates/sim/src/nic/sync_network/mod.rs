@@ -9,14 +9,15 @@
 //!   them if its boards are in no other group and, where there are several microclusters, if it is the only group and has the last board of each
 //!   microcluster in which it has members. A board takes part in one barrier at a time: it has one flag.
 //! * The host sees the sync flag by a look that takes `host.flag_look`, a read of the board within it.
-//! * A program switches its board to packets and back ([`set_mode`]); a board goes back when its buffers are empty. Packets (`chain`) pass
+//! * A program switches its board to packets and back ([`set_mode`]), and so does the library's driver, for a collective and for the next barrier; a board goes back when its
+//!   buffers are empty. Packets (`chain`) pass
 //!   between boards that are both switched, and wait at the others; signals pass while no board is.
-//! * Transactions: [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each, worked on by the boards alone: the host writes a packet
-//!   and reads one.
+//! * Transactions: [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each, worked on by the boards alone: the host writes a packet, looks, and reads one.
 
 mod calls;
 mod chain;
 mod collective;
+mod groups;
 mod interface;
 mod wires;
 
@@ -31,9 +32,8 @@ use crate::packet::{Node, Packet, Payload};
 use crate::slab::Slab;
 use crate::time::Ps;
 use chain::{Agenda, Chain, Direction, Due, Notice, PAYLOAD, Times};
-use collective::{Part, SEND, Step};
+use collective::{Found, Part, SEND, Step};
 use interface::{ENTER, FLAG, MODE, RECEIVE, REDUCED, SEND_PACKET, SET_GROUP};
-use memonet_core::fabric::FarAddress;
 use std::collections::{BTreeMap, VecDeque};
 use wires::Wires;
 
@@ -62,7 +62,7 @@ struct Board {
     asked: BTreeMap<(u8, Box<[u32]>), usize>,
     /// Its group for barriers, and the phases that it had completed before.
     barrier: Option<(u32, u64)>,
-    /// A host that has looked at its barrier in vain, and goes on looking: the end of that look; and when the barrier has become complete.
+    /// A host that has looked at its barrier or collective in vain, and goes on looking: the end of that look; and when that has become complete.
     watching: Option<(Ps, Option<Ps>)>,
     collectives: Option<u32>,
     /// Collectives of its group that it has begun.
@@ -70,8 +70,10 @@ struct Board {
     part: Option<Part>,
     inbox: VecDeque<(u16, Payload)>,
     receivers: VecDeque<Op>,
-    /// Waits for its buffers to be empty, to carry wires.
-    switching: Option<Op>,
+    /// It is to carry wires when its buffers are empty,
+    switching: bool,
+    /// which a program waits for.
+    switched_for: Option<Op>,
     /// A call whose barrier's time on the wires is recorded: when it arrived.
     arrived: Option<(Op, Ps)>,
 }
@@ -88,7 +90,10 @@ enum Later {
     Reduced(Op, Ps),
     Mode(Op, bool),
     Send(chain::Packet),
+    /// The driver switches to packets, or back.
+    Packets(bool),
     Begin,
+    Ended(Op, Ps),
     Take(Direction),
     Result,
 }
@@ -294,115 +299,6 @@ impl SyncNetwork {
         }
     }
 
-    fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: Box<[u32]>, wanted: Wanted) {
-        let key = (wanted as u8, members);
-        let times = self.boards[node.index()].asked.entry(key.clone()).or_insert(0);
-        let before = *times;
-        *times += 1;
-        let known = self.known.entry(key.clone()).or_default();
-        // The first to ask has it decided for all.
-        if known.len() == before {
-            known.push(self.groups.len() as u32 + 1);
-            let served = self.serves(&key.1, wanted);
-            let number = self.groups.len() as u32 + 1;
-            for &member in key.1.iter().filter(|_| served) {
-                let board = &mut self.boards[member as usize];
-                match wanted {
-                    Wanted::Barrier => board.barrier = Some((number, self.wires.phases(member as usize))),
-                    _ => board.collectives = Some(number),
-                }
-            }
-            self.groups.push(Group {
-                members: key.1.clone(),
-                wanted,
-                served,
-                joining: Vec::new(),
-            });
-        }
-        let number = self.known[&key][before];
-        let group = &mut self.groups[number as usize - 1];
-        group.joining.push(op);
-        let served = group.served;
-        if served && wanted == Wanted::Barrier {
-            let microcluster = node.index() / wires::MICROCLUSTER;
-            let here = group
-                .members
-                .iter()
-                .filter(|&&member| member as usize / wires::MICROCLUSTER == microcluster);
-            let mask = here.fold(0, |mask, member| mask | 1 << (member % wires::MICROCLUSTER as u32));
-            self.wires.set_group(node.index(), mask);
-        }
-        if group.joining.len() == group.members.len() {
-            for op in std::mem::take(&mut group.joining) {
-                let done = cx.now() + self.is.register_write;
-                cx.finish(done, op, Answer::value(if served { number.into() } else { 0 }));
-            }
-        }
-    }
-
-    /// Whether the boards can serve a group.
-    fn serves(&self, members: &[u32], wanted: Wanted) -> bool {
-        let all = |free: &dyn Fn(&Board) -> bool| members.iter().all(|&member| self.boards.get(member as usize).is_some_and(free));
-        match wanted {
-            Wanted::Barrier if self.wires.is_divided() => {
-                let last = |&member: &u32| members.contains(&(self.wires.last_of(member as usize) as u32));
-                !self.boards.iter().any(|board| board.barrier.is_some()) && members.iter().all(last)
-            }
-            Wanted::Barrier => all(&|board| board.barrier.is_none()),
-            Wanted::Collectives => members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none()),
-            Wanted::Multicast => false,
-        }
-    }
-
-    fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
-        let refused = |why: &str| Answer::refused(why.to_owned());
-        let of = |number: u32, wanted| {
-            let group = self.groups.get((number as usize).wrapping_sub(1));
-            group.is_some_and(|group| group.served && group.wanted == wanted && group.members.contains(&node.0))
-        };
-        match what {
-            GroupOp::Join { members, wanted } => self.join(cx, node, op, members, wanted),
-            GroupOp::Arrive(group) if of(group, Wanted::Barrier) => self.enter(cx, node, op),
-            GroupOp::Phase(group) if of(group, Wanted::Barrier) => {
-                let (read, end) = match self.look_under_way(cx.now(), node) {
-                    Some(start) => (start + self.is.flag_read, start + self.is.flag_look),
-                    None => self.look(cx, node, op),
-                };
-                self.at(cx, read, node, Later::Phase(op, end));
-            }
-            GroupOp::Collective { group, code, data } if of(group, Wanted::Collectives) => {
-                let what = Collective::of(code);
-                let words = matches!(what, Some(Collective::Broadcast { .. })) || data.len() % 8 == 0;
-                let members = &self.groups[group as usize - 1].members;
-                let root = match what {
-                    Some(Collective::Broadcast { root } | Collective::Reduce { root, .. }) => root as usize,
-                    _ => 0,
-                };
-                let board = &mut self.boards[node.index()];
-                let fits = !data.is_empty() && data.len() <= PAYLOAD && words && root < members.len();
-                let answer = if !self.wires.carries_packets(node.index()) {
-                    refused("the board carries wires now; set its mode to packets before")
-                } else if board.part.is_some() {
-                    refused("the board is in a collective already")
-                } else if let Some(what) = what.filter(|_| fits) {
-                    board.begun = board.begun.wrapping_add(1);
-                    board.part = Some(data.with(|bytes| Part::new(op, what, board.begun, node.0, members, bytes)));
-                    let done = self.cpu(cx, cx.now(), node, op, "packet_write", self.is.packet_write);
-                    self.at(cx, done, node, Later::Begin);
-                    return;
-                } else {
-                    refused(
-                        "a collective has from 1 to 56 bytes, in words of 8 unless it is a broadcast, and its root is a rank of the group",
-                    )
-                };
-                cx.finish(cx.now(), op, answer);
-            }
-            GroupOp::Arrive(_) | GroupOp::Phase(_) | GroupOp::Collective { .. } | GroupOp::Multicast { .. } => {
-                cx.finish(cx.now(), op, refused("this PE has joined no such group for that"));
-            }
-        }
-    }
-
     /// What the chain says is due.
     fn plan(&mut self, cx: &mut Cx<'_>, agenda: Agenda) {
         for (at, board, direction, due) in agenda {
@@ -425,13 +321,7 @@ impl SyncNetwork {
                     self.chain.send(cx.now(), node.0, direction, packet, &mut agenda);
                     self.plan(cx, agenda);
                 }
-                Step::Done => {
-                    let part = self.boards[node.index()].part.as_ref().expect("it is in a collective");
-                    let (op, read) = (part.op, if part.has_result() { self.is.packet_read } else { Ps::ZERO });
-                    let seen = self.seen(cx.now());
-                    let done = self.cpu(cx, seen, node, op, "packet_read", read);
-                    self.at(cx, done, node, Later::Result);
-                }
+                Step::Done => self.over(cx, node, Found::Here),
             }
         }
     }
@@ -458,33 +348,58 @@ impl SyncNetwork {
             self.plan(cx, agenda);
             self.steps(cx, node, steps);
             if notice.is_some() {
-                self.host_reads(cx, node, direction);
+                self.for_host(cx, node, direction);
             }
         }
     }
 
-    /// The host sees that there is a packet, and reads it.
-    fn host_reads(&mut self, cx: &mut Cx<'_>, node: Node, direction: Direction) {
-        let op = self.chain.incoming(node.0, direction).op;
+    /// There is a packet for the host: it sees and reads it, or will find it as the result of its collective.
+    fn for_host(&mut self, cx: &mut Cx<'_>, node: Node, direction: Direction) {
+        let packet = self.chain.incoming(node.0, direction);
+        let (code, op) = (packet.code, packet.op);
+        if code != SEND {
+            return self.over(cx, node, Found::In(direction));
+        }
         let seen = self.seen(cx.now());
         let done = self.cpu(cx, seen, node, op, "packet_read", self.is.packet_read);
         self.at(cx, done, node, Later::Take(direction));
     }
 
+    /// A board's collective is over.
+    fn over(&mut self, cx: &mut Cx<'_>, node: Node, found: Found) {
+        let part = self.boards[node.index()].part.as_mut().expect("it is in a collective");
+        part.over = Some(found);
+        self.show(cx, node);
+    }
+
+    /// Something that a host may be looking for is there to be seen.
+    fn show(&mut self, cx: &mut Cx<'_>, node: Node) {
+        let now = cx.now();
+        if let Some((_, complete)) = &mut self.boards[node.index()].watching {
+            *complete = Some(now);
+            cx.news(now, super::Pe(node.0));
+        }
+    }
+
     /// The host has the result of its collective.
     fn result(&mut self, cx: &mut Cx<'_>, node: Node) {
         let part = self.boards[node.index()].part.take().expect("it was in a collective");
-        cx.finish(cx.now(), part.op, Answer::data(Payload::copy(part.result())));
+        let op = part.taken_by.expect("a call has found it");
+        let data = Payload::copy(part.result());
+        cx.finish(cx.now(), op, Answer::with_length(data));
     }
 
     fn switched(&mut self, cx: &mut Cx<'_>, node: Node) {
         let board = &mut self.boards[node.index()];
-        if board.switching.is_none() || !self.chain.is_empty(node.0) {
+        if !board.switching || !self.chain.is_empty(node.0) {
             return;
         }
-        let op = board.switching.take().expect("just seen");
+        board.switching = false;
+        let op = board.switched_for.take();
         self.set_packets(cx, node, false);
-        cx.finish(cx.now(), op, Answer::default());
+        if let Some(op) = op {
+            cx.finish(cx.now(), op, Answer::default());
+        }
     }
 
     fn set_packets(&mut self, cx: &mut Cx<'_>, node: Node, packets: bool) {
@@ -509,17 +424,7 @@ impl SyncNetwork {
                 self.wires.complete(board);
                 if let Some((op, arrived)) = self.boards[board].arrived.take() {
                     cx.stage(node, "wires", "microcluster", op, (arrived, now));
-                    if let Some((_, complete)) = &mut self.boards[board].watching {
-                        *complete = Some(now);
-                        // A host that has stopped looking until something changes is told so by an empty write.
-                        let nowhere = FarAddress {
-                            pe: node.0,
-                            region: 0,
-                            offset: 0,
-                        };
-                        cx.promise(op, 1);
-                        cx.write(now, op, nowhere, Payload::EMPTY);
-                    }
+                    self.show(cx, node);
                 }
             }
             Later::Flag(op, end) => cx.finish(end, op, Answer::value(self.wires.flag(board).into())),
@@ -542,14 +447,38 @@ impl SyncNetwork {
                 cx.finish(now, op, Answer::default());
             }
             Later::Mode(op, false) => {
-                self.boards[board].switching = Some(op);
+                self.boards[board].switched_for = Some(op);
+                self.later(cx, node, Later::Packets(false));
+            }
+            Later::Packets(false) => {
+                self.boards[board].switching = true;
                 self.switched(cx, node);
+            }
+            Later::Packets(true) => {
+                self.boards[board].switching = false;
+                self.set_packets(cx, node, true);
             }
             Later::Send(packet) => {
                 let mut agenda = Agenda::new();
                 let direction = Direction::to(node.0, packet.to.into());
                 self.chain.send(now, node.0, direction, packet, &mut agenda);
                 self.plan(cx, agenda);
+            }
+            Later::Ended(op, end) => {
+                let part = self.boards[board].part.as_mut().filter(|part| part.over.is_some());
+                let Some(part) = part else {
+                    self.boards[board].watching = Some((end, None));
+                    return cx.finish(end, op, Answer::default());
+                };
+                part.taken_by = Some(op);
+                let (found, reads) = (part.over, part.has_result());
+                let read = if reads { self.is.packet_read } else { Ps::ZERO };
+                let done = self.cpu(cx, end, node, op, "packet_read", read);
+                let next = match found {
+                    Some(Found::In(direction)) => Later::Take(direction),
+                    _ => Later::Result,
+                };
+                self.at(cx, done, node, next);
             }
             Later::Begin => {
                 let part = self.boards[board].part.as_mut().expect("begun once");
@@ -563,7 +492,7 @@ impl SyncNetwork {
                 self.plan(cx, agenda);
                 match notice {
                     Some(Notice::Decide(_)) => self.decide(cx, node),
-                    Some(Notice::ForHost) => self.host_reads(cx, node, direction),
+                    Some(Notice::ForHost) => self.for_host(cx, node, direction),
                     None => {}
                 }
                 self.switched(cx, node);

@@ -1,0 +1,200 @@
+//! Collectives that the network makes by itself: broadcasts of a few bytes, and reductions and scans of a few integers, of all PEs.
+//!
+//! They are used where the fabric offers them ([`NetworkCollectives`]), and cost no message. Nothing of them is in the team's lines and outboxes, and no step is counted, at any member: which
+//! way a collective goes depends on what all members give alike.
+//!
+//! Integers go as words of 64 bits. Sums, ands and ors of those end in the same low bits as of the elements themselves; for the least and the largest, a signed
+//! element is widened with its sign, and the sign turned over, so that words without a sign have the same order.
+//!
+//! **Before one begins, the team's barrier that is under way is ended**, as before a step: the same wires may carry either.
+//!
+//! **When members leave.** Each tells in a word of its own, before it begins, to how many it has come; who waits in vain looks at that of those who have left. A member whose wait has ended in
+//! an error uses the network no more: what goes by the other ways then fails by itself.
+
+use super::operator::Integers;
+use super::reduce::Goal;
+use super::{Place, Way};
+use crate::error::Result;
+use crate::fabric::{NetworkCollective, NetworkCollectives, WordOperator};
+use crate::layout::BarrierSlot;
+use crate::pe::Pe;
+use crate::shm;
+use crate::team::Team;
+use crate::wait::{self, Terms};
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Bytes of a word of the network's.
+const WORD: usize = 8;
+/// The slot of the first team, that of all PEs, which all make before anything else.
+const FIRST: usize = 0;
+
+/// What a team knows of the network's collectives.
+pub(crate) struct Network {
+    /// The most bytes of a member's part; 0: they do not serve this team.
+    most: usize,
+    begun: AtomicU64,
+    failed: AtomicBool,
+}
+
+impl Network {
+    /// Asks whether they serve the team in this slot, unless the user wants another way.
+    pub(crate) fn join(pe: &Pe, slot: usize, forced: Option<Way>) -> Result<Network> {
+        let asks = slot == FIRST && pe.npes() > 1 && pe.has_far() && forced.is_none();
+        let offered = if asks { pe.fabric().collectives() } else { None };
+        Ok(Network {
+            most: offered.map_or(Ok(0), NetworkCollectives::join)?,
+            begun: AtomicU64::new(0),
+            failed: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Team {
+    /// The most bytes that this team's collectives give to the network, which makes by itself broadcasts of so much, and reductions and scans of an eighth as many integers; 0 where it does not.
+    pub fn most_in_network(&self) -> usize {
+        self.network().most
+    }
+
+    fn network_takes(&self, bytes: usize) -> bool {
+        (1..=self.network().most).contains(&bytes) && !self.network().failed.load(Ordering::Relaxed)
+    }
+
+    /// A broadcast, if the network makes it.
+    pub(super) fn broadcast_in_network(&self, root: usize, to: Place, from: Place) -> Result<bool> {
+        if !self.network_takes(from.bytes) {
+            return Ok(false);
+        }
+        let mut part = vec![0; from.bytes];
+        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so many bytes.
+        unsafe { shm::copy(part.as_mut_ptr(), self.here(from), from.bytes) };
+        let what = NetworkCollective::Broadcast { root: root as u32 };
+        let result = self.in_network(what, &part)?;
+        // SAFETY: as above.
+        unsafe { shm::copy(self.here(to), result.as_ptr(), to.bytes) };
+        Ok(true)
+    }
+
+    /// A reduction or scan of elements of so many bytes, if the network makes it.
+    pub(super) fn combine_in_network(&self, size: usize, integers: Option<Integers>, goal: Goal, to: Place, from: Place) -> Result<bool> {
+        let Some(Integers { operator, signed }) = integers else {
+            return Ok(false);
+        };
+        if !self.network_takes(from.bytes / size * WORD) {
+            return Ok(false);
+        }
+        let what = match goal {
+            Goal::All => NetworkCollective::AllReduce(operator),
+            Goal::Root(root) => NetworkCollective::Reduce {
+                root: root as u32,
+                operator,
+            },
+            Goal::Inclusive => NetworkCollective::Scan(operator),
+            Goal::Exclusive if operator == WordOperator::Add => NetworkCollective::Scan(operator),
+            Goal::Exclusive => return Ok(false),
+        };
+        let widening = Widening {
+            size,
+            signed,
+            ordered: matches!(operator, WordOperator::Min | WordOperator::Max),
+        };
+        let mut bytes = vec![0; from.bytes];
+        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so many bytes.
+        unsafe { shm::copy(bytes.as_mut_ptr(), self.here(from), from.bytes) };
+        let words: Vec<u64> = bytes.chunks_exact(size).map(|element| widening.widen(element)).collect();
+        let part: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let result = self.in_network(what, &part)?;
+        if matches!(goal, Goal::Root(root) if root != self.rank()) {
+            return Ok(true);
+        }
+        for ((result, element), own) in result.chunks_exact(WORD).zip(bytes.chunks_exact_mut(size)).zip(words) {
+            let word = u64::from_le_bytes(result.try_into().expect("a word's bytes"));
+            let word = if goal == Goal::Exclusive { word.wrapping_sub(own) } else { word };
+            widening.narrow(word, element);
+        }
+        // SAFETY: as above.
+        unsafe { shm::copy(self.here(to), bytes.as_ptr(), to.bytes) };
+        Ok(true)
+    }
+
+    /// Has the network make one; gives its result, as long as the part.
+    fn in_network(&self, what: NetworkCollective, part: &[u8]) -> Result<Vec<u8>> {
+        let (pe, network) = (self.pe(), self.network());
+        let offered = pe.fabric().collectives().expect("what the team has joined");
+        self.split_barrier().wait()?;
+        let number = network.begun.load(Ordering::Relaxed) + 1;
+        network.begun.store(number, Ordering::Relaxed);
+        let begun = Pe::barrier_slot(self.slot()) + offset_of!(BarrierSlot, collectives) as u64;
+        // SAFETY: an aligned word of this PE's own slot.
+        unsafe { shm::store(pe.local(begun).cast::<u64>(), number) };
+        let has_begun = |other: usize| {
+            let word = pe.route(other, begun).load::<u64>(pe);
+            matches!(word, Ok(at) if at >= number)
+        };
+        let terms = Terms {
+            members: Some(self.members()),
+            arrived: Some(&has_begun),
+            timeout: None,
+        };
+        let mut result = vec![0; part.len()];
+        let ended = offered.begin(what, part).and_then(|()| {
+            wait::until(pe, terms, || match offered.end(&mut result) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            })?
+        });
+        if ended.is_err() {
+            network.failed.store(true, Ordering::Relaxed);
+        }
+        ended.map(|()| result)
+    }
+}
+
+/// How elements become words.
+#[derive(Debug, Clone, Copy)]
+struct Widening {
+    size: usize,
+    signed: bool,
+    /// Whether the order of words is to be that of elements.
+    ordered: bool,
+}
+
+impl Widening {
+    fn turned(self) -> u64 {
+        u64::from(self.signed && self.ordered) << 63
+    }
+
+    fn widen(self, element: &[u8]) -> u64 {
+        let negative = self.signed && element[self.size - 1] & 0x80 != 0;
+        let mut word = if negative { [0xff; WORD] } else { [0; WORD] };
+        word[..self.size].copy_from_slice(element);
+        u64::from_le_bytes(word) ^ self.turned()
+    }
+
+    fn narrow(self, word: u64, element: &mut [u8]) {
+        element.copy_from_slice(&(word ^ self.turned()).to_le_bytes()[..self.size]);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_have_the_order_of_elements() {
+        let widening = Widening {
+            size: 2,
+            signed: true,
+            ordered: true,
+        };
+        let values = [i16::MIN, -2, -1, 0, 1, i16::MAX];
+        let words = values.map(|value| widening.widen(&value.to_le_bytes()));
+        assert!(words.is_sorted_by(|a, b| a < b));
+        for (word, value) in words.into_iter().zip(values) {
+            let mut element = [0; 2];
+            widening.narrow(word, &mut element);
+            assert_eq!(i16::from_le_bytes(element), value);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A fabric's own datagrams as a carrier, where the network copies them: a switch.
+
+use super::datagrams::{Carrier, MOST_AT_ONCE};
+use crate::error::Result;
+use crate::fabric::{DatagramGroup, Datagrams};
+use crate::pe::Pe;
+use memonet_repair::To;
+use std::sync::Arc;
+
+/// Readers from which on a copy by the network is better than one put for each.
+const LEAST_READERS: usize = 2;
+
+/// Whether the network is asked to carry a channel to so many readers.
+pub(super) fn wins(pe: &Pe, readers: usize) -> bool {
+    pe.has_far() && readers >= LEAST_READERS && pe.fabric().datagrams().is_some()
+}
+
+/// Membership of a group of the network's.
+pub(super) struct Membership {
+    pe: Arc<Pe>,
+    group: DatagramGroup,
+    writer: usize,
+}
+
+impl Membership {
+    /// Joins the group of a channel, with all of its members: also the most bytes of a datagram. Nothing, at all of them, where the network does not serve it.
+    pub(super) fn join(pe: &Arc<Pe>, writer: usize, readers: &[usize]) -> Result<Option<(Self, usize)>> {
+        let Some(datagrams) = pe.fabric().datagrams() else {
+            return Ok(None);
+        };
+        let members: Vec<usize> = std::iter::once(writer).chain(readers.iter().copied()).collect();
+        let group = datagrams.join(&members)?;
+        let pe = pe.clone();
+        Ok(group.map(|group| (Membership { pe, group, writer }, group.most)))
+    }
+
+    fn datagrams(&self) -> &dyn Datagrams {
+        self.pe.fabric().datagrams().expect("of this fabric it is the group")
+    }
+}
+
+impl Carrier for Membership {
+    fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let mut taken = 0;
+        while self.datagrams().receive(self.group, take)? {
+            taken += 1;
+            if taken == MOST_AT_ONCE {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn send(&mut self, datagram: &[u8], to: To) -> Result<()> {
+        let to = match to {
+            To::Writer => Some(self.writer),
+            To::All => None,
+        };
+        self.datagrams().send(self.group, to, datagram)
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        // Who unwinds calls nobody: the group ends with the job then.
+        if !std::thread::panicking()
+            && let Err(error) = self.datagrams().leave(self.group)
+        {
+            self.pe.surface_later(error);
+        }
+    }
+}

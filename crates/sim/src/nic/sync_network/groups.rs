@@ -1,0 +1,142 @@
+//! Groups of boards: which of them the wires and the chain serve, and what their members ask for.
+
+use super::*;
+
+impl SyncNetwork {
+    /// A look of a host that may have been looking for long: the moment at which the board is read, and the look's end.
+    fn watch(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> (Ps, Ps) {
+        match self.look_under_way(cx.now(), node) {
+            Some(start) => (start + self.is.flag_read, start + self.is.flag_look),
+            None => self.look(cx, node, op),
+        }
+    }
+
+    pub(super) fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: Box<[u32]>, wanted: Wanted) {
+        let key = (wanted as u8, members);
+        let times = self.boards[node.index()].asked.entry(key.clone()).or_insert(0);
+        let before = *times;
+        *times += 1;
+        let known = self.known.entry(key.clone()).or_default();
+        // The first to ask has it decided for all.
+        if known.len() == before {
+            known.push(self.groups.len() as u32 + 1);
+            let served = self.serves(&key.1, wanted);
+            let number = self.groups.len() as u32 + 1;
+            for &member in key.1.iter().filter(|_| served) {
+                let board = &mut self.boards[member as usize];
+                match wanted {
+                    Wanted::Barrier => board.barrier = Some((number, self.wires.phases(member as usize))),
+                    _ => board.collectives = Some(number),
+                }
+            }
+            self.groups.push(Group {
+                members: key.1.clone(),
+                wanted,
+                served,
+                joining: Vec::new(),
+            });
+        }
+        let number = self.known[&key][before];
+        let group = &mut self.groups[number as usize - 1];
+        group.joining.push(op);
+        let served = group.served;
+        if served && wanted == Wanted::Barrier {
+            let microcluster = node.index() / wires::MICROCLUSTER;
+            let here = group
+                .members
+                .iter()
+                .filter(|&&member| member as usize / wires::MICROCLUSTER == microcluster);
+            let mask = here.fold(0, |mask, member| mask | 1 << (member % wires::MICROCLUSTER as u32));
+            self.wires.set_group(node.index(), mask);
+        }
+        if group.joining.len() == group.members.len() {
+            for op in std::mem::take(&mut group.joining) {
+                let done = cx.now() + self.is.register_write;
+                let most = if wanted == Wanted::Collectives { PAYLOAD as u64 } else { 0 };
+                cx.finish(done, op, Answer::value(if served { u64::from(number) | most << 32 } else { 0 }));
+            }
+        }
+    }
+
+    /// Whether the boards can serve a group.
+    fn serves(&self, members: &[u32], wanted: Wanted) -> bool {
+        let all = |free: &dyn Fn(&Board) -> bool| members.iter().all(|&member| self.boards.get(member as usize).is_some_and(free));
+        match wanted {
+            Wanted::Barrier if self.wires.is_divided() => {
+                let last = |&member: &u32| members.contains(&(self.wires.last_of(member as usize) as u32));
+                !self.boards.iter().any(|board| board.barrier.is_some()) && members.iter().all(last)
+            }
+            Wanted::Barrier => all(&|board| board.barrier.is_none()),
+            Wanted::Collectives => members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none()),
+            Wanted::Multicast | Wanted::Datagrams => false,
+        }
+    }
+
+    pub(super) fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
+        let refused = |why: &str| Answer::refused(why.to_owned());
+        let of = |number: u32, wanted| {
+            let group = self.groups.get((number as usize).wrapping_sub(1));
+            group.is_some_and(|group| group.served && group.wanted == wanted && group.members.contains(&node.0))
+        };
+        match what {
+            GroupOp::Join { members, wanted } => self.join(cx, node, op, members, wanted),
+            GroupOp::Arrive(group) if of(group, Wanted::Barrier) => {
+                if self.wires.carries_packets(node.index()) && !self.boards[node.index()].switching {
+                    let done = self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
+                    self.at(cx, done, node, Later::Packets(false));
+                }
+                self.enter(cx, node, op);
+            }
+            GroupOp::Phase(group) if of(group, Wanted::Barrier) => {
+                let (read, end) = self.watch(cx, node, op);
+                self.at(cx, read, node, Later::Phase(op, end));
+            }
+            GroupOp::Result(group) if of(group, Wanted::Collectives) => {
+                let (read, end) = self.watch(cx, node, op);
+                self.at(cx, read, node, Later::Ended(op, end));
+            }
+            GroupOp::Collective { group, what, data } if of(group, Wanted::Collectives) => {
+                if let Err(why) = self.collective(cx, node, op, group, what, &data) {
+                    cx.finish(cx.now(), op, refused(why));
+                }
+            }
+            _ => cx.finish(cx.now(), op, refused("this PE has joined no such group for that")),
+        }
+    }
+
+    /// Begins a member's part of a collective.
+    fn collective(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        group: u32,
+        what: Collective,
+        data: &Payload,
+    ) -> Result<(), &'static str> {
+        let words = matches!(what, Collective::Broadcast { .. }) || data.len().is_multiple_of(8);
+        let members = &self.groups[group as usize - 1].members;
+        let root = match what {
+            Collective::Broadcast { root } | Collective::Reduce { root, .. } => root as usize,
+            Collective::AllReduce(_) | Collective::Scan(_) => 0,
+        };
+        if data.is_empty() || data.len() > PAYLOAD || !words || root >= members.len() {
+            return Err("a collective has from 1 to 56 bytes, in words of 8 unless it is a broadcast, and its root is a rank of the group");
+        }
+        let board = &mut self.boards[node.index()];
+        if board.part.is_some() {
+            return Err("the board is in a collective already");
+        }
+        board.begun = board.begun.wrapping_add(1);
+        board.part = Some(data.with(|bytes| Part::new(op, what, board.begun, node.0, members, bytes)));
+        let mut ready = cx.now();
+        if board.switching || !self.wires.carries_packets(node.index()) {
+            ready = self.cpu(cx, ready, node, op, "register_write", self.is.register_write);
+            self.at(cx, ready, node, Later::Packets(true));
+        }
+        let done = self.cpu(cx, ready, node, op, "packet_write", self.is.packet_write);
+        self.at(cx, done, node, Later::Begin);
+        cx.finish(done, op, Answer::default());
+        Ok(())
+    }
+}
