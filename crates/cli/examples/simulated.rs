@@ -236,7 +236,7 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
         for round in 0..2000 {
             for word in 0..9 {
                 let value = match (word, random() % 3) {
-                    (0, _) => random() % 16 | (1 << (random() % 4)) << 8 | (random() % 8) << 16 | (random() % 8) << 24,
+                    (0, _) => (random() % 16) | ((1 << (random() % 4)) << 8) | ((random() % 8) << 16) | ((random() % 8) << 24),
                     (8, _) => random() % 1000,
                     (_, 0) => random() % 16,
                     (_, 1) => 1 << (random() % 64),

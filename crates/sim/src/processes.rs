@@ -185,6 +185,8 @@ struct Process<'a> {
 
 /// No run is longer: half of what a picosecond clock of 64 bits can show, so that sums of times are times.
 const END_OF_TIME: Ps = Ps(1 << 63);
+/// No network takes longer packets.
+const LONGEST_PACKET: usize = 1 << 20;
 
 impl Process<'_> {
     fn pe(&self) -> usize {
@@ -324,7 +326,12 @@ impl Process<'_> {
             false => Err("simulated time ends after 106 days"),
         };
         in_time(at)?;
-        if ask.gives().max(ask.takes()) > MOST {
+        let most = if matches!(ask, Ask::Put { .. } | Ask::Get { .. }) {
+            MOST
+        } else {
+            LONGEST_PACKET
+        };
+        if ask.gives().max(ask.takes()) > most {
             return Err("no block is that long");
         }
         match ask {
