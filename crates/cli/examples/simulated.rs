@@ -1,6 +1,6 @@
 //! Programs that know nothing of simulated machines, for the tests of `memonet run --machine`; chosen by the first argument.
 
-use memonet::{Cmp, Job, Min, MulticastOptions, Result, Sum, Window};
+use memonet::{Cmp, Job, Result, Window};
 use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,7 +18,6 @@ fn main() -> ExitCode {
             "clocks" => clocks(begun),
             "blocks" => blocks(&job),
             "restricted" => restricted(&job),
-            "offers" => offers(&job),
             "talk" => talk(&job),
             "poll" => poll(&job),
             "deadlock" => deadlock(&job),
@@ -37,31 +36,6 @@ fn main() -> ExitCode {
             ExitCode::from(42)
         }
     }
-}
-
-/// What a network may do by itself: a multicast channel to all others, and collectives of few integers.
-fn offers(job: &Job) -> Result<()> {
-    let others: Vec<usize> = (1..job.npes()).collect();
-    let mut channel = job.multicast::<u64>(0, &others, MulticastOptions::new().capacity(1 << 14))?;
-    let w = job.window::<i32>(4)?;
-    let (from, to) = (w.span(0..2)?, w.span(2..4)?);
-    let mut block = Vec::new();
-    for round in 0..40u64 {
-        let len = [1, 0, 300, 3000][round as usize % 4];
-        let sent: Vec<u64> = (0..len).map(|index| round << 32 | index).collect();
-        if job.pe() == 0 {
-            channel.publish(&sent)?;
-        } else {
-            channel.recv(&mut block)?;
-            assert_eq!(block, sent, "block {round}");
-        }
-        w.write_from(0, &[job.pe() as i32 - 1, -(round as i32)]);
-        job.world().all_reduce(Min, to, from)?;
-        assert_eq!(w.to_vec()[2..], [-1, -(round as i32)]);
-        job.world().scan(Sum, to, from)?;
-    }
-    println!("{}: {:?}", job.pe(), w.to_vec());
-    job.barrier()
 }
 
 /// Words to and fro between PEs 0 and 1; says how long that took.
@@ -236,7 +210,10 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
         for round in 0..2000 {
             for word in 0..9 {
                 let value = match (word, random() % 3) {
-                    (0, _) => (random() % 16) | ((1 << (random() % 4)) << 8) | ((random() % 8) << 16) | ((random() % 8) << 24),
+                    (0, _) => {
+                        let [kind, size, what, flags] = [16, 4, 8, 8].map(|range| random() % range);
+                        u64::from(u32::from_le_bytes([kind as u8, 1 << size, what as u8, flags as u8]))
+                    }
                     (8, _) => random() % 1000,
                     (_, 0) => random() % 16,
                     (_, 1) => 1 << (random() % 64),
