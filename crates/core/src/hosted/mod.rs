@@ -4,7 +4,8 @@
 //! [`Hosted::write`] and its kin, which know where the PEs' memory is, restricted windows included.
 //!
 //! A PE's fabric is a [`HostedFabric`]: each call becomes an [`Ask`] that goes through a [`Port`]. Where the PE lives in the host's process, the port is the
-//! host's; where it is a process of its own, it is [`attached`] to the machine by shared pages ([`passage`]) and a word that says whose [`turn`] it is.
+//! host's; where it is a process of its own, it is attached to the machine by shared pages
+//! (`passage`) and a word that says whose turn it is (`turn`).
 
 mod ask;
 pub(crate) mod attached;
@@ -71,7 +72,7 @@ impl Hosted {
     /// The memory of a job whose PEs are processes, which `job`'s holder starts.
     ///
     /// # Errors
-    /// [`Error::System`](crate::Error::System) where it cannot be mapped.
+    /// [`Error::System`] where it cannot be mapped.
     pub fn of(job: &JobFile) -> Result<Hosted> {
         let fd = job
             .fd()
@@ -88,7 +89,7 @@ impl Hosted {
     /// PE `pe` joins, with all peers behind `fabric`. Once for each PE, by whoever is to be that PE.
     ///
     /// # Errors
-    /// [`Error::Environment`](crate::Error::Environment) for variables that choose what cannot be.
+    /// [`Error::Environment`] for variables that choose what cannot be.
     pub fn join(&self, pe: usize, fabric: Box<dyn Fabric>) -> Result<Job> {
         let job = Job::from_control(self.control.clone(), pe, Some(fabric), None)?;
         self.control.step(pe, State::Empty, State::Joined);

@@ -6,7 +6,7 @@
 //! | 1 | the machine's | read the request, write the reply; then pass to 0 |
 //! | 2 | nobody's: the process has ended | nothing |
 //!
-//! Who has seen the process end writes 2. All else is done by two steps: [`pass`](Turn::pass) changes the word from one's own value to the other's by
+//! Who has seen the process end swaps in 2. All else is done by two steps: [`pass`](Turn::pass) changes the word from one's own value to the other's by
 //! a compare-and-swap, and wakes; [`wait`](Turn::wait) sleeps in the kernel while the word shows the other's value.
 //!
 //! *One at a time.* Each side changes the word only from its own value, and touches request and reply only between having seen its value and
@@ -114,8 +114,9 @@ impl Turn {
 
     /// The process has ended: whoever waits for its turn is told so, now and ever after.
     pub(crate) fn leave(self) {
+        // A step that reads, too: so no pass, which reads before it writes, can come to lie behind what it has not seen.
         // SAFETY: as above.
-        unsafe { shm::store(self.0, GONE) };
+        unsafe { shm::fetch_op(self.0.cast(), 4, shm::AtomicOp::Swap, GONE.into()) };
         self.wake();
     }
 }
