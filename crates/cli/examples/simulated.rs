@@ -1,6 +1,6 @@
 //! Programs that know nothing of simulated machines, for the tests of `memonet run --machine`; chosen by the first argument.
 
-use memonet::{Cmp, Job, Result, Window};
+use memonet::{Cmp, Job, Min, MulticastOptions, Result, Sum, Window};
 use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
@@ -18,6 +18,7 @@ fn main() -> ExitCode {
             "clocks" => clocks(begun),
             "blocks" => blocks(&job),
             "restricted" => restricted(&job),
+            "offers" => offers(&job),
             "talk" => talk(&job),
             "poll" => poll(&job),
             "deadlock" => deadlock(&job),
@@ -36,6 +37,31 @@ fn main() -> ExitCode {
             ExitCode::from(42)
         }
     }
+}
+
+/// What a network may do by itself: a multicast channel to all others, and collectives of few integers.
+fn offers(job: &Job) -> Result<()> {
+    let others: Vec<usize> = (1..job.npes()).collect();
+    let mut channel = job.multicast::<u64>(0, &others, MulticastOptions::new().capacity(1 << 14))?;
+    let w = job.window::<i32>(4)?;
+    let (from, to) = (w.span(0..2)?, w.span(2..4)?);
+    let mut block = Vec::new();
+    for round in 0..40u64 {
+        let len = [1, 0, 300, 3000][round as usize % 4];
+        let sent: Vec<u64> = (0..len).map(|index| round << 32 | index).collect();
+        if job.pe() == 0 {
+            channel.publish(&sent)?;
+        } else {
+            channel.recv(&mut block)?;
+            assert_eq!(block, sent, "block {round}");
+        }
+        w.write_from(0, &[job.pe() as i32 - 1, -(round as i32)]);
+        job.world().all_reduce(Min, to, from)?;
+        assert_eq!(w.to_vec()[2..], [-1, -(round as i32)]);
+        job.world().scan(Sum, to, from)?;
+    }
+    println!("{}: {:?}", job.pe(), w.to_vec());
+    job.barrier()
 }
 
 /// Words to and fro between PEs 0 and 1; says how long that took.
