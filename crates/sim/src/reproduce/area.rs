@@ -3,7 +3,7 @@
 use crate::host::{Answer, HostOp};
 use crate::run::Host;
 use memonet_core::fabric::FarAddress;
-use memonet_core::{Job, shm};
+use memonet_core::{Job, Place, shm};
 
 /// A block at the same offset of every PE.
 pub struct Area {
@@ -42,6 +42,12 @@ impl Area {
             region: 0,
             offset: self.offset + byte as u64,
         }
+    }
+
+    /// The word there, for the library's collectives.
+    pub fn place(&self, byte: usize) -> Place {
+        let place = self.job.segment().place(self.offset + byte as u64, 8);
+        place.expect("the area lies in the segment")
     }
 
     fn word(&self, byte: usize) -> *mut u64 {

@@ -5,15 +5,13 @@
 //! time all begin together, and it ends when the last has it.
 
 use super::area::{Area, ask};
-use super::dimmnet1::nic;
 use super::{Curve, Outcome, Row};
 use crate::error::Error;
-use crate::host::{GroupOp, HostOp, Signal, Wanted};
+use crate::host::{HostOp, Signal};
 use crate::machine::Machine;
-use crate::nic::sync_network::{Collective, Operator, collective, set_mode};
 use crate::packet::Payload;
 use crate::run::{Host, Options, run as run_on};
-use memonet_core::SignalOp;
+use memonet_core::{Goal, Job, SignalOp, Sum};
 
 /// Most nodes.
 pub const MOST: usize = 1 << 16;
@@ -64,6 +62,7 @@ const TOGETHER: u64 = 100_000_000_000;
 
 /// A node among others.
 struct Member {
+    job: Job,
     area: Area,
     me: usize,
     n: usize,
@@ -132,6 +131,18 @@ impl Member {
         assert_eq!(sum, (self.n * (self.n - 1) / 2) as u64, "the sum of {} nodes' numbers", self.n);
     }
 
+    /// A collective of the library's, of a word that the boards put together, or that the first one sends.
+    fn in_the_network(&self, goal: Option<Goal>) {
+        let (world, to, from) = (self.job.world(), self.area.place(RELEASED), self.area.place(DATA));
+        assert!(world.most_in_network() >= 8, "the boards serve all");
+        let done = match goal {
+            // SAFETY: any bytes are a number.
+            Some(goal) => unsafe { world.combine_values::<u64>(Sum, goal, to, from) },
+            None => world.broadcast_places(0, to, from),
+        };
+        done.expect("nobody dies in an experiment");
+    }
+
     /// A word of the first node's, down the tree.
     fn broadcast(&self, phase: u64) {
         if self.me > 0 {
@@ -143,22 +154,6 @@ impl Member {
     }
 }
 
-/// Makes this PE's board one of the group of all, for collectives in the network.
-fn join_boards(nodes: usize) -> u32 {
-    let join = GroupOp::Join {
-        members: (0..nodes as u32).collect(),
-        wanted: Wanted::Collectives,
-    };
-    let group = ask(HostOp::Group(join)).value as u32;
-    nic(set_mode(true));
-    group
-}
-
-/// The boards' own.
-fn in_the_network(group: u32, what: Collective) {
-    ask(HostOp::Group(collective(group, what, Payload::word(8, 1))));
-}
-
 /// How long it takes on so many nodes, in ns.
 fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Error> {
     let options = Options {
@@ -167,23 +162,22 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
         ..Options::default()
     };
     let wires = machine.kind() == "sync-network";
-    let boards = wires && matches!(operation, Operation::AllReduce | Operation::Broadcast);
     let done = run_on(machine, nodes, &options, |job| {
         let member = Member {
+            job: job.clone(),
             area: Area::at_the_start(&job, BYTES),
             me: job.pe(),
             n: nodes,
         };
-        let group = if boards { join_boards(nodes) } else { 0 };
         for phase in 1..=2 {
             if phase == 2 {
                 let left = TOGETHER.checked_sub(Host::here().now().0 / 1000);
                 job.compute(left.expect("the first time is over before the second begins"));
             }
             match operation {
-                Operation::AllReduce if boards => in_the_network(group, Collective::AllReduce(Operator::Add)),
-                Operation::Broadcast if boards => in_the_network(group, Collective::Broadcast { root: 0 }),
-                // What the library takes for its barrier there.
+                // What the library has the boards do.
+                Operation::AllReduce if wires => member.in_the_network(Some(Goal::All)),
+                Operation::Broadcast if wires => member.in_the_network(None),
                 _ if wires => job.barrier().expect("the wires work"),
                 Operation::Tree => member.tree(phase),
                 Operation::Dissemination => member.dissemination(phase),
