@@ -125,7 +125,7 @@ pub enum GroupOp {
     /// Answered with the result of this PE's collective in the group, empty if it gets none, and one more than its length, when that is over for it, and it has taken part in none since; else with 0. A look of the host at
     /// the NIC, with its price.
     Result(u32),
-    /// Sends a datagram, which may be lost, and of which `Quiet` and `Fence` do not know. Answered when the data may be changed.
+    /// Sends a datagram, or several in one go, which may be lost, and of which `Quiet` and `Fence` do not know. Answered when the data may be changed.
     Send {
         /// By which group.
         group: u32,

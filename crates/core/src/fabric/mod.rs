@@ -225,7 +225,7 @@ pub trait Datagrams {
     /// Of the network.
     fn join(&self, members: &[usize]) -> Result<Option<DatagramGroup>>;
 
-    /// Sends a datagram to all other members, or to one. The bytes may be reused on return.
+    /// Sends a datagram to all other members, or to one; or several in one go, each but the last of [`most`](DatagramGroup::most) bytes, at most [`DATAGRAMS_AT_ONCE`]. The bytes may be reused on return.
     ///
     /// # Errors
     /// Of the network; that a datagram does not come is none.
@@ -243,6 +243,9 @@ pub trait Datagrams {
     /// Of the network.
     fn leave(&self, group: DatagramGroup) -> Result<()>;
 }
+
+/// Most datagrams that are sent in one go.
+pub const DATAGRAMS_AT_ONCE: usize = 16;
 
 /// A group for datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -49,11 +49,19 @@ pub(super) trait Carrier: Send {
     /// Where nothing will come any more.
     fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Sends a datagram. One that cannot be sent now is lost, as any may be, and repaired.
+    /// Sends a datagram, at the latest when [`flush`](Self::flush) is called. One that cannot be sent now is lost, as any may be, and repaired.
     ///
     /// # Errors
     /// Where none can be sent any more.
     fn send(&mut self, datagram: &[u8], to: repair::To) -> Result<()>;
+
+    /// Sends what was kept back, so that several go at once.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// An end's carrier, with all that its end of the protocol needs.
@@ -256,6 +264,10 @@ impl Sending {
                 return None;
             }
         }
+        if let Err(error) = link.carrier.flush() {
+            self.pe.surface_later(error);
+            return None;
+        }
         self.limit.store(machine.limit(), Ordering::Release);
         self.complete.store(machine.is_complete(), Ordering::Release);
         if let Some(silent) = machine.silent(wait::nanos(&self.pe)) {
@@ -358,6 +370,7 @@ impl Receiving {
             while let Some(outgoing) = machine.next(wait::nanos(&self.pe), &mut link.out) {
                 link.carrier.send(&link.out[..outgoing.len], outgoing.to)?;
             }
+            link.carrier.flush()?;
             if all {
                 return Ok(Some(machine.asks_at()).filter(|&at| at != repair::Nanos::MAX));
             }

@@ -2,7 +2,7 @@
 
 use super::datagrams::{Carrier, MOST_AT_ONCE};
 use crate::error::Result;
-use crate::fabric::{DatagramGroup, Datagrams};
+use crate::fabric::{DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams};
 use crate::pe::Pe;
 use memonet_repair::To;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(super) struct Membership {
     pe: Arc<Pe>,
     group: DatagramGroup,
     writer: usize,
+    /// Datagrams to all that are sent in one go: all are as large as may be, or it would have been sent.
+    kept: Vec<u8>,
 }
 
 impl Membership {
@@ -31,7 +33,8 @@ impl Membership {
         let members: Vec<usize> = std::iter::once(writer).chain(readers.iter().copied()).collect();
         let group = datagrams.join(&members)?;
         let pe = pe.clone();
-        Ok(group.map(|group| (Membership { pe, group, writer }, group.most)))
+        let kept = Vec::new();
+        Ok(group.map(|group| (Membership { pe, group, writer, kept }, group.most)))
     }
 
     fn datagrams(&self) -> &dyn Datagrams {
@@ -52,11 +55,23 @@ impl Carrier for Membership {
     }
 
     fn send(&mut self, datagram: &[u8], to: To) -> Result<()> {
-        let to = match to {
-            To::Writer => Some(self.writer),
-            To::All => None,
+        if to == To::Writer {
+            return self.datagrams().send(self.group, Some(self.writer), datagram);
+        }
+        self.kept.extend_from_slice(datagram);
+        match datagram.len() < self.group.most || self.kept.len() >= DATAGRAMS_AT_ONCE * self.group.most {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let sent = match self.kept.is_empty() {
+            true => Ok(()),
+            false => self.datagrams().send(self.group, None, &self.kept),
         };
-        self.datagrams().send(self.group, to, datagram)
+        self.kept.clear();
+        sent
     }
 }
 

@@ -1,7 +1,7 @@
 //! Datagrams to groups, and the driver's buffers for them: what memonet's own multicast is carried by.
 //!
-//! A datagram is one packet, multicast or to one node, and as unreliable as the links. The driver copies one that is to be sent into one of two buffers, so the call returns when
-//! the NIC has read what was sent before. What comes by a group goes into buffers that the driver has posted for it; while none is free, it is discarded. A look of the host gives back one.
+//! A datagram is one packet, multicast or to one node, and as unreliable as the links; the core logic cuts what one command sends into packets, as it does a block. The driver copies what is to be
+//! sent into one of two buffers, so the call returns when the NIC has read what was sent before. What comes by a group goes into buffers that the driver has posted for it; while none is free, it is discarded. A look of the host gives back one.
 //! The copying itself is a computation of the host's, as all that a program does between calls.
 
 use super::{ADMINISTRATION, DELETE, Datagram, InfiniBand, MULTICAST_MEMBER, Way};
@@ -9,7 +9,7 @@ use crate::host::{Answer, GroupOp, Op};
 use crate::nic::{Cx, Pe};
 use crate::packet::{Node, Payload};
 use crate::time::Ps;
-use memonet_core::fabric::FarAddress;
+use memonet_core::fabric::{DATAGRAMS_AT_ONCE, FarAddress};
 use std::collections::VecDeque;
 
 use super::subnet::Place;
@@ -37,9 +37,10 @@ impl InfiniBand {
             GroupOp::Send { group, to, data } => {
                 let (most, member) = (self.is.packet, self.nics[node.index()].inboxes.contains_key(&(group as u16)));
                 let there = to.is_none_or(|to| (to as usize) < self.nics.len());
-                if data.len() > most || !member || !there {
-                    let why =
-                        format!("a datagram has at most {most} bytes, and goes by a group that this PE has joined to PEs that there are");
+                if data.len() > DATAGRAMS_AT_ONCE * most || !member || !there {
+                    let why = format!(
+                        "a datagram has at most {most} bytes, {DATAGRAMS_AT_ONCE} go at once, and by a group that this PE has joined to PEs that there are"
+                    );
                     return cx.finish(cx.now(), op, Answer::refused(why));
                 }
                 let way = to.map_or(Way::Datagrams(group as u16), |to| Way::Datagram(Node(to)));

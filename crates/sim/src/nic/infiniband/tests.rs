@@ -230,7 +230,12 @@ fn datagrams_have_bounds() {
     assert_eq!(got.len(), 256);
     assert_eq!(got[255], 255u64.to_le_bytes());
     assert_eq!(bench.world.counts().discarded, 44);
-    assert!(bench.call(0, send(group, None, &[0; 2049])).refused.is_some());
+    // Several in one go, each but the last as large as may be.
+    let block: Vec<u8> = (0..3 * 2048 + 5).map(|at: u32| (at * 7 >> 3) as u8).collect();
+    assert_eq!(bench.call(0, send(group, None, &block)).refused, None);
+    bench.run();
+    assert!(take(&mut bench, 1, group).iter().map(Vec::as_slice).eq(block.chunks(2048)));
+    assert!(bench.call(0, send(group, None, &[0; 16 * 2048 + 1])).refused.is_some());
     assert!(bench.call(0, send(group, Some(4), &[0; 8])).refused.is_some());
     assert!(bench.call(2, send(group, None, &[0; 8])).refused.is_some());
     // Who has left takes nothing, and a group that all have left is another's.
