@@ -231,7 +231,7 @@ fn datagrams_have_bounds() {
     assert_eq!(got[255], 255u64.to_le_bytes());
     assert_eq!(bench.world.counts().discarded, 44);
     // Several in one go, each but the last as large as may be.
-    let block: Vec<u8> = (0..3 * 2048 + 5).map(|at: u32| (at * 7 >> 3) as u8).collect();
+    let block: Vec<u8> = (0..3 * 2048 + 5).map(|at: u32| (at * 7 / 8) as u8).collect();
     assert_eq!(bench.call(0, send(group, None, &block)).refused, None);
     bench.run();
     assert!(take(&mut bench, 1, group).iter().map(Vec::as_slice).eq(block.chunks(2048)));
