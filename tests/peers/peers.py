@@ -317,6 +317,8 @@ def main():
                 "  yields to the stranger, who keeps the CPU for a slice of the scheduler; who sleeps until it is woken gets it back at once: `raw`, `sleep` is the",
                 "  limit. `busy apart`: the strangers are of another session, to which Linux gives half of each CPU, whatever the PEs do.",
                 "* Broadcast and all-to-all include the barrier that their buffers need before they are used again.",
+                "* A virtual machine's two CPUs may be threads of one core at one moment and of distant ones at the next: a raw round trip then takes six times",
+                "  as long. Rows of two PEs compare only with what was measured in the same moment: where `raw` is far from memonet, it was not.",
                 "* The last column is how many times faster memonet is than the best of the others.", "",
                 "| library | version | settings, of which each row shows the best |", "|---|---|---|",
                 *[f"| {p.name} | {p.version} | {', '.join(p.settings)} |" for p in peers], ""]
