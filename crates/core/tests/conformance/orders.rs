@@ -335,13 +335,18 @@ fn quiet_comes_before_later_loads(setup: Setup) {
             job.barrier()?;
             seen
         });
-        let seen = seen.into_iter().collect::<Result<Vec<_>>>().unwrap();
-        let at = |pe: usize, step: u64| seen[pe][step as usize - 1];
-        for step in 1..=steps {
-            let other = at(0, step) + 1;
-            let missed = other <= steps && at(1, other) < step;
-            assert!(!missed, "neither PE 0's step {step} nor PE 1's step {other} has seen the other");
-        }
+        one_of_two_saw(seen, steps);
+    }
+}
+
+/// What two PEs saw of the other's steps, at each of their own: of two steps, one has seen the other.
+fn one_of_two_saw(seen: Vec<Result<Vec<u64>>>, steps: u64) {
+    let seen = seen.into_iter().collect::<Result<Vec<_>>>().unwrap();
+    let at = |pe: usize, step: u64| seen[pe][step as usize - 1];
+    for step in 1..=steps {
+        let other = at(0, step) + 1;
+        let missed = other <= steps && at(1, other) < step;
+        assert!(!missed, "neither PE 0's step {step} nor PE 1's step {other} has seen the other");
     }
 }
 
@@ -367,13 +372,7 @@ fn a_get_sees_what_its_target_stored(setup: Setup) {
             job.barrier()?;
             seen
         });
-        let seen = seen.into_iter().collect::<Result<Vec<_>>>().unwrap();
-        let at = |pe: usize, step: u64| seen[pe][step as usize - 1];
-        for step in 1..=steps {
-            let other = at(0, step) + 1;
-            let missed = other <= steps && at(1, other) < step;
-            assert!(!missed, "neither PE 0's step {step} nor PE 1's step {other} has seen the other");
-        }
+        one_of_two_saw(seen, steps);
     }
 }
 
