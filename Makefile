@@ -21,10 +21,12 @@ test: deps lint
 	$(CARGO) build --workspace --all-targets
 	$(CARGO) build --release -p memonet-cli -p memonet-shmem
 	MEMONET_TEST_TOOLS=1 $(CARGO) test --workspace --no-fail-fast
+	python3 -m unittest discover tests/peers
 	$(MAKE) loom
 
 check: lint
 	$(CARGO) test -p memonet-core --lib
+	python3 -m unittest discover tests/peers
 
 lint:
 	$(CARGO) fmt --all --check

@@ -3,7 +3,10 @@
  * Compiled against a library's shmem.h (-DWITH_SHMEM), against mpi.h (-DWITH_MPI), or against nothing (-DWITH_RAW N processes
  * that share memory): what the hardware allows. Each of with_*.h defines the few operations that are used here.
  *
- * Prints a line for each row: its name, number of PEs, value, unit. Values are medians of ROUNDS rounds.
+ *     measure SECONDS PLACE [ROW ...]         all rows, where none is named
+ *
+ * Prints a line for each slice of a row's time: the row's name, number of PEs, unit, value; and what a raw round trip between PE 0 and PE 1
+ * took right before and right after it, in nanoseconds, through a page of the file PLACE (place.h); `-` and `-` where PLACE is `-`.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -19,7 +22,7 @@
 #include "with_raw.h"
 #endif
 
-enum { ROUNDS = 9 };
+enum { SLICES = 9 };
 
 static int me, n;
 static double seconds;
@@ -35,6 +38,8 @@ static int compare(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+#include "place.h"
+
 typedef void Body(long count, void *argument);
 
 /* PE 0's time for one of `count` repetitions, in nanoseconds; the others do their part. */
@@ -47,35 +52,34 @@ static double once(Body *body, long count, void *argument) {
     return (end - start) / count * 1e9;
 }
 
-/* The median of several rounds, each about as long as asked for; meaningful at PE 0. */
-static double measure(Body *body, void *argument) {
+/* Slices of a row, each about as long as asked for. The figure: nanoseconds of a repetition, or, where it is something of which there are
+ * `amount` in a repetition, how many in a microsecond. */
+static void measure(const char *row, Body *body, void *argument, const char *unit, double amount) {
     long count = 1;
     double each = once(body, count, argument);
     for (int i = 0; i < 4; i++) {
-        long next = (long)(seconds / ROUNDS * 1e9 / (each < 0.2 ? 0.2 : each));
+        long next = (long)(seconds / SLICES * 1e9 / (each < 0.2 ? 0.2 : each));
         if (next > 16 * count) next = 16 * count;
         count = from_first(next < 1 ? 1 : next);
         each = once(body, count, argument);
     }
-    /* As long as it takes: a count that was chosen in a bad moment would make rounds that see nothing but good ones. */
-    double times[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
+    int placed = place && me < 2;
+    for (int i = 0; i < SLICES; i++) {
+        double before = placed ? round_trip(me) : 0;
+        /* As long as it takes: a count that was chosen in a bad moment would make slices that see nothing but good ones. */
         double taken = 0;
         long done = 0;
         do {
             taken += once(body, count, argument) * count;
             done += count;
-        } while (from_first(taken < seconds / ROUNDS * 0.8e9));
-        times[i] = taken / done;
-    }
-    qsort(times, ROUNDS, sizeof *times, compare);
-    return times[ROUNDS / 2];
-}
-
-static void report(const char *row, double value, const char *unit) {
-    if (me == 0) {
-        printf("%s %d %.4g %s\n", row, n, value, unit);
-        fflush(stdout);
+        } while (from_first(taken < seconds / SLICES * 0.8e9));
+        double after = placed ? round_trip(me) : 0;
+        if (me == 0) {
+            double ns = taken / done;
+            printf("%s %d %s %.4g", row, n, unit, amount ? amount * 1e3 / ns : ns);
+            printf(place ? " %.1f %.1f\n" : " - -\n", before, after);
+            fflush(stdout);
+        }
     }
 }
 
@@ -190,27 +194,25 @@ static void alone(long count, void *unused) {
 }
 
 static int wanted(int argc, char **argv, const char *row) {
-    if (argc < 3) return 1;
-    for (int i = 2; i < argc; i++)
+    if (argc < 4) return 1;
+    for (int i = 3; i < argc; i++)
         if (!strcmp(argv[i], row)) return 1;
     return 0;
 }
 
-#define ROW(name, body, argument, expression, unit)                     \
-    if (wanted(argc, argv, name)) {                                     \
-        double ns = measure(body, argument);                            \
-        report(name, expression, unit);                                 \
-    }
+#define ROW(name, body, argument, unit, amount) \
+    if (wanted(argc, argv, name)) measure(name, body, argument, unit, amount);
 
 int main(int argc, char **argv) {
     begin(&argc, &argv);
-    if (argc == 3 && !strcmp(argv[2], "nothing")) {
+    if (argc < 3) {
         end();
         return 0;
     }
     me = my_number();
     n = how_many();
-    seconds = argc > 1 ? atof(argv[1]) : 0.2;
+    seconds = atof(argv[1]);
+    if (strcmp(argv[2], "-")) place_in(argv[2], me);
     size_t room = (size_t)16 << 20;
     flag = symmetric(64), payload = symmetric(4096), counter = symmetric(64), value = symmetric(128);
     target = symmetric(room), source = symmetric(room);
@@ -219,32 +221,32 @@ int main(int argc, char **argv) {
     memset(source, me, room);
     barrier();
     if (n == 2) {
-        ROW("pingpong", ping_pong, 0, ns, "ns")
-        ROW("payload_flag", payload_and_flag, 0, ns, "ns")
-        ROW("p_rate", words, 0, 1e3 / ns, "M/s")
-        ROW("put_nbi_rate", small_blocks, 0, 1e3 / ns, "M/s")
-        ROW("fetch_add", fetch_and_add, 0, ns, "ns")
+        ROW("pingpong", ping_pong, 0, "ns", 0)
+        ROW("payload_flag", payload_and_flag, 0, "ns", 0)
+        ROW("p_rate", words, 0, "M/s", 1)
+        ROW("put_nbi_rate", small_blocks, 0, "M/s", 1)
+        ROW("fetch_add", fetch_and_add, 0, "ns", 0)
         static const struct { const char *row; size_t bytes; } puts[] = {{"put_4K", 4096}, {"put_64K", 65536}, {"put_1M", 1 << 20}, {"put_16M", 16 << 20}};
         for (size_t i = 0; i < sizeof puts / sizeof *puts; i++) {
             size_t bytes = puts[i].bytes;
-            ROW(puts[i].row, blocks, &bytes, bytes * 1e3 / ns, "MB/s")
+            ROW(puts[i].row, blocks, &bytes, "MB/s", bytes)
         }
-        ROW("lock_contended", contended, 0, 1e3 / ns * n, "M/s")
-        ROW("lock_alone", alone, 0, 1e3 / ns, "M/s")
+        ROW("lock_contended", contended, 0, "M/s", n)
+        ROW("lock_alone", alone, 0, "M/s", 1)
     }
-    ROW("barrier", barriers, 0, ns, "ns")
-    ROW("sync", syncs, 0, ns, "ns")
-    ROW("allreduce_8", reductions, 0, ns, "ns")
+    ROW("barrier", barriers, 0, "ns", 0)
+    ROW("sync", syncs, 0, "ns", 0)
+    ROW("allreduce_8", reductions, 0, "ns", 0)
     if (n <= 4) {
         static const struct { const char *row; size_t bytes; } sizes[] = {
             {"bcast_8", 8}, {"bcast_4K", 4096}, {"bcast_64K", 65536}, {"bcast_1M", 1 << 20}, {"bcast_16M", 16 << 20}};
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             size_t bytes = sizes[i].bytes;
-            ROW(sizes[i].row, broadcasts, &bytes, ns, "ns")
+            ROW(sizes[i].row, broadcasts, &bytes, "ns", 0)
         }
     }
     size_t each = 65536;
-    ROW("alltoall_64K", exchanges, &each, ns, "ns")
+    ROW("alltoall_64K", exchanges, &each, "ns", 0)
     end();
     return 0;
 }

@@ -3,13 +3,15 @@
 
     tests/peers/peers.py [--quick] [--only NAME,NAME] [--rows ROW,ROW] [--pes N,N] [--output FILE]
     tests/peers/peers.py --only raw,memonet,openmpi --rows barrier,"busy barrier" --pes 4
+    tests/peers/peers.py --keep FILE --pause-after 100     # again and again, until it is done: exit status 3 says that it is not
 
 Installs what is missing (Debian's Open MPI with its OSHMEM; wheels of MPICH, Open MPI and Intel MPI, in virtual environments under
 target/peers). A peer that cannot be had, or fails, is left out with a note. Rounds of all are interleaved; what is reported are medians.
-Each peer gets, row by row, the best of its settings.
+Each peer gets, row by row, the best of its settings. slices.py decides what compares with what.
 """
 
 import argparse
+import json
 import os
 import platform
 import shutil
@@ -17,9 +19,11 @@ import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
+
+from slices import FEW, Results, Row, Slice
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -136,6 +140,7 @@ MAKERS = {"raw": raw, "memonet": memonet, "oshmem": oshmem, "mpich": mpich, "ope
 
 
 def run(peer, npes, setting, arguments):
+    """Slices by row and unit, and why there are no more."""
     command, environment = peer.command(npes, setting, *arguments)
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
     try:
@@ -143,12 +148,11 @@ def run(peer, npes, setting, arguments):
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return None, f"not done after {TIME_OUT} s"
+        return {}, f"not done after {TIME_OUT} s"
     rows = {}
-    for line in out.splitlines():
-        words = line.split()
-        if len(words) == 4:
-            rows[words[0]] = (float(words[2]), words[3])
+    for words in map(str.split, out.splitlines()):
+        if len(words) == 6:
+            rows.setdefault((words[0], words[2]), []).append(Slice(*(None if word == "-" else float(word) for word in words[3:])))
     failed = f"exit status {process.returncode}: {(err or out).strip()[-300:]}" if process.returncode else None
     return rows, failed
 
@@ -178,7 +182,7 @@ class Busy:
 
 def starts(peer, setting, npes):
     """Milliseconds from the command to its end, of a program that measures nothing."""
-    command, environment = peer.command(npes, setting, "0", "nothing")
+    command, environment = peer.command(npes, setting)
     begin = time.monotonic()
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=TIME_OUT)
     return (time.monotonic() - begin) * 1e3
@@ -204,77 +208,138 @@ def chosen(rows, pes):
             yield prefix, npes, names
 
 
-def measure(peers, jobs, rounds, seconds):
-    """Every figure of every round, by row, PEs, peer and setting."""
-    found, units, notes = defaultdict(list), {}, {}
-    starting = any(prefix == START for prefix, _, _ in jobs)
-    jobs = [job for job in jobs if job[0] != START]
-    for round in range(rounds):
+class Pause(Exception):
+    """Others want the machine."""
+
+
+class Measurement:
+    """What was run, and what came of it. With a file, all of it stands there too, and what stands there is not run again."""
+
+    def __init__(self, peers, seconds, keep, pause_after):
+        self.peers = {peer.name: peer for peer in peers}
+        self.seconds, self.keep = seconds, keep
+        self.pause_at = time.monotonic() + pause_after if pause_after else float("inf")
+        self.results, self.notes, self.done = Results(), {}, set()
+        self.place = tempfile.NamedTemporaryFile(dir="/dev/shm")
+        self.place.truncate(4096)
+        about = {"seconds": seconds, "libraries": [[peer.name, peer.version] for peer in peers], "machine": [CPUS, processor(), platform.release()]}
+        if keep and keep.exists():
+            kept, *records = map(json.loads, keep.read_text().splitlines())
+            if kept != about:
+                sys.exit(f"{keep} is of another measurement ({kept}, not {about}): remove it, or name another file")
+            for record in records:
+                self.take(record)
+        elif keep:
+            keep.write_text(json.dumps(about) + "\n")
+
+    def take(self, record):
+        self.done.add(tuple(record["run"]))
+        round, prefix, npes, name, setting = record["run"]
+        for row, unit, slices in record["rows"]:
+            self.results.add(Row(prefix + row, npes), (name, setting), unit, [Slice(*slice) for slice in slices])
+        if record["failed"]:
+            self.notes[prefix, npes, name, setting] = record["failed"]
+
+    def run(self, round, prefix, npes, name, setting, rows):
+        key = (round, prefix, npes, name, setting)
+        if key in self.done or self.notes.get(key[1:]):
+            return
+        if time.monotonic() > self.pause_at:
+            raise Pause
+        say(f"round {round}: {prefix}{npes} PEs, {name} ({setting})")
+        found, failed = {}, None
+        peer = self.peers[name]
+        if prefix == START:
+            try:
+                found[START, "ms"] = [Slice(starts(peer, setting, npes), None, None)]
+            except (subprocess.SubprocessError, OSError) as error:
+                failed = str(error)
+            prefix = ""
+        elif prefix:
+            # Long enough for many of the scheduler's slices, or a round would be a stranger's turn or none.
+            with Busy(STRANGERS[prefix]):
+                found, failed = run(peer, npes, setting, [str(max(self.seconds, 1.8)), "-", *rows])
+        else:
+            # Of more PEs than two, some share a CPU.
+            found, failed = run(peer, npes, setting, [str(self.seconds), self.place.name if npes == 2 else "-", *rows])
+        if failed:
+            say(f"  {failed}")
+        record = {"run": key, "rows": [[row, unit, slices] for (row, unit), slices in found.items()], "failed": failed}
+        if self.keep:
+            with self.keep.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+        self.take(record)
+
+
+def measure(measurement, jobs, rounds, most_rounds, enough):
+    """All jobs in each round; then more rounds of those rows of two PEs for which somebody has too few slices in the placement of the row."""
+    peers = measurement.peers.values()
+    for round in range(1, rounds + 1):
         for prefix, npes, rows in jobs:
             for peer in peers:
-                for setting in peer.settings:
-                    key = (peer.name, setting, prefix, npes)
-                    if notes.get(key):
-                        continue
-                    say(f"round {round + 1} of {rounds}: {prefix}{npes} PEs, {peer.name} ({setting})")
-                    # Long enough for many of the scheduler's slices, or a round would be a stranger's turn or none.
-                    if prefix:
-                        with Busy(STRANGERS[prefix]):
-                            got, failed = run(peer, npes, setting, [str(max(seconds, 1.8)), *rows])
-                    else:
-                        got, failed = run(peer, npes, setting, [str(seconds), *rows])
-                    if failed:
-                        notes[key] = failed
-                        say(f"  {failed}")
-                    for row, (value, unit) in (got or {}).items():
-                        found[prefix + row, npes, peer.name, setting].append(value)
-                        units[prefix + row] = unit
-        for peer in peers:
-            if peer.name == "raw" or not starting:
-                continue
-            try:
-                taken = starts(peer, peer.settings[0], 16)
-                found[START, 16, peer.name, peer.settings[0]].append(taken)
-                units[START] = "ms"
-            except (subprocess.SubprocessError, OSError) as error:
-                notes[peer.name, "", "start ", 16] = str(error)
-    return found, units, notes
+                if prefix == START and peer.name == "raw":
+                    continue
+                for setting in peer.settings[:1] if prefix == START else peer.settings:
+                    measurement.run(round, prefix, npes, peer.name, setting, rows)
+    for round in range(rounds + 1, most_rounds + 1):
+        for (name, setting), rows in measurement.results.lacking(enough).items():
+            measurement.run(round, "", 2, name, setting, [row.name for row in rows])
 
 
-def table(peers, found, units):
-    """The report's rows: the median of each, of each peer's best setting."""
-    higher = {"M/s", "MB/s"}
-    lines = ["| row | PEs | unit | " + " | ".join(p.name for p in peers) + " | best peer / memonet |", "|---|---|---|" + "---|" * len(peers) + "---|"]
-    keys = list(dict.fromkeys((row, npes) for row, npes, _, _ in found))
-    keys.sort(key=lambda key: (key[1], key[0].startswith(tuple(STRANGERS)), list(units).index(key[0])))
-    for row, npes in keys:
-        unit = units[row]
-        best = {}
-        for peer in peers:
-            medians = [statistics.median(v) for (r, n, name, _), v in found.items() if (r, n, name) == (row, npes, peer.name)]
-            if medians:
-                best[peer.name] = max(medians) if unit in higher else min(medians)
-        others = [value for name, value in best.items() if name not in ("memonet", "raw")]
-        ratio = ""
-        if others and "memonet" in best:
-            ratio = best["memonet"] / max(others) if unit in higher else min(others) / best["memonet"]
-            ratio = f"{ratio:.2f}"
-        figures = " | ".join(f"{best[p.name]:,.4g}" if p.name in best else "-" for p in peers)
-        lines.append(f"| {row} | {npes} | {unit} | {figures} | {ratio} |")
-    return lines
-
-
-def settings_beside_strangers(peers, found):
-    """Which settings stand strangers: the medians of each, in their unit."""
-    rows = [row for row in dict.fromkeys((row, npes) for row, npes, _, _ in found) if row[0].startswith(tuple(STRANGERS))]
+def by_setting(peers, results):
+    """Beside strangers, which settings stand them: the medians of each, in their unit."""
+    rows = [row for row in results.slices if row.name.startswith(tuple(STRANGERS))]
     if not rows:
         return []
-    lines = ["", "| setting | " + " | ".join(f"{row}, {npes} PEs" for row, npes in rows) + " |", "|---|" + "---|" * len(rows)]
+    lines = ["", "| setting | " + " | ".join(f"{row.name}, {row.pes} PEs" for row in rows) + " |", "|---|" + "---|" * len(rows)]
     for peer in peers:
         for setting in peer.settings:
-            figures = [found.get((row, npes, peer.name, setting)) for row, npes in rows]
-            lines.append(f"| {peer.name}, {setting} | " + " | ".join(f"{statistics.median(v):,.4g}" if v else "-" for v in figures) + " |")
+            slices = [results.slices[row].get((peer.name, setting)) for row in rows]
+            lines.append(f"| {peer.name}, {setting} | " + " | ".join(f"{statistics.median(s.value for s in some):,.4g}" if some else "-" for some in slices) + " |")
     return lines
+
+
+def processor():
+    return next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
+
+
+def about_placements(results):
+    """Which there were, and what was thrown away."""
+    looked_at, elsewhere, moved = results.thrown_away()
+    if not looked_at:
+        return []
+    places = ", ".join(f"{place.low:.0f} to {place.high:.0f} ns" for place in results.places())
+    return ["* A virtual machine's two CPUs may be threads of one core at one moment and of distant ones at the next. So each slice of a row of two PEs has a raw",
+            "  round trip between their CPUs right before and right after it, in the same processes and the same page for all libraries; `round trip` is the median of",
+            f"  those of the slices that count, in ns. Placements seen, the commonest first: {places}. A row counts the slices of one placement, that in",
+            f"  which the library that has fewest there has most, and more are taken of who has too few. Of {looked_at:,} such slices, {elsewhere:,} were thrown away as of",
+            f"  another placement than their row's, and {moved:,} as of two placements or none (a round trip was disturbed)."]
+
+
+def report(peers, missing, measurement, rounds):
+    results = measurement.results
+    rows = list(results.slices)
+
+    def order(row):
+        return row.pes, row.name.startswith(tuple(STRANGERS)), rows.index(row)
+
+    table = results.table([peer.name for peer in peers], order) + by_setting(peers, results)
+    text = ["# Beside other libraries", "",
+            "Written by `make peers` (`tests/peers/peers.py`): one C program (`tests/peers/measure.c`), compiled against each library, all in one run.",
+            "", f"* Machine: {CPUS} CPUs, {processor()}; Linux {platform.release()}.",
+            f"* {rounds} rounds or more, interleaved, in each several slices of {measurement.seconds:g} s together; here the medians of the slices, where there are {FEW} or more.",
+            "* `raw` is what loads and stores of shared memory allow: the limit. MPI: one-sided operations on a window that is always open, flushed.",
+            "* `busy`: beside a computing stranger on each CPU, of the same session, so that each process has the same share of a CPU. A PE that yields,",
+            "  yields to the stranger, who keeps the CPU for a slice of the scheduler; who sleeps until it is woken gets it back at once: `raw`, `sleep` is the",
+            "  limit. `busy apart`: the strangers are of another session, to which Linux gives half of each CPU, whatever the PEs do.",
+            "* Broadcast and all-to-all include the barrier that their buffers need before they are used again.",
+            *about_placements(results),
+            "* The last column is how many times faster memonet is than the best of the others.", "",
+            "| library | version | settings, of which each row shows the best |", "|---|---|---|",
+            *[f"| {p.name} | {p.version} | {', '.join(p.settings)} |" for p in peers], "", *table,
+            "", *[f"* Left out: {why}" for why in missing],
+            *[f"* {name} ({setting}), {prefix}{npes} PEs: {why}" for (prefix, npes, name, setting), why in measurement.notes.items()]]
+    return table, "\n".join(text).rstrip() + "\n"
 
 
 def main():
@@ -284,11 +349,14 @@ def main():
     parser.add_argument("--rows", default="", help="of the report, separated by commas")
     parser.add_argument("--pes", default="", help="of 2, 4, 8, 16")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--most-rounds", type=int, default=20, help="of rows of two PEs, where CPUs change their places")
     parser.add_argument("--seconds", type=float, default=0.15, help="per row and round")
+    parser.add_argument("--keep", type=Path, help="append what is measured to this file, and go on from what is there")
+    parser.add_argument("--pause-after", type=float, default=0, help="seconds, with --keep")
     parser.add_argument("--output", type=Path, help="write the report there")
     options = parser.parse_args()
     if options.quick:
-        options.rounds, options.seconds = 1, 0.05
+        options.rounds, options.most_rounds, options.seconds = 1, 2, 0.05
     jobs = list(chosen(list(filter(None, options.rows.split(","))), {int(n) for n in options.pes.split(",") if n}))
     if not jobs:
         parser.error("no row of that name for so many PEs")
@@ -303,30 +371,17 @@ def main():
         except (subprocess.CalledProcessError, OSError, StopIteration) as error:
             missing.append(f"{name}: {getattr(error, 'stderr', None) or error}")
             say(f"  left out: {missing[-1]}")
-    found, units, notes = measure(peers, jobs, options.rounds, options.seconds)
-    lines = table(peers, found, units) + settings_beside_strangers(peers, found)
-    print("\n".join(lines))
+    measurement = Measurement(peers, options.seconds, options.keep, options.pause_after)
+    try:
+        measure(measurement, jobs, options.rounds, options.most_rounds, enough=5 * options.rounds)
+    except Pause:
+        say(f"to be continued: {len(measurement.done)} runs are in {options.keep}")
+        sys.exit(3)
+    table, text = report(peers, missing, measurement, options.rounds)
+    print("\n".join(table))
     if options.output:
-        cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine())
-        text = ["# Beside other libraries", "",
-                "Written by `make peers` (`tests/peers/peers.py`): one C program (`tests/peers/measure.c`), compiled against each library, all in one run.",
-                "", f"* Machine: {CPUS} CPUs, {cpu}; Linux {platform.release()}.",
-                f"* {options.rounds} rounds, interleaved; in each the median of 9 times {options.seconds / 9 * 1e3:.0f} ms; here the medians of the rounds.",
-                "* `raw` is what loads and stores of shared memory allow: the limit. MPI: one-sided operations on a window that is always open, flushed.",
-                "* `busy`: beside a computing stranger on each CPU, of the same session, so that each process has the same share of a CPU. A PE that yields,",
-                "  yields to the stranger, who keeps the CPU for a slice of the scheduler; who sleeps until it is woken gets it back at once: `raw`, `sleep` is the",
-                "  limit. `busy apart`: the strangers are of another session, to which Linux gives half of each CPU, whatever the PEs do.",
-                "* Broadcast and all-to-all include the barrier that their buffers need before they are used again.",
-                "* A virtual machine's two CPUs may be threads of one core at one moment and of distant ones at the next: a raw round trip then takes six times",
-                "  as long. Rows of two PEs compare only with what was measured in the same moment: where `raw` is far from memonet, it was not.",
-                "* The last column is how many times faster memonet is than the best of the others.", "",
-                "| library | version | settings, of which each row shows the best |", "|---|---|---|",
-                *[f"| {p.name} | {p.version} | {', '.join(p.settings)} |" for p in peers], ""]
-        text += lines
-        text += ["", *[f"* Left out: {why}" for why in missing],
-                 *[f"* {name} ({setting}), {prefix}{npes} PEs: {why}" for (name, setting, prefix, npes), why in notes.items()]]
         options.output.parent.mkdir(exist_ok=True)
-        options.output.write_text("\n".join(text).rstrip() + "\n")
+        options.output.write_text(text)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +35,7 @@ static void begin(int *argc, char ***argv) {
     base = mmap(0, part * count_of_pes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     for (int i = 1; i < count_of_pes; i++)
         if (fork() == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
             number = i;
             break;
         }

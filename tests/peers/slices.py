@@ -1,0 +1,134 @@
+"""What is made of slices: which of them compare, and a table of those that do.
+
+A slice is a short time of one row of one library, with a raw round trip between the CPUs of PE 0 and PE 1 right before and right after it.
+A virtual machine's CPUs may be near to each other at one moment and far apart at the next, and what two PEs can reach changes with that, so
+a row takes the slices of one placement alone. Which, is decided by round trips and by numbers of slices, never by what was measured.
+"""
+
+import statistics
+from typing import NamedTuple, Optional
+
+# Round trips of one placement are within this factor of each other.
+WIDTH = 1.3
+# A placement that holds less of all slices than this is a disturbance.
+SHARE = 0.02
+# With fewer slices than this in the row's placement, a library has no figure there.
+FEW = 5
+HIGHER = {"M/s", "MB/s"}
+
+
+class Slice(NamedTuple):
+    value: float
+    # Nanoseconds; None where the row's PEs share CPUs, so that there is nothing to look at.
+    before: Optional[float]
+    after: Optional[float]
+
+
+class Placement(NamedTuple):
+    low: float
+    high: float
+
+    def holds(self, slice):
+        """Also where none was looked at."""
+        return all(trip is None or self.low <= trip <= self.high for trip in (slice.before, slice.after))
+
+
+ANYWHERE = Placement(0, float("inf"))
+
+
+def placements(slices):
+    """Where the CPUs were: ranges of round trips that do not overlap, the commonest first."""
+    trips = sorted(trip for slice in slices for trip in (slice.before, slice.after) if trip is not None)
+    least, found = max(1, SHARE * len(trips)), []
+    while trips:
+        first, last, end = 0, 0, 0
+        for begin, trip in enumerate(trips):
+            while end < len(trips) and trips[end] <= trip * WIDTH:
+                end += 1
+            if end - begin > last - first:
+                first, last = begin, end
+        if last - first < least:
+            break
+        placement = Placement(trips[first], trips[last - 1])
+        found.append(placement)
+        # What is left on both sides of it are two groups, or a range could reach across.
+        trips = [trip for trip in trips if trip < placement.low / WIDTH ** 0.5 or trip > placement.high * WIDTH ** 0.5]
+    return found or [ANYWHERE]
+
+
+def choose(places, contenders):
+    """The placement of a row: the one in which the contender that has fewest slices there has most. `contenders`: lists of slices."""
+    return max(places, key=lambda place: min((sum(map(place.holds, slices)) for slices in contenders), default=0))
+
+
+class Row(NamedTuple):
+    name: str
+    pes: int
+
+
+class Results:
+    """Slices by row and contender, which is a library with a setting of it."""
+
+    def __init__(self):
+        self.slices, self.units = {}, {}
+
+    def add(self, row, contender, unit, slices):
+        self.units[row] = unit
+        self.slices.setdefault(row, {}).setdefault(contender, []).extend(slices)
+
+    def all(self):
+        return [slice for contenders in self.slices.values() for slices in contenders.values() for slice in slices]
+
+    def places(self):
+        return placements(self.all())
+
+    def figures(self, row, places):
+        """The row's placement, and the medians there of the contenders that have enough."""
+        place = choose(places, self.slices[row].values())
+        there = {who: [slice.value for slice in slices if place.holds(slice)] for who, slices in self.slices[row].items()}
+        return place, {who: statistics.median(values) for who, values in there.items() if len(values) >= min(FEW, len(self.slices[row][who]))}
+
+    def lacking(self, enough):
+        """Contenders, and the rows for which they need more slices in the row's placement."""
+        places, lacking = self.places(), {}
+        for row, contenders in self.slices.items():
+            place = choose(places, contenders.values())
+            for who, slices in contenders.items():
+                if slices[0].before is not None and sum(map(place.holds, slices)) < enough:
+                    lacking.setdefault(who, []).append(row)
+        return lacking
+
+    def thrown_away(self):
+        """Of the slices with round trips: how many there are, how many were taken elsewhere than their row, and how many in no one place."""
+        places, looked_at, elsewhere, moved = self.places(), 0, 0, 0
+        for contenders in self.slices.values():
+            place = choose(places, contenders.values())
+            for slice in (slice for slices in contenders.values() for slice in slices if slice.before is not None):
+                looked_at += 1
+                if not any(where.holds(slice) for where in places):
+                    moved += 1
+                elif not place.holds(slice):
+                    elsewhere += 1
+        return looked_at, elsewhere, moved
+
+    def table(self, libraries, order):
+        """A line for each row: the best of each library's settings."""
+        lines = ["| row | PEs | unit | round trip | " + " | ".join(libraries) + " | best peer / memonet |", "|---|---|---|---|" + "---|" * len(libraries) + "---|"]
+        places = self.places()
+        for row in sorted(self.slices, key=order):
+            unit = self.units[row]
+            better = max if unit in HIGHER else min
+            place, figures = self.figures(row, places)
+            best = {}
+            for (library, _), figure in figures.items():
+                best[library] = better(best.get(library, figure), figure)
+            trips = [trip for slices in self.slices[row].values() for slice in slices if place.holds(slice) for trip in slice[1:] if trip is not None]
+            where = f"{statistics.median(trips):.0f}" if trips else ""
+            others = [figure for library, figure in best.items() if library not in ("memonet", "raw")]
+            ratio = ""
+            if others and "memonet" in best:
+                ratio = best["memonet"] / max(others) if unit in HIGHER else min(others) / best["memonet"]
+                ratio = f"{ratio:.2f}"
+            cells = " | ".join(f"{best[library]:,.4g}" if library in best else "-" for library in libraries)
+            lines.append(f"| {row.name} | {row.pes} | {unit} | {where} | {cells} | {ratio} |")
+        return lines
