@@ -14,7 +14,7 @@ pub struct Config {
     pub epoch: u32,
     /// How many readers there are; they are numbered from 0.
     pub readers: u16,
-    /// Bytes of the log that both sides keep.
+    /// Bytes of the log that both sides keep, at most [`wire::MOST_APART`](crate::wire::MOST_APART).
     pub capacity: u64,
     /// Most bytes that are sent beyond what the slowest reader has seen.
     pub window: u64,
@@ -79,6 +79,11 @@ impl Config {
             crate::wire::LEAST_DATAGRAM
         );
         assert!(self.capacity > 0 && self.window > 0, "a channel needs a capacity and a window");
+        assert!(
+            self.capacity <= crate::wire::MOST_APART,
+            "positions that are further apart than {} bytes cannot be told apart",
+            crate::wire::MOST_APART
+        );
         assert!(self.readers < u16::MAX, "at most {} readers", u16::MAX - 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::config::Dice;
 use crate::gaps::{Gap, Gaps};
-use crate::wire::{self, Body, Message, Range, Status};
+use crate::wire::{self, Body, Count, Message, Range, Status};
 use crate::{Config, HEADER, MAX_GAPS, Nanos, Outgoing, Refused, Store, To};
 
 /// A reader's end of a channel.
@@ -103,7 +103,13 @@ impl Reader {
     /// # Errors
     /// When it is refused; it has changed nothing then.
     pub fn receive(&mut self, datagram: &[u8], now: Nanos, store: &mut impl Store) -> Result<(), Refused> {
-        let message = wire::parse(&self.config, datagram)?;
+        let near = |count| match count {
+            Count::Positions => Some(self.received()),
+            Count::Writers => Some(self.writer_serial),
+            Count::Naks(reader) if reader != self.number => Some(self.reader_serials[usize::from(reader)]),
+            Count::Naks(_) | Count::Statuses(_) => None,
+        };
+        let message = wire::parse(&self.config, datagram, near)?;
         if self.dropped {
             return Err(Refused::Dropped);
         }
@@ -170,9 +176,6 @@ impl Reader {
     /// Another reader has asked for a range: the repair is on its way.
     fn overhear(&mut self, reader: u16, serial: u64, ranges: &[Range], now: Nanos) -> Result<(), Refused> {
         let before = &mut self.reader_serials[usize::from(reader)];
-        if reader == self.number {
-            return Err(Refused::Sender);
-        }
         if serial <= *before {
             return Err(Refused::Old);
         }
@@ -231,7 +234,7 @@ impl Reader {
 
     fn ask(&mut self, now: Nanos, out: &mut [u8]) -> Outgoing {
         let timing = self.config.timing;
-        let most = ((self.config.datagram - HEADER) / size_of::<Range>()).min(MAX_GAPS);
+        let most = ((self.config.datagram - HEADER - size_of::<u16>()) / size_of::<Range>()).min(MAX_GAPS);
         let mut ranges = [Range {
             start: 0.into(),
             end: 0.into(),

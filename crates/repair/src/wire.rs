@@ -2,48 +2,43 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0..4 | [`MAGIC`]: protocol and version |
-//! | 4..8 | CRC-32 of everything behind it |
-//! | 8..16 | number of the job |
-//! | 16..20 | channel |
-//! | 20..24 | epoch |
-//! | 24..26 | who sends: 0 the writer, n + 1 reader n |
-//! | 26 | kind: 1 data, 2 heartbeat, 3 status, 4 NAK, 5 bye |
-//! | 27 | zero |
-//! | 28..32 | length of what follows the header |
-//! | 32..40 | data: position of its first byte; all others: serial number, higher in each that this end sends, from 1 on |
-//! | 40.. | data: bytes of the log, at least one |
+//! | 0..7 | checksum: 56 bits of a CRC-64 of all that is sent, and of what both ends know without being told |
+//! | 7 | kind: 1 data, 2 heartbeat, 3 status, 4 NAK, 5 bye |
+//! | 8..12 | the low half of: data: the position of its first byte; all others: a serial number, higher in each that this end sends, from 1 on |
+//! | 12.. | data: bytes of the log, at least one |
 //! | | heartbeat: u64, the position up to which data has been sent |
-//! | | status: 3 u64, positions up to which the reader has received, seen, consumed |
-//! | | NAK: pairs of u64, start and end of ranges that the reader misses, ascending, at least one |
+//! | | status: u16, number of the reader; 3 u64, positions up to which it has received, seen, consumed |
+//! | | NAK: u16, number of the reader; pairs of u64, start and end of ranges that it misses, ascending, at least one |
 //! | | bye: u64, number of the reader that is none any more |
+//!
+//! **What both ends know** is not sent, but is in the checksum: protocol and version, job, channel and epoch, and the high half of positions and serial numbers, which the
+//! receiver takes from where it is itself. So what belongs elsewhere, or is older by a whole turn of the low half, is refused as what was damaged is; that it is not happens to one
+//! in 2^56. Where a switch copies packets of 2 KiB, every byte here is one that is copied for each reader.
 
 use crate::Config;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes of every datagram.
-pub const MAGIC: [u8; 4] = *b"mnR1";
+/// Protocol and version: the first of what both ends know.
+const MAGIC: [u8; 4] = *b"mnR2";
 /// Bytes before the body.
 pub const HEADER: usize = size_of::<Header>();
 /// Room for any body but data of more than a few bytes.
-pub const LEAST_DATAGRAM: usize = HEADER + size_of::<Status>();
+pub const LEAST_DATAGRAM: usize = HEADER + size_of::<U16>() + size_of::<Status>();
+/// Most bytes between positions that are told apart by their low half.
+pub const MOST_APART: u64 = 1 << 31;
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub(crate) struct Header {
-    magic: [u8; 4],
-    crc: U32,
-    job: U64,
-    channel: U32,
-    epoch: U32,
-    from: U16,
+struct Header {
+    check: [u8; CHECK],
     kind: u8,
-    zero: u8,
-    length: U32,
-    /// Position or serial number.
-    place: U64,
+    /// Low half of position or serial number.
+    place: U32,
 }
+
+/// Bytes of the checksum.
+const CHECK: usize = 7;
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
@@ -62,15 +57,9 @@ pub(crate) struct Range {
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<Header>() == 40 && align_of::<Header>() == 1);
-    assert!(offset_of!(Header, crc) == 4);
-    assert!(offset_of!(Header, job) == 8);
-    assert!(offset_of!(Header, channel) == 16);
-    assert!(offset_of!(Header, epoch) == 20);
-    assert!(offset_of!(Header, from) == 24);
-    assert!(offset_of!(Header, kind) == 26);
-    assert!(offset_of!(Header, length) == 28);
-    assert!(offset_of!(Header, place) == 32);
+    assert!(size_of::<Header>() == 12 && align_of::<Header>() == 1);
+    assert!(offset_of!(Header, kind) == 7);
+    assert!(offset_of!(Header, place) == 8);
     assert!(size_of::<Status>() == 24 && size_of::<Range>() == 16);
 };
 
@@ -83,22 +72,13 @@ const BYE: u8 = 5;
 /// Why a datagram was not taken. It has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refused {
-    /// No memonet datagram of this version, or one that was cut off.
+    /// No memonet datagram, or one that was cut off.
     #[error("not a datagram of this protocol")]
     Foreign,
-    /// Damaged on the way.
-    #[error("its checksum is wrong")]
+    /// Damaged on the way; or of another job, channel or epoch.
+    #[error("it was damaged, or belongs to another channel")]
     Checksum,
-    /// Of another job.
-    #[error("it belongs to another job")]
-    Job,
-    /// Of another channel of this job.
-    #[error("it belongs to another channel")]
-    Channel,
-    /// Of a channel that had the same number before, or will have it.
-    #[error("it belongs to another epoch of this channel")]
-    Epoch,
-    /// From somebody who does not send such datagrams, or is not in the channel.
+    /// From somebody who does not send such datagrams to this end, or is not in the channel.
     #[error("its sender does not send that")]
     Sender,
     /// Its body is not what its kind has.
@@ -118,8 +98,18 @@ pub enum Refused {
     Dropped,
 }
 
-/// Number of the writer in the header's `from`.
-const WRITER: u16 = 0;
+/// What a datagram's place is one of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Count {
+    /// Positions of the log.
+    Positions,
+    /// Serial numbers of the writer,
+    Writers,
+    /// or of a reader: of its statuses,
+    Statuses(u16),
+    /// and, in the same count, of its NAKs.
+    Naks(u16),
+}
 
 /// A datagram of this channel. Positions in it have not been looked at.
 #[derive(Debug)]
@@ -131,38 +121,66 @@ pub(crate) enum Message<'a> {
     Bye { reader: u64 },
 }
 
-/// Reads a datagram, believing nothing.
-pub(crate) fn parse<'a>(config: &Config, datagram: &'a [u8]) -> Result<Message<'a>, Refused> {
+/// The checksum of a datagram at this place.
+fn check(config: &Config, kind: u8, place: u64, body: &[u8]) -> [u8; CHECK] {
+    let known = Known {
+        magic: MAGIC,
+        channel: config.channel.into(),
+        epoch: config.epoch.into(),
+        kind: u32::from(kind).into(),
+        job: config.job.into(),
+        place: place.into(),
+    };
+    let mut digest = crc64fast::Digest::new();
+    digest.write(known.as_bytes());
+    digest.write(body);
+    let [check @ .., _] = digest.sum64().to_le_bytes();
+    check
+}
+
+/// What the checksum begins with.
+#[derive(IntoBytes, Immutable, Unaligned)]
+#[repr(C)]
+struct Known {
+    magic: [u8; 4],
+    channel: U32,
+    epoch: U32,
+    kind: U32,
+    job: U64,
+    place: U64,
+}
+
+/// The number with this low half that is nearest to `near`.
+fn whole(low: u32, near: u64) -> u64 {
+    near.wrapping_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
+}
+
+/// Reads a datagram, believing nothing. `near` says where this end is in a count, or that it takes no such datagrams.
+pub(crate) fn parse<'a>(config: &Config, datagram: &'a [u8], near: impl FnOnce(Count) -> Option<u64>) -> Result<Message<'a>, Refused> {
     let (header, body) = Header::ref_from_prefix(datagram).map_err(|_| Refused::Foreign)?;
-    if header.magic != MAGIC {
-        return Err(Refused::Foreign);
-    }
-    if header.crc.get() != crc32fast::hash(&datagram[8..]) {
+    let from = |body: &'a [u8]| -> Result<(u16, &'a [u8]), Refused> {
+        let (reader, rest) = U16::ref_from_prefix(body).map_err(|_| Refused::Malformed)?;
+        match reader.get() {
+            reader if reader < config.readers => Ok((reader, rest)),
+            _ => Err(Refused::Sender),
+        }
+    };
+    let (count, reader, content) = match header.kind {
+        DATA => (Count::Positions, 0, body),
+        HEARTBEAT | BYE => (Count::Writers, 0, body),
+        STATUS => from(body).map(|(reader, rest)| (Count::Statuses(reader), reader, rest))?,
+        NAK => from(body).map(|(reader, rest)| (Count::Naks(reader), reader, rest))?,
+        _ => return Err(Refused::Foreign),
+    };
+    let place = whole(header.place.get(), near(count).ok_or(Refused::Sender)?);
+    if header.check != check(config, header.kind, place, body) {
         return Err(Refused::Checksum);
     }
-    if header.job.get() != config.job {
-        return Err(Refused::Job);
-    }
-    if header.channel.get() != config.channel {
-        return Err(Refused::Channel);
-    }
-    if header.epoch.get() != config.epoch {
-        return Err(Refused::Epoch);
-    }
-    if header.length.get() as usize != body.len() || header.zero != 0 {
-        return Err(Refused::Malformed);
-    }
-    let (from, place) = (header.from.get(), header.place.get());
-    let writers = matches!(header.kind, DATA | HEARTBEAT | BYE);
-    if writers != (from == WRITER) || from > config.readers {
-        return Err(Refused::Sender);
-    }
-    let reader = from.wrapping_sub(1);
-    let word = || U64::ref_from_bytes(body).map(|word| word.get()).map_err(|_| Refused::Malformed);
+    let word = || U64::ref_from_bytes(content).map(|word| word.get()).map_err(|_| Refused::Malformed);
     match header.kind {
-        DATA if !body.is_empty() => Ok(Message::Data {
+        DATA if !content.is_empty() => Ok(Message::Data {
             position: place,
-            bytes: body,
+            bytes: content,
         }),
         HEARTBEAT => Ok(Message::Heartbeat {
             serial: place,
@@ -171,12 +189,12 @@ pub(crate) fn parse<'a>(config: &Config, datagram: &'a [u8]) -> Result<Message<'
         STATUS => Ok(Message::Status {
             reader,
             serial: place,
-            status: Status::ref_from_bytes(body).map_err(|_| Refused::Malformed)?,
+            status: Status::ref_from_bytes(content).map_err(|_| Refused::Malformed)?,
         }),
-        NAK if !body.is_empty() => Ok(Message::Nak {
+        NAK if !content.is_empty() => Ok(Message::Nak {
             reader,
             serial: place,
-            ranges: <[Range]>::ref_from_bytes(body).map_err(|_| Refused::Malformed)?,
+            ranges: <[Range]>::ref_from_bytes(content).map_err(|_| Refused::Malformed)?,
         }),
         BYE => Ok(Message::Bye { reader: word()? }),
         _ => Err(Refused::Malformed),
@@ -194,37 +212,58 @@ pub(crate) enum Body<'a> {
 
 /// Writes a datagram into `out`, where the bytes of data already stand behind the header; its length.
 pub(crate) fn write(config: &Config, body: Body<'_>, out: &mut [u8]) -> usize {
-    let mut fill = |bytes: &[u8]| {
-        out[HEADER..][..bytes.len()].copy_from_slice(bytes);
-        bytes.len()
+    let mut fill = |parts: [&[u8]; 2]| {
+        let mut len = 0;
+        for part in parts {
+            out[HEADER + len..][..part.len()].copy_from_slice(part);
+            len += part.len();
+        }
+        len
     };
-    let (kind, from, place, length) = match body {
-        Body::Data { position, len } => (DATA, WRITER, position, len),
-        Body::Heartbeat { serial, sent } => (HEARTBEAT, WRITER, serial, fill(U64::new(sent).as_bytes())),
-        Body::Status { reader, serial, status } => (STATUS, reader + 1, serial, fill(status.as_bytes())),
-        Body::Nak { reader, serial, ranges } => (NAK, reader + 1, serial, fill(ranges.as_bytes())),
-        Body::Bye { serial, reader } => (BYE, WRITER, serial, fill(U64::new(reader.into()).as_bytes())),
+    let (kind, place, length) = match body {
+        Body::Data { position, len } => (DATA, position, len),
+        Body::Heartbeat { serial, sent } => (HEARTBEAT, serial, fill([U64::new(sent).as_bytes(), &[]])),
+        Body::Status { reader, serial, status } => (STATUS, serial, fill([U16::new(reader).as_bytes(), status.as_bytes()])),
+        Body::Nak { reader, serial, ranges } => (NAK, serial, fill([U16::new(reader).as_bytes(), ranges.as_bytes()])),
+        Body::Bye { serial, reader } => (BYE, serial, fill([U64::new(reader.into()).as_bytes(), &[]])),
     };
-    let header = Header {
-        magic: MAGIC,
-        crc: U32::ZERO,
-        job: config.job.into(),
-        channel: config.channel.into(),
-        epoch: config.epoch.into(),
-        from: from.into(),
-        kind,
-        zero: 0,
-        length: (length as u32).into(),
-        place: place.into(),
-    };
-    out[..HEADER].copy_from_slice(header.as_bytes());
     let len = HEADER + length;
-    seal(&mut out[..len]);
+    out[CHECK] = kind;
+    seal(config, place, &mut out[..len]);
     len
 }
 
-/// Sets the checksum of a datagram. Public for tests, which forge some.
-pub fn seal(datagram: &mut [u8]) {
-    let crc = crc32fast::hash(&datagram[8..]);
-    datagram[4..8].copy_from_slice(&crc.to_le_bytes());
+/// Says of a datagram at which place it is, and sets its checksum. Public for tests, which forge some.
+///
+/// # Panics
+/// When there is no room for a header.
+pub fn seal(config: &Config, place: u64, datagram: &mut [u8]) {
+    let (header, body) = datagram.split_at_mut(HEADER);
+    let kind = header[CHECK];
+    let whole = Header {
+        check: check(config, kind, place, body),
+        kind,
+        place: (place as u32).into(),
+    };
+    header.copy_from_slice(whole.as_bytes());
+}
+
+/// The kind of a datagram. Public for tests.
+pub fn kind(datagram: &[u8]) -> u8 {
+    datagram[CHECK]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_low_half_is_enough(near in 0u64.., off in -(1i64 << 31)..1 << 31) {
+            if let Some(number) = near.checked_add_signed(off) {
+                prop_assert_eq!(whole(number as u32, near), number);
+            }
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The writer's end.
 
 use crate::config::SAFE_PAYLOAD;
-use crate::wire::{self, Body, Message, Range, Status};
+use crate::wire::{self, Body, Count, Message, Range, Status};
 use crate::{Config, HEADER, Log, MAX_GAPS, Nanos, Outgoing, Refused, To};
 use std::collections::VecDeque;
 
@@ -179,7 +179,12 @@ impl Writer {
     /// # Errors
     /// When it is refused; it has changed nothing then, except that a dropped reader that goes on talking is told again.
     pub fn receive(&mut self, datagram: &[u8], now: Nanos) -> Result<(), Refused> {
-        match wire::parse(&self.config, datagram)? {
+        let near = |count| match count {
+            Count::Statuses(reader) | Count::Naks(reader) => Some(self.readers[usize::from(reader)].serial),
+            // Its own come back to it.
+            Count::Positions | Count::Writers => None,
+        };
+        match wire::parse(&self.config, datagram, near)? {
             Message::Status { reader, serial, status } => self.status(reader, serial, status, now),
             Message::Nak { reader, serial, ranges } => self.nak(reader, serial, ranges, now),
             Message::Data { .. } | Message::Heartbeat { .. } | Message::Bye { .. } => Err(Refused::Sender),

@@ -53,9 +53,9 @@ fn busy(config: &Config, seed: u64) -> (Sending, Vec<Receiving>, Vec<Vec<u8>>, u
     (writer, readers, sent, now)
 }
 
-/// Kinds of datagrams, as the byte behind the sender says.
+/// Kinds of datagrams.
 fn kinds(sent: &[Vec<u8>]) -> std::collections::BTreeSet<u8> {
-    sent.iter().map(|datagram| datagram[26]).collect()
+    sent.iter().map(|datagram| wire::kind(datagram)).collect()
 }
 
 #[test]
@@ -97,9 +97,10 @@ fn forged_datagrams_crash_nothing() {
         match dice.below(3) {
             0 => damage(&mut dice, &mut datagram),
             1 => {
-                // A number somewhere that is as large, or as likely, as can be.
-                let words = datagram.len() as u64 / 8;
-                let at = 8 * dice.below(words) as usize;
+                // A number somewhere that is as large, or as likely, as can be: behind the header, and perhaps a reader's number.
+                let fields = (datagram.len() as u64 - wire::HEADER as u64).div_ceil(8);
+                let at = wire::HEADER + 8 * dice.below(fields) as usize + [0, 2][dice.below(2) as usize];
+                let at = at.min(datagram.len() - 8);
                 let number = [
                     0,
                     1,
@@ -112,15 +113,18 @@ fn forged_datagrams_crash_nothing() {
                 datagram[at..at + 8].copy_from_slice(&number[dice.below(7) as usize].to_le_bytes());
             }
             _ => {
-                let kind = dice.below(7) as u8;
-                datagram[26] = kind;
-                datagram[24] = dice.below(5) as u8;
+                datagram[wire::HEADER - 5] = dice.below(7) as u8;
+                datagram[wire::HEADER] = dice.below(5) as u8;
             }
         }
-        if datagram.len() >= wire::HEADER {
-            let body = (datagram.len() - wire::HEADER) as u32;
-            datagram[28..32].copy_from_slice(&body.to_le_bytes());
-            wire::seal(&mut datagram);
+        if let Some(low) = datagram.get(8..wire::HEADER) {
+            let low = u32::from_le_bytes(low.try_into().expect("four bytes"));
+            let place = match dice.below(8) {
+                0 => dice.roll(),
+                1 => dice.below(1 << 20),
+                _ => low.into(),
+            };
+            wire::seal(&config, place, &mut datagram);
         }
         taken += u64::from(writer.machine.receive(&datagram, now + round).is_ok());
         for reader in &mut readers {
@@ -191,7 +195,7 @@ fn replays_change_nothing() {
             );
             // Byes to others are nothing to it.
             let refused = live.receive(datagram, time);
-            let bye = datagram[26] == 5;
+            let bye = wire::kind(datagram) == 5;
             assert!(
                 matches!(refused, Err(Refused::Old | Refused::Sender)) || bye && refused == Ok(()),
                 "{refused:?}"
@@ -202,58 +206,67 @@ fn replays_change_nothing() {
 }
 
 #[test]
-fn others_datagrams_are_refused_by_name() {
+fn others_datagrams_are_refused() {
     let config = config(2);
     let (mut writer, mut readers, sent, now) = busy(&config, 11);
     let (first_writer, first_readers) = (writer.clone(), readers.clone());
     let others = [
-        (
-            Config {
-                job: config.job + 1,
-                ..config
-            },
-            Refused::Job,
-        ),
-        (
-            Config {
-                channel: config.channel + 1,
-                ..config
-            },
-            Refused::Channel,
-        ),
-        (
-            Config {
-                epoch: config.epoch - 1,
-                ..config
-            },
-            Refused::Epoch,
-        ),
+        Config {
+            job: config.job + 1,
+            ..config
+        },
+        Config {
+            channel: config.channel + 1,
+            ..config
+        },
+        Config {
+            epoch: config.epoch - 1,
+            ..config
+        },
     ];
-    for (other, why) in others {
+    // Of another, or not for this end.
+    let refused = |result| matches!(result, Err(Refused::Checksum | Refused::Sender));
+    for other in others {
         let (_, _, theirs, _) = busy(&other, 12);
         for datagram in &theirs {
-            assert_eq!(writer.machine.receive(datagram, now), Err(why));
-            assert!(readers.iter_mut().all(|reader| reader.receive(datagram, now) == Err(why)));
+            assert!(refused(writer.machine.receive(datagram, now)));
+            assert!(readers.iter_mut().all(|reader| refused(reader.receive(datagram, now))));
         }
     }
     for datagram in &sent {
-        assert_eq!(writer.machine.receive(&datagram[..datagram.len() - 1], now), Err(Refused::Checksum));
-        assert_eq!(writer.machine.receive(&datagram[..20], now), Err(Refused::Foreign));
+        assert!(refused(writer.machine.receive(&datagram[..datagram.len() - 1], now)));
+        assert_eq!(writer.machine.receive(&datagram[..wire::HEADER - 1], now), Err(Refused::Foreign));
     }
     assert!(writer == first_writer && readers == first_readers);
+}
+
+/// What was sent a turn of the low half ago looks like what is sent now, and is not taken for it.
+#[test]
+fn an_old_turn_is_refused() {
+    let config = config(1);
+    let mut reader = Receiving::new(&config, 0);
+    let mut heartbeat = vec![0; wire::HEADER + 8];
+    heartbeat[wire::HEADER - 5] = 2;
+    for turn in [1u64, 2] {
+        wire::seal(&config, 1 + turn * 2 * wire::MOST_APART, &mut heartbeat);
+        assert_eq!(reader.receive(&heartbeat, 1), Err(Refused::Checksum));
+    }
+    wire::seal(&config, 1, &mut heartbeat);
+    assert_eq!(reader.receive(&heartbeat, 1), Ok(()));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn bytes_are_no_datagram(bytes in proptest::collection::vec(any::<u8>(), 0..2000), magic: bool) {
+    fn bytes_are_no_datagram(bytes in proptest::collection::vec(any::<u8>(), 0..2000), sealed: bool) {
         let config = config(2);
         let (mut writer, mut reader) = (Sending::new(&config), Receiving::new(&config, 1));
         let mut bytes = bytes;
-        if magic && bytes.len() >= 8 {
-            bytes[..4].copy_from_slice(&wire::MAGIC);
-            wire::seal(&mut bytes);
+        // Of no kind, but whole.
+        if sealed && bytes.len() >= wire::HEADER {
+            bytes[wire::HEADER - 5] |= 8;
+            wire::seal(&config, 1, &mut bytes);
         }
         prop_assert!(writer.machine.receive(&bytes, 5).is_err() && reader.receive(&bytes, 5).is_err());
         prop_assert!(writer == Sending::new(&config) && reader == Receiving::new(&config, 1));

@@ -7,12 +7,12 @@
 mod common;
 
 use common::{Receiving, Sending, config};
-use memonet_repair::{Config, Timing, To};
+use memonet_repair::{Config, Timing, To, wire};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
 
 /// Bytes of a message; each is a datagram.
-const MESSAGE: u64 = 24;
+const MESSAGE: u64 = (wire::LEAST_DATAGRAM - wire::HEADER) as u64;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct World {
@@ -57,7 +57,7 @@ fn small(bounds: &Bounds) -> Config {
     Config {
         capacity: bounds.capacity * MESSAGE,
         window: 2 * MESSAGE,
-        datagram: 40 + MESSAGE as usize,
+        datagram: wire::LEAST_DATAGRAM,
         // A unit of time is the shortest that matters: everything is due at the next timeout.
         timing: Timing {
             heartbeat_first: 1,

@@ -358,7 +358,7 @@ fn repairs_are_few() {
         world.network.faults[1].loss = 50;
         let bytes = 1_000_000;
         world.run(bytes, &mut Dice(5));
-        let data = bytes / (world.config.datagram as u64 - 40);
+        let data = bytes / (world.config.datagram as u64 - memonet_repair::wire::HEADER as u64);
         let statuses = u64::from(readers) * bytes / (world.config.window / 4);
         let most = 13 * (data + statuses) / 10;
         assert!(

@@ -103,7 +103,8 @@ pub(super) fn config(pe: &Pe, channel: u32, readers: usize, capacity: u64, datag
         // No number is given twice.
         epoch: 0,
         readers: readers as u16,
-        capacity,
+        // Of a larger ring the rest lies idle.
+        capacity: capacity.min(repair::wire::MOST_APART),
         window: WINDOW.min(capacity),
         datagram,
         timing,
