@@ -15,13 +15,16 @@
 use crate::control::Control;
 use crate::descriptors;
 use crate::error::{Error, Result};
-use crate::launch::{JobFile, available_cpus};
+use crate::job::inherited;
+use crate::launch::{self, JobFile, available_cpus};
 use crate::memory;
 use crate::process::{Stat, UNKNOWN};
 use crate::watch::{Identity, Watch};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, bind, sockopt};
+use std::fs::DirEntry;
+use std::path::Path;
 use std::time::Duration;
 
 /// Added to the number of a PE that has the descriptor.
@@ -89,8 +92,12 @@ impl Adopted {
     ///
     /// All PEs have said which process they are when this returns at PE 0; at another PE, that one has.
     pub(crate) fn join(&self) -> Result<(Control, usize, Option<Watch>)> {
-        let mut meeting = Meeting::new(self)?;
         let mine = Identity::mine();
+        let watch = mine.map(|mine| Watch::new(self.rank, self.size, mine));
+        if let Some(control) = mine.and_then(|mine| self.left_by_predecessor(mine)) {
+            return Ok((control, self.rank, watch));
+        }
+        let mut meeting = Meeting::new(self)?;
         let introduce = |control: &Control| {
             if let Some(mine) = mine {
                 control.introduce(self.rank, mine);
@@ -110,7 +117,25 @@ impl Adopted {
             meeting.send(0, HAS, None)?;
             control
         };
-        Ok((control, self.rank, mine.map(|mine| Watch::new(self.rank, self.size, mine))))
+        Ok((control, self.rank, watch))
+    }
+
+    /// The job's memory, where this process has met the others already, as another program, which has not taken part in anything.
+    fn left_by_predecessor(&self, mine: Identity) -> Option<Control> {
+        let name = format!("/memfd:{} (deleted)", launch::NAME);
+        let is_a_job = |entry: &DirEntry| std::fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(&name));
+        let descriptors = std::fs::read_dir("/proc/self/fd").ok()?.flatten().filter(is_a_job);
+        let numbers: Vec<usize> = descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let attach = |number| {
+            // The program knows nothing of it: what is not this PE's may be closed.
+            let fd = inherited(number).ok()?;
+            let size = memory::sealed_size(&fd).ok()?;
+            let control = Control::attach(fd, size, self.size, self.rank).ok()?;
+            control.is_left_to_successor(self.rank, mine).then_some(control)
+        };
+        let control = numbers.into_iter().find_map(attach)?;
+        control.mapping().hand_down(false);
+        Some(control)
     }
 
     /// CPUs of all PEs together: where the launcher has bound this one to some, the others have as many of their own.

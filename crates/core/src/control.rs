@@ -235,7 +235,7 @@ impl Control {
         unsafe { shm::store(self.pid(pe), std::process::id()) };
     }
 
-    /// Says, for PEs that look after each other, which process a PE is.
+    /// Says which process a PE is, as exactly as nobody has to know but PEs that look after each other, and a successor.
     pub(crate) fn introduce(&self, pe: usize, who: Identity) {
         // SAFETY: aligned words of the PE's record, in the mapping. The number comes last: with it, the rest is believed.
         unsafe {
@@ -256,6 +256,20 @@ impl Control {
             }
         };
         (who.pid != 0 && who.started != 0).then_some(who)
+    }
+
+    /// Whether a PE that has joined did so in this very process, which was another program then, and had not taken part in anything when it
+    /// became this one.
+    pub(crate) fn is_left_to_successor(&self, pe: usize, mine: Identity) -> bool {
+        self.state(pe) == State::Joined && self.part(pe) == Part::NotYet && self.identity(pe) == Some(mine)
+    }
+
+    /// Makes the static data in a PE's segment zeros again, before anybody else has seen them.
+    pub(crate) fn forget_globals(&self, pe: usize) {
+        let start = self.geometry.segment(pe) + self.geometry.globals_offset;
+        for part in self.mapping.with_pages(start..start + self.geometry.globals_size()) {
+            self.mapping.release(part.start, part.end - part.start);
+        }
     }
 
     /// Publishes that a PE takes part in nothing any more, and wakes all who may wait for it. False if it was done or dead already.

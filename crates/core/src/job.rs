@@ -11,7 +11,7 @@ use crate::memory;
 use crate::pe::Pe;
 use crate::status::{Part, State};
 use crate::team::Team;
-use crate::watch::Watch;
+use crate::watch::{Identity, Watch};
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::process::{Pid, Signal};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -68,12 +68,19 @@ impl Job {
                 None => (JobFile::create(1, available_cpus())?.into_control()?, 0, None),
             },
         };
-        if !control.step(me, State::Empty, State::Joined) {
+        let mine = Identity::mine();
+        if control.step(me, State::Empty, State::Joined) {
+            match mine {
+                Some(mine) => control.introduce(me, mine),
+                None => control.set_pid(me),
+            }
+        } else if mine.is_some_and(|mine| control.is_left_to_successor(me, mine)) {
+            control.forget_globals(me);
+        } else {
             return Err(Error::Misuse(
                 "this PE has joined its job already, in another process: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD for it",
             ));
         }
-        control.set_pid(me);
         let control = Arc::new(control);
         let fabric = match attached::join(me, control.geometry().npes)? {
             Some(machine) => Some(machine),
@@ -287,8 +294,13 @@ impl Job {
 
     /// Says whether this PE takes part in anything now: while it does not, an end with status 0 is in order, even by `_exit` or as another
     /// program; and after it has, no other end concerns the others. For front ends that let programs leave and come back; at first it does.
+    ///
+    /// A process that does not take part yet leaves its place to the program that it becomes: one that joins early, and then calls `execve`,
+    /// has not joined for that one.
     pub fn take_part(&self, part: Part) {
-        self.pe.control().set_part(self.pe(), part);
+        let control = self.pe.control();
+        control.set_part(self.pe(), part);
+        control.mapping().hand_down(part == Part::NotYet);
     }
 
     /// Whether a PE has asked for the end of the whole job: what fails now fails because of that.
@@ -358,7 +370,9 @@ pub(crate) fn inherited(number: usize) -> std::result::Result<OwnedFd, &'static 
     let raw = raw.ok_or("cannot be the job's descriptor")?;
     // SAFETY: only asks the kernel whether there is such a descriptor; an integer that is none is answered with an error.
     if unsafe { libc::fcntl(raw, libc::F_GETFD) } < 0 {
-        return Err("is not an open descriptor (closed by a program in between?)");
+        return Err(
+            "is not an open descriptor: a program in between has closed it, or has taken part in the job before it became this one",
+        );
     }
     // SAFETY: the descriptor is open, and nobody else in this process owns it: it came with the environment that names it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })

@@ -17,6 +17,9 @@ pub const ENV_NPES: &str = "MEMONET_NPES";
 /// Bytes of window memory per PE.
 pub const ENV_SEGMENT_SIZE: &str = "MEMONET_SEGMENT_SIZE";
 
+/// Name of the memfd, by which /proc shows it.
+pub(crate) const NAME: &str = "memonet-job";
+
 /// Address space that the segments of a job may take in all: a quarter of what a process has.
 const ADDRESS_BUDGET: u64 = 1 << 45;
 
@@ -52,7 +55,7 @@ impl JobFile {
             return Err(Error::TooMany { what: "PEs", limit });
         }
         let (geometry, note) = fit_segments(npes, segment)?;
-        let fd = create_memfd("memonet-job", geometry.file_size())?;
+        let fd = create_memfd(NAME, geometry.file_size())?;
         let mapping = Mapping::new(fd, geometry.segments as usize, true)?;
         let control = Control::create(mapping, geometry, cpus);
         Ok(JobFile { control, note })

@@ -96,9 +96,9 @@ pub struct PeRecord {
     pub status: u64,
     /// Process id; 0 before the PE has joined, and after the launcher has seen the process end.
     pub pid: u32,
-    /// The number of the pid namespace in which it is that, where PEs look after each other.
+    /// The number of the pid namespace in which it is that.
     pub namespace: u32,
-    /// When that process started, in ticks since the machine did; 0 where PEs do not look after each other.
+    /// When that process started, in ticks since the machine did; 0: not known.
     pub started: u64,
     /// 1 when the PE has asked for the end of the whole job, and ends by itself.
     pub exiting: u32,

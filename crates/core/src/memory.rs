@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::layout::ALIGNMENT;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::FdFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
 
@@ -131,6 +132,17 @@ impl Mapping {
             file: file_id(&fd),
             fd,
         })
+    }
+
+    /// Whether the descriptor is inherited by another program that this process becomes, or starts.
+    pub(crate) fn hand_down(&self, wanted: bool) {
+        if self.file.is_none() || file_id(&self.fd) != self.file {
+            // Its number stands for a file of the program's by now.
+            return;
+        }
+        let flags = if wanted { FdFlags::empty() } else { FdFlags::CLOEXEC };
+        // It is open, so this cannot fail.
+        let _ = rustix::io::fcntl_setfd(&self.fd, flags);
     }
 
     /// Leaves it out of what processes have that this one forks off.

@@ -48,7 +48,7 @@ pub(crate) fn join(me: usize, npes: usize) -> Result<Option<Box<dyn Fabric>>> {
         name: ENV_FD,
         value,
         problem: problem.into(),
-        fix: "Start the program with `memonet run --machine`, or unset it",
+        fix: "Start the program with `memonet run --machine`, or unset it. There, a program that becomes another one with `execve` cannot have the library too",
     })?;
     let (own, run) = Own::attach(fd, me, npes)?;
     show_time(run, me);

@@ -1,6 +1,7 @@
 //! The library as C and C++ programs meet it: compiled with the wrappers, linked in every way, run as jobs.
 
 mod common;
+mod exec;
 mod exits;
 mod heap;
 mod inlined;
