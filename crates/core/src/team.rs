@@ -10,6 +10,7 @@ use agree::Agreed;
 use crate::barrier::{Algorithm, Barrier};
 use crate::collective::{Network, Steps, Way};
 use crate::error::{Error, Result};
+use crate::layout::MAX_BARRIERS;
 use crate::pe::Pe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -20,6 +21,7 @@ pub struct Team {
     members: Arc<[usize]>,
     rank: usize,
     slot: usize,
+    slots_left: usize,
     barrier: Barrier,
     steps: Steps,
     network: Network,
@@ -33,15 +35,15 @@ impl Team {
     /// The team of all PEs; its barrier lives in slot 0, which is zero from the start.
     pub(crate) fn world(pe: &Arc<Pe>) -> Result<Self> {
         let (members, ended) = pe.control().everybody();
-        Self::with_slot(pe, members, pe.me(), 0, ended)
+        Self::with_slot(pe, members, pe.me(), (0, MAX_BARRIERS - 2), ended)
     }
 
     fn in_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, agreed: &Agreed) -> Result<Self> {
         let ended = agreed.ended(&members);
-        Self::with_slot(pe, members, rank, agreed.slot, ended)
+        Self::with_slot(pe, members, rank, (agreed.slot, agreed.left), ended)
     }
 
-    fn with_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, slot: usize, ended: Arc<[u64]>) -> Result<Self> {
+    fn with_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, (slot, slots_left): (usize, usize), ended: Arc<[u64]>) -> Result<Self> {
         let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended)?;
         let forced_way = Way::forced()?;
         Ok(Team {
@@ -49,6 +51,7 @@ impl Team {
             pe: pe.clone(),
             rank,
             slot,
+            slots_left,
             barrier,
             steps: Steps::new(members.len(), forced_way),
             proposals: AtomicUsize::new(0),
@@ -78,6 +81,11 @@ impl Team {
     #[inline]
     pub(crate) fn network(&self) -> &Network {
         &self.network
+    }
+
+    /// How many more teams and barriers all members had room for when this team was made: the same number at each of them.
+    pub fn room(&self) -> usize {
+        self.slots_left
     }
 
     /// The members, as PE numbers of the job, in the team's order.

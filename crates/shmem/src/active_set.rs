@@ -2,6 +2,11 @@
 //!
 //! A set that is used for the first time becomes a team of its own, and stays one until the library is finalised. So the work
 //! arrays that programs hand over, some of which are too small, are neither read nor written.
+//!
+//! A job has room for a limited number of teams, and programs may use ever different sets. A team cannot be taken back for another: members
+//! that have nothing to do with that one would have to agree, and may be anywhere. So once its members have little room left, a set
+//! is a team for one call at a time, made anew each time, which is slower and never runs out. Whether it stays one, all members decide
+//! alike: by the room that they found in common when they made it.
 
 use crate::collective::{alltoall_in, alltoalls_in, check_apart, collect_in, combine_in, fcollect_in, place, root};
 use crate::operation::Operator;
@@ -14,6 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// First PE, logarithm of the stride, number.
 type Set = (c_int, c_int, c_int);
+
+/// Room for this many teams is left to what is no active set, and to sets that are teams for one call.
+const LEFT_TO_OTHERS: usize = 128;
 
 /// The teams of the sets that were used, and whether this PE was told that it called for one without being of it.
 #[derive(Default)]
@@ -43,6 +51,9 @@ fn members((start, log_stride, size): Set, npes: usize) -> Result<Vec<usize>, St
 /// Does something with the team of a set. A PE that is not of the set does nothing, as where programs that let all call it were written; it is told so once.
 fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
     let (start, log_stride, size) = set;
+    // One PE is the same set by any stride.
+    let log_stride = if size == 1 { log_stride.min(0) } else { log_stride };
+    let set = (start, log_stride, size);
     if start == 0 && log_stride == 0 && size as usize == state.job.npes() {
         return f(state.job.world());
     }
@@ -55,9 +66,10 @@ fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
         return stranger(state, call);
     }
     let team = Arc::new(or_die(call, state.job.team_among(&pes)));
-    let mut sets = state.sets.0.lock().unwrap_or_else(PoisonError::into_inner);
-    sets.insert(set, team.clone());
-    drop(sets);
+    if team.room() >= LEFT_TO_OTHERS {
+        let mut sets = state.sets.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.insert(set, team.clone());
+    }
     f(&team)
 }
 

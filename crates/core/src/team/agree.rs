@@ -21,6 +21,8 @@ const SAYS: u64 = 3;
 /// A slot that all members have taken.
 pub(super) struct Agreed {
     pub(super) slot: usize,
+    /// Slots that all members had free besides: the same number at each.
+    pub(super) left: usize,
     /// How many teams and barriers each PE of the job had dropped in it before; 0 where it is none of the members.
     ended: Vec<u64>,
 }
@@ -166,7 +168,10 @@ impl Council<'_> {
                 }
             }
             match (slot, claimed) {
-                (Some(slot), true) if all => return Ok(Agreed { slot, ended }),
+                (Some(slot), true) if all => {
+                    let left = free.iter().map(|bits| bits.count_ones() as usize).sum::<usize>() - 1;
+                    return Ok(Agreed { slot, left, ended });
+                }
                 (Some(slot), true) => self.pe.release_slot(slot),
                 _ => {}
             }

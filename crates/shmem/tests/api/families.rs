@@ -37,6 +37,12 @@ fn moving_collectives() {
     everywhere("move.c");
 }
 
+/// Who is in the middle of so many PEs is in more sets than there can be teams.
+#[test]
+fn more_sets_than_teams() {
+    Job::new(c("many_sets.c"), 28).succeed();
+}
+
 #[test]
 fn other_orders() {
     for seed in 1..6 {

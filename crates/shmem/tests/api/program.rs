@@ -40,6 +40,7 @@ pub static PROGRAMS: &[&str] = &[
     "exit.c",
     "extension.c",
     "lock.c",
+    "many_sets.c",
     "memory.c",
     "misuse.c",
     "mix.c",
