@@ -74,10 +74,72 @@ x87! {
     Min ("fcomi st, st(1)" "fcmovnbe st, st(1)" "fstp st(1)" "fld tbyte ptr [{a}]" "fxch" "fucomi st, st(0)" "fcmovu st, st(1)" "fstp st(1)");
 }
 
+/// What the compiler's library computes of two numbers of 128 bits, which no instruction does.
+#[cfg(target_arch = "aarch64")]
+mod quad {
+    use super::{LongDouble, Max, Min, Operator, Prod, Sum};
+    use std::arch::aarch64::uint8x16_t;
+
+    unsafe extern "C" {
+        fn __addtf3();
+        fn __multf3();
+    }
+
+    macro_rules! computed {
+        ($($operator:ident $function:ident;)*) => {$(
+            impl Operator<LongDouble> for $operator {
+                #[inline]
+                fn combine(self, a: LongDouble, b: LongDouble) -> LongDouble {
+                    // SAFETY: both have 16 bytes, and any are a value.
+                    let (mut a, b): (uint8x16_t, uint8x16_t) = unsafe { (std::mem::transmute(a), std::mem::transmute(b)) };
+                    // SAFETY: the function takes numbers of 128 bits in v0 and v1, gives one in v0, and keeps to the ABI otherwise.
+                    unsafe {
+                        std::arch::asm!("bl {f}", f = sym $function, inout("v0") a, in("v1") b, clobber_abi("C"));
+                        std::mem::transmute(a)
+                    }
+                }
+            }
+        )*};
+    }
+    computed! {
+        Sum __addtf3;
+        Prod __multf3;
+    }
+
+    /// An integer that is less, or greater, than that of another number where this one is; none where it is no number.
+    fn rank(LongDouble(bytes): LongDouble) -> Option<i128> {
+        const INFINITY: u128 = 0x7FFF << 112;
+        let bits = u128::from_le_bytes(bytes);
+        let (sign, size) = (bits >> 127, bits & !(1 << 127));
+        let rank = size as i128;
+        (size <= INFINITY).then_some(if sign == 0 { rank } else { -rank })
+    }
+
+    // One that is no number gives way to the other, as with the other types.
+    impl Operator<LongDouble> for Max {
+        #[inline]
+        fn combine(self, a: LongDouble, b: LongDouble) -> LongDouble {
+            if rank(b).is_none() || rank(a) >= rank(b) { a } else { b }
+        }
+    }
+
+    impl Operator<LongDouble> for Min {
+        #[inline]
+        fn combine(self, a: LongDouble, b: LongDouble) -> LongDouble {
+            if rank(b).is_none() || rank(a).is_some() && rank(a) <= rank(b) {
+                a
+            } else {
+                b
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[cfg(target_arch = "x86_64")]
     fn from(value: f64) -> LongDouble {
         let mut result = LongDouble([0; 16]);
         // SAFETY: loads a number of 64 bits, and stores it as one of 80 in 16 bytes.
@@ -87,6 +149,7 @@ mod tests {
         result
     }
 
+    #[cfg(target_arch = "x86_64")]
     fn to(value: LongDouble) -> f64 {
         let mut result = 0.0;
         // SAFETY: as above, the other way.
@@ -96,6 +159,7 @@ mod tests {
         result
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn long_doubles() {
         for (a, b) in [(1.5, 2.25), (-3.0, 7.0), (7.0, -3.0), (0.0, 0.0), (1e300, 2e-300), (5.0, 5.0)] {

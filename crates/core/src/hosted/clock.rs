@@ -19,6 +19,7 @@ use super::attached;
 use super::patch;
 use crate::shm;
 use std::ffi::{c_char, c_int, c_long, c_void};
+#[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
