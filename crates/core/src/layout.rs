@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// The start of a PE's own segment is aligned to this in its process, so that blocks can be aligned to as much.
@@ -108,6 +108,9 @@ pub struct PeRecord {
     pub cpu: u32,
 }
 
+/// Words by which the arguments of a collective are compared.
+pub const SAID: usize = 4;
+
 /// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.
 #[repr(C, align(128))]
 pub struct BarrierSlot {
@@ -134,7 +137,9 @@ pub struct BarrierSlot {
     pub proposal: [u64; 2],
     /// Scratch of the same: whether the owner could take the slot.
     pub claim: u64,
-    _pad6: [u64; 40],
+    /// What the owner says of the collective that it is in, where that is compared: [`Team::compare`](crate::Team::compare).
+    pub said: [u64; SAID],
+    _pad6: [u64; 40 - SAID],
     /// Teams and barriers that the owner has had here and has dropped. Not cleared for the next one.
     pub ended: u64,
 }

@@ -2,6 +2,7 @@
 
 mod agree;
 mod among;
+mod compare;
 mod split;
 pub(crate) mod turn;
 

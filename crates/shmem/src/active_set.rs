@@ -8,7 +8,7 @@
 //! is a team for one call at a time, made anew each time, which is slower and never runs out. Whether it stays one, all members decide
 //! alike: by the room that they found in common when they made it.
 
-use crate::collective::{alltoall_in, alltoalls_in, check_apart, collect_in, combine_in, fcollect_in, place, root};
+use crate::collective::{alltoall_in, alltoalls_in, check_alike, check_apart, collect_in, combine_in, fcollect_in, place, root};
 use crate::operation::Operator;
 use crate::state::{State, die, get, or_die};
 use memonet_core::{Goal, Team};
@@ -112,6 +112,7 @@ pub unsafe fn broadcast<T>(
 ) {
     let state = get(call);
     with(state, call, (pe_start, log_pe_stride, pe_size), |team| {
+        check_alike(state, call, team, &[("nelems", nelems as u64), ("PE_root", pe_root as u64)]);
         let root = root(call, team, pe_root);
         let from = place(state, call, "source", source, nelems);
         let to = if team.rank() == root {

@@ -46,6 +46,14 @@ pub fn place<T>(state: &State, call: &'static str, argument: &'static str, array
     }
 }
 
+/// With all checks on: ends the job where members of a team call different collectives, or give them different arguments, which move
+/// what each of them takes for all of it.
+pub fn check_alike(state: &State, call: &'static str, team: &memonet_core::Team, arguments: &[(&'static str, u64)]) {
+    if state.check {
+        or_die(call, team.compare(call, arguments));
+    }
+}
+
 /// With all checks on: ends the job where the arrays overlap, though they must not, or may only where they are the same.
 pub fn check_apart(state: &State, call: &'static str, to: Place, from: Place, same: bool) {
     if state.check && (to.overlaps(from) && !(same && to.is_apart(from))) {
@@ -76,6 +84,7 @@ pub fn root(call: &'static str, team: &memonet_core::Team, root: c_int) -> usize
 
 pub unsafe fn broadcast<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize, pe_root: c_int) -> c_int {
     with(call, team, |state, team| {
+        check_alike(state, call, team, &[("nelems", nelems as u64), ("PE_root", pe_root as u64)]);
         let (to, from) = (
             place(state, call, "dest", dest, nelems),
             place(state, call, "source", source, nelems),
@@ -87,6 +96,7 @@ pub unsafe fn broadcast<T>(call: &'static str, team: Team, dest: *mut T, source:
 
 /// Collects into `dest`, of which only so much has to be symmetric as is filled.
 pub fn collect_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+    check_alike(state, call, team, &[]);
     let from = place(state, call, "source", source, nelems);
     // How much will arrive is not known yet: all there is. Where nobody has anything, there may be nothing.
     let room = match dest.is_null() && nelems == 0 {
@@ -117,6 +127,7 @@ pub unsafe fn collect<T>(call: &'static str, team: Team, dest: *mut T, source: *
 }
 
 pub fn fcollect_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+    check_alike(state, call, team, &[("nelems", nelems as u64)]);
     let to = place(state, call, "dest", dest, of_all(call, nelems, team.len()));
     let from = place(state, call, "source", source, nelems);
     check_apart(state, call, to, from, false);
@@ -128,6 +139,7 @@ pub unsafe fn fcollect<T>(call: &'static str, team: Team, dest: *mut T, source: 
 }
 
 pub fn alltoall_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+    check_alike(state, call, team, &[("nelems", nelems as u64)]);
     let all = of_all(call, nelems, team.len());
     let (to, from) = (place(state, call, "dest", dest, all), place(state, call, "source", source, all));
     check_apart(state, call, to, from, false);
@@ -162,6 +174,12 @@ pub fn alltoalls_in<T>(
             die(call, format_args!("{name}: a stride of {stride} elements; it must be 1 at least"));
         }
     }
+    check_alike(
+        state,
+        call,
+        team,
+        &[("nelems", nelems as u64), ("dst", dst as u64), ("sst", sst as u64)],
+    );
     let all = of_all(call, nelems, team.len());
     let span = |stride: isize| match all {
         0 => 0,
@@ -194,6 +212,8 @@ pub fn combine_in<T: Copy, O: Operator<T> + Default>(
     (dest, source): (*mut T, *const T),
     count: usize,
 ) {
+    let name = if let Goal::All = goal { "nreduce" } else { "nelems" };
+    check_alike(state, call, team, &[(name, count as u64)]);
     let (to, from) = (place(state, call, "dest", dest, count), place(state, call, "source", source, count));
     check_apart(state, call, to, from, true);
     let operator = O::default();

@@ -6,6 +6,7 @@ use memonet_core::{Cmp, Error, Job, SignalOp, Team};
 use std::sync::Arc;
 
 on_every_fabric!(
+    members_compare_their_calls,
     the_world,
     random_subsets,
     disjoint_teams_in_one_call,
@@ -369,6 +370,32 @@ fn too_many(setup: Setup) {
             barriers.pop();
             let barrier = job.world().new_barrier()?;
             barrier.arrive()?.wait()?;
+            job.barrier()
+        });
+    }
+}
+
+/// Each hears of a difference; after it, and after none, the team works as before.
+fn members_compare_their_calls(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[1, 2, 3, 5])) {
+        run.job(move |job| {
+            let (me, n) = (job.pe() as u64, job.npes());
+            let unequal = |compared, theirs: &str| match compared {
+                Err(Error::Unequal { theirs: said, .. }) => assert!(said.contains(theirs), "{said}"),
+                compared => assert!(n == 1 && compared.is_ok(), "{compared:?}"),
+            };
+            let members: Vec<usize> = (0..n).rev().collect();
+            let Some(team) = job.team(&members)? else { unreachable!() };
+            for team in [job.world(), &team] {
+                team.compare("a call", &[("count", 7), ("root", 0)])?;
+                unequal(team.compare("a call", &[("root", u64::from(me == 0))]), "root ");
+                unequal(
+                    team.compare(if me == 0 { "one call" } else { "another" }, &[]),
+                    "another collective",
+                );
+                team.barrier()?;
+                team.compare("a call", &[("count", 8)])?;
+            }
             job.barrier()
         });
     }

@@ -314,6 +314,28 @@ fn what_costs_time_to_check() {
     ] {
         told(Who::Together, true, mistake, call, &["dest and source overlap"]);
     }
+    for (mistake, call, theirs, ours) in [
+        ("broadcast, nelems differ", "shmem_long_broadcast", "nelems 3", "nelems 2"),
+        ("broadcast, roots differ", "shmem_broadcastmem", "PE_root 1", "PE_root 0"),
+        ("broadcast in a set, nelems differ", "shmem_broadcast64", "nelems 3", "nelems 2"),
+        ("reduce, nreduce differs", "shmem_long_sum_reduce", "nreduce 20", "nreduce 30"),
+        ("to_all, nreduce differs", "shmem_int_max_to_all", "nreduce 5", "nreduce 4"),
+        ("scan, nelems differ", "shmem_int_sum_inscan", "nelems 1", "nelems 2"),
+        ("fcollect, nelems differ", "shmem_long_fcollect", "nelems 1", "nelems 2"),
+        ("alltoall, nelems differ", "shmem_long_alltoall", "nelems 1", "nelems 2"),
+        ("alltoalls, dst differs", "shmem_long_alltoalls", "dst 1", "dst 2"),
+        ("different collectives", "shmem_long_sum_reduce", "PE 2", "another collective"),
+        ("collect and fcollect", "shmem_long_collect", "PE 2", "another collective"),
+        ("reduce and barrier", "shmem_long_sum_reduce", "PE 2", "another collective"),
+    ] {
+        told(
+            Who::Together,
+            true,
+            mistake,
+            call,
+            &["every member must make the same calls", theirs, ours],
+        );
+    }
     let words = ["bytes of all sources, and the smallest destination"];
     told(Who::Together, true, "collect past the block", "shmem_long_collect", &words);
 }

@@ -93,6 +93,22 @@ static int together(const char *what) {
         return shmemx_barrier_wait(barrier), 0;
     }
     /* With all checks on. */
+    CASE("broadcast, nelems differ") return shmem_long_broadcast(SHMEM_TEAM_WORLD, words, words + 50, last ? 3 : 2, 0);
+    CASE("broadcast, roots differ") return shmem_broadcastmem(SHMEM_TEAM_WORLD, words, words + 50, 8, last);
+    CASE("broadcast in a set, nelems differ") return shmem_broadcast64(words, words + 50, last ? 3 : 2, 0, 0, 0, npes, &variable), 0;
+    CASE("reduce, nreduce differs") return shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words, words + 50, last ? 20 : 30);
+    CASE("to_all, nreduce differs") return shmem_int_max_to_all((int *)words, (int *)(words + 50), 4 + last, 0, 0, npes, NULL, &variable), 0;
+    CASE("scan, nelems differ") return shmem_int_sum_inscan(SHMEM_TEAM_WORLD, (int *)words, (int *)(words + 50), last ? 1 : 2);
+    CASE("fcollect, nelems differ") return shmem_long_fcollect(SHMEM_TEAM_WORLD, words, words + 50, last ? 1 : 2);
+    CASE("alltoall, nelems differ") return shmem_long_alltoall(SHMEM_TEAM_WORLD, words, words + 50, last ? 1 : 2);
+    CASE("alltoalls, dst differs") return shmem_long_alltoalls(SHMEM_TEAM_WORLD, words, words + 50, last ? 1 : 2, 1, 2);
+    CASE("different collectives") {
+        return last ? shmem_long_max_reduce(SHMEM_TEAM_WORLD, words, words + 50, 2) : shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words, words + 50, 2);
+    }
+    CASE("collect and fcollect") {
+        return last ? shmem_long_fcollect(SHMEM_TEAM_WORLD, words, words + 50, 2) : shmem_long_collect(SHMEM_TEAM_WORLD, words, words + 50, 2);
+    }
+    CASE("reduce and barrier") return last ? shmem_barrier_all(), 0 : shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words, words + 50, 2);
     CASE("overlap of reduce") return shmem_long_sum_reduce(SHMEM_TEAM_WORLD, words, words + 1, 2);
     CASE("overlap of fcollect") return shmem_long_fcollect(SHMEM_TEAM_WORLD, words, words, 1);
     CASE("overlap of alltoall") return shmem_long_alltoall(SHMEM_TEAM_WORLD, words, words + 1, 2);
