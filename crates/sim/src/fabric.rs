@@ -16,7 +16,8 @@ const NOT_HERE: Error = Error::Misuse("a simulated PE has one thread: its job wa
 
 /// What the library asks for in the machine's terms. One for each PE: it knows the group of all PEs, once the PE has joined it.
 pub(crate) struct Asks {
-    pes: u32,
+    /// All PEs: one list for the whole job.
+    everybody: Arc<[u32]>,
     /// The group of all, for their barrier; 0 before.
     all: AtomicU32,
     /// The same for their collectives.
@@ -24,9 +25,9 @@ pub(crate) struct Asks {
 }
 
 impl Asks {
-    pub(crate) fn new(pes: u32) -> Self {
+    pub(crate) fn new(everybody: Arc<[u32]>) -> Self {
         Asks {
-            pes,
+            everybody,
             all: AtomicU32::new(0),
             all_for_collectives: AtomicU32::new(0),
         }
@@ -80,7 +81,7 @@ impl Asks {
     }
 
     fn join_all(&self, wanted: Wanted) -> HostOp {
-        let members = (0..self.pes).collect();
+        let members = self.everybody.clone();
         HostOp::Group(GroupOp::Join { members, wanted })
     }
 
@@ -109,8 +110,8 @@ pub(crate) struct OfCoroutine {
 }
 
 impl OfCoroutine {
-    pub(crate) fn new(port: Arc<Port>, hosted: Arc<Hosted>, pes: u32) -> Self {
-        let asks = Asks::new(pes);
+    pub(crate) fn new(port: Arc<Port>, hosted: Arc<Hosted>, everybody: Arc<[u32]>) -> Self {
+        let asks = Asks::new(everybody);
         OfCoroutine { port, hosted, asks }
     }
 }

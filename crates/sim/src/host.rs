@@ -7,6 +7,7 @@ use crate::packet::Payload;
 use crate::time::Ps;
 use memonet_core::fabric::{FarAddress, NetworkCollective};
 pub use memonet_core::hosted::{Atomic, Signal};
+use std::sync::Arc;
 
 /// A PE of the simulated job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,8 +96,8 @@ pub enum GroupOp {
     /// or with 0 at every member when the hardware cannot serve this group: then the library does without. For datagrams and
     /// collectives, the upper half is the most bytes of one, or of a part.
     Join {
-        /// PEs.
-        members: Box<[u32]>,
+        /// PEs. A list of very many is shared by all that ask with it.
+        members: Arc<[u32]>,
         /// For what.
         wanted: Wanted,
     },

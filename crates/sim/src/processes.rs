@@ -107,6 +107,7 @@ pub fn run_processes(
     let pes = hosted.npes() as u32;
     let mut world = World::build(machine, pes, options.seed, Box::new(Unbelieved(JobMemory(hosted.clone()))))?;
     world.recorder().keep(options.record);
+    let everybody: Arc<[u32]> = (0..pes).collect();
     let shared = Shared {
         hosted,
         passages,
@@ -118,7 +119,7 @@ pub fn run_processes(
     let process = |pe| Process {
         pe,
         shared: &shared,
-        asks: Asks::new(pes),
+        asks: Asks::new(everybody.clone()),
         barrier: Phases::default(),
         collectives: (false, false),
         asked: None,

@@ -68,10 +68,11 @@ pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(J
     let mut world = World::build(machine, n as u32, options.seed, Box::new(memory))?;
     world.recorder().keep(options.record);
     let groups = world.has(Feature::Groups);
+    let everybody: Arc<[u32]> = (0..n as u32).collect();
     let results: RefCell<Vec<Option<Result<R, memonet_core::Error>>>> = RefCell::new((0..n).map(|_| None).collect());
     let body = |port: &Arc<Port>| {
         let pe = port.pe() as usize;
-        let port = OfCoroutine::new(port.clone(), hosted.clone(), n as u32);
+        let port = OfCoroutine::new(port.clone(), hosted.clone(), everybody.clone());
         let fabric = HostedFabric::new(port, groups);
         let result = hosted.join(pe, Box::new(fabric)).map(|job| {
             let result = program(job.clone());

@@ -6,6 +6,7 @@ mod page;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
@@ -98,11 +99,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells on stderr what is being simulated, where that is a terminal.
+/// Tells on stderr what is being simulated: in one line where that is a terminal, else line by line.
 fn scaled(most: usize) -> Result<Outcome, memonet_sim::Error> {
-    let bar = ProgressBar::new_spinner();
+    let (bar, start) = (ProgressBar::new_spinner(), Instant::now());
     let outcome = scale(most, |what| {
-        bar.set_message(what);
+        let line = format!("{:4} s: {what}", start.elapsed().as_secs());
+        if bar.is_hidden() {
+            eprintln!("memonet: {line}");
+        }
+        bar.set_message(line);
         bar.tick();
     });
     bar.finish_and_clear();

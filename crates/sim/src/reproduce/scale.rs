@@ -2,15 +2,17 @@
 //!
 //! The programs here send by themselves what the library's algorithms send: what it compares before a collective call, so that mistakes are found, goes from
 //! everybody to everybody, which nobody would do on so many nodes. Each is done twice, the first time to fill tables and caches; the second
-//! time all begin together, and it ends when the last has it.
+//! time all begin together, and it ends when the last has it. Nobody leaves before: those who still wait would ask after who has left.
 
 use super::area::{Area, ask};
 use super::{Curve, Outcome, Row};
 use crate::error::Error;
 use crate::host::{HostOp, Signal};
-use crate::machine::Machine;
+use crate::machine::{Machine, MachineError};
+use crate::memory::PlainMemory;
 use crate::packet::Payload;
 use crate::run::{Host, Options, run as run_on};
+use crate::world::World;
 use memonet_core::{Goal, Job, SignalOp, Sum};
 
 /// Most nodes.
@@ -47,9 +49,6 @@ const OPERATIONS: [(Operation, &str, &str); 4] = [
     (Operation::Broadcast, "broadcast", "scale: broadcast of 8 bytes"),
 ];
 
-/// Most boards of SCC: each keeps a list of its group's members, in 4 GiB for all of twice as many.
-const MOST_BOARDS: usize = 1 << 14;
-
 const FAN: usize = 8;
 /// Where things are in a node's memory, in bytes: what the children in a tree have told, a byte each; what the parent has; what came in each round.
 const GATHERED: usize = 0;
@@ -57,7 +56,7 @@ const RELEASED: usize = 8;
 const DATA: usize = 16;
 const ROUNDS: usize = 64;
 const BYTES: usize = ROUNDS + 16 * 16;
-/// All begin the second time this many ns after the start.
+/// All begin the second time this many ns after the start, and leave when as much has passed again.
 const TOGETHER: u64 = 100_000_000_000;
 
 /// A node among others.
@@ -154,6 +153,12 @@ impl Member {
     }
 }
 
+/// Does nothing until so many ns after the start.
+fn stay_until(job: &Job, moment: u64) {
+    let left = moment.checked_sub(Host::here().now().0 / 1000);
+    job.compute(left.expect("what comes before is over by then"));
+}
+
 /// How long it takes on so many nodes, in ns.
 fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Error> {
     let options = Options {
@@ -171,8 +176,7 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
         };
         for phase in 1..=2 {
             if phase == 2 {
-                let left = TOGETHER.checked_sub(Host::here().now().0 / 1000);
-                job.compute(left.expect("the first time is over before the second begins"));
+                stay_until(&job, TOGETHER);
             }
             match operation {
                 // What the library has the boards do.
@@ -185,15 +189,31 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
                 Operation::Broadcast => member.broadcast(phase),
             }
         }
-        Host::here().now().as_ns() - TOGETHER as f64
+        let end = Host::here().now().as_ns();
+        stay_until(&job, 2 * TOGETHER);
+        end - TOGETHER as f64
     })?;
     Ok(done.results.into_iter().fold(0.0, f64::max))
 }
 
-/// Numbers of nodes: powers of two, as pairs exchange; from 16 on every other one.
+/// Numbers of nodes: powers of two, as pairs exchange; from 16 on every other one, and the last.
 fn sizes(most: usize) -> Vec<usize> {
-    let powers = (1..=MOST.ilog2()).filter(|power| power % 2 == 0 || *power < 4);
-    powers.map(|power| 1 << power).filter(|&nodes| nodes <= most).collect()
+    let last = most.min(MOST).ilog2();
+    let powers = (1..=last).filter(|power| power % 2 == 0 || *power < 4 || *power == last);
+    powers.map(|power| 1 << power).collect()
+}
+
+/// How many nodes the machine has, of so many: as many, or the largest power of two, and why no more.
+fn room(machine: &Machine, most: usize) -> Result<(usize, Option<MachineError>), Error> {
+    let built = |nodes: usize| World::build(machine, nodes as u32, 1, Box::new(PlainMemory::new(nodes, 0)));
+    let Err(refusal) = built(most) else {
+        return Ok((most, None));
+    };
+    let smaller = (1..most.ilog2()).rev().map(|power| 1 << power);
+    match smaller.into_iter().find(|&nodes| built(nodes).is_ok()) {
+        Some(nodes) => Ok((nodes, Some(refusal))),
+        None => Err(refusal.into()),
+    }
 }
 
 /// All operations on all machines, up to `most` nodes; `progress` is told what comes next.
@@ -202,26 +222,21 @@ fn sizes(most: usize) -> Vec<usize> {
 /// [`Error`], of a run.
 pub fn scale(most: usize, mut progress: impl FnMut(String)) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
+    let most = most.clamp(2, MOST);
+    let mut machines = Vec::new();
+    for name in MACHINES {
+        let machine = Machine::load(name)?;
+        let (most, refusal) = room(&machine, most)?;
+        let note = refusal.map(|refusal| format!("{name} ends at {most} nodes: {refusal}."));
+        outcome.notes.extend(note);
+        machines.push((name, machine, most));
+    }
     for (operation, id, figure) in OPERATIONS {
-        for name in MACHINES {
-            let machine = Machine::load(name)?;
+        for (name, machine, most) in &machines {
             let mut points = Vec::new();
-            let simulated = if machine.kind() == "sync-network" { MOST_BOARDS } else { MOST };
-            if most > simulated {
-                outcome.notes.push(format!(
-                    "{id} on {name} ends at {simulated} nodes: more would take more memory than the other machines' {MOST}."
-                ));
-            }
-            for nodes in sizes(most.min(simulated)) {
+            for nodes in sizes(*most) {
                 progress(format!("{id} on {name}, {nodes} nodes"));
-                match time(&machine, nodes, operation) {
-                    Ok(time) => points.push((nodes as f64, time)),
-                    Err(Error::Machine(refusal)) => {
-                        outcome.notes.push(format!("{id} ends where the machine does: {refusal}"));
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                }
+                points.push((nodes as f64, time(machine, nodes, operation)?));
             }
             let (kind, machine_name) = (machine.kind(), name.replace('/', "."));
             if let Some(&(nodes, time)) = points.last() {
@@ -250,9 +265,18 @@ pub fn scale(most: usize, mut progress: impl FnMut(String)) -> Result<Outcome, E
 mod tests {
     use super::*;
 
+    /// Twice as many boards are twice as far apart, also where the first has its result long before the last.
+    #[test]
+    fn nobody_leaves_while_others_wait() {
+        let scc = Machine::load("scc").unwrap();
+        let [half, whole] = [2048, 4096].map(|boards| time(&scc, boards, Operation::AllReduce).unwrap());
+        assert!((1.9..2.1).contains(&(whole / half)), "{half} ns, {whole} ns");
+    }
+
     #[test]
     fn sizes_are_powers_of_two() {
         assert_eq!(sizes(100), [2, 4, 8, 16, 64]);
+        assert_eq!(sizes(1 << 7).last(), Some(&(1 << 7)));
         assert_eq!(sizes(MOST).last(), Some(&MOST));
     }
 }

@@ -34,6 +34,7 @@ use management::{
 use memonet_core::SignalOp;
 use memonet_core::fabric::FarAddress;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use subnet::{Manager, NodeAgent, Place, SwitchAgent};
 
 const WRITE_TABLE: u32 = 1;
@@ -99,7 +100,7 @@ struct NicOf {
     agent: NodeAgent,
     /// Groups that this node has asked to join, by name: the calls that wait for it; and how many of each list of members there were.
     joining: BTreeMap<[u8; 16], (Op, Wanted)>,
-    joined: BTreeMap<Box<[u32]>, u16>,
+    joined: BTreeMap<Arc<[u32]>, u16>,
     /// What has come by its groups for datagrams, by LID.
     inboxes: BTreeMap<u16, Inbox>,
     /// Transactions of commands of the program's own.
@@ -144,7 +145,9 @@ impl InfiniBand {
         }
         let ports = network.nodes() + network.switches() as u32;
         if ports > LAST_LID {
-            let problem = format!("makes {ports} nodes and switches, and an InfiniBand subnet has {LAST_LID} local ids; run fewer PEs");
+            let problem = format!(
+                "makes {ports} nodes and switches, and an InfiniBand subnet has {LAST_LID} local ids (more subnets, and routers between them, are not simulated); run fewer PEs"
+            );
             return Err(machine.section("topology").error("shape", problem));
         }
         let (packet, width) = (nic.bytes("packet")?, nic.bytes("width")?);

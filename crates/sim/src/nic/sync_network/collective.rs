@@ -12,6 +12,7 @@
 use super::chain::{Direction, PAYLOAD, Packet};
 use crate::host::Op;
 pub use memonet_core::fabric::{NetworkCollective as Collective, WordOperator as Operator};
+use std::sync::Arc;
 
 fn operator_of(what: Collective) -> Operator {
     match what {
@@ -51,7 +52,7 @@ pub struct Part {
     number: u16,
     rank: u32,
     /// Boards of the group's members by rank.
-    members: Box<[u32]>,
+    members: Arc<[u32]>,
     len: u8,
     value: [u8; PAYLOAD],
     /// The host has written it.
@@ -91,15 +92,15 @@ pub struct Decision {
 }
 
 impl Part {
-    pub fn new(op: Op, what: Collective, number: u16, board: u32, members: &[u32], value: &[u8]) -> Part {
+    pub fn new(op: Op, what: Collective, number: u16, board: u32, members: &Arc<[u32]>, value: &[u8]) -> Part {
         let mut padded = [0; PAYLOAD];
         padded[..value.len()].copy_from_slice(value);
         Part {
             op,
             what,
             number,
-            rank: members.iter().position(|&member| member == board).expect("a member") as u32,
-            members: members.into(),
+            rank: members.binary_search(&board).expect("a member, of a sorted list") as u32,
+            members: members.clone(),
             len: value.len() as u8,
             value: padded,
             written: false,

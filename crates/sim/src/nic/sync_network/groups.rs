@@ -11,18 +11,18 @@ impl SyncNetwork {
         }
     }
 
-    pub(super) fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: Box<[u32]>, wanted: Wanted) {
-        let key = (wanted as u8, members);
-        let times = self.boards[node.index()].asked.entry(key.clone()).or_insert(0);
+    pub(super) fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: Arc<[u32]>, wanted: Wanted) {
+        let request = (wanted as u8, self.list(&members));
+        let times = self.boards[node.index()].asked.entry(request).or_insert(0);
         let before = *times;
         *times += 1;
-        let known = self.known.entry(key.clone()).or_default();
+        let known = self.known.entry(request).or_default();
         // The first to ask has it decided for all.
         if known.len() == before {
-            known.push(self.groups.len() as u32 + 1);
-            let served = self.serves(&key.1, wanted);
             let number = self.groups.len() as u32 + 1;
-            for &member in key.1.iter().filter(|_| served) {
+            known.push(number);
+            let served = self.serves(&members, wanted);
+            for &member in members.iter().filter(|_| served) {
                 let board = &mut self.boards[member as usize];
                 match wanted {
                     Wanted::Barrier => board.barrier = Some((number, self.wires.phases(member as usize))),
@@ -30,25 +30,22 @@ impl SyncNetwork {
                 }
             }
             self.groups.push(Group {
-                members: key.1.clone(),
-                wanted,
+                members: self.lists[request.1].clone(),
                 served,
                 joining: Vec::new(),
             });
         }
-        let number = self.known[&key][before];
+        let number = self.known[&request][before];
         let group = &mut self.groups[number as usize - 1];
         group.joining.push(op);
         let served = group.served;
         if served && wanted == Wanted::Barrier {
-            let microcluster = node.index() / wires::MICROCLUSTER;
-            let here = group
-                .members
-                .iter()
-                .filter(|&&member| member as usize / wires::MICROCLUSTER == microcluster);
-            let mask = here.fold(0, |mask, member| mask | 1 << (member % wires::MICROCLUSTER as u32));
+            let here = self.wires.boards_of(node.index() / wires::MICROCLUSTER);
+            let named = here.filter(|&board| self.boards[board].barrier.is_some_and(|(of, _)| of == number));
+            let mask = named.fold(0, |mask, board| mask | 1 << (board % wires::MICROCLUSTER));
             self.wires.set_group(node.index(), mask);
         }
+        let group = &mut self.groups[number as usize - 1];
         if group.joining.len() == group.members.len() {
             for op in std::mem::take(&mut group.joining) {
                 let done = cx.now() + self.is.register_write;
@@ -58,13 +55,27 @@ impl SyncNetwork {
         }
     }
 
+    /// The number of a list of members.
+    fn list(&mut self, members: &Arc<[u32]>) -> usize {
+        // The same memory is equal without being read.
+        let known = self.lists.iter().position(|list| list == members);
+        known.unwrap_or_else(|| {
+            self.lists.push(members.clone());
+            self.lists.len() - 1
+        })
+    }
+
     /// Whether the boards can serve a group.
     fn serves(&self, members: &[u32], wanted: Wanted) -> bool {
         let all = |free: &dyn Fn(&Board) -> bool| members.iter().all(|&member| self.boards.get(member as usize).is_some_and(free));
         match wanted {
             Wanted::Barrier if self.wires.is_divided() => {
-                let last = |&member: &u32| members.contains(&(self.wires.last_of(member as usize) as u32));
-                !self.boards.iter().any(|board| board.barrier.is_some()) && members.iter().all(last)
+                let mut is_member = vec![false; self.boards.len()];
+                let all_there = members
+                    .iter()
+                    .all(|&member| is_member.get_mut(member as usize).is_some_and(|is| !std::mem::replace(is, true)));
+                let last = |&member: &u32| is_member[self.wires.last_of(member as usize)];
+                !self.boards.iter().any(|board| board.barrier.is_some()) && all_there && members.iter().all(last)
             }
             Wanted::Barrier => all(&|board| board.barrier.is_none()),
             Wanted::Collectives => members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none()),
@@ -74,28 +85,27 @@ impl SyncNetwork {
 
     pub(super) fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         let refused = |why: &str| Answer::refused(why.to_owned());
-        let of = |number: u32, wanted| {
-            let group = self.groups.get((number as usize).wrapping_sub(1));
-            group.is_some_and(|group| group.served && group.wanted == wanted && group.members.contains(&node.0))
-        };
+        // A served group is what the boards of its members say.
+        let board = &self.boards[node.index()];
+        let (barrier, collectives) = (board.barrier.map(|(group, _)| group), board.collectives);
         match what {
             GroupOp::Join { members, wanted } => self.join(cx, node, op, members, wanted),
-            GroupOp::Arrive(group) if of(group, Wanted::Barrier) => {
+            GroupOp::Arrive(group) if barrier == Some(group) => {
                 if self.wires.carries_packets(node.index()) && !self.boards[node.index()].switching {
                     let done = self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
                     self.at(cx, done, node, Later::Packets(false));
                 }
                 self.enter(cx, node, op);
             }
-            GroupOp::Phase(group) if of(group, Wanted::Barrier) => {
+            GroupOp::Phase(group) if barrier == Some(group) => {
                 let (read, end) = self.watch(cx, node, op);
                 self.at(cx, read, node, Later::Phase(op, end));
             }
-            GroupOp::Result(group) if of(group, Wanted::Collectives) => {
+            GroupOp::Result(group) if collectives == Some(group) => {
                 let (read, end) = self.watch(cx, node, op);
                 self.at(cx, read, node, Later::Ended(op, end));
             }
-            GroupOp::Collective { group, what, data } if of(group, Wanted::Collectives) => {
+            GroupOp::Collective { group, what, data } if collectives == Some(group) => {
                 if let Err(why) = self.collective(cx, node, op, group, what, &data) {
                     cx.finish(cx.now(), op, refused(why));
                 }

@@ -35,6 +35,7 @@ use chain::{Agenda, Chain, Direction, Due, Notice, PAYLOAD, Times};
 use collective::{Found, Part, SEND, Step};
 use interface::{ENTER, FLAG, MODE, RECEIVE, REDUCED, SEND_PACKET, SET_GROUP};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use wires::Wires;
 
 #[derive(Debug, Clone, Copy)]
@@ -46,10 +47,12 @@ struct Parameters {
     packet_read: Ps,
 }
 
+/// What a group is wanted for, and the number of its list of members.
+type Request = (u8, usize);
+
 #[derive(Debug)]
 struct Group {
-    members: Box<[u32]>,
-    wanted: Wanted,
+    members: Arc<[u32]>,
     served: bool,
     /// Members that have joined, until all have.
     joining: Vec<Op>,
@@ -58,8 +61,8 @@ struct Group {
 #[derive(Debug, Default)]
 struct Board {
     cpu: Unit,
-    /// How many groups of these members it has asked for.
-    asked: BTreeMap<(u8, Box<[u32]>), usize>,
+    /// How many groups it has asked for with this request.
+    asked: BTreeMap<Request, usize>,
     /// Its group for barriers, and the phases that it had completed before.
     barrier: Option<(u32, u64)>,
     /// A host that has looked at its barrier or collective in vain, and goes on looking: the end of that look; and when that has become complete.
@@ -106,8 +109,10 @@ pub struct SyncNetwork {
     chain: Chain,
     boards: Vec<Board>,
     groups: Vec<Group>,
-    /// Groups by what they are for and their members: one for each time that those have asked.
-    known: BTreeMap<(u8, Box<[u32]>), Vec<u32>>,
+    /// Lists of members, each once: there may be as many who ask with one as it has members.
+    lists: Vec<Arc<[u32]>>,
+    /// Groups by requests: one for each time that the members have asked.
+    known: BTreeMap<Request, Vec<u32>>,
     later: Slab<Later>,
 }
 
@@ -163,6 +168,7 @@ impl SyncNetwork {
             chain: Chain::new(nodes as usize, times),
             boards: (0..nodes).map(|_| Board::default()).collect(),
             groups: Vec::new(),
+            lists: Vec::new(),
             known: BTreeMap::new(),
             later: Slab::default(),
         })
@@ -333,9 +339,10 @@ impl SyncNetwork {
                 continue;
             };
             let here = u32::from(packet.to) == node.0;
+            let [sender, receiver] = [usize::from(packet.from), node.index()].map(|board| self.boards[board].collectives);
+            let of_one_group = receiver.is_some() && receiver == sender;
             let board = &mut self.boards[node.index()];
-            let of_group = |number: u32| self.groups[number as usize - 1].members.contains(&packet.from.into());
-            let (passes, for_host, steps) = if packet.code == SEND || !board.collectives.is_some_and(of_group) {
+            let (passes, for_host, steps) = if packet.code == SEND || !of_one_group {
                 ((!here).then_some(packet), here, Vec::new())
             } else {
                 match board.part.as_mut().and_then(|part| part.decide(&packet)) {

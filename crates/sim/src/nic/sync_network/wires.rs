@@ -60,7 +60,7 @@ impl Wires {
     }
 
     /// Boards of a microcluster.
-    fn boards_of(&self, cluster: usize) -> std::ops::Range<usize> {
+    pub fn boards_of(&self, cluster: usize) -> std::ops::Range<usize> {
         cluster * MICROCLUSTER..self.boards.len().min((cluster + 1) * MICROCLUSTER)
     }
 
@@ -102,7 +102,8 @@ impl Wires {
         let carried = std::mem::replace(&mut self.boards[board].carries_packets, packets);
         self.away = self.away + usize::from(packets) - usize::from(carried);
         if carried && !packets {
-            (0..self.driven.len()).for_each(|cluster| self.settle(now, cluster, completes));
+            // Where there are several microclusters, any of them settles all.
+            self.settle(now, 0, completes);
         }
     }
 
@@ -122,7 +123,9 @@ impl Wires {
             return;
         }
         if self.is_divided() {
-            self.settle_all(now, completes);
+            if self.is_complete(cluster) {
+                self.settle_all(now, completes);
+            }
             return;
         }
         let at = now + self.local(cluster);
@@ -136,16 +139,22 @@ impl Wires {
         }
     }
 
+    /// Whether all wires are driven that the last board of a microcluster waits for.
+    fn is_complete(&self, cluster: usize) -> bool {
+        let group = self.boards[self.boards_of(cluster).end - 1].group;
+        group & self.driven[cluster] == group
+    }
+
     /// The same, where part complete has to come from one microcluster to the next.
     fn settle_all(&mut self, now: Ps, completes: &mut Vec<(Ps, usize)>) {
         let mut part = Ps::ZERO;
         let mut any = false;
         for cluster in 0..self.driven.len() {
-            let range = self.boards_of(cluster);
-            let group = self.boards[range.end - 1].group;
-            if group & self.driven[cluster] != group {
+            if !self.is_complete(cluster) {
                 return;
             }
+            let range = self.boards_of(cluster);
+            let group = self.boards[range.end - 1].group;
             let named = range.clone().filter(|board| group & 1 << (board % MICROCLUSTER) != 0);
             let driven = named.map(|board| self.boards[board].driven).max();
             let passed = part + self.hop * range.len() as u64 * u64::from(cluster > 0);
