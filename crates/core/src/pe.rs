@@ -5,7 +5,7 @@ use crate::control::Control;
 use crate::descriptors::Socket;
 use crate::doorbell::Doorbell;
 use crate::error::{Error, Quick, Result};
-use crate::fabric::{Fabric, FarAddress, VirtualClock};
+use crate::fabric::{Due, Fabric, FarAddress, VirtualClock};
 use crate::heap::{Blocks, Heap};
 use crate::layout::{MAX_BARRIERS, MAX_CALLS, MAX_WINDOWS, SystemArea};
 use crate::lock::Line;
@@ -442,7 +442,7 @@ impl Pe {
 
     /// The part of [`progress`](Self::progress) that other PEs' barriers wait for. Gives when it is due again though nothing happens, as [`Relay::relay`] does.
     #[inline]
-    pub(crate) fn relay_news(&self) -> Option<u64> {
+    pub(crate) fn relay_news(&self) -> Option<Due> {
         if let Some(watch) = &self.watch {
             watch.look_now_and_then(&self.control);
         }
@@ -464,14 +464,14 @@ impl Pe {
         self.has_relays.store(true, Ordering::Relaxed);
     }
 
-    fn relay(&self) -> Option<u64> {
+    fn relay(&self) -> Option<Due> {
         // Another thread that has it does nearly the same: it may have passed a barrier just before its news came. Then the next look does it,
         // or the next one's: no sleep is longer than `LONG_NAP`.
         let mut relays = self.relays.try_lock().ok()?;
-        let mut due: Option<u64> = None;
+        let mut due = None;
         relays.retain(|relay| {
             relay.upgrade().is_some_and(|relay| {
-                due = due.into_iter().chain(relay.relay()).min();
+                due = Due::first(due, relay.relay());
                 true
             })
         });

@@ -22,7 +22,7 @@
 
 use crate::ending;
 use crate::error::{Cause, Error, Quick};
-use crate::fabric::Awaited;
+use crate::fabric::{Awaited, Due};
 use crate::pe::Pe;
 use crate::shm;
 use crate::strangers::Strangers;
@@ -219,7 +219,7 @@ fn simulated<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) 
     clock.look();
     loop {
         // First, as what they take in may be what this waits for, and nothing else would tell of that.
-        let relays_due = pe.relay_news().map(Duration::from_nanos);
+        let relays = pe.relay_news();
         if let Some(found) = look() {
             return Ok(found);
         }
@@ -231,7 +231,8 @@ fn simulated<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) 
             // As in `check`.
             return look().ok_or_else(|| error.into());
         }
-        clock.park(deadline.into_iter().chain(relays_due).min(), terms.what())?;
+        let end = deadline.map(|at| Due { at, vain: false });
+        clock.park(Due::first(end, relays), terms.what())?;
     }
 }
 

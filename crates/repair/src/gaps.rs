@@ -40,6 +40,12 @@ impl Gaps {
         self.highest
     }
 
+    /// Grows with each byte that is known of, and with each that has arrived.
+    pub(crate) fn learnt(&self) -> u64 {
+        let missing: u64 = self.list.iter().map(|gap| gap.end - gap.start).sum();
+        2 * self.highest - missing
+    }
+
     pub(crate) fn list(&mut self) -> &mut [Gap] {
         &mut self.list
     }

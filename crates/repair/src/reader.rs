@@ -88,6 +88,11 @@ impl Reader {
         self.naks
     }
 
+    /// Grows with all that this reader learns of the log. Where it stays, what was exchanged has taught it nothing.
+    pub fn learnt(&self) -> u64 {
+        self.gaps.learnt()
+    }
+
     /// Whether the writer has dropped this reader. What was received until then stays good.
     pub fn is_dropped(&self) -> bool {
         self.dropped

@@ -135,6 +135,12 @@ impl Writer {
         self.sent == self.end && self.live().all(|reader| reader.received == self.end)
     }
 
+    /// Grows with all that is sent for the first time, and all that readers tell of themselves. Where it stays, what was exchanged has taught the writer nothing.
+    pub fn learnt(&self) -> u64 {
+        let told = |reader: &Peer| reader.received + reader.seen + reader.consumed + u64::from(reader.dropped);
+        self.sent + self.readers.iter().map(told).sum::<u64>()
+    }
+
     /// Bytes of the log sent again so far.
     pub fn bytes_repaired(&self) -> u64 {
         self.bytes_repaired

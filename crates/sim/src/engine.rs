@@ -8,6 +8,11 @@
 //! | looks | the look's sample |
 //! | is parked | something changes in its memory, its deadline, or nothing else can happen; then it looks. Where a look asks other PEs, nothing in its own memory tells when to ask again: it looks by itself, ever less often, down to every 50 us |
 //! | computes | so much time has passed |
+//!
+//! **A job is stuck** when nothing is under way in the machine and all that is left to happen are parked PEs' looks, at moments of their own, for what they have asked for in vain. What
+//! counts against that: memory that changes, a wait that ends or begins, a computation, a PE that ends, and a deadline of a program's own. What does not: looks that have seen nothing
+//! new, far or near, often enough ([`LAST_LOOKS`]); and what the library's ends of a channel repeat so that nothing is lost. They ask and are answered for ever where a program never does its part. An
+//! answer counts as news only for the end that gets it, which says so when it parks: its next look is in vain if very many in a row have taught it nothing.
 
 use crate::coroutine::Panic;
 use crate::error::{Error, Waiting};
@@ -26,7 +31,9 @@ pub enum Request {
     /// Looks, one after the other, until one may see something new or is after the deadline.
     Park {
         /// When to stop.
-        deadline: Option<Ps>,
+        due: Option<Ps>,
+        /// What it will do then it has done in vain very often.
+        vain: bool,
         /// What it waits for.
         what: Awaited,
     },
@@ -88,6 +95,8 @@ enum State {
         from: Ps,
         what: Awaited,
         due: bool,
+        /// It will look at a moment of its own, and something may come of that.
+        hopeful: bool,
     },
     Computing,
     Ended,
@@ -134,6 +143,8 @@ pub(crate) struct Engine<'a, P> {
     left: usize,
     /// Deadlines among the world's events.
     deadlines: usize,
+    /// PEs that are parked with hope.
+    hopeful: usize,
     vain_looks: u32,
     panic: Option<Panic>,
     failed: Option<Error>,
@@ -160,6 +171,7 @@ impl<'a, P: Program> Engine<'a, P> {
             known_departures: 0,
             news_due: false,
             deadlines: 0,
+            hopeful: 0,
             vain_looks: 0,
             panic: None,
             failed: None,
@@ -180,8 +192,13 @@ impl<'a, P: Program> Engine<'a, P> {
             self.failed.take().map_or(Ok(()), Err)?;
         }
         while self.left > 0 {
-            if self.world.pending() == self.deadlines && self.look_once_more() {
-                continue;
+            if self.world.pending() == self.deadlines {
+                if self.look_once_more() {
+                    continue;
+                }
+                if self.hopeful == 0 {
+                    return Err(self.deadlock());
+                }
             }
             match self.world.next() {
                 None => return Err(self.deadlock()),
@@ -192,7 +209,11 @@ impl<'a, P: Program> Engine<'a, P> {
                     );
                     self.resume(op.pe, self.world.now(), answer);
                 }
-                Some(Happened::Changed(pe)) => self.changed(pe),
+                Some(Happened::Changed(pe)) => {
+                    self.vain_looks = 0;
+                    self.look_soon(pe);
+                }
+                Some(Happened::News(pe)) => self.look_soon(pe),
                 Some(Happened::Woken(token)) => self.woken(token),
             }
             self.failed.take().map_or(Ok(()), Err)?;
@@ -202,8 +223,8 @@ impl<'a, P: Program> Engine<'a, P> {
         Ok(())
     }
 
-    fn changed(&mut self, pe: Pe) {
-        self.vain_looks = 0;
+    /// There is something new for a PE to see.
+    fn look_soon(&mut self, pe: Pe) {
         let actor = &mut self.actors[pe.index()];
         actor.changed = true;
         self.look_at_next(pe, self.world.now());
@@ -234,6 +255,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 other => unreachable!("PE {} began what it had not asked for, {other:?}", pe.0),
             },
             SAMPLE => {
+                self.hopeful -= usize::from(matches!(actor.state, State::Parked { hopeful: true, .. }));
                 (actor.changed, actor.asked) = (false, false);
                 let polling = self.world.polling(pe);
                 self.resume(pe, now + (polling.interval - polling.sample), Answer::default());
@@ -330,19 +352,22 @@ impl<'a, P: Program> Engine<'a, P> {
                 let reads = now + polling.sample;
                 self.world.wake(reads, token(SAMPLE, pe));
             }
-            Request::Park { deadline, what } => {
+            Request::Park { due, vain, what } => {
                 actor.parkings = actor.parkings.wrapping_add(1);
+                // Without that, what would be asked for ever is a deadlock that nobody sees.
+                let asks = actor.asked && self.vain_looks < LAST_LOOKS;
+                let by_itself = asks.then(|| now + actor.nap);
+                let hopeful = asks || due.is_some() && !vain;
+                self.hopeful += usize::from(hopeful);
                 actor.state = State::Parked {
                     from: now,
                     what,
                     due: false,
+                    hopeful,
                 };
-                // Without that, what would be asked for ever is a deadlock that nobody sees.
-                let asks = actor.asked && self.vain_looks < LAST_LOOKS;
-                let by_itself = asks.then(|| now + actor.nap);
                 if actor.changed {
                     self.look_at_next(pe, now);
-                } else if let Some(at) = deadline.into_iter().chain(by_itself).min() {
+                } else if let Some(at) = due.into_iter().chain(by_itself).min() {
                     actor.nap = LONGEST_NAP.min(actor.nap * 2);
                     self.deadlines += 1;
                     let what = DEADLINE + u64::from(actor.parkings);

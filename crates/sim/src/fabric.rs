@@ -70,9 +70,10 @@ impl Asks {
             Ask::Leave { group } => HostOp::Group(GroupOp::Leave(group)),
             Ask::IsQuiet => return Request::IsQuiet,
             Ask::Look => return Request::Look,
-            Ask::Park { deadline, what } => {
-                let deadline = deadline.map(Ps::from_duration);
-                return Request::Park { deadline, what };
+            Ask::Park { due, what } => {
+                let vain = due.is_some_and(|due| due.vain);
+                let due = due.map(|due| Ps::from_duration(due.at));
+                return Request::Park { due, vain, what };
             }
             Ask::Compute { time } => return Request::Compute(Ps::from_duration(time)),
             // These take no time.

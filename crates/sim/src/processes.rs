@@ -368,7 +368,7 @@ impl Process<'_> {
             | Ask::Send { .. }
             | Ask::Receive { .. }
             | Ask::Leave { .. } => Ok(()),
-            Ask::Park { deadline, .. } => in_time(deadline.map_or(Ps::ZERO, Ps::from_duration)),
+            Ask::Park { due, .. } => in_time(due.map_or(Ps::ZERO, |due| Ps::from_duration(due.at))),
             Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
             Ask::Map { .. } | Ask::Unmap { .. } | Ask::Fence | Ask::Quiet | Ask::IsQuiet | Ask::Join | Ask::Phase | Ask::Look => Ok(()),
         }

@@ -62,8 +62,10 @@ struct Landing {
 pub enum Happened {
     /// A call returns, now.
     Answered(Op, Answer),
-    /// Something in the memory of this PE has changed, now, or its NIC has something new for it.
+    /// Something in the memory of this PE has changed, now.
     Changed(Pe),
+    /// The NIC of this PE has something new for it, now.
+    News(Pe),
     /// A moment that the driver asked for ([`World::wake`]).
     Woken(u64),
 }
@@ -286,7 +288,7 @@ impl World {
                 }
                 cx.landed(op, 1);
             }
-            Event::News { pe } => cx.parts.happened.push_back(Happened::Changed(pe)),
+            Event::News { pe } => cx.parts.happened.push_back(Happened::News(pe)),
             Event::Agent { pe, token } => agents.timer(&mut cx, &mut **nic, pe, token),
             Event::Driver { token } => cx.parts.happened.push_back(Happened::Woken(token)),
             Event::Depart { flight, port } => cx.parts.depart(flight, port),

@@ -1,6 +1,6 @@
 //! Programs on a machine: time passes where it should, nothing hangs, and a run repeats itself to the byte.
 
-use memonet_core::{Cmp, Error as JobError, Job};
+use memonet_core::{Cmp, Delivery, Error as JobError, Job, MulticastOptions};
 use memonet_sim::{Done, Error, Machine, Options, now, run};
 use std::time::Duration;
 
@@ -119,6 +119,51 @@ fn a_deadlock_is_an_error_that_lists_the_waits() {
         "{text}"
     );
     assert!(matches!(error, Error::Deadlock { waits, .. } if waits.len() == 3));
+}
+
+/// A writer with a full channel asks its readers for ever, and they answer: the same all the time.
+#[test]
+fn a_full_channel_of_datagrams_that_nobody_reads_is_a_deadlock() {
+    for (name, loss) in [("dimmnet-2", 0), ("dimmnet-2/lossy", 1)] {
+        let machine = Machine::load(name).unwrap();
+        let result = run(&machine, 3, &Options::default(), |job| {
+            let options = MulticastOptions::new().capacity(1 << 14);
+            let mut channel = job.multicast::<u64>(0, &[1, 2], options).unwrap();
+            assert_eq!(channel.delivery(), Delivery::Datagrams);
+            if job.pe() == 0 {
+                (0..20).for_each(|_| channel.publish(&[7; 500]).unwrap());
+            } else if job.pe() == 1 {
+                let mut block = Vec::new();
+                (0..20).for_each(|_| channel.recv(&mut block).unwrap());
+            }
+            job.barrier().unwrap();
+        });
+        let error = result.expect_err("PE 2 never reads").to_string();
+        assert!(
+            error.contains("PE 0 waits for ") && error.contains("PE 2 waits for a barrier"),
+            "{loss}: {error}"
+        );
+    }
+}
+
+/// What is only said again and again because it is lost is no deadlock.
+#[test]
+fn a_network_that_loses_most_is_not_stuck() {
+    let text = include_str!("../../../machines/dimmnet-2.toml").replace("loss = { value = 0,", "loss = { value = 0.6,");
+    let machine = Machine::parse("lossy", &text, None).unwrap();
+    let done = run(&machine, 3, &Options::default(), |job| {
+        let mut channel = job.multicast::<u64>(0, &[1, 2], MulticastOptions::new().capacity(1 << 14)).unwrap();
+        let mut block = Vec::new();
+        for number in 0..20 {
+            match job.pe() {
+                0 => channel.publish(&[number; 500]).unwrap(),
+                _ => channel.recv(&mut block).unwrap(),
+            }
+        }
+        job.barrier().unwrap();
+        block.last().copied()
+    });
+    assert_eq!(done.unwrap().results[1..], [Some(19), Some(19)]);
 }
 
 #[test]

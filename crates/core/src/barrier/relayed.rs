@@ -8,12 +8,13 @@
 
 use super::{Phases, Slot};
 use crate::error::Quick;
+use crate::fabric::Due;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// What a wait moves on while it waits for something else.
 pub(crate) trait Relay: Send + Sync {
-    /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives: in nanoseconds of the PE's time.
-    fn relay(&self) -> Option<u64>;
+    /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives, in the PE's time.
+    fn relay(&self) -> Option<Due>;
 }
 
 /// An algorithm whose members pass on news.
@@ -70,7 +71,7 @@ impl<P: Phases> Phases for Relayed<P> {
 }
 
 impl<P: Phases + Send + Sync> Relay for Shared<P> {
-    fn relay(&self) -> Option<u64> {
+    fn relay(&self) -> Option<Due> {
         let mut at = match self.at.try_lock() {
             Ok(at) => at,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -285,6 +285,29 @@ impl std::fmt::Display for Awaited {
     }
 }
 
+/// When a PE that waits goes on though nothing has changed in its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Due {
+    /// The moment, since the start of the job.
+    pub at: Duration,
+    /// It will only do what it has done very often, with nothing learnt from all of that. Where nothing else is left to happen, the job is stuck.
+    pub vain: bool,
+}
+
+impl Due {
+    /// Of those that there are, the first; in vain if all are.
+    pub(crate) fn first(one: Option<Due>, other: Option<Due>) -> Option<Due> {
+        let both = |one: Due, other: Due| Due {
+            at: one.at.min(other.at),
+            vain: one.vain && other.vain,
+        };
+        match (one, other) {
+            (Some(one), Some(other)) => Some(both(one, other)),
+            (one, other) => one.or(other),
+        }
+    }
+}
+
 /// A PE's time, where it is not the world's. Every call may take virtual time, and lets other PEs run meanwhile.
 pub trait VirtualClock {
     /// Time since the start of the job.
@@ -293,12 +316,12 @@ pub trait VirtualClock {
     /// This PE looks at its own memory once: what the look takes passes.
     fn look(&self);
 
-    /// This PE has looked in vain, and does nothing until something may have changed in its memory since, or until `deadline`. It may be
+    /// This PE has looked in vain, and does nothing until something may have changed in its memory since, or until it is `due`. It may be
     /// woken for nothing. `what` says what it waits for, should that never come.
     ///
     /// # Errors
     /// When it is not this PE that runs.
-    fn park(&self, deadline: Option<Duration>, what: Awaited) -> Result<()>;
+    fn park(&self, due: Option<Due>, what: Awaited) -> Result<()>;
 
     /// This PE computes for so long.
     fn compute(&self, time: Duration);

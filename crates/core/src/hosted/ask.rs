@@ -2,7 +2,7 @@
 //!
 //! Nothing in an [`Ask`] points into the program's memory; a block that goes with it or comes back travels beside it.
 
-use crate::fabric::{Awaited, FarAddress, NetworkCollective, SignalOp, WordOperator};
+use crate::fabric::{Awaited, Due, FarAddress, NetworkCollective, SignalOp, WordOperator};
 use crate::shm::AtomicOp;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ pub enum Ask {
     /// [`VirtualClock::park`](crate::fabric::VirtualClock::park).
     Park {
         /// When to stop.
-        deadline: Option<Duration>,
+        due: Option<Due>,
         /// What for.
         what: Awaited,
     },
@@ -209,7 +209,8 @@ const COMPARE_SWAP: u8 = OPERATIONS.len() as u8;
 const REUSE: u8 = 1;
 const SIGNAL_SET: u8 = 2;
 const SIGNAL_ADD: u8 = 4;
-const DEADLINE: u8 = 1;
+const DUE: u8 = 1;
+const VAIN: u8 = 2;
 const TO_ONE: u8 = 1;
 
 const OPERATORS: [WordOperator; 5] = [
@@ -352,11 +353,11 @@ impl Ask {
             Ask::Receive { group, len } => [front(kind::RECEIVE, 0, 0, 0), group.into(), 0, len.into(), 0, 0, 0, 0],
             Ask::Leave { group } => [front(kind::LEAVE, 0, 0, 0), group.into(), 0, 0, 0, 0, 0, 0],
             Ask::Look => plain(kind::LOOK),
-            Ask::Park { deadline, what } => {
+            Ask::Park { due, what } => {
                 let number = Awaited::ALL.iter().position(|&other| other == what);
-                let flags = if deadline.is_some() { DEADLINE } else { 0 };
+                let flags = due.map_or(0, |due| DUE | if due.vain { VAIN } else { 0 });
                 let front = front(kind::PARK, 0, number.expect("all are in the list") as u8, flags);
-                [front, deadline.map_or(0, nanos), 0, 0, 0, 0, 0, 0]
+                [front, due.map_or(0, |due| nanos(due.at)), 0, 0, 0, 0, 0, 0]
             }
             Ask::Compute { time } => [front(kind::COMPUTE, 0, 0, 0), nanos(time), 0, 0, 0, 0, 0, 0],
         }
@@ -438,7 +439,10 @@ impl Ask {
             kind::LEAVE => Ask::Leave { group: at.pe },
             kind::LOOK => Ask::Look,
             kind::PARK => Ask::Park {
-                deadline: (flags & DEADLINE != 0).then(|| Duration::from_nanos(words[1])),
+                due: (flags & DUE != 0).then(|| Due {
+                    at: Duration::from_nanos(words[1]),
+                    vain: flags & VAIN != 0,
+                }),
                 what: *Awaited::ALL.get(usize::from(what))?,
             },
             kind::COMPUTE => Ask::Compute {
@@ -554,12 +558,22 @@ mod tests {
             Ask::Leave { group: 9 },
             Ask::Look,
             Ask::Park {
-                deadline: None,
+                due: None,
                 what: Awaited::Lock,
             },
             Ask::Park {
-                deadline: Some(Duration::from_nanos(7)),
+                due: Some(Due {
+                    at: Duration::from_nanos(7),
+                    vain: false,
+                }),
                 what: Awaited::Barrier,
+            },
+            Ask::Park {
+                due: Some(Due {
+                    at: Duration::ZERO,
+                    vain: true,
+                }),
+                what: Awaited::AnyWord,
             },
             Ask::Compute {
                 time: Duration::from_secs(1),

@@ -3,7 +3,8 @@
 use super::ask::{Ask, Atomic, Signal};
 use crate::error::{Error, Result};
 use crate::fabric::{
-    Awaited, DatagramGroup, Datagrams, Fabric, FarAddress, HardwareBarrier, NetworkCollective, NetworkCollectives, SignalOp, VirtualClock,
+    Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective, NetworkCollectives, SignalOp,
+    VirtualClock,
 };
 use crate::shm::AtomicOp;
 use rustix::fd::BorrowedFd;
@@ -310,8 +311,8 @@ impl<P: Port> VirtualClock for HostedFabric<P> {
         let _ = self.ask(Ask::Look);
     }
 
-    fn park(&self, deadline: Option<Duration>, what: Awaited) -> Result<()> {
-        self.ask(Ask::Park { deadline, what }).map(drop)
+    fn park(&self, due: Option<Due>, what: Awaited) -> Result<()> {
+        self.ask(Ask::Park { due, what }).map(drop)
     }
 
     fn compute(&self, time: Duration) {

@@ -8,13 +8,16 @@
 //! takes no record before all of it is there. As all bytes of the log are received, nobody needs zeros behind records. That a reader leaves it says in its line at the writer, by a signal.
 //!
 //! **In virtual time nobody looks without a reason**, so each end says when it is due though nothing comes. A reader is when it misses something; a writer, while it waits for room or for arrival.
-//! An end that waits for nothing is never due, and a job in which nobody else does anything is seen to be stuck. Whoever ends is told of by the machine, so silence is no sign there.
+//! An end that waits for nothing is never due, and a job in which nobody else does anything is seen to be stuck. An end that waits for what no program will do (a reader that never
+//! reads) would ask for ever, and get answers: so it is due in vain when very many of its questions in a row have taught it nothing. With loss alone that does not happen: of a thousand
+//! questions one arrives, and its answer. Whoever ends is told of by the machine, so silence is no sign there.
 
 use super::ring::{Header, Ring};
 use super::tree::Upstream;
 use super::writer::{LEFT, Line};
 use crate::barrier::Relay;
 use crate::error::Result;
+use crate::fabric::Due;
 use crate::pe::Pe;
 use crate::shm;
 use crate::wait;
@@ -32,6 +35,9 @@ const LOOK_EACH: u64 = WINDOW / 8;
 pub(super) const MOST_AT_ONCE: usize = 64;
 /// and how often in one look. It ends even where a stranger sends faster than this PE can refuse, and the next look goes on.
 const MOST_GOES: usize = 16;
+
+/// So many questions in a row may be lost, or be answered with nothing new; those after them are in vain. More than a reader has gaps, each of which it asks for by itself.
+const MOST_IN_VAIN: u32 = 1024;
 
 /// What carries a channel's datagrams at one end.
 pub(super) trait Carrier: Send {
@@ -137,6 +143,37 @@ impl repair::Store for Ring {
     }
 }
 
+/// How often an end has done what it does though nothing comes, since it last learnt something.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    learnt: u64,
+    at: repair::Nanos,
+    times: u32,
+}
+
+impl Repeats {
+    /// It will again at `at`, and has learnt so much.
+    fn due(&mut self, at: repair::Nanos, learnt: u64) -> Due {
+        if std::mem::replace(&mut self.learnt, learnt) != learnt {
+            self.times = 0;
+        } else if std::mem::replace(&mut self.at, at) != at {
+            self.times = self.times.saturating_add(1);
+        }
+        Due {
+            at: Duration::from_nanos(at),
+            vain: self.times > MOST_IN_VAIN,
+        }
+    }
+}
+
+/// There is more to take in, now.
+fn at_once(pe: &Pe) -> Due {
+    Due {
+        at: wait::now(pe),
+        vain: false,
+    }
+}
+
 fn lock<T>(work: &Mutex<T>) -> MutexGuard<'_, T> {
     work.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -172,6 +209,7 @@ pub(super) struct SendingWork {
     pub(super) link: Link,
     /// How far the log was written at the last look at what has come.
     pub(super) looked_at: u64,
+    pub(super) repeats: Repeats,
 }
 
 impl Sending {
@@ -257,8 +295,10 @@ impl Sending {
     }
 
     /// Sends what is to be sent now; gives when there will be more, though nothing happens.
-    fn send(&self, work: &mut SendingWork) -> Option<u64> {
-        let SendingWork { machine, link, .. } = work;
+    fn send(&self, work: &mut SendingWork) -> Option<Due> {
+        let SendingWork {
+            machine, link, repeats, ..
+        } = work;
         while let Some(outgoing) = machine.next(wait::nanos(&self.pe), &self.ring, &mut link.out) {
             if let Err(error) = link.carrier.send(&link.out[..outgoing.len], outgoing.to) {
                 self.pe.surface_later(error);
@@ -275,16 +315,16 @@ impl Sending {
             self.silent.store(u64::from(silent) + 1, Ordering::Release);
         }
         let waits = !machine.is_complete() || machine.limit() < self.wanted.load(Ordering::Relaxed);
-        waits.then(|| machine.deadline())
+        waits.then(|| repeats.due(machine.deadline(), machine.learnt()))
     }
 }
 
 impl Relay for Sending {
-    fn relay(&self) -> Option<u64> {
+    fn relay(&self) -> Option<Due> {
         let mut work = try_lock(&self.work)?;
         let all = self.hear(&mut work);
         let due = self.send(&mut work);
-        if all { due } else { Some(wait::nanos(&self.pe)) }
+        if all { due } else { Some(at_once(&self.pe)) }
     }
 }
 
@@ -304,6 +344,7 @@ pub(super) struct ReceivingWork {
     pub(super) machine: repair::Reader,
     pub(super) ring: Ring,
     pub(super) link: Link,
+    pub(super) repeats: Repeats,
 }
 
 impl Receiving {
@@ -341,7 +382,7 @@ impl Receiving {
 }
 
 impl Relay for Receiving {
-    fn relay(&self) -> Option<u64> {
+    fn relay(&self) -> Option<Due> {
         let mut work = try_lock(&self.work)?;
         let worked = self.work(&mut work);
         worked.unwrap_or_else(|error| {
@@ -352,8 +393,13 @@ impl Relay for Receiving {
 }
 
 impl Receiving {
-    fn work(&self, work: &mut ReceivingWork) -> Result<Option<u64>> {
-        let ReceivingWork { machine, ring, link } = work;
+    fn work(&self, work: &mut ReceivingWork) -> Result<Option<Due>> {
+        let ReceivingWork {
+            machine,
+            ring,
+            link,
+            repeats,
+        } = work;
         for _ in 0..MOST_GOES {
             let all = link.carrier.receive(&mut |datagram| {
                 // As above.
@@ -373,9 +419,10 @@ impl Receiving {
             }
             link.carrier.flush()?;
             if all {
-                return Ok(Some(machine.asks_at()).filter(|&at| at != repair::Nanos::MAX));
+                let asks = Some(machine.asks_at()).filter(|&at| at != repair::Nanos::MAX);
+                return Ok(asks.map(|at| repeats.due(at, machine.learnt())));
             }
         }
-        Ok(Some(wait::nanos(&self.pe)))
+        Ok(Some(at_once(&self.pe)))
     }
 }

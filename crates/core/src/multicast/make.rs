@@ -1,6 +1,6 @@
 //! Making a channel: all PEs agree on it, then each makes its own end.
 
-use super::datagrams::{self, Carrier, Link, Receiving, ReceivingWork, Sending, SendingWork};
+use super::datagrams::{self, Carrier, Link, Receiving, ReceivingWork, Repeats, Sending, SendingWork};
 use super::network::{self, Membership};
 use super::reader::{Reader, Told};
 use super::ring::Ring;
@@ -316,6 +316,7 @@ impl Channel<'_> {
                 machine,
                 link,
                 looked_at: 0,
+                repeats: Repeats::default(),
             }),
             _window: self.window.clone(),
         });
@@ -340,6 +341,7 @@ impl Channel<'_> {
                 machine: repair::Reader::new(&link.config, number as u16, wait::nanos(self.pe)),
                 ring: self.own_ring(),
                 link,
+                repeats: Repeats::default(),
             }),
         });
         self.register(receiving.clone());

@@ -18,7 +18,7 @@ use super::ring::{Header, Ring};
 use super::writer::{LEFT, Line};
 use crate::barrier::Relay;
 use crate::error::Result;
-use crate::fabric::SignalOp;
+use crate::fabric::{Due, SignalOp};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm;
@@ -213,7 +213,7 @@ impl Node {
 }
 
 impl Relay for Node {
-    fn relay(&self) -> Option<u64> {
+    fn relay(&self) -> Option<Due> {
         let mut progress = match self.progress.try_lock() {
             Ok(progress) => progress,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

@@ -60,7 +60,7 @@ impl Bench {
                 let before = self.answers.insert(op, (self.world.now(), answer));
                 assert!(before.is_none(), "{op:?} is answered twice");
             }
-            Some(Happened::Changed(pe)) => self.changed[pe.index()] = Some(self.world.now()),
+            Some(Happened::Changed(pe) | Happened::News(pe)) => self.changed[pe.index()] = Some(self.world.now()),
             Some(Happened::Woken(_)) => {}
         }
         true
