@@ -29,8 +29,8 @@
 //! the turn before the data; a processor with weaker order gets both from [`shm`](crate::shm).
 //!
 //! *No wake-up is lost.* Who waits writes its slot before it announces itself at its doorbell, executes the barrier that orders those who ring, and
-//! looks at the turn once more. Who lets it in writes the turn, orders that before its next loads as every ringer does, and then reads `next`
-//! and the slot. As with the doorbell (see there): read before the barrier, the turn was written before it too, and the look sees it; after it,
+//! looks at the turn once more. Who lets it in writes the turn, orders that before its next loads as every ringer does, and then reads
+//! the slot. As with the doorbell (see there): read before the barrier, the turn was written before it too, and the look sees it; after it,
 //! the slot is there. The same barrier stands between the mark of one who gives up and its look at the turn. In between nobody needs the slot:
 //! one who spins finds its turn by itself, so slots are written only when a wait lasts.
 //!
@@ -277,11 +277,14 @@ impl Tickets {
     #[inline(always)]
     fn wake(self, pe: &Pe, ticket: u32) {
         pe.order_rings();
-        if self.load(NEXT) as u32 != ticket {
+        // Not `next`: whoever spins has that line by now, and a look at it costs as much as a hand-over.
+        if self.load_slot(ticket) as u32 == ticket {
             self.wake_waiting(pe, ticket);
         }
     }
 
+    #[cold]
+    #[inline(never)]
     fn wake_waiting(self, pe: &Pe, mut ticket: u32) {
         loop {
             let slot = self.load_slot(ticket);
