@@ -57,6 +57,8 @@ pub(super) struct Owned {
     mine: UnsafeCell<Mine>,
     bytes: usize,
     block: usize,
+    /// Where the data are; their twin is behind them.
+    copy: u64,
 }
 
 struct Mine {
@@ -86,7 +88,8 @@ impl Owned {
     pub(super) unsafe fn new(pe: Arc<Pe>, offset: u64, bytes: usize) -> Self {
         let block = bytes.div_ceil(BLOCKS).next_multiple_of(8).max(64);
         let home = super::home_of(offset, pe.npes());
-        let tail = copy_at(bytes, block) + 2 * room(bytes);
+        let copy = (REST + 8 * (1 + bytes.div_ceil(block) as u64)).next_multiple_of(128);
+        let tail = copy + 2 * room(bytes);
         // SAFETY: the caller promises the room; both places are aligned, as the offset is.
         let threads = unsafe { Tickets::new(pe.local(offset + THREADS), pe.local(offset + tail), pe.npes()) };
         let mine = Mine {
@@ -100,6 +103,7 @@ impl Owned {
             mine: UnsafeCell::new(mine),
             bytes,
             block,
+            copy,
             pe,
         }
     }
@@ -113,7 +117,7 @@ impl Owned {
             return Ok(());
         }
         // SAFETY: the copy is as long; the caller promises the source.
-        unsafe { shm::copy(self.local(self.copy()), initial, self.bytes) };
+        unsafe { shm::copy(self.data(), initial, self.bytes) };
         (0..self.blocks()).for_each(|block| self.store(self.stamp(block), 1));
         self.store(self.version(), 1);
         self.store(SEAL, 1 << 2 | CLEAN);
@@ -138,18 +142,26 @@ impl Owned {
         REST + 8 * (1 + block as u64)
     }
 
-    /// Where the data are.
-    pub(super) fn copy(&self) -> u64 {
-        copy_at(self.bytes, self.block)
+    /// This PE's data.
+    #[inline(always)]
+    pub(super) fn data(&self) -> *mut u8 {
+        self.local(self.copy)
     }
 
+    #[inline(always)]
     fn twin(&self) -> u64 {
-        self.copy() + room(self.bytes)
+        self.copy + room(self.bytes)
+    }
+
+    /// Bytes of all that is got at once: version, stamps and data.
+    #[inline(always)]
+    fn all(&self) -> usize {
+        (self.copy - self.version()) as usize + self.bytes
     }
 
     /// Address of byte `at` of this PE's part.
     #[inline(always)]
-    pub(super) fn local(&self, at: u64) -> *mut u8 {
+    fn local(&self, at: u64) -> *mut u8 {
         self.pe.local(self.offset + at)
     }
 
@@ -216,23 +228,29 @@ impl Owned {
     #[inline]
     fn keep_twin(&self) {
         // SAFETY: both are the data's length of this PE's part, and apart.
-        unsafe { shm::copy(self.local(self.twin()), self.local(self.copy()), self.bytes) };
+        unsafe { shm::copy(self.local(self.twin()), self.data(), self.bytes) };
     }
 
     /// Takes back what this PE, which is in, has changed.
     pub(super) fn restore_twin(&self) {
         // SAFETY: as in `keep_twin`.
-        unsafe { shm::copy(self.local(self.copy()), self.local(self.twin()), self.bytes) };
+        unsafe { shm::copy(self.data(), self.local(self.twin()), self.bytes) };
     }
 
+    /// Gives what was changed a new version.
     fn stamp_changes(&self, version: &Cell<u64>) {
         let (new, mut changed) = (version.get() + 1, false);
+        if self.all() <= AT_ONCE {
+            self.store(self.version(), new);
+            version.set(new);
+            return;
+        }
         let stamp = |block| {
             changed = true;
             self.store(self.stamp(block), new);
         };
         // SAFETY: as in `keep_twin`.
-        unsafe { diff::changed_blocks(self.local(self.copy()), self.local(self.twin()), self.bytes, self.block, stamp) };
+        unsafe { diff::changed_blocks(self.data(), self.local(self.twin()), self.bytes, self.block, stamp) };
         if changed {
             self.store(self.version(), new);
             version.set(new);
@@ -284,7 +302,7 @@ impl Owned {
                 let dead = (0..self.pe.npes()).find_map(|pe| Some(Error::PeerFailed { pe, cause: departed(pe)? }));
                 return Err(dead.expect("somebody has the data, or has died with them").into());
             };
-            let at = if found & HELD != 0 { self.twin() } else { self.copy() };
+            let at = if found & HELD != 0 { self.twin() } else { self.copy };
             // SAFETY: `to` is private memory, as long as the data.
             unsafe { self.route(pe, at).get(&self.pe, to.as_mut_ptr(), to.len()) }?;
             // If it was used meanwhile, that may have been half of something.
@@ -293,10 +311,6 @@ impl Owned {
             }
         }
     }
-}
-
-fn copy_at(bytes: usize, block: usize) -> u64 {
-    (REST + 8 * (1 + bytes.div_ceil(block) as u64)).next_multiple_of(128)
 }
 
 /// Offset of a word of the queue.
@@ -456,13 +470,12 @@ impl World for Here<'_> {
         let have = self.version.replace(0);
         owned.store(SEAL, 0);
         let head = (owned.stamp(owned.blocks()) - owned.version()) as usize;
-        let all = (owned.copy() - owned.version()) as usize + owned.bytes;
-        if all <= AT_ONCE {
-            self.get(from, owned.version(), all)?;
+        if owned.all() <= AT_ONCE {
+            self.get(from, owned.version(), owned.all())?;
         } else {
             self.get(from, owned.version(), head)?;
             for run in owned.newer_than(have) {
-                self.get(from, owned.copy() + run.start as u64, run.len())?;
+                self.get(from, owned.copy + run.start as u64, run.len())?;
             }
         }
         let version = owned.load(owned.version());

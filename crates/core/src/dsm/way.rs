@@ -72,7 +72,7 @@ impl Way {
                 // SAFETY: nobody has it before the barrier below; the caller promises the source.
                 unsafe { owned.start(initial) }?;
                 job.barrier()?;
-                let data = owned.local(owned.copy());
+                let data = owned.data();
                 return Ok((Way::Owned(owned), data, window));
             }
             let shared = Shared::new(pe, offset, bytes);
