@@ -1,6 +1,6 @@
 //! What shared data cost on a machine, in its own time.
 
-use memonet_core::dsm::Mutex;
+use memonet_core::dsm::{Mutex, Region};
 use memonet_core::{Cmp, Job, Result, SignalOp};
 use memonet_sim::{Machine, Options, now, sleep};
 use std::time::Duration;
@@ -95,5 +95,37 @@ fn a_far_mutex_is_handed_over_in_one_and_a_half_round_trips_and_kept_for_nothing
     for times in times {
         assert_eq!(times.repeated, 0);
         assert!(times.from_idle <= round_trip * 4, "{times:?}");
+    }
+}
+
+/// Of a release of so many pages, each changed in one place, whose home is the other PE; and pages that had to be got again for a look at them all after it.
+fn release(job: &Job, pages: usize) -> Result<(Duration, u64)> {
+    let region = Region::<u64>::new(job, 2 * pages * 512)?;
+    let theirs = (1 - job.pe()) * pages;
+    let mut guard = region.write(theirs * 512..(theirs + pages) * 512)?;
+    (theirs..theirs + pages).for_each(|page| guard.set(page * 512, 7));
+    drop(guard);
+    job.barrier()?;
+    let start = now();
+    region.release()?;
+    let time = now() - start;
+    let before = region.stats().handovers;
+    region.acquire()?;
+    assert_eq!(region.read(theirs * 512..(theirs + pages) * 512)?.get(theirs * 512), 7);
+    let again = region.stats().handovers - before;
+    job.barrier()?;
+    Ok((time, again))
+}
+
+#[test]
+fn a_release_waits_for_all_its_pages_at_once_and_they_stay_good() {
+    let machine = Machine::load("rdma-100g").unwrap();
+    let act = |job: &Job| Ok((round_trip(job)?, release(job, 1)?, release(job, 100)?));
+    let done = memonet_sim::run(&machine, 2, &Options::default(), |job| act(&job)).unwrap();
+    for times in done.results.into_iter().collect::<Result<Vec<_>>>().unwrap() {
+        println!("{times:?}");
+        let (round_trip, (one, _), (hundred, again)) = times;
+        assert!(hundred - one < round_trip * 25, "{times:?}");
+        assert_eq!(again, 0);
     }
 }

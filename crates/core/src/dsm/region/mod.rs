@@ -27,7 +27,8 @@
 //! *Several writers of a page.* Each puts only the elements that differ from its twin, so nobody puts an old value over another's new one: what others
 //! write in a race-free program, this PE has not changed. A home writes its pages in place, and counts their versions up at release.
 //!
-//! *What acquire sees.* A release puts its elements, fences, then counts the versions up, and completes both. Who acquires afterwards holds all its copies for
+//! *What acquire sees.* A release puts its elements, fences, then counts the versions up, and completes both; nothing of that waits for anything but its end. Then it
+//! looks at them: where one is a single step from that of this PE's copy, the step was its own, and the copy is of the new version. Who acquires afterwards holds all its copies for
 //! stale; at the next guard it reads the version, and finds it changed, and then gets the page, or finds that the copy has everything. The version is read
 //! before the page: a copy may be newer than its version says, never older.
 //!
@@ -45,7 +46,7 @@ pub use guards::{Reading, Writing};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::pe::Pe;
-use crate::shm::{self, AtomicOp, Plain};
+use crate::shm::{self, Plain};
 use crate::team::Team;
 use crate::window::{Window, element_bytes};
 use std::marker::PhantomData;
@@ -384,11 +385,6 @@ impl<T: Plain> Region<T> {
             .page_base(index / self.elements_per_page())
             .expect("its guard has asked for it");
         base.cast::<T>().wrapping_add(index % self.elements_per_page())
-    }
-
-    /// Counts up the version of a page at its home; gives what it was.
-    fn count_version(&self, page: usize, home: usize) -> Result<u64> {
-        Ok(self.pe.route(home, self.version_at(page)).fetch_op(&self.pe, AtomicOp::Add, 1u64)?)
     }
 }
 

@@ -1,12 +1,16 @@
 //! A PE's copies of pages.
 
 use crate::error::{Quick, Result};
+use crate::fabric::SignalOp;
 use crate::shm::{self, Plain};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::super::diff;
 use super::Region;
+
+/// Versions of pages that are not so many apart are got together: that is less than another round trip.
+const APART: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -117,14 +121,7 @@ impl<T: Plain> Region<T> {
             return Ok(());
         }
         // Before the pages: see "what acquire sees".
-        let mut versions = vec![0u64; pages.len()];
-        // SAFETY: private memory, as long as the versions of these pages.
-        unsafe {
-            self.pe
-                .route(home, self.version_at(pages.start))
-                .get(&self.pe, versions.as_mut_ptr().cast(), 8 * versions.len())
-        }?;
-        self.counters.sent(1, 8 * versions.len());
+        let versions = self.versions(pages.clone(), home)?;
         let mut get: Option<Range<usize>> = None;
         for (page, version) in pages.clone().zip(versions) {
             let usable = match all[page].state {
@@ -209,14 +206,44 @@ impl<T: Plain> Region<T> {
         }
         self.pe.fence()?;
         for &(page, home) in &changed {
-            let before = self.count_version(page, home)?;
-            // Nobody else has released anything there since this copy came: it is the new version.
-            if all[page].state == State::Clean(before) {
-                all[page].state = State::Clean(before + 1);
-            }
+            let version = self.pe.route(home, self.version_at(page));
+            version.signal(&self.pe, home, SignalOp::Add, 1)?;
             self.counters.sent(usize::from(self.pe.has_far()), 0);
         }
         self.pe.complete_writes()?;
+        self.look_at_versions(all, changed)?;
         check.map_or(Ok(()), |check| check.end())
+    }
+
+    /// After a release: copies to which nobody else has released anything since they came are of the new version. Others stay what they are, to be got again.
+    fn look_at_versions(&self, all: &mut [Page], mut changed: Vec<(usize, usize)>) -> Quick<()> {
+        changed.retain(|&(page, _)| matches!(all[page].state, State::Clean(_)));
+        changed.sort_unstable_by_key(|&(page, home)| (home, page));
+        for run in changed.chunk_by(|a, b| a.1 == b.1 && b.0 - a.0 < APART) {
+            let ((first, home), (last, _)) = (run[0], run[run.len() - 1]);
+            let versions = self.versions(first..last + 1, home)?;
+            for &(page, _) in run {
+                let now = versions[page - first];
+                if let State::Clean(have) = all[page].state
+                    && have + 1 == now
+                {
+                    all[page].state = State::Clean(now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Versions of pages of one home, or of some between them that are not.
+    fn versions(&self, pages: Range<usize>, home: usize) -> Quick<Vec<u64>> {
+        let mut versions = vec![0u64; pages.len()];
+        // SAFETY: private memory, as long as the versions of these pages.
+        unsafe {
+            self.pe
+                .route(home, self.version_at(pages.start))
+                .get(&self.pe, versions.as_mut_ptr().cast(), 8 * versions.len())
+        }?;
+        self.counters.sent(1, 8 * versions.len());
+        Ok(versions)
     }
 }
