@@ -32,6 +32,7 @@ pub enum Kind {
     MutexContended,
     MutexKept,
     MutexHandOver,
+    MutexFetched,
     RegionMerge,
     WaitCpu,
     WaitStoreLatency,
@@ -66,7 +67,7 @@ pub struct Traits {
 }
 
 impl Kind {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::PingPong,
         Self::StoreRate,
         Self::PutNbiRate,
@@ -86,6 +87,7 @@ impl Kind {
         Self::MutexContended,
         Self::MutexKept,
         Self::MutexHandOver,
+        Self::MutexFetched,
         Self::RegionMerge,
         Self::WaitCpu,
         Self::WaitStoreLatency,
@@ -104,14 +106,14 @@ impl Kind {
             Self::WaitCpu | Self::WaitStoreLatency => (3, 1),
             Self::WaitSignalLatency => (10, 3),
             // Says the same every time.
-            Self::Memory | Self::SimulatedBarrierMemory => (1, 1),
+            Self::Memory | Self::SimulatedBarrierMemory | Self::MutexHandOver | Self::MutexFetched => (1, 1),
             Self::SimulatedEvents => (5, 1),
             // Seconds each.
             Self::SimulatedBarrier => (3, 1),
             Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace => (20, 4),
             Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
             // A job of threads for each sample.
-            Self::MutexKept | Self::MutexHandOver | Self::RegionMerge => (10, 2),
+            Self::MutexKept | Self::RegionMerge => (10, 2),
             _ => (60, 4),
         };
         if quick { quick_rounds } else { full }
@@ -165,7 +167,10 @@ impl Kind {
                 "the same by who had it last, behind the test fabric, without a message; 50 ns are wanted",
                 "the same with the plainest ticket lock, in private memory"),
             Self::MutexHandOver => row("mutex_handover_far", "us", Lower, "-",
-                "a shared value goes from PE to PE, behind the test fabric with messages of up to 200 us; 1.5 round trips are wanted",
+                "a shared value comes to who waits for it, from its release on, in the time of a simulated network with remote DMA; 1.5 round trips are wanted",
+                "round trip of a put with signal of as many bytes there"),
+            Self::MutexFetched => row("mutex_fetched_far", "us", Lower, "-",
+                "the same from who had it last and does something else, from the lock on",
                 "round trip of a put with signal of as many bytes there"),
             Self::RegionMerge => row("region_merge", "MB/s", Higher, "-",
                 "release of dirty pages of 4096 bytes with so many bytes changed in each, behind the test fabric: bytes of pages looked through",
@@ -240,7 +245,7 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             Kind::Mutex => add(None, 2, 8),
             Kind::MutexContended => add(None, 2, 8),
             Kind::MutexKept => add(None, 1, 8),
-            Kind::MutexHandOver => add(Some(1024), 1, 1024),
+            Kind::MutexHandOver | Kind::MutexFetched => add(Some(1024), 2, 1024),
             Kind::RegionMerge => [8, 4096].iter().for_each(|&bytes| add(Some(bytes), 1, bytes)),
             // The PE that ends the wait is not counted.
             Kind::WaitCpu | Kind::WaitStoreLatency | Kind::WaitSignalLatency => add(Some(16), 17, 0),

@@ -193,7 +193,9 @@ fn measure(rows: &[Row], quick: bool) -> Result<Vec<stats::Record>> {
     let rounds = rows[0].kind.rounds(quick);
     match rows[0].kind {
         Kind::Startup => startup::measure(rows, rounds),
-        Kind::SimulatedEvents | Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => simulated::measure(rows, rounds),
+        Kind::MutexHandOver | Kind::MutexFetched | Kind::SimulatedEvents | Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => {
+            simulated::measure(rows, rounds)
+        }
         Kind::BarrierBusy => {
             let _strangers = stranger::Strangers::on_each_cpu()?;
             job::measure(rows, rounds)

@@ -51,13 +51,17 @@ pub fn run(task: &Task) -> Result<()> {
         }
         Kind::Mutex | Kind::MutexContended => shared::mutex(&mut bench, rows, kind)?,
         Kind::MutexKept => shared::kept(&mut bench, rows)?,
-        Kind::MutexHandOver => shared::hand_over(&mut bench, rows)?,
         Kind::RegionMerge => shared::merge(&mut bench, rows)?,
         Kind::WaitCpu | Kind::WaitStoreLatency => waits::plain_store(&mut bench, rows, kind)?,
         Kind::WaitSignalLatency => waits::signal(&mut bench, rows)?,
         Kind::Memory => waits::memory(&mut bench, rows, before.unwrap_or_default())?,
         // Not by PEs.
-        Kind::Startup | Kind::SimulatedEvents | Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => {}
+        Kind::Startup
+        | Kind::MutexHandOver
+        | Kind::MutexFetched
+        | Kind::SimulatedEvents
+        | Kind::SimulatedBarrier
+        | Kind::SimulatedBarrierMemory => {}
     }
     let records = bench.records;
     send(task.records, &records).context("cannot hand the samples to `memonet bench`")?;

@@ -2,11 +2,12 @@
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use memonet::dsm::{Mutex, Placement, Region, RegionOptions};
 use memonet::{Cmp, Job, JobOptions, SignalOp};
+use memonet_sim::{Machine, Options};
 
 use super::catalog::{Kind, Row};
 use super::pe::{Bench, Contender, time_batches, time_each};
@@ -146,55 +147,62 @@ pub fn kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Two PEs take turns with a value.
-pub fn hand_over(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
-    const TURNS: usize = 100;
-    for row in rows {
-        let len = row.size / 8;
-        let library = || {
-            far(SLOW, |job| {
-                let mutex = Mutex::<[u64]>::new(job, &vec![0; len])?;
-                job.barrier()?;
-                let (start, mut turns) = (Instant::now(), 0);
-                // Turns that come to nobody new are no hand-overs.
-                while mutex.stats().handovers < TURNS as u64 {
-                    mutex.lock()?.iter_mut().for_each(|word| *word += 1);
-                    turns += 1;
+/// A value of `bytes` goes from one simulated PE to the other: microseconds of the machine's time until it is there, and of a put with signal of as many
+/// bytes there and back. From who releases it to who `waits`, or else from who had it last and does something else to who asks.
+pub fn hand_over(machine: &Machine, bytes: usize, waits: bool) -> Result<[f64; 2]> {
+    const TURNS: usize = 10;
+    let len = bytes / 8;
+    let act = |job: &Job| -> Result<([Vec<Duration>; 2], Duration)> {
+        let mutex = Mutex::<[u64]>::new(job, &vec![0; len])?;
+        let [mut begun, mut ended] = [Vec::new(), Vec::new()];
+        for turn in 0..TURNS {
+            let gives = turn % 2 == job.pe();
+            let guard = gives.then(|| mutex.lock()).transpose()?.map(|mut guard| {
+                guard.fill(turn as u64);
+                guard
+            });
+            job.barrier()?;
+            if gives {
+                memonet_sim::sleep(Duration::from_millis(1));
+                if waits {
+                    begun.push(memonet_sim::now());
                 }
-                black_box(turns);
-                let ns = start.elapsed().as_nanos() as f64;
+                drop(guard);
                 job.barrier()?;
-                // Both have had it as often.
-                Ok(vec![ns / (2 * TURNS) as f64 / 1e3])
-            })
-        };
-        let limit = || {
-            far(SLOW, |job| {
-                let (w, signals, peer) = (job.window::<u64>(len)?, job.window::<u64>(1)?, 1 - job.pe());
-                let block = vec![1; len];
+            } else if waits {
+                anyhow::ensure!(mutex.lock()?[..] == vec![turn as u64; len], "another value came");
+                ended.push(memonet_sim::now());
                 job.barrier()?;
-                let start = Instant::now();
-                for turn in 1..=TURNS as u64 {
-                    if job.pe() == 0 {
-                        w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
-                    }
-                    signals.wait_until(0, Cmp::Ge, turn)?;
-                    if job.pe() == 1 {
-                        w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
-                    }
-                }
-                let ns = start.elapsed().as_nanos() as f64;
+            } else {
                 job.barrier()?;
-                Ok(vec![ns / TURNS as f64 / 1e3])
-            })
-        };
-        let mut contenders = [
-            Contender::library(library),
-            Contender::limit("round trip of a put with signal", limit),
-        ];
-        bench.interleave(row, &mut contenders)?;
-    }
-    Ok(())
+                begun.push(memonet_sim::now());
+                anyhow::ensure!(mutex.lock()?[..] == vec![turn as u64; len], "another value came");
+                ended.push(memonet_sim::now());
+            }
+            // Who has nothing to do waits there, but not for the data.
+            job.barrier()?;
+        }
+        let (w, signals, peer) = (job.window::<u64>(len)?, job.window::<u64>(1)?, 1 - job.pe());
+        let block = vec![1; len];
+        job.barrier()?;
+        let start = memonet_sim::now();
+        for turn in 1..=TURNS as u64 {
+            if job.pe() == 0 {
+                w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
+            }
+            signals.wait_until(0, Cmp::Ge, turn)?;
+            if job.pe() == 1 {
+                w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
+            }
+        }
+        job.barrier()?;
+        Ok(([begun, ended], memonet_sim::now() - start))
+    };
+    let done = memonet_sim::run(machine, 2, &Options::default(), |job| act(&job))?;
+    let (moments, round_trips): (Vec<_>, Vec<_>) = done.results.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let micros = |time: Duration| time.as_nanos() as f64 / 1e3 / TURNS as f64;
+    let sum = |which: usize| moments.iter().flat_map(|both| &both[which]).sum::<Duration>();
+    Ok([micros(sum(1) - sum(0)), micros(round_trips[0])])
 }
 
 /// Release of pages of which a part was changed: bytes of pages per second.

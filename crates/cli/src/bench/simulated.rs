@@ -1,4 +1,4 @@
-//! Rows of the simulated machine: how fast it is, and how large. Each sample is taken by a process of its own, whose memory nobody else has touched.
+//! Rows of the simulated machine: how fast it is, and how large; and those whose time is the machine's. Each sample is taken by a process of its own, whose memory nobody else has touched.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalog::{Kind, Row};
 use super::stats::{LIBRARY, PARENT, Record};
-use super::{Part, this_program};
+use super::{Part, shared, this_program};
 
 const MACHINE: &str = "rdma-100g";
 /// Nodes that send each other blocks, packets of a block, and blocks that each node has under way: 102,400 packets pending.
@@ -71,6 +71,11 @@ pub fn run(task: &Task) -> Result<()> {
         Kind::SimulatedBarrierMemory => {
             barrier(task.row.pes)?;
             vec![(LIBRARY, peak_mib()?)]
+        }
+        Kind::MutexHandOver | Kind::MutexFetched => {
+            let waits = task.row.kind == Kind::MutexHandOver;
+            let [hand_over, round_trip] = shared::hand_over(&Machine::load(MACHINE)?, task.row.size, waits)?;
+            vec![(LIBRARY, hand_over), ("round trip of a put with signal", round_trip)]
         }
         _ if task.round.is_multiple_of(2) => vec![(LIBRARY, events()?), ("binary heap", heap())],
         _ => vec![("binary heap", heap()), (LIBRARY, events()?)],
