@@ -186,49 +186,93 @@ fn use_shared() -> Result<()> {
     job.barrier()
 }
 
-/// Uses shared data until somebody dies, and then says whether those that were to be kept are whole.
+/// What a PE has in hand of shared data; its number is in a window of the others.
+const ROLES: [&str; 5] = ["neither", "owner", "holder", "reader", "writer"];
+
+/// Uses shared data until somebody dies, says what that one had in hand, and whether those data that were to be kept are whole. In each turn all do the same for
+/// a while, each with data of its own, which another had in the turn before.
 fn share() -> Result<()> {
     const LEN: usize = 300;
     let job = memonet::init()?;
-    let plain = Mutex::<[u64]>::new(&job, &[0; LEN])?;
+    let roles = job.window::<u64>(1)?;
+    let (me, npes) = (job.pe(), job.npes());
+    let each = |_| Mutex::<[u64]>::new(&job, &[0; LEN]);
+    let mutexes = (0..npes).map(each).collect::<Result<Vec<_>>>()?;
+    let each = |_| RwLock::<[u64]>::with_shadow(&job, &[0; LEN]);
+    let tables = (0..npes).map(each).collect::<Result<Vec<_>>>()?;
     let kept = Mutex::<[u64]>::with_shadow(&job, &[0; LEN])?;
-    let table = RwLock::<[u64]>::with_shadow(&job, &[0; LEN])?;
     let region = Region::<u64>::new(&job, 4 * LEN)?;
     let add = |data: &mut [u64]| data.iter_mut().for_each(|word| *word += 1);
     let whole = |data: &[u64]| assert!(data.iter().all(|&word| word == data[0]), "torn: {data:?}");
+    let play = |role: &str| {
+        let number = ROLES.iter().position(|&known| known == role).expect("a role");
+        roles.write(0, number as u64);
+        std::thread::sleep(Duration::from_millis(1));
+        roles.write(0, 0);
+    };
+    let halves = |data: &mut [u64], role| {
+        whole(data);
+        let (first, second) = data.split_at_mut(LEN / 2);
+        add(first);
+        play(role);
+        add(second);
+    };
     let turn = |number: usize| -> Result<()> {
-        add(&mut plain.lock()?);
-        let mut guard = kept.lock()?;
-        whole(&guard);
-        add(&mut guard);
-        drop(guard);
-        if number % 3 == job.pe() {
-            let mut guard = table.write()?;
-            whole(&guard);
-            add(&mut guard);
-        } else {
-            whole(&table.read()?);
+        let mine = (me + number / 5) % npes;
+        match number % 5 {
+            0 => {
+                add(&mut mutexes[mine].lock()?);
+                play("owner");
+            }
+            1 => halves(&mut mutexes[mine].lock()?, "holder"),
+            2 => {
+                let guard = tables[0].read()?;
+                whole(&guard);
+                play("reader");
+            }
+            3 => halves(&mut tables[mine].write()?, "writer"),
+            _ => {
+                add(&mut mutexes[0].lock()?);
+                let mut guard = kept.lock()?;
+                whole(&guard);
+                add(&mut guard);
+                drop(guard);
+                add(&mut tables[1].write()?);
+                whole(&tables[1].read()?);
+            }
         }
-        region.write(0..4 * LEN)?.set(number % LEN * 4 + job.pe(), number as u64);
-        if number.is_multiple_of(4) {
-            region.barrier()
-        } else {
-            region.release()
-        }
+        region.write(0..4 * LEN)?.set(number % LEN * 4 + me, number as u64);
+        if number % 2 == 1 { region.release() } else { region.barrier() }
     };
     let error = (0..).find_map(|number| turn(number).err()).expect("it goes on until somebody dies");
+    let Error::PeerFailed { pe: dead, .. } = error else {
+        return Err(error);
+    };
+    let role = ROLES[roles.get_one(dead, 0)? as usize];
+    let far = job.fabric().is_some();
+    // Who died may have died since it wrote that; but it has not come out of the guard.
+    let mut torn = 0;
+    for mutex in mutexes {
+        let data = mutex.into_torn()?;
+        if far {
+            whole(&data);
+        }
+        torn += usize::from(data.iter().any(|&word| word != data[0]));
+    }
+    assert!(
+        torn == usize::from(!far && role == "holder") || torn <= 1 && role == "neither",
+        "{torn} are torn, the dead was {role}"
+    );
     whole(&kept.into_released()?);
-    match table.into_released() {
-        Ok(data) => whole(&data),
-        // Far, its home is somewhere.
-        Err(Error::PeerFailed { .. }) if job.fabric().is_some() => {}
-        Err(error) => return Err(error),
+    for table in tables {
+        match table.into_released() {
+            Ok(data) => whole(&data),
+            // Far, its home is somewhere.
+            Err(Error::PeerFailed { .. }) if far => {}
+            Err(error) => return Err(error),
+        }
     }
-    let data = plain.into_torn()?;
-    if job.fabric().is_some() {
-        whole(&data);
-    }
-    println!("PE {} has all, though {error}", job.pe());
+    println!("PE {me} has all, though PE {dead}, {role}, died: {error}");
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
@@ -227,20 +228,41 @@ fn kills_at_any_moment_leave_nothing_behind() {
     }
 }
 
-/// Holders, owners, readers and writers of shared data: nobody hangs, and what is to be kept is whole.
+/// What the one that was killed had in hand, as a PE tells that got away.
+fn role(line: &str) -> Option<&str> {
+    line.split_once(" has all, though PE ")?.1.split(", ").nth(1)
+}
+
+/// Each way to have shared data in hand, as often as `MEMONET_TEST_KILLS` says, or 50 times: nobody hangs, and what is to be kept is whole.
 #[test]
 fn kills_at_any_moment_tear_no_shared_data() {
+    let each = std::env::var("MEMONET_TEST_KILLS").map_or(50, |value| value.parse().expect("a number"));
     let mut random = Random(43);
     let pe = pe();
-    for round in 0..200 {
+    let mut died = BTreeMap::new();
+    let enough = |died: &BTreeMap<String, usize>| {
+        let of = |role: &str| died.get(role).copied().unwrap_or(0);
+        ["owner", "holder", "reader", "writer"].iter().all(|role| of(role) >= each)
+    };
+    for round in 0.. {
         let fabric = ["", "far", "far:delay_us=30,reorder=1"][round % 3];
         let setting = format!("MEMONET_FABRIC={fabric}");
         let options: &[&str] = if fabric.is_empty() { &[] } else { &["--env", &setting] };
         let ended = kill_one(3, options, &[&pe, "share"], Duration::from_millis(40), &mut random);
-        let (all, stderr) = (ended.stdout.matches(" has all, though PE ").count(), &ended.stderr);
+        let stderr = &ended.stderr;
+        let roles: Vec<&str> = ended.stdout.lines().filter_map(role).collect();
         // Who was still making them has none.
         let none = stderr.lines().filter(|line| line.starts_with("error: PE ")).count();
-        assert!(all + none == 2, "round {round}, {fabric}: {ended:?}");
+        assert!(roles.len() + none == 2, "round {round}, {fabric}: {ended:?}");
+        assert!(roles.iter().all(|role| *role == roles[0]), "round {round}, {fabric}: {ended:?}");
+        if let Some(role) = roles.first() {
+            *died.entry(role.to_string()).or_insert(0) += 1;
+        }
+        assert!(round < 20 * each, "nobody dies in each role: {died:?}");
+        if enough(&died) {
+            println!("died in {} rounds, near, far and with messages out of order: {died:?}", round + 1);
+            break;
+        }
     }
 }
 
