@@ -1,4 +1,4 @@
-//! Splits a dense matrix into a lower and an upper triangle, without pivoting: `memonet run -n 4 lu [SIZE]`.
+//! Splits a dense matrix into a lower and an upper triangle, without pivoting: `memonet run -n 4 target/release/examples/lu [SIZE]`.
 //!
 //! Rows are dealt out in turn, and pages are at home with who has their rows. In each step everybody needs one row of somebody else.
 

@@ -1,4 +1,4 @@
-//! Sorts numbers, eight bits a pass, in memory that all PEs share: `memonet run -n 4 radix [COUNT]`.
+//! Sorts numbers, eight bits a pass, in memory that all PEs share: `memonet run -n 4 target/release/examples/radix [COUNT]`.
 //!
 //! Each PE counts the digits of its part, learns from everybody's counts where its numbers of each digit go, and writes them there: into pages
 //! that others write to as well. One barrier of the region a step is all the communication there is.

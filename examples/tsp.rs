@@ -1,4 +1,4 @@
-//! The shortest tour through some cities, by branch and bound: `memonet run -n 4 tsp [CITIES]`.
+//! The shortest tour through some cities, by branch and bound: `memonet run -n 4 target/release/examples/tsp [CITIES]`.
 //!
 //! The best tour so far is shared under a mutex, and so is the number of the next piece of work. The bound of the best is also kept by each PE,
 //! and looked up anew with each piece: an old one only prunes less.

@@ -1,4 +1,4 @@
-//! Particles that pull at each other, step by step: `memonet run -n 4 water [PARTICLES]`.
+//! Particles that pull at each other, step by step: `memonet run -n 4 target/release/examples/water [PARTICLES]`.
 //!
 //! Each PE moves its own part, and reads where all others are. The energy of motion is summed up under a mutex.
 
