@@ -37,9 +37,18 @@ enum Command {
     Reproduce(reproduce::Args),
 }
 
+/// As commands do in a pipeline. Not so the launcher: it has a job to end before.
+fn end_without_readers() {
+    // SAFETY: sets a signal to what it was before the Rust runtime came, which no code here relies on; there are no other threads yet.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
 fn main() -> ExitCode {
     let result = bench::part().or_else(|| run::oshrun(std::env::args_os())).unwrap_or_else(|| {
         let cli = Cli::parse_from(run::spell_out_np(std::env::args_os()));
+        if !matches!(cli.command, Command::Run(_)) {
+            end_without_readers();
+        }
         match cli.command {
             Command::Run(args) => run::run(args),
             Command::Oshrun(_) => unreachable!("handled above"),

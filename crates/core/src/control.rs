@@ -119,7 +119,7 @@ impl Control {
         }
         let cpus = word32(offset_of!(JobHeader, cpus)).max(1) as usize;
         let job_id = word64(offset_of!(JobHeader, job_id));
-        let mapping = page.remap(geometry.file_size() as usize, geometry.segment(me))?;
+        let mapping = page.remap(&geometry, me)?;
         Ok(Control {
             doorbells: doorbells(&mapping, &geometry),
             mapping,
@@ -133,7 +133,7 @@ impl Control {
 
     /// Maps the segments too, for all PEs.
     pub(crate) fn map_all(self) -> Result<Self> {
-        let mapping = self.mapping.remap(self.geometry.file_size() as usize, self.geometry.segment(0))?;
+        let mapping = self.mapping.remap(&self.geometry, 0)?;
         Ok(Control {
             doorbells: doorbells(&mapping, &self.geometry),
             mapping,

@@ -66,7 +66,7 @@ pub fn signal_name(signal: i32) -> &'static str {
 }
 
 /// What a memonet call can fail with. Each message names the cause and the fix.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A PE that this call depends on is gone.
@@ -194,7 +194,7 @@ pub enum Error {
     )]
     Dropped,
     /// A table of fixed size is full.
-    #[error("too many {what} at once: at most {limit}; drop some")]
+    #[error("too many {what} at once: there can be {limit}")]
     TooMany {
         /// What there are too many of.
         what: &'static str,
@@ -232,12 +232,12 @@ pub enum Error {
         variable: &'static str,
     },
     /// The operating system refused something.
-    #[error("{call}: {source}. {hint}")]
+    #[error("{call}: {answer}. {hint}")]
     System {
         /// What was tried.
         call: String,
         /// The system's answer.
-        source: std::io::Error,
+        answer: std::io::Error,
         /// What usually helps.
         hint: &'static str,
     },
@@ -259,11 +259,18 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn system(call: impl Into<String>, source: impl Into<std::io::Error>, hint: &'static str) -> Self {
+    pub(crate) fn system(call: impl Into<String>, answer: impl Into<std::io::Error>, hint: &'static str) -> Self {
         Error::System {
             call: call.into(),
-            source: source.into(),
+            answer: answer.into(),
             hint,
         }
+    }
+}
+
+/// The message: it is what people see of an error that `main` returns, or that is unwrapped.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }

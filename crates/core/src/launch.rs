@@ -4,7 +4,7 @@ use crate::control::Control;
 use crate::error::{Cause, Error, Result};
 use crate::layout::{Geometry, MAX_PES};
 use crate::memory::{Mapping, create_memfd};
-pub use crate::process::{UNKNOWN, end_of};
+pub use crate::process::{Stat, UNKNOWN, end_of};
 pub use crate::status::{Part, State};
 use rustix::fd::{AsRawFd, BorrowedFd};
 
@@ -162,11 +162,11 @@ fn fit_segments(npes: usize, asked: Option<u64>) -> Result<(Geometry, Option<Str
     shrink(ADDRESS_BUDGET / npes as u64, format!("{npes} segments share the address space"));
     let overhead = Geometry::new(npes, 0).map_or(0, |g| g.file_size());
     for (resource, name, share) in [
-        (rustix::process::Resource::As, "ulimit -v", 2),
+        (rustix::process::Resource::As, "ulimit -v", 3),
         (rustix::process::Resource::Fsize, "ulimit -f", 1),
     ] {
         if let Some(limit) = rustix::process::getrlimit(resource).current {
-            // Half of the address space is left to the program itself.
+            // A third of the address space may be needed to align a segment, and one is left to the program itself.
             // Globals take a quarter of what the heap takes.
             let room = (limit / share).saturating_sub(overhead) / npes as u64 / 5 * 4;
             shrink(

@@ -25,7 +25,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 pub const VERSION: u32 = 7;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
-/// The start of a PE's own segment is aligned to this in its process, so that blocks can be aligned to as much.
+/// Most that a block of a segment can be aligned to.
 pub const ALIGNMENT: u64 = 1 << 30;
 /// Most PEs of a job that are processes or threads.
 pub const MAX_PES: usize = 4096;
@@ -333,6 +333,11 @@ impl Geometry {
     /// Bytes for globals in each segment: a quarter of the heap's.
     pub fn globals_size(&self) -> u64 {
         self.segment_stride - self.globals_offset
+    }
+
+    /// What the start of a PE's own segment is aligned to in its process, so that its blocks can be: to more than a segment's size none is.
+    pub fn alignment(&self) -> u64 {
+        ALIGNMENT.min(1 << self.segment_stride.ilog2())
     }
 
     /// Offset of a PE's record.

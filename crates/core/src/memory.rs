@@ -1,7 +1,7 @@
 //! Memory from the kernel: memfds, mappings, and giving pages back.
 
 use crate::error::{Error, Result};
-use crate::layout::ALIGNMENT;
+use crate::layout::Geometry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::FdFlags;
@@ -61,8 +61,8 @@ pub(crate) fn sealed_size(fd: impl AsFd) -> std::result::Result<u64, String> {
     Ok(stat.st_size as u64)
 }
 
-/// Maps the first `len` bytes, with byte `aligned` of them, if it is given, at a multiple of [`ALIGNMENT`].
-fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<u64>) -> Result<NonNull<u8>> {
+/// Maps the first `len` bytes, with byte `aligned.0` of them, if that is given, at a multiple of `aligned.1`.
+fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<(u64, u64)>) -> Result<NonNull<u8>> {
     let prot = if writable {
         ProtFlags::READ | ProtFlags::WRITE
     } else {
@@ -78,15 +78,15 @@ fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<u64>) -> Result
     let base = match aligned {
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
         None => unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }.map_err(failed)?,
-        Some(aligned) => {
-            let room = len + ALIGNMENT as usize;
+        Some((aligned, alignment)) => {
+            let room = len + alignment as usize;
             let (nothing, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
             // SAFETY: as above.
             let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), room, nothing, flags) }.map_err(failed)?;
             let at = start as u64 + aligned;
-            let before = (at.next_multiple_of(ALIGNMENT) - at) as usize;
+            let before = (at.next_multiple_of(alignment) - at) as usize;
             // SAFETY: all three ranges are parts of the one that was reserved just now and that nobody else knows: before, the file,
-            // behind; `before` is less than ALIGNMENT. The whole is taken back where the file does not get its part.
+            // behind; `before` is less than `alignment`. The whole is taken back where the file does not get its part.
             unsafe {
                 let base = start.byte_add(before);
                 if let Err(e) = rustix::mm::mmap(base, len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0) {
@@ -96,7 +96,7 @@ fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<u64>) -> Result
                 if before > 0 {
                     let _ = rustix::mm::munmap(start, before);
                 }
-                let _ = rustix::mm::munmap(base.byte_add(len), ALIGNMENT as usize - before);
+                let _ = rustix::mm::munmap(base.byte_add(len), alignment as usize - before);
                 base
             }
         }
@@ -151,10 +151,11 @@ impl Mapping {
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
     }
 
-    /// Maps another length of the same file, writable, in place of this one, with byte `aligned` at a multiple of [`ALIGNMENT`]. The
-    /// descriptor keeps its number.
-    pub(crate) fn remap(mut self, len: usize, aligned: u64) -> Result<Self> {
-        let base = map(&self.fd, len, true, Some(aligned))?;
+    /// Maps all of a job's memory, writable, in place of this part of it, with the segment of PE `me` at a multiple of
+    /// [`Geometry::alignment`]. The descriptor keeps its number.
+    pub(crate) fn remap(mut self, geometry: &Geometry, me: usize) -> Result<Self> {
+        let len = geometry.file_size() as usize;
+        let base = map(&self.fd, len, true, Some((geometry.segment(me), geometry.alignment())))?;
         // SAFETY: the old range is this mapping's own, and `self` was the only thing that knew it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         (self.base, self.len) = (base, len);

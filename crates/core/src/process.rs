@@ -7,21 +7,22 @@ use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 pub const UNKNOWN: Cause = Cause::Exit(-1);
 
 /// A process, as /proc shows it.
-pub(crate) struct Stat {
+pub struct Stat {
     /// The command's name.
-    pub(crate) name: String,
+    pub name: String,
     /// `Z`: it has ended, and waits for its parent to collect it.
-    pub(crate) state: char,
-    pub(crate) parent: i32,
+    pub state: char,
+    /// The number of its parent.
+    pub parent: i32,
     /// When it started, in ticks since the machine did. No two processes have this and their number in common.
-    pub(crate) started: u64,
+    pub started: u64,
     /// As `wait` has it, where it has ended; 0 where that is not for this process to know.
     status: i32,
 }
 
 impl Stat {
     /// The process with this number, if there is one.
-    pub(crate) fn of(pid: impl std::fmt::Display) -> Option<Stat> {
+    pub fn of(pid: impl std::fmt::Display) -> Option<Stat> {
         Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 

@@ -8,7 +8,6 @@ mod spread;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufWriter;
-use std::num::NonZero;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,8 +43,8 @@ enum Demo {
 #[derive(Debug, clap::Args)]
 struct Pagerank {
     /// Number of PEs [default: 4]
-    #[arg(short)]
-    n: Option<NonZero<usize>>,
+    #[arg(short, value_parser = run::pes)]
+    n: Option<usize>,
     /// Write every node's name and rank to this file, highest first
     #[arg(long, value_name = "FILE")]
     ranks: Option<PathBuf>,
@@ -82,7 +81,7 @@ impl Pagerank {
         }
         args.extend(self.file.iter().flat_map(|path| ["--".into(), path.into()]));
         let program = std::env::current_exe().context("cannot find the memonet program, to start it as PEs")?;
-        let n = self.n.map_or(4, NonZero::get);
+        let n = self.n.unwrap_or(4);
         let status = run::launch(run::Spec {
             programs: vec![run::Program {
                 n,
@@ -101,7 +100,7 @@ impl Pagerank {
     fn be_pe(&self) -> Result<ExitCode> {
         let job = memonet::init()?;
         if let Some(n) = self.n {
-            ensure!(n.get() == job.npes(), "-n {n} inside a job of {} PEs: leave -n out", job.npes());
+            ensure!(n == job.npes(), "-n {n} inside a job of {} PEs: leave -n out", job.npes());
         }
         match (self.rank(&job), &self.complaint) {
             // A file that is no good is no death of a PE, and need not be told as one.

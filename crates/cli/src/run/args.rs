@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
+use memonet_core::layout::MAX_PES;
+
 use super::{Program, Spec};
 
 /// The arguments of `memonet run`.
@@ -31,7 +33,7 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 struct Part {
     /// Number of PEs (also -np)
-    #[arg(short, value_name = "N", value_parser = positive)]
+    #[arg(short, value_name = "N", value_parser = pes)]
     n: usize,
     /// Program and its arguments; ` : -n N PROGRAM [ARGUMENTS]...` adds another program to the job
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
@@ -192,10 +194,12 @@ pub fn spell_out_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     words
 }
 
-pub(super) fn positive(text: &str) -> Result<usize> {
-    match text.parse() {
-        Ok(0) => bail!("a job has at least one PE"),
-        other => other.context("not a number of PEs"),
+/// A number of PEs.
+pub fn pes(text: &str) -> Result<usize> {
+    match text.parse().context("not a number of PEs")? {
+        0 => bail!("a job has at least one PE"),
+        n if n > MAX_PES => bail!("a job has at most {MAX_PES} PEs"),
+        n => Ok(n),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use memonet_core::launch::Stat;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, child_subreaper, getpid, kill_process, set_child_subreaper, waitid, waitpid,
@@ -74,8 +75,8 @@ impl Family {
 }
 
 fn remains(pid: Pid, why: &str) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    format!("process {pid} ({}), which the job has started, still runs: {why}", name.trim_end())
+    let name = Stat::of(pid).map(|stat| stat.name).unwrap_or_default();
+    format!("process {pid} ({name}), which the job has started, still runs: {why}")
 }
 
 /// Collects a child. False when it has not ended in time.
@@ -130,8 +131,5 @@ pub fn processes() -> impl Iterator<Item = i32> {
 
 /// The parent of a process.
 pub fn parent(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the command's name, which may hold anything, in parentheses.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(1)?.parse().ok()
+    Some(Stat::of(pid)?.parent)
 }

@@ -4,11 +4,12 @@
 //! its name, with one dash or two, and with its value behind a blank or a `=`.
 
 use std::ffi::OsString;
+use std::num::NonZero;
 
 use anyhow::{Context, Result, bail};
 use memonet_core::launch::available_cpus;
 
-use super::args::{name_and_value, positive, seconds};
+use super::args::{name_and_value, pes, seconds};
 use super::{Bind, Options, Program, Spec};
 
 /// What is asked for.
@@ -206,8 +207,8 @@ impl Reader {
         };
         let within = || spelling.clone();
         match does {
-            Does::Count => self.count = Some(positive(&value()?).with_context(within)?),
-            Does::PerMachine => self.default_count = Some(positive(&value()?).with_context(within)?),
+            Does::Count => self.count = Some(pes(&value()?).with_context(within)?),
+            Does::PerMachine => self.default_count = Some(pes(&value()?).with_context(within)?),
             Does::Export => {
                 let text = value()?;
                 if text.contains('=') {
@@ -305,7 +306,8 @@ fn hosts(text: &str, separator: char) -> Result<Option<usize>> {
         }
         let number = number.or_else(|| words.find_map(|word| word.strip_prefix("slots=")));
         if let Some(number) = number {
-            slots = Some(slots.unwrap_or(0) + positive(number).with_context(|| format!("slots of {host}"))?);
+            let more: NonZero<usize> = number.parse().with_context(|| format!("slots of {host}"))?;
+            slots = Some(slots.unwrap_or(0usize).saturating_add(more.get()));
         }
     }
     Ok(slots)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use memonet_core::Cause;
-use memonet_core::launch::{JobFile, Part, State, UNKNOWN};
+use memonet_core::launch::{JobFile, Part, Stat, State, UNKNOWN};
 use nix::sys::signal::Signal;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -230,10 +230,15 @@ impl Supervisor {
             self.flush()?;
         }
         self.finish();
-        Ok(Outcome {
-            status: self.status.unwrap_or(0),
-            interrupted: self.interrupted.filter(|&signal| self.status == Some(128 + signal as u8)),
-        })
+        let (output, mut status) = (self.writer.shared(), self.status.unwrap_or(0));
+        let interrupted = self.interrupted.filter(|&signal| self.status == Some(128 + signal as u8));
+        // The last output is written now, or never.
+        drop(self);
+        if let Some(lost) = output.lost() {
+            eprintln!("memonet: {lost}");
+            status = status.max(1);
+        }
+        Ok(Outcome { status, interrupted })
     }
 
     fn wait(&self) -> Result<Vec<u64>> {
@@ -484,7 +489,8 @@ impl Supervisor {
             self.due.remove(&(due, token));
             let pe = &mut self.pes[token as usize / 2];
             let stream = &mut pe.streams[token as usize % 2];
-            if is_ready_to_run(pe.pid) && stream.postpone(now) {
+            let ready_to_run = Stat::of(pe.pid).is_some_and(|stat| stat.state == 'R');
+            if ready_to_run && stream.postpone(now) {
                 self.due.extend(stream.due().map(|due| (due, token)));
             } else {
                 stream.pass_on(&mut self.writer);
@@ -571,13 +577,6 @@ impl Drop for Supervisor {
         // `Family` waits for them.
         self.send_all(Some(process::Signal::KILL));
     }
-}
-
-/// Whether a process works, or would if it had a CPU.
-fn is_ready_to_run(pid: Pid) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
-    // The field after the command's name, which may hold anything, in parentheses.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('R'))
 }
 
 fn token(source: Source) -> u64 {

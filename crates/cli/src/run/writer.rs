@@ -49,14 +49,14 @@ pub const LAUNCHER: usize = usize::MAX;
 struct Queue {
     pieces: VecDeque<(Target, Vec<u8>)>,
     bytes: usize,
-    /// Outputs that nobody reads any more.
-    broken: Vec<Target>,
+    /// Outputs that take nothing any more, and why.
+    broken: Vec<(Target, Errno)>,
     /// The launcher waits for the queue to shrink.
     paused: bool,
     closed: bool,
 }
 
-struct Shared {
+pub struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Tells the launcher's loop that the queue is empty again, or an output broken.
@@ -66,6 +66,16 @@ struct Shared {
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// What of the standard output was lost, and not because nobody wanted to read it.
+    pub fn lost(&self) -> Option<String> {
+        let queue = self.queue();
+        let lost = queue
+            .broken
+            .iter()
+            .find(|&&broken| broken.0 == Target::Stdout && broken.1 != Errno::PIPE);
+        lost.map(|(_, why)| format!("output of the job was lost, as it could not be written to standard output: {why}"))
     }
 }
 
@@ -81,6 +91,11 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// What is to be asked when this value, and with it the thread, is gone.
+    pub fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
     /// Starts the thread.
     pub fn start(label: bool) -> Result<Writer> {
         let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("eventfd")?;
@@ -138,7 +153,7 @@ impl Writer {
     /// Takes note of the news: outputs that broke.
     pub fn take_news(&mut self) -> Vec<Target> {
         let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
-        self.shared.queue().broken.clone()
+        self.shared.queue().broken.iter().map(|&(target, _)| target).collect()
     }
 
     fn append(&mut self, target: Target, text: &[u8]) {
@@ -185,12 +200,12 @@ fn write_all(shared: &Shared) {
     let mut queue = shared.queue();
     loop {
         if let Some((target, text)) = queue.pieces.pop_front() {
-            if !queue.broken.contains(&target) {
+            if !queue.broken.iter().any(|(broken, _)| *broken == target) {
                 drop(queue);
-                let whole = write(target.fd(), &text);
+                let written = write(target.fd(), &text);
                 queue = shared.queue();
-                if !whole {
-                    queue.broken.push(target);
+                if let Err(why) = written {
+                    queue.broken.push((target, why));
                     let _ = rustix::io::write(&shared.news, &1u64.to_ne_bytes());
                 }
             }
@@ -206,8 +221,8 @@ fn write_all(shared: &Shared) {
     }
 }
 
-/// False when the output takes no more.
-fn write(fd: BorrowedFd<'_>, mut text: &[u8]) -> bool {
+/// An error when the output takes no more.
+fn write(fd: BorrowedFd<'_>, mut text: &[u8]) -> Result<(), Errno> {
     while !text.is_empty() {
         match rustix::io::write(fd, text) {
             Ok(n) => text = &text[n..],
@@ -216,8 +231,8 @@ fn write(fd: BorrowedFd<'_>, mut text: &[u8]) -> bool {
             Err(Errno::AGAIN) => {
                 let _ = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None);
             }
-            Err(_) => return false,
+            Err(why) => return Err(why),
         }
     }
-    true
+    Ok(())
 }
