@@ -19,8 +19,10 @@ impl<T: Plain> Window<T> {
     pub fn put(&self, pe: usize, index: usize, from: &[T]) -> Result<()> {
         if let Some(to) = self.near(pe, index, from.len(), Access::Write) {
             // SAFETY: `near` checked that many elements; `from` is private memory.
-            unsafe { shm::copy(to, from.as_ptr().cast(), size_of_val(from)) };
-            self.inner.pe.wrote(pe);
+            unsafe {
+                shm::copy(to, from.as_ptr().cast(), size_of_val(from));
+                self.wrote_near(pe);
+            }
             return Ok(());
         }
         // SAFETY: a slice can be read.
@@ -114,10 +116,13 @@ impl<T: Plain> Window<T> {
             && let Some(to) = self.near(pe, index, count, Access::Write)
         {
             let (src, bytes) = (source.reach.local.wrapping_add(from.start * size_of::<T>()), count * size_of::<T>());
-            if !overlap(to, src, bytes) {
+            // Only parts of the same PE can.
+            if pe != self.reach.me || !overlap(to, src, bytes) {
                 // SAFETY: both ranges were checked, and do not overlap.
-                unsafe { shm::copy(to, src, bytes) };
-                self.inner.pe.wrote(pe);
+                unsafe {
+                    shm::copy(to, src, bytes);
+                    self.wrote_near(pe);
+                }
                 return Ok(());
             }
         }

@@ -182,7 +182,7 @@ impl Segment {
 
     /// What a store into a near PE's segment has to be remembered in that does not go through a [`Spot`].
     pub fn written(&self) -> Written {
-        Written(self.pe.written().as_ptr())
+        Written::of(&self.pe)
     }
 
     /// Wakes PE `pe`, should it sleep: after a signal that did not go through a [`Spot`].
@@ -246,6 +246,11 @@ unsafe impl Send for Written {}
 unsafe impl Sync for Written {}
 
 impl Written {
+    #[inline]
+    pub(crate) fn of(pe: &Pe) -> Self {
+        Written(pe.written().as_ptr())
+    }
+
     /// As a pointer, to be kept in a word.
     pub fn as_ptr(self) -> *const AtomicU8 {
         self.0

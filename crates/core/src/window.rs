@@ -7,6 +7,7 @@ use crate::job::Job;
 use crate::pe::Pe;
 use crate::restricted::{Exchange, Hold, OwnPart, Restricted};
 use crate::route::Route;
+use crate::segment::Written;
 use crate::shm::Plain;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -119,6 +120,8 @@ pub(crate) struct Reach {
     /// How many PEs' parts may be read, and written, at that address without asking further: all, or none.
     readable: usize,
     writable: usize,
+    pub(crate) me: usize,
+    written: Written,
 }
 
 // SAFETY: addresses in a mapping that the window's `Inner` holds, used only through `crate::shm`.
@@ -227,6 +230,8 @@ impl Inner {
             stride,
             readable: count(Access::Read),
             writable: count(Access::Write),
+            me: self.pe.me(),
+            written: Written::of(&self.pe),
         }
     }
 
@@ -309,6 +314,16 @@ impl<T: Plain> Window<T> {
             return None;
         }
         Some(reach.parts.wrapping_add(pe * reach.stride + index * size_of::<T>()))
+    }
+
+    /// To be called after a write where [`near`](Self::near) has said.
+    ///
+    /// # Safety
+    /// `near` found this PE's part, writable.
+    #[inline(always)]
+    pub(crate) unsafe fn wrote_near(&self, pe: usize) {
+        // SAFETY: where parts are near, there is one for each PE, and this is one of them; `inner` keeps the bytes.
+        unsafe { self.reach.written.to(pe) };
     }
 
     /// Resolves `count` elements from `index` of `pe`'s part.
