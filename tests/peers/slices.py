@@ -8,8 +8,8 @@ a row takes the slices of one placement alone. Which, is decided by round trips 
 import statistics
 from typing import NamedTuple, Optional
 
-# Round trips of one placement are within this factor of each other.
-WIDTH = 1.3
+# Round trips of one placement are within this factor of each other: clocks drift, too. Placements are farther apart.
+WIDTH = 1.5
 # A placement that holds less of all slices than this is a disturbance.
 SHARE = 0.02
 # With fewer slices than this in the row's placement, a library has no figure there.

@@ -24,8 +24,8 @@ class Placements(unittest.TestCase):
         self.assertEqual(placements(slices(NEAR, 200) + disturbed), [Placement(NEAR, NEAR)])
 
     def test_the_edges_of_a_place_are_not_another(self):
-        edges = slices(NEAR * 1.31, 10) + slices(NEAR * 0.99, 10)
-        self.assertEqual(len(placements(slices(NEAR, 100) + slices(NEAR * 1.2, 50) + edges)), 1)
+        edges = slices(NEAR * 1.52, 10) + slices(NEAR * 0.99, 10)
+        self.assertEqual(len(placements(slices(NEAR, 100) + slices(NEAR * 1.4, 50) + edges)), 1)
 
     def test_a_slice_belongs_where_it_began_and_ended(self):
         near = Placement(70, 90)
