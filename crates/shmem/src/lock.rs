@@ -1,10 +1,22 @@
 //! Locks.
 
-use crate::state::{die, get, or_die};
+use crate::state::{State, die, get, or_die};
+use std::collections::HashMap;
 use std::ffi::{c_int, c_long};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 
-fn offset(call: &'static str, lock: *mut c_long) -> u64 {
-    let state = get(call);
+/// With all checks on: the locks that this PE holds, and which thread took them.
+#[derive(Default)]
+pub struct Held(Mutex<HashMap<u64, ThreadId>>);
+
+impl Held {
+    fn with<R>(&self, f: impl FnOnce(&mut HashMap<u64, ThreadId>) -> R) -> R {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn offset(state: &State, call: &'static str, lock: *mut c_long) -> u64 {
     if !(lock as usize).is_multiple_of(size_of::<c_long>()) {
         die(call, format_args!("lock: {lock:p} is not aligned to a long"));
     }
@@ -12,14 +24,38 @@ fn offset(call: &'static str, lock: *mut c_long) -> u64 {
 }
 
 pub unsafe fn set(call: &'static str, lock: *mut c_long) {
-    or_die(call, get(call).job.lock_set(offset(call, lock)));
+    let state = get(call);
+    let lock = offset(state, call, lock);
+    let mine = || thread::current().id();
+    // Another thread of this PE may give it back.
+    if state.check && state.locks.with(|held| held.get(&lock) == Some(&mine())) {
+        die(
+            call,
+            "lock: this PE has it already, and would wait for itself: call shmem_clear_lock before",
+        );
+    }
+    or_die(call, state.job.lock_set(lock));
+    if state.check {
+        state.locks.with(|held| held.insert(lock, mine()));
+    }
 }
 
 /// 0 where the lock was free and is now this PE's, 1 where it was not.
 pub unsafe fn test(call: &'static str, lock: *mut c_long) -> c_int {
-    c_int::from(!or_die(call, get(call).job.lock_test(offset(call, lock))))
+    let state = get(call);
+    let lock = offset(state, call, lock);
+    let taken = or_die(call, state.job.lock_test(lock));
+    if state.check && taken {
+        state.locks.with(|held| held.insert(lock, thread::current().id()));
+    }
+    c_int::from(!taken)
 }
 
 pub unsafe fn clear(call: &'static str, lock: *mut c_long) {
-    or_die(call, get(call).job.lock_clear(offset(call, lock)));
+    let state = get(call);
+    let lock = offset(state, call, lock);
+    if state.check {
+        state.locks.with(|held| held.remove(&lock));
+    }
+    or_die(call, state.job.lock_clear(lock));
 }

@@ -73,6 +73,7 @@ unsafe extern "C" fn put_anywhere<T>(dest: *mut T, source: *const T, nelems: usi
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
+        state.check_local(call, "source", source as usize, bytes);
         // SAFETY: the program's source has so many elements.
         or_die(call, unsafe { spot.put(source.cast()) });
     }
@@ -93,6 +94,7 @@ unsafe extern "C" fn put_nbi_anywhere<T>(dest: *mut T, source: *const T, nelems:
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
+        state.check_local(call, "source", source as usize, bytes);
         // SAFETY: the program's source has so many elements, and stays as it is until its next quiet.
         or_die(call, unsafe { spot.put_nbi(source.cast()) });
     }
@@ -121,6 +123,7 @@ unsafe extern "C" fn get_anywhere<T>(dest: *mut T, source: *const T, nelems: usi
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "source", ctx, source as usize, bytes, pe);
+        state.check_local(call, "dest", dest as usize, bytes);
         // SAFETY: the program's destination has room for so many elements.
         or_die(call, unsafe { spot.get(dest.cast()) });
     }
@@ -238,6 +241,7 @@ fn scatter(state: &'static State, call: &'static str, ctx: Ctx, dest: usize, sou
         return;
     }
     let whole = state.spot(call, "dest", ctx, dest, strides.span, pe);
+    strides.each(|_, here| state.check_local(call, "source", (source as usize).wrapping_add(here), strides.bytes));
     // SAFETY: the blocks lie in the span, which was checked; the program's source has as many at its stride.
     strides.each(|there, here| or_die(call, unsafe { whole.part(there, strides.bytes).put(source.add(here)) }));
 }
@@ -247,6 +251,7 @@ fn gather(state: &'static State, call: &'static str, ctx: Ctx, dest: *mut u8, so
         return;
     }
     let whole = state.spot(call, "source", ctx, source, strides.span, pe);
+    strides.each(|_, here| state.check_local(call, "dest", (dest as usize).wrapping_add(here), strides.bytes));
     // SAFETY: the blocks lie in the span, which was checked; the program's destination has as many at its stride.
     strides.each(|there, here| or_die(call, unsafe { whole.part(there, strides.bytes).get(dest.add(here)) }));
 }

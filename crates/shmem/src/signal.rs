@@ -89,6 +89,7 @@ unsafe fn put_signal_anywhere(
         return or_die(call, word.signal(op, signal));
     }
     let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
+    state.check_local(call, "source", source as usize, bytes);
     // SAFETY: the program's source has so many bytes.
     or_die(call, unsafe { spot.put_signal(source, &word, op, signal) });
 }

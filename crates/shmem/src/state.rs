@@ -22,6 +22,8 @@ pub struct State {
     pub segment: Segment,
     /// Teams of the active sets that were used.
     pub sets: crate::active_set::Sets,
+    /// Locks that this PE holds, where that is checked.
+    pub locks: crate::lock::Held,
     /// Whether all checks are on.
     pub check: bool,
     /// The program's static data, and those of libraries.
@@ -56,6 +58,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
         Ok(State {
             check,
             sets: Default::default(),
+            locks: Default::default(),
             statics,
             no_statics: no_statics.map_or_else(OnceLock::new, |why| OnceLock::from(why.to_owned())),
             segment,
@@ -188,6 +191,23 @@ impl State {
                 call,
                 format_args!("{argument}: there are no {bytes} bytes at {address:#x} in the memory of PE {pe}"),
             ),
+        }
+    }
+
+    /// With all checks on: ends the job where `bytes` at an address of the program's own are not memory of this process.
+    pub fn check_local(&self, call: &'static str, argument: &'static str, address: usize, bytes: usize) {
+        if !self.check || bytes == 0 {
+            return;
+        }
+        let start = address & !(statics::page_size() - 1);
+        let len = address.checked_add(bytes).map(|end| end - start);
+        // SAFETY: asks for nothing to be written now; the kernel refuses what is not mapped.
+        let is_mapped = |len| unsafe { libc::msync(start as *mut _, len, libc::MS_ASYNC) } == 0;
+        if !len.is_some_and(is_mapped) {
+            die(
+                call,
+                format_args!("{argument}: there are no {bytes} bytes of this program at {address:#x}: use an array of so many elements"),
+            );
         }
     }
 

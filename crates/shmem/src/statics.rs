@@ -107,7 +107,7 @@ unsafe extern "C" fn constant(info: *mut libc::dl_phdr_info, _size: usize, addre
 }
 
 /// From libc: rustix looks for it where valgrind lets nobody look.
-fn page_size() -> usize {
+pub fn page_size() -> usize {
     // SAFETY: asks for a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

@@ -197,6 +197,16 @@ static int alone(const char *what) {
         return shmemx_transfer_start(transfer), 0;
     }
     /* With all checks on. */
+    CASE("put from NULL") return shmem_long_put(words, NULL, 3, other), 0;
+    CASE("put of a word from NULL") return shmem_long_put(words, NULL, 1, other), 0;
+    CASE("put_nbi from nowhere") return shmem_long_put_nbi(words, (long *)8, 3, other), 0;
+    CASE("put_signal from NULL") return shmem_long_put_signal(words, NULL, 3, &signal_word, 1, SHMEM_SIGNAL_SET, other), 0;
+    CASE("get to NULL") return shmem_long_get(NULL, words, 3, other), 0;
+    CASE("get beyond the end of memory") return shmem_getmem((char *)UINTPTR_MAX - 4, words, 10, other), 0;
+    CASE("iput from NULL") return shmem_long_iput(words, NULL, 1, 1, 3, other), 0;
+    CASE("iget to NULL") return shmem_long_iget(NULL, words, 1, 1, 3, other), 0;
+    CASE("lock twice") return shmem_set_lock(&variable), shmem_set_lock(&variable), 0;
+    CASE("lock and test, then lock") return shmem_test_lock(&variable), shmem_set_lock(&variable), 0;
     CASE("past the block") return shmem_long_put(block + 9, words, 2, 0), 0;
     CASE("past the block, get") return shmem_getmem(words, (char *)block + 1, 80, 0), 0;
     CASE("atomic past the block") return shmem_long_atomic_inc(block + 10, 0), 0;
