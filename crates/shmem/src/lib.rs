@@ -22,6 +22,7 @@ mod barrier;
 mod cache;
 mod collective;
 mod context;
+mod environment;
 mod handle;
 mod legacy;
 mod lock;

@@ -1,5 +1,6 @@
 //! The symmetric heap. All of these calls are collective over all PEs, and contain a barrier where the standard says so.
 
+use crate::environment;
 use crate::state::{State, die, get, or_die};
 use memonet_core::Error;
 use std::ffi::{c_long, c_void};
@@ -8,7 +9,6 @@ use std::sync::{Mutex, PoisonError};
 
 /// Variable of the standard: bytes of the symmetric heap. A limit where it is set; without it there is none but memory itself.
 pub const ENV_LIMIT: &str = "SHMEM_SYMMETRIC_SIZE";
-const OLD_ENV_LIMIT: &str = "SMA_SYMMETRIC_SIZE";
 
 /// How much is allocated.
 static HEAP: Mutex<Heap> = Mutex::new(Heap { used: 0, limit: u64::MAX });
@@ -40,17 +40,14 @@ pub fn begin(state: &State) -> Result<(), Error> {
     }
     heap.used = 0;
     heap.limit = u64::MAX;
-    for name in [ENV_LIMIT, OLD_ENV_LIMIT] {
-        if let Some(value) = std::env::var_os(name) {
-            let value = value.to_string_lossy().into_owned();
-            heap.limit = size(&value).ok_or(Error::Environment {
-                name: ENV_LIMIT,
-                value,
-                problem: "is not a size".into(),
-                fix: "Give bytes, or a number with K, M, G or T, such as 512M or 1.5G; or unset it: no limit is needed",
-            })?;
-            break;
-        }
+    if let Some(value) = environment::standard("SYMMETRIC_SIZE") {
+        let value = value.to_string_lossy().into_owned();
+        heap.limit = size(&value).ok_or(Error::Environment {
+            name: ENV_LIMIT,
+            value,
+            problem: "is not a size".into(),
+            fix: "Give bytes, or a number with K, M, G or T, such as 512M or 1.5G; or unset it: no limit is needed",
+        })?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Setting up, leaving, and asking.
 
+use crate::environment;
 use crate::memory;
 use crate::state::{self, current, die, get, or_die, set_current};
 use memonet_core::ending;
@@ -49,6 +50,7 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
         or_die(call, state.compare_statics());
         or_die(call, memory::begin(state));
         set_current(Some(state));
+        environment::tell(state);
     }
     *depth += 1;
     if !provided.is_null() {

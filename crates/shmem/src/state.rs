@@ -211,6 +211,25 @@ impl State {
         }
     }
 
+    /// How this PE is set up, for people.
+    pub fn describe(&self) -> String {
+        let statics: usize = self.statics.iter().map(|shared| shared.pages.len()).sum();
+        let statics = match self.no_statics.get() {
+            None => format!("{} KiB of static data are symmetric", statics >> 10),
+            Some(why) => format!("static data are not symmetric: {why}"),
+        };
+        let others = self
+            .job
+            .fabric()
+            .map_or("shared memory".to_owned(), |name| format!("the fabric {name:?}"));
+        let checks = if self.check { "on" } else { "off" };
+        format!(
+            "process {}, one of {} PEs, which reach each other by {others}; {statics}; checks that cost time are {checks}",
+            std::process::id(),
+            self.job.npes()
+        )
+    }
+
     fn heap_contains(&self, address: usize) -> bool {
         let heap = self.segment.heap();
         let at = address.wrapping_sub(self.segment.local() as usize) as u64;

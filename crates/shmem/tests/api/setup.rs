@@ -136,3 +136,40 @@ fn limits_of_the_heap() {
         "{ended:?}"
     );
 }
+
+/// The standard's variables by which a user asks about the library, and their names of before.
+#[test]
+fn the_library_tells_about_itself() {
+    for [version, info, debug] in [
+        ["SHMEM_VERSION", "SHMEM_INFO", "SHMEM_DEBUG"],
+        ["SMA_VERSION", "SMA_INFO", "SMA_DEBUG"],
+    ] {
+        let said = |name| {
+            let ended = Job::new(c("session.c"), 2).env(name, "").run();
+            assert_eq!(ended.status, 0, "{}", ended.stderr);
+            ended.stderr
+        };
+        assert_eq!(
+            said(version),
+            format!("memonet: memonet {}, OpenSHMEM 1.6\n", env!("CARGO_PKG_VERSION"))
+        );
+        let told = said(info);
+        for name in [
+            "SHMEM_VERSION",
+            "SHMEM_INFO",
+            "SHMEM_SYMMETRIC_SIZE",
+            "SHMEM_DEBUG",
+            "MEMONET_CHECK",
+        ] {
+            assert_eq!(told.matches(&format!("memonet: {name} (")).count(), 1, "{told}");
+        }
+        let told = said(debug);
+        for pe in 0..2 {
+            assert!(told.contains(&format!("memonet: PE {pe}: process ")), "{told}");
+        }
+        assert!(
+            told.contains("one of 2 PEs, which reach each other by shared memory") && told.contains("checks that cost time are off"),
+            "{told}"
+        );
+    }
+}

@@ -1,0 +1,54 @@
+//! The environment variables of the standard, by which a user asks the library about itself.
+
+use crate::memory;
+use crate::state::{self, State};
+use crate::statics;
+use std::ffi::OsString;
+use std::sync::Once;
+
+/// What `SHMEM_INFO` tells.
+const VARIABLES: [(&str, &str); 6] = [
+    ("SHMEM_VERSION", "any value: print the version of the library at start-up"),
+    ("SHMEM_INFO", "any value: print this text"),
+    (
+        memory::ENV_LIMIT,
+        "a limit on the symmetric heap of each PE, such as 512M or 1.5G; unset: none",
+    ),
+    ("SHMEM_DEBUG", "any value: each PE says how it is set up"),
+    (
+        state::ENV_CHECK,
+        "1: find mistakes that it costs time to find, and end the job with a message",
+    ),
+    (
+        statics::ENV_LIBS,
+        "libraries whose static data are symmetric too, such as libsolver.so:libmesh.so",
+    ),
+];
+
+/// A variable of the standard by its name without `SHMEM_`, or by the prefix that it had before.
+pub fn standard(name: &str) -> Option<OsString> {
+    ["SHMEM_", "SMA_"]
+        .into_iter()
+        .find_map(|prefix| std::env::var_os(format!("{prefix}{name}")))
+}
+
+/// Says what the user wants to know, once in a process.
+pub fn tell(state: &State) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        let first = state.job.pe() == 0;
+        if first && standard("VERSION").is_some() {
+            eprintln!("memonet: {}, OpenSHMEM 1.6", crate::setup::VENDOR);
+        }
+        if first && standard("INFO").is_some() {
+            for (name, what) in VARIABLES {
+                let now = std::env::var(name).map_or("unset".to_owned(), |value| format!("is {value:?}"));
+                eprintln!("memonet: {name} ({now}): {what}");
+            }
+            eprintln!("memonet: SMA_ in place of SHMEM_ is deprecated, and works. `memonet doctor` tells about this machine");
+        }
+        if standard("DEBUG").is_some() {
+            eprintln!("memonet: PE {}: {}", state.job.pe(), state.describe());
+        }
+    });
+}
