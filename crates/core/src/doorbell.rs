@@ -99,6 +99,11 @@ impl Doorbell {
         self.read() != ticket.0
     }
 
+    /// Whether somebody sleeps, or is about to; by the time the caller knows, perhaps no longer.
+    pub(crate) fn is_announced(self) -> bool {
+        self.read() & ASLEEP != 0
+    }
+
     /// Wakes the owner if it has announced itself; called after the write it may wait for.
     #[inline]
     pub(crate) fn ring(self, membarrier: bool) {

@@ -252,8 +252,11 @@ impl Pe {
     }
 
     /// Wakes those of `targets` who sleep: called after what they wait for was written.
-    pub(crate) fn ring_all(&self, targets: impl Iterator<Item = usize>) {
+    pub(crate) fn ring_all(&self, targets: impl Iterator<Item = usize> + Clone) {
         self.order_rings();
+        if cfg!(not(loom)) && self.crowded() {
+            wait::ring_elsewhere(self, targets.clone());
+        }
         for target in targets {
             self.control.doorbell(target).ring_ordered();
         }

@@ -59,9 +59,19 @@ impl Strangers {
         until != 0 && self.in_window_or_probe(until, now)
     }
 
+    /// As [`around`](Self::around), for who is not about to wait.
+    pub(crate) fn are_believed_in(&self, now: fn() -> u64) -> bool {
+        let until = Self::read(self.until);
+        until != 0 && Self::ahead(until, now())
+    }
+
+    /// A moment too far in the future is not ours: another clock's, or a stray store's.
+    fn ahead(until: u64, now: u64) -> bool {
+        until.wrapping_sub(now) < WINDOW.end
+    }
+
     fn in_window_or_probe(&self, until: u64, now: u64) -> bool {
-        // A moment too far in the future is not ours: another clock's, or a stray store's.
-        if until.wrapping_sub(now) < WINDOW.end {
+        if Self::ahead(until, now) {
             return true;
         }
         if Self::read(self.probed) != until {
@@ -75,7 +85,7 @@ impl Strangers {
     #[cold]
     pub(crate) fn seen(&self, now: u64) {
         let until = Self::read(self.until);
-        if until != 0 && until.wrapping_sub(now) < WINDOW.end {
+        if until != 0 && Self::ahead(until, now) {
             return;
         }
         let probing = Self::read(self.probed) == until && now.wrapping_sub(Self::read(self.probing_since)) < PROBE;

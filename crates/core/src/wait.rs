@@ -13,7 +13,7 @@
 //!    milliseconds, a thousand times what a barrier takes. So each round reads the cycle counter: a gap of more than
 //!    `GAP` between two looks means that somebody else was running, and **all** waits of the job on this node then
 //!    sleep at once for a while (the private module `strangers`). A sleeper that is woken gets its CPU at once, as
-//!    the scheduler owes it time.
+//!    the scheduler owes it time. Then, where PEs share CPUs, one PE of each CPU spins for those that sleep there.
 //! 3. Sleepers cost no CPU. Signals and barriers ring them; a plain store does not, so a sleeper that waits for
 //!    words looks again by itself, ever less often, down to every `LONGEST_NAP`.
 //!
@@ -38,6 +38,10 @@ const MOST_GAPS: u64 = 4;
 const PATIENCE: u64 = 400_000;
 /// Cycles of spinning before a yield to PEs that have nothing to do with what is waited for: what changing to another process and back takes.
 const HOPE: u64 = 6_000;
+/// Cycles of spinning, beside strangers, for those of other CPUs: some times what these take who sleep and wake each other.
+const HOPE_FOR_ALL: u64 = 60_000;
+/// Cycles in which who spins for all of a CPU sees that the wait is over, and begins to wake them.
+const GRACE: u64 = 1_500;
 /// With more PEs on each CPU than this, waits sleep at once: if all yielded, nothing else on the machine would run.
 const MOST_SHARING: u64 = 64;
 /// Looks between two reads of the cycle counter, when spinning.
@@ -258,50 +262,107 @@ fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Qu
 fn spin<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     let (start, strangers) = (cycles(), Strangers::of(pe));
     let sharing = pe.pes_per_cpu() as u64;
-    if cfg!(not(loom)) && sharing <= MOST_SHARING && !strangers.around(start) {
-        let mut last = start;
-        let crowded = pe.crowded();
-        let (patience, most) = (PATIENCE * sharing, GAP * sharing.min(MOST_GAPS));
-        let mut hope = if crowded { hope(pe, &terms) } else { 0 };
-        let mut since = start;
-        while last.saturating_sub(start) < patience {
-            let mut found = None;
-            if crowded && last.saturating_sub(since) >= hope {
-                rustix::thread::sched_yield();
-                found = look();
-                if found.is_none() {
-                    (hope, since) = (self::hope(pe, &terms), cycles());
-                }
-            } else if crowded {
+    let crowded = pe.crowded();
+    if cfg!(loom) || sharing > MOST_SHARING {
+        return Ok(None);
+    }
+    if strangers.around(start) {
+        return Ok(if crowded { spin_for_all(pe, &terms, look) } else { None });
+    }
+    let mut last = start;
+    let (patience, most) = (PATIENCE * sharing, GAP * sharing.min(MOST_GAPS));
+    let mut hope = if crowded { hope(pe, &terms) } else { 0 };
+    let mut since = start;
+    while last.saturating_sub(start) < patience {
+        let mut found = None;
+        if crowded && last.saturating_sub(since) >= hope {
+            rustix::thread::sched_yield();
+            found = look();
+            if found.is_none() {
+                (hope, since) = (self::hope(pe, &terms), cycles());
+            }
+        } else if crowded {
+            shm::pause();
+            found = look();
+        } else {
+            for _ in 0..LOOKS {
                 shm::pause();
                 found = look();
-            } else {
-                for _ in 0..LOOKS {
-                    shm::pause();
-                    found = look();
-                    if found.is_some() {
-                        break;
-                    }
+                if found.is_some() {
+                    break;
                 }
             }
-            let now = cycles();
-            let gap = now.saturating_sub(last) > most;
-            if gap {
-                strangers.seen(now);
-            }
-            if found.is_some() {
-                return Ok(found);
-            }
-            if let Some(found) = check(pe, terms, deadline, look)? {
-                return Ok(Some(found));
-            }
-            if gap {
-                break;
-            }
-            last = now;
         }
+        let now = cycles();
+        let gap = now.saturating_sub(last) > most;
+        if gap {
+            strangers.seen(now);
+        }
+        if found.is_some() {
+            return Ok(found);
+        }
+        if let Some(found) = check(pe, terms, deadline, look)? {
+            return Ok(Some(found));
+        }
+        if gap {
+            break;
+        }
+        last = now;
     }
     Ok(None)
+}
+
+/// Beside strangers, one PE of each CPU, the last there to arrive, spins for all that sleep there, and wakes them: waking who sleeps on
+/// another CPU takes longer than all else of a barrier.
+#[cold]
+fn spin_for_all<R>(pe: &Pe, terms: &Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Option<R> {
+    let (Some(members), 1..) = (terms.members, hope(pe, terms)) else {
+        return None;
+    };
+    let here = pe.control().cpu_of(pe.me());
+    let start = cycles();
+    while cycles().saturating_sub(start) < HOPE_FOR_ALL {
+        shm::pause();
+        let found = look();
+        if found.is_some() {
+            ring_at(pe, here, members);
+            return found;
+        }
+    }
+    None
+}
+
+/// Rings those of `members` who sleep on CPU `here`.
+fn ring_at(pe: &Pe, here: u32, members: &[usize]) {
+    let control = pe.control();
+    let there = members.iter().filter(|&&other| control.cpu_of(other) == here);
+    there.for_each(|&other| control.doorbell(other).ring_ordered());
+}
+
+/// The other half of [`spin_for_all`], for who is about to ring `targets`: rings those on other CPUs, but leaves them a moment to who
+/// is awake there. No wake-up depends on anybody else: after that moment all are rung as ever, and who was rung twice looks twice.
+pub(crate) fn ring_elsewhere(pe: &Pe, targets: impl Iterator<Item = usize> + Clone) {
+    if Strangers::of(pe).are_believed_in(cycles) {
+        ring_beyond(pe, rustix::thread::sched_getcpu() as u32 + 1, targets);
+    }
+}
+
+fn ring_beyond(pe: &Pe, here: u32, targets: impl Iterator<Item = usize> + Clone) {
+    let control = pe.control();
+    let asleep = |target: usize| control.doorbell(target).is_announced();
+    let start = cycles();
+    for target in targets.clone() {
+        let there = control.cpu_of(target);
+        if there == here || !asleep(target) {
+            continue;
+        }
+        if targets.clone().any(|other| control.cpu_of(other) == there && !asleep(other)) {
+            while asleep(target) && cycles().saturating_sub(start) < GRACE {
+                shm::pause();
+            }
+        }
+        control.doorbell(target).ring_ordered();
+    }
 }
 
 /// For how many cycles a wait had better spin before it yields.
@@ -429,5 +490,35 @@ mod tests {
         assert!(!needed([2, 2, 2, 2], &[1], ALL), "nobody waits for itself");
         assert!(!needed([2, 2, 2, 2], &[3], &[0, 1]), "no member");
         assert!(needed([1, 2, 0, 1], &[2], ALL), "it may be anywhere");
+    }
+
+    /// Who of PEs 1 to 3, on CPUs 1, 2 and 2, still sleeps after `f` at PE 0 on CPU 1, if only `sleepers` did before.
+    fn still_asleep(sleepers: &[usize], f: fn(&Pe)) -> Vec<usize> {
+        let all = Job::threads(4, |job| {
+            if job.pe() != 0 {
+                return Vec::new();
+            }
+            let control = job.pe.control();
+            (0..4).for_each(|pe| control.say_cpu(pe, [1, 1, 2, 2][pe]));
+            for &sleeper in sleepers {
+                control.doorbell(sleeper).announce(false, control.membarrier());
+            }
+            f(&job.pe);
+            (1..4).filter(|&pe| control.doorbell(pe).is_announced()).collect()
+        });
+        all.unwrap().swap_remove(0)
+    }
+
+    #[test]
+    fn who_spins_for_all_of_its_cpu_wakes_no_others() {
+        assert_eq!(still_asleep(&[1, 2, 3], |pe| ring_at(pe, 1, &[0, 1, 2, 3])), [2, 3]);
+        assert_eq!(still_asleep(&[1, 2, 3], |pe| ring_at(pe, 2, &[0, 1, 3])), [1, 2]);
+    }
+
+    #[test]
+    fn whom_nobody_wakes_on_its_own_cpu_is_rung_from_elsewhere() {
+        assert_eq!(still_asleep(&[1, 2, 3], |pe| ring_beyond(pe, 1, 1..4)), [1]);
+        // PE 3 could, and does not.
+        assert_eq!(still_asleep(&[1, 2], |pe| ring_beyond(pe, 1, 1..4)), [1]);
     }
 }
