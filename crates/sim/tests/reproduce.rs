@@ -59,6 +59,39 @@ fn what_comes_out_is_what_came_out() {
         .for_each(|experiment| check(experiment, &experiment.run().unwrap()));
 }
 
+/// Whoever knows a published figure's name finds its row by that.
+#[test]
+fn every_published_result_has_a_row_of_its_name() {
+    let published = include_str!("../src/reproduce/published.toml");
+    let published = toml_edit::Document::parse(published).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let table = |experiment: &Experiment| std::fs::read_to_string(golden.join(format!("{}.txt", experiment.name))).unwrap();
+    let tables: Vec<_> = EXPERIMENTS.iter().map(table).collect();
+    let has = |id: &str| {
+        tables
+            .iter()
+            .flat_map(|table| table.lines())
+            .any(|row| row.split(' ').next() == Some(id))
+    };
+    let mut results = 0;
+    for (system, sections) in published.iter() {
+        let Some(figures) = sections.get("results").and_then(|results| results.as_table_like()) else {
+            continue;
+        };
+        for (name, figure) in figures.iter().filter(|&(name, _)| name != "kind") {
+            let variants = figure
+                .as_table_like()
+                .map(|table| table.iter().map(|(variant, _)| format!(".{variant}")).collect());
+            for variant in variants.unwrap_or_else(|| vec![String::new()]) {
+                let id = format!("{system}.{name}{variant}");
+                assert!(has(&id), "{id} has no row");
+                results += 1;
+            }
+        }
+    }
+    assert!(results >= 30, "{results} results");
+}
+
 /// Up to 64 nodes: more take too long here.
 #[test]
 fn what_comes_out_on_many_nodes_is_what_came_out() {
