@@ -108,6 +108,36 @@ fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
     mask
 }
 
+/// Widens differing bytes of a step to the units that they are in, where a step holds whole ones and their size is a power of two.
+#[derive(Clone, Copy)]
+struct Units {
+    size: usize,
+    /// As many bits as a unit has bytes, and the first bit of each unit.
+    one: u64,
+    firsts: u64,
+}
+
+impl Units {
+    fn of(size: usize) -> Option<Self> {
+        let one = u64::MAX >> (STEP - size.clamp(1, STEP));
+        (size.is_power_of_two() && size <= STEP).then_some(Units {
+            size,
+            one,
+            firsts: u64::MAX / one,
+        })
+    }
+
+    #[inline(always)]
+    fn widen(self, mut mask: u64) -> u64 {
+        let mut shift = self.size / 2;
+        while shift > 0 {
+            mask |= mask >> shift;
+            shift /= 2;
+        }
+        (mask & self.firsts).wrapping_mul(self.one)
+    }
+}
+
 /// Joins runs of bytes, which come in order, to runs of whole units.
 struct Runs<F> {
     unit: usize,
@@ -150,9 +180,14 @@ pub(super) fn changed_runs(now: &[u8], twin: &[u8], unit: usize, changed: impl F
         open: 0..0,
         changed,
     };
+    // Of numbers often only few bytes change: then there are many runs of bytes, and few of units.
+    let units = Units::of(unit);
     let ((steps, rest), (twins, twin_rest)) = (now.as_chunks::<STEP>(), twin.as_chunks::<STEP>());
     for (number, (now, twin)) in steps.iter().zip(twins).enumerate() {
         let (mut at, mut mask) = (number * STEP, differing(now, twin));
+        if let Some(units) = units {
+            mask = units.widen(mask);
+        }
         while mask != 0 {
             let (skip, run) = (mask.trailing_zeros(), (mask >> mask.trailing_zeros()).trailing_ones());
             at += skip as usize;
@@ -187,7 +222,7 @@ mod tests {
             unsafe { changed_blocks(now.as_ptr(), twin.as_ptr(), len, block, |number| blocks.push(number)) };
             let expected: Vec<_> = (0..len.div_ceil(block)).filter(|b| now.chunks(block).nth(*b) != twin.chunks(block).nth(*b)).collect();
             prop_assert_eq!(blocks, expected);
-            for unit in [1, 4, 8, 12] {
+            for unit in [1, 2, 4, 8, 12, 16, 64, 128] {
                 let mut patched = twin.clone();
                 let mut last = None;
                 changed_runs(&now, &twin, unit, |run| {
