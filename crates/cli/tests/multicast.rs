@@ -242,7 +242,7 @@ fn kills_at_any_moment_tear_no_block() {
         "MEMONET_MULTICAST=udp:239.77.0.9:17900@127.0.0.1",
     ];
     let (mut random, pe) = (Random(44), pe());
-    let mut complete = 0;
+    let (mut complete, mut killed) = (0, [0; 2]);
     for round in 0..200 {
         let (way, survive) = (ways[round % ways.len()], ["", "survive"][round / ways.len() % 2]);
         let ended = kill_one(
@@ -256,6 +256,10 @@ fn kills_at_any_moment_tear_no_block() {
         // Who was still making its end has none.
         let none = ended.stderr.lines().filter(|line| line.starts_with("error: PE ")).count();
         assert_eq!(all.len() + none, 3, "round {round}, {way} {survive}: {ended:?}");
+        // Where all that were left had an end, it is known who was killed.
+        if none == 0 {
+            killed[usize::from(all.iter().any(|&(pe, ..)| pe == 0))] += 1;
+        }
         let published = all.iter().find(|&&(pe, ..)| pe == 0).map(|&(_, blocks, _)| blocks);
         for &(pe, blocks, why) in all.iter().filter(|&&(pe, ..)| pe != 0) {
             let Some(published) = published else { continue };
@@ -269,4 +273,9 @@ fn kills_at_any_moment_tear_no_block() {
         }
     }
     assert!(complete > 50, "channels were at work: {complete}");
+    let [writers, readers] = killed;
+    note(&format!(
+        "killed at work: {writers} writers, {readers} readers; {complete} readers got all of a channel that survived it"
+    ));
+    assert!(writers >= 20 && readers >= 60, "of {writers} writers and {readers} readers");
 }

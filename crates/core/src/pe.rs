@@ -486,7 +486,14 @@ impl Pe {
         std::process::id() == self.pid
     }
 
-    /// Leaves the job in order. Where a fabric needs this process, waits until nobody needs it any more.
+    /// Whether others need what this PE, which leaves, passes on.
+    fn is_needed(&self) -> bool {
+        let relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
+        let relays: Vec<_> = relays.iter().filter_map(Weak::upgrade).collect();
+        relays.iter().filter(|relay| relay.depart()).count() > 0
+    }
+
+    /// Leaves the job in order. Where others need this process, as a fabric or a relay may, waits until nobody does any more.
     pub(crate) fn finalize(&self) -> Result<()> {
         if self.control.state(self.me) != State::Joined || !self.is_this_process() {
             return Ok(());
@@ -498,14 +505,22 @@ impl Pe {
         }
         let reported = crate::dsm::stats::report(self);
         self.control.announce_leaving();
+        let nobody = || Terms {
+            members: Some(&[]),
+            arrived: Some(&|_| true),
+            timeout: None,
+        };
+        let quiet = match self.has_relays.load(Ordering::Relaxed) {
+            true => {
+                wait::until(self, nobody(), || (!self.is_needed()).then_some(()))?;
+                // What was passed on, too, is there before this PE is gone.
+                quiet.and(self.quiet())
+            }
+            false => quiet,
+        };
         if self.fabric.as_ref().is_some_and(|fabric| !fabric.outlives_pes()) {
             let gone = |pe| self.control.state(pe).departed().is_some();
-            let nobody = Terms {
-                members: Some(&[]),
-                arrived: Some(&|_| true),
-                timeout: None,
-            };
-            wait::until(self, nobody, || (0..self.npes).all(gone).then_some(()))?;
+            wait::until(self, nobody(), || (0..self.npes).all(gone).then_some(()))?;
         }
         self.control.step(self.me, State::Finalizing, State::Done);
         quiet?;

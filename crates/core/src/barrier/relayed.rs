@@ -15,6 +15,11 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 pub(crate) trait Relay: Send + Sync {
     /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives, in the PE's time.
     fn relay(&self) -> Option<Due>;
+
+    /// This PE leaves the job, in order. Gives whether others still need what it passes on: until they do not, it stays, and relays.
+    fn depart(&self) -> bool {
+        false
+    }
 }
 
 /// An algorithm whose members pass on news.

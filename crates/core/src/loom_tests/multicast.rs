@@ -1,7 +1,7 @@
 //! Multicast: blocks are whole and in order, nothing is overwritten that is still read, and nobody waits for ever.
 
 use super::*;
-use crate::multicast::model::{Receiver, ends};
+use crate::multicast::model::{Receiver, chain, ends};
 
 /// PE 0 sends `count` words to all others.
 fn stream(npes: usize, count: u64) {
@@ -91,4 +91,37 @@ fn a_reader_is_dropped() {
         }
         reading.join().unwrap();
     });
+}
+
+/// Each reader passes on to the next, and leaves the job when it has had enough; so does the writer. The last one gets all, and then the end.
+fn through_those_that_leave(npes: usize, count: u64) {
+    let pes = job(npes);
+    let (mut sender, receivers) = chain(&pes);
+    let reading = |(number, mut receiver): (usize, Receiver)| {
+        let (pe, is_last) = (pes[1 + number].clone(), number + 2 == npes);
+        thread::spawn(move || {
+            for value in 1..=if is_last { count } else { 1 } {
+                assert_eq!(receiver.receive().unwrap(), value);
+            }
+            assert!(!is_last || matches!(receiver.receive(), Err(Error::Closed)));
+            drop(receiver);
+            pe.finalize().unwrap();
+        })
+    };
+    let readers: Vec<_> = receivers.into_iter().enumerate().map(reading).collect();
+    (1..=count).for_each(|value| sender.send(value).unwrap());
+    drop(sender);
+    pes[0].finalize().unwrap();
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+#[test]
+fn a_tree_of_those_that_leave() {
+    explore(1, || through_those_that_leave(3, 2));
+}
+
+/// Positions come back, and what was read is zeroed before it is put to again.
+#[test]
+fn around_the_rings_of_a_tree() {
+    explore(1, || through_those_that_leave(2, 6));
 }

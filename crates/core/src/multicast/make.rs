@@ -283,6 +283,7 @@ impl Channel<'_> {
             ring: self.own_ring(),
             offset: self.places.ring,
             writer: self.writer,
+            readers: self.readers.into(),
             upstream,
             at: AtomicU64::new(0),
             progress: Mutex::new(Progress {

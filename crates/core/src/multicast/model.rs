@@ -1,4 +1,4 @@
-//! A near channel of words on a bare job, for the exploration of its interleavings: its own code, without a window.
+//! A channel of words on a bare job of near PEs, for the exploration of its interleavings: its own code, without a window.
 
 use super::make::{Channel, MulticastOptions, Places};
 use super::ring::Part;
@@ -15,8 +15,17 @@ const BYTES: u64 = 64;
 pub(crate) struct Sender(writer::Writer);
 pub(crate) struct Receiver(reader::Reader);
 
-/// PE 0 writes, all others read.
+/// PE 0 writes, all others read its ring.
 pub(crate) fn ends(pes: &[Arc<Pe>], drops: bool) -> (Sender, Vec<Receiver>) {
+    channel(pes, Delivery::Near, drops)
+}
+
+/// PE 0 writes, PE 1 reads and passes on to PE 2, and so on.
+pub(crate) fn chain(pes: &[Arc<Pe>]) -> (Sender, Vec<Receiver>) {
+    channel(pes, Delivery::Tree, false)
+}
+
+fn channel(pes: &[Arc<Pe>], delivery: Delivery, drops: bool) -> (Sender, Vec<Receiver>) {
     let readers: Vec<usize> = (1..pes.len()).collect();
     let mut options = MulticastOptions::new();
     if drops {
@@ -42,20 +51,18 @@ pub(crate) fn ends(pes: &[Arc<Pe>], drops: bool) -> (Sender, Vec<Receiver>) {
             assert_eq!(unsafe { shm::load::<u64>(pe.local(places().ring + offset).cast()) }, 0);
         }
     };
-    touch(&pes[0]);
+    pes.iter().for_each(|pe| touch(pe));
     let channel = |me: usize| Channel {
         pe: &pes[me],
         writer: 0,
         readers: &readers,
         options: &options,
         places: places(),
-        arity: 2,
+        arity: 1,
         window: Arc::new(Inner::bare(pes[me].clone()).expect("a window")),
     };
-    let sender = Sender(channel(0).writers_end(Delivery::Near, None));
-    let receivers = readers
-        .iter()
-        .map(|&me| Receiver(channel(me).readers_end(Delivery::Near, me - 1, None)));
+    let sender = Sender(channel(0).writers_end(delivery, None));
+    let receivers = readers.iter().map(|&me| Receiver(channel(me).readers_end(delivery, me - 1, None)));
     (sender, receivers.collect())
 }
 

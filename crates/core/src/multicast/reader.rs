@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm;
+use crate::status::State;
 use crate::wait::{self, Terms};
 use crate::window::Inner;
 use std::sync::Arc;
@@ -160,10 +161,14 @@ impl Reader {
 
     #[inline]
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
+        // A writer that leaves says so in the ring, and who passes on goes on with that until it is gone.
+        let passes_on = |pe: usize| match &self.upstream {
+            Told::Node(_) => pe != self.sources[0] || self.pe.control().state(pe) != State::Done,
+            _ => pe != self.writer,
+        };
         f(Terms {
             members: Some(&self.sources),
-            // A writer that leaves says so in the ring, and who passes on goes on with that.
-            arrived: Some(&|pe| pe != self.writer),
+            arrived: Some(&passes_on),
             timeout: None,
         })
     }

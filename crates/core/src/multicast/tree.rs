@@ -2,7 +2,7 @@
 //!
 //! Each reader has a ring in its own segment. Whoever writes to it, its *parent*, puts each record to the same position as in its own ring: block, then header, as a put with a
 //! signal. The first readers are the writer's children, up to [`ARITY`] of them; the next ones are theirs. A reader passes records on in every wait of its PE,
-//! whatever that waits for ([`Relay`]), until it has passed on the last, also when it has left itself.
+//! whatever that waits for ([`Relay`]), until it has passed on the last, also when it has left itself: then its PE does not end before that.
 //!
 //! **Why a reader takes no old bytes for a header**, though two puts may arrive in any order. It zeroes what it is done with before it tells its parent of that, and the parent puts only to what
 //! it was told of, keeping one word free. So where the reader looks for the next header there is zero, until that header arrives; and when it does, its block is there.
@@ -11,6 +11,10 @@
 //!
 //! **What a position means.** A reader tells its parent of what it and all below it are done with. So the writer is stopped by the slowest reader of all, at the same bound as
 //! if that read in place; and a record is passed on from memory that nobody frees.
+//!
+//! **Why all arrives, though PEs leave the job when they are done.** Whoever finalises says that it reads no more, or, the writer, that nothing follows, and stays until it has passed the end on to
+//! all children that are still there. A parent that has finalised is no failure to its children, then, but one that is gone is: the end is in the ring by then, unless somebody below another has died,
+//! to whom nothing more could be passed on. Where one has died, nobody stays: all that depend on the writer are told by an error.
 //!
 //! On a channel whose readers may be dropped, or die, all readers are the writer's children, so that none depends on another.
 
@@ -22,6 +26,7 @@ use crate::fabric::{Due, SignalOp};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm;
+use crate::status::State;
 use crate::window::Inner;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -48,6 +53,8 @@ pub(super) struct Node {
     /// and there, as in all others, at this offset.
     pub(super) offset: u64,
     pub(super) writer: usize,
+    /// All of the channel.
+    pub(super) readers: Box<[usize]>,
     /// Where this PE tells how far it is; `None`: it is the writer.
     pub(super) upstream: Option<Upstream>,
     /// How far this PE itself has read, or written.
@@ -123,13 +130,28 @@ impl Node {
         self.lock().children.retain(|child| child.pe != pe);
     }
 
+    fn has_died(&self, pe: usize) -> bool {
+        matches!(self.pe.control().state(pe), State::Dead(_))
+    }
+
+    /// Whether a child is there that is to have the end, and may get it.
+    fn is_needed(&self, progress: &Progress) -> bool {
+        // Where all are children of the writer, those that have died hold nobody up.
+        let is_flat = progress.children.len() == self.readers.len();
+        if self.has_died(self.writer) || !is_flat && self.readers.iter().any(|&reader| self.has_died(reader)) {
+            return false;
+        }
+        let is_there = |pe: usize| !matches!(self.pe.control().state(pe), State::Dead(_) | State::Done);
+        let mut children = progress.children.iter();
+        children.any(|child| !child.ended && !child.line.has_left() && is_there(child.pe))
+    }
+
     /// Lets go of itself once nobody needs it.
     fn rest(&self) {
         let mut keep = self.keep.lock().unwrap_or_else(PoisonError::into_inner);
         if keep.is_some() {
             let nobody = self.progress.try_lock().is_ok_and(|progress| progress.ended);
-            let dead = self.writer != self.pe.me() && self.pe.control().state(self.writer).departed().is_some();
-            if nobody || dead {
+            if nobody || self.has_died(self.writer) {
                 // Whoever called this holds one, too.
                 *keep = None;
             }
@@ -224,6 +246,16 @@ impl Relay for Node {
         drop(progress);
         self.rest();
         None
+    }
+
+    fn depart(&self) -> bool {
+        let mut progress = self.lock();
+        if self.upstream.is_none() {
+            // Also where the end of the channel is still held.
+            self.ring.set_word(self.at.load(Ordering::Acquire), Header::End.to_word());
+        }
+        self.work(&mut progress, true);
+        self.is_needed(&progress)
     }
 }
 

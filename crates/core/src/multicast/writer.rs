@@ -254,9 +254,10 @@ impl Writer {
 
     /// What a wait for readers depends on: those that are taken into account, unless they have left.
     fn with_terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        // One that reads another ring says there that it has left.
         let reads_here = |pe: usize| self.readers.iter().find(|reader| reader.pe == pe);
-        let left = |pe: usize| reads_here(pe).is_none_or(|reader| reader.line.has_left());
+        // In a tree, who finalises still passes on.
+        let passes_on = matches!(self.onward, Onward::Tree(_)) && !self.survive;
+        let left = |pe: usize| passes_on || reads_here(pe).is_none_or(|reader| reader.line.has_left());
         f(Terms {
             members: Some(&self.watched),
             arrived: Some(&left),

@@ -16,6 +16,7 @@ on_every_fabric!(
     the_writer_leaves,
     readers_leave,
     who_leaves_early_owes_the_others_nothing,
+    whoever_is_done_leaves_the_job,
     the_writer_dies,
     a_reader_dies,
     a_block_that_fails_in_the_midst_was_never_published,
@@ -212,6 +213,30 @@ fn readers_leave(setup: Setup) {
                 drop(channel);
             }
             job.barrier()
+        });
+    }
+}
+
+/// The writer, and readers that have had enough, are gone from the job before the others have begun to read: these still get all, and then the end.
+fn whoever_is_done_leaves_the_job(setup: Setup) {
+    for run in setup.runs(&[2, 3, 5, 9]) {
+        run.job(|job| {
+            const BLOCKS: u64 = 300;
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            let mut buffer = Vec::new();
+            match job.pe() {
+                0 => (0..BLOCKS).try_for_each(|number| channel.publish(&[number; 20])),
+                pe if pe <= job.npes() / 2 => channel.recv(&mut buffer),
+                _ => {
+                    nap(Duration::from_millis(5));
+                    for number in 0..BLOCKS {
+                        channel.recv(&mut buffer)?;
+                        assert_eq!(buffer, [number; 20]);
+                    }
+                    assert!(matches!(channel.recv(&mut buffer), Err(Error::Closed)));
+                    Ok(())
+                }
+            }
         });
     }
 }
