@@ -138,7 +138,7 @@ pub fn segment_size(value: &str) -> Result<u64> {
         name: ENV_SEGMENT_SIZE,
         value: value.to_owned(),
         problem: "is not a size".into(),
-        fix: "Give bytes, or a number with K, M or G, such as 512M",
+        fix: "Give bytes, or a number with K, M, G or T, such as 512M",
     })
 }
 
@@ -196,19 +196,20 @@ fn fit_segments(npes: usize, asked: Option<u64>) -> Result<(Geometry, Option<Str
     Ok((geometry, note))
 }
 
-/// Reads `512M`, `2g`, `4096`.
-fn parse_size(text: &str) -> Option<u64> {
+/// Reads a size as OpenSHMEM has it: a number, which may have a fraction, and a unit of which the first letter counts.
+pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "kb" | "kib" => 10,
-        "m" | "mb" | "mib" => 20,
-        "g" | "gb" | "gib" => 30,
-        "t" | "tb" | "tib" => 40,
-        _ => return None,
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[number.len()..].chars().next().map(|c| c.to_ascii_uppercase()) {
+        None | Some('B') => 0,
+        Some('K') => 10,
+        Some('M') => 20,
+        Some('G') => 30,
+        Some('T') => 40,
+        Some(_) => return None,
     };
-    digits.trim().parse::<u64>().ok()?.checked_mul(1 << shift)
+    let bytes = number.trim().parse::<f64>().ok()? * (1u64 << shift) as f64;
+    (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
 /// Whether a launcher, memonet's or another, has started this process as a PE of a job.
@@ -238,10 +239,19 @@ mod tests {
 
     #[test]
     fn sizes() {
-        assert_eq!(parse_size("4096"), Some(4096));
-        assert_eq!(parse_size(" 512M "), Some(512 << 20));
-        assert_eq!(parse_size("2GiB"), Some(2 << 30));
-        for bad in ["", "G", "-1", "1.5G", "12x", "99999999999T"] {
+        for (text, bytes) in [
+            ("512", 512),
+            ("512b", 512),
+            ("1K", 1024),
+            ("1.5k", 1536),
+            (" 20 MB", 20 << 20),
+            ("3G", 3 << 30),
+            ("2TiB", 2 << 40),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_size(text), Some(bytes), "{text}");
+        }
+        for bad in ["", "G", "-1", "1Q", "12x", "1e400", "nan", "0x10", "99999999999T"] {
             assert_eq!(parse_size(bad), None, "{bad}");
         }
     }

@@ -11,7 +11,7 @@ const VARIABLES: [(&str, &str); 6] = [
     ("SHMEM_VERSION", "any value: print the version of the library at start-up"),
     ("SHMEM_INFO", "any value: print this text"),
     (
-        memory::ENV_LIMIT,
+        memory::ENV_LIMIT[0],
         "a limit on the symmetric heap of each PE, such as 512M or 1.5G; unset: none",
     ),
     ("SHMEM_DEBUG", "any value: each PE says how it is set up"),
@@ -25,11 +25,9 @@ const VARIABLES: [(&str, &str); 6] = [
     ),
 ];
 
-/// A variable of the standard by its name without `SHMEM_`, or by the prefix that it had before.
-pub fn standard(name: &str) -> Option<OsString> {
-    ["SHMEM_", "SMA_"]
-        .into_iter()
-        .find_map(|prefix| std::env::var_os(format!("{prefix}{name}")))
+/// The first of a variable's names that is set, and its value: the standard's, then the one that it had before.
+pub fn standard(names: [&'static str; 2]) -> Option<(&'static str, OsString)> {
+    names.into_iter().find_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
 /// Says what the user wants to know, once in a process.
@@ -37,17 +35,17 @@ pub fn tell(state: &State) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
         let first = state.job.pe() == 0;
-        if first && standard("VERSION").is_some() {
+        if first && standard(["SHMEM_VERSION", "SMA_VERSION"]).is_some() {
             eprintln!("memonet: {}, OpenSHMEM 1.6", crate::setup::VENDOR);
         }
-        if first && standard("INFO").is_some() {
+        if first && standard(["SHMEM_INFO", "SMA_INFO"]).is_some() {
             for (name, what) in VARIABLES {
                 let now = std::env::var(name).map_or("unset".to_owned(), |value| format!("is {value:?}"));
                 eprintln!("memonet: {name} ({now}): {what}");
             }
             eprintln!("memonet: SMA_ in place of SHMEM_ is deprecated, and works. `memonet doctor` tells about this machine");
         }
-        if standard("DEBUG").is_some() {
+        if standard(["SHMEM_DEBUG", "SMA_DEBUG"]).is_some() {
             eprintln!("memonet: PE {}: {}", state.job.pe(), state.describe());
         }
     });

@@ -3,12 +3,13 @@
 use crate::environment;
 use crate::state::{State, die, get, or_die};
 use memonet_core::Error;
+use memonet_core::launch::parse_size;
 use std::ffi::{c_long, c_void};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-/// Variable of the standard: bytes of the symmetric heap. A limit where it is set; without it there is none but memory itself.
-pub const ENV_LIMIT: &str = "SHMEM_SYMMETRIC_SIZE";
+/// Variable of the standard, and its old name: bytes of the symmetric heap. A limit where it is set; without it there is none but memory itself.
+pub const ENV_LIMIT: [&str; 2] = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
 
 /// How much is allocated.
 static HEAP: Mutex<Heap> = Mutex::new(Heap { used: 0, limit: u64::MAX });
@@ -40,32 +41,16 @@ pub fn begin(state: &State) -> Result<(), Error> {
     }
     heap.used = 0;
     heap.limit = u64::MAX;
-    if let Some(value) = environment::standard("SYMMETRIC_SIZE") {
+    if let Some((name, value)) = environment::standard(ENV_LIMIT) {
         let value = value.to_string_lossy().into_owned();
-        heap.limit = size(&value).ok_or(Error::Environment {
-            name: ENV_LIMIT,
+        heap.limit = parse_size(&value).ok_or(Error::Environment {
+            name,
             value,
             problem: "is not a size".into(),
             fix: "Give bytes, or a number with K, M, G or T, such as 512M or 1.5G; or unset it: no limit is needed",
         })?;
     }
     Ok(())
-}
-
-/// Reads a size as the standard has it: a number, which may have a fraction, and a unit of which the first letter counts.
-fn size(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[number.len()..].chars().next().map(|c| c.to_ascii_uppercase()) {
-        None => 0,
-        Some('K') => 10,
-        Some('M') => 20,
-        Some('G') => 30,
-        Some('T') => 40,
-        Some(_) => return None,
-    };
-    let bytes = number.trim().parse::<f64>().ok()? * (1u64 << shift) as f64;
-    (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
 fn allocate(call: &'static str, bytes: usize, align: usize, zeroed: bool) -> *mut c_void {
@@ -168,25 +153,4 @@ pub unsafe fn realloc(call: &'static str, ptr: *mut c_void, size: usize) -> *mut
         release(state, call, ptr);
     }
     new
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn sizes_as_the_standard_has_them() {
-        for (text, bytes) in [
-            ("512", 512),
-            ("1K", 1024),
-            ("1.5k", 1536),
-            (" 20 MB", 20 << 20),
-            ("3G", 3 << 30),
-            ("2TiB", 2 << 40),
-            ("0", 0),
-        ] {
-            assert_eq!(super::size(text), Some(bytes), "{text}");
-        }
-        for bad in ["", "G", "-1", "1Q", "1e400", "nan", "0x10"] {
-            assert_eq!(super::size(bad), None, "{bad}");
-        }
-    }
 }

@@ -141,7 +141,7 @@ pub enum AtomicOp {
 /// `p` is aligned to `T` and points into memory that stays mapped and readable during the call.
 #[inline(always)]
 pub unsafe fn load<T: Word>(p: *const T) -> T {
-    // SAFETY: the caller's promise is the one `load_bits` asks for.
+    // SAFETY: the caller's promise is what each of these asks for.
     T::from_bits(unsafe {
         match size_of::<T>() {
             1 => imp::load1(p.cast()),

@@ -195,15 +195,6 @@ impl Machine {
         }
     }
 
-    /// Whether there is anything in this section.
-    pub fn has_section(&self, name: &str) -> bool {
-        let start = format!("{name}.");
-        self.parameters
-            .range(start.clone()..)
-            .next()
-            .is_some_and(|(key, _)| key.starts_with(&start))
-    }
-
     /// Refuses parameters that nobody has read; the last step of building a machine.
     ///
     /// # Errors
