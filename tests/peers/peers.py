@@ -246,15 +246,14 @@ class Measurement:
             return
         if time.monotonic() > self.pause_at:
             raise Pause
-        say(f"round {round}: {prefix}{npes} PEs, {name} ({setting})")
+        say(f"round {round}: {prefix.strip()} {npes} PEs, {name} ({setting})")
         found, failed = {}, None
         peer = self.peers[name]
         if prefix == START:
             try:
-                found[START, "ms"] = [Slice(starts(peer, setting, npes), None, None)]
+                found["", "ms"] = [Slice(starts(peer, setting, npes), None, None)]
             except (subprocess.SubprocessError, OSError) as error:
                 failed = str(error)
-            prefix = ""
         elif prefix:
             # Long enough for many of the scheduler's slices, or a round would be a stranger's turn or none.
             with Busy(STRANGERS[prefix]):
@@ -327,7 +326,8 @@ def report(peers, missing, measurement, rounds):
     text = ["# Beside other libraries", "",
             "Written by `make peers` (`tests/peers/peers.py`): one C program (`tests/peers/measure.c`), compiled against each library, all in one run.",
             "", f"* Machine: {CPUS} CPUs, {processor()}; Linux {platform.release()}.",
-            f"* {rounds} rounds or more, interleaved, in each several slices of {measurement.seconds:g} s together; here the medians of the slices, where there are {FEW} or more.",
+            f"* Rounds, interleaved: {rounds} or more, in each several slices of {measurement.seconds:g} s together; here the medians of the slices, where there are {FEW} or more.",
+            "  With few rounds, rows may be of moments in which the processor was slow, which round trips hardly show.",
             "* `raw` is what loads and stores of shared memory allow: the limit. MPI: one-sided operations on a window that is always open, flushed.",
             "* `busy`: beside a computing stranger on each CPU, of the same session, so that each process has the same share of a CPU. A PE that yields,",
             "  yields to the stranger, who keeps the CPU for a slice of the scheduler; who sleeps until it is woken gets it back at once: `raw`, `sleep` is the",
