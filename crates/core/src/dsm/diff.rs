@@ -185,6 +185,9 @@ pub(super) fn changed_runs(now: &[u8], twin: &[u8], unit: usize, changed: impl F
     let ((steps, rest), (twins, twin_rest)) = (now.as_chunks::<STEP>(), twin.as_chunks::<STEP>());
     for (number, (now, twin)) in steps.iter().zip(twins).enumerate() {
         let (mut at, mut mask) = (number * STEP, differing(now, twin));
+        if mask == 0 {
+            continue;
+        }
         if let Some(units) = units {
             mask = units.widen(mask);
         }
