@@ -66,7 +66,7 @@ mod window;
 
 pub use barrier::{Algorithm, Arrival, Barrier, ENV_BARRIER};
 pub use collective::{
-    And, By, ENV_COLLECTIVES, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Place, Product, Span, Sum, Way, Xor,
+    And, By, Destinations, ENV_COLLECTIVES, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Place, Product, Span, Sum, Way, Xor,
 };
 pub use error::{Cause, Error, Result, signal_name};
 pub use fabric::SignalOp;

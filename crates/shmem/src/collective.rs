@@ -3,7 +3,7 @@
 use crate::handle::Team;
 use crate::operation::Operator;
 use crate::state::{State, bytes, die, get, or_die};
-use memonet_core::{Error, Goal, Place};
+use memonet_core::{Destinations, Error, Goal, Place};
 use std::ffi::c_int;
 
 pub unsafe fn barrier_all(call: &'static str) {
@@ -131,7 +131,7 @@ pub fn fcollect_in<T>(state: &State, call: &'static str, team: &memonet_core::Te
     let to = place(state, call, "dest", dest, of_all(call, nelems, team.len()));
     let from = place(state, call, "source", source, nelems);
     check_apart(state, call, to, from, false);
-    or_die(call, team.gather_places(None, to, from));
+    or_die(call, team.gather_places(None, to, from, Destinations::Ready));
 }
 
 pub unsafe fn fcollect<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {
@@ -143,7 +143,7 @@ pub fn alltoall_in<T>(state: &State, call: &'static str, team: &memonet_core::Te
     let all = of_all(call, nelems, team.len());
     let (to, from) = (place(state, call, "dest", dest, all), place(state, call, "source", source, all));
     check_apart(state, call, to, from, false);
-    or_die(call, team.all_to_all_places(to, from));
+    or_die(call, team.all_to_all_places(to, from, Destinations::Ready));
 }
 
 pub unsafe fn alltoall<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {

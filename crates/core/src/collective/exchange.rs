@@ -1,7 +1,7 @@
 //! Moving blocks between members: gather, all-gather, collect, all-to-all.
 
 use super::steps::nothing;
-use super::{OUTBOX, Place, Span, Way, check_disjoint, check_length};
+use super::{Destinations, OUTBOX, Place, Span, Way, check_disjoint, check_length};
 use crate::error::{Error, Result};
 use crate::shm::Plain;
 use crate::team::Team;
@@ -16,7 +16,7 @@ impl Team {
     /// [`Length`](crate::Error::Length) when `to` does not have room for exactly that; else as for [`broadcast`](Self::broadcast).
     pub fn all_gather<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         check_disjoint(to.place, from.place)?;
-        self.gather_places(None, to.place, from.place)
+        self.gather_places(None, to.place, from.place, Destinations::InTheCall)
     }
 
     /// The member with rank `root` gets the elements of all, as in [`all_gather`](Self::all_gather). *Collective.*
@@ -25,7 +25,7 @@ impl Team {
     /// As for [`all_gather`](Self::all_gather).
     pub fn gather<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         check_disjoint(to.place, from.place)?;
-        self.gather_places(Some(root), to.place, from.place)
+        self.gather_places(Some(root), to.place, from.place, Destinations::InTheCall)
     }
 
     /// Every member gets the elements of all, one after the other by rank; members may contribute different numbers. Gives how
@@ -47,14 +47,14 @@ impl Team {
     pub fn all_to_all<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         check_length("elements beyond equal blocks, and none", from.len() % self.len(), 0)?;
         check_disjoint(to.place, from.place)?;
-        self.all_to_all_places(to.place, from.place)
+        self.all_to_all_places(to.place, from.place, Destinations::InTheCall)
     }
 
-    /// [`gather`](Self::gather) to one rank, or to all, between places, for front ends. *Collective.*
+    /// [`gather`](Self::gather) to one rank, which tells when it may be written, or to all, between places, for front ends. *Collective.*
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
-    pub fn gather_places(&self, root: Option<usize>, to: Place, from: Place) -> Result<()> {
+    pub fn gather_places(&self, root: Option<usize>, to: Place, from: Place, writable: Destinations) -> Result<()> {
         root.map_or(Ok(()), |root| self.check_rank(root))?;
         self.check_places(to, from)?;
         check_length("bytes of the destination, and of all sources", to.bytes, from.bytes * self.len())?;
@@ -81,7 +81,7 @@ impl Team {
                 all.into_iter()
                     .try_for_each(|rank| self.take(rank, outbox.part(0, from.bytes), block(rank)))
             }
-            (None, Way::Direct) => self.give_all(|_| from, block(me)),
+            (None, Way::Direct) => self.give_all(|_| from, block(me), writable),
             (Some(root), _) => {
                 let step = self.step(false)?;
                 if root == me {
@@ -98,8 +98,10 @@ impl Team {
     }
 
     /// Writes a part of this member's source to `to` of each.
-    fn give_all(&self, part: impl Fn(usize) -> Place, to: Place) -> Result<()> {
-        self.barrier()?;
+    fn give_all(&self, part: impl Fn(usize) -> Place, to: Place, writable: Destinations) -> Result<()> {
+        if writable == Destinations::InTheCall {
+            self.barrier()?;
+        }
         // Each begins with itself, so that they are not all at the same one.
         for step in 0..self.len() {
             let rank = (self.rank() + step) % self.len();
@@ -164,7 +166,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_to_all`](Self::all_to_all).
-    pub fn all_to_all_places(&self, to: Place, from: Place) -> Result<()> {
+    pub fn all_to_all_places(&self, to: Place, from: Place, writable: Destinations) -> Result<()> {
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         check_length("bytes beyond equal blocks, and none", from.bytes % self.len(), 0)?;
@@ -188,7 +190,7 @@ impl Team {
                 let outbox = self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
                 (0..self.len()).try_for_each(|rank| self.take(rank, block(outbox, me), block(to, rank)))
             }
-            Way::Direct => self.give_all(|rank| block(from, rank), block(to, me)),
+            Way::Direct => self.give_all(|rank| block(from, rank), block(to, me), writable),
         }
     }
 }

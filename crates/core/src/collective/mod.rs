@@ -13,14 +13,14 @@
 //! | broadcast, scatter | the root tells each what it is to have, and goes | the root publishes, and goes; all read | the root tells all, these copy from its source at once and tell it; it waits for all |
 //! | all-reduce, scans | all tell all; each combines what it needs, in the order of ranks | all publish, the same | barrier; each combines a part of the elements for all, [`BLOCK`] bytes at a time, and writes it where it belongs; barrier |
 //! | reduce | all tell the root, and go | all publish and tell the root, and go | as all-reduce |
-//! | all-gather, all-to-all | all tell all | all publish, each reads its part | barrier; written straight into the final place; barrier |
+//! | all-gather, all-to-all | all tell all | all publish, each reads its part | barrier, unless destinations are [`Ready`](Destinations); written straight into the final place; barrier |
 //! | gather | all tell the root, and go | as larger | the root tells all; these write straight into its destination, and tell it |
 //! | collect | as larger | all publish how much they have, and that if it is little | then written straight into the final place; barrier |
 //! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
 //!
 //! Where the fabric offers to make some of them in the network, those of all PEs go there (`network`): broadcasts of a few bytes, reductions and scans of a few integers.
 //!
-//! So a member's memory is read and written only while it is in the call, and it need not be there longer than that takes: where PEs share
+//! So a member's memory is read and written only while it is in the call (or its destination is [`Ready`](Destinations::Ready) before), and it need not be there longer than that takes: where PEs share
 //! CPUs, a collective costs as many turns of each as news must go around. **A collective is no barrier**, and it completes no puts: a member may be done
 //! before another has begun. Only those in which each needs something of each (all-reduce, scans, all-gather, collect, all-to-all)
 //! cannot be over before all members have come.
@@ -126,6 +126,15 @@ impl<T: Plain> Span<'_, T> {
 pub struct Place {
     offset: u64,
     bytes: usize,
+}
+
+/// When the members' destinations may be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Destinations {
+    /// Once their owners have come to the call.
+    InTheCall,
+    /// At once: the members have seen to it that all were ready before the first of them called, which OpenSHMEM asks of programs.
+    Ready,
 }
 
 impl Segment {
@@ -318,9 +327,9 @@ mod tests {
             for (to, from) in [(good, bad), (bad, good)] {
                 for refused in [
                     team.broadcast_places(0, to, from),
-                    team.gather_places(None, to, from),
+                    team.gather_places(None, to, from, Destinations::Ready),
                     team.collect_places(to, from).map(drop),
-                    team.all_to_all_places(to, from),
+                    team.all_to_all_places(to, from, Destinations::Ready),
                     team.all_to_alls_places((to, 1), (from, 1), 1, 8),
                     team.combine_places(&bytes, Goal::All, to, from),
                 ] {

@@ -1,7 +1,7 @@
 //! Steps of collectives: what a member gets is what was sent for it, however far the others are ahead.
 
 use super::*;
-use crate::collective::Place;
+use crate::collective::{Destinations, Place};
 use crate::error::Result;
 use crate::layout::{Line, TURNS};
 use crate::team::Team;
@@ -50,7 +50,7 @@ fn from_first(team: &Team, call: usize) -> Result<()> {
 fn all_gather(team: &Team, call: usize) -> Result<()> {
     let pe = team.pe();
     write(pe, 0, value(team.rank(), call));
-    team.gather_places(None, words(pe, 1, team.len()), words(pe, 0, 1))?;
+    team.gather_places(None, words(pe, 1, team.len()), words(pe, 0, 1), Destinations::InTheCall)?;
     for rank in 0..team.len() {
         assert_eq!(read(pe, 1 + rank), value(rank, call), "call {call}");
     }

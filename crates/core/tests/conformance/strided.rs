@@ -2,7 +2,7 @@
 //! which front ends make collectives, must have for that.
 
 use crate::setup::{Dice, Setup, mark, sizes_here};
-use memonet_core::{Elements, Error, Goal, Job, Plain, Result, Window};
+use memonet_core::{Destinations, Elements, Error, Goal, Job, Plain, Result, Window};
 
 on_every_fabric!(
     at_strides,
@@ -249,11 +249,16 @@ fn places(setup: Setup) {
                 fill(1);
                 job.world().broadcast_places(n - 1, at(n, 1), at(0, 1))?;
                 assert_eq!(words(n), block(n - 1, 0));
-                job.world().gather_places(None, at(n, n), at(0, 1))?;
-                (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, 0)));
-                fill(n);
-                job.world().all_to_all_places(at(n, n), at(0, n))?;
-                (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, me)));
+                for writable in [Destinations::InTheCall, Destinations::Ready] {
+                    (n..2 * n).for_each(|index| words(index).fill(0));
+                    job.barrier()?;
+                    job.world().gather_places(None, at(n, n), at(0, 1), writable)?;
+                    (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, 0)));
+                    fill(n);
+                    job.barrier()?;
+                    job.world().all_to_all_places(at(n, n), at(0, n), writable)?;
+                    (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, me)));
+                }
                 job.world()
                     .all_to_alls_places((at(2 * n, 2 * n), 2), (at(0, n), 1), bytes / len, len)?;
                 let received: Vec<u64> = (0..2 * n).flat_map(|i| words(2 * n + i).to_vec()).step_by(2).collect();
@@ -290,9 +295,9 @@ fn places_that_do_not_fit(setup: Setup) {
             let length = |result: Result<()>| assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
             for small in [8, 1600] {
                 length(team.broadcast_places(0, place(0, small), place(2000, small + 8)));
-                length(team.gather_places(None, place(0, small), place(2000, small)));
-                length(team.gather_places(Some(1), place(0, small), place(2000, small)));
-                length(team.all_to_all_places(place(0, small), place(2000, 2 * small)));
+                length(team.gather_places(None, place(0, small), place(2000, small), Destinations::InTheCall));
+                length(team.gather_places(Some(1), place(0, small), place(2000, small), Destinations::InTheCall));
+                length(team.all_to_all_places(place(0, small), place(2000, 2 * small), Destinations::InTheCall));
                 let words = Elements {
                     size: 8,
                     combine: &|_, _, _| {},
@@ -301,7 +306,7 @@ fn places_that_do_not_fit(setup: Setup) {
                 length(team.combine_places(&words, Goal::All, place(0, small), place(2000, small + 8)));
                 length(team.combine_places(&words, Goal::All, place(0, small + 1), place(2000, small + 1)));
             }
-            length(team.all_to_all_places(place(0, 7), place(8, 7)));
+            length(team.all_to_all_places(place(0, 7), place(8, 7), Destinations::InTheCall));
             let nothing = Elements {
                 size: 0,
                 combine: &|_, _, _| {},
@@ -309,7 +314,7 @@ fn places_that_do_not_fit(setup: Setup) {
             };
             let refused = team.combine_places(&nothing, Goal::All, place(0, 8), place(8, 8));
             assert!(matches!(refused, Err(Error::Misuse(_))));
-            let refused = team.gather_places(Some(2), place(0, 16), place(16, 8));
+            let refused = team.gather_places(Some(2), place(0, 16), place(16, 8), Destinations::InTheCall);
             assert!(matches!(refused, Err(Error::NoSuchPe { .. })));
             job.barrier()
         });
