@@ -134,6 +134,41 @@ fn a_run_repeats_itself() {
     }
 }
 
+/// What a run depends on is machine, program and seed: not the CPUs that it may use, the environment, the folder or the language.
+#[test]
+fn a_run_repeats_itself_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |name: &str, wrapper: &[&str]| {
+        let trace = folder.path().join(name);
+        let (program, arguments) = wrapper.split_first().unwrap();
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).arg(env!("CARGO_BIN_EXE_memonet"));
+        command
+            .args(["run", "--machine", "dimmnet-2/lossy", "-n", "3", "--trace"])
+            .arg(&trace);
+        let ended = command.arg(&*PROGRAM).arg("offers").output().unwrap();
+        assert!(ended.status.success(), "{name}: {ended:?}");
+        (ended.stdout, std::fs::read(trace).unwrap())
+    };
+    let here = run("here", &["env"]);
+    let large = format!("LARGE={}", "x".repeat(50_000));
+    for (name, wrapper) in [
+        ("one CPU", &["taskset", "1"][..]),
+        ("no environment", &["env", "-i"]),
+        (
+            "much environment",
+            &["env", &large, "TZ=Asia/Tokyo", "LC_ALL=tr_TR.UTF-8", "--chdir=/"],
+        ),
+        (
+            "an older CPU",
+            &["env", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-AVX512F,-ERMS,-FMA"],
+        ),
+        ("less memory", &["prlimit", "--nofile=256", "--stack=1048576"]),
+    ] {
+        assert!(run(name, wrapper) == here, "{name}");
+    }
+}
+
 #[test]
 fn computing_takes_its_cpu_time_when_asked_to() {
     for (options, from, to) in [(&["-n", "1"][..], 0, 1), (&["-n", "1", "--cpu-scale", "3"], 600, 700)] {

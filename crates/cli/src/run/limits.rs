@@ -47,15 +47,20 @@ pub fn pes_by_descriptors(hard: Option<u64>) -> usize {
 
 /// Window memory per PE under valgrind, which at the end reads all memory there is, and so creates all of its pages.
 const UNDER_VALGRIND: u64 = 64 << 20;
+/// What each PE has for windows on a simulated machine, where addresses decide on times: not what the host has. Only what is used takes memory.
+const ON_A_MACHINE: u64 = 16 << 30;
 
 /// The size of segments, where the options ask for one or a tool needs it, and what the user should know of that.
-pub fn segment_size(images: &[Image], options: &Options) -> Result<(Option<u64>, Option<String>)> {
+pub fn segment_size(images: &[Image], options: &Options, simulated: bool) -> Result<(Option<u64>, Option<String>)> {
     let wished = options.environment.iter().rfind(|(name, _)| name == ENV_SEGMENT_SIZE);
     if let Some((_, value)) = wished {
         return Ok((Some(launch::segment_size(value)?), None));
     }
-    if std::env::var_os(ENV_SEGMENT_SIZE).is_some() || !images.iter().any(Image::is_valgrind) {
+    if std::env::var_os(ENV_SEGMENT_SIZE).is_some() {
         return Ok((None, None));
+    }
+    if !images.iter().any(Image::is_valgrind) {
+        return Ok((simulated.then_some(ON_A_MACHINE), None));
     }
     let note = format!(
         "under valgrind each PE has {} MiB for windows, not all of physical memory; {ENV_SEGMENT_SIZE} changes that",

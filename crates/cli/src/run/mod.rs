@@ -167,7 +167,7 @@ fn start(spec: Spec) -> Result<Outcome> {
         None => binding::plan(npes, options.bind)?,
     };
     let nofile = limits::raise_descriptors(npes)?;
-    let (segment, note) = limits::segment_size(&images, &options)?;
+    let (segment, note) = limits::segment_size(&images, &options, plan.is_some())?;
     let guard = guard::Guard::post()?;
     let job = JobFile::create_with(npes, if plan.is_some() { 1 } else { available_cpus() }, segment)?;
     let passages = plan.as_ref().map(|plan| plan.passages(npes)).transpose()?;
