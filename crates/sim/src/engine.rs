@@ -6,7 +6,7 @@
 //! | has asked at a time of its own that has not come yet | that time |
 //! | is in a call | the machine answers |
 //! | looks | the look's sample |
-//! | is parked | something changes in its memory, its deadline, or nothing else can happen; then it looks. Where a look asks other PEs, nothing in its own memory tells when to ask again: it looks by itself, ever less often, down to every 50 us |
+//! | is parked | something changes in its memory, its deadline, or nothing else can happen; then it looks. Where a look asks other PEs, nothing in its own memory tells when to ask again: it looks by itself, ever less often: every 50 us, or every 128th part of the time that it has waited |
 //! | computes | so much time has passed |
 //!
 //! **A job is stuck** when nothing is under way in the machine and all that is left to happen are parked PEs' looks, at moments of their own, for what they have asked for in vain. What
@@ -80,8 +80,10 @@ pub(crate) trait Departures {
 const NEWS: Ps = Ps::us(1000);
 /// How often all that are parked look in vain, when nothing else can happen, before that counts.
 const LAST_LOOKS: u32 = 64;
-/// The longest that a PE whose looks ask other PEs goes without one.
+/// The longest that a PE whose looks ask other PEs goes without one, or that part of its wait: so the looks of no wait are too many, and none ends much
+/// too late.
 const LONGEST_NAP: Ps = Ps::us(50);
+const PART_OF_WAIT: u64 = 128;
 
 #[derive(Debug)]
 enum State {
@@ -112,6 +114,8 @@ struct Actor {
     asked: bool,
     /// How long it will do without a look by itself.
     nap: Ps,
+    /// The first look of its wait.
+    waits_since: Ps,
     /// Calls so far.
     calls: u32,
     /// Parkings so far, to tell an old deadline from a new one.
@@ -159,6 +163,7 @@ impl<'a, P: Program> Engine<'a, P> {
             changed: false,
             asked: false,
             nap: Ps::ZERO,
+            waits_since: Ps::ZERO,
             calls: 0,
             parkings: 0,
         };
@@ -338,7 +343,7 @@ impl<'a, P: Program> Engine<'a, P> {
             Request::Host(what) => {
                 actor.state = State::Calling;
                 // What may come from its own NIC wakes it, as its memory does.
-                actor.asked |= !matches!(what, HostOp::Group(GroupOp::Receive(_) | GroupOp::Result(_)));
+                actor.asked |= !matches!(what, HostOp::Group(GroupOp::Phase(_) | GroupOp::Receive(_) | GroupOp::Result(_)));
                 let op = Op { pe, number: actor.calls };
                 actor.calls = actor.calls.wrapping_add(1);
                 self.world.begin(op, what);
@@ -348,7 +353,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.vain_looks = 0;
                 actor.state = State::Looking;
                 let polling = self.world.polling(pe);
-                actor.nap = polling.interval;
+                (actor.nap, actor.waits_since) = (polling.interval, now);
                 let reads = now + polling.sample;
                 self.world.wake(reads, token(SAMPLE, pe));
             }
@@ -368,7 +373,8 @@ impl<'a, P: Program> Engine<'a, P> {
                 if actor.changed {
                     self.look_at_next(pe, now);
                 } else if let Some(at) = due.into_iter().chain(by_itself).min() {
-                    actor.nap = LONGEST_NAP.min(actor.nap * 2);
+                    let part = Ps(now.since(actor.waits_since).0 / PART_OF_WAIT);
+                    actor.nap = LONGEST_NAP.max(part).min(actor.nap * 2);
                     self.deadlines += 1;
                     let what = DEADLINE + u64::from(actor.parkings);
                     self.world.wake(at.max(now), token(what, pe));

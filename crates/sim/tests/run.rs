@@ -237,6 +237,27 @@ fn looks_that_ask_others_are_repeated() {
     assert!(done.results[1] < Duration::from_millis(20), "{:?}", done.results);
 }
 
+/// However long it takes: who asks again and again while another computes does so ever less often, or not at all where its NIC tells it.
+#[test]
+fn long_waits_take_few_looks() {
+    let minutes = 100_000_000_000;
+    for machine in ["rdma-100g", "scc"] {
+        let done = run(&Machine::load(machine).unwrap(), 2, &Options::default(), |job| {
+            job.barrier().unwrap();
+            job.compute(if job.pe() == 1 { minutes } else { 0 });
+            match machine {
+                "scc" => job.barrier().unwrap(),
+                _ => job.team_among(&[0, 1]).unwrap().barrier().unwrap(),
+            }
+            now()
+        })
+        .unwrap();
+        let late = done.results[0].as_nanos() as f64 / minutes as f64;
+        assert!((1.0..1.01).contains(&late), "{machine}: {:?}", done.results);
+        assert!(done.counts.events < 1_000_000, "{machine}: {:?}", done.counts);
+    }
+}
+
 /// Where a machine has wires for barriers, those of the library go by them: no packet is sent, and data that was sent before is there.
 #[test]
 fn barriers_by_hardware() {
