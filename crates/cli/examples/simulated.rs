@@ -26,6 +26,7 @@ fn main() -> ExitCode {
             "work" => work(&job),
             "compute" => compute(&job),
             "hostile" => hostile(&job, number()),
+            "vandal" => vandal(&job, number()),
             "children" => children(),
             other => panic!("there is no program {other:?}"),
         }
@@ -234,10 +235,11 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
             state >> 33
         };
         for round in 0..2000 {
+            let last = round == 1999;
             for word in 0..9 {
                 let value = match (word, random() % 3) {
                     (0, _) => {
-                        let [kind, size, what, flags] = [16, 4, 8, 8].map(|range| random() % range);
+                        let [kind, size, what, flags] = [25, 4, 8, 8].map(|range| random() % range);
                         u64::from(u32::from_le_bytes([kind as u8, 1 << size, what as u8, flags as u8]))
                     }
                     (8, _) => random() % 1000,
@@ -248,9 +250,18 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
                 // SAFETY: none is meant: the words of the question, which lie there.
                 unsafe { ((page + 64 + 8 * word) as *mut u64).write_volatile(value) };
             }
+            // A block, which may be a list of members; of more than this one only towards the end, as nobody else joins their group.
+            for member in 0..4 {
+                let value = if round < 1900 { 1 } else { random() % 4 };
+                // SAFETY: as above.
+                unsafe { ((page + 4096 + 4 * member) as *mut u32).write_volatile(value as u32) };
+            }
             // SAFETY: as above: the turn's word.
             let turn = unsafe { std::sync::atomic::AtomicU32::from_ptr(page as *mut u32) };
-            turn.store(if round == 1999 { 77 } else { 1 }, std::sync::atomic::Ordering::SeqCst);
+            turn.store(
+                if last { [77, 2][seed as usize % 2] } else { 1 },
+                std::sync::atomic::Ordering::SeqCst,
+            );
             // SAFETY: the kernel is given the address of a mapped word.
             unsafe { libc::syscall(libc::SYS_futex, page, libc::FUTEX_WAKE, 9) };
             while turn.load(std::sync::atomic::Ordering::SeqCst) == 1 {
@@ -264,6 +275,59 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
         }
     }
     job.barrier()
+}
+
+/// PE 1 writes garbage into all that it can reach: everybody's passages, the job's control page, segments.
+fn vandal(job: &Job, seed: u64) -> Result<()> {
+    let window = job.window::<u64>(1 << 12)?;
+    job.barrier()?;
+    let mut state = seed;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    for round in 0..300 {
+        if job.pe() == 1 {
+            for _ in 0..random() % 4 {
+                let value = [random() % 4, random() % 64, 1 << (random() % 64), random() << 32 | random()][random() as usize % 4];
+                let file = ["memonet-machine", "memonet-job"][random() as usize % 2];
+                // Passages begin at 4096, one behind a block of 1 GiB after the other.
+                let word = match file {
+                    "memonet-machine" => [0, 4096, 8192 + (1 << 30), 12288 + (2 << 30)][random() as usize % 4] / 8 + random() % 32,
+                    _ => random() % [256, 1 << 12, 1 << 15][random() as usize % 3],
+                };
+                deface(file, 8 * word, value);
+            }
+        }
+        let next = (job.pe() + 1) % job.npes();
+        window.remote(next, round % 7)?.store(1);
+        window.put(next, 10, &vec![round as u64; round * 13])?;
+        window.remote(next, 8)?.fetch_add(1)?;
+        if round % 3 == 0 {
+            job.barrier()?;
+        } else {
+            job.compute(100);
+        }
+    }
+    job.barrier()
+}
+
+/// Writes a word of a file that this process has inherited.
+fn deface(name: &str, at: u64, value: u64) {
+    use std::os::unix::fs::FileExt;
+    for entry in std::fs::read_dir("/proc/self/fd").expect("/proc") {
+        let path = entry.expect("/proc").path();
+        let is_it = std::fs::read_link(&path).is_ok_and(|link| {
+            link.to_string_lossy()
+                .trim_end_matches(" (deleted)")
+                .ends_with(&format!("memfd:{name}"))
+        });
+        if is_it && let Ok(file) = std::fs::OpenOptions::new().write(true).open(&path) {
+            let _ = file.write_at(&value.to_le_bytes(), at);
+        }
+    }
 }
 
 /// What a PE starts is no PE, and lives in real time.

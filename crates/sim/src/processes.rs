@@ -201,7 +201,8 @@ impl Process<'_> {
         let came = loop {
             match passages.wait(self.pe()) {
                 Came::Mine => break Ok(()),
-                Came::Gone => break Err(Ran::Ended),
+                Came::Gone if passages.has_ended(self.pe()) => break Err(Ran::Ended),
+                Came::Gone => break Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() })),
                 Came::Late => match pace.silent.load(Ordering::Relaxed) {
                     0 => {}
                     nanos => {
@@ -218,7 +219,7 @@ impl Process<'_> {
     /// Answers, which ends the machine's turn.
     fn answer(&self, now: Ps, answer: Result<(u64, &[u8]), &str>) -> Result<(), Ran> {
         let answered = self.shared.passages.answer(self.pe(), now.to_duration(), answer);
-        if !answered && !self.shared.passages.is_gone(self.pe()) {
+        if !answered && !self.shared.passages.has_ended(self.pe()) {
             return Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() }));
         }
         Ok(())

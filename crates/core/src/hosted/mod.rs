@@ -147,7 +147,8 @@ impl Hosted {
             .ok_or("the PE's process is not known")?;
         // A copy of the descriptor, and nothing else of that process: to open the file anew could be anything.
         let process = pidfd_open(process, PidfdFlags::empty()).map_err(|e| format!("the PE's process cannot be reached: {e}"))?;
-        let fd = pidfd_getfd(&process, file as i32, PidfdGetfdFlags::empty())
+        let fd = i32::try_from(file).map_err(|_| "a descriptor has no such number".to_owned())?;
+        let fd = pidfd_getfd(&process, fd, PidfdGetfdFlags::empty())
             .map_err(|e| format!("the memory of a restricted window cannot be taken over from the PE's process: {e}. The launcher must be allowed to trace it"))?;
         if memory::sealed_size(&fd)? != len {
             return Err("the memory of a restricted window has another size".into());

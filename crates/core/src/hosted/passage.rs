@@ -19,6 +19,7 @@ use crate::memory::{self, Mapping, create_memfd};
 use crate::shm;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::mem::offset_of;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Descriptor of the pages, in the environment of attached processes.
@@ -145,7 +146,8 @@ impl Passage {
 /// The pages, as the machine has them: mapped whole.
 pub struct Passages {
     mapping: Mapping,
-    npes: usize,
+    /// Which PEs have ended, where no process can write it.
+    ended: Box<[AtomicBool]>,
 }
 
 impl Passages {
@@ -166,7 +168,8 @@ impl Passages {
             shm::store::<u64>(mapping.at(offset_of!(Header, cpu_scale) as u64).cast(), scale);
             shm::store::<u64>(mapping.at(offset_of!(Header, seed) as u64).cast(), seed);
         }
-        Ok(Passages { mapping, npes })
+        let ended = (0..npes).map(|_| AtomicBool::new(false)).collect();
+        Ok(Passages { mapping, ended })
     }
 
     /// What a process needs in its environment to find them; the descriptor it inherits.
@@ -180,21 +183,24 @@ impl Passages {
     }
 
     fn passage(&self, pe: usize) -> Passage {
-        assert!(pe < self.npes, "there is no PE {pe} among {}", self.npes);
-        // SAFETY: FIRST and STRIDE are multiples of pages, and there are `npes` passages in the mapping, which lives as long as `self`, in
+        assert!(pe < self.ended.len(), "there is no PE {pe} among {}", self.ended.len());
+        // SAFETY: FIRST and STRIDE are multiples of pages, and there is a passage for each of `ended` in the mapping, which lives as long as `self`, in
         // whose methods alone the value is used.
         unsafe { Passage::at(self.mapping.at(FIRST + pe as u64 * STRIDE)) }
     }
 
     /// Sleeps until PE `pe` has passed its turn to the machine, or has ended; or until woken for nothing. Without a limit of time: a timer would cost
-    /// more than all the rest of a hand-over.
+    /// more than all the rest of a hand-over. What the word says of an end, [`has_ended`](Self::has_ended) knows.
     pub fn wait(&self, pe: usize) -> Came {
-        self.passage(pe).turn.wait(Side::Machine)
+        match self.has_ended(pe) {
+            true => Came::Gone,
+            false => self.passage(pe).turn.wait(Side::Machine),
+        }
     }
 
-    /// Whether PE `pe` has ended.
-    pub fn is_gone(&self, pe: usize) -> bool {
-        self.passage(pe).turn.look(Side::Machine) == Came::Gone
+    /// Whether PE `pe` has ended, whatever its process has written.
+    pub fn has_ended(&self, pe: usize) -> bool {
+        self.ended[pe].load(Ordering::Acquire)
     }
 
     /// Wakes whoever waits for PE `pe`, for nothing.
@@ -245,6 +251,7 @@ impl Passages {
 
     /// PE `pe` has ended: [`wait`](Self::wait) says so from now on.
     pub fn left(&self, pe: usize) {
+        self.ended[pe].store(true, Ordering::Release);
         self.passage(pe).turn.leave();
     }
 }
