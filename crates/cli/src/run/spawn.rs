@@ -248,6 +248,10 @@ impl Step {
             }
             (Step::Execute, _) => format!("cannot start {name}: {path}: {error}"),
             (Step::Bind, _) => format!("cannot bind {name} to its CPUs: {error}. Use --bind none"),
+            (Step::Prepare("personality"), _) => format!(
+                "cannot start {name} at fixed addresses, as runs on a simulated machine repeat themselves: personality: {error}. \
+                 Where a container forbids it, allow it (docker run --security-opt seccomp=unconfined)"
+            ),
             (Step::Prepare(call), _) => format!("cannot start {name}: {call}: {error}"),
         };
         CannotStart {

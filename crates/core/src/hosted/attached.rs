@@ -52,6 +52,9 @@ pub(crate) fn join(me: usize, npes: usize) -> Result<Option<Box<dyn Fabric>>> {
     })?;
     let (own, run) = Own::attach(fd, me, npes)?;
     show_time(run, me);
+    if let Some(complaint) = clock::complaint(me) {
+        eprintln!("{complaint}");
+    }
     let process = Arc::new(Process {
         me: me as u32,
         id: std::process::id(),

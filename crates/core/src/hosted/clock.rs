@@ -7,13 +7,13 @@
 //! |---|---|
 //! | any of its clocks, also those of CPU time | the time since the start of the run; since 1970, if the machine had been switched on at the beginning of 2000 |
 //! | cycles | nanoseconds: the processor runs at 1 GHz, on every machine |
-//! | sleep | sleep in the machine's time, while others run |
+//! | sleep | sleep in the machine's time, while others run; also by waiting for [no descriptors](super::polls) |
 //! | random bytes of the kernel | bytes from the run's seed and the PE's number, so that a run repeats itself |
 //!
 //! The time stands still while a process computes, unless it was started with `--cpu-scale`. A program that waits for time to pass by reading a clock again
 //! and again would wait for ever: so after [`FREE`] readings without a call between them, each takes [`READING`].
 //!
-//! Where this cannot be done (another processor than x86-64, valgrind, a kernel that keeps code from being written), programs see real time.
+//! Where this cannot be done (another processor than x86-64, valgrind, a kernel that keeps code from being written), programs see real time, and each PE says so.
 
 use super::attached;
 use super::patch;
@@ -98,25 +98,37 @@ pub(super) fn show(cpu_scale: Option<f64>, seed: u64) {
         ("__vdso_gettimeofday", gettimeofday as *const () as usize),
         ("__vdso_time", time as *const () as usize),
     ];
-    for (name, ours) in kernels {
-        if let Some(theirs) = patch::of_kernel(name) {
-            // SAFETY: the kernel's function for this process, of the same signature; it has no threads yet that could be in it.
-            unsafe { patch::replace(&theirs, ours) };
-        }
-    }
+    let clocks = kernels.into_iter().all(|(name, ours)| {
+        // SAFETY: the kernel's function for this process, of the same signature; it has no threads yet that could be in it.
+        patch::of_kernel(name).is_some_and(|theirs| unsafe { patch::replace(&theirs, ours) })
+    });
     let libcs = [
         (libc::clock_nanosleep as *const () as usize, clock_nanosleep as *const () as usize),
         (libc::getrandom as *const () as usize, getrandom as *const () as usize),
         (libc::execve as *const () as usize, execve as *const () as usize),
     ];
+    // SAFETY: as above, for libc's.
+    let replaced = |(theirs, ours)| unsafe { patch::replace(&patch::of_program(theirs), ours) };
     // The last is needed where cycles trap: other programs' must not.
-    let all = libcs.into_iter().all(|(theirs, ours)| {
-        // SAFETY: as above, for libc's.
-        unsafe { patch::replace(&patch::of_program(theirs), ours) }
-    });
-    if all {
-        trap_cycles();
-    }
+    let sleeps = libcs.into_iter().all(replaced);
+    #[cfg(target_arch = "x86_64")]
+    let sleeps = sleeps && super::polls::replacements().into_iter().all(replaced);
+    let cycles = sleeps && trap_cycles();
+    let all = [(clocks, "its clocks"), (sleeps, "its sleeps"), (cycles, "its cycle counter")];
+    REAL.get_or_init(|| all.into_iter().filter(|(shown, _)| !shown).map(|(_, what)| what).collect());
+}
+
+/// What of this process is in real time, though it should not be.
+static REAL: OnceLock<Vec<&str>> = OnceLock::new();
+
+/// What to tell the user, where not all could be done.
+pub(super) fn complaint(pe: usize) -> Option<String> {
+    let real = REAL.get().filter(|real| !real.is_empty())?.join(", ");
+    Some(format!(
+        "memonet: PE {pe} sees real time by {real}, not the simulated machine's: what it measures by that is wrong. The code of the kernel's and libc's functions \
+         could not be replaced, or PR_SET_TSC is refused (valgrind, a kernel without vDSO, a container or a policy that forbids writable code, a processor \
+         other than x86-64): run it without these, or have it measure by `Job` and shmem calls alone"
+    ))
 }
 
 fn fail(errno: c_int) -> c_int {
@@ -250,9 +262,9 @@ unsafe extern "C" fn execve(path: *const c_char, argv: *const *const c_char, env
     fail(failed)
 }
 
-fn set_cycles(how: c_int) {
+fn set_cycles(how: c_int) -> bool {
     // SAFETY: concerns this thread's cycle counter alone.
-    unsafe { libc::prctl(libc::PR_SET_TSC, how as c_long, 0, 0, 0) };
+    unsafe { libc::prctl(libc::PR_SET_TSC, how as c_long, 0, 0, 0) == 0 }
 }
 
 /// Who handled what our handler does not.
@@ -260,11 +272,13 @@ fn set_cycles(how: c_int) {
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 #[cfg(not(target_arch = "x86_64"))]
-fn trap_cycles() {}
+fn trap_cycles() -> bool {
+    false
+}
 
 /// Has readings of the cycle counter show the machine's time.
 #[cfg(target_arch = "x86_64")]
-fn trap_cycles() {
+fn trap_cycles() -> bool {
     // SAFETY: all zeros is a value of the structure; the handler has the signature that the flags ask for, and stays loaded as long as the program.
     unsafe {
         let mut ours: libc::sigaction = std::mem::zeroed();
@@ -272,11 +286,11 @@ fn trap_cycles() {
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         let mut before: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(libc::SIGSEGV, &ours, &mut before) != 0 {
-            return;
+            return false;
         }
         let _ = BEFORE.set(before);
     }
-    set_cycles(libc::PR_TSC_SIGSEGV);
+    set_cycles(libc::PR_TSC_SIGSEGV)
 }
 
 /// The two instructions that read it; the second tells the CPU's number too.

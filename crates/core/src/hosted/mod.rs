@@ -13,6 +13,8 @@ mod clock;
 mod fabric;
 pub(crate) mod passage;
 mod patch;
+#[cfg(target_arch = "x86_64")]
+mod polls;
 pub(crate) mod turn;
 
 pub use ask::{Ask, Atomic, Signal};

@@ -1,8 +1,10 @@
 /* What a benchmark does, knowing nothing of simulated machines: static data, the heap, waits, tests, collectives, and every clock there is. */
+#include <poll.h>
 #include <shmem.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/select.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,7 +79,13 @@ int main(int argc, char **argv)
 #endif
         sleep(3);
         usleep(500000);
-        nanosleep(&(struct timespec){.tv_nsec = 250000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = 150000000}, NULL);
+        int nobody[2], came = pipe(nobody);
+        came += poll(NULL, 0, 40) + poll(&(struct pollfd){.fd = nobody[0], .events = POLLIN}, 1, 10);
+        struct timeval tenth = {.tv_usec = 50000};
+        came += select(0, NULL, NULL, NULL, &tenth);
+        if (came != 0 || tenth.tv_usec != 0)
+            printf("%d: something came from nobody\n", me);
         gettimeofday(&after, NULL);
         printf("%d: slept for %ld ns, %ld us, %d s, %d s of CPU", me, (long)(nanos() - start),
                (long)((after.tv_sec - before.tv_sec) * 1000000 + after.tv_usec - before.tv_usec), (int)(time(NULL) - date),
