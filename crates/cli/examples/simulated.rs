@@ -11,6 +11,9 @@ fn main() -> ExitCode {
     let program = args.next().unwrap_or_default();
     let argument = args.next().unwrap_or_default();
     let number = || argument.parse().expect("a number");
+    if program == "denied" {
+        denied();
+    }
     let run = || -> Result<()> {
         let job = memonet::init()?;
         match program.as_str() {
@@ -312,6 +315,16 @@ fn vandal(job: &Job, seed: u64) -> Result<()> {
         }
     }
     job.barrier()
+}
+
+/// Begins anew where code cannot be changed.
+fn denied() {
+    use std::os::unix::process::CommandExt;
+    const PR_SET_MDWE: i32 = 65;
+    // SAFETY: concerns the protection of this process's memory from now on.
+    assert_eq!(unsafe { libc::prctl(PR_SET_MDWE, 1, 0, 0, 0) }, 0, "Linux 6.3 or later");
+    let own = std::env::current_exe().expect("/proc");
+    panic!("{}", std::process::Command::new(own).args(["ping-pong", "3"]).exec());
 }
 
 /// Writes a word of a file that this process has inherited.

@@ -113,6 +113,16 @@ fn clocks_show_the_time_of_the_machine() {
 }
 
 #[test]
+fn who_sees_real_time_says_so() {
+    let ended = on("rdma-100g", &["-n", "2"], &["denied"]);
+    assert_eq!(ended.status, 0, "{ended:?}");
+    for pe in 0..2 {
+        let told = format!("PE {pe} sees real time by its clocks, its sleeps, its cycle counter");
+        assert!(ended.stderr.contains(&told), "{ended:?}");
+    }
+}
+
+#[test]
 fn what_a_pe_starts_is_no_pe() {
     assert_eq!(printed("rdma-100g", &["-n", "2"], &["children"]), "a child\n0\n".repeat(2));
 }
