@@ -183,23 +183,36 @@ impl Queue {
         }
     }
 
-    /// Takes one operation that may be delivered now, among those for which `wanted` holds.
-    fn take(&mut self, reorder: bool, wanted: impl Fn(&Pending) -> bool) -> Option<Pending> {
+    /// Takes operations that may be delivered now, among those for which `wanted` holds, in the order in which they are to be. None, if there
+    /// are none.
+    ///
+    /// With `reorder`, some of them in any order: as each order of all comes about in some number of steps, nothing is lost against taking
+    /// one at a time, which would look at all that are pending for each.
+    fn take(&mut self, reorder: bool, wanted: impl Fn(&Pending) -> bool) -> Vec<Pending> {
         let mut oldest = HashMap::new();
         for p in &self.pending {
             let epoch = oldest.entry(p.to.pe).or_insert(p.epoch);
             *epoch = p.epoch.min(*epoch);
         }
         let free = |p: &Pending| oldest[&p.to.pe] == p.epoch;
-        let ready: Vec<usize> = (0..self.pending.len())
+        let mut ready: Vec<usize> = (0..self.pending.len())
             .filter(|&i| wanted(&self.pending[i]) && free(&self.pending[i]))
             .collect();
-        let pick = if reorder {
-            self.next_random() as usize % ready.len().max(1)
-        } else {
-            0
-        };
-        ready.get(pick).map(|&index| self.pending.remove(index))
+        if ready.is_empty() {
+            return Vec::new();
+        }
+        if reorder {
+            let some = 1 + self.next_random() as usize % ready.len();
+            for at in 0..some {
+                let other = at + self.next_random() as usize % (ready.len() - at);
+                ready.swap(at, other);
+            }
+            ready.truncate(some);
+        }
+        let mut pending: Vec<Option<Pending>> = self.pending.drain(..).map(Some).collect();
+        let taken = ready.into_iter().filter_map(|index| pending[index].take()).collect();
+        self.pending.extend(pending.into_iter().flatten());
+        taken
     }
 }
 
@@ -256,8 +269,12 @@ impl Shared {
 
     /// Delivers all for which `wanted` holds, and what must come before it.
     fn flush(&self, queue: &mut Queue, wanted: impl Fn(&Pending) -> bool + Copy) {
-        while let Some(pending) = queue.take(self.spec.reorder, wanted) {
-            self.apply(queue, pending);
+        loop {
+            let taken = queue.take(self.spec.reorder, wanted);
+            if taken.is_empty() {
+                return;
+            }
+            taken.into_iter().for_each(|pending| self.apply(queue, pending));
         }
     }
 
@@ -266,19 +283,18 @@ impl Shared {
         let mut queue = self.lock();
         while !queue.closed {
             let now = Instant::now();
-            match queue.take(self.spec.reorder, |p| p.due <= now) {
-                Some(pending) => self.apply(&mut queue, pending),
-                None => {
-                    let next = queue.pending.iter().map(|p| p.due).filter(|&due| due > now).min();
-                    let pause = next.map_or(Duration::from_millis(if queue.pending.is_empty() { 1000 } else { 1 }), |due| {
-                        due - now
-                    });
-                    queue = self
-                        .changed
-                        .wait_timeout(queue, pause)
-                        .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
-                }
+            let taken = queue.take(self.spec.reorder, |p| p.due <= now);
+            if taken.is_empty() {
+                let next = queue.pending.iter().map(|p| p.due).filter(|&due| due > now).min();
+                let pause = next.map_or(Duration::from_millis(if queue.pending.is_empty() { 1000 } else { 1 }), |due| {
+                    due - now
+                });
+                queue = self
+                    .changed
+                    .wait_timeout(queue, pause)
+                    .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
             }
+            taken.into_iter().for_each(|pending| self.apply(&mut queue, pending));
         }
     }
 }
@@ -403,6 +419,50 @@ impl Drop for Far {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
+    /// The orders in which two operations to PE 0, one more to it behind a fence, and one to PE 1 are delivered.
+    fn orders(reorder: bool) -> BTreeSet<Vec<u64>> {
+        let order = |seed| {
+            let pending = [(0, 0), (0, 0), (1, 0), (1, 1)]
+                .into_iter()
+                .zip(0..)
+                .map(|((epoch, pe), bits)| Pending {
+                    epoch,
+                    due: Instant::now(),
+                    to: FarAddress { pe, region: 0, offset: 0 },
+                    what: What::Word { size: 8, bits },
+                    then: None,
+                });
+            let mut queue = Queue {
+                pending: pending.collect(),
+                epoch: 1,
+                random: seed,
+                closed: false,
+            };
+            let mut order = Vec::new();
+            while !queue.pending.is_empty() {
+                let taken = queue.take(reorder, |_| true);
+                assert!(!taken.is_empty());
+                order.extend(taken.iter().map(|p| match p.what {
+                    What::Word { bits, .. } => bits,
+                    _ => unreachable!(),
+                }));
+            }
+            order
+        };
+        (0..1000).map(order).collect()
+    }
+
+    #[test]
+    fn every_order_that_fences_allow_comes_about() {
+        assert_eq!(orders(false), [vec![0, 1, 3, 2]].into());
+        let mut allowed = BTreeSet::new();
+        for [a, b] in [[0, 1], [1, 0]] {
+            allowed.extend([vec![3, a, b, 2], vec![a, 3, b, 2], vec![a, b, 3, 2], vec![a, b, 2, 3]]);
+        }
+        assert_eq!(orders(true), allowed);
+    }
 
     #[test]
     fn specs() {
