@@ -10,6 +10,8 @@ use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
+/// The kind of the request of a PE that makes none.
+const NONE: u64 = 0;
 pub(crate) const KIND_WINDOW: u64 = 1;
 pub(crate) const KIND_FREE: u64 = 2;
 pub(crate) const KIND_RESTRICTED: u64 = 3;
@@ -59,8 +61,14 @@ impl Collective<'_> {
     }
 
     /// Nobody may start the next collective call before everybody has ended this one.
+    ///
+    /// All have compared the requests by then, so this PE takes its own back: who asks for something while this PE is in a barrier of
+    /// the program's own is not to take an earlier request for an answer. It is gone before this PE arrives at any other barrier.
     pub(crate) fn close(&self) -> Result<()> {
-        self.world.barrier()
+        self.world.barrier()?;
+        // SAFETY: an aligned word of this PE's own request block, which others only read.
+        unsafe { shm::store(self.pe.local(offset_of!(SystemArea, request) as u64).cast(), NONE) };
+        Ok(())
     }
 }
 
@@ -96,6 +104,10 @@ pub(crate) fn agree<'a>(call: &'a Collective<'_>, request: Result<[u64; 4]>) -> 
         }
         if theirs != request && unequal.is_none() {
             unequal = Some((other, theirs));
+        }
+        if theirs[0] == NONE {
+            // It does not take this step, and what it had dropped it has said for an earlier one.
+            dropped.fill(0);
         }
         for (index, bits) in dropped.iter_mut().enumerate() {
             *bits &= pe.route(other, dropped_field(index)).load::<u64>(pe)?;
@@ -138,6 +150,7 @@ pub(crate) const RETURN_FROM: u64 = 64 << 10;
 
 fn describe([kind, size, align, options]: [u64; 4]) -> String {
     match kind {
+        NONE => "nothing: it is in another collective call".into(),
         KIND_WINDOW => format!("a window of {size} bytes, aligned to {align}, options {options:#x}"),
         KIND_FREE => format!("a free of window {size}"),
         _ if [kind, size, align, options] == REFUSED => "a window that cannot be".into(),

@@ -8,6 +8,7 @@ on_every_fabric!(
     lists_that_contradict,
     one_names_a_stranger,
     one_asks_for_the_impossible,
+    one_asks_alone,
     a_late_arrival_at_a_dropped_barrier,
 );
 
@@ -77,6 +78,34 @@ fn one_asks_for_the_impossible(setup: Setup) {
                     other => panic!("{other:?}"),
                 }
                 assert!(matches!(ask(job, usize::MAX), Err(Error::Overflow { .. })));
+                goes_on(job)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// What the others, who are in a barrier, have asked for before is no answer: neither told as theirs, nor agreed with.
+fn one_asks_alone(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let asks: [fn(&Job) -> Result<()>; 3] = [
+                |job| job.allocate(80, 8, false).map(drop),
+                |job| job.window::<u64>(5).map(drop),
+                |job| job.restricted::<u64>(5, |_, _| Access::ReadWrite).map(drop),
+            ];
+            for ask in asks {
+                ask(job)?;
+                if job.pe() == 0 {
+                    match ask(job) {
+                        Err(Error::Unequal { pe: 1, theirs, .. }) => assert!(theirs.contains("another collective call"), "{theirs}"),
+                        other => panic!("{other:?}"),
+                    }
+                } else {
+                    // In place of the comparison, and of the end of the call.
+                    job.barrier()?;
+                    job.barrier()?;
+                }
                 goes_on(job)?;
             }
             Ok(())

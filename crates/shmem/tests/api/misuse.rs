@@ -221,6 +221,22 @@ fn the_heap() {
         ("malloc and calloc", "alloc", &["allocation"]),
         ("malloc and free", "shmem_", &["allocation"]),
         ("frees differ", "shmem_free", &[]),
+        (
+            "free and barrier",
+            "shmem_free",
+            &[
+                "PE 0 called it with nothing: it is in another collective call",
+                "this PE with a free of the block at",
+            ],
+        ),
+        (
+            "the same malloc and barrier",
+            "shmem_malloc",
+            &[
+                "PE 0 called it with nothing: it is in another collective call",
+                "this PE with an allocation of 80 bytes",
+            ],
+        ),
         ("free twice", "shmem_free", &["ptr: no allocated block begins at", "freed before"]),
         ("free within", "shmem_free", &["ptr: no allocated block begins at", "freed before"]),
         (

@@ -48,6 +48,8 @@ static int together(const char *what) {
     CASE("free of static") return shmem_free(&variable), 0;
     CASE("realloc of freed") return shmem_free(block), shmem_realloc(block, 100) != NULL;
     CASE("realloc within") return shmem_realloc(block + 2, 100) != NULL;
+    CASE("free and barrier") return last ? shmem_free(block) : shmem_barrier_all(), 0;
+    CASE("the same malloc and barrier") return last ? shmem_malloc(80) != NULL : (shmem_barrier_all(), 0);
     CASE("active set") return shmem_barrier(0, 0, npes + 1, &variable), 0;
     CASE("active set stride") return shmem_barrier(0, -1, npes, &variable), 0;
     CASE("active set of garbage") return shmem_barrier(0, 30, INT_MAX, &variable), 0;
