@@ -2,7 +2,7 @@
 
 use crate::handle::Ctx;
 use crate::near;
-use crate::state::{die, get, or_die};
+use crate::state::{check_result, die, get, or_die};
 use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp, Word};
 use std::ffi::c_int;
@@ -115,6 +115,7 @@ macro_rules! with_operand {
 
         #[inline(always)]
         pub unsafe fn $nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, value: T, pe: c_int) {
+            check_result(call, "fetch", fetch);
             let old = update(call, ctx, dest, AtomicOp::$op, value, pe);
             // SAFETY: the program's variable.
             unsafe { fetch.write(old) };
@@ -130,21 +131,25 @@ with_operand! {
 }
 
 pub unsafe fn fetch_nbi<T: Word>(call: &'static str, ctx: Ctx, result: *mut T, source: *const T, pe: c_int) {
+    check_result(call, "fetch", result);
     // SAFETY: the program's variable.
     unsafe { result.write(fetch(call, ctx, source, pe)) };
 }
 
 pub unsafe fn swap_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, value: T, pe: c_int) {
+    check_result(call, "fetch", fetch);
     // SAFETY: the program's variable.
     unsafe { fetch.write(swap(call, ctx, dest, value, pe)) };
 }
 
 pub unsafe fn compare_swap_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, cond: T, value: T, pe: c_int) {
+    check_result(call, "fetch", fetch);
     // SAFETY: the program's variable.
     unsafe { fetch.write(compare_swap(call, ctx, dest, cond, value, pe)) };
 }
 
 pub unsafe fn fetch_inc_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, pe: c_int) {
+    check_result(call, "fetch", fetch);
     // SAFETY: the program's variable.
     unsafe { fetch.write(fetch_inc(call, ctx, dest, pe)) };
 }

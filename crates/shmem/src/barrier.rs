@@ -1,7 +1,7 @@
 //! Split-phase barriers: an extension.
 
 use crate::handle::{Barrier, Table, Team};
-use crate::state::{die, get as state, or_die};
+use crate::state::{check_result, die, get as state, or_die};
 use std::ffi::c_int;
 
 /// Barriers that the program has made. A static object, as most of its pages are never touched.
@@ -18,6 +18,7 @@ fn made(call: &'static str, barrier: Barrier) -> &'static memonet_core::Barrier 
 /// Collective over the team.
 pub unsafe fn create(call: &'static str, team: Team, barrier: *mut Barrier) -> c_int {
     let state = state(call);
+    check_result(call, "barrier", barrier);
     let handle = match team {
         Team::INVALID => None,
         _ => match state.team(call, team).new_barrier() {

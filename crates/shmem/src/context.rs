@@ -4,7 +4,7 @@
 //! is the numbering of its team's members, and a name for the program to order by.
 
 use crate::handle::{Ctx, Table, Team};
-use crate::state::{die, get as state};
+use crate::state::{check_result, die, get as state};
 use std::ffi::{c_int, c_long};
 use std::sync::Arc;
 
@@ -47,6 +47,7 @@ pub unsafe fn create(call: &'static str, options: c_long, ctx: *mut Ctx) -> c_in
 
 pub unsafe fn create_in_team(call: &'static str, team: Team, options: c_long, ctx: *mut Ctx) -> c_int {
     let state = state(call);
+    check_result(call, "ctx", ctx);
     let give = |handle: Ctx| {
         // SAFETY: the program's variable.
         unsafe { *ctx = handle };
@@ -79,6 +80,7 @@ pub unsafe fn destroy(call: &'static str, ctx: Ctx) {
 
 pub unsafe fn get_team(call: &'static str, ctx: Ctx, team: *mut Team) -> c_int {
     let _state = state(call);
+    check_result(call, "team", team);
     let of = match ctx {
         Ctx::INVALID => Team::INVALID,
         Ctx::DEFAULT => Team::WORLD,

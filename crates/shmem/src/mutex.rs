@@ -1,7 +1,7 @@
 //! Data under a lock that owns them: an extension.
 
 use crate::handle::{Mutex, Table};
-use crate::state::{die, get as state, or_die};
+use crate::state::{check_result, die, get as state, or_die};
 use memonet_core::dsm;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, PoisonError};
@@ -30,6 +30,7 @@ fn made(call: &'static str, mutex: Mutex) -> &'static Made {
 /// Collective over all PEs; the data are what `initial` has at one of them, or zeros.
 pub unsafe fn create(call: &'static str, initial: *const c_void, bytes: usize, mutex: *mut Mutex) -> c_int {
     let state = state(call);
+    check_result(call, "mutex", mutex);
     let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
     if !initial.is_null() {
         // SAFETY: the program's source has so many bytes; the vector has as many, and all are numbers.

@@ -1,7 +1,7 @@
 //! Memory under release consistency: an extension.
 
 use crate::handle::{Region, Table};
-use crate::state::{State, die, get as state, or_die};
+use crate::state::{State, check_result, die, get as state, or_die};
 use memonet_core::Error;
 use memonet_core::dsm::{self, Placement, RegionOptions};
 use std::ffi::{c_int, c_void};
@@ -26,6 +26,7 @@ fn made(call: &'static str, region: Region) -> &'static Made {
 /// Collective over all PEs: zeros.
 pub unsafe fn create(call: &'static str, bytes: usize, page: usize, options: c_int, region: *mut Region) -> c_int {
     let state = state(call);
+    check_result(call, "region", region);
     let placement = match options & !CHECKED {
         0 => Placement::Block,
         1 => Placement::Cyclic,

@@ -2,7 +2,7 @@
 
 use crate::environment;
 use crate::memory;
-use crate::state::{self, current, die, get, or_die, set_current};
+use crate::state::{self, check_result, current, die, get, or_die, set_current};
 use memonet_core::ending;
 use memonet_core::launch::Part;
 use std::ffi::{c_char, c_int, c_void};
@@ -96,13 +96,15 @@ pub unsafe fn global_exit(call: &'static str, status: c_int) -> ! {
     state.job.exit(status as u8)
 }
 
-pub unsafe fn query_initialized(_call: &'static str, initialized: *mut c_int) {
+pub unsafe fn query_initialized(call: &'static str, initialized: *mut c_int) {
+    check_result(call, "initialized", initialized);
     // SAFETY: the program's variable.
     unsafe { *initialized = c_int::from(current().is_some()) };
 }
 
 pub unsafe fn query_thread(call: &'static str, provided: *mut c_int) {
     get(call);
+    check_result(call, "provided", provided);
     // SAFETY: the program's variable.
     unsafe { *provided = LEVEL.load(Ordering::Relaxed) };
 }
@@ -143,13 +145,16 @@ impl state::State {
     }
 }
 
-pub unsafe fn info_get_version(_call: &'static str, major: *mut c_int, minor: *mut c_int) {
+pub unsafe fn info_get_version(call: &'static str, major: *mut c_int, minor: *mut c_int) {
+    check_result(call, "major", major);
+    check_result(call, "minor", minor);
     // SAFETY: the program's variables.
     unsafe { (*major, *minor) = (1, 6) };
 }
 
-pub unsafe fn info_get_name(_call: &'static str, name: *mut c_char) {
+pub unsafe fn info_get_name(call: &'static str, name: *mut c_char) {
     const { assert!(VENDOR.len() < MAX_NAME_LEN) };
+    check_result(call, "name", name);
     // SAFETY: the program has room for `SHMEM_MAX_NAME_LEN` characters.
     unsafe {
         std::ptr::copy_nonoverlapping(VENDOR.as_ptr().cast(), name, VENDOR.len());

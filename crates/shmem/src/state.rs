@@ -141,6 +141,28 @@ pub fn or_die<R>(call: &'static str, result: memonet_core::Result<R>) -> R {
     }
 }
 
+/// Ends the job where a call has no place to write its result to, rather than by a fault that names nobody.
+#[inline(always)]
+pub fn check_result<T>(call: &'static str, argument: &'static str, place: *mut T) {
+    if place.is_null() || current().is_some_and(|state| state.check) {
+        no_place(call, argument, place as usize, size_of::<T>());
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_place(call: &'static str, argument: &'static str, place: usize, bytes: usize) {
+    if place == 0 {
+        die(
+            call,
+            format_args!("{argument}: NULL has no room for the result; give the address of a variable"),
+        );
+    }
+    if let Some(state) = current() {
+        state.check_local(call, argument, place, bytes);
+    }
+}
+
 /// Bytes of `count` elements.
 #[inline(always)]
 pub fn bytes<T>(call: &'static str, count: usize) -> usize {

@@ -1,6 +1,6 @@
 //! Waiting for one's own memory, and testing it.
 
-use crate::state::{State, die, get, or_die};
+use crate::state::{State, check_result, die, get, or_die};
 use memonet_core::Cmp;
 use memonet_core::shm::{self, Word};
 use std::cell::Cell;
@@ -154,6 +154,9 @@ macro_rules! families {
             call: &'static str, ivars: *mut T, nelems: usize, indices: *mut usize, status: *const c_int, cmp: c_int, $value: $ty,
         ) -> usize {
             let state = checked(call, "ivars", ivars, nelems);
+            if nelems > 0 {
+                check_result(call, "indices", indices);
+            }
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
             if words.none_counts() {
                 return 0;
@@ -177,6 +180,9 @@ macro_rules! families {
             call: &'static str, ivars: *mut T, nelems: usize, indices: *mut usize, status: *const c_int, cmp: c_int, $value: $ty,
         ) -> usize {
             let state = checked(call, "ivars", ivars, nelems);
+            if nelems > 0 {
+                check_result(call, "indices", indices);
+            }
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
             state.segment.test(|| Some(words.some(indices)).filter(|&found| found > 0)).unwrap_or(0)
         }

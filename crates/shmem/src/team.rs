@@ -1,7 +1,7 @@
 //! Teams.
 
 use crate::handle::{Table, Team, TeamConfig};
-use crate::state::{die, get as state};
+use crate::state::{check_result, die, get as state};
 use memonet_core::Error;
 use std::ffi::{c_int, c_long, c_void};
 
@@ -112,6 +112,7 @@ pub unsafe fn split_strided(
     new_team: *mut Team,
 ) -> c_int {
     let state = state(call);
+    check_result(call, "new_team", new_team);
     // SAFETY: the program's variable.
     unsafe { *new_team = Team::INVALID };
     if parent_team == Team::INVALID {
@@ -143,6 +144,8 @@ pub unsafe fn split_2d(
     yaxis_team: *mut Team,
 ) -> c_int {
     let state = state(call);
+    check_result(call, "xaxis_team", xaxis_team);
+    check_result(call, "yaxis_team", yaxis_team);
     // SAFETY: the program's variables.
     unsafe { (*xaxis_team, *yaxis_team) = (Team::INVALID, Team::INVALID) };
     if parent_team == Team::INVALID {

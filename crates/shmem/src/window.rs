@@ -2,7 +2,7 @@
 //! there, and leaves the memory untouched.
 
 use crate::handle::{Table, Window};
-use crate::state::{State, die, get as state, or_die};
+use crate::state::{State, check_result, die, get as state, or_die};
 use memonet_core::{Access, Error};
 use std::ffi::{c_int, c_void};
 
@@ -29,6 +29,7 @@ fn made(call: &'static str, window: Window) -> &'static Made {
 /// Collective over all PEs; `right` must be the same function on each.
 pub unsafe fn create(call: &'static str, bytes: usize, right: *mut Right, window: *mut Window) -> c_int {
     let state = state(call);
+    check_result(call, "window", window);
     // SAFETY: a pointer to a function, as C hands it over; null is none.
     let Some(right) = (unsafe { std::mem::transmute::<*mut Right, Option<RightFn>>(right) }) else {
         die(call, "right: NULL is no function")

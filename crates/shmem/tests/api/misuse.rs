@@ -301,6 +301,50 @@ fn handles() {
 }
 
 #[test]
+fn nowhere_for_a_result() {
+    let told_of = |who, mistake, call, argument: &str| {
+        let argument = format!("{argument}: NULL has no room for the result");
+        told(who, false, mistake, call, &[&argument, "give the address of a variable"]);
+    };
+    for (mistake, call, argument) in [
+        ("query_initialized to NULL", "shmem_query_initialized", "initialized"),
+        ("info_get_version to NULL", "shmem_info_get_version", "major"),
+        ("info_get_version, minor to NULL", "shmem_info_get_version", "minor"),
+        ("info_get_name to NULL", "shmem_info_get_name", "name"),
+    ] {
+        told_of(Who::Outside, mistake, call, argument);
+    }
+    for (mistake, call, argument) in [
+        ("split to NULL", "shmem_team_split_strided", "new_team"),
+        ("split_2d, x to NULL", "shmem_team_split_2d", "xaxis_team"),
+        ("split_2d, y to NULL", "shmem_team_split_2d", "yaxis_team"),
+        ("barrier_create to NULL", "shmemx_barrier_create", "barrier"),
+        ("window_create to NULL", "shmemx_window_create", "window"),
+        ("mutex_create to NULL", "shmemx_mutex_create", "mutex"),
+        ("region_create to NULL", "shmemx_region_create", "region"),
+    ] {
+        told_of(Who::Together, mistake, call, argument);
+    }
+    for (mistake, call, argument) in [
+        ("ctx_create to NULL", "shmem_ctx_create", "ctx"),
+        ("team_create_ctx to NULL", "shmem_team_create_ctx", "ctx"),
+        ("ctx_get_team to NULL", "shmem_ctx_get_team", "team"),
+        ("query_thread to NULL", "shmem_query_thread", "provided"),
+        ("test_some to NULL", "shmem_long_test_some", "indices"),
+        ("wait_until_some to NULL", "shmem_long_wait_until_some", "indices"),
+        ("test_some_vector to NULL", "shmem_long_test_some_vector", "indices"),
+        ("wait_until_some_vector to NULL", "shmem_long_wait_until_some_vector", "indices"),
+        ("fetch_nbi to NULL", "shmem_long_atomic_fetch_nbi", "fetch"),
+        ("swap_nbi to NULL", "shmem_long_atomic_swap_nbi", "fetch"),
+        ("compare_swap_nbi to NULL", "shmem_long_atomic_compare_swap_nbi", "fetch"),
+        ("fetch_inc_nbi to NULL", "shmem_long_atomic_fetch_inc_nbi", "fetch"),
+        ("fetch_add_nbi to NULL", "shmem_long_atomic_fetch_add_nbi", "fetch"),
+    ] {
+        told_of(Who::Alone, mistake, call, argument);
+    }
+}
+
+#[test]
 fn what_costs_time_to_check() {
     for (mistake, call, words) in [
         ("past the block", "shmem_long_put", ["dest: ", "beyond the end"]),
@@ -328,6 +372,13 @@ fn what_costs_time_to_check() {
         ("get beyond the end of memory", "shmem_getmem", ["dest: there are no 10 bytes", ""]),
         ("iput from NULL", "shmem_long_iput", ["source: there are no 8 bytes", "at 0x0"]),
         ("iget to NULL", "shmem_long_iget", ["dest: there are no 8 bytes", "at 0x0"]),
+        ("ctx_create to nowhere", "shmem_ctx_create", ["ctx: there are no 8 bytes", "at 0x8"]),
+        (
+            "test_some to nowhere",
+            "shmem_long_test_some",
+            ["indices: there are no 8 bytes", "at 0x8"],
+        ),
+        ("pe_quiet of NULL", "shmem_pe_quiet", ["target_pes: there are no 8 bytes", "at 0x0"]),
         ("lock twice", "shmem_set_lock", ["lock: this PE has it already", "shmem_clear_lock"]),
         ("lock and test, then lock", "shmem_set_lock", ["lock: this PE has it already", ""]),
         ("wait on stack", "shmem_long_wait_until", ["ivar: ", "not symmetric"]),

@@ -15,6 +15,10 @@ static int outside(const char *what) {
     CASE("barrier before init") return shmem_barrier_all(), 0;
     CASE("malloc before init") return shmem_malloc(8) != NULL;
     CASE("finalize before init") return shmem_finalize(), 0;
+    CASE("query_initialized to NULL") return shmem_query_initialized(NULL), 0;
+    CASE("info_get_version to NULL") { int minor; return shmem_info_get_version(NULL, &minor), 0; }
+    CASE("info_get_version, minor to NULL") { int major; return shmem_info_get_version(&major, NULL), 0; }
+    CASE("info_get_name to NULL") return shmem_info_get_name(NULL), 0;
     CASE("thread level") return shmem_init_thread(17, NULL);
     if (strncmp(what, "after: ", 7) != 0) return -1;
     begin();
@@ -28,6 +32,8 @@ static int outside(const char *what) {
     CASE("after: team") return shmem_team_my_pe(SHMEM_TEAM_WORLD);
     return -1;
 }
+
+static int right(int home, int holder) { return home == holder ? SHMEMX_ACCESS_READ_WRITE : SHMEMX_ACCESS_NONE; }
 
 /* Mistakes that all PEs make, or in which all take part. */
 static int together(const char *what) {
@@ -50,6 +56,13 @@ static int together(const char *what) {
     CASE("realloc within") return shmem_realloc(block + 2, 100) != NULL;
     CASE("free and barrier") return last ? shmem_free(block) : shmem_barrier_all(), 0;
     CASE("the same malloc and barrier") return last ? shmem_malloc(80) != NULL : (shmem_barrier_all(), 0);
+    CASE("split to NULL") return shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, npes, NULL, 0, NULL);
+    CASE("split_2d, x to NULL") return shmem_team_split_2d(SHMEM_TEAM_WORLD, 1, NULL, 0, NULL, NULL, 0, &team);
+    CASE("split_2d, y to NULL") return shmem_team_split_2d(SHMEM_TEAM_WORLD, 1, NULL, 0, &team, NULL, 0, NULL);
+    CASE("barrier_create to NULL") return shmemx_barrier_create(SHMEM_TEAM_WORLD, NULL);
+    CASE("window_create to NULL") return shmemx_window_create(8, right, NULL);
+    CASE("mutex_create to NULL") return shmemx_mutex_create(NULL, 8, NULL);
+    CASE("region_create to NULL") return shmemx_region_create(8, 0, SHMEMX_REGION_BLOCK, NULL);
     CASE("active set") return shmem_barrier(0, 0, npes + 1, &variable), 0;
     CASE("active set stride") return shmem_barrier(0, -1, npes, &variable), 0;
     CASE("active set of garbage") return shmem_barrier(0, 30, INT_MAX, &variable), 0;
@@ -193,6 +206,19 @@ static int alone(const char *what) {
     CASE("put on no ctx") return shmem_ctx_long_p(SHMEM_CTX_INVALID, &variable, 1, other), 0;
     CASE("session without config") return shmem_ctx_session_start(ctx, 0, NULL, 1), 0;
     CASE("split without config") return shmem_team_split_strided(SHMEM_TEAM_WORLD, 0, 1, 1, NULL, 1, &team);
+    CASE("ctx_create to NULL") return shmem_ctx_create(0, NULL);
+    CASE("team_create_ctx to NULL") return shmem_team_create_ctx(SHMEM_TEAM_WORLD, 0, NULL);
+    CASE("ctx_get_team to NULL") return shmem_ctx_get_team(ctx, NULL);
+    CASE("query_thread to NULL") return shmem_query_thread(NULL), 0;
+    CASE("test_some to NULL") return (int)shmem_long_test_some(words, 3, NULL, NULL, SHMEM_CMP_EQ, 0);
+    CASE("wait_until_some to NULL") return (int)shmem_long_wait_until_some(words, 3, NULL, NULL, SHMEM_CMP_EQ, 0);
+    CASE("test_some_vector to NULL") return (int)shmem_long_test_some_vector(words, 3, NULL, NULL, SHMEM_CMP_EQ, words);
+    CASE("wait_until_some_vector to NULL") return (int)shmem_long_wait_until_some_vector(words, 3, NULL, NULL, SHMEM_CMP_EQ, words);
+    CASE("fetch_nbi to NULL") return shmem_long_atomic_fetch_nbi(NULL, words, other), 0;
+    CASE("swap_nbi to NULL") return shmem_long_atomic_swap_nbi(NULL, words, 1, other), 0;
+    CASE("compare_swap_nbi to NULL") return shmem_long_atomic_compare_swap_nbi(NULL, words, 0, 1, other), 0;
+    CASE("fetch_inc_nbi to NULL") return shmem_long_atomic_fetch_inc_nbi(NULL, words, other), 0;
+    CASE("fetch_add_nbi to NULL") return shmem_long_atomic_fetch_add_nbi(NULL, words, 1, other), 0;
     CASE("transfer freed") {
         shmemx_transfer_t transfer = shmemx_transfer_prepare(words, words + 50, 8, other);
         shmemx_transfer_free(transfer);
@@ -207,6 +233,9 @@ static int alone(const char *what) {
     CASE("get beyond the end of memory") return shmem_getmem((char *)UINTPTR_MAX - 4, words, 10, other), 0;
     CASE("iput from NULL") return shmem_long_iput(words, NULL, 1, 1, 3, other), 0;
     CASE("iget to NULL") return shmem_long_iget(NULL, words, 1, 1, 3, other), 0;
+    CASE("ctx_create to nowhere") return shmem_ctx_create(0, (shmem_ctx_t *)8);
+    CASE("test_some to nowhere") return (int)shmem_long_test_some(words, 3, (size_t *)8, NULL, SHMEM_CMP_EQ, 0);
+    CASE("pe_quiet of NULL") return shmem_pe_quiet(NULL, 2), 0;
     CASE("lock twice") return shmem_set_lock(&variable), shmem_set_lock(&variable), 0;
     CASE("lock and test, then lock") return shmem_test_lock(&variable), shmem_set_lock(&variable), 0;
     CASE("past the block") return shmem_long_put(block + 9, words, 2, 0), 0;
