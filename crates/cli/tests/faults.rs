@@ -303,6 +303,12 @@ fn a_garbage_environment_is_refused() {
     let pe_0_of_2 = [("MEMONET_PE", "0"), ("MEMONET_NPES", "2")];
     assert_refused(&pretend(&pe_0_of_2, Some(pipe.as_fd())), &[]);
     // Some of the variables, or ones that contradict each other.
+    for alone in [&pe_0_of_2[..], &pe_0_of_2[..1], &pe_0_of_2[1..]] {
+        assert_refused(
+            &pretend(alone, None),
+            &[alone[0].0, "without MEMONET_JOB_FD", "memonet run", "unset"],
+        );
+    }
     let job = JobFile::create(2, 1).unwrap();
     assert_refused(&pretend(&[("MEMONET_PE", "0")], Some(job.fd())), &["MEMONET_NPES"]);
     assert_refused(&pretend(&[("MEMONET_NPES", "2")], Some(job.fd())), &["MEMONET_PE"]);

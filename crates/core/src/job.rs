@@ -63,7 +63,7 @@ impl Job {
         let fabric = far::Spec::from_env()?;
         let (control, me, watch) = match std::env::var_os(ENV_FD) {
             Some(_) => inherit()?,
-            None => match adopt::found()? {
+            None => match lost_descriptor().map_or_else(adopt::found, Err)? {
                 Some(adopted) => adopted.join()?,
                 None => (JobFile::create(1, available_cpus())?.into_control()?, 0, None),
             },
@@ -78,7 +78,7 @@ impl Job {
             control.forget_globals(me);
         } else {
             return Err(Error::Misuse(
-                "this PE has joined its job already, in another process: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD for it",
+                "this PE has joined its job already, in another process: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES for it",
             ));
         }
         let control = Arc::new(control);
@@ -328,16 +328,30 @@ fn call_launcher(pid: u32) {
     }
 }
 
+/// What to do about an environment in which no PE can be.
+const HOW_TO_START: &str = "Start the program with `memonet run`; or unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES to run it alone";
+
+/// Without the job's descriptor, what says that this process is one of its PEs: alone, each would believe that it is the only one.
+fn lost_descriptor() -> Option<Error> {
+    [ENV_PE, ENV_NPES].into_iter().find_map(|name| {
+        Some(Error::Environment {
+            name,
+            value: std::env::var_os(name)?.to_string_lossy().into_owned(),
+            problem: format!("is set without {ENV_FD}, by which a PE finds its job"),
+            fix: HOW_TO_START,
+        })
+    })
+}
+
 /// Takes the job that a launcher handed down, believing nothing.
 fn inherit() -> Result<(Control, usize, Option<Watch>)> {
-    let started = "Start the program with `memonet run`, or unset MEMONET_JOB_FD to run it alone";
     let number = |name: &'static str| -> Result<usize> {
         let value = std::env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
         value.parse().map_err(|_| Error::Environment {
             name,
             value,
             problem: "is not a number".into(),
-            fix: started,
+            fix: HOW_TO_START,
         })
     };
     let (fd, me, npes) = (number(ENV_FD)?, number(ENV_PE)?, number(ENV_NPES)?);
@@ -345,7 +359,7 @@ fn inherit() -> Result<(Control, usize, Option<Watch>)> {
         name: ENV_FD,
         value: fd.to_string(),
         problem,
-        fix: started,
+        fix: HOW_TO_START,
     };
     if me >= npes {
         let problem = format!("is not below {ENV_NPES}={npes}");
@@ -353,7 +367,7 @@ fn inherit() -> Result<(Control, usize, Option<Watch>)> {
             name: ENV_PE,
             value: me.to_string(),
             problem,
-            fix: started,
+            fix: HOW_TO_START,
         });
     }
     let fd = std::mem::ManuallyDrop::new(inherited(fd).map_err(|problem| bad_fd(problem.into()))?);

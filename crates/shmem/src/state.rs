@@ -43,6 +43,7 @@ static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
 /// When called for the first time: no other thread writes static data now, or there is no launcher.
 pub unsafe fn join() -> Result<&'static State, &'static Error> {
     MADE.get_or_init(|| {
+        let check = checks()?;
         let job = Job::init()?;
         job.take_part(Part::NotYet);
         let mut no_statics = None;
@@ -54,7 +55,6 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
             unsafe { statics::share(&job) }?
         };
         let segment = job.segment();
-        let check = std::env::var_os(ENV_CHECK).is_some_and(|value| !value.is_empty() && value != "0");
         Ok(State {
             check,
             sets: Default::default(),
@@ -66,6 +66,21 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
         })
     })
     .as_ref()
+}
+
+/// Whether the user wants all checks.
+fn checks() -> Result<bool, Error> {
+    match std::env::var_os(ENV_CHECK) {
+        None => Ok(false),
+        Some(value) if value.is_empty() || value == "0" => Ok(false),
+        Some(value) if value == "1" => Ok(true),
+        Some(value) => Err(Error::Environment {
+            name: ENV_CHECK,
+            value: value.to_string_lossy().into_owned(),
+            problem: "is neither 0 nor 1".into(),
+            fix: "Give 1 for all checks; give 0, or unset it, for those alone that cost nothing",
+        }),
+    }
 }
 
 /// Threads of this process.

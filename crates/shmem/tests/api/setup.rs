@@ -173,3 +173,27 @@ fn the_library_tells_about_itself() {
         );
     }
 }
+
+/// What nobody can mean is an error, not the one or the other.
+#[test]
+fn settings_that_are_none() {
+    let checks = |value| Job::new(c("session.c"), 2).env("MEMONET_CHECK", value);
+    for value in ["", "0", "1"] {
+        checks(value).succeed();
+    }
+    for value in ["banana", "yes", "10", " 1"] {
+        let ended = checks(value).run();
+        let told = format!("shmem_init: MEMONET_CHECK={value:?} is neither 0 nor 1. Give 1 for all checks");
+        assert!(ended.status != 0 && ended.stderr.contains(&told), "{ended:?}");
+    }
+}
+
+/// A job whose PEs have lost what joins them does not become as many jobs of one.
+#[test]
+fn without_the_jobs_descriptor() {
+    let ended = Job::new(c("session.c"), 2).wrapper(&["env", "-u", "MEMONET_JOB_FD"]).run();
+    let told = " is set without MEMONET_JOB_FD, by which a PE finds its job. Start the program with `memonet run`; or unset";
+    assert!(ended.status != 0 && ended.stderr.contains(told), "{ended:?}");
+    let alone = ["env", "-u", "MEMONET_JOB_FD", "-u", "MEMONET_PE", "-u", "MEMONET_NPES"];
+    Job::new(c("session.c"), 1).wrapper(&alone).succeed();
+}
