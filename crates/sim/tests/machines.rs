@@ -84,7 +84,27 @@ fn mistakes_name_line_and_key() {
     let missing = with("gap = ", "# gap = ");
     assert_eq!(
         complaint(&missing, None),
-        "machine mine.toml: nic.gap is missing; machines of kind \"loggp\" need it"
+        format!(
+            "machine mine.toml, line {}: nic.gap is missing in this section; machines of kind \"loggp\" need it",
+            line_of(&missing, "[nic]")
+        )
+    );
+    let misspelt = unused.replacen("gap = ", "gapp = ", 1);
+    assert_eq!(
+        complaint(&misspelt, None),
+        format!(
+            "machine mine.toml, line {}: nic.gap is missing in this section; machines of kind \"loggp\" need it, and none that is built in has nic.gapp \
+             (line {}), nic.extra.wings (line {})",
+            line_of(&misspelt, "[nic]"),
+            line_of(&misspelt, "gapp"),
+            line_of(&misspelt, "wings")
+        )
+    );
+    let bare = misspelt.replacen("[nic]", "[nick]", 1);
+    assert!(
+        complaint(&bare, None).contains(&format!("nick.gapp (line {})", line_of(&bare, "gapp"))),
+        "{}",
+        complaint(&bare, None)
     );
     for (from, to, key, says) in [
         (

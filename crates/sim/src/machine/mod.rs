@@ -131,6 +131,8 @@ pub struct Machine {
     variants: Vec<String>,
     /// By key with sections: `nic.overhead`.
     parameters: BTreeMap<String, Parameter>,
+    /// Where the outermost sections begin that have a line for that.
+    sections: BTreeMap<String, usize>,
 }
 
 impl Machine {
@@ -215,6 +217,23 @@ impl Machine {
         }
     }
 
+    /// What is perhaps unknown, where not all that would be read can be: what no machine of this kind has that is built in. One of them may be misspelt.
+    fn strangers(&self) -> String {
+        let known = read::known(&self.kind);
+        let strange =
+            |(key, parameter): &(&String, &Parameter)| !parameter.used.get() && !key.starts_with("program.") && !known.contains(*key);
+        let mut strange: Vec<_> = self.parameters.iter().filter(strange).collect();
+        strange.sort_by_key(|(_, parameter)| parameter.line);
+        let named: Vec<_> = strange
+            .iter()
+            .map(|(key, parameter)| format!("{key} (line {})", parameter.line))
+            .collect();
+        match named.as_slice() {
+            [] => String::new(),
+            named => format!(", and none that is built in has {}", named.join(", ")),
+        }
+    }
+
     /// An error of this machine's `kind`, for who looks for it in vain.
     pub fn unknown_kind(&self, known: &str) -> MachineError {
         self.error("kind", Some(self.kind_line), format!("is {:?}; there are {known}", self.kind))
@@ -267,8 +286,20 @@ impl<'a> Section<'a> {
                     [] => String::new(),
                     variants => format!(", or name one of the variants {}", variants.join(", ")),
                 };
-                let problem = format!("is missing; machines of kind {:?} need it{hint}", self.machine.kind);
-                Err(self.machine.error(&key, None, problem))
+                let line = self
+                    .path
+                    .split('.')
+                    .next()
+                    .and_then(|outer| self.machine.sections.get(outer))
+                    .copied();
+                let here = line.map_or("", |_| " in this section");
+                let strangers = self.machine.strangers();
+                let kind = &self.machine.kind;
+                Err(self.machine.error(
+                    &key,
+                    line,
+                    format!("is missing{here}; machines of kind {kind:?} need it{hint}{strangers}"),
+                ))
             }
         }
     }

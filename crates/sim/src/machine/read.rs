@@ -2,7 +2,7 @@
 
 use super::{BUILT_IN, Machine, MachineError, Parameter, Source, Value};
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use toml_edit::{Document, Item, TableLike};
 
 /// Where an error is.
@@ -46,6 +46,23 @@ fn built_in(name: &str) -> Option<(&'static str, &'static str, Option<&str>)> {
     Some((file, text, variant))
 }
 
+/// The parameters of all machines of a kind that are built in, in any variant.
+pub(super) fn known(kind: &str) -> BTreeSet<String> {
+    let mut known = BTreeSet::new();
+    for (name, text) in BUILT_IN {
+        let machine = parse(name, text, None).ok().filter(|machine| machine.kind == kind);
+        let variants = machine.iter().flat_map(|machine| machine.variants.iter());
+        let variants: Vec<_> = variants.filter_map(|variant| parse(name, text, Some(variant)).ok()).collect();
+        known.extend(
+            machine
+                .into_iter()
+                .chain(variants)
+                .flat_map(|machine| machine.parameters.into_keys()),
+        );
+    }
+    known
+}
+
 pub(super) fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Machine, MachineError> {
     let reader = Reader { name, text };
     let document = Document::parse(text).map_err(|error| reader.error(error.span(), None, error.message().trim().to_owned()))?;
@@ -62,7 +79,9 @@ pub(super) fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Mac
     let (summary, _) = word("summary")?;
     let (kind, kind_line) = word("kind")?;
     let mut parameters = BTreeMap::new();
+    let mut sections = BTreeMap::new();
     for (key, item) in root.iter().filter(|(key, _)| !matches!(*key, "summary" | "kind" | "variant")) {
+        sections.extend(reader.line(item.span()).map(|line| (key.to_owned(), line)));
         reader.collect(key.to_owned(), item, &mut parameters)?;
     }
     let variants: Vec<String> = match root.get("variant") {
@@ -91,6 +110,7 @@ pub(super) fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Mac
         kind_line,
         variants,
         parameters,
+        sections,
     })
 }
 
