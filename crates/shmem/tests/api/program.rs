@@ -37,6 +37,7 @@ pub static PROGRAMS: &[&str] = &[
     "amo.c",
     "active.c",
     "context.c",
+    "exchange.c",
     "exit.c",
     "extension.c",
     "lock.c",

@@ -19,7 +19,7 @@ static void collective(const struct team *team, int step, uint64_t random) {
     size_t room = MOST / MAX_PES, n = random >> 8 & 1 ? random >> 9 & 3 : (random >> 9) % (room + 1);
     int root = (int)((random >> 20) % team->size), size = team->size;
     shmem_team_t handle = team->handle;
-    for (size_t i = 0; i < MOST; i++) from[i] = have(me, step, i), to[i] = 0;
+    for (size_t i = 0; i < MOST; i++) from[i] = have(me, step, i);
     switch (random % 8) {
     case 0: shmem_team_sync(handle); break;
     case 1:
@@ -78,7 +78,7 @@ int main(void) {
         shmem_long_atomic_inc(&count, (me + step) % npes);
         shmem_long_p(&mailbox[me][step % RING], step, (me + step) % npes);
         sent++;
-        /* Arrays are used again. */
+        /* Arrays are used again. The others may write to them as soon as these call, so all are cleared before anybody does. */
         if (step % RING == RING - 1) {
             shmem_barrier_all();
             CHECK(shmem_long_atomic_fetch(&count, me) == sent, "step %d", step);
@@ -87,6 +87,7 @@ int main(void) {
                     int then = step - step % RING + i;
                     CHECK((pe + then) % npes != me || mailbox[pe][i] == then, "from %d, step %d", pe, then);
                 }
+            memset(dest, 0, sizeof dest);
             shmem_barrier_all();
         }
     }
