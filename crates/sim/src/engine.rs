@@ -17,6 +17,7 @@
 use crate::coroutine::Panic;
 use crate::error::{Error, Waiting};
 use crate::host::{Answer, GroupOp, HostOp, Op, Pe};
+use crate::packet::Destination;
 use crate::time::Ps;
 use crate::world::{Happened, World};
 use memonet_core::fabric::Awaited;
@@ -220,11 +221,16 @@ impl<'a, P: Program> Engine<'a, P> {
                 }
                 Some(Happened::News(pe)) => self.look_soon(pe),
                 Some(Happened::Woken(token)) => self.woken(token),
+                Some(Happened::Unrouted(op, switch, to)) => return Err(self.unrouted(op, switch, to)),
             }
             self.failed.take().map_or(Ok(()), Err)?;
         }
         // What the programs sent last arrives, whoever is there to see it.
-        while self.world.next().is_some() {}
+        while let Some(happened) = self.world.next() {
+            if let Happened::Unrouted(op, switch, to) = happened {
+                return Err(self.unrouted(op, switch, to));
+            }
+        }
         Ok(())
     }
 
@@ -398,6 +404,15 @@ impl<'a, P: Program> Engine<'a, P> {
         let now = self.world.now();
         (0..self.actors.len() as u32).for_each(|pe| self.look_at_next(Pe(pe), now));
         true
+    }
+
+    fn unrouted(&self, op: Op, switch: u32, to: Destination) -> Error {
+        Error::Unrouted {
+            at: self.world.now(),
+            pe: op.pe.index(),
+            switch,
+            to,
+        }
     }
 
     fn deadlock(&self) -> Error {

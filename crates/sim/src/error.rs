@@ -1,6 +1,7 @@
 //! What can go wrong with a run.
 
 use crate::machine::MachineError;
+use crate::packet::Destination;
 use crate::time::Ps;
 use std::fmt;
 
@@ -49,6 +50,20 @@ pub enum Error {
     OutOfTurn {
         /// Which.
         pe: usize,
+    },
+    /// A switch did not know where to send a packet.
+    #[error(
+        "switch {switch} has dropped a packet at {at}: its table has no entry for {to:?}. It is of a call of PE {pe}, and what that waits for never comes. Set the route"
+    )]
+    Unrouted {
+        /// When.
+        at: Ps,
+        /// Whose call sent it.
+        pe: usize,
+        /// Which switch.
+        switch: u32,
+        /// Where it was to go.
+        to: Destination,
     },
     /// Nothing is left that could happen, and PEs wait.
     #[error("deadlock at {at}: nothing is under way, and {} PEs wait\n{}", .waits.len(), Lines(.waits))]

@@ -61,7 +61,7 @@
 //! 6. Memory that the host sees only after a switch of banks: keep the bytes, and [`Cx::write`](nic::Cx::write) them to the PE's segment at the switch.
 //! 7. Collectives in hardware are [`host::GroupOp`]; say so by [`nic::Feature::Groups`].
 //! 8. Switch management (multicast tables): packets to [`packet::Destination::Switch`] come out in [`nic::Nic::at_switch`], which sets
-//!    [`network::Switch::set_multicast`].
+//!    [`network::Switch::set_multicast`]. Routes are written when the network is built; [`network::Network::set_route`] changes them.
 //!
 //! # Trade-offs
 //!
@@ -88,6 +88,7 @@ mod processes;
 pub mod queue;
 pub mod random;
 pub mod reproduce;
+mod routes;
 mod run;
 mod slab;
 mod stacks;

@@ -1,7 +1,8 @@
 //! Links and switches: who is connected to whom, by which way, and who waits for whom.
 //!
 //! A link carries one packet at a time in each direction; a packet waits until it is free. A switch reads where a packet goes from its routes or
-//! its multicast table, and sends it on by that output port, which serves packets in the order of coming: that is where contention is. A
+//! its multicast table, and from nothing else, and sends it on by that output port, which serves packets in the order of coming: that is where contention is. The routes are
+//! written when the network is built, as its cables lie. What they have no entry for is dropped, and an error of the run. A
 //! packet with several ports in the multicast table is copied, and never sent back by the port by which it came. Buffers do not overflow: who waits does so where he is, without holding up
 //! others (no back-pressure); what a machine loses, it loses on links by a probability.
 //!
@@ -27,9 +28,11 @@
 
 use crate::machine::{Machine, MachineError, Rate};
 use crate::packet::{Destination, Node};
+use crate::routes::Routes;
 use crate::time::Ps;
 use crate::trace::Place;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// A direction of a cable.
 #[derive(Debug, Clone)]
@@ -46,19 +49,14 @@ pub(crate) struct Channel {
 pub struct Switch {
     /// By port.
     pub(crate) out: Vec<Option<Channel>>,
-    /// By node, where it was set; else the way of the topology.
-    routes: BTreeMap<u32, u16>,
+    /// By [`Network::number`].
+    routes: Routes,
     multicast: BTreeMap<u16, Vec<u16>>,
     /// When the unit that copies is free.
     copier: Ps,
 }
 
 impl Switch {
-    /// Sends packets to `node` by `port`, from now on.
-    pub fn set_route(&mut self, node: Node, port: u16) {
-        self.routes.insert(node.0, port);
-    }
-
     /// The ports to which packets of a multicast group go.
     pub fn multicast(&self, group: u16) -> &[u16] {
         self.multicast.get(&group).map_or(&[], Vec::as_slice)
@@ -86,17 +84,23 @@ enum Shape {
 /// Links and switches of a machine of so many nodes.
 #[derive(Debug, Clone)]
 pub struct Network {
-    shape: Shape,
     nodes: u32,
     pub(crate) node_out: Vec<Vec<Option<Channel>>>,
     pub(crate) switches: Vec<Switch>,
     pub(crate) delay: Ps,
     pub(crate) loss: f64,
     pub(crate) switching: Switching,
-    /// Children of a switch in a tree.
-    down: u32,
-    /// First switch of each level of a tree, the lowest first.
-    levels: Vec<u32>,
+}
+
+/// A switch on a way, with the ports by which one comes and goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hop {
+    /// Which switch.
+    pub switch: u32,
+    /// By which port one comes,
+    pub by: u16,
+    /// and by which one goes.
+    pub port: u16,
 }
 
 /// What is the same at all switches.
@@ -127,15 +131,12 @@ impl Network {
         let shape = topology.choice("shape", &shapes)?;
         let rate = link.rate("rate")?;
         let mut network = Network {
-            shape,
             nodes,
             node_out: vec![Vec::new(); nodes as usize],
             switches: Vec::new(),
             delay: link.time("delay")?,
             loss: if link.has("loss") { link.probability("loss")? } else { 0.0 },
             switching: Switching::default(),
-            down: 0,
-            levels: Vec::new(),
         };
         match shape {
             Shape::Direct if nodes > 2 => {
@@ -157,12 +158,13 @@ impl Network {
                     network.node_out[node as usize] = vec![other(Some(node + 1), 1), other(node.checked_sub(1), 0)];
                 }
             }
-            Shape::Star | Shape::Tree => network.add_switches(machine, rate)?,
+            Shape::Star | Shape::Tree => network.add_switches(machine, shape, rate)?,
         }
+        network.fill_tables();
         Ok(network)
     }
 
-    fn add_switches(&mut self, machine: &Machine, rate: Rate) -> Result<(), MachineError> {
+    fn add_switches(&mut self, machine: &Machine, shape: Shape, rate: Rate) -> Result<(), MachineError> {
         let section = machine.section("switch");
         let optional = |name: &str| if section.has(name) { section.time(name) } else { Ok(Ps::ZERO) };
         let forwarding = [("cut-through", true), ("store-and-forward", false)];
@@ -175,7 +177,7 @@ impl Network {
             copy_time: optional("copy_time")?,
             copy_rate: section.has("copy_rate").then(|| section.rate("copy_rate")).transpose()?,
         };
-        if self.shape == Shape::Star {
+        if shape == Shape::Star {
             if section.has("ports") && section.count("ports")? < u64::from(self.nodes) {
                 let problem = format!("is {}, too few for {} nodes at one switch", section.count("ports")?, self.nodes);
                 return Err(section.error("ports", problem));
@@ -193,17 +195,18 @@ impl Network {
             return Err(section.error("ports", format!("is {ports}; the switches of a tree have from 3 to 1024")));
         }
         let fat = machine.section("topology").count("fat")?.max(1);
-        self.down = ports as u32 - 1;
+        let down = ports as u32 - 1;
         let (mut below, mut first, mut rate) = (self.nodes, 0, rate);
+        // First switch of the level below.
+        let mut lower = None;
         loop {
-            let here = below.div_ceil(self.down);
-            let lower = self.levels.last().copied();
+            let here = below.div_ceil(down);
             for switch in 0..here {
-                let children = switch * self.down..below.min((switch + 1) * self.down);
+                let children = switch * down..below.min((switch + 1) * down);
                 let out = children.map(|child| {
                     let (to, port) = match lower {
                         None => (Place::Node(Node(child)), 0),
-                        Some(lower) => (Place::Switch(lower + child), self.down as u16),
+                        Some(lower) => (Place::Switch(lower + child), down as u16),
                     };
                     Some(Channel::to(to, port, rate))
                 });
@@ -214,25 +217,51 @@ impl Network {
             }
             // Upward links of the level below.
             for child in 0..below {
-                let up = Some(Channel::to(
-                    Place::Switch(first + child / self.down),
-                    (child % self.down) as u16,
-                    rate,
-                ));
+                let up = Some(Channel::to(Place::Switch(first + child / down), (child % down) as u16, rate));
                 match lower {
                     None => self.node_out[child as usize] = vec![up],
                     Some(lower) => {
                         let out = &mut self.switches[(lower + child) as usize].out;
-                        out.resize(self.down as usize, None);
+                        out.resize(down as usize, None);
                         out.push(up);
                     }
                 }
             }
-            self.levels.push(first);
+            lower = Some(first);
             if here == 1 {
                 return Ok(());
             }
             (below, first, rate) = (here, first + here, rate.times(fat));
+        }
+    }
+
+    /// Writes the switches' routes, as the cables lie: down to what is below, and to all else up. Switches are numbered from the lowest level on.
+    fn fill_tables(&mut self) {
+        let all = self.nodes + self.switches.len() as u32;
+        // By switch: the numbers of all that is below it, and its own.
+        let mut below: Vec<Vec<Range<u32>>> = Vec::new();
+        for switch in 0..self.switches.len() {
+            let own = self.nodes + switch as u32;
+            let Switch { out, routes, .. } = &mut self.switches[switch];
+            let mut here = vec![alone(own)];
+            let mut down = Vec::new();
+            for (port, channel) in (0..).zip(out) {
+                let reached = match channel.as_ref().map(|channel| channel.to) {
+                    Some(Place::Node(Node(node))) => vec![alone(node)],
+                    Some(Place::Switch(other)) if (other as usize) < switch => below[other as usize].clone(),
+                    Some(Place::Switch(_)) => {
+                        routes.set(0..all, Some(port));
+                        continue;
+                    }
+                    None => continue,
+                };
+                down.extend(reached.iter().map(|range| (range.clone(), port)));
+                here.extend(reached);
+            }
+            down.into_iter().for_each(|(range, port)| routes.set(range, Some(port)));
+            // What is for the switch itself goes nowhere.
+            routes.set(alone(own), None);
+            below.push(joined(here));
         }
     }
 
@@ -251,79 +280,86 @@ impl Network {
         self.nodes
     }
 
+    /// Changes an entry of a switch's table: packets to `node` leave by this port from now on, or without one are dropped.
+    ///
+    /// # Errors
+    /// In words, where there is no such switch or node, or nothing at this port.
+    pub fn set_route(&mut self, switch: u32, node: Node, port: Option<u16>) -> Result<(), String> {
+        let (switches, nodes) = (self.switches.len(), self.nodes);
+        let Some(here) = self.switches.get_mut(switch as usize).filter(|_| node.0 < nodes) else {
+            return Err(format!(
+                "a route at switch {switch} to node {}: there are {switches} switches and {nodes} nodes",
+                node.0
+            ));
+        };
+        if let Some(port) = port.filter(|&port| !matches!(here.out.get(usize::from(port)), Some(Some(_)))) {
+            return Err(format!("a route by port {port} of switch {switch}, at which there is no cable"));
+        }
+        here.routes.set(alone(node.0), port);
+        Ok(())
+    }
+
     /// Switch and port at which a node is connected, if it is.
     pub fn port_of(&self, node: Node) -> Option<(u32, u16)> {
-        match self.shape {
-            Shape::Star => Some((0, node.0 as u16)),
-            Shape::Tree => Some((node.0 / self.down, (node.0 % self.down) as u16)),
-            Shape::Direct | Shape::Chain => None,
+        match self.node_out[node.index()].first()?.as_ref()? {
+            Channel {
+                to: Place::Switch(switch),
+                port,
+                ..
+            } => Some((*switch, *port)),
+            _ => None,
         }
     }
 
-    /// The ports by which a switch sends on a packet.
+    /// The number by which tables know where a packet goes: those of nodes come first.
+    fn number(&self, to: Destination) -> u32 {
+        match to {
+            Destination::Node(node) => node.0,
+            Destination::Switch(switch) => self.nodes + switch,
+            Destination::Multicast(_) | Destination::Port(_) => panic!("{to:?} is not in routes"),
+        }
+    }
+
+    /// The ports by which a switch sends on a packet, as its tables say.
     pub(crate) fn ports(&self, switch: u32, to: Destination) -> Vec<u16> {
         match to {
             Destination::Multicast(group) => self.switches[switch as usize].multicast(group).to_vec(),
-            Destination::Node(node) => vec![self.route(switch, node)],
-            Destination::Switch(other) => vec![self.route_to_switch(switch, other)],
-            Destination::Port(port) => panic!("port {port} of a node is not for a switch to find"),
+            to => self.route(switch, to).into_iter().collect(),
         }
     }
 
-    /// The port by which a switch sends on what is for one node.
-    pub(crate) fn route(&self, switch: u32, node: Node) -> u16 {
-        if let Some(&port) = self.switches[switch as usize].routes.get(&node.0) {
-            return port;
-        }
-        if self.shape == Shape::Star {
-            return node.0 as u16;
-        }
-        let level = self.level(switch);
-        let place = switch - self.levels[level];
-        // The child below which the node is, at this level, if it is below this switch at all.
-        let child = node.0 / self.down.pow(level as u32);
-        if child / self.down == place {
-            (child % self.down) as u16
-        } else {
-            self.down as u16
+    /// The port by which a switch sends on what is for one place, if its table has an entry.
+    pub(crate) fn route(&self, switch: u32, to: Destination) -> Option<u16> {
+        self.switches[switch as usize].routes.port(self.number(to))
+    }
+
+    /// The switches on the way from node to node, as their tables are now; nothing where these do not lead there.
+    pub fn way(&self, from: Node, to: Node) -> Option<Vec<Hop>> {
+        let mut hops = Vec::new();
+        let mut channel = self.node_out[from.index()].first()?.as_ref()?;
+        loop {
+            let switch = match channel.to {
+                Place::Node(node) => return (node == to).then_some(hops),
+                // Longer ways go round.
+                Place::Switch(_) if hops.len() == self.switches.len() => return None,
+                Place::Switch(switch) => switch,
+            };
+            let port = self.route(switch, Destination::Node(to))?;
+            let by = channel.port;
+            hops.push(Hop { switch, by, port });
+            channel = self.switches[switch as usize].out.get(usize::from(port))?.as_ref()?;
         }
     }
 
-    /// The ports, by switch, of a tree that connects these nodes: what multicast tables need, whoever of them sends.
-    pub fn spanning(&self, nodes: &[Node]) -> BTreeMap<u32, Vec<u16>> {
-        let mut tree: BTreeMap<u32, Vec<u16>> = BTreeMap::new();
-        let mut lower = Vec::new();
+    /// The ports, by switch, of a tree that connects these nodes: what multicast tables need, whoever of them sends. Nothing where there is no such tree.
+    pub fn spanning(&self, nodes: &[Node]) -> Option<BTreeMap<u32, BTreeSet<u16>>> {
+        let mut tree: BTreeMap<u32, BTreeSet<u16>> = BTreeMap::new();
         for &node in nodes {
-            let (switch, port) = self.port_of(node).expect("a switch has tables; a cable has none");
-            let ports = tree.entry(switch).or_default();
-            if ports.is_empty() {
-                lower.push(switch);
+            for Hop { switch, by, port } in self.way(nodes[0], node)? {
+                tree.entry(switch).or_default().extend([by, port]);
             }
-            ports.push(port);
         }
-        // Level by level, until they have met.
-        while lower.len() > 1 {
-            let mut upper = Vec::new();
-            for switch in lower {
-                let up = &self.switches[switch as usize].out[self.down as usize];
-                let (above, port) = match up {
-                    Some(Channel {
-                        to: Place::Switch(above),
-                        port,
-                        ..
-                    }) => (*above, *port),
-                    _ => panic!("switches that are not the top have one above"),
-                };
-                tree.entry(switch).or_default().push(self.down as u16);
-                let ports = tree.entry(above).or_default();
-                if ports.is_empty() {
-                    upper.push(above);
-                }
-                ports.push(port);
-            }
-            lower = upper;
-        }
-        tree
+        Some(tree)
     }
 
     /// How many nodes a multicast packet reaches that has come to a switch by a port.
@@ -356,21 +392,24 @@ impl Network {
             }
         }
     }
+}
 
-    fn level(&self, switch: u32) -> usize {
-        self.levels.partition_point(|&first| first <= switch) - 1
-    }
+/// One number as a range.
+fn alone(number: u32) -> Range<u32> {
+    number..number + 1
+}
 
-    fn route_to_switch(&self, switch: u32, other: u32) -> u16 {
-        let (level, other_level) = (self.level(switch), self.level(other));
-        if other_level < level {
-            let child = (other - self.levels[other_level]) / self.down.pow((level - other_level - 1) as u32);
-            if child / self.down == switch - self.levels[level] {
-                return (child % self.down) as u16;
-            }
+/// The same numbers in order, and those side by side as one range.
+fn joined(mut ranges: Vec<Range<u32>>) -> Vec<Range<u32>> {
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let side_by_side = last.end == next.start;
+        if side_by_side {
+            last.end = next.end;
         }
-        self.down as u16
-    }
+        side_by_side
+    });
+    ranges
 }
 
 impl Channel {
@@ -380,6 +419,41 @@ impl Channel {
             port,
             rate,
             free: Ps::ZERO,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a tree of any size, tables lead from each node and switch to each, never further up than they must.
+    #[test]
+    fn tables_lead_everywhere() {
+        let text = include_str!("../../../machines/dimmnet-1.toml").replace("switch.ports = { value = 8,", "switch.ports = { value = 4,");
+        for (variant, most) in [("D-tree", 30u32), ("D-switch", 4)] {
+            for nodes in 1..=most {
+                let network = Network::build(&Machine::parse("small", &text, Some(variant)).unwrap(), nodes).unwrap();
+                for (from, to) in (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to))) {
+                    let levels = (1..).find(|&level| from / 3u32.pow(level) == to / 3u32.pow(level)).unwrap();
+                    let hops = if variant == "D-tree" { 2 * levels - 1 } else { 1 };
+                    let way = network.way(Node(from), Node(to)).expect("tables lead there");
+                    assert_eq!(way.len(), hops as usize, "{from} to {to} of {nodes} at {variant}");
+                }
+                let switches = network.switches() as u32;
+                for (from, to) in (0..switches).flat_map(|from| (0..switches).map(move |to| (from, to))) {
+                    let (mut at, mut hops) = (from, 0);
+                    while at != to {
+                        let port = network.route(at, Destination::Switch(to)).expect("an entry");
+                        let channel = network.switches[at as usize].out[usize::from(port)].as_ref().expect("a cable");
+                        let Place::Switch(next) = channel.to else {
+                            panic!("to switch {to} by {:?}", channel.to)
+                        };
+                        (at, hops) = (next, hops + 1);
+                        assert!(hops < 2 * switches, "from switch {from} to {to}");
+                    }
+                }
+            }
         }
     }
 }

@@ -68,6 +68,8 @@ pub enum Happened {
     News(Pe),
     /// A moment that the driver asked for ([`World::wake`]).
     Woken(u64),
+    /// This switch has dropped a packet of a call: its table has no entry for where that goes. What was promised of it never comes.
+    Unrouted(Op, u32, Destination),
 }
 
 /// What a PE has under way.
@@ -382,14 +384,15 @@ impl Parts {
                 return None;
             }
         };
+        let op = packet.op;
         let mut ports = self.network.ports(switch, to);
         if matches!(to, Destination::Multicast(_)) {
             ports.retain(|&port| port != by);
         }
         let leave = self.now + self.network.switching.delay;
         let Some((&first, more)) = ports.split_first() else {
-            self.counts.absorbed += 1;
             self.flights.take(flight);
+            self.sent_nowhere(op, switch, to);
             return None;
         };
         let packet = self.flights.get_mut(flight).packet.clone();
@@ -407,6 +410,14 @@ impl Parts {
             self.events.push(start + each * number, Event::Depart { flight, port });
         }
         None
+    }
+
+    /// A switch's table has no port for a packet. For a group that is right where it came from the only member there.
+    fn sent_nowhere(&mut self, op: Op, switch: u32, to: Destination) {
+        self.counts.absorbed += 1;
+        if !matches!(to, Destination::Multicast(_)) {
+            self.happened.push_back(Happened::Unrouted(op, switch, to));
+        }
     }
 
     fn record(&mut self, track: Track, name: &'static str, op: Op, start: Ps, end: Ps) {
@@ -482,16 +493,16 @@ impl Cx<'_> {
     /// Has a switch send a packet of its own to a node, at `at`: management.
     pub fn send_from_switch(&mut self, at: Ps, switch: u32, to: Node, packet: Packet) {
         self.parts.counts.sent += 1;
+        let to = Destination::Node(to);
+        let Some(port) = self.parts.network.route(switch, to) else {
+            return self.parts.sent_nowhere(packet.op, switch, to);
+        };
         let flight = Flight {
-            packet: Packet {
-                to: Destination::Node(to),
-                ..packet
-            },
+            packet: Packet { to, ..packet },
             at: Place::Switch(switch),
             by: 0,
             tail: Ps::ZERO,
         };
-        let port = self.parts.network.route(switch, to);
         let flight = self.parts.flights.put(flight);
         self.parts.events.push(at, Event::Depart { flight, port });
     }

@@ -80,7 +80,13 @@ fn all_blocks_arrive_in_order_whatever_is_lost() {
 /// What the network cannot serve goes by a tree, at all PEs.
 #[test]
 fn without_a_table_entry_a_tree_does() {
-    for (name, pes) in [("dimmnet-2", 20), ("dimmnet-2", 2), ("scc", 4), ("sr2201", 3)] {
+    for (name, pes) in [
+        ("dimmnet-2", 20),
+        ("dimmnet-2", 2),
+        ("scc", 4),
+        ("sr2201", 3),
+        ("dimmnet-1/D-switch", 4),
+    ] {
         let done = streams(&machine(name), pes, 1, false);
         assert!(done.results.iter().flatten().all(|&way| way == Delivery::Tree), "{name}");
     }

@@ -1,7 +1,9 @@
 //! Programs on a machine: time passes where it should, nothing hangs, and a run repeats itself to the byte.
 
 use memonet_core::{Cmp, Delivery, Error as JobError, Job, MulticastOptions};
-use memonet_sim::{Done, Error, Machine, Options, now, run};
+use memonet_sim::nic::memory_slot::command::route;
+use memonet_sim::packet::{Destination, Node};
+use memonet_sim::{Done, Error, Host, Machine, Options, now, run};
 use std::time::Duration;
 
 fn machine() -> Machine {
@@ -390,4 +392,31 @@ fn collectives_by_hardware_send_nothing() {
         done.unwrap().counts.sent
     };
     assert_eq!(packets(50), packets(0));
+}
+
+/// A packet that a switch does not know where to send is no silence.
+#[test]
+fn a_missing_route_ends_the_run() {
+    let machine = Machine::load("dimmnet-1/D-switch").unwrap();
+    let error = run(&machine, 3, &Options::default(), |job| {
+        let w = job.window::<u64>(1).unwrap();
+        job.barrier().unwrap();
+        if job.pe() == 0 {
+            Host::here().command(route(0, Node(2), None)).unwrap();
+            w.put(2, 0, &[1]).unwrap();
+        }
+    });
+    let error = error.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Unrouted {
+                pe: 0,
+                switch: 0,
+                to: Destination::Node(Node(2)),
+                ..
+            }
+        ),
+        "{error}"
+    );
 }

@@ -138,9 +138,9 @@ impl Manager {
             return;
         }
         let tree = network.spanning(&group.members);
-        let possible = tree.values().flatten().all(|&port| port < PORTS);
+        let possible = tree.filter(|tree| tree.values().flatten().all(|&port| port < PORTS));
         let next = (self.next_group < FIRST_GROUP + GROUPS).then_some(self.next_group);
-        if let Some(lid) = self.free.pop().or(next).filter(|_| possible) {
+        if let Some((lid, tree)) = possible.and_then(|tree| Some((self.free.pop().or(next)?, tree))) {
             self.next_group = self.next_group.max(lid + 1);
             group.lid = lid;
             self.write(lid, tree);
@@ -154,7 +154,8 @@ impl Manager {
         if group.left < group.members.len() {
             return;
         }
-        let cleared = network.spanning(&group.members).into_keys().map(|switch| (switch, Vec::new()));
+        let tree = network.spanning(&group.members).unwrap_or_default();
+        let cleared = tree.into_keys().map(|switch| (switch, BTreeSet::new()));
         let (lid, cleared) = (group.lid, cleared.collect());
         self.groups.remove(name);
         self.write(lid, cleared);
@@ -162,7 +163,7 @@ impl Manager {
     }
 
     /// Has a group's ports written into switches' tables.
-    fn write(&mut self, group: u16, tree: BTreeMap<u32, Vec<u16>>) {
+    fn write(&mut self, group: u16, tree: BTreeMap<u32, BTreeSet<u16>>) {
         for (switch, ports) in tree {
             let mask = ports.iter().fold(0, |mask, port| mask | 1 << port);
             self.tables.entry(switch).or_default().set_ports(group, mask);

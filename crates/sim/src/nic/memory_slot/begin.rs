@@ -57,6 +57,9 @@ impl MemorySlot {
                 let members: Vec<Node> = numbers(&data).into_iter().map(|number| Node(number as u32)).collect();
                 multicast::set_tables(cx.network(), words[0] as u16, node, &members)?;
             }
+            command::ROUTE => cx
+                .network()
+                .set_route(words[0] as u32, Node(words[1] as u32), u16::try_from(words[2]).ok())?,
             command::LOOP_BACK => slot.loop_back = if words[0] == 0 { LoopBack::Internal } else { LoopBack::External },
             command::DROPPED => {
                 let why = [Refusal::Group, Refusal::Process, Refusal::Region, Refusal::Address].get((words[0] as usize).wrapping_sub(1));

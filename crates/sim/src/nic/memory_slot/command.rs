@@ -23,6 +23,7 @@ pub(super) const WRITE: u32 = 10;
 pub(super) const WAIT: u32 = 11;
 pub(super) const SWITCH: u32 = 12;
 pub(super) const NEXT_BLOCK: u32 = 13;
+pub(super) const ROUTE: u32 = 14;
 
 /// Where packets of a node to itself turn round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +74,12 @@ pub fn map(kick_page: u32, seed: &Header) -> Command {
 /// Lets packets of `group` write to the physical page `to` as page `page` of a region of a process here.
 pub fn register(group: u16, process: u32, region: u32, page: u64, to: u64) -> Command {
     command(REGISTER, [u64::from(group) << 32 | u64::from(process), region.into(), page, to])
+}
+
+/// Changes an entry of a switch's table: packets to `node` leave it by `port`, or without one are dropped, which is an error of the run.
+pub fn route(switch: u32, node: Node, port: Option<u16>) -> Command {
+    let port = port.map_or(u64::MAX, u64::from);
+    command(ROUTE, [switch.into(), node.0.into(), port, 0])
 }
 
 /// Sets the switches' tables so that what this node sends to multicast group `group` comes to all of `members`. A group has one sender.

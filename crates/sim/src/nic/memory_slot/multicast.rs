@@ -1,8 +1,7 @@
 //! The switches' multicast tables.
 
-use crate::network::Network;
+use crate::network::{Hop, Network};
 use crate::packet::Node;
-use crate::trace::Place;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sets the tables so that packets of `from` to `group` come to all of `members`, over the union of the ways to each. Ways to nodes from one node
@@ -13,16 +12,10 @@ pub fn set_tables(network: &mut Network, group: u16, from: Node, members: &[Node
         if member.0 >= network.nodes() {
             return Err(format!("there is no node {} to be a member of a multicast group", member.0));
         }
-        let first = network.node_out[from.index()].first().and_then(Option::as_ref);
-        let mut place = first.map(|channel| channel.to).ok_or("this node has no link")?;
-        while let Place::Switch(switch) = place {
-            let port = network.route(switch, member);
+        let way = network.way(from, member);
+        let way = way.ok_or_else(|| format!("the switches' routes do not lead from node {} to node {}", from.0, member.0))?;
+        for Hop { switch, port, .. } in way {
             ports.entry(switch).or_default().insert(port);
-            let channel = network.switches[switch as usize]
-                .out
-                .get(usize::from(port))
-                .and_then(Option::as_ref);
-            place = channel.map(|channel| channel.to).ok_or("a route ends at a port without a link")?;
         }
     }
     if ports.is_empty() {
