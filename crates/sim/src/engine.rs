@@ -11,7 +11,7 @@
 //!
 //! **A job is stuck** when nothing is under way in the machine and all that is left to happen are parked PEs' looks, at moments of their own, for what they have asked for in vain. What
 //! counts against that: memory that changes, a wait that ends or begins, a computation, a PE that ends, and a deadline of a program's own. What does not: looks that have seen nothing
-//! new, far or near, often enough ([`LAST_LOOKS`]); and what the library's ends of a channel repeat so that nothing is lost. They ask and are answered for ever where a program never does its part. An
+//! new, far or near, often enough (`LAST_LOOKS`); and what the library's ends of a channel repeat so that nothing is lost. They ask and are answered for ever where a program never does its part. An
 //! answer counts as news only for the end that gets it, which says so when it parks: its next look is in vain if very many in a row have taught it nothing.
 
 use crate::coroutine::Panic;
