@@ -35,6 +35,7 @@ Usage: oshrun [OPTIONS] PROGRAM [ARGUMENTS]... [: [OPTIONS] PROGRAM [ARGUMENTS].
   --tag-output, -l          Start each line of output with the number of its PE (also --label, --prepend-rank)
   --timeout SECONDS         End the job after this time, with exit status 124
   --wdir FOLDER             Start the programs in this folder (also -wd)
+  --machine NAME            Run on a simulated machine, one of `memonet machines`
   -H, --host, --hostfile    This machine (localhost, or its name); a number of slots is a number of PEs without -n
   -N, -ppn N                PEs per machine: there is one, so the number of PEs without -n
   -v, --verbose             Say what each PE is bound to, and which options were ignored
@@ -42,7 +43,8 @@ Usage: oshrun [OPTIONS] PROGRAM [ARGUMENTS]... [: [OPTIONS] PROGRAM [ARGUMENTS].
 
 Options without a meaning here are accepted: --mca NAME VALUE, --map-by WHAT, --rank-by WHAT, --oversubscribe,
 --allow-run-as-root, --use-hwthread-cpus, -q, -genvall, -launcher NAME and some more.
-`memonet run --help` lists what memonet has beyond this: --fabric, --keep-going.
+`memonet run --help` lists what memonet has beyond this: --fabric, --keep-going, and more
+for simulated machines.
 
 Exit status: as of `memonet run`.
 ";
@@ -62,6 +64,7 @@ enum Does {
     Hosts,
     HostFile,
     Folder,
+    Machine,
     Verbose,
     Help,
     Version,
@@ -82,6 +85,7 @@ const OPTIONS: &[(&[&str], Does)] = &[
     (&["H", "host", "hosts"], Does::Hosts),
     (&["hostfile", "machinefile", "f", "default-hostfile"], Does::HostFile),
     (&["wdir", "wd"], Does::Folder),
+    (&["machine"], Does::Machine),
     (&["v", "verbose", "report-bindings", "display-map"], Does::Verbose),
     (&["h", "help"], Does::Help),
     (&["V", "version"], Does::Version),
@@ -248,6 +252,7 @@ impl Reader {
                 }
                 self.folder = Some(folder);
             }
+            Does::Machine => self.options.simulated.machine = Some(value()?),
             Does::Verbose => self.options.verbose = true,
             Does::Help => return Ok(Some(Request::Help)),
             Does::Version => return Ok(Some(Request::Version)),
@@ -374,6 +379,10 @@ mod tests {
         assert_eq!(
             (options.timeout, options.bind),
             (Some(Duration::from_millis(2500)), Some(Bind::Core))
+        );
+        assert_eq!(
+            spec("--machine scc -n 1 a").unwrap().options.simulated.machine.as_deref(),
+            Some("scc")
         );
         let set = [("A", "b=c"), ("D", "e")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(options.environment, set);
