@@ -19,6 +19,7 @@ fn main() -> ExitCode {
         match program.as_str() {
             "ping-pong" => ping_pong(&job, number()),
             "clocks" => clocks(begun),
+            "threads" => threads(),
             "blocks" => blocks(&job),
             "restricted" => restricted(&job),
             "offers" => offers(&job),
@@ -107,6 +108,91 @@ fn clocks(begun: Instant) -> Result<()> {
     println!("waited for {} ms", start.elapsed().as_millis());
     println!("since the first line: {} s", begun.elapsed().as_secs());
     Ok(())
+}
+
+/// Waits for another thread, which answers or does not, so long at most: by the waits of Rust and of C.
+fn threads() -> Result<()> {
+    use std::sync::{Condvar, Mutex, mpsc};
+    let limit = Duration::from_secs(20);
+    let (answer, answered) = mpsc::channel();
+    let (done, changed) = (Mutex::new(false), Condvar::new());
+    // SAFETY: all zeros is a value of the structure.
+    let mut semaphore: libc::sem_t = unsafe { std::mem::zeroed() };
+    // SAFETY: a semaphore of this stack frame, which outlives the thread.
+    unsafe { libc::sem_init(&mut semaphore, 0, 0) };
+    let place = &raw mut semaphore as usize;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for answers in 0..3 {
+                really_sleep();
+                match answers {
+                    0 => answer.send(()).expect("somebody waits"),
+                    1 => {
+                        *done.lock().expect("nobody panics") = true;
+                        changed.notify_one();
+                    }
+                    // SAFETY: as above.
+                    _ => _ = unsafe { libc::sem_post(place as *mut libc::sem_t) },
+                }
+            }
+        });
+        println!("channel: {:?}", answered.recv_timeout(limit));
+        let (seen, late) = changed
+            .wait_timeout_while(done.lock().expect("nobody panics"), limit, |done| !*done)
+            .expect("nobody panics");
+        println!("condition: {} {}", *seen, late.timed_out());
+        // SAFETY: as above.
+        println!("semaphore: {}", unsafe { libc::sem_timedwait(&mut semaphore, &date(limit)) });
+    });
+    let brief = Duration::from_millis(20);
+    let timed = |what: &str, wait: &mut dyn FnMut() -> bool| {
+        let start = Instant::now();
+        println!("{what}: {} after {:?}", wait(), start.elapsed());
+    };
+    timed("channel", &mut || answered.recv_timeout(brief).is_ok());
+    timed("semaphore", &mut || {
+        // SAFETY: as above.
+        unsafe { libc::sem_timedwait(&mut semaphore, &date(brief)) == 0 }
+    });
+    // SAFETY: a mutex and conditions of this stack frame; all zeros are those of C's initialisers.
+    unsafe {
+        let (mut mutex, mut condition): (libc::pthread_mutex_t, libc::pthread_cond_t) = std::mem::zeroed();
+        libc::pthread_mutex_lock(&mut mutex);
+        timed("mutex", &mut || libc::pthread_mutex_timedlock(&mut mutex, &date(brief)) == 0);
+        timed("condition", &mut || {
+            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &date(brief)) == 0
+        });
+        let mut monotonic = std::mem::zeroed();
+        libc::pthread_condattr_init(&mut monotonic);
+        libc::pthread_condattr_setclock(&mut monotonic, libc::CLOCK_MONOTONIC);
+        libc::pthread_cond_init(&mut condition, &monotonic);
+        let mut limit = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut limit);
+        limit.tv_sec += 1;
+        timed("monotonic condition", &mut || {
+            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &limit) == 0
+        });
+    }
+    Ok(())
+}
+
+/// So long from now, as C's waits want it.
+fn date(ahead: Duration) -> libc::timespec {
+    let then = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970") + ahead;
+    libc::timespec {
+        tv_sec: then.as_secs() as libc::time_t,
+        tv_nsec: then.subsec_nanos().into(),
+    }
+}
+
+/// Sleeps in real time, as what a thread computes takes.
+fn really_sleep() {
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 50_000_000,
+    };
+    // SAFETY: the kernel reads the structure. By number, which is not replaced.
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, 0) };
 }
 
 fn cycles() -> u64 {

@@ -113,6 +113,13 @@ fn clocks_show_the_time_of_the_machine() {
 }
 
 #[test]
+fn waits_for_threads_last_until_they_answer_or_as_long_as_they_are_to() {
+    let expected = "channel: Ok(())\ncondition: true false\nsemaphore: 0\nchannel: false after 20ms\nsemaphore: false after 20ms\n\
+                    mutex: false after 20ms\ncondition: false after 20ms\nmonotonic condition: false after 1s\n";
+    assert_eq!(printed("dimmnet-1/D", &["-n", "1"], &["threads"]), expected);
+}
+
+#[test]
 fn who_sees_real_time_says_so() {
     let ended = on("rdma-100g", &["-n", "2"], &["denied"]);
     assert_eq!(ended.status, 0, "{ended:?}");

@@ -8,6 +8,7 @@
 //! | any of its clocks, also those of CPU time | the time since the start of the run; since 1970, if the machine had been switched on at the beginning of 2000 |
 //! | cycles | nanoseconds: the processor runs at 1 GHz, on every machine |
 //! | sleep | sleep in the machine's time, while others run; also by waiting for [no descriptors](super::polls) |
+//! | wait for its other threads, so long at most | a wait in real time, as [long](super::threads) |
 //! | random bytes of the kernel | bytes from the run's seed and the PE's number, so that a run repeats itself |
 //!
 //! The time stands still while a process computes, unless it was started with `--cpu-scale`. A program that waits for time to pass by reading a clock again
@@ -25,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The beginning of 2000, in seconds since 1970.
-const SWITCHED_ON: u64 = 946_684_800;
+pub(super) const SWITCHED_ON: u64 = 946_684_800;
 /// Readings of a clock in a row that take no time: more than a program needs to measure something.
 const FREE: u32 = 100;
 /// Nanoseconds that each further one takes.
@@ -77,12 +78,29 @@ fn read() -> Duration {
     now()
 }
 
-/// The real CPU time of this process.
+/// The real CPU time of this process, in nanoseconds.
 fn cpu_time() -> u64 {
+    kernels(libc::CLOCK_PROCESS_CPUTIME_ID).as_nanos() as u64
+}
+
+/// The real time, by the kernel's monotonic clock.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+pub(super) fn real() -> Duration {
+    kernels(libc::CLOCK_MONOTONIC)
+}
+
+/// What the kernel's clock shows.
+fn kernels(clock: c_int) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the kernel writes the structure on this stack frame. By number, as the function is one of those replaced.
-    unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) };
+    duration(time)
+}
+
+/// How far ahead a time is on one of the machine's clocks: a reading of that clock.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+pub(super) fn until(clock: c_int, limit: Duration) -> Duration {
+    on(clock).map_or(Duration::ZERO, |now| limit.saturating_sub(now))
 }
 
 /// From now on the program sees the machine's time, and gets random bytes from `seed`. Once; before the program has threads.
@@ -113,6 +131,8 @@ pub(super) fn show(cpu_scale: Option<f64>, seed: u64) {
     let sleeps = libcs.into_iter().all(replaced);
     #[cfg(target_arch = "x86_64")]
     let sleeps = sleeps && super::polls::replacements().into_iter().all(replaced);
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+    let sleeps = sleeps && super::threads::replacements().into_iter().all(replaced);
     let cycles = sleeps && trap_cycles();
     let all = [(clocks, "its clocks"), (sleeps, "its sleeps"), (cycles, "its cycle counter")];
     REAL.get_or_init(|| all.into_iter().filter(|(shown, _)| !shown).map(|(_, what)| what).collect());
@@ -131,18 +151,26 @@ pub(super) fn complaint(pe: usize) -> Option<String> {
     ))
 }
 
-fn fail(errno: c_int) -> c_int {
+pub(super) fn fail(errno: c_int) -> c_int {
     // SAFETY: this thread's own.
     unsafe { *libc::__errno_location() = errno };
     -1
 }
 
-fn errno() -> c_int {
+pub(super) fn errno() -> c_int {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() }
 }
 
-fn timespec(time: Duration) -> libc::timespec {
+/// Zero for what is no length of time.
+pub(super) fn duration(time: libc::timespec) -> Duration {
+    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+        (Ok(seconds), Ok(nanos @ ..1_000_000_000)) => Duration::new(seconds, nanos),
+        _ => Duration::ZERO,
+    }
+}
+
+pub(super) fn timespec(time: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: time.as_secs() as libc::time_t,
         tv_nsec: time.subsec_nanos().into(),

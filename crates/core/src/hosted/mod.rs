@@ -15,6 +15,8 @@ pub(crate) mod passage;
 mod patch;
 #[cfg(target_arch = "x86_64")]
 mod polls;
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+mod threads;
 pub(crate) mod turn;
 
 pub use ask::{Ask, Atomic, Signal};

@@ -3,7 +3,7 @@
 //! Programs sleep by them too: with no descriptors, they wait for nothing but time, and that is the machine's. With some, they wait for what is outside of
 //! the machine, in real time; and where nothing has come for so long, as much time has passed in the machine.
 
-use super::attached;
+use super::{attached, clock};
 use libc::{c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
@@ -35,14 +35,7 @@ fn wait(timeout: Option<Duration>, for_nothing: bool, ask: impl FnOnce() -> c_lo
     }
 }
 
-/// Nothing for no end; a time that is none is for the kernel to refuse, which it does at once.
-fn duration(seconds: i64, nanos: i64) -> Duration {
-    match (u64::try_from(seconds), u32::try_from(nanos)) {
-        (Ok(seconds), Ok(nanos @ ..1_000_000_000)) => Duration::new(seconds, nanos),
-        _ => Duration::ZERO,
-    }
-}
-
+/// Nothing for no end.
 fn millis(timeout: c_int) -> Option<Duration> {
     u64::try_from(timeout).ok().map(Duration::from_millis)
 }
@@ -62,8 +55,8 @@ unsafe extern "C" fn ppoll(
 ) -> c_int {
     // SAFETY: the program's, or null.
     let mut time = unsafe { timeout.as_ref() }.copied();
-    let wished = time.map(|time| duration(time.tv_sec, time.tv_nsec));
-    // The kernel changes the time; libc's does not.
+    let wished = time.map(clock::duration);
+    // A time that is none is for the kernel to refuse, which it does at once. It changes the time; libc's does not.
     let left = time.as_mut().map_or(null_mut(), |time| &raw mut *time);
     // SAFETY: the program's call, as it is.
     wait(wished, count == 0 && mask.is_null(), || unsafe {
@@ -76,7 +69,7 @@ const KERNEL_MASK: usize = 8;
 
 /// `time` becomes what is left of it.
 fn selected(count: c_int, sets: [*mut libc::fd_set; 3], time: Option<&mut libc::timespec>, mask: *const libc::sigset_t) -> c_int {
-    let wished = time.as_ref().map(|time| duration(time.tv_sec, time.tv_nsec));
+    let wished = time.as_deref().copied().map(clock::duration);
     let for_nothing = mask.is_null() && (count == 0 || sets.iter().all(|set| set.is_null()));
     let left = time.map_or(null_mut(), |time| &raw mut *time);
     let mask = [mask as usize, KERNEL_MASK];
