@@ -236,6 +236,33 @@ fn a_death_reaches_the_others() {
 }
 
 #[test]
+fn a_death_at_any_moment_ends_the_run() {
+    // Multiplicative congruential, with Knuth's constants.
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for round in 0..100 {
+        let machine = MACHINES[round % MACHINES.len()];
+        let job = start(&["--machine", machine, "-n", "3", &PROGRAM, "work"]);
+        // They start one after the other: some die before others are there.
+        let there = 1 + random(3);
+        until("some run", || job.processes().len() >= there);
+        std::thread::sleep(std::time::Duration::from_micros(random(20_000) as u64));
+        let pes = job.processes();
+        let victim = pes[random(pes.len())];
+        send(victim, rustix::process::Signal::KILL);
+        let ended = job.end();
+        let told = format!("process {victim}): killed by signal 9");
+        assert_eq!(ended.status, 137, "{machine} round {round}: {ended:?}");
+        assert!(ended.stderr.contains(&told), "{machine} round {round}: {told}: {ended:?}");
+    }
+}
+
+#[test]
 fn killing_the_launcher_ends_all() {
     let job = start(&["--machine", "rdma-100g", "-n", "2", &PROGRAM, "work"]);
     until("both run", || job.processes().len() == 2);
