@@ -8,8 +8,8 @@
 //!
 //! Before it may change the data, a PE keeps a *twin* of them. What differs from it when it leaves gets the new version's stamp.
 //!
-//! **Deaths.** The *seal* of a copy tells what it is worth: its version, and whether it is that (`CLEAN`), or its twin is (`HELD`), or neither, as it is
-//! being got (0; then the one it comes from has it). The newest of all that can be read is the last released version, unless the memory of the PE that
+//! **Deaths.** The *seal* of a copy tells what it is worth: its version, and whether it is that (`CLEAN`), or its twin is (`HELD`), or neither, as it and its twin
+//! are being made (0; then the one it comes from has it). The newest of all that can be read is the last released version, unless the memory of the PE that
 //! released it has died with it: then it is the newest that somebody else has got. To be sure of the last one takes a message at each release: that is
 //! what [`Mutex::with_shadow`](super::Mutex::with_shadow) is for.
 
@@ -478,9 +478,7 @@ impl World for Here<'_> {
                 self.get(from, owned.copy + run.start as u64, run.len())?;
             }
         }
-        let version = owned.load(owned.version());
-        self.version.set(version);
-        owned.store(SEAL, version << 2 | CLEAN);
+        self.version.set(owned.load(owned.version()));
         self.counters.handed_over();
         Ok(())
     }
