@@ -27,6 +27,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
+/// Their numbers are 16 bits of a datagram.
+pub(super) const MOST_READERS: usize = u16::MAX as usize;
 /// Bytes under way to a reader: what the smallest usual receive buffer holds, with what the kernel needs around them.
 const WINDOW: u64 = 128 << 10;
 /// A writer that never waits looks at what has come each time that it has written so many bytes: what readers miss is to be repaired long before they stop it.
@@ -88,7 +90,7 @@ impl Link {
 }
 
 /// What both ends are configured with.
-pub(super) fn config(pe: &Pe, channel: u32, readers: usize, capacity: u64, datagram: usize) -> repair::Config {
+pub(super) fn config(pe: &Pe, channel: u32, readers: u16, capacity: u64, datagram: usize) -> repair::Config {
     let (job, timing) = match pe.is_simulated() {
         // What happens in a simulation is not to depend on a number that is drawn anew for each job; nor is there another job.
         true => {
@@ -108,7 +110,7 @@ pub(super) fn config(pe: &Pe, channel: u32, readers: usize, capacity: u64, datag
         channel,
         // No number is given twice.
         epoch: 0,
-        readers: readers as u16,
+        readers,
         // Of a larger ring the rest lies idle.
         capacity: capacity.min(repair::wire::MOST_APART),
         window: WINDOW.min(capacity),

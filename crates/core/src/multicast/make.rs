@@ -7,7 +7,7 @@ use super::ring::Ring;
 use super::sockets::Sockets;
 use super::tree::{ARITY, Child, Node, Progress, Upstream, children, parent};
 use super::writer::{Line, Onward, Peer, Writer};
-use super::{Choice, Delivery, End, Multicast};
+use super::{Choice, Delivery, ENV_MULTICAST, End, Multicast};
 use crate::agree::{Collective, KIND_MULTICAST};
 use crate::barrier::Relay;
 use crate::error::{Error, Result};
@@ -101,7 +101,7 @@ impl Job {
         // Room to align the ring, which begins somewhere in the window.
         let slack = if unit > LINE { unit } else { 0 };
         let request = self.check_channel::<T>(writer, readers).and_then(|()| {
-            let choice = self.choice(readers.len())?;
+            let choice = numbered(self.choice(readers.len())?, readers.len())?;
             let capacity = options.capacity.unwrap_or(match choice {
                 Choice::Near if self.pe.crowded() => CAPACITY_OF_TURNS,
                 _ => CAPACITY,
@@ -165,7 +165,7 @@ impl Job {
         Ok(match Choice::forced()? {
             Some(forced @ (Choice::Tree | Choice::Sockets(_))) => forced,
             Some(Choice::Network) if self.pe.has_far() => Choice::Network,
-            None if network::wins(&self.pe, readers) => Choice::Network,
+            None if readers <= datagrams::MOST_READERS && network::wins(&self.pe, readers) => Choice::Network,
             _ if near => Choice::Near,
             _ => Choice::Tree,
         })
@@ -203,7 +203,8 @@ impl Job {
             return Err(Error::system("making a multicast channel", there, ""));
         }
         let datagram = mosts.iter().copied().min().unwrap_or_default() as usize;
-        let config = datagrams::config(&self.pe, number, readers.len(), bytes, datagram);
+        // `numbered` has looked at how many there are.
+        let config = datagrams::config(&self.pe, number, readers.len() as u16, bytes, datagram);
         let link = opened.flatten().map(|(mut carrier, _)| {
             carrier.set_writer(address);
             Link::new(config, carrier)
@@ -223,6 +224,22 @@ impl Job {
             }
         }
         Ok(())
+    }
+}
+
+/// That datagrams, if they were asked for, can number so many readers.
+fn numbered(choice: Choice, readers: usize) -> Result<Choice> {
+    match choice {
+        Choice::Network | Choice::Sockets(_) if readers > datagrams::MOST_READERS => Err(Error::Environment {
+            name: ENV_MULTICAST,
+            value: std::env::var(ENV_MULTICAST).unwrap_or_default(),
+            problem: format!(
+                "asks for datagrams, which number at most {} readers, and there are {readers}",
+                datagrams::MOST_READERS
+            ),
+            fix: "Use tree, or unset it",
+        }),
+        choice => Ok(choice),
     }
 }
 
@@ -439,3 +456,19 @@ impl Channel<'_> {
 
 /// Bytes of a reader's line.
 const LINE: u64 = size_of::<ReaderLine>() as u64;
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_number_their_readers_in_sixteen_bits() {
+        assert!(matches!(numbered(Choice::Network, 65_535), Ok(Choice::Network)));
+        let refused = numbered(Choice::Network, 65_536).err().expect("no number for the last").to_string();
+        assert!(
+            refused.contains("at most 65535") && refused.contains("65536") && refused.contains("tree"),
+            "{refused}"
+        );
+        assert!(matches!(numbered(Choice::Tree, 65_536), Ok(Choice::Tree)));
+    }
+}
