@@ -109,6 +109,13 @@ fn channels_are_measured_beside_bare_memory() {
     ]);
     assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(|row| row["limit"].is_number()), "{rows:?}");
+    // Large blocks, beside what one PE can copy and what as many can move.
+    for id in ["multicast_bandwidth.4.65536", "multicast_in_place.4.65536"] {
+        let row = row(&rows, id);
+        for limit in ["memcpy by one PE", "a bare ring between as many"] {
+            assert!(row["limits"][limit].is_number() && row["ratios"][limit].is_number(), "{row}");
+        }
+    }
 }
 
 #[test]

@@ -119,6 +119,11 @@ impl Kind {
         if quick { quick_rounds } else { full }
     }
 
+    /// Whether its limits are of different kinds, so that the best does not stand for the others, and the table shows the ratio to each.
+    pub fn has_unlike_limits(self) -> bool {
+        matches!(self, Self::MulticastBandwidth | Self::MulticastInPlace)
+    }
+
     #[rustfmt::skip] // a table
     pub fn traits(self) -> Traits {
         use Better::{Higher, Lower};
@@ -155,9 +160,9 @@ impl Kind {
             Self::MulticastRate => row("multicast_messages", "M/s", Higher, "-",
                 "blocks by a multicast channel to one reader, copied in and out", "the same by a bare ring of numbered slots"),
             Self::MulticastBandwidth => row("multicast_bandwidth", "MB/s", Higher, "osu_bcast",
-                "bytes by a multicast channel, which each of the other PEs copies out, in all", "libc memcpy of such blocks by one PE alone"),
+                "bytes by a multicast channel, which each of the other PEs copies out, in all", "the better of libc memcpy of such blocks by one PE alone, and of the same by a bare ring as large between as many processes"),
             Self::MulticastInPlace => row("multicast_in_place", "MB/s", Higher, "osu_bcast",
-                "the same, each line of which they read where it is", "libc memcpy of such blocks by one PE alone"),
+                "the same, each line of which they read where it is", "as for copies"),
             Self::Mutex => row("mutex", "ns", Lower, "-",
                 "lock a shared mutex that nobody else wants, change 8 bytes, unlock",
                 "the same with the plainest ticket lock"),

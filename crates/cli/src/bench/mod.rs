@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A limit does the same work on the same words of the same processes with nothing of memonet in between (`raw`,
-//! `raw_barrier`). Because the two take turns, what else the machine does disturbs both alike.
+//! `raw_barrier`, `raw_multicast`). Because the two take turns, what else the machine does disturbs both alike.
 
 mod barriers;
 mod blocks;
@@ -25,6 +25,7 @@ mod pe;
 mod plot;
 mod raw;
 mod raw_barrier;
+mod raw_multicast;
 mod report;
 mod shared;
 mod simulated;

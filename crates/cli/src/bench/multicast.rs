@@ -11,6 +11,7 @@ use memonet::{Job, Multicast, MulticastOptions};
 use super::catalog::{Kind, Row};
 use super::pe::{Bench, Contender, time_each};
 use super::raw;
+use super::raw_multicast::RawMulticast;
 
 /// Blocks of a sample, so that its two barriers are nothing beside it.
 const BLOCKS: usize = 100_000;
@@ -190,27 +191,53 @@ fn bandwidth(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
     let mut channel = channel(job, 0)?;
     let len = row.size / size_of::<u64>();
     let blocks = (BYTES / row.size).max(4);
-    let memory = job.window::<u64>(len)?;
+    let (memory, words) = (job.window::<u64>(len)?, job.window::<u64>(RawMulticast::words(job))?);
     memory.fill(0..len, 3);
     let (block, mut buffer) = (vec![1u64; len], Vec::with_capacity(len));
+    let copied = RefCell::new(vec![0u64; len]);
     let delivered = (job.npes() - 1) as f64 * row.size as f64;
+    let rate = |samples: Vec<f64>| -> Vec<f64> { samples.into_iter().map(|ns| delivered * 1e3 / ns).collect() };
     let mut contenders = vec![Contender::library(|| {
         sampled(job, blocks, || {
             if me == 0 {
                 channel.publish(black_box(&block))?;
             } else if in_place {
                 let block = channel.peek()?;
-                // Each line once.
-                let sum = block.iter().step_by(8).fold(0u64, |sum, &word| sum.wrapping_add(word));
-                ensure!(sum == len.div_ceil(8) as u64, "a block came torn");
+                look_at(&block)?;
                 block.pop();
             } else {
                 channel.recv(black_box(&mut buffer))?;
             }
             Ok(())
         })
-        .map(|samples| samples.into_iter().map(|ns| delivered * 1e3 / ns).collect())
+        .map(rate)
     })];
+    if let Some(ring) = RawMulticast::new(job, &words) {
+        let (block, copied) = (&block, &copied);
+        contenders.push(Contender::limit("a bare ring between as many", move || {
+            let part = len.min(ring.most() / size_of::<u64>());
+            sampled(job, blocks, || {
+                for first in (0..len).step_by(part) {
+                    if me == 0 {
+                        ring.push(black_box(&block[first..first + part]));
+                        continue;
+                    }
+                    ring.pop(part * size_of::<u64>(), |at| {
+                        if in_place {
+                            // SAFETY: a part of the ring, which nobody changes before this returns.
+                            return look_at(unsafe { std::slice::from_raw_parts(at.cast(), part) });
+                        }
+                        let to = &mut copied.borrow_mut()[first..first + part];
+                        // SAFETY: as above; the other is as long.
+                        unsafe { raw::copy(to.as_mut_ptr().cast(), at, size_of_val(to)) };
+                        Ok(())
+                    })?;
+                }
+                Ok(())
+            })
+            .map(rate)
+        }));
+    }
     let own = memory.local_ptr();
     let private = vec![2u64; len];
     contenders.push(Contender::limit("memcpy by one PE", move || {
@@ -225,6 +252,14 @@ fn bandwidth(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
         Ok(samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect())
     }));
     bench.interleave(row, &mut contenders)
+}
+
+/// Reads each line of a block of ones once.
+#[inline(always)]
+fn look_at(block: &[u64]) -> Result<()> {
+    let sum = block.iter().step_by(8).fold(0u64, |sum, &word| sum.wrapping_add(word));
+    ensure!(sum == block.len().div_ceil(8) as u64, "a block came torn");
+    Ok(())
 }
 
 /// Nanoseconds of each of `count`, from when all begin to when all have ended, as PE 0 sees it.

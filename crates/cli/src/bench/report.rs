@@ -35,6 +35,8 @@ pub struct Measured {
     pub limit_is: Option<String>,
     /// Medians of all limits that were measured.
     pub limits: BTreeMap<String, f64>,
+    /// The ratio to each of them.
+    pub ratios: BTreeMap<String, f64>,
     /// The row of the OSU micro-benchmarks that comes closest.
     pub osu: Option<&'static str>,
     #[serde(skip)]
@@ -58,6 +60,7 @@ impl Measured {
             limit,
             ratio,
             limits,
+            ratios,
             ..
         } = if row.kind == Kind::WaitCpu {
             summarise(&sum_over_pes(&records), traits.better).with_context(nothing)?
@@ -78,6 +81,7 @@ impl Measured {
             limit_p99: limit.as_ref().map(|limit| limit.p99),
             limit_is: limit.map(|limit| limit.name),
             limits,
+            ratios,
             osu: (traits.osu != "-").then_some(traits.osu),
             kind: row.kind,
             size: row.size,
@@ -101,7 +105,13 @@ impl fmt::Display for Measured {
             or_dash(self.limit.map(digits)),
             or_dash(self.ratio.map(|ratio| format!("{ratio:.2}"))),
             self.osu.unwrap_or("-"),
-        )
+        )?;
+        if self.kind.has_unlike_limits() {
+            for (name, ratio) in &self.ratios {
+                write!(f, "; {ratio:.2} of {name}")?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Summary {
     pub ratio: Option<f64>,
     /// Medians of all limits that were measured.
     pub limits: BTreeMap<String, f64>,
+    /// The ratio to each of them.
+    pub ratios: BTreeMap<String, f64>,
 }
 
 /// What is known of a limit.
@@ -72,7 +74,11 @@ pub fn summarise(records: &[Record], better: Better) -> Option<Summary> {
             p99,
         }
     });
-    let ratio = limit.as_ref().and_then(|limit| median(round_ratios(records, &limit.name)));
+    let ratios: BTreeMap<String, f64> = limits
+        .keys()
+        .filter_map(|name| Some((name.clone(), median(round_ratios(records, name))?)))
+        .collect();
+    let ratio = limit.as_ref().and_then(|limit| ratios.get(&limit.name).copied());
     let pes: BTreeSet<usize> = records
         .iter()
         .filter(|r| r.series == LIBRARY && r.pe != PARENT)
@@ -91,6 +97,7 @@ pub fn summarise(records: &[Record], better: Better) -> Option<Summary> {
         limit,
         ratio,
         limits,
+        ratios,
     })
 }
 
