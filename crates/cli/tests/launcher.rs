@@ -528,7 +528,7 @@ fn stats_of_shared_objects() {
     let far = run(&["-n", "2", "--stats", "--fabric", "far", &pe(), "use"]);
     let messages = |line: &&str| {
         line.split_whitespace()
-            .nth(6)
+            .nth(7)
             .and_then(|count| count.parse::<u64>().ok())
             .is_some_and(|count| count > 0)
     };
