@@ -309,6 +309,16 @@ fn compute(job: &Job) -> Result<()> {
     Ok(())
 }
 
+/// Numbers of 31 bits that look random.
+fn numbers(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    }
+}
+
 /// PE 1 writes garbage into the pages that it shares with the machine.
 fn hostile(job: &Job, seed: u64) -> Result<()> {
     job.barrier()?;
@@ -316,13 +326,7 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
         let line = maps.lines().find(|line| line.contains("memonet-machine")).expect("the pages");
         let page = usize::from_str_radix(line.split('-').next().expect("an address"), 16).expect("an address");
-        let mut state = seed;
-        let mut random = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            state >> 33
-        };
+        let mut random = numbers(seed);
         for round in 0..2000 {
             let last = round == 1999;
             for word in 0..9 {
@@ -370,13 +374,7 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
 fn vandal(job: &Job, seed: u64) -> Result<()> {
     let window = job.window::<u64>(1 << 12)?;
     job.barrier()?;
-    let mut state = seed;
-    let mut random = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        state >> 33
-    };
+    let mut random = numbers(seed);
     for round in 0..300 {
         if job.pe() == 1 {
             for _ in 0..random() % 4 {
