@@ -110,6 +110,20 @@ fn clocks(begun: Instant) -> Result<()> {
     Ok(())
 }
 
+// Of libc's, and not in the crate.
+unsafe extern "C" {
+    fn pthread_cond_clockwait(
+        condition: *mut libc::pthread_cond_t,
+        mutex: *mut libc::pthread_mutex_t,
+        clock: i32,
+        limit: *const libc::timespec,
+    ) -> i32;
+    fn pthread_mutex_clocklock(mutex: *mut libc::pthread_mutex_t, clock: i32, limit: *const libc::timespec) -> i32;
+    fn sem_clockwait(semaphore: *mut libc::sem_t, clock: i32, limit: *const libc::timespec) -> i32;
+    fn pthread_rwlock_timedrdlock(lock: *mut libc::pthread_rwlock_t, limit: *const libc::timespec) -> i32;
+    fn pthread_rwlock_clockwrlock(lock: *mut libc::pthread_rwlock_t, clock: i32, limit: *const libc::timespec) -> i32;
+}
+
 /// Waits for another thread, which answers or does not, so long at most: by the waits of Rust and of C.
 fn threads() -> Result<()> {
     use std::sync::{Condvar, Mutex, mpsc};
@@ -123,7 +137,7 @@ fn threads() -> Result<()> {
     let place = &raw mut semaphore as usize;
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            for answers in 0..3 {
+            for answers in 0..4 {
                 really_sleep();
                 match answers {
                     0 => answer.send(()).expect("somebody waits"),
@@ -143,6 +157,10 @@ fn threads() -> Result<()> {
         println!("condition: {} {}", *seen, late.timed_out());
         // SAFETY: as above.
         println!("semaphore: {}", unsafe { libc::sem_timedwait(&mut semaphore, &date(limit)) });
+        // SAFETY: as above.
+        println!("semaphore: {}", unsafe {
+            sem_clockwait(&mut semaphore, libc::CLOCK_MONOTONIC, &uptime(limit))
+        });
     });
     let brief = Duration::from_millis(20);
     let timed = |what: &str, wait: &mut dyn FnMut() -> bool| {
@@ -166,12 +184,39 @@ fn threads() -> Result<()> {
         libc::pthread_condattr_init(&mut monotonic);
         libc::pthread_condattr_setclock(&mut monotonic, libc::CLOCK_MONOTONIC);
         libc::pthread_cond_init(&mut condition, &monotonic);
-        let mut limit = std::mem::zeroed();
-        libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut limit);
-        limit.tv_sec += 1;
         timed("monotonic condition", &mut || {
-            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &limit) == 0
+            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &uptime(brief)) == 0
         });
+        timed("condition by a clock", &mut || {
+            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
+        });
+        timed("condition by the other", &mut || {
+            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_REALTIME, &date(brief)) == 0
+        });
+        timed("mutex by a clock", &mut || {
+            pthread_mutex_clocklock(&mut mutex, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
+        });
+        timed("semaphore by a clock", &mut || {
+            sem_clockwait(&mut semaphore, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
+        });
+        let mut lock: libc::pthread_rwlock_t = std::mem::zeroed();
+        libc::pthread_rwlock_wrlock(&mut lock);
+        timed("reader", &mut || pthread_rwlock_timedrdlock(&mut lock, &date(brief)) == 0);
+        timed("writer", &mut || {
+            pthread_rwlock_clockwrlock(&mut lock, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
+        });
+        libc::pthread_rwlock_unlock(&mut lock);
+        timed("free lock", &mut || pthread_rwlock_timedrdlock(&mut lock, &date(brief)) == 0);
+        let no_time = libc::timespec {
+            tv_sec: 1,
+            tv_nsec: 1_000_000_000,
+        };
+        let refused = [
+            libc::pthread_mutex_timedlock(&mut mutex, &no_time),
+            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &no_time),
+            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_TAI, &uptime(brief)),
+        ];
+        println!("refused: {}", refused.iter().all(|&error| error == libc::EINVAL));
     }
     Ok(())
 }
@@ -179,6 +224,18 @@ fn threads() -> Result<()> {
 /// So long from now, as C's waits want it.
 fn date(ahead: Duration) -> libc::timespec {
     let then = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970") + ahead;
+    libc::timespec {
+        tv_sec: then.as_secs() as libc::time_t,
+        tv_nsec: then.subsec_nanos().into(),
+    }
+}
+
+/// The same on the clock that nobody sets.
+fn uptime(ahead: Duration) -> libc::timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel's function writes to this stack frame.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    let then = Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + ahead;
     libc::timespec {
         tv_sec: then.as_secs() as libc::time_t,
         tv_nsec: then.subsec_nanos().into(),

@@ -62,6 +62,13 @@ fn symbol(image: &[u8], name: &str) -> Option<usize> {
 /// Bytes of a jump to anywhere.
 const JUMP: usize = 12;
 
+/// A jump to an address: mov rax, there; jmp rax. No function gets an argument in that register, nor has to keep it.
+fn jump(there: usize) -> [u8; JUMP] {
+    let mut jump = [0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0];
+    jump[2..10].copy_from_slice(&(there as u64).to_le_bytes());
+    jump
+}
+
 /// Has whoever calls `theirs` call the function at `ours`. False where this processor or the kernel does not allow it.
 ///
 /// # Safety
@@ -70,9 +77,6 @@ pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
     }
-    // mov rax, ours; jmp rax: a register that no function gets an argument in, nor has to keep.
-    let mut jump = [0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0];
-    jump[2..10].copy_from_slice(&(ours as u64).to_le_bytes());
     let (start, len) = (theirs.pages.start as *mut libc::c_void, theirs.pages.len());
     let code = libc::PROT_READ | libc::PROT_EXEC;
     // SAFETY: pages that hold code of this process, which stays what it was but for the bytes that the caller has promised.
@@ -80,13 +84,60 @@ pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
         if libc::mprotect(start, len, code | libc::PROT_WRITE) != 0 {
             return false;
         }
-        std::ptr::copy_nonoverlapping(jump.as_ptr(), theirs.at as *mut u8, JUMP);
+        std::ptr::copy_nonoverlapping(jump(ours).as_ptr(), theirs.at as *mut u8, JUMP);
         libc::mprotect(start, len, code);
     }
     true
 }
 
-#[cfg(all(test, not(loom), target_arch = "x86_64"))]
+/// The same function at another address, where it stays what it is when it is [replaced](replace): a copy of its first instructions, and a jump to the rest.
+/// Nothing where those are of other kinds than compilers begin functions with that keep many registers, or the kernel does not allow it.
+///
+/// # Safety
+/// There is a function at `theirs`, as it was compiled.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+pub(super) unsafe fn elsewhere(theirs: &Function) -> Option<usize> {
+    let page = crate::memory::page_size();
+    // SAFETY: code up to the end of a page that is mapped, as a part of the function is in it.
+    let code = unsafe { std::slice::from_raw_parts(theirs.at as *const u8, theirs.pages.end - theirs.at) };
+    let begin = whole(code)?;
+    let instructions = [&code[..begin], &jump(theirs.at + begin)].concat();
+    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a page of its own, which stays.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), page, prot, flags, -1, 0);
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        std::ptr::copy_nonoverlapping(instructions.as_ptr(), at.cast(), instructions.len());
+        (libc::mprotect(at, page, libc::PROT_READ | libc::PROT_EXEC) == 0).then_some(at as usize)
+    }
+}
+
+/// Bytes of the first instructions, of [`JUMP`] bytes together or more, if all of them do the same wherever they are.
+#[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+fn whole(code: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while at < JUMP {
+        at += match code.get(at..)? {
+            // endbr64
+            [0xF3, 0x0F, 0x1E, 0xFA, ..] => 4,
+            // push
+            [0x50..=0x57, ..] => 1,
+            [0x41, 0x50..=0x57, ..] => 2,
+            // sub rsp, number
+            [0x48, 0x83, 0xEC, _, ..] => 4,
+            [0x48, 0x81, 0xEC, _, _, _, _, ..] => 7,
+            // mov register, register; of the new registers, or of 64 bits, with a prefix
+            [0x89, 0xC0..=0xFF, ..] => 2,
+            [0x40..=0x4F, 0x89, 0xC0..=0xFF, ..] => 3,
+            _ => return None,
+        };
+    }
+    Some(at)
+}
+
+#[cfg(all(test, not(loom), target_arch = "x86_64", target_env = "gnu"))]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -107,6 +158,53 @@ mod tests {
         // SAFETY: a function of several instructions of many bytes, that only this test calls.
         assert!(unsafe { replace(&of_program(theirs as *const () as usize), ours as *const () as usize) });
         assert_eq!(call(7), 8);
+    }
+
+    #[test]
+    fn a_function_that_is_replaced_stays_what_it_was_elsewhere() {
+        let page = crate::memory::page_size();
+        // push r15; push rbx; mov rbx, rdi; sub rsp, 0x88; lea rax, [rbx + 5]; add rsp, 0x88; pop rbx; pop r15; ret
+        let code: [u8; 28] = [
+            0x41, 0x57, 0x53, 0x48, 0x89, 0xFB, 0x48, 0x81, 0xEC, 0x88, 0, 0, 0, 0x48, 0x8D, 0x43, 5, 0x48, 0x81, 0xC4, 0x88, 0, 0, 0,
+            0x5B, 0x41, 0x5F, 0xC3,
+        ];
+        let (all, flags) = (
+            libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        // SAFETY: a page of its own, which takes the code.
+        let at = unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), page, all, flags, -1, 0);
+            assert!(at != libc::MAP_FAILED);
+            std::ptr::copy_nonoverlapping(code.as_ptr(), at.cast(), code.len());
+            at as usize
+        };
+        // SAFETY: a function of this signature, or the address of one.
+        let call = |at: usize| unsafe { std::mem::transmute::<usize, extern "C" fn(u64) -> u64>(at) }(7);
+        // SAFETY: the function above, in which nobody is.
+        let kept = unsafe { elsewhere(&of_program(at)) }.expect("all its instructions are known");
+        assert_eq!((call(at), call(kept)), (12, 12));
+        // SAFETY: as above.
+        assert!(unsafe { replace(&of_program(at), ours as *const () as usize) });
+        assert_eq!((call(at), call(kept)), (8, 12));
+    }
+
+    #[test]
+    fn what_means_another_thing_elsewhere_stays_where_it_is() {
+        let pushes = [0x50; JUMP];
+        assert_eq!(whole(&pushes), Some(JUMP));
+        for other in [
+            &[0xE8, 1, 0, 0, 0][..],
+            &[0x77, 3],
+            &[0x48, 0x89, 0x05, 1, 0, 0, 0],
+            &[0x80, 0x3D, 1, 0, 0, 0, 0],
+        ] {
+            for before in 0..JUMP {
+                let code = [&pushes[..before], other, &pushes[..]].concat();
+                assert_eq!(whole(&code), None, "{before} pushes before {other:x?}");
+            }
+        }
+        assert_eq!(whole(&pushes[..JUMP - 1]), None);
     }
 
     #[test]

@@ -1,119 +1,205 @@
 //! Waits of a program's threads for each other, in an attached process.
 //!
 //! Other threads compute in real time, so who waits for them does. But how long at most, the program has said by the machine's clocks, which the kernel
-//! knows nothing of: it is asked to wait for as long in real time; and where nothing has come, as much time has passed in the machine.
+//! knows nothing of: it waits for as long in real time; and where nothing has come, as much time has passed in the machine.
 //!
-//! The functions that name no clock are replaced, and pass on to those that do, which stay. Rust's threads wait by number.
+//! For a condition, libc's own function waits, which is kept [elsewhere](patch::elsewhere), with a limit that the kernel understands. A lock or a semaphore is tried
+//! again and again. Rust's threads wait by number.
 
 use super::attached;
 use super::clock::{self, SWITCHED_ON};
-use libc::{c_int, c_long};
+use super::patch;
+use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, c_int, c_long, clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t, timespec};
+use std::sync::OnceLock;
 use std::time::Duration;
+
+type ClockWait = unsafe extern "C" fn(*mut pthread_cond_t, *mut pthread_mutex_t, clockid_t, *const timespec) -> c_int;
 
 unsafe extern "C" {
     fn pthread_cond_clockwait(
-        condition: *mut libc::pthread_cond_t,
-        mutex: *mut libc::pthread_mutex_t,
-        clock: c_int,
-        limit: *const libc::timespec,
+        condition: *mut pthread_cond_t,
+        mutex: *mut pthread_mutex_t,
+        clock: clockid_t,
+        limit: *const timespec,
     ) -> c_int;
-    fn pthread_mutex_clocklock(mutex: *mut libc::pthread_mutex_t, clock: c_int, limit: *const libc::timespec) -> c_int;
-    fn sem_clockwait(semaphore: *mut libc::sem_t, clock: c_int, limit: *const libc::timespec) -> c_int;
+    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, limit: *const timespec) -> c_int;
+    fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, limit: *const timespec) -> c_int;
+    fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, limit: *const timespec) -> c_int;
+    fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, limit: *const timespec) -> c_int;
+    fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, limit: *const timespec) -> c_int;
+    fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, limit: *const timespec) -> c_int;
 }
 
-/// libc's functions, and what stands in their places.
-pub(super) fn replacements() -> [(usize, usize); 4] {
-    [
-        (
-            libc::pthread_cond_timedwait as *const () as usize,
-            cond_timedwait as *const () as usize,
-        ),
-        (
-            libc::pthread_mutex_timedlock as *const () as usize,
-            mutex_timedlock as *const () as usize,
-        ),
-        (libc::sem_timedwait as *const () as usize, sem_timedwait as *const () as usize),
-        (libc::syscall as *const () as usize, syscall as *const () as usize),
-    ]
+/// libc's wait for a condition, as it was.
+static CLOCK_WAIT: OnceLock<ClockWait> = OnceLock::new();
+
+/// Puts ours in the places of libc's functions. False where that cannot be done.
+///
+/// # Safety
+/// No thread is in one of them.
+pub(super) unsafe fn replace() -> bool {
+    // SAFETY: libc's function, which has not been replaced.
+    let Some(kept) = (unsafe { patch::elsewhere(&patch::of_program(pthread_cond_clockwait as *const () as usize)) }) else {
+        return false;
+    };
+    // SAFETY: the same function.
+    CLOCK_WAIT.get_or_init(|| unsafe { std::mem::transmute::<usize, ClockWait>(kept) });
+    let all = [
+        (pthread_cond_clockwait as *const (), cond_clockwait as *const ()),
+        (libc::pthread_cond_timedwait as *const (), cond_timedwait as *const ()),
+        (pthread_mutex_clocklock as *const (), mutex_clocklock as *const ()),
+        (libc::pthread_mutex_timedlock as *const (), mutex_timedlock as *const ()),
+        (pthread_rwlock_clockrdlock as *const (), rwlock_clockrdlock as *const ()),
+        (pthread_rwlock_timedrdlock as *const (), rwlock_timedrdlock as *const ()),
+        (pthread_rwlock_clockwrlock as *const (), rwlock_clockwrlock as *const ()),
+        (pthread_rwlock_timedwrlock as *const (), rwlock_timedwrlock as *const ()),
+        (sem_clockwait as *const (), semaphore_clockwait as *const ()),
+        (libc::sem_timedwait as *const (), semaphore_timedwait as *const ()),
+        (libc::syscall as *const (), syscall as *const ()),
+    ];
+    // SAFETY: the two of a pair have one signature; the caller's promise.
+    let replaced = |(theirs, ours): (*const (), *const ())| unsafe { patch::replace(&patch::of_program(theirs as usize), ours as usize) };
+    all.into_iter().all(replaced)
 }
 
 /// Longer than any run: so sums with it are times.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
 
-/// A limit to a wait.
-struct Limit {
-    /// How far ahead it is.
-    ahead: Duration,
-    /// Where the kernel's monotonic clock will be then.
-    real: libc::timespec,
-}
+/// A limit to a wait: how far ahead it is.
+struct Limit(Duration);
 
 impl Limit {
-    /// A time on one of the machine's clocks. What is no time is for libc to refuse.
-    fn on(clock: c_int, limit: libc::timespec) -> Limit {
-        let (Ok(seconds), Ok(nanos @ ..1_000_000_000)) = (u64::try_from(limit.tv_sec), u32::try_from(limit.tv_nsec)) else {
-            return Limit {
-                ahead: Duration::ZERO,
-                real: limit,
-            };
-        };
-        let ahead = clock::until(clock, Duration::new(seconds, nanos)).min(LONGEST);
-        Limit {
-            ahead,
-            real: clock::timespec(clock::real() + ahead),
-        }
+    /// A time on one of the machine's clocks. Nothing for what libc refuses.
+    fn on(clock: clockid_t, limit: timespec) -> Option<Limit> {
+        let nanos = u32::try_from(limit.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000)?;
+        let limit = Duration::new(limit.tv_sec.try_into().unwrap_or(0), nanos);
+        matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC).then(|| Limit(clock::until(clock, limit).min(LONGEST)))
+    }
+
+    /// Where the kernel's monotonic clock will be then.
+    fn real(&self) -> Duration {
+        clock::real() + self.0
     }
 
     /// A wait to it has ended; `late`: because of it.
     fn reached(&self, late: bool) {
-        if late && !self.ahead.is_zero() {
-            attached::sleep(self.ahead);
+        if late && !self.0.is_zero() {
+            attached::sleep(self.0);
         }
     }
 }
 
 /// A condition knows its clock, and does not tell. But no time of a run is after 2000 on the monotonic one, nor before on the other.
-fn clock_of(limit: &libc::timespec) -> c_int {
+fn clock_of(limit: &timespec) -> clockid_t {
     match u64::try_from(limit.tv_sec) {
-        Ok(SWITCHED_ON..) => libc::CLOCK_REALTIME,
-        _ => libc::CLOCK_MONOTONIC,
+        Ok(SWITCHED_ON..) => CLOCK_REALTIME,
+        _ => CLOCK_MONOTONIC,
     }
 }
 
-unsafe extern "C" fn cond_timedwait(
-    condition: *mut libc::pthread_cond_t,
-    mutex: *mut libc::pthread_mutex_t,
-    limit: *const libc::timespec,
+unsafe extern "C" fn cond_timedwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    unsafe { cond_clockwait(condition, mutex, clock_of(&*limit), limit) }
+}
+
+unsafe extern "C" fn cond_clockwait(
+    condition: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's, and its call, but for the clock.
-    unsafe {
-        let limit = Limit::on(clock_of(&*limit), *limit);
-        let waited = pthread_cond_clockwait(condition, mutex, libc::CLOCK_MONOTONIC, &limit.real);
-        limit.reached(waited == libc::ETIMEDOUT);
-        waited
-    }
+    // SAFETY: the program's.
+    let limit = Limit::on(clock, unsafe { *limit });
+    let (Some(limit), Some(kept)) = (limit, CLOCK_WAIT.get()) else {
+        return libc::EINVAL;
+    };
+    // SAFETY: the program's call, but for the clock.
+    let waited = unsafe { kept(condition, mutex, CLOCK_MONOTONIC, &clock::timespec(limit.real())) };
+    limit.reached(waited == libc::ETIMEDOUT);
+    waited
 }
 
-unsafe extern "C" fn mutex_timedlock(mutex: *mut libc::pthread_mutex_t, limit: *const libc::timespec) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        let limit = Limit::on(libc::CLOCK_REALTIME, *limit);
-        let locked = pthread_mutex_clocklock(mutex, libc::CLOCK_MONOTONIC, &limit.real);
-        limit.reached(locked == libc::ETIMEDOUT);
-        locked
-    }
-}
+/// Between two tries.
+static PAUSE: timespec = timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000,
+};
 
-unsafe extern "C" fn sem_timedwait(semaphore: *mut libc::sem_t, limit: *const libc::timespec) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        let limit = Limit::on(libc::CLOCK_REALTIME, *limit);
-        let waited = sem_clockwait(semaphore, libc::CLOCK_MONOTONIC, &limit.real);
-        if waited != 0 && clock::errno() == libc::ETIMEDOUT {
-            limit.reached(true);
-            clock::fail(libc::ETIMEDOUT);
+/// Tries until it is no longer busy, to a limit on a clock, or to a signal.
+///
+/// # Safety
+/// The limit is the program's.
+unsafe fn tried(clock: clockid_t, limit: *const timespec, signals: bool, mut attempt: impl FnMut() -> c_int) -> c_int {
+    let mut result = attempt();
+    if result != libc::EBUSY {
+        return result;
+    }
+    // SAFETY: the caller's promise.
+    let Some(limit) = Limit::on(clock, unsafe { *limit }) else {
+        return libc::EINVAL;
+    };
+    let end = limit.real();
+    while result == libc::EBUSY && clock::real() < end {
+        // SAFETY: the kernel reads the time.
+        let paused = unsafe { kernel(libc::SYS_nanosleep, [&raw const PAUSE as c_long, 0, 0, 0, 0, 0]) };
+        result = attempt();
+        if result == libc::EBUSY && signals && paused == c_long::from(-libc::EINTR) {
+            return libc::EINTR;
         }
-        waited
+    }
+    if result == libc::EBUSY {
+        limit.reached(true);
+        return libc::ETIMEDOUT;
+    }
+    result
+}
+
+unsafe extern "C" fn mutex_timedlock(mutex: *mut pthread_mutex_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    unsafe { mutex_clocklock(mutex, CLOCK_REALTIME, limit) }
+}
+
+unsafe extern "C" fn mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    unsafe { tried(clock, limit, false, || libc::pthread_mutex_trylock(mutex)) }
+}
+
+unsafe extern "C" fn rwlock_timedrdlock(lock: *mut pthread_rwlock_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    unsafe { rwlock_clockrdlock(lock, CLOCK_REALTIME, limit) }
+}
+
+unsafe extern "C" fn rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    unsafe { tried(clock, limit, false, || libc::pthread_rwlock_tryrdlock(lock)) }
+}
+
+unsafe extern "C" fn rwlock_timedwrlock(lock: *mut pthread_rwlock_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    unsafe { rwlock_clockwrlock(lock, CLOCK_REALTIME, limit) }
+}
+
+unsafe extern "C" fn rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    unsafe { tried(clock, limit, false, || libc::pthread_rwlock_trywrlock(lock)) }
+}
+
+unsafe extern "C" fn semaphore_timedwait(semaphore: *mut sem_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    unsafe { semaphore_clockwait(semaphore, CLOCK_REALTIME, limit) }
+}
+
+unsafe extern "C" fn semaphore_clockwait(semaphore: *mut sem_t, clock: clockid_t, limit: *const timespec) -> c_int {
+    // SAFETY: the program's.
+    let attempt = || match unsafe { libc::sem_trywait(semaphore) } {
+        0 => 0,
+        _ if clock::errno() == libc::EAGAIN => libc::EBUSY,
+        _ => clock::errno(),
+    };
+    // SAFETY: the program's.
+    match unsafe { tried(clock, limit, true, attempt) } {
+        0 => 0,
+        error => clock::fail(error),
     }
 }
 
@@ -121,22 +207,26 @@ unsafe extern "C" fn sem_timedwait(semaphore: *mut libc::sem_t, limit: *const li
 unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
     let mut given = [a, b, c, d, e, f];
     // SAFETY: the program's, or null.
-    let timespec = || unsafe { (d as *const libc::timespec).as_ref() }.copied();
+    let wished = || unsafe { (d as *const timespec).as_ref() }.copied();
+    let real;
     let limit = match (number, b as c_int & libc::FUTEX_CMD_MASK) {
-        (libc::SYS_futex, libc::FUTEX_WAIT) => timespec().map(|limit| Limit {
-            ahead: clock::duration(limit),
-            real: limit,
-        }),
-        (libc::SYS_futex, libc::FUTEX_WAIT_BITSET) => timespec().map(|limit| match b as c_int & libc::FUTEX_CLOCK_REALTIME {
-            0 => Limit::on(libc::CLOCK_MONOTONIC, limit),
-            _ => Limit::on(libc::CLOCK_REALTIME, limit),
-        }),
+        // As long as it says, from now on.
+        (libc::SYS_futex, libc::FUTEX_WAIT) => wished().map(|time| Limit(clock::duration(time))),
+        (libc::SYS_futex, libc::FUTEX_WAIT_BITSET) => {
+            let clock = match b as c_int & libc::FUTEX_CLOCK_REALTIME {
+                0 => CLOCK_MONOTONIC,
+                _ => CLOCK_REALTIME,
+            };
+            let limit = wished().and_then(|limit| Limit::on(clock, limit));
+            if let Some(limit) = &limit {
+                real = clock::timespec(limit.real());
+                given[1] = c_long::from(b as c_int & !libc::FUTEX_CLOCK_REALTIME);
+                given[3] = &raw const real as c_long;
+            }
+            limit
+        }
         _ => None,
     };
-    if let Some(limit) = &limit {
-        given[1] = c_long::from(b as c_int & !libc::FUTEX_CLOCK_REALTIME);
-        given[3] = &raw const limit.real as c_long;
-    }
     // SAFETY: the program's call; a limit in its place lives until it returns.
     let result = unsafe { kernel(number, given) };
     match result {

@@ -3,17 +3,17 @@
 use crate::common::{assert_success, folder, installed, job, printed, source};
 use std::path::{Path, PathBuf};
 
-/// The program, compiled in each way.
-fn compiled(folder: &Path) -> Vec<PathBuf> {
+/// A program, compiled in each way.
+fn compiled(folder: &Path, wrapper: &str, text: &str) -> Vec<PathBuf> {
     let ways: [(&str, &[&str]); 3] = [("shared", &[]), ("static", &["-static"]), ("not-pie", &["-no-pie"])];
     let compile = |(name, options): (&str, &[&str])| {
         let program = folder.join(name);
         assert_success(
-            installed("oshcc")
+            installed(wrapper)
                 .args(options)
-                .args(["-O1", "-o"])
+                .args(["-O1", "-pthread", "-o"])
                 .arg(&program)
-                .arg(source("simulated.c")),
+                .arg(source(text)),
         );
         program
     };
@@ -31,7 +31,7 @@ fn sorted(npes: usize, options: &[&str], program: &Path, arguments: &[&str]) -> 
 #[test]
 fn results_are_the_same_and_times_are_the_machines() {
     let folder = folder();
-    let programs = compiled(folder.path());
+    let programs = compiled(folder.path(), "oshcc", "simulated.c");
     let real = sorted(3, &[], &programs[0], &[]);
     for machine in ["dimmnet-1/D-tree", "sr2201", "scc", "rdma-100g"] {
         let times: Vec<Vec<String>> = programs
@@ -68,10 +68,24 @@ fn results_are_the_same_and_times_are_the_machines() {
 #[test]
 fn a_ping_pong_takes_the_time_that_was_published() {
     let folder = folder();
-    let program = compiled(folder.path()).remove(0);
+    let program = compiled(folder.path(), "oshcc", "simulated.c").remove(0);
     let lines = sorted(2, &["--machine", "dimmnet-1/D"], &program, &["1"]);
     let took = lines.iter().find_map(|line| line.strip_prefix("0: took ")).expect("PE 0 says so");
     // 20 round trips, published as 1840 ns each for a program without the library; tests that fail are looks too.
     let nanos: f64 = took.parse().unwrap();
     assert!((1600.0..2200.0).contains(&(nanos / 20.0)), "{took} ns");
+}
+
+#[test]
+fn waits_of_cxx_end_by_the_machines_time() {
+    let folder = folder();
+    let came = ["answer: 1 after 0 ms", "condition: 1 after 0 ms"].map(str::to_owned);
+    let late = ["no condition", "no condition until", "no answer", "no lock", "no lock until"];
+    let late = late.map(|wait| format!("{wait}: 0 after 30 ms"));
+    let locks = ["a reader: 1 after 0 ms", "no writer: 0 after 30 ms"].map(str::to_owned);
+    let expected: Vec<String> = came.into_iter().chain(late).chain(locks).collect();
+    for program in compiled(folder.path(), "oshc++", "waits.cpp") {
+        let text = printed(&mut job(1, &["--machine", "rdma-100g"], &program, &[]));
+        assert_eq!(text.lines().collect::<Vec<_>>(), expected, "{}", program.display());
+    }
 }
