@@ -25,6 +25,7 @@ fn main() -> ExitCode {
             "offers" => offers(&job),
             "talk" => talk(&job),
             "poll" => poll(&job),
+            "listen" => listen(&job),
             "deadlock" => deadlock(&job),
             "die" => die(&job, &argument),
             "work" => work(&job),
@@ -313,6 +314,17 @@ fn poll(job: &Job) -> Result<()> {
         window.remote(0, 0)?.store(1);
     }
     Ok(())
+}
+
+/// PE 0 waits for something to read.
+fn listen(job: &Job) -> Result<()> {
+    use std::io::Read;
+    if job.pe() == 0 {
+        let (mut nothing, _writer) = std::io::pipe().expect("a pipe");
+        let read = nothing.read(&mut [0]).expect("some day");
+        println!("{read} bytes");
+    }
+    job.barrier()
 }
 
 /// PE 0 waits for a word that nobody writes, the others for PE 0.

@@ -220,6 +220,16 @@ fn who_polls_by_plain_loads_is_told() {
 }
 
 #[test]
+fn who_waits_for_what_is_outside_of_the_machine_is_told_that_and_not_to_poll() {
+    let ended = on("rdma-100g", &["-n", "2", "--patience", "0.5"], &["listen"]);
+    assert_eq!(ended.status, 1, "{ended:?}");
+    assert!(
+        ended.stderr.contains("PE 0 has made no call for 500ms. It sleeps in the kernel") && !ended.stderr.contains("plain loads"),
+        "{ended:?}"
+    );
+}
+
+#[test]
 fn a_deadlock_is_told_with_what_each_waits_for() {
     let ended = on("dimmnet-1/D-tree", &["-n", "3"], &["deadlock"]);
     assert_eq!(ended.status, 1, "{ended:?}");

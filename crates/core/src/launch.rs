@@ -4,7 +4,7 @@ use crate::control::Control;
 use crate::error::{Cause, Error, Result};
 use crate::layout::{Geometry, MAX_PES};
 use crate::memory::{Mapping, create_memfd};
-pub use crate::process::{Stat, UNKNOWN, end_of};
+pub use crate::process::{Stat, UNKNOWN, end_of, is_asleep};
 pub use crate::status::{Part, State};
 use rustix::fd::{AsRawFd, BorrowedFd};
 

@@ -40,6 +40,17 @@ impl Stat {
     }
 }
 
+/// Whether all threads of a process sleep: none runs, or could.
+pub fn is_asleep(pid: i32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
+        return false;
+    };
+    let stats = threads
+        .flatten()
+        .filter_map(|thread| Stat::of(format!("{pid}/task/{}", thread.file_name().display())));
+    stats.into_iter().all(|stat| stat.state == 'S')
+}
+
 /// How a process ended that this one is not the parent of. `pid` and `pidfd` are of the same one, which has ended.
 pub fn end_of(pid: i32, pidfd: BorrowedFd<'_>) -> Cause {
     // The kernel (Linux 6.15 or newer) tells it once the parent has collected the process, and /proc shows it until then.

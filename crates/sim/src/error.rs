@@ -32,16 +32,15 @@ pub enum Error {
         /// How large it was.
         bytes: usize,
     },
-    /// A process runs, and asks for nothing.
-    #[error(
-        "PE {pe} has made no call for {patience:?}. It probably polls memory by plain loads: no simulated time passes between two of them, and nothing ever changes. \
-         Poll by a wait or a test of the library. If it computes for so long, give it more patience"
-    )]
+    /// It is a process's turn, and it asks for nothing.
+    #[error("PE {pe} has made no call for {patience:?}. {}", why_silent(*.asleep))]
     Silent {
         /// Which.
         pe: usize,
         /// For how long, in real time.
         patience: std::time::Duration,
+        /// Whether it has slept all the while.
+        asleep: bool,
     },
     /// A process has written to the pages by which it talks to the machine what it may not, or when it may not.
     #[error(
@@ -73,6 +72,19 @@ pub enum Error {
         /// What each waits for.
         waits: Vec<Waiting>,
     },
+}
+
+fn why_silent(asleep: bool) -> &'static str {
+    match asleep {
+        false => {
+            "It probably polls memory by plain loads: no simulated time passes between two of them, and nothing ever changes. \
+             Poll by a wait or a test of the library. If it computes for so long, give it more patience"
+        }
+        true => {
+            "It sleeps in the kernel: for input, a timer (alarm, timerfd), a thread or a process, all of which are in real time, while none of the machine's passes. \
+             Where it only wants time to pass, let it sleep. If it has to wait for so long, give it more patience"
+        }
+    }
 }
 
 /// A PE in a deadlock.

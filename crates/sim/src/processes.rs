@@ -25,7 +25,7 @@ use memonet_core::fabric::FarAddress;
 use memonet_core::hosted::{Ask, Came, Hosted, MOST, Passages};
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How processes run, besides machine and program.
@@ -46,6 +46,8 @@ pub struct Pace {
     running: AtomicU32,
     /// For how long, in nanoseconds, the one that runs has not passed its turn, when that is too long; else 0.
     silent: AtomicU64,
+    /// Whether it has slept all the while.
+    asleep: AtomicBool,
 }
 
 impl Pace {
@@ -55,8 +57,10 @@ impl Pace {
         Some((self.turns.load(Ordering::Relaxed), pe as usize))
     }
 
-    /// The PE that runs has not passed its turn for so long: the run ends. To be repeated until it has, as the engine may be about to sleep.
-    pub fn give_up(&self, passages: &Passages, pe: usize, after: Duration) {
+    /// The PE whose turn it is has not passed it for so long, in which its process has run or been `asleep`: the run ends. To be repeated until it has, as the
+    /// engine may be about to sleep.
+    pub fn give_up(&self, passages: &Passages, pe: usize, after: Duration, asleep: bool) {
+        self.asleep.store(asleep, Ordering::Relaxed);
         self.silent.store(after.as_nanos() as u64, Ordering::Relaxed);
         passages.nudge(pe);
     }
@@ -206,8 +210,11 @@ impl Process<'_> {
                 Came::Late => match pace.silent.load(Ordering::Relaxed) {
                     0 => {}
                     nanos => {
-                        let patience = Duration::from_nanos(nanos);
-                        break Err(Ran::Failed(Error::Silent { pe: self.pe(), patience }));
+                        break Err(Ran::Failed(Error::Silent {
+                            pe: self.pe(),
+                            patience: Duration::from_nanos(nanos),
+                            asleep: pace.asleep.load(Ordering::Relaxed),
+                        }));
                     }
                 },
             }

@@ -41,9 +41,18 @@ pub struct Simulation {
     outputs: Arc<Outputs>,
     pace: Arc<Pace>,
     patience: Duration,
-    /// The turn that was under way at the last look, and since when.
-    turn: Option<(u64, Instant)>,
+    /// The turn that was under way at the last look.
+    turn: Option<Turn>,
     next_look: Instant,
+}
+
+/// A PE's turn, as looks have seen it.
+#[derive(Clone, Copy)]
+struct Turn {
+    number: u64,
+    since: Instant,
+    /// No look has seen the PE's process run.
+    asleep: bool,
 }
 
 /// What the engine wants of the main thread; it waits for the answer.
@@ -233,21 +242,28 @@ impl Simulation {
         self.next_look
     }
 
-    /// Looks, if it is time; one that has not passed its turn for too long ends the run.
-    pub fn look(&mut self, now: Instant) {
+    /// Looks, if it is time; one that has not passed its turn for too long ends the run. `is_asleep` tells of a PE's process.
+    pub fn look(&mut self, now: Instant, is_asleep: impl Fn(usize) -> bool) {
         if now < self.next_look {
             return;
         }
         self.next_look = now + self.patience / LOOKS;
-        self.turn = match (self.pace.turn(), self.turn) {
-            (Some((turn, pe)), Some((before, since))) if turn == before => {
-                if now - since >= self.patience {
-                    self.pace.give_up(&self.passages, pe, self.patience);
-                }
-                Some((before, since))
+        self.turn = self.pace.turn().map(|(number, pe)| {
+            let first = Turn {
+                number,
+                since: now,
+                asleep: true,
+            };
+            let before = self.turn.filter(|turn| turn.number == number).unwrap_or(first);
+            let turn = Turn {
+                asleep: before.asleep && is_asleep(pe),
+                ..before
+            };
+            if now - turn.since >= self.patience {
+                self.pace.give_up(&self.passages, pe, self.patience, turn.asleep);
             }
-            (turn, _) => turn.map(|(turn, _)| (turn, now)),
-        };
+            turn
+        });
     }
 
     /// The next PE's output comes by these descriptors.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use memonet_core::Cause;
-use memonet_core::launch::{JobFile, Part, Stat, State, UNKNOWN};
+use memonet_core::launch::{JobFile, Part, Stat, State, UNKNOWN, is_asleep};
 use nix::sys::signal::Signal;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -483,7 +483,8 @@ impl Supervisor {
     fn handle_deadlines(&mut self) {
         let now = Instant::now();
         if let Some(simulation) = &mut self.simulation {
-            simulation.look(now);
+            let process = |pe: &Pe| pe.joined.as_ref().map_or(pe.pid.as_raw_pid(), |joined| joined.pid);
+            simulation.look(now, |pe| self.pes.get(pe).is_some_and(|pe| is_asleep(process(pe))));
         }
         while let Some(&(due, token)) = self.due.first().filter(|(due, _)| *due <= now) {
             self.due.remove(&(due, token));
