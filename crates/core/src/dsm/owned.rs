@@ -507,6 +507,14 @@ mod tests {
         }
     }
 
+    /// Has this thread run on a CPU that the other does not, where there are two: what one CPU does is in order for all of its threads.
+    fn pin(me: usize) {
+        let cpus = crate::launch::cpu_list();
+        let mut mine = rustix::thread::CpuSet::new();
+        mine.set(cpus[me % cpus.len()]);
+        rustix::thread::sched_setaffinity(None, &mine).expect("a CPU of this process's mask");
+    }
+
     /// Two that publish, and then look at the other's word: one of them sees it. The model of the queue relies on that.
     #[test]
     fn what_is_published_is_visible_before_what_follows() {
@@ -518,6 +526,7 @@ mod tests {
         let slow = [const { Apart(AtomicU64::new(0)) }; 8];
         let both_late = Job::threads_with(&JobOptions::new().fabric("far"), 2, |job| -> Result<u64> {
             let (me, other) = (job.pe(), 1 - job.pe());
+            pin(me);
             let window = job.window::<Line>(Owned::size(8, 2).div_ceil(LINE))?;
             let offset = window.inner.heap_offset().expect("it is a window of the heap");
             // SAFETY: the window has that size, is kept to the end, and nothing else uses it.
