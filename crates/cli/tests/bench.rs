@@ -100,14 +100,16 @@ fn barriers_have_limits_with_more_pes_than_cores_and_beside_strangers() {
 }
 
 #[test]
-fn channels_are_measured_beside_bare_memory() {
+fn channels_are_measured_beside_bare_memory_and_sockets() {
     let rows = rows(&[
         "multicast_latency",
         "multicast_messages.64",
         "multicast_bandwidth.4.65536",
         "multicast_in_place.4.65536",
+        "multicast_udp",
     ]);
-    assert_eq!(rows.len(), 4);
+    assert_eq!(rows.len(), 5);
+    assert_eq!(row(&rows, "multicast_udp.4.65536")["limit_is"], "bare sockets");
     assert!(rows.iter().all(|row| row["limit"].is_number()), "{rows:?}");
     // Large blocks, beside what one PE can copy and what as many can move.
     for id in ["multicast_bandwidth.4.65536", "multicast_in_place.4.65536"] {

@@ -28,6 +28,7 @@ pub enum Kind {
     MulticastRate,
     MulticastBandwidth,
     MulticastInPlace,
+    MulticastUdp,
     Mutex,
     MutexContended,
     MutexKept,
@@ -67,7 +68,7 @@ pub struct Traits {
 }
 
 impl Kind {
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::PingPong,
         Self::StoreRate,
         Self::PutNbiRate,
@@ -83,6 +84,7 @@ impl Kind {
         Self::MulticastRate,
         Self::MulticastBandwidth,
         Self::MulticastInPlace,
+        Self::MulticastUdp,
         Self::Mutex,
         Self::MutexContended,
         Self::MutexKept,
@@ -110,7 +112,7 @@ impl Kind {
             Self::SimulatedEvents => (5, 1),
             // Seconds each.
             Self::SimulatedBarrier => (3, 1),
-            Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace => (20, 4),
+            Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace | Self::MulticastUdp => (20, 4),
             Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
             // A job of threads for each sample.
             Self::MutexKept | Self::RegionMerge => (10, 2),
@@ -163,6 +165,9 @@ impl Kind {
                 "bytes by a multicast channel, which each of the other PEs copies out, in all", "the better of libc memcpy of such blocks by one PE alone, and of the same by a bare ring as large between as many processes"),
             Self::MulticastInPlace => row("multicast_in_place", "MB/s", Higher, "osu_bcast",
                 "the same, each line of which they read where it is", "as for copies"),
+            Self::MulticastUdp => row("multicast_udp", "MB/s", Higher, "-",
+                "bytes by a multicast channel over UDP that come to each of the other PEs, on the loopback interface, which loses none",
+                "the same bytes by bare sockets, in datagrams as large to the same kind of group, which nobody checks or repairs"),
             Self::Mutex => row("mutex", "ns", Lower, "-",
                 "lock a shared mutex that nobody else wants, change 8 bytes, unlock",
                 "the same with the plainest ticket lock"),
@@ -245,6 +250,11 @@ pub fn rows(cpus: usize) -> Vec<Row> {
                     let id = format!("{name}.{pes}.{size}");
                     rows.push(Row { id, kind, pes, size });
                 }
+            }
+            Kind::MulticastUdp => {
+                let (pes, size) = (4, 1 << 16);
+                let id = format!("{name}.{pes}.{size}");
+                rows.push(Row { id, kind, pes, size });
             }
             Kind::AllReduce => [2, 4, 8, 16].iter().for_each(|&pes| add(Some(pes), pes, 8)),
             Kind::Mutex => add(None, 2, 8),

@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use memonet_core::launch::available_cpus;
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 
-use super::catalog::Row;
+use super::catalog::{Kind, Row};
 use super::stats::Record;
-use super::{Part, pe, this_program};
+use super::{Part, pe, raw_udp, this_program};
 use crate::run::{self, Bind};
 
 /// Measures rows of one kind with one job.
@@ -35,6 +35,10 @@ pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
         }],
         options: run::Options {
             bind: Some(bind),
+            environment: (rows[0].kind == Kind::MulticastUdp)
+                .then(raw_udp::environment)
+                .into_iter()
+                .collect(),
             ..Default::default()
         },
     })?;

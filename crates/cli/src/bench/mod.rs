@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A limit does the same work on the same words of the same processes with nothing of memonet in between (`raw`,
-//! `raw_barrier`, `raw_multicast`). Because the two take turns, what else the machine does disturbs both alike.
+//! `raw_barrier`, `raw_multicast`, `raw_udp`). Because the two take turns, what else the machine does disturbs both alike.
 
 mod barriers;
 mod blocks;
@@ -26,6 +26,7 @@ mod plot;
 mod raw;
 mod raw_barrier;
 mod raw_multicast;
+mod raw_udp;
 mod report;
 mod shared;
 mod simulated;

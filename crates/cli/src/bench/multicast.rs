@@ -6,17 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use memonet::{Job, Multicast, MulticastOptions};
+use memonet::{Delivery, Job, Multicast, MulticastOptions};
 
 use super::catalog::{Kind, Row};
 use super::pe::{Bench, Contender, time_each};
 use super::raw;
 use super::raw_multicast::RawMulticast;
+use super::raw_udp::RawUdp;
 
 /// Blocks of a sample, so that its two barriers are nothing beside it.
 const BLOCKS: usize = 100_000;
 /// Bytes of a sample of large blocks: many times a ring, as at the end of a sample, when the writer is done, the readers' CPUs are not shared out well.
 const BYTES: usize = 128 << 20;
+/// The same by datagrams, which are slower.
+const BYTES_BY_UDP: usize = 16 << 20;
 const SAMPLES: usize = 3;
 /// Round trips of a sample, and samples.
 const TRIPS: usize = 200;
@@ -30,6 +33,7 @@ pub fn measure(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
         match kind {
             Kind::MulticastLatency => latency(bench, row)?,
             Kind::MulticastRate => rate(bench, row)?,
+            Kind::MulticastUdp => over_udp(bench, row)?,
             _ => bandwidth(bench, row, kind == Kind::MulticastInPlace)?,
         }
     }
@@ -251,6 +255,46 @@ fn bandwidth(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
         })?;
         Ok(samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect())
     }));
+    bench.interleave(row, &mut contenders)
+}
+
+/// Bytes that each reader gets by datagrams.
+fn over_udp(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
+    let job = bench.job;
+    let me = job.pe();
+    let mut channel = channel(job, 0)?;
+    ensure!(
+        channel.delivery() == Delivery::Datagrams,
+        "the channel delivers by {}",
+        channel.delivery()
+    );
+    let words = job.window::<u64>(RawUdp::words(job))?;
+    let raw = RawUdp::new(job, &words)?;
+    let (block, mut buffer) = (vec![1u64; row.size / size_of::<u64>()], Vec::new());
+    let raw_block = RefCell::new(vec![1u8; row.size]);
+    let blocks = BYTES_BY_UDP / row.size;
+    let rate = |samples: Vec<f64>| -> Vec<f64> { samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect() };
+    let mut contenders = vec![Contender::library(|| {
+        sampled(job, blocks, || {
+            if me == 0 {
+                channel.publish(&block)?;
+            } else {
+                channel.recv(&mut buffer)?;
+                ensure!(buffer.len() == block.len(), "a block of {} words came", buffer.len());
+            }
+            Ok(())
+        })
+        .map(rate)
+    })];
+    if let Some(raw) = &raw {
+        contenders.push(Contender::limit("bare sockets", || {
+            sampled(job, blocks, || {
+                let mut block = raw_block.borrow_mut();
+                if me == 0 { raw.send(&block) } else { raw.receive(&mut block) }
+            })
+            .map(rate)
+        }));
+    }
     bench.interleave(row, &mut contenders)
 }
 

@@ -46,7 +46,7 @@ pub fn run(task: &Task) -> Result<()> {
         Kind::GetBandwidth => blocks::bandwidth(&mut bench, rows, blocks::Direction::Get)?,
         Kind::Barrier | Kind::BarrierBusy => barriers::measure(&mut bench, rows, kind)?,
         Kind::Broadcast | Kind::AllReduce => collectives::measure(&mut bench, rows, kind)?,
-        Kind::MulticastLatency | Kind::MulticastRate | Kind::MulticastBandwidth | Kind::MulticastInPlace => {
+        Kind::MulticastLatency | Kind::MulticastRate | Kind::MulticastBandwidth | Kind::MulticastInPlace | Kind::MulticastUdp => {
             multicast::measure(&mut bench, rows, kind)?;
         }
         Kind::Mutex | Kind::MutexContended => shared::mutex(&mut bench, rows, kind)?,

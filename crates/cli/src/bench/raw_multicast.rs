@@ -12,7 +12,7 @@ use super::raw;
 /// Bytes of the ring: those of a channel whose capacity nobody chose.
 const BYTES: usize = 512 << 10;
 /// The same where PEs share CPUs.
-const BYTES_OF_TURNS: usize = 4 << 20;
+const BYTES_OF_TURNS: usize = 2 << 20;
 /// Words of a line, on which a position is alone.
 const LINE: usize = 16;
 /// Looks before the first yield.

@@ -36,8 +36,8 @@ pub struct MulticastOptions {
 
 /// Capacities of channels that nobody chose one for. What fits into the caches of two cores goes fastest from one to the other;
 const CAPACITY: usize = 512 << 10;
-/// but PEs that share a CPU take turns, a ring is what moves in a turn, and in a new turn the processor's buffers are cold.
-const CAPACITY_OF_TURNS: usize = 4 << 20;
+/// but PEs that share a CPU take turns, a ring is what moves in a turn, and in a new turn the processor's buffers are cold. A turn of a larger one lasts so long that it looks like a stranger's, and then waits sleep.
+const CAPACITY_OF_TURNS: usize = 2 << 20;
 
 impl Default for MulticastOptions {
     fn default() -> Self {
@@ -46,7 +46,7 @@ impl Default for MulticastOptions {
 }
 
 impl MulticastOptions {
-    /// A capacity of 512 KiB, or of 4 MiB where PEs near each other share CPUs; slow readers stop the writer, and a reader's death is an error.
+    /// A capacity of 512 KiB, or of 2 MiB where PEs near each other share CPUs; slow readers stop the writer, and a reader's death is an error.
     pub fn new() -> Self {
         MulticastOptions {
             capacity: None,
