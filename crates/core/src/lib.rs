@@ -16,6 +16,26 @@
 //! | tell many the same | [`Job::multicast`] |
 //! | share data by guards | [`dsm`] |
 //!
+//! # Words
+//!
+//! | word | meaning |
+//! |---|---|
+//! | PE | a member of a job: a process, a thread ([`Job::threads`]) or a coroutine of a simulated machine |
+//! | near, far | a PE whose memory is mapped here; one that is reached through a [`fabric`] |
+//! | segment | the memory of a PE that others may reach, laid out the same at each ([`layout`]) |
+//! | window | a range of elements at the same place of every segment, or, restricted, in memory of its own |
+//! | key, epoch | the right to a PE's part of a restricted window; what that PE raises to revoke all keys |
+//! | remote | an element of some PE's part, found and checked once |
+//! | route | where it is: a pointer, or an address on the fabric |
+//! | store, put | a word, a block, written to another PE's memory; `nbi`: its source must stay as it is until the next quiet |
+//! | signal | an update of a word that wakes who waits for it; a store wakes nobody |
+//! | transfer | a put prepared once, and started many times |
+//! | fence, quiet | order between this PE's writes; their completion |
+//! | team, slot | some PEs in an order; the words that a team has in each member's segment, for its barrier and collectives |
+//! | phase | one use of a barrier: PEs arrive, do something else, and wait. A number that only grows |
+//! | step | of a barrier, a call that ends one phase and arrives at the next; of a collective, members tell each other that they have come |
+//! | doorbell, ring | the word on which a PE sleeps; waking it |
+//!
 //! # Trade-offs
 //!
 //! * Windows hold plain data and give out copies, not references: a peer may write at any time, and the processor's rules are

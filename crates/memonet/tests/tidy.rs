@@ -9,23 +9,26 @@ fn root() -> PathBuf {
         .expect("the workspace's root")
 }
 
+/// Files and folders below one, but for what is built and hidden.
+fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir)
+        .expect("a readable folder")
+        .map(|e| e.expect("an entry").path())
+    {
+        let name = entry.file_name().expect("a name").to_string_lossy();
+        if entry.is_dir() && name != "target" && !name.starts_with('.') {
+            walk(&entry, found);
+        }
+        found.push(entry);
+    }
+}
+
 /// All Rust files of the workspace's crates, as paths from the root, with their text.
 fn sources() -> Vec<(String, String)> {
-    fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(dir)
-            .expect("a readable folder")
-            .map(|e| e.expect("an entry").path())
-        {
-            if entry.is_dir() && entry.file_name().is_some_and(|name| name != "target") {
-                walk(&entry, found);
-            } else if entry.extension().is_some_and(|e| e == "rs") {
-                found.push(entry);
-            }
-        }
-    }
     let root = root();
     let mut found = Vec::new();
     walk(&root.join("crates"), &mut found);
+    found.retain(|path| path.extension().is_some_and(|e| e == "rs"));
     let text = |path: PathBuf| {
         (
             path.strip_prefix(&root).expect("below the root").display().to_string(),
@@ -138,4 +141,32 @@ fn the_core_knows_nobody_above_it() {
             );
         }
     }
+}
+
+/// What documents link to is there; so are the files and folders that the map names, by the ends of their paths.
+#[test]
+fn documents_name_what_exists() {
+    let root = root();
+    let read = |path: &Path| std::fs::read_to_string(path).expect("UTF-8");
+    let mut missing = Vec::new();
+    for document in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "docs/decisions.md",
+        "docs/conformance.md",
+    ] {
+        let path = root.join(document);
+        let text = read(&path);
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        let files = links.filter(|link| !link.contains("://"));
+        missing.extend(files.filter(|file| !path.with_file_name(file).exists()).map(str::to_owned));
+    }
+    let mut all = Vec::new();
+    walk(&root, &mut all);
+    let map = read(&root.join("ARCHITECTURE.md"));
+    let words = map.split('`').skip(1).step_by(2).filter(|word| !word.contains([' ', '*']));
+    let files = words.filter(|word| [".rs", ".c", ".py", ".md", ".api", "/"].iter().any(|end| word.ends_with(end)));
+    missing.extend(files.filter(|file| !all.iter().any(|path| path.ends_with(file))).map(str::to_owned));
+    assert!(missing.is_empty(), "{missing:#?}");
 }
