@@ -48,7 +48,8 @@ pub(crate) use futex::{announce_barrier, futex_wait, futex_wake, register_membar
 pub(crate) use imp::{compiler_fence, full_fence, light_fence, pause, prefetch_to_write};
 pub(crate) use threads::alone;
 
-/// Plain data: any bytes are a valid value, no padding, no interior mutability. What windows may hold.
+/// Plain data: any bytes are a valid value, no padding, no interior mutability. What windows may hold. A program's own structures are
+/// with `#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]`, of which the crate `zerocopy` (0.8) has the last three.
 pub trait Plain: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Plain for T {}
 
@@ -190,7 +191,7 @@ pub unsafe fn post<T: Word>(p: *mut T, value: T) {
     }
 }
 
-/// Applies `op` to a word of `size` bytes (4 or 8; [`AtomicOp::Swap`] also 1 and 2) and returns the old value's bits.
+/// Applies `op` to a word of `size` bytes (1, 2, 4 or 8) and returns the old value's bits.
 ///
 /// # Safety
 /// `p` is aligned to `size` and points into memory that stays mapped and writable during the call.
@@ -200,7 +201,7 @@ pub unsafe fn fetch_op(p: *mut u8, size: usize, op: AtomicOp, operand: u64) -> u
     unsafe {
         match op {
             AtomicOp::Add if size == 8 => imp::fetch_add8(p, operand),
-            AtomicOp::Add => imp::fetch_add4(p, operand),
+            AtomicOp::Add if size == 4 => imp::fetch_add4(p, operand),
             AtomicOp::Swap if size == 8 => imp::swap8(p, operand),
             AtomicOp::Swap if size == 4 => imp::swap4(p, operand),
             _ => {
@@ -382,8 +383,8 @@ mod tests {
             // SAFETY: `cell` lives on this stack frame, is aligned to 8, and nobody else knows it.
             unsafe {
                 for (op, want) in [(AtomicOp::Add, a.wrapping_add(b)), (AtomicOp::And, a & b), (AtomicOp::Or, a | b), (AtomicOp::Xor, a ^ b), (AtomicOp::Swap, b)] {
-                    for size in [4usize, 8] {
-                        let mask = if size == 8 { u64::MAX } else { u64::from(u32::MAX) };
+                    for size in [1usize, 2, 4, 8] {
+                        let mask = u64::MAX >> (64 - 8 * size);
                         store_sized(p, 8, a);
                         prop_assert_eq!(fetch_op(p, size, op, b & mask), a & mask);
                         prop_assert_eq!(load_sized(p, size), want & mask);
