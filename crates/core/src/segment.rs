@@ -308,9 +308,12 @@ impl Spot<'_> {
         }
     }
 
-    /// The same memory at another address of this process, where it is mapped, too: copies within it see whether their ends overlap.
+    /// The same memory at another address of this process: copies within it see whether their ends overlap.
+    ///
+    /// # Safety
+    /// It is mapped there, too, for as long as this is used.
     #[must_use]
-    pub fn as_seen_at(&self, address: *mut u8) -> Self {
+    pub unsafe fn as_seen_at(&self, address: *mut u8) -> Self {
         match self.route {
             Route::Near(_) => Spot {
                 route: Route::Near(address),
@@ -329,21 +332,32 @@ impl Spot<'_> {
         }
     }
 
-    /// The word here.
+    /// The word here. Segments begin at pages, and so do the places of [`as_seen_at`](Self::as_seen_at): an offset is aligned where its address is.
     #[inline(always)]
     fn word<T: Word>(&self) -> Route {
-        debug_assert!(size_of::<T>() <= self.bytes);
+        let (place, size) = match self.route {
+            Route::Near(at) => (at as usize, size_of::<T>()),
+            Route::Far(at) => (at.offset as usize, size_of::<T>()),
+        };
+        assert!(
+            size <= self.bytes && place.is_multiple_of(size),
+            "no aligned word of {size} bytes among {} at {place:#x}",
+            self.bytes
+        );
         self.route
     }
 
-    /// Stores a word at the range's start, which is aligned to it.
+    /// Stores a word at the range's start.
+    ///
+    /// # Panics
+    /// Where the range is shorter, or not aligned to it. So for all words that follow.
     #[inline(always)]
     pub fn store<T: Word>(&self, value: T) {
         self.word::<T>().store(self.owner, value);
         self.owner.wrote(self.pe);
     }
 
-    /// Loads the word at the range's start, which is aligned to it.
+    /// Loads the word at the range's start.
     ///
     /// # Errors
     /// Only on a far PE: what the fabric reports. So for all that follow.

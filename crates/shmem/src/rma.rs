@@ -161,6 +161,8 @@ extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, c
     // SAFETY: the value's bytes; words go in one piece.
     unsafe {
         match size_of::<T>() {
+            // Not aligned, as in a packed structure.
+            _ if !dest.is_aligned() => or_die(call, spot.put((&raw const value).cast())),
             1 => spot.store::<u8>(std::mem::transmute_copy(&value)),
             2 => spot.store::<u16>(std::mem::transmute_copy(&value)),
             4 => spot.store::<u32>(std::mem::transmute_copy(&value)),

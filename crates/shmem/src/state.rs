@@ -222,7 +222,8 @@ impl State {
         let pe = self.pe_of(call, "pe", ctx, pe);
         let offset = self.symmetric(call, argument, address, bytes);
         match self.segment.at(pe, offset, bytes) {
-            Some(spot) if pe == self.job.pe() => spot.as_seen_at(address as *mut u8),
+            // SAFETY: `symmetric` has found these bytes of this PE at their address in the program.
+            Some(spot) if pe == self.job.pe() => unsafe { spot.as_seen_at(address as *mut u8) },
             Some(spot) => spot,
             None => die(
                 call,

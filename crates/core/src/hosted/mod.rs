@@ -56,6 +56,13 @@ pub struct Hosted {
     regions: Mutex<Regions>,
 }
 
+/// Memory of the job that may be accessed.
+struct Place<'a> {
+    at: *mut u8,
+    /// Where it is a part of a restricted window: nobody takes that back meanwhile.
+    _mapped: Option<MutexGuard<'a, Regions>>,
+}
+
 impl Hosted {
     /// Most PEs of a job.
     pub const MOST: usize = MAX_HOSTED;
@@ -174,18 +181,24 @@ impl Hosted {
         self.regions().remove(&(by, pe, region));
     }
 
-    /// The address of `len` bytes, as PE `by` has them mapped, if they are memory of the job, and may be written where that is wanted.
-    fn place(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> Option<*mut u8> {
+    /// Where `len` bytes are, as PE `by` has them mapped, if they are memory of the job, and may be written where that is wanted.
+    fn place(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> Option<Place<'_>> {
         let geometry = self.control.geometry();
         let end = at.offset.checked_add(len as u64)?;
         if at.region == 0 {
             let inside = (at.pe as usize) < geometry.npes && end <= geometry.segment_stride;
-            return inside.then(|| self.control.mapping().at(geometry.segment(at.pe as usize) + at.offset));
+            return inside.then(|| Place {
+                at: self.control.mapping().at(geometry.segment(at.pe as usize) + at.offset),
+                _mapped: None,
+            });
         }
         let regions = self.regions();
         let part = regions.get(&(by, at.pe, at.region))?;
         let allowed = end <= part.len as u64 && (part.writable || !writes);
-        allowed.then_some((part.base + at.offset as usize) as *mut u8)
+        allowed.then_some(Place {
+            at: (part.base + at.offset as usize) as *mut u8,
+            _mapped: Some(regions),
+        })
     }
 
     /// Whether there are `len` bytes, as PE `by` has them mapped, that may be written where that is wanted.
@@ -204,16 +217,16 @@ impl Hosted {
         let Some(place) = self.place(by, to, bytes.len(), true) else {
             return false;
         };
-        // SAFETY: `place` lies in a mapping with room for all of them: a segment's, which `control` keeps, or one that `map_region`'s caller keeps;
-        // the vector `bytes` is private memory. Words are aligned where they are claimed to be.
+        // SAFETY: `place` lies in a mapping with room for all of them: a segment's, which `control` keeps, or one that stays as long as `place`, by
+        // itself or as `map_region`'s caller promised; `bytes` are private memory. Words are aligned where they are claimed to be.
         unsafe {
             match bytes.len() {
-                len @ (1 | 2 | 4 | 8) if place.addr() % len == 0 => {
+                len @ (1 | 2 | 4 | 8) if place.at.addr() % len == 0 => {
                     let mut word = [0; 8];
                     word[..len].copy_from_slice(bytes);
-                    shm::store_sized(place, len, u64::from_le_bytes(word));
+                    shm::store_sized(place.at, len, u64::from_le_bytes(word));
                 }
-                len => shm::copy(place, bytes.as_ptr(), len),
+                len => shm::copy(place.at, bytes.as_ptr(), len),
             }
         }
         true
@@ -224,26 +237,26 @@ impl Hosted {
         let place = self.place(by, from, len, false)?;
         let mut bytes = vec![0; len];
         // SAFETY: as in `write`; the vector was made for so many bytes.
-        unsafe { shm::copy(bytes.as_mut_ptr(), place, len) };
+        unsafe { shm::copy(bytes.as_mut_ptr(), place.at, len) };
         Some(bytes)
     }
 
-    /// Updates an aligned word of `size` (4, 8; with `Swap` also 1, 2) bytes; gives what it held. Nothing where there is none.
+    /// Updates an aligned word of `size` (1, 2, 4, 8) bytes; gives what it held. Nothing where there is none.
     pub fn fetch_op(&self, by: u32, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Option<u64> {
         let place = self.word(by, at, size)?;
         // SAFETY: as in `write`, and aligned.
-        Some(unsafe { shm::fetch_op(place, size, op, operand) })
+        Some(unsafe { shm::fetch_op(place.at, size, op, operand) })
     }
 
     /// Stores `new` in an aligned word that holds `expected`; gives what it held. Nothing where there is none.
     pub fn compare_swap(&self, by: u32, at: FarAddress, size: usize, expected: u64, new: u64) -> Option<u64> {
         let place = self.word(by, at, size)?;
         // SAFETY: as in `write`, and aligned.
-        Some(unsafe { shm::compare_swap_sized(place, size, expected, new) })
+        Some(unsafe { shm::compare_swap_sized(place.at, size, expected, new) })
     }
 
-    fn word(&self, by: u32, at: FarAddress, size: usize) -> Option<*mut u8> {
+    fn word(&self, by: u32, at: FarAddress, size: usize) -> Option<Place<'_>> {
         self.place(by, at, size, true)
-            .filter(|place| matches!(size, 1 | 2 | 4 | 8) && place.addr() % size == 0)
+            .filter(|place| matches!(size, 1 | 2 | 4 | 8) && place.at.addr() % size == 0)
     }
 }

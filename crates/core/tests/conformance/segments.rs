@@ -3,12 +3,14 @@
 use crate::setup::{Setup, sizes_here};
 use memonet_core::shm::{self, AtomicOp};
 use memonet_core::{Error, SignalOp};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 on_every_fabric!(
     blocks_are_the_same_everywhere,
     blocks_come_back,
     wrong_blocks,
     spots_end_where_segments_end,
+    words_lie_in_their_spots,
     words_and_blocks_arrive,
     overlapping_copies_on_oneself,
 );
@@ -84,6 +86,31 @@ fn spots_end_where_segments_end(setup: Setup) {
                 assert!(segment.at(pe, offset, bytes).is_none(), "{bytes} bytes at {offset} of PE {pe}");
             }
             job.barrier()
+        });
+    }
+}
+
+fn words_lie_in_their_spots(setup: Setup) {
+    for run in setup.runs(&sizes_here(&[2])) {
+        run.job(|job| {
+            let segment = job.segment();
+            let block = job.allocate(64, 64, true)?;
+            let next = (job.pe() + 1) % job.npes();
+            for (at, bytes) in [(8, 4), (12, 8), (9, 8), (63, 0)] {
+                let spot = segment.at(next, block + at, bytes).unwrap();
+                let refused = |f: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "{bytes} bytes at {at}");
+                refused(&|| spot.store(u64::MAX));
+                refused(&|| drop(spot.load::<u64>()));
+                refused(&|| drop(spot.fetch_op(AtomicOp::Swap, u64::MAX)));
+                refused(&|| drop(spot.compare_swap(0, u64::MAX)));
+                refused(&|| drop(spot.signal(SignalOp::Set, u64::MAX)));
+            }
+            job.barrier()?;
+            let mut all = [1u8; 64];
+            // SAFETY: the array has as many bytes.
+            unsafe { segment.at(job.pe(), block, 64).unwrap().get(all.as_mut_ptr())? };
+            assert_eq!(all, [0; 64]);
+            Ok(())
         });
     }
 }
