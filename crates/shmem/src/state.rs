@@ -312,8 +312,9 @@ impl State {
             call,
             format_args!(
                 "{what}: use memory of shmem_malloc, or a static or global variable of the executable (of a library: name it in {}). \
-             Variables on the stack and memory of malloc are not",
-                statics::ENV_LIBS
+             Variables on the stack and memory of malloc are not{}",
+                statics::ENV_LIBS,
+                statics::not_loaded()
             ),
         )
     }

@@ -115,8 +115,10 @@ pub fn page_size() -> usize {
 /// The writable data of the executable, and of the libraries that the user names.
 fn search() -> Search {
     let wanted = std::env::var(ENV_LIBS).unwrap_or_default();
+    let wanted: Vec<_> = wanted.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let mut search = Search {
-        wanted: wanted.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+        missing: wanted.clone(),
+        wanted,
         found: Vec::new(),
         first: true,
         interpreter: false,
@@ -126,8 +128,18 @@ fn search() -> Search {
     search
 }
 
+/// Libraries that the user names, of which none is loaded; for the end of a message.
+pub fn not_loaded() -> String {
+    match search().missing.join(", ") {
+        none if none.is_empty() => none,
+        missing => format!(". Of those named there, not loaded: {missing}"),
+    }
+}
+
 struct Search {
     wanted: Vec<String>,
+    /// Those that no loaded object is.
+    missing: Vec<String>,
     found: Vec<Data>,
     first: bool,
     /// Whether the executable asks for a loader.
@@ -145,6 +157,7 @@ unsafe extern "C" fn object(info: *mut libc::dl_phdr_info, _size: usize, search:
     };
     let name = name.to_string_lossy();
     let file = name.rsplit('/').next().unwrap_or_default();
+    search.missing.retain(|missing| missing != file);
     // The executable comes first.
     let executable = std::mem::replace(&mut search.first, false);
     if executable || search.wanted.iter().any(|wanted| wanted == file) {

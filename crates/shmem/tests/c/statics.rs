@@ -178,6 +178,9 @@ fn a_librarys_data_is_symmetric_where_the_user_says_so() {
             why.contains("shmem_int_p: dest: 4 bytes") && why.contains("name it in MEMONET_SYMMETRIC_LIBS"),
             "{order:?}: {why}"
         );
+        let misspelt = ["--env", "MEMONET_SYMMETRIC_LIBS=libthings.so"];
+        let why = complaint(&mut job(2, &misspelt, &at("user"), &[]));
+        assert!(why.contains("not loaded: libthings.so"), "{order:?}: {why}");
         let named = ["--env", "MEMONET_SYMMETRIC_LIBS=libother.so:libthing.so"];
         let output = printed(&mut job(2, &named, &at("user"), &[]));
         let mut output: Vec<_> = output.lines().collect();
