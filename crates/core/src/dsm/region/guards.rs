@@ -70,6 +70,13 @@ macro_rules! reads {
                 all
             }
 
+            /// Where the range is, if all of it lies together: on near peers if its pages have one home. The memory stays there while the guard lives.
+            ///
+            /// Whoever makes a reference of it promises that no other PE writes these elements meanwhile, which [no guard can see](super).
+            pub fn as_ptr(&self) -> Option<*const T> {
+                self.base.map(|base| if self.range.is_empty() { std::ptr::dangling() } else { base.cast_const() })
+            }
+
             /// Cuts `count` elements from `index` on, and what belongs to them, where they do not lie together.
             fn pieces<S: Cut>(&self, mut index: usize, mut count: usize, mut with: S) -> impl Iterator<Item = (usize, S)> {
                 let end = index.checked_add(count);
@@ -127,6 +134,29 @@ impl<T: Plain> Writing<'_, T> {
     pub fn set(&mut self, index: usize, value: T) {
         // SAFETY: `at` checked the index; the place is mapped, writable and aligned while the region lives.
         unsafe { shm::copy(self.at(index).cast(), (&raw const value).cast(), size_of::<T>()) };
+    }
+
+    /// [`as_ptr`](Self::as_ptr), to write to, too. A reference made of it also promises that no other PE reads these elements meanwhile.
+    ///
+    /// ```
+    /// # use memonet_core::{Job, dsm::Region};
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let region = Region::<u64>::new(&job, 1024)?; // a page for each of two PEs
+    /// let mine = job.pe() * 512..(job.pe() + 1) * 512;
+    /// let mut part = region.write(mine)?;
+    /// let place = part.as_mut_ptr().expect("a page lies together");
+    /// // SAFETY: the guard's 512 elements, which the other PE looks at only after the barrier.
+    /// let slice = unsafe { std::slice::from_raw_parts_mut(place, 512) };
+    /// slice.iter_mut().rev().zip(0..).for_each(|(to, number)| *to = number);
+    /// drop(part);
+    /// region.barrier()?;
+    /// assert_eq!((region.read(0..1)?.get(0), region.read(1000..1024)?.get(1023)), (511, 0));
+    /// assert!(region.read(0..0)?.as_ptr().is_some_and(|place| !place.is_null()));
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    pub fn as_mut_ptr(&mut self) -> Option<*mut T> {
+        self.as_ptr().map(<*const T>::cast_mut)
     }
 
     /// Copies `from` to the elements from `index` on.

@@ -10,8 +10,13 @@
 //!
 //! # How it is kept
 //!
-//! **Near**, guards lead to the page at its home: one copy for all, nothing to do at release or acquire but to order accesses. As anybody may write
-//! meanwhile, guards give copies of elements, not references.
+//! **Near**, guards lead to the page at its home: one copy for all, nothing to do at release or acquire but to order accesses. [`get`](Reading::get) and [`set`](Writing::set) are a
+//! load and a store of it.
+//!
+//! *Why guards give no slices.* A `&[T]` says that nobody writes these bytes while it lives, and a `&mut [T]` that nobody else reads them; compilers act on it: they read twice, or early. Release consistency has that for
+//! programs without races alone, and no guard can see whether a program is one: no lock belongs to a range, and others' write guards are words of other processes that nobody asks. So safe calls of two PEs would
+//! make undefined behaviour. Slices of cells or atomics change nothing: a cell is one thread's, and atomics are of words. To exclude others is what locks are for: guards of [`Mutex`](super::Mutex) and [`RwLock`](super::RwLock) are
+//! references to shared data. And who knows that no other PE writes a range may say so: [`as_ptr`](Reading::as_ptr) gives its place.
 //!
 //! **Far** (and when checking), a PE keeps copies of pages in its own part of the window, each page at the same place as at its home:
 //!
