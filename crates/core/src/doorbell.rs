@@ -1,8 +1,8 @@
-//! A PE's doorbell: the one word on which it sleeps.
+//! Doorbells: the words on which PEs sleep, each on its own, or several on one of a barrier's ([`bells`](crate::bells)).
 //!
 //! | bits | meaning |
 //! |---|---|
-//! | 0 `ASLEEP` | somebody of this PE sleeps, or is about to |
+//! | 0 `ASLEEP` | somebody sleeps here, or is about to |
 //! | 1 `WORDS` | ... and waits for words that a plain store may change |
 //! | 2-31 | rings so far, wrapping |
 //!
@@ -15,7 +15,7 @@
 //! ring that came later, see below) and counts a ring: either the sleeper is not asleep yet, and the kernel finds the word
 //! changed; or it is, and is woken. When two ringers race, the loser of the compare-and-swap reads again: it finds the bits
 //! clear, so a ring came after its own write, and whoever that ring wakes looks again after announcing itself anew; or it
-//! finds a new announcement and rings it. Several threads of a PE share the doorbell: the word they sleep on contains the
+//! finds a new announcement and rings it. Several threads of a PE share the doorbell, or several PEs a barrier's: the word they sleep on contains the
 //! count, so a ring between one thread's announcement and its sleep is seen whatever the others announce.
 //!
 //! The bits may stay set when the sleeper woke by itself (time-out): the next ringer pays one system call for nothing.

@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -111,6 +111,9 @@ pub struct PeRecord {
 /// Words by which the arguments of a collective are compared.
 pub const SAID: usize = 4;
 
+/// Bells of a barrier: a cache line of them.
+pub const BELLS: usize = 16;
+
 /// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.
 #[repr(C, align(128))]
 pub struct BarrierSlot {
@@ -125,7 +128,9 @@ pub struct BarrierSlot {
     _pad2: [u64; 15],
     /// `central`: arrivals so far, in the first member's block.
     pub counter: u64,
-    _pad3: [u64; 15],
+    _pad3: [u64; 7],
+    /// `central`, in the first member's block: where those sleep who wait, by the CPU they are on.
+    pub bells: [u32; BELLS],
     /// `central` and `tree`: the phase announced as complete.
     pub release: u64,
     _pad4: [u64; 15],
@@ -258,6 +263,7 @@ const _: () = {
     assert!(size_of::<BarrierSlot>() == 1024);
     assert!(offset_of!(BarrierSlot, gather) == 128);
     assert!(offset_of!(BarrierSlot, counter) == 256);
+    assert!(offset_of!(BarrierSlot, bells) == 320);
     assert!(offset_of!(BarrierSlot, release) == 384);
     assert!(offset_of!(BarrierSlot, rounds) == 512);
     assert!(offset_of!(BarrierSlot, free_slots) == 640);

@@ -48,6 +48,7 @@
 mod adopt;
 mod agree;
 pub(crate) mod barrier;
+mod bells;
 mod collective;
 mod control;
 mod descriptors;

@@ -296,9 +296,8 @@ impl<'a> Queue<'a> {
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| matches!(self.word(pe, CLAIM).load::<u8>(self.pe), Ok(FREE));
         f(Terms {
-            members: None,
             arrived: Some(&left_free),
-            timeout: None,
+            ..Terms::default()
         })
     }
 

@@ -13,6 +13,7 @@ mod tickets;
 mod turn;
 
 use crate::barrier::{Algorithm, Barrier};
+use crate::bells::Bells;
 use crate::control::Control;
 use crate::error::{Cause, Error, Quick};
 use crate::layout::{BarrierSlot, Geometry, Grant, SystemArea};
@@ -80,7 +81,7 @@ fn terms(words: bool) -> Terms<'static> {
     Terms {
         members: Some(&[]),
         arrived: if words { None } else { Some(&|_| true) },
-        timeout: None,
+        ..Terms::default()
     }
 }
 
@@ -222,7 +223,7 @@ mod departure {
                 let terms = Terms {
                     members: None,
                     arrived: (!words).then_some(&late),
-                    timeout: None,
+                    ..Terms::default()
                 };
                 let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
                 assert_killed(ended, 1);
@@ -286,6 +287,11 @@ mod barrier {
             for offset in words.into_iter().chain(rounds) {
                 // SAFETY: an aligned word of the PE's mapped slot.
                 assert_eq!(unsafe { shm::load::<u64>(pe.local(slot + offset as u64).cast()) }, 0);
+            }
+            let bells = pe.local(slot + offset_of!(BarrierSlot, bells) as u64).cast::<u32>();
+            for bell in 0..Bells::COUNT {
+                // SAFETY: as above.
+                assert_eq!(unsafe { shm::load(bells.wrapping_add(bell)) }, 0);
             }
         }
         let member = |me: usize| {

@@ -56,7 +56,7 @@ pub(crate) struct Pe {
     restricted: Mutex<Vec<Weak<Inner>>>,
     /// Barriers in which others wait for what this PE passes on; looked at only once there has been one.
     relays: Mutex<Vec<Weak<dyn Relay>>>,
-    has_relays: AtomicBool,
+    pub(crate) has_relays: AtomicBool,
     /// Sets of PEs for which threads of this PE make a team.
     pub(crate) calls: Mutex<[u64; MAX_CALLS]>,
     /// How often this PE has led such a set.
@@ -508,7 +508,7 @@ impl Pe {
         let nobody = || Terms {
             members: Some(&[]),
             arrived: Some(&|_| true),
-            timeout: None,
+            ..Terms::default()
         };
         let quiet = match self.has_relays.load(Ordering::Relaxed) {
             true => {

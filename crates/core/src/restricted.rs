@@ -417,8 +417,8 @@ impl<T: Plain> Window<T> {
         // Depends on nobody's life: the dead are passed over.
         let terms = Terms {
             members: Some(&[]),
-            arrived: None,
             timeout,
+            ..Terms::default()
         };
         Ok(wait::until(pe, terms, || (0..pe.npes()).all(done).then_some(()))?)
     }

@@ -18,8 +18,9 @@
 //!    words looks again by itself, ever less often, down to every `LONGEST_NAP`.
 //!
 //! Every wait ends: with what it looks for, with [`Error::PeerFailed`] when somebody it depends on is gone (a departure
-//! moves a counter that every step watches; a death rings every doorbell, too) or this PE is [ending itself](crate::ending), or with [`Error::Timeout`].
+//! moves a counter that every step watches; a death rings every PE's doorbell, too; who sleeps in a barrier hears of it by looking every [`LONG_NAP`]) or this PE is [ending itself](crate::ending), or with [`Error::Timeout`].
 
+use crate::bells::Bells;
 use crate::ending;
 use crate::error::{Cause, Error, Quick};
 use crate::fabric::{Awaited, Due};
@@ -38,8 +39,8 @@ const MOST_GAPS: u64 = 4;
 const PATIENCE: u64 = 400_000;
 /// Cycles of spinning before a yield to PEs that have nothing to do with what is waited for: what changing to another process and back takes.
 const HOPE: u64 = 6_000;
-/// Cycles of spinning, beside strangers, for those of other CPUs: some times what these take who sleep and wake each other.
-const HOPE_FOR_ALL: u64 = 60_000;
+/// Cycles of spinning, beside strangers, for those of other CPUs, for each PE of a CPU: some times what these take who sleep and wake each other.
+const HOPE_FOR_ALL: u64 = 30_000;
 /// Cycles in which who spins for all of a CPU sees that the wait is over, and begins to wake them.
 const GRACE: u64 = 1_500;
 /// With more PEs on each CPU than this, waits sleep at once: if all yielded, nothing else on the machine would run.
@@ -63,6 +64,8 @@ pub(crate) struct Terms<'a> {
     /// For a barrier: whether a member that has finalised had done its part before. `None`: a word; finalised PEs end the
     /// wait once nobody else is left who could write it.
     pub(crate) arrived: Option<&'a dyn Fn(usize) -> bool>,
+    /// For a barrier: where all of its members sleep.
+    pub(crate) bells: Option<Bells>,
     /// After how long to give up.
     pub(crate) timeout: Option<Duration>,
 }
@@ -320,12 +323,15 @@ fn spin_for_all<R>(pe: &Pe, terms: &Terms<'_>, look: &mut impl FnMut() -> Option
         return None;
     };
     let here = pe.control().cpu_of(pe.me());
-    let start = cycles();
-    while cycles().saturating_sub(start) < HOPE_FOR_ALL {
+    let (start, patience) = (cycles(), HOPE_FOR_ALL * pe.pes_per_cpu() as u64);
+    while cycles().saturating_sub(start) < patience {
         shm::pause();
         let found = look();
         if found.is_some() {
-            ring_at(pe, here, members);
+            match terms.bells {
+                Some(bells) => bells.of(here).ring_ordered(),
+                None => ring_at(pe, here, members),
+            }
             return found;
         }
     }
@@ -343,7 +349,7 @@ fn ring_at(pe: &Pe, here: u32, members: &[usize]) {
 /// is awake there. No wake-up depends on anybody else: after that moment all are rung as ever, and who was rung twice looks twice.
 pub(crate) fn ring_elsewhere(pe: &Pe, targets: impl Iterator<Item = usize> + Clone) {
     if Strangers::of(pe).are_believed_in(cycles) {
-        ring_beyond(pe, rustix::thread::sched_getcpu() as u32 + 1, targets);
+        ring_beyond(pe, this_cpu(), targets);
     }
 }
 
@@ -365,9 +371,22 @@ fn ring_beyond(pe: &Pe, here: u32, targets: impl Iterator<Item = usize> + Clone)
     }
 }
 
+/// Waits for those who are awake on other CPUs to wake theirs, until `done` or for [`GRACE`].
+pub(crate) fn for_a_moment(done: impl Fn() -> bool) {
+    let start = cycles();
+    while cfg!(not(loom)) && !done() && cycles().saturating_sub(start) < GRACE {
+        shm::pause();
+    }
+}
+
+/// One more than the number of the CPU that this thread is on, or was a moment ago.
+pub(crate) fn this_cpu() -> u32 {
+    if cfg!(loom) { 1 } else { rustix::thread::sched_getcpu() as u32 + 1 }
+}
+
 /// For how many cycles a wait had better spin before it yields.
 fn hope(pe: &Pe, terms: &Terms<'_>) -> u64 {
-    let here = rustix::thread::sched_getcpu() as u32 + 1;
+    let here = this_cpu();
     pe.control().say_cpu(pe.me(), here);
     if may_need(pe, terms, here) { 0 } else { HOPE }
 }
@@ -394,9 +413,10 @@ fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
 /// have its CPU for itself. If it slept again at once, each quiet of a PE that writes to it would have to wake it.
 #[cold]
 fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
-    let bell = pe.control().doorbell(pe.me());
     // A fabric may deliver without ringing.
     let looks = terms.words() || pe.has_far() || pe.sockets.load(Ordering::Relaxed) > 0;
+    let bells = terms.bells.filter(|_| !looks && !pe.has_relays.load(Ordering::Relaxed));
+    let bell = bells.map_or_else(|| pe.control().doorbell(pe.me()), |bells| bells.of(this_cpu()));
     let mut nap = if looks { FIRST_NAP } else { LONG_NAP };
     let mut heard = pe.heard.load(Ordering::Relaxed);
     loop {
@@ -472,7 +492,7 @@ mod tests {
                 let terms = Terms {
                     members: Some(members),
                     arrived: Some(&|pe| !late.contains(&pe)),
-                    timeout: None,
+                    ..Terms::default()
                 };
                 let first = may_need(&job.pe, &terms, cpus[1]);
                 // Whom it found then is where it looks first.

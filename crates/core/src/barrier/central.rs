@@ -3,6 +3,7 @@
 //! members are told each in its own segment.
 
 use super::{Phases, Slot};
+use crate::bells::Bells;
 use crate::error::Quick;
 use crate::layout::BarrierSlot;
 use crate::route::Route;
@@ -15,6 +16,8 @@ pub(super) struct Central {
     release: Vec<Route>,
     /// The one of them that this PE polls.
     polled: Route,
+    /// Where members sleep, beside the first member's word.
+    bells: Option<Bells>,
 }
 
 impl Central {
@@ -26,13 +29,23 @@ impl Central {
                 counter,
                 release: vec![first],
                 polled: first,
+                bells: bells(slot),
             },
             Route::Far(_) => Central {
                 counter,
                 release: (0..slot.members.len()).map(release).collect(),
                 polled: Route::Near(slot.own(offset_of!(BarrierSlot, release)).cast()),
+                bells: None,
             },
         }
+    }
+}
+
+fn bells(slot: &Slot) -> Option<Bells> {
+    match slot.word(0, offset_of!(BarrierSlot, bells)) {
+        // SAFETY: the bells of the first member's slot, in a segment that the slot's PE keeps mapped.
+        Route::Near(first) => Some(unsafe { Bells::new(first.cast()) }),
+        Route::Far(_) => None,
     }
 }
 
@@ -46,9 +59,21 @@ impl Phases for Central {
             for word in &self.release {
                 word.store(&slot.pe, phase);
             }
-            slot.pe.ring_all(slot.members.iter().copied());
+            slot.pe.order_rings();
+            if let Some(bells) = self.bells {
+                bells.ring_ordered();
+            }
+            // Who passes on others' news sleeps on its own.
+            for &member in slot.members.iter() {
+                slot.pe.control().doorbell(member).ring_ordered();
+            }
         }
         Ok(())
+    }
+
+    #[inline(always)]
+    fn bells(&self) -> Option<Bells> {
+        self.bells
     }
 
     #[inline(always)]

@@ -30,6 +30,7 @@ mod tree;
 
 pub(crate) use relayed::Relay;
 
+use crate::bells::Bells;
 use crate::doorbell::Doorbell;
 use crate::ending;
 use crate::error::{Error, Quick, Result};
@@ -180,6 +181,11 @@ struct Mailbox {
 trait Phases {
     /// See [`Algorithm::is_passive`].
     const PASSIVE: bool;
+    /// Where the members sleep, if not each on its own doorbell.
+    #[inline(always)]
+    fn bells(&self) -> Option<Bells> {
+        None
+    }
     /// Tells of this PE's arrival at `phase`.
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()>;
     /// Passes on what has arrived; whether `phase` is complete.
@@ -383,7 +389,7 @@ impl Barrier {
             return Ok(true);
         }
         wait::test(&self.slot.pe, || None::<()>);
-        match self.terms(None, |terms| terms.departed(&self.slot.pe)) {
+        match self.terms(way, None, |terms| terms.departed(&self.slot.pe)) {
             Some(error) if !self.poll(way)? => Err(error.into()),
             _ => self.poll(way),
         }
@@ -406,7 +412,7 @@ impl Barrier {
             return Ok(());
         }
         if !way.poll(&self.slot, phase)? {
-            self.terms(timeout, |terms| {
+            self.terms(way, timeout, |terms| {
                 wait::until(&self.slot.pe, terms, || match way.poll(&self.slot, phase) {
                     Ok(false) => None,
                     Ok(true) => Some(Ok(())),
@@ -434,7 +440,7 @@ impl Barrier {
     }
 
     #[inline(always)]
-    fn terms<R>(&self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(&self, way: &impl Phases, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let arrived = |pe: usize| {
             let rank = self.slot.members.iter().position(|&member| member == pe);
             let word = rank.map(|rank| self.slot.word(rank, offset_of!(BarrierSlot, done)).load::<u64>(&self.slot.pe));
@@ -443,6 +449,7 @@ impl Barrier {
         f(Terms {
             members: Some(&self.slot.members),
             arrived: Some(&arrived),
+            bells: way.bells(),
             timeout,
         })
     }

@@ -134,7 +134,7 @@ impl Team {
         let terms = Terms {
             members: Some(self.members()),
             arrived: Some(&has_begun),
-            timeout: None,
+            ..Terms::default()
         };
         let mut result = vec![0; part.len()];
         let ended = offered.begin(what, part).and_then(|()| {

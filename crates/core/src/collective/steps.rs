@@ -163,7 +163,7 @@ impl Team {
         let terms = Terms {
             members: Some(self.members()),
             arrived: Some(&|pe| !missing(pe)),
-            timeout: None,
+            ..Terms::default()
         };
         let waiting = &self.steps().waiting;
         // As in barriers: it may miss two that come within nanoseconds of each other, and costs nothing.

@@ -285,9 +285,9 @@ impl Owned {
     fn terms<R>(&self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !chain::is_busy(words)));
         f(Terms {
-            members: None,
             arrived: Some(&left_free),
             timeout,
+            ..Terms::default()
         })
     }
 

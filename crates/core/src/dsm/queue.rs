@@ -379,9 +379,9 @@ impl Tickets {
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
         let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
         f(Terms {
-            members: None,
             arrived: Some(&left_free),
             timeout,
+            ..Terms::default()
         })
     }
 

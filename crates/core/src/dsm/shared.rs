@@ -403,9 +403,9 @@ impl Shared {
     fn terms<R>(&self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0));
         f(Terms {
-            members: None,
             arrived: Some(&left_free),
             timeout,
+            ..Terms::default()
         })
     }
 }

@@ -169,7 +169,7 @@ impl Reader {
         f(Terms {
             members: Some(&self.sources),
             arrived: Some(&passes_on),
-            timeout: None,
+            ..Terms::default()
         })
     }
 

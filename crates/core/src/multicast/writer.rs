@@ -262,6 +262,7 @@ impl Writer {
             members: Some(&self.watched),
             arrived: Some(&left),
             timeout: self.drop_slow,
+            ..Terms::default()
         })
     }
 
