@@ -23,9 +23,13 @@
 #endif
 
 enum { SLICES = 9 };
+/* Words between the flags of two slices: a page and a cache line. */
+enum { APART = (4096 + 64) / sizeof(long) };
 
 static int me, n;
 static double seconds;
+/* How long a cache line takes from CPU to CPU depends on its address, by a third: each slice has flags of its own. */
+static long *flags, *flag;
 
 static double now(void) {
     struct timespec t;
@@ -56,6 +60,7 @@ static double once(Body *body, long count, void *argument) {
  * `amount` in a repetition, how many in a microsecond. */
 static void measure(const char *row, Body *body, void *argument, const char *unit, double amount) {
     long count = 1;
+    flag = flags;
     double each = once(body, count, argument);
     /* Not where one repetition is longer than all slices were to be. */
     for (int i = 0; i < 4 && !from_first(i > 0 && each > seconds * 1e9); i++) {
@@ -66,6 +71,7 @@ static void measure(const char *row, Body *body, void *argument, const char *uni
     }
     int placed = place && me < 2;
     for (int i = 0; i < SLICES; i++) {
+        flag = flags + i * APART;
         double before = placed ? round_trip(me) : 0;
         /* As long as it takes: a count that was chosen in a bad moment would make slices that see nothing but good ones. */
         double taken = 0;
@@ -84,7 +90,7 @@ static void measure(const char *row, Body *body, void *argument, const char *uni
     }
 }
 
-static long *flag, *payload, *counter, *value;
+static long *payload, *counter, *value;
 static char *target, *source;
 static long turn;
 
@@ -215,7 +221,7 @@ int main(int argc, char **argv) {
     seconds = atof(argv[1]);
     if (strcmp(argv[2], "-")) place_in(argv[2], me);
     size_t room = (size_t)16 << 20;
-    flag = symmetric(64), payload = symmetric(4096), counter = symmetric(64), value = symmetric(128);
+    flags = symmetric(SLICES * APART * sizeof(long)), payload = symmetric(4096), counter = symmetric(64), value = symmetric(128);
     target = symmetric(room), source = symmetric(room);
     /* Page faults are nobody's cost per operation. */
     memset(target, 1, room);

@@ -315,6 +315,15 @@ def about_placements(results):
             f"  another placement than their row's, and {moved:,} as of two placements or none (a round trip was disturbed)."]
 
 
+def about_lines(results):
+    """What the luck of an address is worth."""
+    spread = results.spread(Row("pingpong", 2))
+    if not spread:
+        return []
+    return [f"* How long a cache line takes from CPU to CPU depends on its address. Each slice of `pingpong` and `payload_flag` has flags of its own: from {spread[0]:.0f} to {spread[1]:.0f} ns",
+            "  for eight slices of ten of raw's `pingpong`. The lines of barriers and locks are wherever a library has them in a run, so such rows differ from run to run by as much."]
+
+
 def report(peers, missing, measurement, rounds):
     results = measurement.results
     rows = list(results.slices)
@@ -334,7 +343,10 @@ def report(peers, missing, measurement, rounds):
             "  limit. `busy apart`: the strangers are of another session, to which Linux gives half of each CPU, whatever the PEs do.",
             "* Broadcast and all-to-all include the barrier that their buffers need before they are used again.",
             *about_placements(results),
-            "* The last column is how many times faster memonet is than the best of the others.", "",
+            *about_lines(results),
+            "* `of raw`: how much of the limit memonet reaches. Where that is 1, what loads and stores cost bounds the row: the copies and two barriers of `alltoall_64K`,",
+            "  out of and into the second cache, which no kind of copy makes faster; changes of processes where PEs share CPUs.",
+            "* The column before it is how many times faster memonet is than the best of the others.", "",
             "| library | version | settings, of which each row shows the best |", "|---|---|---|",
             *[f"| {p.name} | {p.version} | {', '.join(p.settings)} |" for p in peers], "", *table,
             "", *[f"* Left out: {why}" for why in missing],

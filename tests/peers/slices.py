@@ -98,6 +98,12 @@ class Results:
                     lacking.setdefault(who, []).append(row)
         return lacking
 
+    def spread(self, row):
+        """Between which figures the middle 80 % of all slices of a row lie that count, of who reaches the limit; None without a few."""
+        place = choose(self.places(), self.slices[row].values()) if row in self.slices else ANYWHERE
+        values = sorted(slice.value for (library, _), slices in self.slices.get(row, {}).items() if library == "raw" for slice in slices if place.holds(slice))
+        return (values[len(values) // 10], values[-1 - len(values) // 10]) if len(values) >= FEW else None
+
     def thrown_away(self):
         """Of the slices with round trips: how many there are, how many were taken elsewhere than their row, and how many in no one place."""
         places, looked_at, elsewhere, moved = self.places(), 0, 0, 0
@@ -113,7 +119,7 @@ class Results:
 
     def table(self, libraries, order):
         """A line for each row: the best of each library's settings."""
-        lines = ["| row | PEs | unit | round trip | " + " | ".join(libraries) + " | best peer / memonet |", "|---|---|---|---|" + "---|" * len(libraries) + "---|"]
+        lines = ["| row | PEs | unit | round trip | " + " | ".join(libraries) + " | best peer / memonet | of raw |", "|---|---|---|---|" + "---|" * len(libraries) + "---|---|"]
         places = self.places()
         for row in sorted(self.slices, key=order):
             unit = self.units[row]
@@ -129,6 +135,10 @@ class Results:
             if others and "memonet" in best:
                 ratio = best["memonet"] / max(others) if unit in HIGHER else min(others) / best["memonet"]
                 ratio = f"{ratio:.2f}"
+            limit = ""
+            if "raw" in best and "memonet" in best:
+                limit = best["memonet"] / best["raw"] if unit in HIGHER else best["raw"] / best["memonet"]
+                limit = f"{limit:.2f}"
             cells = " | ".join(f"{best[library]:,.4g}" if library in best else "-" for library in libraries)
-            lines.append(f"| {row.name} | {row.pes} | {unit} | {where} | {cells} | {ratio} |")
+            lines.append(f"| {row.name} | {row.pes} | {unit} | {where} | {cells} | {ratio} | {limit} |")
         return lines

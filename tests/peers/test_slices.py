@@ -73,6 +73,16 @@ class Tables(unittest.TestCase):
             (("memonet", ""), slices(NEAR, 9, 50.0)), (("A", "slow"), slices(NEAR, 9, 90.0)), (("A", "fast"), slices(NEAR, 9, 40.0)))
         self.assertIn("| 50 | 40 | 0.80 |", results.table(["memonet", "A"], str)[-1])
 
+    def test_what_there_is_of_the_limit(self):
+        results = self.results((("memonet", ""), slices(NEAR, 9, 50.0)), (("raw", ""), slices(NEAR, 9, 40.0)))
+        self.assertTrue(results.table(["memonet", "raw"], str)[-1].endswith("| 50 | 40 |  | 0.80 |"))
+
+    def test_the_spread_is_of_the_limit_and_without_outliers(self):
+        raw = [Slice(float(value), NEAR, NEAR) for value in [1, *range(250, 259), 9999]]
+        results = self.results((("memonet", ""), slices(NEAR, 50, 50.0)), (("raw", ""), raw + slices(FAR, 9, 700.0)))
+        self.assertEqual(results.spread(self.ROW), (250, 258))
+        self.assertIsNone(results.spread(Row("another", 2)))
+
     def test_too_few_slices_are_no_figure(self):
         results = self.results((("memonet", ""), slices(NEAR, 50, 50.0)), (("A", ""), slices(NEAR, 4, 1.0) + slices(FAR, 4, 9.0)))
         self.assertIn("| 77 | 50 | - |  |", results.table(["memonet", "A"], str)[-1])
