@@ -26,7 +26,14 @@ pub fn is_under_way() -> bool {
 /// Why this thread may not meet others, nor wait for them: it is ending this process, and what it is in is a handler or a destructor.
 #[inline(always)]
 pub(crate) fn refusal(pe: &Pe) -> Option<Error> {
-    (is_under_way() && HERE.get()).then(|| Error::PeerFailed {
+    if is_under_way() { refused(pe) } else { None }
+}
+
+/// Apart, as compilers look up a thread's variable before they look whether it is needed: a call into the loader, from each barrier of a shared library.
+#[cold]
+#[inline(never)]
+fn refused(pe: &Pe) -> Option<Error> {
+    HERE.get().then(|| Error::PeerFailed {
         pe: pe.me(),
         cause: Cause::Finalized,
     })

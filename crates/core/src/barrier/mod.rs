@@ -442,7 +442,13 @@ impl Barrier {
     #[inline(always)]
     fn terms<R>(&self, way: &impl Phases, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let arrived = |pe: usize| {
-            let rank = self.slot.members.iter().position(|&member| member == pe);
+            let members = &self.slot.members;
+            // In the team of all, and in teams of the first PEs, without a search.
+            let rank = if members.get(pe) == Some(&pe) {
+                Some(pe)
+            } else {
+                members.iter().position(|&member| member == pe)
+            };
             let word = rank.map(|rank| self.slot.word(rank, offset_of!(BarrierSlot, done)).load::<u64>(&self.slot.pe));
             matches!(word, Some(Ok(at)) if at >= self.phase())
         };
