@@ -18,6 +18,7 @@ pub(crate) const KIND_RESTRICTED: u64 = 3;
 pub(crate) const KIND_BLOCK: u64 = 5;
 pub(crate) const KIND_FREE_BLOCK: u64 = 6;
 pub(crate) const KIND_MULTICAST: u64 = 8;
+pub(crate) const KIND_SHARED: u64 = 9;
 /// The request of a PE that asked for something impossible: the others are not to wait for it.
 const REFUSED: [u64; 4] = [4, 0, 0, 0];
 
@@ -155,6 +156,7 @@ fn describe([kind, size, align, options]: [u64; 4]) -> String {
         KIND_FREE => format!("a free of window {size}"),
         _ if [kind, size, align, options] == REFUSED => "a window that cannot be".into(),
         KIND_MULTICAST => format!("a multicast channel of {size} bytes, writer, readers and options {options:#x}"),
+        KIND_SHARED => format!("a mutex, reader-writer lock or region, {size} bytes in all, kind, size and options {options:#x}"),
         KIND_RESTRICTED => format!("a restricted window of {size} bytes, rights {options:#x}"),
         KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {align}"),
         KIND_FREE_BLOCK => format!("a free of the block at {size:#x}"),

@@ -91,14 +91,14 @@ pub enum Error {
         /// The deadline that was given.
         after: Duration,
     },
-    /// A range outside of a window.
-    #[error("elements {index}..{index}+{count} are outside of a window of {len} elements")]
+    /// A range outside of a window, region or block.
+    #[error("elements {index}..{index}+{count} are not all among the {len} that there are")]
     OutOfBounds {
         /// First element asked for.
         index: usize,
         /// Number of elements asked for.
         count: usize,
-        /// Elements per PE in the window.
+        /// Elements that there are; in a window, per PE.
         len: usize,
     },
     /// Index or size arithmetic that does not fit an address.

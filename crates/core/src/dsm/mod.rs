@@ -19,7 +19,7 @@
 //! |---|---|---|
 //! | somebody else | locks that need not wait go on; those that wait get [`PeerFailed`](Error::PeerFailed), as every wait does | as they were |
 //! | who waited | who stands behind it gets `PeerFailed`, for ever | [`Mutex::into_released`] |
-//! | who held it, or their far home | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow, and with a far home: the last released version, unless that home is what died |
+//! | who held it, or their far home | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow, and with a far home: the last released version, where the memory of that home can be read |
 //! | who had a far mutex without a shadow, in use or not | in use: all get `PeerFailed`, for ever; otherwise they go on while its memory can be read | the last released version, if the memory of the dead can be read (it can in a simulation, and on one node); else the last one that somebody else has got |
 //! | who panicked with it and lives on | near: all get `PeerFailed` with [`Cause::Panic`], for ever; far, they go on | near: the same; far, nobody has seen what was not released |
 //!
@@ -45,13 +45,24 @@ pub use region::{Placement, Reading, Region, RegionOptions, Writing};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
 pub use stats::{ENV_STATS_FD, Stats};
 
+use crate::agree::KIND_SHARED;
 use crate::error::{Cause, Error, Result};
+use crate::job::Job;
 use crate::pe::Pe;
+use crate::window::{Window, WindowOptions};
+use data::{LINE, Line};
 
 /// The PE in whose part words at `offset` are that exist once: those of objects that lie together are spread.
 fn home_of(offset: u64, npes: usize) -> usize {
     let spread = (offset / 128).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     ((spread * npes as u64) >> 32) as usize
+}
+
+/// The memory of something shared, zeros. All PEs make the same `kind` on the same `terms`, or all hear of it. *Collective.*
+fn window(job: &Job, kind: &str, bytes: usize, terms: &[usize]) -> Result<Window<Line>> {
+    let all = kind.bytes().map(u64::from).chain(terms.iter().map(|&term| term as u64));
+    let digest = all.fold(0, |hash: u64, term| hash.rotate_left(5).wrapping_mul(0x100_0000_01b3) ^ term);
+    job.window_of(KIND_SHARED, bytes.div_ceil(LINE), WindowOptions::new(), digest)
 }
 
 /// The error of those who come after a panic; `number` as in the word that tells of it.

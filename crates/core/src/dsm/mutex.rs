@@ -87,10 +87,10 @@ impl<T: Data + ?Sized> Mutex<T> {
     }
 
     /// After a death: the data as they were last released. Near that takes a [shadow](Self::with_shadow), unless nobody was changing them. Far, with a shadow they
-    /// are, unless their home is what died; without, as they were last released by a PE whose memory can be read, or were got by one.
+    /// are, if their home's memory can be read; without, as they were last released by a PE whose memory can be read, or were got by one.
     ///
     /// # Errors
-    /// [`PeerFailed`](crate::Error::PeerFailed) where only what the holder left half changed is there, or the data's far home is what died; [`Misuse`](crate::Error::Misuse) when no PE has died or panicked.
+    /// [`PeerFailed`](crate::Error::PeerFailed) where only what the holder left half changed is there, or the data's far home has died and cannot be read; [`Misuse`](crate::Error::Misuse) when no PE has died or panicked.
     pub fn into_released(self) -> Result<T::Owned> {
         self.0.into_released()
     }

@@ -65,7 +65,8 @@ impl<T: Data + ?Sized> RwLock<T> {
 
     pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: Kind) -> Result<Self> {
         let elements = initial.elements();
-        let bytes = bytes_of::<T::Element>(elements.len())?;
+        // The others are not to wait for what this PE refuses.
+        let bytes = bytes_of::<T::Element>(elements.len()).map_err(|error| job.refuse_window(error))?;
         // SAFETY: the caller's elements are private memory of so many bytes.
         let (way, data, window) = unsafe { Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow, kind) }?;
         let counters = job.pe.shared_objects.count(kind.name());
@@ -177,8 +178,8 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// After a death: the data as they were last released. Near that takes a [shadow](Self::with_shadow), unless nobody was changing them.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] where only what a writer left half changed is there, or the data's far home is what died; [`Error::Misuse`] when no PE has died
-    /// or panicked.
+    /// [`Error::PeerFailed`] where only what a writer left half changed is there, or the data's far home has died and cannot be read; [`Error::Misuse`] when no
+    /// PE has died or panicked.
     pub fn into_released(self) -> Result<T::Owned> {
         self.rescue(false)
     }

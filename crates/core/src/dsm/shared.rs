@@ -383,20 +383,20 @@ impl Shared {
 
     /// Copies the last released version into `to`, after a death.
     pub(super) fn released(&self, to: &mut [u8]) -> Quick<()> {
-        if let Some(cause) = Some(self.home)
-            .filter(|&home| self.pe.control().is_gone(home))
-            .and_then(|home| self.pe.control().state(home).departed())
-        {
-            return Err(Error::PeerFailed { pe: self.home, cause }.into());
-        }
-        loop {
-            let version: u64 = self.at_home(VERSION).load(&self.pe)?;
-            // SAFETY: `to` is private memory, as long as the data.
-            unsafe { self.at_home(self.buffer(version)).get(&self.pe, to.as_mut_ptr(), to.len()) }?;
-            if self.at_home(VERSION).load::<u64>(&self.pe)? == version {
-                return Ok(());
+        let mut read = || -> Quick<()> {
+            loop {
+                let version: u64 = self.at_home(VERSION).load(&self.pe)?;
+                // SAFETY: `to` is private memory, as long as the data.
+                unsafe { self.at_home(self.buffer(version)).get(&self.pe, to.as_mut_ptr(), to.len()) }?;
+                if self.at_home(VERSION).load::<u64>(&self.pe)? == version {
+                    return Ok(());
+                }
             }
-        }
+        };
+        read().map_err(|error| match self.pe.control().state(self.home).departed() {
+            Some(cause) => Error::PeerFailed { pe: self.home, cause }.into(),
+            None => error,
+        })
     }
 
     /// What a wait depends on: all PEs live, and none leaves while it is in.

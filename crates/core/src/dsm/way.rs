@@ -62,7 +62,7 @@ impl Way {
             (true, false) => Shared::size(bytes, pe.npes()),
             (false, _) => tail_at + queue::tail_for(pe.npes()),
         };
-        let window = job.window::<Line>(size.div_ceil(LINE))?;
+        let window = super::window(job, kind.name(), size, &[bytes, align, usize::from(shadow)])?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let home = super::home_of(offset, pe.npes());
         let Route::Near(part) = pe.route(home, offset) else {

@@ -1,6 +1,7 @@
 //! One PE asks for something else than the others, or for what cannot be: all get an error, nobody waits, and the job goes on.
 
 use crate::setup::{Meeting, Setup};
+use memonet_core::dsm::{Mutex, Placement, Region, RegionOptions, RwLock};
 use memonet_core::{Access, Error, Job, Result};
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ on_every_fabric!(
     one_asks_for_the_impossible,
     one_asks_alone,
     a_late_arrival_at_a_dropped_barrier,
+    shared_objects_that_contradict,
 );
 
 /// The job still does what it can do collectively.
@@ -44,6 +46,62 @@ fn lists_that_contradict(setup: Setup) {
                 goes_on(job)
             });
         }
+    }
+}
+
+/// Whoever was believed, data would be lost later without a word.
+fn shared_objects_that_contradict(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let odd = job.pe() == 1;
+            let refused = |made: Result<()>| match made {
+                Err(Error::Unequal { theirs, .. }) => assert!(theirs.contains("mutex, reader-writer lock or region"), "{theirs}"),
+                other => panic!("{other:?}"),
+            };
+            let region = |options| refused(Region::<u64>::with(job, 100, options).map(drop));
+            region(RegionOptions::new().page(if odd { 64 } else { 128 }));
+            region(RegionOptions::new().placement(if odd { Placement::Cyclic } else { Placement::Block }));
+            region(RegionOptions::new().checked(odd));
+            refused(Region::<u64>::new(job, if odd { 99 } else { 100 }).map(drop));
+            refused(if odd {
+                Region::<u32>::new(job, 200).map(drop)
+            } else {
+                Region::<u64>::new(job, 100).map(drop)
+            });
+            refused(Mutex::<[u8]>::new(job, &[0; 100][usize::from(odd)..]).map(drop));
+            refused(if odd {
+                Mutex::new(job, &0u64).map(drop)
+            } else {
+                RwLock::new(job, &0u64).map(drop)
+            });
+            refused(if odd {
+                Mutex::new(job, &0u64).map(drop)
+            } else {
+                Mutex::with_shadow(job, &0u64).map(drop)
+            });
+            refused(if odd {
+                Mutex::new(job, &0u64).map(drop)
+            } else {
+                Region::<u64>::new(job, 1).map(drop)
+            });
+            // What cannot be at one alone.
+            let page = if odd { 1 } else { 64 };
+            match Region::<u64>::with(job, 100, RegionOptions::new().page(page)).map(drop) {
+                Err(Error::Misuse(_)) if odd => {}
+                Err(Error::Unequal { .. }) if !odd => {}
+                other => panic!("{other:?}"),
+            }
+            match if odd {
+                Mutex::new(job, &()).map(drop)
+            } else {
+                Mutex::new(job, &0u64).map(drop)
+            } {
+                Err(Error::Misuse(_)) if odd => {}
+                Err(Error::Unequal { .. }) if !odd => {}
+                other => panic!("{other:?}"),
+            }
+            goes_on(job)
+        });
     }
 }
 

@@ -383,10 +383,9 @@ fn a_holder_that_dies(setup: Setup) {
                             assert_eq!((data[0], data[LEN - 1]), (9, 1 + n), "as it was left");
                         }
                         (true, true, _) => whole(mutex.into_torn()?, 1 + n),
-                        (false, _, odd) => match if odd == 1 { mutex.into_torn() } else { mutex.into_released() } {
-                            Ok(data) => whole(data, 1 + n),
-                            Err(error) => blames::<()>(Err(error), victim, Cause::Panic, "the home"),
-                        },
+                        // On the fabrics for tests, the memory of the dead can be read.
+                        (false, _, 1) => whole(mutex.into_torn()?, 1 + n),
+                        (false, ..) => whole(mutex.into_released()?, 1 + n),
                     }
                     meeting.meet();
                     Ok(())

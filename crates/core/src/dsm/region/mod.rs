@@ -59,7 +59,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::data::{LINE, Line};
+use super::data::Line;
 use super::stats::{Counters, Stats};
 use check::Check;
 use pages::Pages;
@@ -167,20 +167,22 @@ impl<T: Plain> Region<T> {
     /// Makes a region of `len` elements. *Collective.*
     ///
     /// # Errors
-    /// As for [`Job::window`]; [`Error::Misuse`] for a page size that does not fit.
+    /// As for [`Job::window`]; [`Error::Misuse`] for a page size that does not fit; [`Error::Unequal`] when PEs give different ones, or other options.
     pub fn with(job: &Job, len: usize, options: RegionOptions) -> Result<Self> {
-        let bytes = element_bytes::<T>(len)?;
         let page = options.page;
-        if page == 0 || !page.is_multiple_of(64) || !page.is_multiple_of(size_of::<T>()) || align_of::<T>() > 64 {
-            return Err(Error::Misuse(
-                "a region's page is a multiple of 64 bytes and of its elements' size, and these are aligned to at most 64",
-            ));
-        }
-        let count = bytes.div_ceil(page);
-        // Who wrote each byte; and the homes' pages, beside copies that are theirs alone.
-        let checks = if options.checked { (8 + 1) * count * page } else { 0 };
-        let size = count * (page + VERSION + HOME) + checks;
-        let window = job.window::<Line>(size.div_ceil(LINE))?;
+        let sized = element_bytes::<T>(len).and_then(|bytes| {
+            if page == 0 || !page.is_multiple_of(64) || !page.is_multiple_of(size_of::<T>()) || align_of::<T>() > 64 {
+                return Err(Error::Misuse(
+                    "a region's page is a multiple of 64 bytes and of its elements' size, and these are aligned to at most 64",
+                ));
+            }
+            let (index, size) = (len, size_of::<T>());
+            size_for(bytes, page, options.checked).ok_or(Error::Overflow { index, size })
+        });
+        // The others are not to wait for what this PE refuses.
+        let (count, size) = sized.map_err(|error| job.refuse_window(error))?;
+        let terms = [len, size_of::<T>(), page, options.placement as usize, usize::from(options.checked)];
+        let window = super::window(job, NAME, size, &terms)?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let (pe, npes) = (job.pe.clone(), job.npes());
         let known = |number: usize| match options.placement {
@@ -188,7 +190,7 @@ impl<T: Plain> Region<T> {
             Placement::Cyclic => number % npes + 1,
             Placement::FirstTouch => 0,
         };
-        let counters = pe.shared_objects.count("region");
+        let counters = pe.shared_objects.count(NAME);
         Ok(Region {
             world: job.world.clone(),
             homes: (0..count).map(|number| AtomicU32::new(known(number) as u32)).collect(),
@@ -349,10 +351,13 @@ impl<T: Plain> Region<T> {
 
     /// Makes a range usable; gives where it begins, if all of it lies together.
     fn enter(&self, range: &Range<usize>, write: bool) -> Result<Option<*mut T>> {
-        if range.start > range.end || range.end > self.len {
+        if range.start > range.end {
+            return Err(Error::Misuse("a range of a region that ends before it begins"));
+        }
+        if range.end > self.len {
             return Err(Error::OutOfBounds {
                 index: range.start,
-                count: range.end.saturating_sub(range.start),
+                count: range.end - range.start,
                 len: self.len,
             });
         }
@@ -393,5 +398,17 @@ impl<T: Plain> Region<T> {
     }
 }
 
+/// Pages of so many bytes of data, and bytes of all that belongs to them.
+fn size_for(bytes: usize, page: usize, checked: bool) -> Option<(usize, usize)> {
+    let count = bytes.div_ceil(page);
+    // Who wrote each byte; and the homes' pages, beside copies that are theirs alone.
+    let checks = if checked { page.checked_mul(8 + 1)? } else { 0 };
+    let each = page.checked_add(VERSION + HOME)?.checked_add(checks)?;
+    let size = count.checked_mul(each).filter(|&size| size <= isize::MAX as usize)?;
+    Some((count, size))
+}
+
+/// What it is called where its use is reported.
+const NAME: &str = "region";
 const VERSION: usize = 8;
 const HOME: usize = 8;
