@@ -101,6 +101,14 @@ pub fn section(title: &str) -> String {
     format!("\n/* {title}. */\n")
 }
 
+/// The beginning of a module's.
+pub fn section_of(module: &Module) -> String {
+    let lines: Vec<_> = std::iter::once(format!("{}.", module.title))
+        .chain(module.notes.iter().cloned())
+        .collect();
+    format!("\n/* {} */\n", lines.join("\n   "))
+}
+
 /// The definitions of the constants: of the standard, or of the extension.
 pub fn constants(table: &Table, extension: bool) -> String {
     let mut out = String::new();

@@ -114,6 +114,8 @@ pub struct Module {
     pub without: Option<String>,
     /// What the section is about.
     pub title: String,
+    /// What else a user must know.
+    pub notes: Vec<String>,
     /// Its functions.
     pub templates: Vec<Template>,
 }
@@ -163,6 +165,11 @@ impl Table {
             "constant" => self.read_constant(rest),
             "struct" => self.read_struct(rest),
             "module" => self.read_module(rest),
+            "note" => {
+                let module = self.modules.last_mut().ok_or("a note is of the module before it")?;
+                module.notes.push(rest.to_owned());
+                Ok(())
+            }
             "formerly" => {
                 let names = rest.strip_prefix("shmemx:").ok_or("formerly what?")?;
                 self.formerly_line = line;
@@ -258,6 +265,7 @@ impl Table {
             name: name.to_owned(),
             without,
             title: title.to_owned(),
+            notes: Vec::new(),
             templates: Vec::new(),
         });
         Ok(())

@@ -174,6 +174,7 @@ fn mistakes_are_named_with_their_line() {
         assert!(error.to_string().starts_with(&format!("line {last}: ")));
     }
     assert_eq!(Table::parse("int shmem_x(void)").unwrap_err().line, 1);
+    assert!(Table::parse("note of nothing").unwrap_err().problem.contains("the module before"));
     assert_eq!(Table::parse("# comment\n\nclass x: y\n").unwrap_err().line, 3);
 }
 

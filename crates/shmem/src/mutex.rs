@@ -4,7 +4,8 @@ use crate::handle::{Mutex, Table};
 use crate::state::{check_result, die, get as state, or_die};
 use memonet_core::dsm;
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 /// What data consist of: aligned for any C type.
 type Data = [u128];
@@ -15,8 +16,20 @@ pub static ALL: Table<Made, 65536> = Table::new();
 /// A mutex. Its address stays what it is when this moves.
 pub struct Made {
     // Dropped before the mutex.
-    held: std::sync::Mutex<Option<dsm::Guard<'static, Data>>>,
+    held: std::sync::Mutex<Option<Held>>,
     mutex: Arc<dsm::Mutex<Data>>,
+}
+
+struct Held {
+    guard: dsm::Guard<'static, Data>,
+    /// With all checks on: who has it. Another thread may give it back.
+    by: Option<ThreadId>,
+}
+
+impl Made {
+    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn made(call: &'static str, mutex: Mutex) -> &'static Made {
@@ -31,7 +44,12 @@ fn made(call: &'static str, mutex: Mutex) -> &'static Made {
 pub unsafe fn create(call: &'static str, initial: *const c_void, bytes: usize, mutex: *mut Mutex) -> c_int {
     let state = state(call);
     check_result(call, "mutex", mutex);
-    let mut data = vec![0u128; bytes.div_ceil(size_of::<u128>())];
+    let mut data = Vec::new();
+    let count = bytes.div_ceil(size_of::<u128>());
+    if data.try_reserve_exact(count).is_err() {
+        die(call, format_args!("bytes: there is no memory for {bytes} bytes of data"));
+    }
+    data.resize(count, 0u128);
     if !initial.is_null() {
         // SAFETY: the program's source has so many bytes; the vector has as many, and all are numbers.
         unsafe { std::ptr::copy_nonoverlapping(initial.cast::<u8>(), data.as_mut_ptr().cast(), bytes) };
@@ -52,20 +70,26 @@ pub unsafe fn create(call: &'static str, initial: *const c_void, bytes: usize, m
 
 /// Waits for the data, and gives their address, good until the release.
 pub unsafe fn acquire(call: &'static str, mutex: Mutex) -> *mut c_void {
-    let _state = state(call);
+    let by = state(call).check.then(|| thread::current().id());
     let made = made(call, mutex);
+    if by.is_some() && made.held().as_ref().is_some_and(|held| held.by == by) {
+        die(
+            call,
+            "mutex: this thread has it already, and would wait for itself: call shmemx_mutex_release before",
+        );
+    }
     let mut guard = or_die(call, made.mutex.lock());
     let data = guard.as_mut_ptr().cast();
-    *made.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(guard);
+    *made.held() = Some(Held { guard, by });
     data
 }
 
 pub unsafe fn release(call: &'static str, mutex: Mutex) {
     let _state = state(call);
-    let held = made(call, mutex).held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let held = made(call, mutex).held().take();
     match held {
-        Some(guard) => or_die(call, guard.release()),
-        None => die(call, "mutex: this PE has not acquired it"),
+        Some(held) => or_die(call, held.guard.release()),
+        None => die(call, "mutex: this PE has not acquired it; call shmemx_mutex_acquire before"),
     }
 }
 

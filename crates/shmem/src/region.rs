@@ -5,6 +5,7 @@ use crate::state::{State, check_result, die, get as state, or_die};
 use memonet_core::Error;
 use memonet_core::dsm::{self, Placement, RegionOptions};
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 
 /// Regions that the program has made. A static object, as most of its pages are never touched.
 pub static ALL: Table<Made, 256> = Table::new();
@@ -48,10 +49,21 @@ pub unsafe fn create(call: &'static str, bytes: usize, page: usize, options: c_i
     c_int::from(handle.is_none())
 }
 
+fn range(call: &'static str, offset: usize, bytes: usize) -> Range<usize> {
+    match offset.checked_add(bytes) {
+        Some(end) => offset..end,
+        None => die(
+            call,
+            format_args!("offset: {bytes} bytes from {offset} on end beyond all addresses"),
+        ),
+    }
+}
+
 pub unsafe fn read(call: &'static str, region: Region, dest: *mut c_void, offset: usize, bytes: usize) {
-    let _state = state(call);
-    let part = or_die(call, made(call, region).read(offset..offset.saturating_add(bytes)));
+    let state = state(call);
+    let part = or_die(call, made(call, region).read(range(call, offset, bytes)));
     if bytes > 0 {
+        state.check_local(call, "dest", dest as usize, bytes);
         // SAFETY: the program's destination has so many bytes, and nobody else uses them meanwhile; they are written before they are read, as
         // bytes that the program has not initialised are only ever overwritten.
         part.read_into(offset, unsafe { std::slice::from_raw_parts_mut(dest.cast(), bytes) });
@@ -59,9 +71,10 @@ pub unsafe fn read(call: &'static str, region: Region, dest: *mut c_void, offset
 }
 
 pub unsafe fn write(call: &'static str, region: Region, offset: usize, source: *const c_void, bytes: usize) {
-    let _state = state(call);
-    let mut part = or_die(call, made(call, region).write(offset..offset.saturating_add(bytes)));
+    let state = state(call);
+    let mut part = or_die(call, made(call, region).write(range(call, offset, bytes)));
     if bytes > 0 {
+        state.check_local(call, "source", source as usize, bytes);
         // SAFETY: the program's source has so many bytes, and nobody writes them meanwhile.
         part.write_from(offset, unsafe { std::slice::from_raw_parts(source.cast(), bytes) });
     }

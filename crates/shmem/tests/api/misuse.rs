@@ -345,6 +345,55 @@ fn nowhere_for_a_result() {
 }
 
 #[test]
+fn shared_data() {
+    for (mistake, call, words) in [
+        (
+            "mutexes differ",
+            "shmemx_mutex_create",
+            ["mutex, reader-writer lock or region", "PE "],
+        ),
+        ("mutex too large", "shmemx_mutex_create", ["bytes: ", "no memory for"]),
+        (
+            "mutex without",
+            "shmemx_mutex_release",
+            ["has not acquired it", "shmemx_mutex_acquire"],
+        ),
+        ("mutex destroyed", "shmemx_mutex_acquire", ["mutex: ", "destroyed before"]),
+        (
+            "placements differ",
+            "shmemx_region_create",
+            ["mutex, reader-writer lock or region", "PE "],
+        ),
+        ("region's options", "shmemx_region_create", ["options: ", "SHMEMX_REGION_"]),
+        ("region's page", "shmemx_region_create", ["page is a multiple of 64", ""]),
+        ("region_read past the end", "shmemx_region_read", ["96..96+8", "100"]),
+        ("region_write from -1", "shmemx_region_write", ["offset: 8 bytes from", ""]),
+        (
+            "region_release of destroyed",
+            "shmemx_region_release",
+            ["region: ", "destroyed before"],
+        ),
+    ] {
+        told(Who::Together, false, mistake, call, &words);
+    }
+    for (mistake, call, words) in [
+        ("mutex twice", "shmemx_mutex_acquire", ["has it already", "shmemx_mutex_release"]),
+        (
+            "region_read to NULL",
+            "shmemx_region_read",
+            ["dest: there are no 8 bytes", "at 0x0"],
+        ),
+        (
+            "region_write from nowhere",
+            "shmemx_region_write",
+            ["source: there are no 8 bytes", "at 0x8"],
+        ),
+    ] {
+        told(Who::Together, true, mistake, call, &words);
+    }
+}
+
+#[test]
 fn what_costs_time_to_check() {
     for (mistake, call, words) in [
         ("past the block", "shmem_long_put", ["dest: ", "beyond the end"]),

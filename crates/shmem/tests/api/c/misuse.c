@@ -63,6 +63,25 @@ static int together(const char *what) {
     CASE("window_create to NULL") return shmemx_window_create(8, right, NULL);
     CASE("mutex_create to NULL") return shmemx_mutex_create(NULL, 8, NULL);
     CASE("region_create to NULL") return shmemx_region_create(8, 0, SHMEMX_REGION_BLOCK, NULL);
+    shmemx_mutex_t mutex;
+    shmemx_region_t region;
+    CASE("mutexes differ") return shmemx_mutex_create(NULL, last ? 100 : 200, &mutex);
+    CASE("mutex too large") return shmemx_mutex_create(NULL, SIZE_MAX / 4, &mutex);
+    CASE("mutex twice") return shmemx_mutex_create(NULL, 8, &mutex) || (shmemx_mutex_acquire(mutex) && shmemx_mutex_acquire(mutex));
+    CASE("mutex without") return shmemx_mutex_create(NULL, 8, &mutex) || (shmemx_mutex_release(mutex), 0);
+    CASE("mutex destroyed") return shmemx_mutex_create(NULL, 8, &mutex) || (shmemx_mutex_destroy(mutex), !shmemx_mutex_acquire(mutex));
+    CASE("placements differ") return shmemx_region_create(100, 0, last ? SHMEMX_REGION_CYCLIC : SHMEMX_REGION_BLOCK, &region);
+    CASE("region's options") return shmemx_region_create(100, 0, 7, &region);
+    CASE("region's page") return shmemx_region_create(100, 100, 0, &region);
+    if (strncmp(what, "region_", 7) == 0 && !strstr(what, "create")) {
+        shmemx_region_create(100, 0, SHMEMX_REGION_BLOCK, &region);
+        CASE("region_read past the end") return shmemx_region_read(region, words, 96, 8), 0;
+        CASE("region_write from -1") return shmemx_region_write(region, SIZE_MAX, words, 8), 0;
+        CASE("region_read to NULL") return shmemx_region_read(region, NULL, 0, 8), 0;
+        CASE("region_write from nowhere") return shmemx_region_write(region, 0, (void *)8, 8), 0;
+        shmemx_region_destroy(region);
+        CASE("region_release of destroyed") return shmemx_region_release(region);
+    }
     CASE("active set") return shmem_barrier(0, 0, npes + 1, &variable), 0;
     CASE("active set stride") return shmem_barrier(0, -1, npes, &variable), 0;
     CASE("active set of garbage") return shmem_barrier(0, 30, INT_MAX, &variable), 0;
