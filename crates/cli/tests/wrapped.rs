@@ -49,6 +49,17 @@ fn a_death_under_a_wrapper_that_goes_on_is_missed_at_once() {
     }
 }
 
+/// The kernel cuts names to 15 bytes, perhaps within a letter.
+#[test]
+fn a_death_under_a_wrapper_is_missed_though_the_name_is_no_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("fourteen-bytesä");
+    std::os::unix::fs::symlink(pe(), &program).unwrap();
+    let script = format!("{} die kill; sleep 1000", program.display());
+    let ended = run(&["-n", "3", "--env", "LATER=1", "sh", "-c", &script]);
+    assert_missed(&ended, "killed by signal 9 (SIGKILL)");
+}
+
 #[test]
 fn the_exit_status_is_what_the_wrapper_makes_of_it() {
     for options in [&[][..], &LATER] {

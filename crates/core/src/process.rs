@@ -23,7 +23,8 @@ pub struct Stat {
 impl Stat {
     /// The process with this number, if there is one.
     pub fn of(pid: impl std::fmt::Display) -> Option<Stat> {
-        Self::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        // The kernel cuts names to 15 bytes, perhaps within a letter.
+        Self::parse(&String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/stat")).ok()?))
     }
 
     fn parse(text: &str) -> Option<Stat> {
@@ -83,6 +84,21 @@ mod tests {
         assert_eq!((&*stat.name, stat.state, stat.parent), ("a) (b) Z ", 'S', 4));
         assert_eq!((stat.started, stat.status), (22, 52));
         assert!(Stat::parse("17 (a) S 1 2").is_none() && Stat::parse("").is_none());
+    }
+
+    #[test]
+    fn names_need_not_be_text() {
+        use std::os::unix::ffi::OsStrExt;
+        let name = [format!("mn{}", std::process::id()).as_bytes(), b"\xC3"].concat();
+        let link = std::env::temp_dir().join(std::ffi::OsStr::from_bytes(&name));
+        std::os::unix::fs::symlink("/bin/sleep", &link).unwrap();
+        let child = std::process::Command::new(&link).arg("1000").spawn();
+        std::fs::remove_file(&link).unwrap();
+        let mut child = child.unwrap();
+        let stat = Stat::of(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(stat.unwrap().name, String::from_utf8_lossy(&name));
     }
 
     #[test]

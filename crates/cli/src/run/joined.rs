@@ -43,7 +43,9 @@ pub fn find(pid: i32, wrapper: Pid) -> Found {
 }
 
 fn own_number(pid: i32) -> Option<i32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    // A name in it need not be text.
+    let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
     numbers.split_whitespace().last()?.parse().ok()
 }
