@@ -222,7 +222,7 @@ fn memory() -> Finding {
 }
 
 fn huge_pages() -> Finding {
-    let base = rustix::param::page_size();
+    let base = memonet_core::segment::page_size();
     let Some(modes) = line("/sys/kernel/mm/transparent_hugepage/shmem_enabled") else {
         return poor(
             "pages",

@@ -32,7 +32,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 /// Bytes of a page. From libc: rustix looks for it where valgrind lets nobody look.
-pub(crate) fn page_size() -> usize {
+pub fn page_size() -> usize {
     // SAFETY: asks for a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::fabric::SignalOp;
 use crate::job::Job;
 use crate::layout::ALIGNMENT;
+pub use crate::memory::page_size;
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm::{self, AtomicOp, Word};
@@ -148,7 +149,7 @@ impl Job {
             });
         }
         let offset = geometry.globals_offset + at as u64;
-        let page = crate::memory::page_size();
+        let page = page_size();
         for start in pages.clone().step_by(page) {
             if touched(start) {
                 // SAFETY: the page is readable, as the caller promises; its copy lies in this PE's segment, checked above.

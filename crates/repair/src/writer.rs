@@ -31,7 +31,6 @@ pub struct Writer {
     heartbeat_at: Nanos,
     heartbeat_after: Nanos,
     serial: u64,
-    bytes_repaired: u64,
     /// Most bytes of the log in one datagram, as far as is known.
     payload: usize,
 }
@@ -95,7 +94,6 @@ impl Writer {
             heartbeat_at: now,
             heartbeat_after: config.timing.heartbeat_first,
             serial: 0,
-            bytes_repaired: 0,
             payload: config.payload(),
         }
     }
@@ -139,11 +137,6 @@ impl Writer {
     pub fn learnt(&self) -> u64 {
         let told = |reader: &Peer| reader.received + reader.seen + reader.consumed + u64::from(reader.dropped);
         self.sent + self.readers.iter().map(told).sum::<u64>()
-    }
-
-    /// Bytes of the log sent again so far.
-    pub fn bytes_repaired(&self) -> u64 {
-        self.bytes_repaired
     }
 
     /// The live reader that has consumed least, if there is any.
@@ -321,7 +314,6 @@ impl Writer {
                     self.repaired.pop_front();
                 }
                 self.repaired.push_back((start, upto, now));
-                self.bytes_repaired += upto - start;
                 return Some(self.data(start, upto, log, out));
             }
         }

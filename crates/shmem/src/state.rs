@@ -4,7 +4,7 @@ use crate::handle::{Ctx, Team};
 use crate::near;
 use crate::statics::{self, Shared};
 use memonet_core::launch::Part;
-use memonet_core::segment::{Segment, Spot};
+use memonet_core::segment::{Segment, Spot, page_size};
 use memonet_core::{Error, Job, ending};
 use std::ffi::c_int;
 use std::fmt::Display;
@@ -237,7 +237,7 @@ impl State {
         if !self.check || bytes == 0 {
             return;
         }
-        let start = address & !(statics::page_size() - 1);
+        let start = address & !(page_size() - 1);
         let len = address.checked_add(bytes).map(|end| end - start);
         // SAFETY: asks for nothing to be written now; the kernel refuses what is not mapped.
         let is_mapped = |len| unsafe { libc::msync(start as *mut _, len, libc::MS_ASYNC) } == 0;

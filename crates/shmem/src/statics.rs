@@ -11,6 +11,7 @@
 
 mod forks;
 
+use memonet_core::segment::page_size;
 use memonet_core::{Job, Result};
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
@@ -104,12 +105,6 @@ unsafe extern "C" fn constant(info: *mut libc::dl_phdr_info, _size: usize, addre
     } else {
         LOOKED
     }
-}
-
-/// From libc: rustix looks for it where valgrind lets nobody look.
-pub fn page_size() -> usize {
-    // SAFETY: asks for a number.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
 /// The writable data of the executable, and of the libraries that the user names.

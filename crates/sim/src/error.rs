@@ -24,14 +24,6 @@ pub enum Error {
         /// What the system said.
         cause: std::io::Error,
     },
-    /// A PE used more stack than it has.
-    #[error("PE {pe} has overrun its stack of {bytes} bytes; give the PEs larger ones")]
-    Overrun {
-        /// Which.
-        pe: usize,
-        /// How large it was.
-        bytes: usize,
-    },
     /// It is a process's turn, and it asks for nothing.
     #[error("PE {pe} has made no call for {patience:?}. {}", why_silent(*.asleep))]
     Silent {

@@ -11,9 +11,9 @@ use crate::team::Team;
 /// A way for the data of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Pushed into a cache line of each member that needs it, with the news that the sender has come. Up to [`Way::LINE_BYTES`] for each.
+    /// Pushed into a cache line of each member that needs it, with the news that the sender has come. Up to [`LINE`] bytes for each.
     Line,
-    /// Published in each member's slot of the team, and read there when its owner has told of it. Up to [`Way::OUTBOX_BYTES`] per member.
+    /// Published in each member's slot of the team, and read there when its owner has told of it. Up to [`OUTBOX`] bytes per member.
     Outbox,
     /// Between the windows of the members, once they have come to the call and before they leave it. Any size.
     Direct,
@@ -33,11 +33,6 @@ impl std::fmt::Display for Way {
 pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
 
 impl Way {
-    /// The most that a line carries.
-    pub const LINE_BYTES: usize = LINE;
-    /// The most that a member can publish.
-    pub const OUTBOX_BYTES: usize = OUTBOX;
-
     /// The way that [`ENV_COLLECTIVES`] asks for.
     pub(crate) fn forced() -> Result<Option<Way>> {
         let Some(value) = std::env::var_os(ENV_COLLECTIVES) else {

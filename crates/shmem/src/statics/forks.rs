@@ -4,8 +4,9 @@
 //! among the shared pages, and libc works on them in the child before anybody else does: so the parent waits until the child has its
 //! copy, and a program with threads, of which libc would lose count, is refused its fork.
 
-use super::{Shared, page_size};
+use super::Shared;
 use memonet_core::Job;
+use memonet_core::segment::page_size;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
