@@ -93,7 +93,7 @@ impl Job {
 
     pub(crate) fn from_control(control: Arc<Control>, me: usize, fabric: Option<Box<dyn Fabric>>, watch: Option<Watch>) -> Result<Job> {
         let pe = Arc::new(Pe::new(control, me, fabric, watch));
-        let world = Team::shared_world(&pe)?;
+        let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
     }
 

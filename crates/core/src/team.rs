@@ -9,13 +9,12 @@ pub(crate) mod turn;
 use agree::Agreed;
 
 use crate::barrier::{Algorithm, Barrier};
-use crate::collective::{Copies, Network, Steps, Way};
+use crate::collective::{Network, Steps, Way};
 use crate::error::{Error, Result};
-use crate::job::Job;
 use crate::layout::MAX_BARRIERS;
 use crate::pe::Pe;
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, OnceLock, Weak};
 
 /// An ordered subset of the job's PEs. Calls marked *collective* must be made by all of its members, in the same order.
 pub struct Team {
@@ -27,9 +26,6 @@ pub struct Team {
     barrier: Barrier,
     steps: Steps,
     network: Network,
-    copies: Copies,
-    /// Itself, if it is the team of all PEs that a job has.
-    world: OnceLock<Weak<Team>>,
     /// Proposals so far.
     proposals: AtomicUsize,
     /// The way in which collectives go, where the user has said so.
@@ -43,23 +39,6 @@ impl Team {
         Self::with_slot(pe, members, pe.me(), (0, MAX_BARRIERS - 2), ended)
     }
 
-    /// The team of all PEs of a job that begins.
-    pub(crate) fn shared_world(pe: &Arc<Pe>) -> Result<Arc<Self>> {
-        let world = Arc::new(Self::world(pe)?);
-        // The first and only time.
-        let _set = world.world.set(Arc::downgrade(&world));
-        Ok(world)
-    }
-
-    /// The job whose team of all PEs this is.
-    pub(crate) fn job(&self) -> Option<Job> {
-        let world = self.world.get()?.upgrade()?;
-        Some(Job {
-            pe: self.pe.clone(),
-            world,
-        })
-    }
-
     fn in_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, agreed: &Agreed) -> Result<Self> {
         let ended = agreed.ended(&members);
         Self::with_slot(pe, members, rank, (agreed.slot, agreed.left), ended)
@@ -70,8 +49,6 @@ impl Team {
         let forced_way = Way::forced()?;
         Ok(Team {
             network: Network::join(pe, slot, forced_way)?,
-            copies: Copies::default(),
-            world: OnceLock::new(),
             pe: pe.clone(),
             rank,
             slot,
@@ -105,11 +82,6 @@ impl Team {
     #[inline]
     pub(crate) fn network(&self) -> &Network {
         &self.network
-    }
-
-    #[inline]
-    pub(crate) fn copies(&self) -> &Copies {
-        &self.copies
     }
 
     /// How many more teams and barriers all members had room for when this team was made: the same number at each of them.

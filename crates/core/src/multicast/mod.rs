@@ -78,7 +78,6 @@ mod writer;
 
 pub use claim::{Claim, Peek};
 pub use make::MulticastOptions;
-pub(crate) use network::wins as network_wins;
 use sockets::Group;
 
 use crate::error::{Error, Result};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 const LEAST_READERS: usize = 2;
 
 /// Whether the network is asked to carry a channel to so many readers.
-pub(crate) fn wins(pe: &Pe, readers: usize) -> bool {
+pub(super) fn wins(pe: &Pe, readers: usize) -> bool {
     pe.has_far() && readers >= LEAST_READERS && pe.fabric().datagrams().is_some()
 }
 
