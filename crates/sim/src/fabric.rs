@@ -61,9 +61,9 @@ impl Asks {
                 data: block,
             }),
             Ask::Collected { .. } => HostOp::Group(GroupOp::Result(self.all_for_collectives.load(Ordering::Relaxed))),
-            Ask::JoinDatagrams { .. } => HostOp::Group(GroupOp::Join {
+            Ask::JoinDatagrams { purpose, .. } => HostOp::Group(GroupOp::Join {
                 members: members(&block).into(),
-                wanted: Wanted::Datagrams,
+                wanted: Wanted::Datagrams(purpose),
             }),
             Ask::Send { group, to, .. } => HostOp::Group(GroupOp::Send { group, to, data: block }),
             Ask::Receive { group, .. } => HostOp::Group(GroupOp::Receive(group)),

@@ -77,7 +77,7 @@ pub enum HostOp {
 }
 
 /// For what a group is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wanted {
     /// [`GroupOp::Arrive`] and [`GroupOp::Phase`].
     Barrier,
@@ -85,8 +85,8 @@ pub enum Wanted {
     Multicast,
     /// [`GroupOp::Collective`].
     Collectives,
-    /// [`GroupOp::Send`] and [`GroupOp::Receive`].
-    Datagrams,
+    /// [`GroupOp::Send`] and [`GroupOp::Receive`], of the library's for this purpose.
+    Datagrams(u32),
 }
 
 /// What hardware may do for several PEs at once.

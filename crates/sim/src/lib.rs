@@ -59,7 +59,7 @@
 //!    commands. Programs reach it by [`Host`]. What the library sends comes as `Store`, `Put`, `Get`, `Atomic`, `Fence`, `Quiet`: your file is also
 //!    the driver that cuts a put into packets.
 //! 6. Memory that the host sees only after a switch of banks: keep the bytes, and [`Cx::write`](nic::Cx::write) them to the PE's segment at the switch.
-//! 7. Collectives in hardware are [`host::GroupOp`]; say so by [`nic::Feature::Groups`].
+//! 7. Collectives in hardware are [`host::GroupOp`]; say so by [`nic::Feature::Groups`]; datagrams that the network copies, too, and by [`nic::Feature::Datagrams`].
 //! 8. Switch management (multicast tables): packets to [`packet::Destination::Switch`] come out in [`nic::Nic::at_switch`], which sets
 //!    [`network::Switch::set_multicast`]. Routes are written when the network is built; [`network::Network::set_route`] changes them.
 //!

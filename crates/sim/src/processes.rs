@@ -117,7 +117,7 @@ pub fn run_processes(
         passages,
         launcher,
         pace,
-        groups: world.has(Feature::Groups),
+        offers: u64::from(world.has(Feature::Groups)) | u64::from(world.has(Feature::Datagrams)) << 1,
         ran_last: Cell::new(0),
     };
     let process = |pe| Process {
@@ -161,8 +161,8 @@ struct Shared<'a> {
     passages: &'a Passages,
     launcher: &'a dyn Launcher,
     pace: &'a Pace,
-    /// Whether the machine may have hardware for several PEs at once.
-    groups: bool,
+    /// What the machine may have hardware for: bit 0, several PEs at once; bit 1, their datagrams.
+    offers: u64,
     /// The PE whose turn was last.
     ran_last: Cell<u32>,
 }
@@ -240,7 +240,7 @@ impl Process<'_> {
         self.asked = Some(Ask::Begin);
         self.await_turn()?;
         match self.shared.passages.ask(self.pe()) {
-            Some((Ask::Begin, _)) => self.answer(now, Ok((self.shared.groups.into(), &[]))),
+            Some((Ask::Begin, _)) => self.answer(now, Ok((self.shared.offers, &[]))),
             _ => Err(Ran::Failed(Error::OutOfTurn { pe: self.pe() })),
         }
     }
@@ -368,7 +368,7 @@ impl Process<'_> {
             Ask::Collective { .. } | Ask::Collected { .. } if !self.collectives.1 => {
                 Err("this PE has not joined the machine's collectives")
             }
-            Ask::JoinDatagrams { len } if len % 4 != 0 => Err("a list of members has 4 bytes for each"),
+            Ask::JoinDatagrams { len, .. } if len % 4 != 0 => Err("a list of members has 4 bytes for each"),
             Ask::JoinCollectives
             | Ask::Collective { .. }
             | Ask::Collected { .. }

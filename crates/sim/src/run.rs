@@ -67,13 +67,13 @@ pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(J
     let memory = JobMemory(hosted.clone());
     let mut world = World::build(machine, n as u32, options.seed, Box::new(memory))?;
     world.recorder().keep(options.record);
-    let groups = world.has(Feature::Groups);
+    let (groups, datagrams) = (world.has(Feature::Groups), world.has(Feature::Datagrams));
     let everybody: Arc<[u32]> = (0..n as u32).collect();
     let results: RefCell<Vec<Option<Result<R, memonet_core::Error>>>> = RefCell::new((0..n).map(|_| None).collect());
     let body = |port: &Arc<Port>| {
         let pe = port.pe() as usize;
         let port = OfCoroutine::new(port.clone(), hosted.clone(), everybody.clone());
-        let fabric = HostedFabric::new(port, groups);
+        let fabric = HostedFabric::new(port, groups, datagrams);
         let result = hosted.join(pe, Box::new(fabric)).map(|job| {
             let result = program(job.clone());
             // Errors that surface only here belong to writes whose PE did not care to wait for them.

@@ -218,12 +218,12 @@ pub enum WordOperator {
 /// Datagrams to several PEs at once, copied by the network. Of one that comes all bytes are those that were sent; nothing else is promised: it may be
 /// lost, late, or come twice, and neither a fence nor `quiet` knows of it. One that comes ends a [park](VirtualClock::park), as a change of memory does.
 pub trait Datagrams {
-    /// This PE joins a new group of these PEs, which it is one of. Each of them asks with the same list, and as often as the others; all get a group, or none does,
-    /// where the network cannot serve it. Returns when what is sent to the group comes to all of them.
+    /// This PE joins a new group of these PEs, which it is one of. Each of them asks with the same list, and for each list and purpose as often as the others, in the same order;
+    /// all get a group, or none does, where the network cannot serve it. Returns when what is sent to the group comes to all of them.
     ///
     /// # Errors
     /// Of the network.
-    fn join(&self, members: &[usize]) -> Result<Option<DatagramGroup>>;
+    fn join(&self, members: &[usize], purpose: u32) -> Result<Option<DatagramGroup>>;
 
     /// Sends a datagram to all other members, or to one; or several in one go, each but the last of [`most`](DatagramGroup::most) bytes, at most [`DATAGRAMS_AT_ONCE`]. The bytes may be reused on return.
     ///
@@ -250,7 +250,7 @@ pub const DATAGRAMS_AT_ONCE: usize = 16;
 /// A group for datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramGroup {
-    /// Its name, of the fabric's choice.
+    /// Its name, of the fabric's choice: the same at all members, and no other's among the groups that one of them is in.
     pub number: u32,
     /// Most bytes of a datagram.
     pub most: usize,

@@ -75,6 +75,8 @@ pub enum Ask {
     },
     /// [`Datagrams::join`](crate::fabric::Datagrams::join), with the members as a block of words of 4 bytes: the group's number, and the most bytes of a datagram in the upper half.
     JoinDatagrams {
+        /// For what.
+        purpose: u32,
         /// Bytes of the block.
         len: u32,
     },
@@ -268,7 +270,7 @@ impl Ask {
     /// Bytes of the block that goes with it.
     pub fn gives(self) -> usize {
         match self {
-            Ask::Put { len, .. } | Ask::Collective { len, .. } | Ask::JoinDatagrams { len } | Ask::Send { len, .. } => len as usize,
+            Ask::Put { len, .. } | Ask::Collective { len, .. } | Ask::JoinDatagrams { len, .. } | Ask::Send { len, .. } => len as usize,
             _ => 0,
         }
     }
@@ -340,7 +342,7 @@ impl Ask {
                 [front(kind::COLLECTIVE, number, operator, 0), root.into(), 0, len.into(), 0, 0, 0, 0]
             }
             Ask::Collected { len } => [front(kind::COLLECTED, 0, 0, 0), 0, 0, len.into(), 0, 0, 0, 0],
-            Ask::JoinDatagrams { len } => [front(kind::JOIN_DATAGRAMS, 0, 0, 0), 0, 0, len.into(), 0, 0, 0, 0],
+            Ask::JoinDatagrams { purpose, len } => [front(kind::JOIN_DATAGRAMS, 0, 0, 0), purpose.into(), 0, len.into(), 0, 0, 0, 0],
             Ask::Send { group, to, len } => {
                 let flags = if to.is_some() { TO_ONE } else { 0 };
                 let [at, _] = place(FarAddress {
@@ -429,7 +431,10 @@ impl Ask {
                 len: len()?,
             },
             kind::COLLECTED => Ask::Collected { len: len()? },
-            kind::JOIN_DATAGRAMS => Ask::JoinDatagrams { len: len()? },
+            kind::JOIN_DATAGRAMS => Ask::JoinDatagrams {
+                purpose: at.pe,
+                len: len()?,
+            },
             kind::SEND => Ask::Send {
                 group: at.pe,
                 to: (flags & TO_ONE != 0).then_some(at.region),
@@ -543,7 +548,7 @@ mod tests {
                 len: 8,
             },
             Ask::Collected { len: 56 },
-            Ask::JoinDatagrams { len: 16 },
+            Ask::JoinDatagrams { purpose: 3, len: 16 },
             Ask::Send {
                 group: 9,
                 to: None,

@@ -61,9 +61,9 @@ pub(crate) fn join(me: usize, npes: usize) -> Result<Option<Box<dyn Fabric>>> {
         own: Mutex::new(own),
     });
     // SAFETY: no block goes with it.
-    let groups = unsafe { process.call(Ask::Begin, null_mut()) }? != 0;
+    let offers = unsafe { process.call(Ask::Begin, null_mut()) }?;
     let _ = JOINED.set(process.clone());
-    Ok(Some(Box::new(HostedFabric::new(process, groups))))
+    Ok(Some(Box::new(HostedFabric::new(process, offers & 1 != 0, offers & 2 != 0))))
 }
 
 /// Has the machine let so much time pass. False where this process is not a PE of one, or not yet.

@@ -58,17 +58,18 @@ pub struct HostedFabric<P> {
     port: P,
     /// Why a store was refused.
     late: Mutex<Option<Error>>,
-    /// Whether the machine may have hardware for several PEs at once.
     groups: bool,
+    datagrams: bool,
 }
 
 impl<P: Port> HostedFabric<P> {
-    /// `groups`: whether the machine may have hardware for several PEs at once.
-    pub fn new(port: P, groups: bool) -> Self {
+    /// `groups`: whether the machine may have hardware for several PEs at once; `datagrams`: whether that copies datagrams.
+    pub fn new(port: P, groups: bool, datagrams: bool) -> Self {
         HostedFabric {
             port,
             late: Mutex::default(),
             groups,
+            datagrams,
         }
     }
 
@@ -225,7 +226,7 @@ impl<P: Port> Fabric for HostedFabric<P> {
     }
 
     fn datagrams(&self) -> Option<&dyn Datagrams> {
-        self.groups.then_some(self as &dyn Datagrams)
+        self.datagrams.then_some(self as &dyn Datagrams)
     }
 
     fn outlives_pes(&self) -> bool {
@@ -264,10 +265,10 @@ impl<P: Port> NetworkCollectives for HostedFabric<P> {
 }
 
 impl<P: Port> Datagrams for HostedFabric<P> {
-    fn join(&self, members: &[usize]) -> Result<Option<DatagramGroup>> {
+    fn join(&self, members: &[usize], purpose: u32) -> Result<Option<DatagramGroup>> {
         let members: Vec<u8> = members.iter().flat_map(|&pe| (pe as u32).to_le_bytes()).collect();
         let len = members.len() as u32;
-        let group = self.give(Ask::JoinDatagrams { len }, &members)?;
+        let group = self.give(Ask::JoinDatagrams { purpose, len }, &members)?;
         Ok((group != 0).then_some(DatagramGroup {
             number: group as u32,
             most: (group >> 32) as usize,

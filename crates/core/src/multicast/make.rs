@@ -243,6 +243,8 @@ fn numbered(choice: Choice, readers: usize) -> Result<Choice> {
     }
 }
 
+/// The purpose of channels' groups. All PEs make the same channels in the same order.
+const FOR_CHANNELS: u32 = 0;
 /// What a PE publishes instead of a datagram's length when the network cannot serve a channel.
 const NOT_SERVED: u64 = 1;
 
@@ -255,7 +257,14 @@ fn open_carrier(pe: &Arc<Pe>, choice: &Choice, channel: u32, writer: usize, read
             let (sockets, most) = Sockets::open(pe, group, channel)?;
             Ok(Some((Box::new(sockets), most)))
         }
-        _ => Ok(Membership::join(pe, writer, readers)?.map(|(membership, most)| (Box::new(membership) as Box<dyn Carrier>, most))),
+        _ => {
+            let members: Vec<usize> = std::iter::once(writer).chain(readers.iter().copied()).collect();
+            let opened = |membership: Membership| {
+                let most = membership.group().most;
+                (Box::new(membership) as Box<dyn Carrier>, most)
+            };
+            Ok(Membership::join(pe, &members, FOR_CHANNELS)?.map(opened))
+        }
     }
 }
 

@@ -25,16 +25,22 @@ pub(super) struct Membership {
 }
 
 impl Membership {
-    /// Joins the group of a channel, with all of its members: also the most bytes of a datagram. Nothing, at all of them, where the network does not serve it.
-    pub(super) fn join(pe: &Arc<Pe>, writer: usize, readers: &[usize]) -> Result<Option<(Self, usize)>> {
+    /// Joins a group of these PEs for this purpose, with all of them; the first is the writer. Nothing, at all of them, where the network does not serve it.
+    pub(super) fn join(pe: &Arc<Pe>, members: &[usize], purpose: u32) -> Result<Option<Self>> {
         let Some(datagrams) = pe.fabric().datagrams() else {
             return Ok(None);
         };
-        let members: Vec<usize> = std::iter::once(writer).chain(readers.iter().copied()).collect();
-        let group = datagrams.join(&members)?;
-        let pe = pe.clone();
-        let kept = Vec::new();
-        Ok(group.map(|group| (Membership { pe, group, writer, kept }, group.most)))
+        let group = datagrams.join(members, purpose)?;
+        Ok(group.map(|group| Membership {
+            pe: pe.clone(),
+            group,
+            writer: members[0],
+            kept: Vec::new(),
+        }))
+    }
+
+    pub(super) fn group(&self) -> DatagramGroup {
+        self.group
     }
 
     fn datagrams(&self) -> &dyn Datagrams {

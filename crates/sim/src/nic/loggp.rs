@@ -292,7 +292,7 @@ impl Nic for LogGp {
     fn has(&self, feature: Feature) -> bool {
         match feature {
             Feature::Get | Feature::Atomics => self.is.remote_dma.is_some(),
-            Feature::Groups => false,
+            Feature::Groups | Feature::Datagrams => false,
         }
     }
 

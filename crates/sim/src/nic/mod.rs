@@ -67,6 +67,8 @@ pub enum Feature {
     Atomics,
     /// [`HostOp::Group`].
     Groups,
+    /// Of that, groups for datagrams.
+    Datagrams,
 }
 
 /// The NICs of a machine.

@@ -98,9 +98,9 @@ struct NicOf {
     receiver: Unit,
     processor: Unit,
     agent: NodeAgent,
-    /// Groups that this node has asked to join, by name: the calls that wait for it; and how many of each list of members there were.
+    /// Groups that this node has asked to join, by name: the calls that wait for it; and how many of the same members for the same there were.
     joining: BTreeMap<[u8; 16], (Op, Wanted)>,
-    joined: BTreeMap<Arc<[u32]>, u16>,
+    joined: BTreeMap<(Arc<[u32]>, Wanted), u16>,
     /// What has come by its groups for datagrams, by LID.
     inboxes: BTreeMap<u16, Inbox>,
     /// Transactions of commands of the program's own.
@@ -372,7 +372,7 @@ impl InfiniBand {
                     nic.agent.groups.insert(group);
                 }
                 let mut value = u64::from(group);
-                if group != 0 && wanted == Wanted::Datagrams {
+                if group != 0 && matches!(wanted, Wanted::Datagrams(_)) {
                     nic.inboxes.insert(group, Inbox::new(datagram.group()));
                     value |= (self.is.packet as u64) << 32;
                 }
@@ -391,13 +391,14 @@ impl InfiniBand {
     fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         match what {
             GroupOp::Join { members, wanted } => {
-                if !matches!(wanted, Wanted::Multicast | Wanted::Datagrams) {
-                    cx.finish(cx.now(), op, Answer::value(0));
-                    return;
-                }
+                let purpose = match wanted {
+                    Wanted::Multicast => 0,
+                    Wanted::Datagrams(purpose) => 1 + u64::from(purpose),
+                    _ => return cx.finish(cx.now(), op, Answer::value(0)),
+                };
                 let nic = &mut self.nics[node.index()];
-                let before = nic.joined.entry(members.clone()).or_insert(0);
-                let name = subnet::group_name(&members, *before);
+                let before = nic.joined.entry((members.clone(), wanted)).or_insert(0);
+                let name = subnet::group_name(&members, purpose, *before);
                 *before = before.wrapping_add(1);
                 nic.joining.insert(name, (op, wanted));
                 let mut datagram = Datagram::new(ADMINISTRATION, SET, MULTICAST_MEMBER, 0, 0);
@@ -512,7 +513,7 @@ impl Nic for InfiniBand {
     }
 
     fn has(&self, feature: Feature) -> bool {
-        feature == Feature::Groups
+        matches!(feature, Feature::Groups | Feature::Datagrams)
     }
 
     fn polling(&self, _node: Node) -> Polling {

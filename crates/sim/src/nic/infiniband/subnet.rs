@@ -173,12 +173,13 @@ impl Manager {
     }
 }
 
-/// A group's name, made of its members, of how many groups of the same members there have been, and of their number.
-pub fn group_name(members: &[u32], before: u16) -> [u8; GROUP_NAME] {
+/// A group's name, made of its members, of what it is for, of how many groups of the same members for the same there have been, and of their number.
+pub fn group_name(members: &[u32], purpose: u64, before: u16) -> [u8; GROUP_NAME] {
     // FNV-1a.
     let hash = members
         .iter()
         .flat_map(|member| member.to_le_bytes())
+        .chain(purpose.to_le_bytes())
         .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });

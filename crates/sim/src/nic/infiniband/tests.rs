@@ -178,7 +178,7 @@ fn datagrams_come_or_are_counted() {
     let lossy = Machine::parse("leaky", &text, None).unwrap();
     for (machine, loses) in [(machine("dimmnet-2"), false), (lossy, true)] {
         let mut bench = Bench::of(&machine, 6, 3);
-        let groups = join_for(&mut bench, &[4, 0, 2, 3], Wanted::Datagrams);
+        let groups = join_for(&mut bench, &[4, 0, 2, 3], Wanted::Datagrams(0));
         assert!(groups.iter().all(|&group| group == groups[0] && group >> 32 == 2048));
         let (group, before) = (groups[0] as u32, bench.world.counts());
         let datagram = |number: u32| [number.to_le_bytes().as_slice(), &vec![number as u8; 40 * number as usize]].concat();
@@ -221,7 +221,7 @@ fn datagrams_come_or_are_counted() {
 #[test]
 fn datagrams_have_bounds() {
     let mut bench = Bench::new("dimmnet-2", 4);
-    let group = join_for(&mut bench, &[0, 1], Wanted::Datagrams)[0] as u32;
+    let group = join_for(&mut bench, &[0, 1], Wanted::Datagrams(0))[0] as u32;
     for number in 0..300u64 {
         bench.call(0, send(group, None, &number.to_le_bytes()));
     }
@@ -246,7 +246,7 @@ fn datagrams_have_bounds() {
     bench.call(0, HostOp::Group(GroupOp::Leave(group)));
     bench.run();
     assert_eq!(bench.call(0, HostOp::Command(read_table(0, 0))).data.bits(), 0);
-    assert_eq!(join_for(&mut bench, &[2, 3], Wanted::Datagrams)[0] as u32, group);
+    assert_eq!(join_for(&mut bench, &[2, 3], Wanted::Datagrams(0))[0] as u32, group);
     bench.call(2, send(group, None, &[7; 9]));
     bench.run();
     assert_eq!(take(&mut bench, 3, group), [[7; 9]]);

@@ -12,7 +12,7 @@ impl SyncNetwork {
     }
 
     pub(super) fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: Arc<[u32]>, wanted: Wanted) {
-        let request = (wanted as u8, self.list(&members));
+        let request = (wanted, self.list(&members));
         let times = self.boards[node.index()].asked.entry(request).or_insert(0);
         let before = *times;
         *times += 1;
@@ -79,7 +79,7 @@ impl SyncNetwork {
             }
             Wanted::Barrier => all(&|board| board.barrier.is_none()),
             Wanted::Collectives => members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none()),
-            Wanted::Multicast | Wanted::Datagrams => false,
+            Wanted::Multicast | Wanted::Datagrams(_) => false,
         }
     }
 

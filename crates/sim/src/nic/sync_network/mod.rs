@@ -48,7 +48,7 @@ struct Parameters {
 }
 
 /// What a group is wanted for, and the number of its list of members.
-type Request = (u8, usize);
+type Request = (Wanted, usize);
 
 #[derive(Debug)]
 struct Group {
