@@ -45,10 +45,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a network may do by itself: a multicast channel to all others, and collectives of few integers.
+/// What a network may do by itself: a multicast channel to all others, collectives of few integers, and broadcasts of many.
 fn offers(job: &Job) -> Result<()> {
     let others: Vec<usize> = (1..job.npes()).collect();
     let mut channel = job.multicast::<u64>(0, &others, MulticastOptions::new().capacity(1 << 14))?;
+    let many = job.window::<u64>(3000)?;
     let w = job.window::<i32>(4)?;
     let (from, to) = (w.span(0..2)?, w.span(2..4)?);
     let mut block = Vec::new();
@@ -65,6 +66,10 @@ fn offers(job: &Job) -> Result<()> {
         job.world().all_reduce(Min, to, from)?;
         assert_eq!(w.to_vec()[2..], [-1, -(round as i32)]);
         job.world().scan(Sum, to, from)?;
+        let (root, all) = (round as usize % job.npes(), many.span(0..3000)?);
+        many.fill(0..3000, round * 10 + job.pe() as u64);
+        job.world().broadcast(root, all, all)?;
+        assert_eq!(many.to_vec(), [round * 10 + root as u64; 3000]);
     }
     println!("{}: {:?}", job.pe(), w.to_vec());
     job.barrier()
@@ -355,10 +360,12 @@ fn die(job: &Job, how: &str) -> Result<()> {
 
 /// Communicates until it is ended.
 fn work(job: &Job) -> Result<()> {
-    let window = job.window::<u64>(1)?;
+    let (window, many) = (job.window::<u64>(1)?, job.window::<u64>(1000)?);
+    let all = many.span(0..1000)?;
     loop {
         window.remote((job.pe() + 1) % job.npes(), 0)?.fetch_add(1)?;
         job.barrier()?;
+        job.world().broadcast(0, all, all)?;
     }
 }
 

@@ -123,13 +123,21 @@ fn collectives() -> Result<ExitCode> {
                 0 => String::new(),
                 most => format!("  few integers, and up to {most} bytes of a broadcast, in the network"),
             };
-            format!("{:<14}{ways}{network}", team.split_barrier().algorithm().to_string())
+            let multicast = match team.multicast_from() {
+                None => String::new(),
+                Some(least) => format!("  broadcasts from {least} bytes on by multicast"),
+            };
+            format!("{:<14}{ways}{network}{multicast}", team.split_barrier().algorithm().to_string())
         })?;
         println!("  {npes:>3}  {}", choices[0]);
     }
     println!("\n  line    pushed into a cache line of each member that needs it, with the news that its sender has come");
     println!("  outbox  published in the team's own memory, and read there");
     println!("  direct  between the members' windows, once their owners have come and before they go");
+    println!(
+        "\nWhere a network copies datagrams (`memonet run --machine dimmnet-2`), a broadcast to two or more goes by multicast in place of"
+    );
+    println!("`direct`; `multicast` forces that whatever its size, and all that forces another way keeps it off.");
     println!("\n`memonet bench barrier broadcast all_reduce` measures them.");
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ pub(crate) mod turn;
 use agree::Agreed;
 
 use crate::barrier::{Algorithm, Barrier};
-use crate::collective::{Network, Steps, Way};
+use crate::collective::{Circles, Forced, Network, Steps};
 use crate::error::{Error, Result};
 use crate::layout::MAX_BARRIERS;
 use crate::pe::Pe;
@@ -26,10 +26,11 @@ pub struct Team {
     barrier: Barrier,
     steps: Steps,
     network: Network,
+    circles: Circles,
     /// Proposals so far.
     proposals: AtomicUsize,
     /// The way in which collectives go, where the user has said so.
-    forced_way: Option<Way>,
+    forced: Option<Forced>,
 }
 
 impl Team {
@@ -46,22 +47,23 @@ impl Team {
 
     fn with_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, (slot, slots_left): (usize, usize), ended: Arc<[u64]>) -> Result<Self> {
         let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended)?;
-        let forced_way = Way::forced()?;
+        let forced = Forced::asked()?;
         Ok(Team {
-            network: Network::join(pe, slot, forced_way)?,
+            network: Network::join(pe, slot, forced)?,
+            circles: Circles::default(),
             pe: pe.clone(),
             rank,
             slot,
             slots_left,
             barrier,
-            steps: Steps::new(members.len(), forced_way),
+            steps: Steps::new(members.len(), forced),
             proposals: AtomicUsize::new(0),
-            forced_way,
+            forced,
             members,
         })
     }
 
-    pub(crate) fn pe(&self) -> &Pe {
+    pub(crate) fn pe(&self) -> &Arc<Pe> {
         &self.pe
     }
 
@@ -70,8 +72,8 @@ impl Team {
     }
 
     #[inline]
-    pub(crate) fn forced_way(&self) -> Option<Way> {
-        self.forced_way
+    pub(crate) fn forced(&self) -> Option<Forced> {
+        self.forced
     }
 
     #[inline]
@@ -82,6 +84,10 @@ impl Team {
     #[inline]
     pub(crate) fn network(&self) -> &Network {
         &self.network
+    }
+
+    pub(crate) fn circles(&self) -> &Circles {
+        &self.circles
     }
 
     /// How many more teams and barriers all members had room for when this team was made: the same number at each of them.

@@ -113,3 +113,171 @@ fn a_lossy_run_repeats_itself() {
     assert_eq!((runs[0].counts, runs[0].end), (runs[1].counts, runs[1].end));
     assert!(timeline(&runs[0]) == timeline(&runs[1]), "the same counts, and another timeline");
 }
+
+/// Around what goes directly where nothing copies, and around datagrams, in words.
+const LENGTHS: [usize; 10] = [0, 1, 128, 129, 250, 251, 252, 511, 2000, 20_000];
+
+/// Broadcasts in two teams, from every root, to wherever, by PEs that come at any time. Whether the first team's went by multicast.
+fn broadcasts(job: &Job, rounds: usize) -> Result<bool> {
+    let (me, n) = (job.pe(), job.npes());
+    let window = job.window::<u64>(2 * 20_001)?;
+    let backwards: Vec<usize> = (0..n).rev().filter(|pe| n < 5 || pe % 2 == me % 2).collect();
+    let team = job.team(&backwards)?.expect("it is in its own");
+    let mut dice = 1 + me as u64;
+    for round in 0..rounds {
+        let (team, len) = (if round % 3 == 2 { &team } else { job.world() }, LENGTHS[round * 7 % LENGTHS.len()]);
+        let (root, from) = (round * 5 % team.len(), round % 2);
+        let to = if round % 4 == 3 { from } else { 20_001 + (round + 1) % 2 };
+        let value = |pe: usize, index: usize| (round as u64) << 40 | (pe as u64) << 32 | index as u64;
+        window.fill(to..to + len, u64::MAX);
+        let own: Vec<u64> = (0..len).map(|index| value(me, index)).collect();
+        window.write_from(from, &own);
+        dice = dice.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        job.compute([0, dice >> 50, dice >> 44][round % 3]);
+        team.broadcast(root, window.span(to..to + len)?, window.span(from..from + len)?)?;
+        let whole = window.to_vec();
+        let pe = team.members()[root];
+        assert!(
+            (0..len).all(|index| whole[to + index] == value(pe, index)),
+            "{len} words from {pe} at {me}, round {round}"
+        );
+        assert!(to == from || whole[from..from + len] == own, "the source of {me}, round {round}");
+    }
+    // No barrier: who is done leaves, while others still miss something.
+    Ok(job.world().multicast_from().is_some())
+}
+
+fn run_broadcasts(machine: &Machine, pes: usize, seed: u64) -> Done<bool> {
+    let options = Options {
+        seed,
+        ..Options::default()
+    };
+    let done = run(machine, pes, &options, |job| broadcasts(&job, 40).expect("nobody dies")).unwrap();
+    assert_conserved(&done);
+    done
+}
+
+#[test]
+fn broadcasts_arrive_whole_whatever_is_lost() {
+    for (seed, (variant, pes, loss)) in (1..).zip([
+        (None, 3, 0.0),
+        (None, 4, 0.01),
+        (None, 4, 0.2),
+        (Some("tree"), 20, 0.05),
+        (Some("line-rate"), 9, 0.1),
+        (None, 5, 0.4),
+    ]) {
+        let done = run_broadcasts(&lossy(variant, loss), pes, seed);
+        assert!(done.results.iter().all(|&multicast| multicast), "{variant:?}");
+        assert!(done.counts.copied > 0, "{variant:?}: {:?}", done.counts);
+        assert_eq!(done.counts.lost > 0, loss > 0.0, "{variant:?}: {:?}", done.counts);
+    }
+}
+
+/// Where nothing copies, or not for so many, broadcasts go as ever.
+#[test]
+fn broadcasts_without_copies() {
+    for (name, pes) in [
+        ("dimmnet-2", 20),
+        ("dimmnet-2", 2),
+        ("scc", 4),
+        ("rdma-100g", 4),
+        ("fast-ethernet-udp", 4),
+        ("dimmnet-1/D-switch", 4),
+    ] {
+        let done = run_broadcasts(&machine(name), pes, 1);
+        assert!(done.results.iter().all(|&multicast| !multicast), "{name}");
+    }
+}
+
+/// The block crosses the root's link once, and each member's.
+#[test]
+fn a_broadcast_is_sent_once() {
+    const WORDS: usize = 1 << 16;
+    let counts = |rounds: usize| {
+        let done = run(&machine("dimmnet-2"), 4, &Options::default(), |job| {
+            let window = job.window::<u64>(WORDS).unwrap();
+            let all = window.span(0..WORDS).unwrap();
+            (0..=rounds).for_each(|_| job.world().broadcast(2, all, all).unwrap());
+        });
+        done.unwrap().counts
+    };
+    let (one, two) = (counts(0), counts(1));
+    let packets = (8 * WORDS as u64).div_ceil(2048);
+    let (sent, copied) = (two.sent - one.sent, two.copied - one.copied);
+    assert!((packets..packets + packets / 4).contains(&sent), "{sent} sent for {packets}");
+    assert!(
+        (2 * packets..2 * packets + packets / 4).contains(&copied),
+        "{copied} copied of {packets}"
+    );
+}
+
+/// Whoever dies, root or not, before the group was made or after it: all others hear of it.
+#[test]
+fn a_death_ends_a_broadcast_at_all_others() {
+    for (victim, before) in (0..4).flat_map(|victim| [(victim, 0), (victim, 3)]) {
+        let heard = std::sync::Mutex::new(Vec::new());
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run(&machine("dimmnet-2/lossy"), 4, &Options::default(), |job| {
+                let window = job.window::<u64>(50_000).unwrap();
+                let all = window.span(0..50_000).unwrap();
+                (0..before).for_each(|_| job.world().broadcast(1, all, all).unwrap());
+                job.barrier().unwrap();
+                if job.pe() == victim {
+                    job.compute(300_000);
+                    std::panic::resume_unwind(Box::new("deliberate"));
+                }
+                let result = job.world().broadcast(1, all, all);
+                heard.lock().unwrap().push((job.pe(), result));
+            })
+            .map(drop)
+        }));
+        assert_eq!(*ended.unwrap_err().downcast::<&str>().unwrap(), "deliberate");
+        let heard = heard.into_inner().unwrap();
+        assert_eq!(heard.len(), 3);
+        for (pe, result) in heard {
+            let right = matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
+            assert!(right, "PE {pe}: {result:?}, and {victim} died");
+        }
+    }
+}
+
+/// A root asks in vain whether all have it, and nobody else does anything.
+#[test]
+fn a_broadcast_that_somebody_does_not_call_is_a_deadlock() {
+    let stuck = run(&machine("dimmnet-2"), 4, &Options::default(), |job| {
+        let window = job.window::<u64>(50_000).unwrap();
+        let all = window.span(0..50_000).unwrap();
+        job.world().broadcast(0, all, all).unwrap();
+        match job.pe() {
+            3 => drop(window.wait_until(0, memonet_core::Cmp::Eq, 7)),
+            _ => job.world().broadcast(0, all, all).unwrap(),
+        }
+    });
+    let text = stuck.map(drop).unwrap_err().to_string();
+    assert!(text.contains("waits for"), "{text}");
+}
+
+#[test]
+fn broadcasts_by_the_way_that_is_forced() {
+    for way in ["line", "outbox", "direct", "multicast"] {
+        let program = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "in_a_process_with_a_way"])
+            .env(memonet_core::ENV_COLLECTIVES, way)
+            .output()
+            .unwrap();
+        assert!(program.status.success(), "{way}: {}", String::from_utf8_lossy(&program.stdout));
+    }
+}
+
+#[test]
+#[ignore = "started by `broadcasts_by_the_way_that_is_forced`"]
+fn in_a_process_with_a_way() {
+    let Ok(way) = std::env::var(memonet_core::ENV_COLLECTIVES) else {
+        return;
+    };
+    let done = run_broadcasts(&lossy(None, 0.1), 5, 1);
+    let multicast = way == "multicast";
+    assert!(done.results.iter().all(|&used| used == multicast), "{way}");
+    assert_eq!(done.counts.copied > 0, multicast, "{way}: {:?}", done.counts);
+}

@@ -25,7 +25,7 @@ impl Team {
         self.check_rank(root)?;
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
-        if self.broadcast_in_network(root, to, from)? {
+        if self.broadcast_in_network(root, to, from)? || self.broadcast_by_multicast(root, to, from)? {
             return Ok(());
         }
         self.hand_out(root, to, from, |_| from)

@@ -29,24 +29,35 @@ impl std::fmt::Display for Way {
     }
 }
 
-/// Variable that forces a way, where it can serve; all but `line` do without lines altogether, and none leaves anything to the network. The same in all PEs of a job.
+/// Variable that forces a way, where it can serve: that of a [`Way`], of which `outbox` and `direct` do without lines altogether, and none leaves anything to the network; or `multicast`, which broadcasts then go by
+/// whatever their size, and all else as if nothing were forced, but not in the network. The same in all PEs of a job.
 pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
 
-impl Way {
-    /// The way that [`ENV_COLLECTIVES`] asks for.
-    pub(crate) fn forced() -> Result<Option<Way>> {
+/// What is forced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Forced {
+    /// A way.
+    To(Way),
+    /// Multicast for broadcasts.
+    Multicast,
+}
+
+impl Forced {
+    /// What [`ENV_COLLECTIVES`] asks for.
+    pub(crate) fn asked() -> Result<Option<Forced>> {
         let Some(value) = std::env::var_os(ENV_COLLECTIVES) else {
             return Ok(None);
         };
         match value.to_str() {
-            Some("line") => Ok(Some(Way::Line)),
-            Some("outbox") => Ok(Some(Way::Outbox)),
-            Some("direct") => Ok(Some(Way::Direct)),
+            Some("line") => Ok(Some(Forced::To(Way::Line))),
+            Some("outbox") => Ok(Some(Forced::To(Way::Outbox))),
+            Some("direct") => Ok(Some(Forced::To(Way::Direct))),
+            Some("multicast") => Ok(Some(Forced::Multicast)),
             _ => Err(Error::Environment {
                 name: ENV_COLLECTIVES,
                 value: value.to_string_lossy().into_owned(),
                 problem: "is no way for collectives".into(),
-                fix: "Use line, outbox or direct, or unset it",
+                fix: "Use line, outbox, direct or multicast, or unset it",
             }),
         }
     }
@@ -54,19 +65,29 @@ impl Way {
 
 impl Team {
     /// Whether the news of a team with so many members goes by lines; else, by its barrier.
-    pub(super) fn has_lines(members: usize, forced: Option<Way>) -> bool {
-        members <= MAX_LINED && matches!(forced, None | Some(Way::Line))
+    pub(super) fn has_lines(members: usize, forced: Option<Forced>) -> bool {
+        members <= MAX_LINED && matches!(forced, None | Some(Forced::To(Way::Line) | Forced::Multicast))
     }
 
     /// The way in which a collective of this team goes to which each member contributes so many bytes (at a root: which the root
     /// hands out).
     #[inline]
     pub fn collective_way(&self, bytes: usize) -> Way {
-        match self.forced_way() {
-            Some(Way::Direct) => Way::Direct,
+        match self.forced() {
+            Some(Forced::To(Way::Direct)) => Way::Direct,
             _ if bytes <= LINE && self.steps().are_lines() => Way::Line,
             _ if bytes <= OUTBOX => Way::Outbox,
             _ => Way::Direct,
         }
+    }
+
+    /// From how many bytes on this team's broadcasts go by multicast instead; nothing where none does.
+    pub fn multicast_from(&self) -> Option<usize> {
+        let least = match self.forced() {
+            None => OUTBOX + 1,
+            Some(Forced::Multicast) => 1,
+            Some(Forced::To(_)) => return None,
+        };
+        (self.steps().are_lines() && self.may_multicast()).then_some(least)
     }
 }

@@ -19,15 +19,16 @@
 //! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
 //!
 //! Where the fabric offers to make some of them in the network, those of all PEs go there (`network`): broadcasts of a few bytes, reductions and scans of a few integers.
+//! Where it offers datagrams that the network copies, larger broadcasts to two or more go by those (`multicast`), in place of the direct way.
 //!
 //! So a member's memory is read and written only while it is in the call (or its destination is [`Ready`](Destinations::Ready) before), and it need not be there longer than that takes: where PEs share
 //! CPUs, a collective costs as many turns of each as news must go around. **A collective is no barrier**, and it completes no puts: a member may be done
 //! before another has begun. Only those in which each needs something of each (all-reduce, scans, all-gather, collect, all-to-all)
 //! cannot be over before all members have come.
 //!
-//! **No multicast channel** carries a broadcast, as it wins nowhere today. Near, it copies once more than members that read the root's window at once: to three
-//! members on two CPUs, 4 KiB, 64 KiB, 1 MiB and 16 MiB with a barrier took 3.0, 5.1, 44 and 1054 us, by a channel 3.3, 9.0, 85 and 1979. It would win on a network whose
-//! switches copy. But the test fabric is memory, and UDP over the links of one machine copies for each reader, so there is nothing yet to measure a choice by.
+//! **Multicast elsewhere** does not win. Near, a channel copies once more than members that read the root's window at once: to three
+//! members on two CPUs, 4 KiB, 64 KiB, 1 MiB and 16 MiB with a barrier took 3.0, 5.1, 44 and 1054 us, by a channel 3.3, 9.0, 85 and 1979. UDP over the links of one machine copies for each
+//! reader. And where each is to have something of each, a member's own link, by which all of it comes, is the bound however often the others send.
 //!
 //! **Arguments.** What a member can see to be wrong with its own arguments is its error at once, before it tells the others
 //! anything: nothing is read or written. When all members are wrong, all get the error, and the team is as it was. When only some
@@ -44,13 +45,16 @@
 mod broadcast;
 mod choice;
 mod exchange;
+mod multicast;
 mod network;
 mod operator;
 mod reduce;
 mod steps;
 mod strided;
 
+pub(crate) use choice::Forced;
 pub use choice::{ENV_COLLECTIVES, Way};
+pub(crate) use multicast::Circles;
 pub(crate) use network::Network;
 pub use operator::{And, By, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor};
 pub use reduce::{Elements, Goal};

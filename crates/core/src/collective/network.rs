@@ -13,7 +13,7 @@
 
 use super::operator::Integers;
 use super::reduce::Goal;
-use super::{Place, Way};
+use super::{Forced, Place};
 use crate::error::Result;
 use crate::fabric::{NetworkCollective, NetworkCollectives, WordOperator};
 use crate::layout::BarrierSlot;
@@ -39,7 +39,7 @@ pub(crate) struct Network {
 
 impl Network {
     /// Asks whether they serve the team in this slot, unless the user wants another way.
-    pub(crate) fn join(pe: &Pe, slot: usize, forced: Option<Way>) -> Result<Network> {
+    pub(crate) fn join(pe: &Pe, slot: usize, forced: Option<Forced>) -> Result<Network> {
         let asks = slot == FIRST && pe.npes() > 1 && pe.has_far() && forced.is_none();
         let offered = if asks { pe.fabric().collectives() } else { None };
         Ok(Network {

@@ -32,7 +32,7 @@
 //! A step orders nothing but its own messages, and what was in this PE's own memory before. What was put into others' is told of
 //! after a [`fence`](crate::pe::Pe::fence).
 
-use super::{Place, Team, Way};
+use super::{Forced, Place, Team};
 use crate::ending;
 use crate::error::{Error, Result};
 use crate::layout::{LINE, Line, OUTBOX, Outbox, SystemArea, TURNS};
@@ -57,7 +57,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    pub(crate) fn new(members: usize, forced: Option<Way>) -> Self {
+    pub(crate) fn new(members: usize, forced: Option<Forced>) -> Self {
         Steps {
             lines: Team::has_lines(members, forced),
             waiting: AtomicBool::new(false),
@@ -160,9 +160,24 @@ impl Team {
             return self.barrier();
         }
         let missing = |pe: usize| ranks.clone().any(|rank| self.members()[rank] == pe && !self.has_come(step, rank));
+        let mut next = ranks.start;
+        self.wait_in_step(&|pe| !missing(pe), || {
+            while next < ranks.end && self.has_come(step, next) {
+                next += 1;
+            }
+            (next == ranks.end).then_some(())
+        })
+    }
+
+    /// Waits in a step until `look` gives something. Of `done` PEs nothing is missing: these may leave the job.
+    ///
+    /// # Errors
+    /// As for [`hear`](Self::hear).
+    #[inline]
+    pub(super) fn wait_in_step<R>(&self, done: &dyn Fn(usize) -> bool, look: impl FnMut() -> Option<R>) -> Result<R> {
         let terms = Terms {
             members: Some(self.members()),
-            arrived: Some(&|pe| !missing(pe)),
+            arrived: Some(done),
             ..Terms::default()
         };
         let waiting = &self.steps().waiting;
@@ -173,18 +188,12 @@ impl Team {
             ));
         }
         waiting.store(true, Ordering::Relaxed);
-        let mut next = ranks.start;
-        let heard = wait::until(self.pe(), terms, || {
-            while next < ranks.end && self.has_come(step, next) {
-                next += 1;
-            }
-            (next == ranks.end).then_some(())
-        });
+        let waited = wait::until(self.pe(), terms, look);
         waiting.store(false, Ordering::Relaxed);
-        if heard.is_err() {
+        if waited.is_err() {
             self.split_barrier().keep_slot();
         }
-        Ok(heard?)
+        Ok(waited?)
     }
 
     /// Waits for the messages of all, in a step that is a meeting.

@@ -36,7 +36,7 @@ const LOOK_EACH: u64 = WINDOW / 8;
 /// Datagrams taken in one go,
 pub(super) const MOST_AT_ONCE: usize = 64;
 /// and how often in one look. It ends even where a stranger sends faster than this PE can refuse, and the next look goes on.
-const MOST_GOES: usize = 16;
+pub(super) const MOST_GOES: usize = 16;
 
 /// So many questions in a row may be lost, or be answered with nothing new; those after them are in vain. More than a reader has gaps, each of which it asks for by itself.
 const MOST_IN_VAIN: u32 = 1024;
@@ -155,7 +155,7 @@ pub(super) struct Repeats {
 
 impl Repeats {
     /// It will again at `at`, and has learnt so much.
-    fn due(&mut self, at: repair::Nanos, learnt: u64) -> Due {
+    pub(super) fn due(&mut self, at: repair::Nanos, learnt: u64) -> Due {
         if std::mem::replace(&mut self.learnt, learnt) != learnt {
             self.times = 0;
         } else if std::mem::replace(&mut self.at, at) != at {
@@ -169,19 +169,19 @@ impl Repeats {
 }
 
 /// There is more to take in, now.
-fn at_once(pe: &Pe) -> Due {
+pub(super) fn at_once(pe: &Pe) -> Due {
     Due {
         at: wait::now(pe),
         vain: false,
     }
 }
 
-fn lock<T>(work: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(work: &Mutex<T>) -> MutexGuard<'_, T> {
     work.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One that does not wait for its holder, who does the same.
-fn try_lock<T>(work: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+pub(super) fn try_lock<T>(work: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     match work.try_lock() {
         Ok(work) => Some(work),
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),

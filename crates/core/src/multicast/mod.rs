@@ -64,6 +64,7 @@
 //! 5. *A dropped reader is no exception to 3.* It may still be reading when the writer goes on. So on a channel that drops, readers copy, and then look whether they were dropped; the writer
 //!    says so before it overwrites. What a copy took before it finds the word unset was not overwritten. References are given out only to such copies.
 
+mod circle;
 mod claim;
 mod datagrams;
 mod make;
@@ -76,6 +77,7 @@ mod sockets;
 mod tree;
 mod writer;
 
+pub(crate) use circle::Circle;
 pub use claim::{Claim, Peek};
 pub use make::MulticastOptions;
 use sockets::Group;

@@ -19,13 +19,15 @@ pub(super) fn wins(pe: &Pe, readers: usize) -> bool {
 pub(super) struct Membership {
     pe: Arc<Pe>,
     group: DatagramGroup,
+    members: Vec<usize>,
+    /// Who of them is the writer.
     writer: usize,
     /// Datagrams to all that are sent in one go: all are as large as may be, or it would have been sent.
     kept: Vec<u8>,
 }
 
 impl Membership {
-    /// Joins a group of these PEs for this purpose, with all of them; the first is the writer. Nothing, at all of them, where the network does not serve it.
+    /// Joins a group of these PEs for this purpose, with all of them; the first is the writer until another is [named](Self::name_writer). Nothing, at all of them, where the network does not serve it.
     pub(super) fn join(pe: &Arc<Pe>, members: &[usize], purpose: u32) -> Result<Option<Self>> {
         let Some(datagrams) = pe.fabric().datagrams() else {
             return Ok(None);
@@ -34,13 +36,19 @@ impl Membership {
         Ok(group.map(|group| Membership {
             pe: pe.clone(),
             group,
-            writer: members[0],
+            members: members.to_vec(),
+            writer: 0,
             kept: Vec::new(),
         }))
     }
 
     pub(super) fn group(&self) -> DatagramGroup {
         self.group
+    }
+
+    /// From now on the `number`-th member is the writer.
+    pub(super) fn name_writer(&mut self, number: usize) {
+        self.writer = number;
     }
 
     fn datagrams(&self) -> &dyn Datagrams {
@@ -62,7 +70,7 @@ impl Carrier for Membership {
 
     fn send(&mut self, datagram: &[u8], to: To) -> Result<()> {
         if to == To::Writer {
-            return self.datagrams().send(self.group, Some(self.writer), datagram);
+            return self.datagrams().send(self.group, Some(self.members[self.writer]), datagram);
         }
         self.kept.extend_from_slice(datagram);
         match datagram.len() < self.group.most || self.kept.len() >= DATAGRAMS_AT_ONCE * self.group.most {

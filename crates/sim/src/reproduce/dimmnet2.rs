@@ -112,23 +112,25 @@ fn latency(way: Way) -> Result<f64, Error> {
     Ok(sum / ROUNDS as f64)
 }
 
-/// How many times as fast as puts to one after the other the library's own multicast is: 16 MB to three readers, each of which has all of it in order. Window and channel are there before.
-fn library(machine: &str) -> Result<f64, Error> {
+/// What 16 MB to three others take, in ns. Windows, channel and the broadcast's group are there before.
+struct Library {
+    /// By puts to one after the other.
+    puts: f64,
+    /// By the others' gets, all at once: a broadcast where nothing copies.
+    gets: f64,
+    /// By a channel, to readers each of which has all of it in order.
+    channel: f64,
+    broadcast: f64,
+}
+
+fn library(machine: &str) -> Result<Library, Error> {
     const WORDS: usize = 16_000_000 / 8;
-    let times = on_four_of(machine, |job| -> memonet_core::Result<[f64; 2]> {
+    let times = on_four_of(machine, |job| -> memonet_core::Result<Library> {
         let window = job.window::<u64>(WORDS)?;
+        let whole = window.span(0..WORDS)?;
         let mut channel = job.multicast::<u64>(0, &[1, 2, 3], MulticastOptions::new())?;
-        let data = vec![1; WORDS];
-        let one_by_one = || -> memonet_core::Result<()> {
-            if job.pe() == 0 {
-                (1..NODES).try_for_each(|reader| window.put(reader, 0, &data))?;
-            }
-            job.quiet()
-        };
-        let at_once = || match job.pe() {
-            0 => channel.publish(&data),
-            _ => channel.recv(&mut Vec::new()),
-        };
+        let mut data = vec![1; WORDS];
+        job.world().broadcast(0, whole, whole)?;
         let timed = |way: &mut dyn FnMut() -> memonet_core::Result<()>| -> memonet_core::Result<f64> {
             job.barrier()?;
             let begin = Host::here().now();
@@ -136,10 +138,25 @@ fn library(machine: &str) -> Result<f64, Error> {
             job.barrier()?;
             Ok((Host::here().now() - begin).as_ns())
         };
-        Ok([timed(&mut { one_by_one })?, timed(&mut { at_once })?])
+        Ok(Library {
+            puts: timed(&mut || {
+                if job.pe() == 0 {
+                    (1..NODES).try_for_each(|reader| window.put(reader, 0, &data))?;
+                }
+                job.quiet()
+            })?,
+            gets: timed(&mut || match job.pe() {
+                0 => Ok(()),
+                _ => window.get(0, 0, &mut data),
+            })?,
+            channel: timed(&mut || match job.pe() {
+                0 => channel.publish(&data),
+                _ => channel.recv(&mut Vec::new()),
+            })?,
+            broadcast: timed(&mut || job.world().broadcast(0, whole, whole))?,
+        })
     })?;
-    let [one_by_one, at_once] = times.into_iter().next().expect("four PEs").expect("nobody dies in an experiment");
-    Ok(one_by_one / at_once)
+    Ok(times.into_iter().next().expect("four PEs").expect("nobody dies in an experiment"))
 }
 
 pub fn run() -> Result<Outcome, Error> {
@@ -160,6 +177,7 @@ pub fn run() -> Result<Outcome, Error> {
     }
     let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
     let falls = (0..sizes.len()).find(|&size| of[2][size] < 0.9 * of[0][size]);
+    let (published, line_rate) = (library("dimmnet-2")?, library("dimmnet-2/line-rate")?);
     outcome.rows = vec![
         Row::predicted("dimmnet-2.point_to_point_mb_s", "MB/s", best(&of[0])),
         Row::predicted("dimmnet-2.unicast_to_three_mb_s", "MB/s", best(&of[1])),
@@ -177,10 +195,16 @@ pub fn run() -> Result<Outcome, Error> {
         Row::predicted("dimmnet-2.latency_8_bytes_to_three_ns", "ns", latency(Way::ThreeUnicasts)?)
             .note("the last of three, one after the other"),
         Row::predicted("dimmnet-2.latency_8_bytes_multicast_ns", "ns", latency(Way::Multicast)?).note("the last of three, by multicast"),
-        Row::predicted("dimmnet-2.library_multicast_gain", "x", library("dimmnet-2")?)
+        Row::predicted("dimmnet-2.library_multicast_gain", "x", published.puts / published.channel)
             .note("16 MB to three readers, reliably, by the library's multicast, against its puts to one after the other, both once they are made; published for the bare NIC: 360 to 260 MB/s"),
-        Row::predicted("dimmnet-2.library_multicast_gain_at_line_rate", "x", library("dimmnet-2/line-rate")?)
+        Row::predicted("dimmnet-2.library_multicast_gain_at_line_rate", "x", line_rate.puts / line_rate.channel)
             .note("the same with a switch that feeds all of its ports at once"),
+        Row::predicted("dimmnet-2.library_broadcast_gain", "x", published.puts / published.broadcast)
+            .note("the library's broadcast of 16 MB to three others, which is by multicast, against its puts to one after the other"),
+        Row::predicted("dimmnet-2.library_broadcast_gain_at_line_rate", "x", line_rate.puts / line_rate.broadcast)
+            .note("the same with a switch that feeds all of its ports at once"),
+        Row::predicted("dimmnet-2.library_broadcast_gain_over_gets", "x", published.gets / published.broadcast)
+            .note("the same broadcast against the one without multicast, for which the three others get all of it at once, of software on the sender's host"),
     ];
     outcome.notes = vec![
         "DIMMnet-2: the software's time for a message was not published; it is the one that makes the switch's copying of a packet hide behind the sending of \

@@ -1,0 +1,219 @@
+//! A circle: PEs of which any one gives a block to all others, by the fabric's datagrams. What a broadcast needs, without a channel.
+//!
+//! Each block is a log of its own for [`memonet_repair`], read where its writer has it, and stored where each reader wants it. So there is no ring, no copy but the one that arrives, and
+//! nobody waits for room: what has come is consumed. The datagrams' epoch counts the blocks, alike at all members, as they are in the same calls. What is late belongs to
+//! an earlier block, and is refused.
+//!
+//! **What comes too early** is refused as well: a member that has all of a block may begin the next one while others still repair theirs, and so may meet its last writer. It is then missed, asked for, and sent again.
+//!
+//! **When a block is over.** Statuses that say so may be lost, and who sends the last one would have to stay for an answer. So a reader that has everything leaves, says so by other means, which
+//! lose nothing (a [step](crate::collective) of the broadcast), and the writer stays until it has heard that from all. Nobody asks for anything then, and no datagram of the block is taken any more.
+//!
+//! One thread at a time gives or takes; all waits of the PE move it on ([`Relay`]), and when it is over, none of them touches the block any more: the end takes the lock that they work under.
+
+use super::datagrams::{Carrier, MOST_GOES, Repeats, at_once, config, lock, try_lock};
+use super::network::{self, Membership};
+use crate::barrier::Relay;
+use crate::error::Result;
+use crate::fabric::{DatagramGroup, Due};
+use crate::pe::Pe;
+use crate::{shm, wait};
+use memonet_repair as repair;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A member's end.
+pub(crate) struct Circle {
+    pe: Arc<Pe>,
+    group: DatagramGroup,
+    rank: usize,
+    members: usize,
+    blocks: AtomicU32,
+    work: Mutex<Work>,
+}
+
+struct Work {
+    membership: Membership,
+    out: Box<[u8]>,
+    block: Option<Block>,
+    repeats: Repeats,
+}
+
+/// The block that is under way.
+enum Block {
+    Given(repair::Writer, Memory),
+    Taken(repair::Reader, Memory),
+}
+
+/// Where a block is.
+struct Memory {
+    at: *mut u8,
+    bytes: u64,
+}
+
+// SAFETY: mapped memory of the PE's own segment, used through `crate::shm` alone.
+unsafe impl Send for Memory {}
+
+impl repair::Log for Memory {
+    fn read(&self, position: u64, to: &mut [u8]) {
+        assert!(position + to.len() as u64 <= self.bytes, "a writer sends only what was committed");
+        // SAFETY: inside of the block, just asserted; `to` is private memory.
+        unsafe { shm::copy(to.as_mut_ptr(), self.at.wrapping_add(position as usize), to.len()) };
+    }
+}
+
+impl repair::Store for Memory {
+    fn write(&mut self, position: u64, from: &[u8]) {
+        // What lies beyond belongs to a longer block, that of a writer that broadcasts something else.
+        let len = self.bytes.saturating_sub(position).min(from.len() as u64) as usize;
+        // SAFETY: inside of the block; `from` is private memory.
+        unsafe { shm::copy(self.at.wrapping_add(position as usize), from.as_ptr(), len) };
+    }
+}
+
+impl Circle {
+    /// Whether the fabric may serve a circle of so many members better than puts and gets do.
+    pub(crate) fn wins(pe: &Pe, members: usize) -> bool {
+        network::wins(pe, members - 1)
+    }
+
+    /// Makes the circle of these PEs, of which this one has that rank; all of them come straight to this call, with the same purpose, which is no other circle's of the same PEs. Nothing, at all of them, where the network does not serve it.
+    ///
+    /// # Errors
+    /// Of the network.
+    pub(crate) fn join(pe: &Arc<Pe>, members: &[usize], rank: usize, purpose: u32) -> Result<Option<Arc<Circle>>> {
+        let Some(membership) = Membership::join(pe, members, purpose)? else {
+            return Ok(None);
+        };
+        let group = membership.group();
+        let circle = Arc::new(Circle {
+            pe: pe.clone(),
+            group,
+            rank,
+            members: members.len(),
+            blocks: AtomicU32::new(0),
+            work: Mutex::new(Work {
+                membership,
+                out: vec![0; group.most].into(),
+                block: None,
+                repeats: Repeats::default(),
+            }),
+        });
+        let relay: Arc<dyn Relay> = circle.clone();
+        pe.register_relay(Arc::downgrade(&relay));
+        Ok(Some(circle))
+    }
+
+    /// The next block is one that the member with rank `writer` gives: `bytes` at `at`, to be sent from there or stored there, by all waits until the value is dropped.
+    ///
+    /// # Safety
+    /// `at` is mapped for so many bytes, more than 0, at the writer to be read and elsewhere to be written, until then.
+    pub(crate) unsafe fn begin(&self, writer: usize, at: *mut u8, bytes: usize) -> UnderWay<'_> {
+        let memory = Memory { at, bytes: bytes as u64 };
+        let now = wait::nanos(&self.pe);
+        let capacity = memory.bytes.min(repair::wire::MOST_APART);
+        let config = repair::Config {
+            epoch: self.blocks.fetch_add(1, Ordering::Relaxed),
+            ..config(&self.pe, self.group.number, self.members as u16 - 1, capacity, self.group.most)
+        };
+        let block = if writer == self.rank {
+            Block::Given(repair::Writer::new(&config, now), memory)
+        } else {
+            // Readers are the other members in their order.
+            let number = self.rank - usize::from(self.rank > writer);
+            Block::Taken(repair::Reader::new(&config, number as u16, now), memory)
+        };
+        let mut work = lock(&self.work);
+        work.membership.name_writer(writer);
+        (work.block, work.repeats) = (Some(block), Repeats::default());
+        drop(work);
+        UnderWay(self)
+    }
+}
+
+/// A block that this PE gives or takes; it does no more when this is dropped.
+pub(crate) struct UnderWay<'a>(&'a Circle);
+
+impl UnderWay<'_> {
+    /// Whether this PE, which is not the writer, has all of it.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(&lock(&self.0.work).block, Some(Block::Taken(machine, memory)) if machine.received() >= memory.bytes)
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.work).block = None;
+    }
+}
+
+impl Relay for Circle {
+    fn relay(&self) -> Option<Due> {
+        let mut work = try_lock(&self.work)?;
+        work.go_on(&self.pe).unwrap_or_else(|error| {
+            self.pe.surface_later(error);
+            None
+        })
+    }
+}
+
+impl Work {
+    /// Takes what has come, and sends what is to be sent now. Gives when there is more to do though nothing happens.
+    fn go_on(&mut self, pe: &Pe) -> Result<Option<Due>> {
+        let Work {
+            membership,
+            out,
+            block: Some(block),
+            repeats,
+        } = self
+        else {
+            return Ok(None);
+        };
+        for _ in 0..MOST_GOES {
+            let all = membership.receive(&mut |datagram| block.hear(datagram, wait::nanos(pe)))?;
+            while let Some(outgoing) = block.next(wait::nanos(pe), out) {
+                membership.send(&out[..outgoing.len], outgoing.to)?;
+            }
+            membership.flush()?;
+            if all {
+                return Ok(block.due(repeats));
+            }
+        }
+        Ok(Some(at_once(pe)))
+    }
+}
+
+impl Block {
+    /// Takes a datagram. One that is refused changes nothing.
+    fn hear(&mut self, datagram: &[u8], now: repair::Nanos) {
+        let _refused = match self {
+            Block::Given(machine, _) => machine.receive(datagram, now),
+            Block::Taken(machine, memory) => machine.receive(datagram, now, memory),
+        };
+    }
+
+    /// The next datagram to send now.
+    fn next(&mut self, now: repair::Nanos, out: &mut [u8]) -> Option<repair::Outgoing> {
+        match self {
+            Block::Given(machine, memory) => {
+                // Of one that is longer than positions may lie apart, more as it is consumed.
+                machine.commit(memory.bytes.min(machine.limit()));
+                machine.next(now, memory, out)
+            }
+            Block::Taken(machine, _) => {
+                machine.consume(machine.received());
+                machine.next(now, out)
+            }
+        }
+    }
+
+    /// When there is something to send though nothing comes. A writer whose readers have all stays only until they have said so by other means.
+    fn due(&self, repeats: &mut Repeats) -> Option<Due> {
+        let (at, learnt) = match self {
+            Block::Given(machine, _) if machine.is_complete() => return None,
+            Block::Given(machine, _) => (machine.deadline(), machine.learnt()),
+            Block::Taken(machine, _) => (machine.asks_at(), machine.learnt()),
+        };
+        (at != repair::Nanos::MAX).then(|| repeats.due(at, learnt))
+    }
+}
