@@ -18,7 +18,7 @@
 //!    words looks again by itself, ever less often, down to every `LONGEST_NAP`.
 //!
 //! Every wait ends: with what it looks for, with [`Error::PeerFailed`] when somebody it depends on is gone (a departure
-//! moves a counter that every step watches; a death rings every PE's doorbell, too; who sleeps in a barrier hears of it by looking every [`LONG_NAP`]) or this PE is [ending itself](crate::ending), or with [`Error::Timeout`].
+//! moves a counter that every step watches; a death rings every PE's doorbell, too; who sleeps in a barrier hears of it by looking every 50 ms) or this PE is [ending itself](crate::ending), or with [`Error::Timeout`].
 
 use crate::bells::Bells;
 use crate::ending;
