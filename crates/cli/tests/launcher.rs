@@ -534,4 +534,6 @@ fn stats_of_shared_objects() {
     };
     assert!(far.stderr.lines().skip(1).filter(messages).count() >= 3, "{far:?}");
     assert_eq!(run(&["-n", "2", &pe(), "use"]).stderr, "");
+    let none = run(&["-n", "2", "--stats", "true"]);
+    assert_eq!(none.stderr, "memonet: no PE that ended in order has had shared objects\n");
 }

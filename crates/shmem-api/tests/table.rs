@@ -128,6 +128,15 @@ fn problem(extra: &str) -> Error {
 }
 
 #[test]
+fn notes_stand_below_the_title() {
+    let text = "type int: int -> c_int\nmodule x: Titles\nnote One line,\nnote another\nshmemx int shmemx_x(int pe)";
+    let table = Table::parse(text).unwrap();
+    assert_eq!(table.modules[0].notes, ["One line,", "another"]);
+    let below = |title: &str| memonet_shmem_api::header_x().contains(&format!("\n/* {title}\n   All PEs make one together"));
+    assert!(below("Entry consistency: data that belong to a lock, and come with it."));
+}
+
+#[test]
 fn mistakes_are_named_with_their_line() {
     let last = TEXT.lines().count() + 2;
     for (extra, expected) in [

@@ -33,6 +33,9 @@ impl Stats {
             .map(|line| line.split(' ').collect())
             .filter(|row: &Vec<_>| row.len() == 8)
             .collect();
+        if rows.is_empty() {
+            return Ok("memonet: no PE that ended in order has had shared objects\n".into());
+        }
         let number = |text: &str| text.parse::<u64>().unwrap_or(u64::MAX);
         rows.sort_by_key(|row| (number(row[2]), number(row[0])));
         let mut table = format!(
