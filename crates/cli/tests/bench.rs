@@ -132,8 +132,9 @@ fn waits_startup_and_memory_are_measured() {
 
 #[test]
 fn the_simulated_machine_is_measured_beside_a_bare_heap() {
-    let rows = rows(&["sim_events", "sim_barrier.4096", "sim_barrier_memory.4096"]);
+    let rows = rows(&["sim_events", "sim_barrier.4096", "sim_barrier_memory.4096", "sim_call"]);
     assert_eq!(row(&rows, "sim_events")["limit_is"], "binary heap");
+    assert_eq!(row(&rows, "sim_call")["limit_is"], "two futex hand-overs, one CPU");
     assert!(row(&rows, "sim_barrier.4096")["limit"].is_null());
     let memory = row(&rows, "sim_barrier_memory.4096")["median"].as_f64().unwrap();
     assert!(memory > 1.0, "{memory} MiB");

@@ -43,6 +43,7 @@ pub enum Kind {
     SimulatedEvents,
     SimulatedBarrier,
     SimulatedBarrierMemory,
+    SimulatedCall,
 }
 
 /// One line of the table.
@@ -68,7 +69,7 @@ pub struct Traits {
 }
 
 impl Kind {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::PingPong,
         Self::StoreRate,
         Self::PutNbiRate,
@@ -99,6 +100,7 @@ impl Kind {
         Self::SimulatedEvents,
         Self::SimulatedBarrier,
         Self::SimulatedBarrierMemory,
+        Self::SimulatedCall,
     ];
 
     /// Rounds in which memonet and its limits take turns.
@@ -113,7 +115,7 @@ impl Kind {
             // Seconds each.
             Self::SimulatedBarrier => (3, 1),
             Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace | Self::MulticastUdp => (20, 4),
-            Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup => (20, 4),
+            Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup | Self::SimulatedCall => (20, 4),
             // A job of threads for each sample.
             Self::MutexKept | Self::RegionMerge => (10, 2),
             _ => (60, 4),
@@ -203,6 +205,9 @@ impl Kind {
                 "a job of so many simulated PEs that meet in one barrier, from start to end: real time", "-"),
             Self::SimulatedBarrierMemory => row("sim_barrier_memory", "MiB", Lower, "-",
                 "the most memory that was resident in it", "-"),
+            Self::SimulatedCall => row("sim_call", "ns", Lower, "-",
+                "a call of a process on a simulated machine, to the engine and back: real time; 1.5 times the limit is wanted",
+                "two hand-overs by futex between processes on one CPU, there and back"),
         }
     }
 }
@@ -266,7 +271,7 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             Kind::WaitCpu | Kind::WaitStoreLatency | Kind::WaitSignalLatency => add(Some(16), 17, 0),
             Kind::Startup => [2, 16].iter().for_each(|&pes| add(Some(pes), pes, 0)),
             Kind::Memory => add(Some(16), 16, 0),
-            Kind::SimulatedEvents => add(None, 1, 0),
+            Kind::SimulatedEvents | Kind::SimulatedCall => add(None, 1, 0),
             Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => [4096, 65_536].iter().for_each(|&pes| add(Some(pes), pes, 0)),
         }
     }

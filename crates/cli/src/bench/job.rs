@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 
 use super::catalog::{Kind, Row};
 use super::stats::Record;
-use super::{Part, pe, raw_udp, this_program};
+use super::{Part, pe, raw_udp, simulated, this_program};
 use crate::run::{self, Bind};
 
 /// Measures rows of one kind with one job.
@@ -39,6 +39,10 @@ pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
                 .then(raw_udp::environment)
                 .into_iter()
                 .collect(),
+            simulated: run::Simulated {
+                machine: (rows[0].kind == Kind::SimulatedCall).then(|| simulated::MACHINE.into()),
+                ..Default::default()
+            },
             ..Default::default()
         },
     })?;

@@ -3,7 +3,7 @@
 //! ```text
 //!   memonet bench
 //!      |  per kind of row: a job of this program, whose PEs
-//!      |     take turns: limit, memonet, memonet, limit, ...     (pe, words, blocks, barriers, shared, waits)
+//!      |     take turns: limit, memonet, memonet, limit, ...     (pe, words, blocks, barriers, shared, waits, handover)
 //!      |     append their samples to a memfd                     (stats::Record)
 //!      |  busy strangers, where a row wants them                 (stranger)
 //!      |  start-up is measured from here                         (startup)
@@ -19,6 +19,7 @@ mod barriers;
 mod blocks;
 mod catalog;
 mod collectives;
+mod handover;
 mod job;
 mod multicast;
 mod pe;

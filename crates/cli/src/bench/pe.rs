@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::catalog::{Kind, Row};
 use super::stats::{LIBRARY, Record, thin};
-use super::{barriers, blocks, collectives, multicast, shared, waits, words};
+use super::{barriers, blocks, collectives, handover, multicast, shared, waits, words};
 
 /// Values kept of one PE's samples of one series in one round.
 const KEPT: usize = 200;
@@ -55,6 +55,7 @@ pub fn run(task: &Task) -> Result<()> {
         Kind::WaitCpu | Kind::WaitStoreLatency => waits::plain_store(&mut bench, rows, kind)?,
         Kind::WaitSignalLatency => waits::signal(&mut bench, rows)?,
         Kind::Memory => waits::memory(&mut bench, rows, before.unwrap_or_default())?,
+        Kind::SimulatedCall => handover::measure(&mut bench, rows)?,
         // Not by PEs.
         Kind::Startup
         | Kind::MutexHandOver

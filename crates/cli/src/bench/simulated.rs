@@ -20,7 +20,8 @@ use super::catalog::{Kind, Row};
 use super::stats::{LIBRARY, PARENT, Record};
 use super::{Part, shared, this_program};
 
-const MACHINE: &str = "rdma-100g";
+/// The machine of all these rows.
+pub const MACHINE: &str = "rdma-100g";
 /// Nodes that send each other blocks, packets of a block, and blocks that each node has under way: 102,400 packets pending.
 const NODES: u32 = 128;
 const PACKETS: usize = 100;

@@ -1,0 +1,102 @@
+//! What a call costs a process on a simulated machine, in real time: to hand over to the engine and back.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+
+use super::catalog::Row;
+use super::pe::{Bench, Contender};
+use super::raw::{futex_wait, futex_wake, half_word};
+
+const BATCH: u32 = 2_000;
+const BATCHES: usize = 5;
+
+/// The one PE of the job asks the machine something; and passes turns with a process that does nothing else, on the same CPU.
+pub fn measure(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    let job = bench.job;
+    ensure!(
+        job.fabric() == Some("sim") && job.npes() == 1,
+        "this row wants one PE on a simulated machine"
+    );
+    let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+    // SAFETY: a fresh page, which stays mapped.
+    let page = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, access, kind) }.context("mmap")?;
+    // SAFETY: aligned and zero; both processes use it as an atomic.
+    let word = unsafe { half_word(page.cast()) };
+    let _partner = Partner::taking_turns(word)?;
+    for row in rows {
+        let asked = || {
+            ensure!(job.is_quiet()?, "nothing was written, and something is under way");
+            Ok(())
+        };
+        let passed = || {
+            take_turn(word, 0);
+            Ok(())
+        };
+        // A look and a question: two calls.
+        let mut contenders = [
+            Contender::library(|| each(2 * BATCH, asked)),
+            Contender::limit("two futex hand-overs, one CPU", || each(BATCH, passed)),
+        ];
+        bench.interleave(row, &mut contenders)?;
+    }
+    Ok(())
+}
+
+/// Nanoseconds of one of so many that a batch is, by the kernel's own clock: those of the program show the machine's time.
+fn each(count: u32, mut what: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+    let sample = |_| {
+        let start = real();
+        (0..BATCH).try_for_each(|_| what())?;
+        Ok((real() - start).as_nanos() as f64 / f64::from(count))
+    };
+    (0..BATCHES).map(sample).collect()
+}
+
+fn real() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes to this stack frame. By number, which is not replaced.
+    unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Waits until it is the turn of `me`, and passes it on.
+fn take_turn(word: &AtomicU32, me: u32) {
+    while word.load(Ordering::Acquire) != me {
+        futex_wait(word, 1 - me);
+    }
+    word.store(1 - me, Ordering::Release);
+    futex_wake(word, 1);
+}
+
+/// A process that takes its turns; ended with this value.
+struct Partner(libc::pid_t);
+
+impl Partner {
+    fn taking_turns(word: &AtomicU32) -> Result<Partner> {
+        // SAFETY: the child calls nothing but the kernel.
+        match unsafe { libc::fork() } {
+            0 => {
+                // SAFETY: concerns this process alone, which ends with the one that made it.
+                unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+                loop {
+                    take_turn(word, 1);
+                }
+            }
+            -1 => Err(std::io::Error::last_os_error()).context("fork"),
+            pid => Ok(Partner(pid)),
+        }
+    }
+}
+
+impl Drop for Partner {
+    fn drop(&mut self) {
+        // SAFETY: the child, which nobody else collects.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
