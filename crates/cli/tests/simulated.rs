@@ -5,6 +5,7 @@ mod common;
 use common::{Ended, run, send, start, until};
 use memonet::{Cmp, Job};
 use memonet_sim::{Machine, Options, now};
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -148,6 +149,24 @@ fn what_a_pe_starts_is_no_pe() {
     assert_eq!(printed("rdma-100g", &["-n", "2"], &["children"]), "a child\n0\n".repeat(2));
 }
 
+/// The tracks of a timeline in which something took time.
+fn tracks(trace: &str) -> Vec<String> {
+    let trace: serde_json::Value = serde_json::from_str(trace).unwrap();
+    let events = trace["traceEvents"].as_array().unwrap();
+    let of = |event: &serde_json::Value| (event["pid"].as_u64(), event["tid"].as_u64());
+    let busy: HashSet<_> = events
+        .iter()
+        .filter(|event| event["ph"] == "X" && event["dur"].is_number())
+        .map(of)
+        .collect();
+    let named = |event: &&serde_json::Value| event["name"] == "thread_name" && busy.contains(&of(event));
+    let names = events
+        .iter()
+        .filter(named)
+        .map(|event| event["args"]["name"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
 #[test]
 fn a_run_repeats_itself() {
     let folder = tempfile::tempdir().unwrap();
@@ -161,7 +180,10 @@ fn a_run_repeats_itself() {
         let (first, again, other) = (run("a", "1"), run("b", "1"), run("c", "2"));
         assert_eq!(first, again, "{machine}");
         assert_ne!(first.0, other.0, "another seed gives other random bytes");
-        assert!(first.2.contains("traceEvents") && first.2.contains("PE 2"), "{}", first.2);
+        let tracks = tracks(&first.2);
+        for track in ["PE 2", "NIC 2 send", "link from node 2 port 0", "switch 0 port 2"] {
+            assert!(tracks.iter().any(|busy| busy == track), "{track}: {tracks:?}");
+        }
     }
 }
 
