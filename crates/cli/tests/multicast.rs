@@ -72,7 +72,8 @@ impl Hosts {
             "ip netns exec {name} nft add chain inet loss input {{ type filter hook input priority 0 ; }}"
         ));
         must(&format!(
-            "ip netns exec {name} nft add rule inet loss input meta l4proto udp numgen random mod 100 < {percent} counter drop"
+            "ip netns exec {name} nft add rule inet loss input meta l4proto udp numgen random mod 100 <= {} counter drop",
+            percent - 1
         ));
     }
 
@@ -200,6 +201,21 @@ fn a_narrow_link_in_the_middle_is_found_out() {
     let small = hosts.packet(2, &mut before);
     // Until that is known, some were large.
     assert!(small < 2500, "{small} bytes a packet");
+}
+
+/// A network that takes no multicast to one of the readers: nobody hangs, and it is told what may be done.
+#[test]
+fn where_datagrams_do_not_pass_it_is_said() {
+    let Some(hosts) = Hosts::new(3) else { return };
+    hosts.lose(1, 100);
+    let program = pe();
+    // The writer is stopped by who does not answer; or has published all, and waits for that to arrive.
+    for work in ["400 65536", "10 64"] {
+        let ended = hosts.run(3, &[&program, "multicast", work]);
+        assert_ne!(ended.status, 0, "{ended:?}");
+        let said = ended.stderr.contains("nothing was heard of PE ") && ended.stderr.contains("MEMONET_MULTICAST=tree");
+        assert!(said && !ended.stderr.contains("panicked"), "{ended:?}");
+    }
 }
 
 /// A process that is ended when this is dropped.

@@ -188,6 +188,16 @@ pub enum Error {
     /// The writer of a multicast channel has left, and all that it published was read.
     #[error("the writer of this multicast channel has left, and all that it published was read")]
     Closed,
+    /// Nothing came from the other end of a multicast channel by datagrams, which may be alive.
+    #[error(
+        "nothing was heard of PE {pe} for {after:?} on a multicast channel by datagrams: these do not pass between it and this PE, or it is stopped, or computes for so long without a call that waits. Let UDP multicast pass (firewall, switch, route), or set MEMONET_MULTICAST=tree"
+    )]
+    Silent {
+        /// Of whom nothing was heard.
+        pe: usize,
+        /// For how long.
+        after: Duration,
+    },
     /// This reader of a multicast channel was dropped by the writer.
     #[error(
         "this PE was dropped from a multicast channel, as it stopped the writer for too long, or was not heard of: read faster, or make the channel with more capacity or a longer `drop_slow`"

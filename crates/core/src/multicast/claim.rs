@@ -12,7 +12,7 @@ impl<T: Plain> Multicast<T> {
     /// Publishes a block of any length, 0 included. Waits where a reader is too far behind. Writer only.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when it waits for a reader that is gone, unless the channel survives that; [`Error::Misuse`] at a reader.
+    /// [`Error::PeerFailed`] when it waits for a reader that is gone, or [`Error::Silent`], unless the channel survives that; [`Error::Misuse`] at a reader.
     #[inline]
     pub fn publish(&mut self, block: &[T]) -> Result<()> {
         publish(self.writer()?, block)
@@ -57,7 +57,7 @@ impl<T: Plain> Multicast<T> {
     /// Waits for the next block, and puts it into `to` in place of what that held. Readers only.
     ///
     /// # Errors
-    /// [`Error::Closed`] when all has been read and the writer has left; [`Error::PeerFailed`] when it has died; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
+    /// [`Error::Closed`] when all has been read and the writer has left; [`Error::PeerFailed`] when it has died; [`Error::Silent`]; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
     #[inline]
     pub fn recv(&mut self, to: &mut Vec<T>) -> Result<()> {
         if !self.assembled {

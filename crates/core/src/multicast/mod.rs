@@ -29,7 +29,7 @@
 //! | bound | the writer is stopped where a reader has about [`capacity`](MulticastOptions::capacity) bytes unread, each block counted with some 8 more: never before seven eighths of it, never after all of it |
 //! | slow readers | stop the writer; or are dropped once they have done so for as long as [`drop_slow`](MulticastOptions::drop_slow) says. Then the writer goes on, [`dropped`](Multicast::dropped) names them, and their next call says [`Error::Dropped`]. A writer that only [tries](Multicast::try_claim) is not stopped, and drops nobody |
 //! | death | of the writer: readers get what it published, then [`Error::PeerFailed`]. Of a reader: the writer's next call that waits for it says `PeerFailed`; or, if the channel [survives readers](MulticastOptions::survive_readers), goes on without it |
-//! | silence | with datagrams, a PE that cannot be reached may be alive: of whom nothing was heard for ten seconds is taken for dead, which is [`Error::Timeout`]. So no PE of such a channel computes for longer without a call that waits |
+//! | silence | with datagrams, a PE that cannot be reached may be alive: of whom nothing was heard for ten seconds is taken for dead, which is [`Error::Silent`]. So no PE of such a channel computes for longer without a call that waits |
 //! | leaving | a reader that drops its end is waited for no more. When the writer has dropped its end, readers get what it published, then [`Error::Closed`] |
 //! | in place | [`claim`](Multicast::claim) and [`peek`](Multicast::peek) give the memory of the ring itself for blocks of up to [`most_in_place`](Multicast::most_in_place) elements; larger ones are in private memory, and copied in parts |
 //!

@@ -80,7 +80,8 @@ impl Reader {
     fn check_silence(&self) -> Result<()> {
         self.check()?;
         match &self.upstream {
-            Told::Datagrams(receiving) if receiving.is_writer_silent() => Err(Error::Timeout {
+            Told::Datagrams(receiving) if receiving.is_writer_silent() => Err(Error::Silent {
+                pe: self.writer,
                 after: Sending::dead_after(),
             }),
             _ => Ok(()),

@@ -88,6 +88,14 @@ impl Line {
     }
 }
 
+/// What a writer says of a reader that it does not hear.
+fn silence(pe: usize) -> Error {
+    Error::Silent {
+        pe,
+        after: Sending::dead_after(),
+    }
+}
+
 /// Room for a record.
 #[derive(Clone, Copy)]
 pub(super) struct Room {
@@ -244,9 +252,7 @@ impl Writer {
     /// Goes on without a reader of which nothing is heard, where that is allowed.
     fn outlive(&mut self, pe: usize) -> Result<()> {
         if !self.survive {
-            return Err(Error::Timeout {
-                after: Sending::dead_after(),
-            });
+            return Err(silence(pe));
         }
         self.forget(pe);
         Ok(())
@@ -320,7 +326,13 @@ impl Writer {
                 .map_err(|error| *error)
             {
                 Ok(None) => {}
-                Ok(Some(pe)) | Err(Error::PeerFailed { pe, .. }) => self.forget(pe),
+                Ok(Some(pe)) => {
+                    if !self.survive {
+                        self.pe.surface_later(silence(pe));
+                    }
+                    self.forget(pe);
+                }
+                Err(Error::PeerFailed { pe, .. }) => self.forget(pe),
                 Err(error) => return self.pe.surface_later(error),
             }
         }
