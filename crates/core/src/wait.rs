@@ -47,6 +47,9 @@ const GRACE: u64 = 1_500;
 const MOST_SHARING: u64 = 64;
 /// Looks between two reads of the cycle counter, when spinning.
 pub(crate) const LOOKS: u32 = 32;
+/// Looks for one's turn, and cycles from one to the next ([`looks_apart`]): some 3 us together.
+const TURN_LOOKS: u32 = 64;
+const APART: u64 = 60;
 /// Failed tests in a row after which the next ones yield, where PEs share CPUs.
 const FAILED_TESTS: u32 = 16;
 /// How long a sleeper that waits for words sleeps at first.
@@ -156,6 +159,35 @@ pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> O
     None
 }
 
+/// The beginning of a wait for one's turn with what PEs hand to each other. Where it finds nothing, [`until`] follows.
+///
+/// Who hands over has more to write to the lines that are looked at: at the least, that it wants its turn again. A look in between takes the
+/// line away from it, and the next one then waits for what comes late. So looks are [`APART`] by the clock, as a `pause` takes from 30 to
+/// 140 cycles; and there are enough of them for some turns of others, so that none of what a longer wait does comes between.
+#[inline(always)]
+pub(crate) fn looks_apart<R>(pe: &Pe, mut look: impl FnMut() -> Option<R>) -> Option<R> {
+    pe.ring_written();
+    if cfg!(loom) || pe.crowded() || pe.is_simulated() {
+        return None;
+    }
+    let mut last = cycles();
+    for _ in 0..TURN_LOOKS {
+        loop {
+            shm::pause();
+            let now = cycles();
+            if now.wrapping_sub(last) >= APART {
+                last = now;
+                break;
+            }
+        }
+        let found = look();
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
 /// Looks once. A program may do so until it succeeds: where PEs share CPUs it then keeps the one that would have to act from running,
 /// for all of a scheduler's slice; so after a few that failed, tests yield as waits do.
 #[inline(always)]
@@ -183,6 +215,7 @@ fn tested(pe: &Pe, found: bool) {
 }
 
 /// A moment in cycles of this node's clock; only differences mean anything.
+#[inline(always)]
 fn cycles() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
     {
@@ -480,6 +513,21 @@ fn check<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut imp
 mod tests {
     use super::*;
     use crate::job::Job;
+
+    #[test]
+    fn looks_for_a_turn_end() {
+        let looks = Job::threads(1, |job| {
+            let mut looks = 0;
+            let nothing = looks_apart(&job.pe, || {
+                looks += 1;
+                None::<()>
+            });
+            assert_eq!(nothing, None);
+            assert_eq!(looks_apart(&job.pe, || Some(7)), Some(7));
+            looks
+        });
+        assert_eq!(looks.unwrap(), [TURN_LOOKS], "it has a CPU");
+    }
 
     #[test]
     fn who_shares_the_cpu_and_has_not_arrived_is_needed_there() {

@@ -16,6 +16,7 @@ impl Held {
     }
 }
 
+#[inline(always)]
 fn offset(state: &State, call: &'static str, lock: *mut c_long) -> u64 {
     if !(lock as usize).is_multiple_of(size_of::<c_long>()) {
         die(call, format_args!("lock: {lock:p} is not aligned to a long"));
@@ -26,18 +27,24 @@ fn offset(state: &State, call: &'static str, lock: *mut c_long) -> u64 {
 pub unsafe fn set(call: &'static str, lock: *mut c_long) {
     let state = get(call);
     let lock = offset(state, call, lock);
+    if state.check {
+        return set_checked(state, call, lock);
+    }
+    or_die(call, state.job.lock_set(lock));
+}
+
+#[cold]
+fn set_checked(state: &State, call: &'static str, lock: u64) {
     let mine = || thread::current().id();
     // Another thread of this PE may give it back.
-    if state.check && state.locks.with(|held| held.get(&lock) == Some(&mine())) {
+    if state.locks.with(|held| held.get(&lock) == Some(&mine())) {
         die(
             call,
             "lock: this PE has it already, and would wait for itself: call shmem_clear_lock before",
         );
     }
     or_die(call, state.job.lock_set(lock));
-    if state.check {
-        state.locks.with(|held| held.insert(lock, mine()));
-    }
+    state.locks.with(|held| held.insert(lock, mine()));
 }
 
 /// 0 where the lock was free and is now this PE's, 1 where it was not.

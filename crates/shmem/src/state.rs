@@ -192,6 +192,7 @@ pub fn bytes<T>(call: &'static str, count: usize) -> usize {
 
 impl State {
     /// The offset in the segment of `bytes` at a symmetric address, if it is one.
+    #[inline]
     pub fn offset(&self, address: usize, bytes: usize) -> Option<u64> {
         let within = |start: usize, len: usize, offset: u64| {
             let at = address.wrapping_sub(start);
@@ -275,9 +276,20 @@ impl State {
     }
 
     /// The offset of a symmetric address, or the end of the job with the reason why it is none.
+    #[inline]
     pub fn symmetric(&self, call: &'static str, argument: &'static str, address: usize, bytes: usize) -> u64 {
-        if let Some(offset) = self.offset(address, bytes) {
-            if !self.check || !self.heap_contains(address) {
+        match self.offset(address, bytes) {
+            Some(offset) if !self.check => offset,
+            offset => self.symmetric_checked(call, argument, address, bytes, offset),
+        }
+    }
+
+    /// The same with all checks on, or of an address that is not symmetric.
+    #[cold]
+    #[inline(never)]
+    fn symmetric_checked(&self, call: &'static str, argument: &'static str, address: usize, bytes: usize, offset: Option<u64>) -> u64 {
+        if let Some(offset) = offset {
+            if !self.heap_contains(address) {
                 return offset;
             }
             return match crate::memory::block_around(self, offset) {
