@@ -37,6 +37,11 @@
 //! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry, so by one ticket at a time. Who is further
 //! behind waits without, looks by itself at every nap, and gives up only when it has one.
 //!
+//! *Whose turn it is, is looked at now and then* ([`looks_apart`](crate::wait::looks_apart)). Words and small data are in one line, so whoever has that line may leave, draw, and,
+//! if nobody has drawn meanwhile, come in again before it goes to another CPU. How often the line goes is nearly all that contention costs: two PEs
+//! that each add to a word take 15 to 17 million turns per second, looking after each `pause` 10 to 12, at twice the intervals 11 to 14, a bare ticket lock with its word in
+//! its line, which stores two words a turn where this stores four (the holder's twice, so that a death in between is told), 15 to 20.
+//!
 //! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Whether the data are torn
 //! the holder's word tells: bit 0 is set before the first store to them and cleared after the last.
 
@@ -323,6 +328,9 @@ impl Tickets {
     #[cold]
     #[inline(never)]
     fn wait(self, pe: &Pe, ticket: u32, mode: Mode, timeout: Option<Duration>) -> Quick<()> {
+        if wait::looks_apart(pe, || self.may_enter(ticket, mode).then_some(())).is_some() {
+            return Ok(());
+        }
         let mut looks = 0;
         let mut registered = false;
         let without = if pe.crowded() || cfg!(loom) { 0 } else { LOOKS_WITHOUT_SLOT };
