@@ -20,6 +20,7 @@ fn main() -> ExitCode {
         "share" => share(),
         "use" => use_shared(),
         "die" => die(&argument),
+        "bereave" => bereave(argument.parse().expect("a PE")),
         "late" => late(),
         "interrupts" => interrupts(),
         "leave" => leave(&argument),
@@ -317,6 +318,35 @@ fn wait(job: &Job, window: &Window<u64>, lock: &Lock) -> Result<()> {
         std::thread::sleep(Duration::from_millis(500));
     }
     Err(error)
+}
+
+/// PE `victim` is killed while all others sleep in a barrier that it has not come to.
+fn bereave(victim: usize) -> Result<()> {
+    let job = memonet::init()?;
+    let processes = job.window::<u32>(job.npes())?;
+    job.barrier()?;
+    if job.pe() != victim {
+        processes.put_one(victim, job.pe(), std::process::id())?;
+        let error = job.barrier().unwrap_err();
+        println!("PE {} saw: {error}", job.pe());
+        return Ok(());
+    }
+    let mut others = Vec::new();
+    for pe in (0..job.npes()).filter(|&pe| pe != victim) {
+        processes.wait_until(pe, Cmp::Ne, 0)?;
+        others.push(processes.read(pe));
+    }
+    // From here on, nothing but that barrier lets them sleep.
+    let sleeps = |process: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("nobody has ended yet");
+        stat.rsplit_once(") ").expect("a name in brackets").1.starts_with('S')
+    };
+    while !others.iter().all(sleeps) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // SAFETY: sends a signal to this process; no pointers.
+    unsafe { libc::raise(libc::SIGKILL) };
+    unreachable!("nobody survives that")
 }
 
 /// The last PE finalises and then fails; the others have work that does not need it, and takes longer than a failed job lasts.

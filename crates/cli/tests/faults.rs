@@ -46,6 +46,21 @@ fn survivors_learn_who_died_and_how() {
     }
 }
 
+/// Nobody rings those who sleep on the words of a barrier at which PEs share CPUs; and these lie in the segment of PE 0, dead or alive.
+#[test]
+fn who_sleeps_in_a_barrier_learns_of_a_death() {
+    for victim in [7, 0] {
+        let central = "MEMONET_BARRIER=central";
+        let ended = run(&["-n", "8", "--keep-going", "--env", central, &pe(), "bereave", &victim.to_string()]);
+        assert_eq!(ended.status, 128 + 9, "{ended:?}");
+        let saw = |pe| format!("PE {pe} saw: PE {victim} failed: killed by signal 9 (SIGKILL)");
+        let all: Vec<_> = (0..8).filter(|&pe| pe != victim).map(saw).collect();
+        let lines = ended.lines();
+        assert_eq!(lines.len(), all.len(), "{ended:?}");
+        assert!(lines.iter().zip(&all).all(|(line, saw)| line.starts_with(saw)), "{ended:?}");
+    }
+}
+
 #[test]
 fn who_ends_the_job_ends_the_others_before_itself() {
     for wrapper in [&[][..], &["sh", "-c", "\"$0\" \"$@\"; sleep 1000"]] {

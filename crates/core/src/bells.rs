@@ -49,3 +49,21 @@ impl Bells {
         (0..Self::COUNT).map(move |bell| self.0.nth(bell))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_ends_a_phase_rings_all_wherever_they_sleep() {
+        for cpu in 0..=BELLS as u32 {
+            let mut words = [0u32; BELLS];
+            // SAFETY: as many aligned words, which outlive their bells.
+            let bells = unsafe { Bells::new(words.as_mut_ptr()) };
+            let ticket = bells.of(cpu).announce(false, false);
+            bells.ring_ordered();
+            assert!(bells.of(cpu).stale(ticket), "CPU {cpu}");
+            assert!(!bells.all().any(Doorbell::is_announced));
+        }
+    }
+}
