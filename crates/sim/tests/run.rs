@@ -420,3 +420,58 @@ fn a_missing_route_ends_the_run() {
         "{error}"
     );
 }
+
+/// Through a fabric, large blocks come by the root's puts: about as soon as by those alone, where a get is software on the root's host.
+#[test]
+fn large_broadcasts_are_pushed() {
+    const WORDS: usize = 1 << 15;
+    let timed = |job: &Job, way: &dyn Fn()| {
+        job.barrier().unwrap();
+        let begin = now();
+        way();
+        job.barrier().unwrap();
+        now() - begin
+    };
+    let done = run(&Machine::load("sr2201").unwrap(), 4, &Options::default(), |job| {
+        let (to, from) = (job.window::<u64>(WORDS).unwrap(), job.window::<u64>(4 * WORDS).unwrap());
+        let (all, parts) = (to.span(0..WORDS).unwrap(), from.span(0..4 * WORDS).unwrap());
+        let puts = timed(&job, &|| {
+            if job.pe() == 1 {
+                [0, 2, 3].into_iter().for_each(|pe| to.put(pe, 0, &vec![1; WORDS]).unwrap());
+            }
+        });
+        let broadcast = timed(&job, &|| job.world().broadcast(1, all, from.span(0..WORDS).unwrap()).unwrap());
+        let scatter = timed(&job, &|| job.world().scatter(1, all, parts).unwrap());
+        [broadcast, scatter].map(|time| time.as_secs_f64() / puts.as_secs_f64())
+    });
+    for ratio in done.unwrap().results.concat() {
+        assert!(ratio < 1.1, "{ratio}");
+    }
+}
+
+/// A member's memory is written only once it has come, and those that have come do not wait for it.
+#[test]
+fn who_is_late_for_a_broadcast_delays_nobody() {
+    const WORDS: usize = 10_000;
+    let late = Duration::from_secs(1);
+    for name in ["sr2201", "rdma-100g"] {
+        let done = run(&Machine::load(name).unwrap(), 4, &Options::default(), |job| {
+            let window = job.window::<u64>(WORDS).unwrap();
+            window.fill(0..WORDS, job.pe() as u64);
+            job.barrier().unwrap();
+            let begin = now();
+            if job.pe() == 1 {
+                job.compute(late.as_nanos() as u64);
+                assert_eq!(window.to_vec(), [1; WORDS], "written before it came");
+            }
+            let all = window.span(0..WORDS).unwrap();
+            job.world().broadcast(0, all, all).unwrap();
+            let took = now() - begin;
+            assert_eq!(window.to_vec(), [0; WORDS]);
+            job.barrier().unwrap();
+            took
+        });
+        let took = done.unwrap().results;
+        assert!(took[1] > late && took[2].max(took[3]) < late / 2, "{name}: {took:?}");
+    }
+}

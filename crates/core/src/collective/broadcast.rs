@@ -1,6 +1,6 @@
 //! From one to all: the same to each, or to each its part.
 
-use super::steps::nothing;
+use super::steps::{Step, nothing};
 use super::{Place, Span, Way, check_apart, check_disjoint, check_length};
 use crate::error::Result;
 use crate::shm::Plain;
@@ -53,6 +53,9 @@ impl Team {
             _ => self.collective_way(from.bytes),
         };
         let step = self.step(false)?;
+        if way == Way::Direct && self.pe().has_far() {
+            return self.push_out(step, root, to, part);
+        }
         let outbox = self.outbox(step);
         if self.rank() != root {
             self.hear(step, root..root + 1)?;
@@ -80,5 +83,15 @@ impl Team {
             Way::Direct => self.hear(step, 0..self.len()),
             _ => Ok(()),
         }
+    }
+
+    /// The direct way through a fabric: a member says that its part may be written, and is done when the root tells it that it was.
+    fn push_out(&self, step: Step, root: usize, to: Place, part: impl Fn(usize) -> Place) -> Result<()> {
+        if self.rank() != root {
+            self.tell(step, root..root + 1, nothing)?;
+            return self.hear(step, root..root + 1);
+        }
+        self.serve(step, to, &part)?;
+        self.take(root, part(root), to)
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! | collective | up to a line | up to an outbox | larger |
 //! |---|---|---|---|
-//! | broadcast, scatter | the root tells each what it is to have, and goes | the root publishes, and goes; all read | the root tells all, these copy from its source at once and tell it; it waits for all |
+//! | broadcast, scatter | the root tells each what it is to have, and goes | the root publishes, and goes; all read | near, the root tells all, these copy from its source at once and tell it; it waits for all; far, each tells the root, which writes into its destination and tells it |
 //! | all-reduce, scans | all tell all; each combines what it needs, in the order of ranks | all publish, the same | barrier; each combines a part of the elements for all, [`BLOCK`] bytes at a time, and writes it where it belongs; barrier |
 //! | reduce | all tell the root, and go | all publish and tell the root, and go | as all-reduce |
 //! | all-gather, all-to-all | all tell all | all publish, each reads its part | barrier, unless destinations are [`Ready`](Destinations); written straight into the final place; barrier |

@@ -10,6 +10,7 @@
 //! | [`step`](Team::step) | the team's next step: all members begin the same ones in the same order, and say the same of each. Begun when all that an earlier collective does is done |
 //! | [`tell`](Team::tell) | sends to some members |
 //! | [`hear`](Team::hear) | waits for those of some; what is sent is heard, in the same collective |
+//! | [`serve`](Team::serve) | a root's: hears from all, and gives each, as it comes, what it is to have: put into its memory, and told of |
 //! | [`meet`](Team::meet) | hears from all, in a step in which each tells all: a **meeting** |
 //!
 //! **Why no line is overwritten before it has been read, nor an outbox.** Let S write to what R reads, in step j, which was used before in
@@ -129,6 +130,31 @@ impl Team {
         // Far, the fabric rings.
         if !pe.has_far() {
             pe.ring_all(others().map(|rank| self.members()[rank]));
+        }
+        Ok(())
+    }
+
+    /// Hears from all, and puts what each is to have into its `to`, as soon as it has come; whoever then hears of this member has all of it.
+    ///
+    /// # Errors
+    /// As for [`hear`](Self::hear).
+    pub(super) fn serve(&self, step: Step, to: Place, what: impl Fn(usize) -> Place) -> Result<()> {
+        let (me, pe) = (self.rank(), self.pe());
+        let mut missing: Vec<usize> = (0..self.len()).filter(|&rank| rank != me).collect();
+        if !self.steps().lines {
+            self.barrier()?;
+            missing.into_iter().try_for_each(|rank| self.give(rank, what(rank), to))?;
+            return self.barrier();
+        }
+        let line = self.line_at(step, me) + offset_of!(Line, number) as u64;
+        while !missing.is_empty() {
+            let come = |&rank: &usize| self.has_come(step, rank);
+            let waits_for = |pe: usize| missing.iter().any(|rank| self.members()[*rank] == pe && !come(rank));
+            let next = self.wait_in_step(&|pe| !waits_for(pe), || missing.iter().position(come))?;
+            let rank = missing.remove(next);
+            let (into, line) = (self.there(rank, to), pe.route(self.members()[rank], line));
+            // SAFETY: the caller's places lie in the segments; the line is the one that this member has in the other's. They do not overlap.
+            unsafe { into.put_and_store(pe, self.here(what(rank)), to.bytes, line, step.number)? };
         }
         Ok(())
     }

@@ -116,8 +116,6 @@ fn latency(way: Way) -> Result<f64, Error> {
 struct Library {
     /// By puts to one after the other.
     puts: f64,
-    /// By the others' gets, all at once: a broadcast where nothing copies.
-    gets: f64,
     /// By a channel, to readers each of which has all of it in order.
     channel: f64,
     broadcast: f64,
@@ -129,7 +127,7 @@ fn library(machine: &str) -> Result<Library, Error> {
         let window = job.window::<u64>(WORDS)?;
         let whole = window.span(0..WORDS)?;
         let mut channel = job.multicast::<u64>(0, &[1, 2, 3], MulticastOptions::new())?;
-        let mut data = vec![1; WORDS];
+        let data = vec![1; WORDS];
         job.world().broadcast(0, whole, whole)?;
         let timed = |way: &mut dyn FnMut() -> memonet_core::Result<()>| -> memonet_core::Result<f64> {
             job.barrier()?;
@@ -144,10 +142,6 @@ fn library(machine: &str) -> Result<Library, Error> {
                     (1..NODES).try_for_each(|reader| window.put(reader, 0, &data))?;
                 }
                 job.quiet()
-            })?,
-            gets: timed(&mut || match job.pe() {
-                0 => Ok(()),
-                _ => window.get(0, 0, &mut data),
             })?,
             channel: timed(&mut || match job.pe() {
                 0 => channel.publish(&data),
@@ -203,8 +197,6 @@ pub fn run() -> Result<Outcome, Error> {
             .note("the library's broadcast of 16 MB to three others, which is by multicast, against its puts to one after the other"),
         Row::predicted("dimmnet-2.library_broadcast_gain_at_line_rate", "x", line_rate.puts / line_rate.broadcast)
             .note("the same with a switch that feeds all of its ports at once"),
-        Row::predicted("dimmnet-2.library_broadcast_gain_over_gets", "x", published.gets / published.broadcast)
-            .note("the same broadcast against the one without multicast, for which the three others get all of it at once, of software on the sender's host"),
     ];
     outcome.notes = vec![
         "DIMMnet-2: the software's time for a message was not published; it is the one that makes the switch's copying of a packet hide behind the sending of \
