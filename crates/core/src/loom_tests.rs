@@ -272,8 +272,8 @@ mod barrier {
     use super::*;
 
     /// Members of a barrier go through two phases of it; each says in its word where it is, with a plain store before it arrives.
-    fn meet(npes: usize, algorithm: Algorithm, passes: fn(&Barrier, &dyn Fn(u64), &dyn Fn(u64))) {
-        let pes = job(npes);
+    fn meet(pes: Vec<Arc<Pe>>, algorithm: Algorithm, passes: fn(&Barrier, &dyn Fn(u64), &dyn Fn(u64))) {
+        let npes = pes.len();
         let slot = Pe::barrier_slot(0);
         let rounds = npes.next_power_of_two().trailing_zeros() as usize;
         for pe in &pes {
@@ -337,7 +337,7 @@ mod barrier {
         ($($name:ident: $algorithm:ident $npes:literal $passes:ident, $preemptions:literal;)*) => {$(
             #[test]
             fn $name() {
-                explore($preemptions, || meet($npes, Algorithm::$algorithm, $passes));
+                explore($preemptions, || meet(job($npes), Algorithm::$algorithm, $passes));
             }
         )*};
     }
@@ -354,6 +354,16 @@ mod barrier {
         central_3: Central 3 whole, 2;
         tree_3: Tree 3 whole, 1;
         dissemination_3: Dissemination 3 whole, 1;
+    }
+
+    /// Who passes on others' news sleeps on its own doorbell, where that comes, and not on the barrier's.
+    #[test]
+    fn central_2_with_one_that_relays() {
+        explore(3, || {
+            let pes = job(2);
+            pes[1].has_relays.store(true, Ordering::Relaxed);
+            meet(pes, Algorithm::Central, whole);
+        });
     }
 }
 
