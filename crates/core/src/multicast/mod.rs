@@ -134,7 +134,7 @@ impl Choice {
                 name: ENV_MULTICAST,
                 value: value.to_string_lossy().into_owned(),
                 problem: "is no way for multicast".into(),
-                fix: "Use near, tree, network or udp:GROUP:PORT, with a multicast address such as 239.77.0.1:7700, or unset it",
+                fix: "Use near, tree, network or udp:GROUP:PORT, with a multicast address and the first of 256 ports (1 to 65280), as in udp:239.77.0.1:7700, or unset it",
             }),
         }
     }

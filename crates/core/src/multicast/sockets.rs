@@ -4,7 +4,7 @@ use super::datagrams::{Carrier, MOST_AT_ONCE};
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 use memonet_repair::To;
-use rustix::net::{AddressFamily, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
@@ -34,8 +34,21 @@ impl Group {
             None => (text, Ipv4Addr::UNSPECIFIED),
         };
         let address: SocketAddrV4 = address.parse().ok()?;
-        (address.ip().is_multicast() && address.port() <= u16::MAX - 255).then_some(Group { address, interface })
+        // With port 0 each member's kernel would choose another.
+        let has_ports = (1..=u16::MAX - 255).contains(&address.port());
+        (address.ip().is_multicast() && has_ports).then_some(Group { address, interface })
     }
+}
+
+/// Programs that this process starts do not have it.
+fn socket() -> std::io::Result<UdpSocket> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    // More than the kernel's usual limit needs a privilege; with less there is more to repair.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
+    }
+    Ok(UdpSocket::from(socket))
 }
 
 /// The sockets of an end.
@@ -61,15 +74,6 @@ impl Sockets {
                 error,
                 "Is there a route to the group (`ip route add 224.0.0.0/4 dev ...`)? Name an interface's address in MEMONET_MULTICAST=udp:GROUP:PORT@ADDRESS, or unset it",
             )
-        };
-        let socket = || -> std::io::Result<UdpSocket> {
-            let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
-            sockopt::set_socket_reuseaddr(&socket, true)?;
-            // More than the kernel's usual limit needs a privilege; with less there is more to repair.
-            if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
-                sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
-            }
-            Ok(UdpSocket::from(socket))
         };
         let open = || -> std::io::Result<(Self, usize)> {
             let (hears, own) = (socket()?, socket()?);
@@ -180,11 +184,18 @@ mod tests {
             "",
             "239.7.7.7",
             "10.0.0.1:4000",
+            "239.7.7.7:0",
             "239.7.7.7:65500",
             "239.7.7.7:4000@",
             "239.7.7.7:4000@x",
         ] {
             assert_eq!(Group::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn programs_that_a_pe_starts_have_no_sockets_of_it() {
+        let flags = rustix::io::fcntl_getfd(socket().unwrap()).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 }
