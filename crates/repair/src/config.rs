@@ -84,7 +84,6 @@ impl Config {
             "positions that are further apart than {} bytes cannot be told apart",
             crate::wire::MOST_APART
         );
-        assert!(self.readers < u16::MAX, "at most {} readers", u16::MAX - 1);
     }
 }
 

@@ -255,6 +255,20 @@ fn an_old_turn_is_refused() {
     assert_eq!(reader.receive(&heartbeat, 1), Ok(()));
 }
 
+/// As many readers as numbers: the last one is heard.
+#[test]
+fn as_many_readers_as_numbers() {
+    let config = config(u16::MAX);
+    let last = u16::MAX - 1;
+    let (mut writer, _) = (Sending::new(&config), Receiving::new(&config, last));
+    let mut status = vec![0; wire::HEADER + 2 + 3 * 8];
+    status[wire::HEADER - 5] = 3;
+    status[wire::HEADER..][..2].copy_from_slice(&last.to_le_bytes());
+    wire::seal(&config, 1, &mut status);
+    assert_eq!(writer.machine.receive(&status, 1), Ok(()));
+    assert_ne!(writer, Sending::new(&config));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
