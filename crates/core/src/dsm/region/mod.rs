@@ -114,6 +114,9 @@ impl RegionOptions {
 
     /// Whether releases look for data races: elements that two PEs changed without the second having acquired what the first
     /// released. Then near PEs keep copies too, and each byte of the region has a word that tells who wrote it.
+    ///
+    /// What is released before a PE acquires counts as seen by it, also where nothing but chance has put it first. After [`Region::barrier`] nothing counts so
+    /// that was written after it; who meets by other means calls [`Job::barrier`] once more after the acquire.
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
         self
