@@ -59,11 +59,22 @@ fn range(call: &'static str, offset: usize, bytes: usize) -> Range<usize> {
     }
 }
 
+/// A slice needs an address, whatever is checked.
+fn check_array(state: &State, call: &'static str, argument: &'static str, array: *const c_void, bytes: usize) {
+    if array.is_null() {
+        die(
+            call,
+            format_args!("{argument}: NULL has no {bytes} bytes; give the address of an array"),
+        );
+    }
+    state.check_local(call, argument, array as usize, bytes);
+}
+
 pub unsafe fn read(call: &'static str, region: Region, dest: *mut c_void, offset: usize, bytes: usize) {
     let state = state(call);
     let part = or_die(call, made(call, region).read(range(call, offset, bytes)));
     if bytes > 0 {
-        state.check_local(call, "dest", dest as usize, bytes);
+        check_array(state, call, "dest", dest, bytes);
         // SAFETY: the program's destination has so many bytes, and nobody else uses them meanwhile; they are written before they are read, as
         // bytes that the program has not initialised are only ever overwritten.
         part.read_into(offset, unsafe { std::slice::from_raw_parts_mut(dest.cast(), bytes) });
@@ -74,7 +85,7 @@ pub unsafe fn write(call: &'static str, region: Region, offset: usize, source: *
     let state = state(call);
     let mut part = or_die(call, made(call, region).write(range(call, offset, bytes)));
     if bytes > 0 {
-        state.check_local(call, "source", source as usize, bytes);
+        check_array(state, call, "source", source, bytes);
         // SAFETY: the program's source has so many bytes, and nobody writes them meanwhile.
         part.write_from(offset, unsafe { std::slice::from_raw_parts(source.cast(), bytes) });
     }

@@ -72,7 +72,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
 fn checks() -> Result<bool, Error> {
     match std::env::var_os(ENV_CHECK) {
         None => Ok(false),
-        Some(value) if value.is_empty() || value == "0" => Ok(false),
+        Some(value) if value == "0" => Ok(false),
         Some(value) if value == "1" => Ok(true),
         Some(value) => Err(Error::Environment {
             name: ENV_CHECK,

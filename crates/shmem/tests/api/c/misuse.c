@@ -78,6 +78,7 @@ static int together(const char *what) {
         CASE("region_read past the end") return shmemx_region_read(region, words, 96, 8), 0;
         CASE("region_write from -1") return shmemx_region_write(region, SIZE_MAX, words, 8), 0;
         CASE("region_read to NULL") return shmemx_region_read(region, NULL, 0, 8), 0;
+        CASE("region_write from NULL") return shmemx_region_write(region, 0, NULL, 8), 0;
         CASE("region_write from nowhere") return shmemx_region_write(region, 0, (void *)8, 8), 0;
         shmemx_region_destroy(region);
         CASE("region_release of destroyed") return shmemx_region_release(region);
