@@ -168,11 +168,11 @@ fn with_software(outcome: &mut Outcome) -> Result<(), Error> {
     let mpi = over(&[2, 3, 4, 8, 16, 32, 64], |nodes| messages("fast-ethernet-udp/mpi", nodes))?;
     let of = |wanted: usize| mpi.iter().find(|(nodes, _)| *nodes == wanted).map_or(f64::NAN, |(_, time)| *time);
     outcome.rows.extend([
-        Row::predicted("scc.mpi_barrier_over_scc", "", of(4) / slow)
+        Row::predicted("scc.mpi_barrier_over_scc", "x", of(4) / slow)
             .fitted()
             .published(100.0)
             .note("published: about 100 times the slower SCC barrier, on four nodes"),
-        Row::predicted("scc.mpi_barrier_growth", "", (of(64) - of(32)) / 32.0 / ((of(8) - of(4)) / 4.0)).note(
+        Row::predicted("scc.mpi_barrier_growth", "x", (of(64) - of(32)) / 32.0 / ((of(8) - of(4)) / 4.0)).note(
             "what a node adds between 32 and 64 of them, over what it adds between 4 and 8; published: it grows linearly, which is 1",
         ),
     ]);
