@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use memonet_core::hosted::{Hosted, Passages};
 use memonet_core::launch::JobFile;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, run_processes};
@@ -30,6 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often the main thread looks in that time.
 const LOOKS: u32 = 10;
+
+/// What else may be behind a deadlock: the machine does not see who waits for a PE's turn in the PE itself.
+const ONE_THREAD: &str = "While one thread of a PE waits, no other of its threads gets a call of memonet through: use it from one thread";
 
 /// A simulated machine with a job on it, as the main thread has it.
 pub struct Simulation {
@@ -211,7 +214,10 @@ impl Plan {
             let written = ended.recorder.write_chrome(&mut out).and_then(|()| std::io::Write::flush(&mut out));
             written.with_context(|| format!("cannot write the trace to {}", path.display()))?;
         }
-        Ok(ended.result?)
+        match ended.result {
+            Err(error @ memonet_sim::Error::Deadlock { .. }) => Err(anyhow!("{error}  {ONE_THREAD}")),
+            result => Ok(result?),
+        }
     }
 }
 
