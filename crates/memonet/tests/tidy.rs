@@ -155,6 +155,7 @@ fn documents_name_what_exists() {
         "CONTRIBUTING.md",
         "docs/decisions.md",
         "docs/conformance.md",
+        "docs/machines.md",
     ] {
         let path = root.join(document);
         let text = read(&path);
