@@ -217,3 +217,117 @@ impl Block {
         (at != repair::Nanos::MAX).then(|| repeats.due(at, learnt))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::fabric::{Datagrams, Fabric, FarAddress, SignalOp};
+    use crate::hosted::Hosted;
+    use crate::shm::AtomicOp;
+    use std::os::fd::BorrowedFd;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    /// A network that has one datagram, and gives it when it is told to.
+    struct Held {
+        asked: Mutex<Sender<()>>,
+        told: Mutex<Receiver<Vec<u8>>>,
+    }
+
+    impl Datagrams for Held {
+        fn join(&self, _members: &[usize], _purpose: u32) -> Result<Option<DatagramGroup>> {
+            Ok(Some(DatagramGroup { number: 7, most: 2048 }))
+        }
+        fn send(&self, _group: DatagramGroup, _to: Option<usize>, _bytes: &[u8]) -> Result<()> {
+            Ok(())
+        }
+        fn receive(&self, _group: DatagramGroup, take: &mut dyn FnMut(&[u8])) -> Result<bool> {
+            // The end of the channel: there is no second.
+            let _asked = lock(&self.asked).send(());
+            Ok(lock(&self.told).recv().map(|datagram| take(&datagram)).is_ok())
+        }
+        fn leave(&self, _group: DatagramGroup) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[rustfmt::skip]
+    impl Fabric for Held {
+        fn name(&self) -> &'static str { "held" }
+        fn store(&self, _: FarAddress, _: usize, _: u64) { unreachable!() }
+        unsafe fn put(&self, _: FarAddress, _: *const u8, _: usize) -> Result<()> { unreachable!() }
+        unsafe fn put_nbi(&self, _: FarAddress, _: *const u8, _: usize) -> Result<()> { unreachable!() }
+        unsafe fn get(&self, _: FarAddress, _: *mut u8, _: usize) -> Result<()> { unreachable!() }
+        unsafe fn put_signal(&self, _: FarAddress, _: *const u8, _: usize, _: FarAddress, _: SignalOp, _: u64) -> Result<()> { unreachable!() }
+        fn fetch_op(&self, _: FarAddress, _: usize, _: AtomicOp, _: u64) -> Result<u64> { unreachable!() }
+        fn compare_swap(&self, _: FarAddress, _: usize, _: u64, _: u64) -> Result<u64> { unreachable!() }
+        fn fence(&self) -> Result<()> { Ok(()) }
+        fn quiet(&self) -> Result<()> { Ok(()) }
+        fn is_quiet(&self) -> Result<bool> { Ok(true) }
+        fn progress(&self) {}
+        unsafe fn map_region(&self, _: u32, _: u32, _: *mut u8, _: usize, _: BorrowedFd<'_>) -> Result<()> { unreachable!() }
+        fn unmap_region(&self, _: u32, _: u32) { unreachable!() }
+        fn datagrams(&self) -> Option<&dyn Datagrams> { Some(self) }
+        fn outlives_pes(&self) -> bool { true }
+    }
+
+    /// A thread has just taken a datagram of a block that another thread gives up, as a broadcast does that fails: none of it is stored afterwards.
+    #[test]
+    fn a_block_that_is_over_is_not_stored_to() {
+        const BYTES: usize = 64;
+        let ((asked, is_asked), (tell, told)) = (channel(), channel());
+        let held = Held {
+            asked: Mutex::new(asked),
+            told: Mutex::new(told),
+        };
+        let hosted = Hosted::create(3, Some(8 << 20)).unwrap();
+        let job = hosted.join(1, Box::new(held)).unwrap();
+        let circle = Circle::join(&job.pe, &[0, 1, 2], 1, 1).unwrap().unwrap();
+        let config = config(&job.pe, circle.group.number, 2, BYTES as u64, circle.group.most);
+        let (mut writer, mut datagram) = (repair::Writer::new(&config, 0), vec![0; config.datagram]);
+        let mut source = [9; BYTES];
+        let source = Memory {
+            at: source.as_mut_ptr(),
+            bytes: BYTES as u64,
+        };
+        writer.commit(BYTES as u64);
+        let outgoing = writer.next(0, &source, &mut datagram).unwrap();
+        datagram.truncate(outgoing.len);
+
+        let block = job.pe.local(4 << 20);
+        let stored = || {
+            let mut bytes = [0; BYTES];
+            // SAFETY: of this PE's segment, whose memory nobody else has asked for; the array is private.
+            unsafe { shm::copy(bytes.as_mut_ptr(), block, BYTES) };
+            bytes
+        };
+        let before = stored();
+        // SAFETY: mapped, as above.
+        let under_way = unsafe { circle.begin(0, block, BYTES) };
+        let word = block as usize;
+        let seen = std::thread::scope(|scope| {
+            let relay = scope.spawn(|| circle.relay());
+            is_asked.recv().unwrap();
+            let (begun, has_begun) = channel();
+            let end = scope.spawn(move || {
+                begun.send(()).unwrap();
+                drop(under_way);
+                let mut bytes = [0; BYTES];
+                // SAFETY: as above.
+                unsafe { shm::copy(bytes.as_mut_ptr(), word as *const u8, BYTES) };
+                bytes
+            });
+            has_begun.recv().unwrap();
+            // Time for an end that does not wait to be over: without it this could find nothing wrong, but not find wrong what is right.
+            std::thread::sleep(Duration::from_millis(50));
+            tell.send(datagram).unwrap();
+            drop(tell);
+            relay.join().unwrap();
+            end.join().unwrap()
+        });
+        assert_ne!(before, [9; BYTES]);
+        assert_eq!(stored(), [9; BYTES], "the datagram was of the block");
+        assert_eq!(seen, stored(), "stored to after the end");
+        assert!(circle.relay().is_none());
+    }
+}
