@@ -73,6 +73,8 @@ pub(crate) enum Ran {
 pub(crate) trait Departures {
     /// How many PEs have left, in order or not.
     fn count(&self) -> u32;
+    /// Whether this one has.
+    fn has_left(&self, pe: Pe) -> bool;
     /// A PE's program has panicked.
     fn died(&self, pe: Pe);
 }
@@ -278,7 +280,12 @@ impl<'a, P: Program> Engine<'a, P> {
             NEWS_OF_DEPARTURES => {
                 self.news_due = false;
                 self.known_departures = self.departures.count();
-                (0..self.actors.len() as u32).for_each(|pe| self.look_at_next(Pe(pe), now));
+                for pe in (0..self.actors.len() as u32).map(Pe) {
+                    self.look_at_next(pe, now);
+                    if self.departures.has_left(pe) {
+                        self.world.left(pe);
+                    }
+                }
             }
             deadline => {
                 self.deadlines -= 1;

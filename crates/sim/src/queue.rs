@@ -100,15 +100,6 @@ impl<T: Copy> Queue<T> {
         events.clear();
         self.buckets[lowest] = events;
     }
-
-    /// When the next event is due.
-    pub fn next_time(&self) -> Option<Ps> {
-        if self.taken < self.buckets[0].len() {
-            return Some(Ps(self.last));
-        }
-        let lowest = (self.occupied & !1).trailing_zeros() as usize;
-        self.buckets.get(lowest)?.iter().map(|&(at, _)| Ps(at)).min()
-    }
 }
 
 #[cfg(test)]
@@ -127,7 +118,6 @@ mod tests {
             for (number, (take, bits, random)) in steps.into_iter().enumerate() {
                 if take {
                     let expected = plain.pop().map(|Reverse((at, number))| (Ps(at), number));
-                    prop_assert_eq!(queue.next_time(), expected.map(|(at, _)| at));
                     prop_assert_eq!(queue.pop(), expected);
                     now = expected.map_or(now, |(at, _)| at.0);
                 } else {

@@ -138,6 +138,10 @@ impl Departures for Left<'_> {
         self.0.departures()
     }
 
+    fn has_left(&self, pe: Pe) -> bool {
+        self.0.has_left(pe.index())
+    }
+
     fn died(&self, pe: Pe) {
         self.0.died(pe.index());
     }

@@ -180,11 +180,6 @@ impl World {
         self.parts.events.len() + self.parts.happened.len()
     }
 
-    /// When the next event is due, if there is one.
-    pub fn next_time(&self) -> Option<Ps> {
-        self.parts.events.next_time()
-    }
-
     /// What has been recorded.
     pub fn recorder(&mut self) -> &mut Recorder {
         &mut self.parts.recorder
@@ -244,6 +239,11 @@ impl World {
         } else {
             nic.begin(&mut cx, Call { op, node, what });
         }
+    }
+
+    /// The others have just heard that a PE has left; once, or more often.
+    pub fn left(&mut self, pe: Pe) {
+        self.nic.left(&mut Cx { parts: &mut self.parts }, pe);
     }
 
     /// Lets the machine work until something happens that concerns programs; nothing, when no event is left.

@@ -242,6 +242,36 @@ fn a_death_ends_a_broadcast_at_all_others() {
     }
 }
 
+/// The others then wait in a call of the network's, for a group that will never be.
+#[test]
+fn a_death_between_meeting_and_joining_ends_a_broadcast() {
+    for (victim, computes) in [(0, 0), (2, 0), (3, 3_000_000)] {
+        let heard = std::sync::Mutex::new(Vec::new());
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run(&machine("dimmnet-2"), 4, &Options::default(), |job| {
+                let window = job.window::<u64>(50_000).unwrap();
+                let all = window.span(0..50_000).unwrap();
+                if job.pe() == victim {
+                    // As members do before they join.
+                    job.barrier().unwrap();
+                    job.compute(computes);
+                    std::panic::resume_unwind(Box::new("deliberate"));
+                }
+                let result = job.world().broadcast(1, all, all);
+                heard.lock().unwrap().push((job.pe(), result));
+            })
+            .map(drop)
+        }));
+        assert_eq!(*ended.unwrap_err().downcast::<&str>().unwrap(), "deliberate");
+        let heard = heard.into_inner().unwrap();
+        assert_eq!(heard.len(), 3, "{heard:?}");
+        for (pe, result) in heard {
+            let right = matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
+            assert!(right, "PE {pe}: {result:?}, and {victim} died");
+        }
+    }
+}
+
 /// A root asks in vain whether all have it, and nobody else does anything.
 #[test]
 fn a_broadcast_that_somebody_does_not_call_is_a_deadlock() {

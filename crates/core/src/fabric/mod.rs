@@ -219,7 +219,7 @@ pub enum WordOperator {
 /// lost, late, or come twice, and neither a fence nor `quiet` knows of it. One that comes ends a [park](VirtualClock::park), as a change of memory does.
 pub trait Datagrams {
     /// This PE joins a new group of these PEs, which it is one of. Each of them asks with the same list, and for each list and purpose as often as the others, in the same order;
-    /// all get a group, or none does, where the network cannot serve it. Returns when what is sent to the group comes to all of them.
+    /// all get a group, or none does, where the network cannot serve it. Returns when what is sent to the group comes to all of them. Where one of them leaves the job instead, there is no group for those that still wait.
     ///
     /// # Errors
     /// Of the network.
@@ -250,7 +250,7 @@ pub const DATAGRAMS_AT_ONCE: usize = 16;
 /// A group for datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramGroup {
-    /// Its name, of the fabric's choice: the same at all members, and no other's among the groups that one of them is in.
+    /// Its name, of the fabric's choice: the same at all members, and no other's among the groups that one of them is in, or was in lately: what still comes from those is told apart by it.
     pub number: u32,
     /// Most bytes of a datagram.
     pub most: usize,

@@ -124,6 +124,11 @@ impl Hosted {
         unsafe { shm::load(self.control.departures()) }
     }
 
+    /// Whether PE `pe` has.
+    pub fn has_left(&self, pe: usize) -> bool {
+        self.control.state(pe).departed().is_some()
+    }
+
     fn regions(&self) -> MutexGuard<'_, Regions> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -99,6 +99,9 @@ pub trait Nic {
         panic!("{} has no management packets, but switch {switch} got {packet:?}", self.kind());
     }
 
+    /// The others have heard that a PE has left: no call waits for it any more, of now or later. Told once, or more often.
+    fn left(&mut self, _cx: &mut Cx<'_>, _pe: Pe) {}
+
     /// A packet that was [droppable](Packet::droppable) is lost, or one copy of it: `missing` nodes will not get it. Says which promises end with
     /// it ([`Cx::lost`]).
     fn dropped(&mut self, _cx: &mut Cx<'_>, packet: &Packet, _missing: u64) {

@@ -16,10 +16,11 @@
 //! * The core logic moves `nic.width` bytes a cycle, and works on one packet at a time.
 
 mod datagrams;
+mod joining;
 mod management;
 mod subnet;
 
-use super::{Call, Cx, Feature, Nic, Unit};
+use super::{Call, Cx, Feature, Nic, Pe, Unit};
 use crate::host::{Answer, Command, GroupOp, HostOp, Op, Polling, Wanted};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::network::Network;
@@ -27,13 +28,14 @@ use crate::packet::{Destination, Node, Packet, Payload};
 use crate::slab::Slab;
 use crate::time::Ps;
 use datagrams::Inbox;
+use joining::Joining;
 pub use management::FIRST_GROUP;
 use management::{
     ADMINISTRATION, DATA, DATAGRAM, DELETE, Datagram, GET, MANAGEMENT_LANE, MULTICAST_MEMBER, MULTICAST_TABLE, RESPONSE, SET, SUBNET,
 };
 use memonet_core::SignalOp;
 use memonet_core::fabric::FarAddress;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use subnet::{Manager, NodeAgent, Place, SwitchAgent};
 
@@ -99,7 +101,7 @@ struct NicOf {
     processor: Unit,
     agent: NodeAgent,
     /// Groups that this node has asked to join, by name: the calls that wait for it; and how many of the same members for the same there were.
-    joining: BTreeMap<[u8; 16], (Op, Wanted)>,
+    joining: BTreeMap<[u8; 16], Joining>,
     joined: BTreeMap<(Arc<[u32]>, Wanted), u16>,
     /// What has come by its groups for datagrams, by LID.
     inboxes: BTreeMap<u16, Inbox>,
@@ -117,6 +119,8 @@ pub struct InfiniBand {
     switches: Vec<SwitchAgent>,
     switch_processors: Vec<Unit>,
     manager: Manager,
+    /// PEs that join nothing any more.
+    left: BTreeSet<u32>,
     /// Datagrams that a processor is working on.
     handled: Slab<(Place, Node, Datagram)>,
 }
@@ -182,6 +186,7 @@ impl InfiniBand {
             switches: vec![SwitchAgent::default(); network.switches()],
             switch_processors: vec![Unit::default(); network.switches()],
             manager: Manager::new(network),
+            left: BTreeSet::new(),
             handled: Slab::default(),
         })
     }
@@ -366,7 +371,7 @@ impl InfiniBand {
         }
         let nic = &mut self.nics[node.index()];
         let answered = match datagram.attribute {
-            MULTICAST_MEMBER => nic.joining.remove(&datagram.group()).map(|(op, wanted)| {
+            MULTICAST_MEMBER => nic.joining.remove(&datagram.group()).map(|Joining { op, wanted, .. }| {
                 let group = datagram.group_lid();
                 if group != 0 {
                     nic.agent.groups.insert(group);
@@ -374,7 +379,8 @@ impl InfiniBand {
                 let mut value = u64::from(group);
                 if group != 0 && matches!(wanted, Wanted::Datagrams(_)) {
                     nic.inboxes.insert(group, Inbox::new(datagram.group()));
-                    value |= (self.is.packet as u64) << 32;
+                    // The LID was another group's, of which something may still be on its way.
+                    value |= (datagram.transaction & 0xffff) << 16 | (self.is.packet as u64) << 32;
                 }
                 (op, Answer::value(value))
             }),
@@ -390,21 +396,7 @@ impl InfiniBand {
 
     fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         match what {
-            GroupOp::Join { members, wanted } => {
-                let purpose = match wanted {
-                    Wanted::Multicast => 0,
-                    Wanted::Datagrams(purpose) => 1 + u64::from(purpose),
-                    _ => return cx.finish(cx.now(), op, Answer::value(0)),
-                };
-                let nic = &mut self.nics[node.index()];
-                let before = nic.joined.entry((members.clone(), wanted)).or_insert(0);
-                let name = subnet::group_name(&members, purpose, *before);
-                *before = before.wrapping_add(1);
-                nic.joining.insert(name, (op, wanted));
-                let mut datagram = Datagram::new(ADMINISTRATION, SET, MULTICAST_MEMBER, 0, 0);
-                datagram.data[..name.len()].copy_from_slice(&name);
-                self.manage(cx, node, Place::Node(Node(0)), &datagram, op);
-            }
+            GroupOp::Join { members, wanted } => self.join(cx, node, op, members, wanted),
             GroupOp::Multicast { group, to, data } => {
                 let group = group as u16;
                 let (switch, port) = cx.network().port_of(node).expect("there is a switch");
@@ -580,6 +572,10 @@ impl Nic for InfiniBand {
 
     fn at_switch(&mut self, cx: &mut Cx<'_>, switch: u32, packet: Packet) {
         self.handle(cx, Place::Switch(switch), packet.from, Datagram::read(&packet.payload));
+    }
+
+    fn left(&mut self, cx: &mut Cx<'_>, pe: Pe) {
+        self.refuse_groups_with(cx, pe.0);
     }
 
     fn dropped(&mut self, cx: &mut Cx<'_>, packet: &Packet, missing: u64) {

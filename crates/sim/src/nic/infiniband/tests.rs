@@ -119,6 +119,26 @@ fn groups_that_do_not_fit() {
     bench.assert_conserved();
 }
 
+/// Who asks before it is known, and who asks after, is told that there is no group; others are none of it.
+#[test]
+fn nobody_waits_for_a_member_that_has_left() {
+    let mut bench = Bench::new("dimmnet-2", 4);
+    let wanted = Wanted::Datagrams(0);
+    let join = |members: &[u32]| {
+        let members = members.into();
+        HostOp::Group(GroupOp::Join { members, wanted })
+    };
+    let (waits, apart) = (bench.begin(0, join(&[0, 1, 2])), bench.begin(3, join(&[1, 3])));
+    bench.world.left(Pe(2));
+    assert_eq!(bench.answer(waits).1.value, 0);
+    assert_eq!(bench.call(1, join(&[0, 1, 2])).value, 0);
+    let value = bench.call(1, join(&[1, 3])).value;
+    assert_ne!(value, 0);
+    assert_eq!(bench.answer(apart).1.value, value);
+    bench.run();
+    bench.assert_conserved();
+}
+
 /// The copies of short packets hide behind the sending; those of long ones do not.
 #[test]
 fn the_switch_copies_one_after_the_other() {
@@ -238,7 +258,7 @@ fn datagrams_have_bounds() {
     assert!(bench.call(0, send(group, None, &[0; 16 * 2048 + 1])).refused.is_some());
     assert!(bench.call(0, send(group, Some(4), &[0; 8])).refused.is_some());
     assert!(bench.call(2, send(group, None, &[0; 8])).refused.is_some());
-    // Who has left takes nothing, and a group that all have left is another's.
+    // Who has left takes nothing, and the place of a group that all have left is another's, with another number.
     bench.call(1, HostOp::Group(GroupOp::Leave(group)));
     bench.call(0, send(group, None, &[0; 8]));
     bench.run();
@@ -246,7 +266,11 @@ fn datagrams_have_bounds() {
     bench.call(0, HostOp::Group(GroupOp::Leave(group)));
     bench.run();
     assert_eq!(bench.call(0, HostOp::Command(read_table(0, 0))).data.bits(), 0);
-    assert_eq!(join_for(&mut bench, &[2, 3], Wanted::Datagrams(0))[0] as u32, group);
+    let next = join_for(&mut bench, &[2, 3], Wanted::Datagrams(0));
+    assert_eq!(next[0], next[1]);
+    let (before, group) = (group, next[0] as u32);
+    assert_eq!(group as u16, before as u16);
+    assert_ne!(group, before, "what was for the one would be taken for the other's");
     bench.call(2, send(group, None, &[7; 9]));
     bench.run();
     assert_eq!(take(&mut bench, 3, group), [[7; 9]]);
