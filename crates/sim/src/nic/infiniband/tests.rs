@@ -119,6 +119,21 @@ fn groups_that_do_not_fit() {
     bench.assert_conserved();
 }
 
+/// Threads of a PE join for teams of the same members, each in its own order.
+#[test]
+fn what_groups_of_the_same_members_are_for_tells_them_apart() {
+    let mut bench = Bench::new("dimmnet-2", 2);
+    let mut ask = |pe, purpose| {
+        let wanted = Wanted::Datagrams(purpose);
+        let members = [0, 1].into();
+        bench.begin(pe, HostOp::Group(GroupOp::Join { members, wanted }))
+    };
+    let asked = [(0, 1), (0, 2), (1, 2), (1, 1)].map(|(pe, purpose)| ask(pe, purpose));
+    let [one, two, other_two, other_one] = asked.map(|op| bench.answer(op).1.value);
+    assert_ne!(one, two);
+    assert_eq!((one, two), (other_one, other_two));
+}
+
 /// Who asks before it is known, and who asks after, is told that there is no group; others are none of it.
 #[test]
 fn nobody_waits_for_a_member_that_has_left() {
