@@ -475,3 +475,38 @@ fn who_is_late_for_a_broadcast_delays_nobody() {
         assert!(took[1] > late && took[2].max(took[3]) < late / 2, "{name}: {took:?}");
     }
 }
+
+/// The root hears of a member that dies before it has come; who dies as root leaves nobody waiting. Others may have theirs already.
+#[test]
+fn a_death_ends_a_pushed_broadcast() {
+    const WORDS: usize = 10_000;
+    for victim in 0..4 {
+        let heard = std::sync::Mutex::new(Vec::new());
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            run(&Machine::load("rdma-100g").unwrap(), 4, &Options::default(), |job| {
+                let window = job.window::<u64>(WORDS).unwrap();
+                window.fill(0..WORDS, job.pe() as u64);
+                let all = window.span(0..WORDS).unwrap();
+                job.barrier().unwrap();
+                if job.pe() == victim {
+                    job.compute(300_000);
+                    std::panic::resume_unwind(Box::new("deliberate"));
+                }
+                let result = job.world().broadcast(1, all, all);
+                heard.lock().unwrap().push((job.pe(), result, window.to_vec() == [1; WORDS]));
+            })
+            .map(drop)
+        }));
+        assert_eq!(*ended.unwrap_err().downcast::<&str>().unwrap(), "deliberate");
+        let heard = heard.into_inner().unwrap();
+        assert_eq!(heard.len(), 3);
+        for (pe, result, whole) in heard {
+            let right = match &result {
+                Ok(()) => whole && pe != 1 && victim != 1,
+                Err(JobError::PeerFailed { pe, .. }) => *pe == victim,
+                Err(_) => false,
+            };
+            assert!(right, "PE {pe}: {result:?}, {whole}, and {victim} died");
+        }
+    }
+}
