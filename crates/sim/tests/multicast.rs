@@ -306,6 +306,19 @@ fn in_a_process_with_a_way() {
     let Ok(way) = std::env::var(memonet_core::ENV_COLLECTIVES) else {
         return;
     };
+    let few = run(&lossy(None, 0.3), 5, &Options::default(), |job| {
+        let window = job.window::<u8>(8).unwrap();
+        for round in 0..30 {
+            let (root, len) = (round % 5, [0, 1, 3][round % 3]);
+            window.fill(0..8, if job.pe() == root { round as u8 } else { 99 });
+            let some = window.span(1..1 + len).unwrap();
+            job.world().broadcast(root, some, some).unwrap();
+            let rest = if job.pe() == root { round as u8 } else { 99 };
+            let right = |(at, &byte): (usize, &u8)| byte == if (1..=len).contains(&at) { round as u8 } else { rest };
+            assert!(window.to_vec().iter().enumerate().all(right), "{len} bytes in round {round}");
+        }
+    });
+    few.unwrap();
     let done = run_broadcasts(&lossy(None, 0.1), 5, 1);
     let multicast = way == "multicast";
     assert!(done.results.iter().all(|&used| used == multicast), "{way}");
