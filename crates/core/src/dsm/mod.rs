@@ -51,6 +51,7 @@ use crate::job::Job;
 use crate::pe::Pe;
 use crate::window::{Window, WindowOptions};
 use data::{LINE, Line};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The PE in whose part words at `offset` are that exist once: those of objects that lie together are spread.
 fn home_of(offset: u64, npes: usize) -> usize {
@@ -60,9 +61,9 @@ fn home_of(offset: u64, npes: usize) -> usize {
 
 /// The memory of something shared, zeros. All PEs make the same `kind` on the same `terms`, or all hear of it. *Collective.*
 fn window(job: &Job, kind: &str, bytes: usize, terms: &[usize]) -> Result<Window<Line>> {
-    let all = kind.bytes().map(u64::from).chain(terms.iter().map(|&term| term as u64));
-    let digest = all.fold(0, |hash: u64, term| hash.rotate_left(5).wrapping_mul(0x100_0000_01b3) ^ term);
-    job.window_of(KIND_SHARED, bytes.div_ceil(LINE), WindowOptions::new(), digest)
+    let mut hasher = DefaultHasher::new();
+    (kind, terms).hash(&mut hasher);
+    job.window_of(KIND_SHARED, bytes.div_ceil(LINE), WindowOptions::new(), hasher.finish())
 }
 
 /// The error of those who come after a panic; `number` as in the word that tells of it.
