@@ -9,6 +9,11 @@ use crate::team::Team;
 /// Bytes at the head of an outbox that say how much a member contributes.
 const COUNT: usize = 64;
 
+/// Two PEs with a CPU each, blocks of 16, 32, 64 KiB again and again: 0.68, 0.77, 0.93 of the time of whole blocks in one direction; 1 MiB
+/// in whole blocks to and fro: 0.82.
+const PIECE: usize = 8 << 10;
+const LONGEST_IN_PIECES: usize = 64 << 10;
+
 impl Team {
     /// Every member gets the elements of all, by rank: those of rank r at `r * from.len()` of `to`. *Collective.*
     ///
@@ -102,12 +107,29 @@ impl Team {
         if writable == Destinations::InTheCall {
             self.barrier()?;
         }
-        // Each begins with itself, so that they are not all at the same one.
-        for step in 0..self.len() {
-            let rank = (self.rank() + step) % self.len();
-            self.give(rank, part(rank), to)?;
+        // Who does the same again finds in its caches what it has copied last: so every other call goes the way back.
+        let back = self.steps().turn_round();
+        let bytes = self.piece(to.bytes);
+        let pieces = to.bytes.div_ceil(bytes).max(1);
+        for done in 0..self.len() * pieces {
+            let next = if back { self.len() * pieces - 1 - done } else { done };
+            // Each begins with itself, or ends with it, so that they are not all at the same one.
+            let (rank, at) = ((self.rank() + next / pieces) % self.len(), next % pieces * bytes);
+            let bytes = bytes.min(to.bytes - at);
+            self.give(rank, part(rank).part(at, bytes), to.part(at, bytes))?;
         }
         self.barrier()
+    }
+
+    /// In how long pieces a block of so many bytes is copied: short ones where the way back finds some of it in the first cache. A longer
+    /// block is found in the second one, whole; who shares a CPU finds there what others have copied; a message is better sent whole.
+    fn piece(&self, bytes: usize) -> usize {
+        let own_cache = !self.pe().has_far() && !self.pe().crowded();
+        if own_cache && bytes <= LONGEST_IN_PIECES {
+            PIECE
+        } else {
+            bytes.max(1)
+        }
     }
 
     /// [`collect`](Self::collect) between places, for front ends; gives bytes. `to` may be more than is filled. *Collective.*

@@ -55,6 +55,8 @@ pub(crate) struct Steps {
     met: AtomicU64,
     /// For each turn, the number of meetings that shows that all have read what its last step sent.
     free_at: [AtomicU64; TURNS],
+    /// Whether the last exchange of large blocks went from the last to the first.
+    back: AtomicBool,
 }
 
 impl Steps {
@@ -65,7 +67,15 @@ impl Steps {
             begun: AtomicU64::new(0),
             met: AtomicU64::new(0),
             free_at: [const { AtomicU64::new(0) }; TURNS],
+            back: AtomicBool::new(false),
         }
+    }
+
+    /// Which way the next exchange of large blocks goes: every other one back.
+    pub(super) fn turn_round(&self) -> bool {
+        let back = !self.back.load(Ordering::Relaxed);
+        self.back.store(back, Ordering::Relaxed);
+        back
     }
 
     #[inline]
