@@ -137,7 +137,10 @@ fn collectives() -> Result<ExitCode> {
     println!(
         "\nWhere a network copies datagrams (`memonet run --machine dimmnet-2`), a broadcast to two or more goes by multicast in place of"
     );
-    println!("`direct`; `multicast` forces that whatever its size, and all that forces another way keeps it off.");
+    println!(
+        "`direct`, once the team has broadcast so many bytes, in one go or several; `multicast` forces that whatever its size, and all that"
+    );
+    println!("forces another way keeps it off.");
     println!("\n`memonet bench barrier broadcast all_reduce` measures them.");
     Ok(ExitCode::SUCCESS)
 }

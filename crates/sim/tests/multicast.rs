@@ -212,6 +212,29 @@ fn a_broadcast_is_sent_once() {
     );
 }
 
+/// A group takes longer to make than a few small broadcasts; they go by puts until it pays.
+#[test]
+fn small_broadcasts_are_put_first() {
+    const WORDS: usize = 512;
+    let copied = |rounds: usize| {
+        let done = run(&machine("dimmnet-2"), 4, &Options::default(), |job| {
+            let window = job.window::<u64>(WORDS).unwrap();
+            let all = window.span(0..WORDS).unwrap();
+            let from = (0..rounds).map(|_| {
+                job.world().broadcast(0, all, all).unwrap();
+                job.world().multicast_from().unwrap()
+            });
+            from.collect::<Vec<_>>()
+        });
+        let done = done.unwrap();
+        let from: Vec<usize> = (1..=rounds).map(|round| (32_768 - round.min(8) * 8 * WORDS).max(1025)).collect();
+        assert_eq!(done.results, [(); 4].map(|()| from.clone()));
+        done.counts.copied
+    };
+    assert_eq!(copied(7), 0);
+    assert!(copied(8) > 0);
+}
+
 /// Whoever dies, root or not, before the group was made or after it: all others hear of it.
 #[test]
 fn a_death_ends_a_broadcast_at_all_others() {

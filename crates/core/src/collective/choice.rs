@@ -81,10 +81,10 @@ impl Team {
         }
     }
 
-    /// From how many bytes on this team's broadcasts go by multicast instead; nothing where none does.
+    /// From how many bytes on this team's next broadcast goes by multicast instead; nothing where none does.
     pub fn multicast_from(&self) -> Option<usize> {
         let least = match self.forced() {
-            None => OUTBOX + 1,
+            None => self.put_first().max(OUTBOX + 1),
             Some(Forced::Multicast) => 1,
             Some(Forced::To(_)) => return None,
         };

@@ -19,7 +19,7 @@
 //! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
 //!
 //! Where the fabric offers to make some of them in the network, those of all PEs go there (`network`): broadcasts of a few bytes, reductions and scans of a few integers.
-//! Where it offers datagrams that the network copies, larger broadcasts to two or more go by those (`multicast`), in place of the direct way.
+//! Where it offers datagrams that the network copies, larger broadcasts to two or more go by those (`multicast`), in place of the direct way, once that pays.
 //!
 //! So a member's memory is read and written only while it is in the call (or its destination is [`Ready`](Destinations::Ready) before), and it need not be there longer than that takes: where PEs share
 //! CPUs, a collective costs as many turns of each as news must go around. **A collective is no barrier**, and it completes no puts: a member may be done

@@ -5,26 +5,52 @@
 //!
 //! **The circle** is made at the team's first such broadcast, and serves every root. Joining is a call of the fabric's that returns when all have joined, and in which a PE passes on no news; so all meet before, and come to it
 //! straight from there. It costs what the network keeps for a group (dimmnet-2: an entry of the switch's 256, and half a megabyte of receive buffers at each member), and goes with the team.
+//!
+//! **When it pays.** Making a circle takes as long as putting 20 to 40 KiB to each member, however many there are; with it a broadcast is sooner, whatever its size, by a tenth to ten times. How often a
+//! program will broadcast nobody knows. So a team first puts as much as a circle costs ([`PUT_FIRST`]): whether it ends there or goes on, it has not lost much.
 
 use super::Place;
 use crate::error::Result;
+use crate::layout::OUTBOX;
 use crate::multicast::Circle;
 use crate::team::Team;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A team's circle, once it was tried to make one; nothing where there can be none.
+/// Bytes that a team's broadcasts have, all together, when the first of them goes by multicast. On dimmnet-2 a circle of 4, 8, 16 and 32 takes 0.15, 0.24, 0.40 and 0.94 ms; broadcasts of 2 KiB to 1 MiB, one to a
+/// thousand of them, then take at most 2.9 times what they would with the better of always and never (2 KiB to 15, sixteen of them, where the switch copies at line rate); with always, 6.9 times.
+const PUT_FIRST: usize = 32 << 10;
+
+/// What a team has for broadcasts by multicast.
 #[derive(Default)]
-pub(crate) struct Circles(OnceLock<Option<Arc<Circle>>>);
+pub(crate) struct Circles {
+    /// The circle, once it was tried to make one; nothing where there can be none.
+    made: OnceLock<Option<Arc<Circle>>>,
+    /// Bytes of all broadcasts so far that may go by it; the same at all members. One thread at a time is in a collective of a team.
+    bytes: AtomicUsize,
+}
 
 impl Team {
     /// Whether there may be a circle of this team's members.
     pub(super) fn may_multicast(&self) -> bool {
-        Circle::wins(self.pe(), self.len()) && !matches!(self.circles().0.get(), Some(None))
+        Circle::wins(self.pe(), self.len()) && !matches!(self.circles().made.get(), Some(None))
+    }
+
+    /// How many bytes are to be broadcast yet before it pays to make one.
+    pub(super) fn put_first(&self) -> usize {
+        PUT_FIRST.saturating_sub(self.circles().bytes.load(Ordering::Relaxed))
     }
 
     /// A broadcast, if it goes by multicast.
     pub(super) fn broadcast_by_multicast(&self, root: usize, to: Place, from: Place) -> Result<bool> {
-        if self.multicast_from().is_none_or(|least| from.bytes < least) {
+        let Some(least) = self.multicast_from() else {
+            return Ok(false);
+        };
+        if from.bytes > OUTBOX {
+            let Circles { bytes, .. } = self.circles();
+            bytes.store(bytes.load(Ordering::Relaxed).saturating_add(from.bytes), Ordering::Relaxed);
+        }
+        if from.bytes < least {
             return Ok(false);
         }
         let Some(circle) = self.circle()? else {
@@ -49,12 +75,12 @@ impl Team {
 
     /// The team's circle, made now if it was not tried before.
     fn circle(&self) -> Result<Option<&Arc<Circle>>> {
-        if let Some(known) = self.circles().0.get() {
+        if let Some(known) = self.circles().made.get() {
             return Ok(known.as_ref());
         }
         self.barrier()?;
         // Of teams that there are now, no two have the same slot.
         let circle = Circle::join(self.pe(), self.members(), self.rank(), 1 + self.slot() as u32)?;
-        Ok(self.circles().0.get_or_init(|| circle).as_ref())
+        Ok(self.circles().made.get_or_init(|| circle).as_ref())
     }
 }
