@@ -132,7 +132,7 @@ fn collectives() -> Result<ExitCode> {
         println!("  {npes:>3}  {}", choices[0]);
     }
     println!("\n  line    pushed into a cache line of each member that needs it, with the news that its sender has come");
-    println!("  outbox  published in the team's own memory, and read there");
+    println!("  outbox  published in the team's own memory, and read there; through a fabric, put there");
     println!("  direct  between the members' windows, once their owners have come and before they go");
     println!(
         "\nWhere a network copies datagrams (`memonet run --machine dimmnet-2`), a broadcast to two or more goes by multicast in place of"

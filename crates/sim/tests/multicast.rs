@@ -14,6 +14,12 @@ fn lossy(variant: Option<&str>, loss: f64) -> Machine {
     Machine::parse("lossy", &lossy, variant).unwrap()
 }
 
+/// Variants, PEs, and what is lost; so many PEs where that is most.
+fn losses(pes: usize) -> [(Option<&'static str>, usize, f64); 6] {
+    let (tree, line_rate) = (Some("tree"), Some("line-rate"));
+    [(None, 3, 0.0), (None, 4, 0.01), (None, 4, 0.2), (tree, 20, 0.05), (line_rate, 9, 0.1), (None, pes, 0.4)]
+}
+
 /// Blocks of every length; which, all know.
 fn block(number: usize) -> Vec<u64> {
     let len = [0, 1, 2, 7, 100, 300, 2000][number * 5 % 7];
@@ -63,14 +69,7 @@ fn streams(machine: &Machine, pes: usize, seed: u64, record: bool) -> Done<Vec<D
 
 #[test]
 fn all_blocks_arrive_in_order_whatever_is_lost() {
-    for (seed, (variant, pes, loss)) in (1..).zip([
-        (None, 3, 0.0),
-        (None, 4, 0.01),
-        (None, 4, 0.2),
-        (Some("tree"), 20, 0.05),
-        (Some("line-rate"), 9, 0.1),
-        (None, 16, 0.4),
-    ]) {
+    for (seed, (variant, pes, loss)) in (1..).zip(losses(16)) {
         let done = streams(&lossy(variant, loss), pes, seed, false);
         assert!(done.results.iter().flatten().all(|&way| way == Delivery::Datagrams), "{variant:?}");
         assert_eq!(done.counts.lost > 0, loss > 0.0, "{variant:?}: {:?}", done.counts);
@@ -159,14 +158,7 @@ fn run_broadcasts(machine: &Machine, pes: usize, seed: u64) -> Done<bool> {
 
 #[test]
 fn broadcasts_arrive_whole_whatever_is_lost() {
-    for (seed, (variant, pes, loss)) in (1..).zip([
-        (None, 3, 0.0),
-        (None, 4, 0.01),
-        (None, 4, 0.2),
-        (Some("tree"), 20, 0.05),
-        (Some("line-rate"), 9, 0.1),
-        (None, 5, 0.4),
-    ]) {
+    for (seed, (variant, pes, loss)) in (1..).zip(losses(5)) {
         let done = run_broadcasts(&lossy(variant, loss), pes, seed);
         assert!(done.results.iter().all(|&multicast| multicast), "{variant:?}");
         assert!(done.counts.copied > 0, "{variant:?}: {:?}", done.counts);

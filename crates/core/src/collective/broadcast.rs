@@ -53,8 +53,8 @@ impl Team {
             _ => self.collective_way(from.bytes),
         };
         let step = self.step(false)?;
-        if way == Way::Direct && self.pe().has_far() {
-            return self.push_out(step, root, to, part);
+        if way != Way::Line && self.pe().has_far() {
+            return self.push_out(way, step, root, to, part);
         }
         let outbox = self.outbox(step);
         if self.rank() != root {
@@ -85,13 +85,21 @@ impl Team {
         }
     }
 
-    /// The direct way through a fabric: a member says that its part may be written, and is done when the root tells it that it was.
-    fn push_out(&self, step: Step, root: usize, to: Place, part: impl Fn(usize) -> Place) -> Result<()> {
-        if self.rank() != root {
-            self.tell(step, root..root + 1, nothing)?;
-            return self.hear(step, root..root + 1);
+    /// Through a fabric, the root writes what each is to have: into its outbox at once, or where it belongs when it has said that it may be written.
+    fn push_out(&self, way: Way, step: Step, root: usize, to: Place, part: impl Fn(usize) -> Place) -> Result<()> {
+        let outbox = self.outbox(step);
+        match (way, self.rank() == root) {
+            (Way::Direct, true) => self.serve(step, to, &part)?,
+            (Way::Direct, false) => {
+                self.tell(step, root..root + 1, nothing)?;
+                return self.hear(step, root..root + 1);
+            }
+            (_, true) => self.push(step, 0..self.len(), outbox.part(0, to.bytes), |rank| self.here(part(rank)))?,
+            (_, false) => {
+                self.hear(step, root..root + 1)?;
+                return self.take(self.rank(), outbox.part(0, to.bytes), to);
+            }
         }
-        self.serve(step, to, &part)?;
         self.take(root, part(root), to)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Which is chosen depends on bytes alone, so all members choose the same. Measured on two to sixteen near PEs (`memonet bench
 //! collective`), a line wins wherever it has room, as nothing but it has to travel; then the outbox, as it saves a meeting. On far
-//! peers they save the same, which costs more there. Teams of more than [`MAX_LINED`] members have no lines.
+//! peers they save the same, which costs more there; `docs/decisions.md` has what that is. Teams of more than [`MAX_LINED`] members have no lines.
 
 use crate::error::{Error, Result};
 use crate::layout::{LINE, MAX_LINED, OUTBOX};
@@ -13,7 +13,7 @@ use crate::team::Team;
 pub enum Way {
     /// Pushed into a cache line of each member that needs it, with the news that the sender has come. Up to [`LINE`] bytes for each.
     Line,
-    /// Published in each member's slot of the team, and read there when its owner has told of it. Up to [`OUTBOX`] bytes per member.
+    /// Published in each member's slot of the team, and read there when its owner has told of it; through a fabric, put into the slots of those who need it, with the news. Up to [`OUTBOX`] bytes per member.
     Outbox,
     /// Between the windows of the members, once they have come to the call and before they leave it. Any size.
     Direct,

@@ -81,12 +81,16 @@ impl Team {
                 }
                 self.take(me, from, block(me))
             }
-            (None, Way::Outbox) => {
+            (None, Way::Outbox) if self.pe().has_far() && to.bytes <= OUTBOX => {
+                let outbox = self.swap(from.bytes, |_| self.here(from))?;
+                self.take(me, outbox, to)
+            }
+            (None, Way::Outbox) if !self.pe().has_far() => {
                 let outbox = self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
                 all.into_iter()
                     .try_for_each(|rank| self.take(rank, outbox.part(0, from.bytes), block(rank)))
             }
-            (None, Way::Direct) => self.give_all(|_| from, block(me), writable),
+            (None, _) => self.give_all(|_| from, block(me), writable),
             (Some(root), _) => {
                 let step = self.step(false)?;
                 if root == me {
@@ -138,23 +142,32 @@ impl Team {
     /// As for [`collect`](Self::collect).
     pub fn collect_places(&self, to: Place, from: Place) -> Result<usize> {
         self.check_places(to, from)?;
-        let small = match self.collective_way(0) {
-            Way::Line | Way::Outbox => OUTBOX - COUNT,
-            Way::Direct => 0,
-        };
-        let outbox = self.publish(|outbox| {
-            // SAFETY: the head of this PE's own outbox, aligned; others read it when they have been told.
-            unsafe {
-                crate::shm::store(self.here(outbox).cast(), from.bytes as u64);
-                crate::shm::store(self.here(outbox.part(8, 8)).cast(), to.bytes as u64);
-            }
-            match from.bytes <= small {
-                true => self.take(self.rank(), from, outbox.part(COUNT, from.bytes)),
-                false => Ok(()),
-            }
-        })?;
+        let (me, small) = (
+            self.rank(),
+            match self.collective_way(0) {
+                Way::Line | Way::Outbox if !self.pe().has_far() => OUTBOX - COUNT,
+                _ => 0,
+            },
+        );
+        let step = self.step(true)?;
+        let outbox = self.outbox(step);
+        // SAFETY: the head of this PE's own outbox, aligned; others read it when they have been told.
+        unsafe {
+            crate::shm::store(self.here(outbox).cast(), from.bytes as u64);
+            crate::shm::store(self.here(outbox.part(8, 8)).cast(), to.bytes as u64);
+        }
+        if from.bytes <= small {
+            self.take(me, from, outbox.part(COUNT, from.bytes))?;
+        }
+        self.tell(step, 0..self.len(), |_| outbox.part(0, 16))?;
+        self.meet(step)?;
         let head = |at: usize| {
-            let words = (0..self.len()).map(|rank| Ok(self.there(rank, outbox.part(at, 8)).load::<u64>(self.pe())? as usize));
+            let word = |rank: usize| match self.steps().are_lines() && rank != me {
+                // SAFETY: an aligned word of a line in this PE's segment.
+                true => Ok(unsafe { crate::shm::load::<u64>(self.line(step, rank).wrapping_add(at).cast()) }),
+                false => self.there(rank, outbox.part(at, 8)).load::<u64>(self.pe()),
+            };
+            let words = (0..self.len()).map(|rank| Ok(word(rank)? as usize));
             words.collect::<Result<Vec<usize>>>()
         };
         let counts = head(0)?;
@@ -207,6 +220,10 @@ impl Team {
                     self.take_line(step, rank, block(to, rank));
                 }
                 self.take(me, block(from, me), block(to, me))
+            }
+            Way::Outbox if self.pe().has_far() => {
+                let outbox = self.swap(bytes, |rank| self.here(block(from, rank)))?;
+                self.take(me, outbox, to)
             }
             Way::Outbox => {
                 let outbox = self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;

@@ -3,7 +3,7 @@
 //! Every one of them is built of the same few things, and names no fabric:
 //!
 //! * **steps** ([`steps`]): a member tells others that it has come, in a cache line of theirs which also carries up to [`LINE`](crate::layout::LINE) bytes;
-//! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: what is published there is read by those who have been told;
+//! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: near, what is published there is read by those who have been told; through a fabric, others put there what its owner needs;
 //! * **direct** reads and writes of the members' windows, for what is larger: of a source whose owner has said that it has come, until that has been told
 //!   that it was read; into a destination whose owner has said that it has come, which then waits until it is told that all is there;
 //! * the team's **barrier**, where each needs something of each.
@@ -15,8 +15,12 @@
 //! | reduce | all tell the root, and go | all publish and tell the root, and go | as all-reduce |
 //! | all-gather, all-to-all | all tell all | all publish, each reads its part | barrier, unless destinations are [`Ready`](Destinations); written straight into the final place; barrier |
 //! | gather | all tell the root, and go | as larger | the root tells all; these write straight into its destination, and tell it |
-//! | collect | as larger | all publish how much they have, and that if it is little | then written straight into the final place; barrier |
+//! | collect | as larger | all tell all how much they have, and publish it if it is little | then written straight into the final place; barrier |
 //! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
+//!
+//! **Through a fabric nobody reads**, where it can be helped: gets wait for an answer, and in some networks for software on the other's host. What is up to an outbox is put into the outboxes of those who need it, as into lines, with the news: a root's by
+//! itself; where each needs something of each, into a part of the outbox for each member ([`swap`](Team::swap)), if they fit. Larger reductions and scans go by the members' destinations ([`pushed`]). What is left to gets are larger reductions to one, larger blocks with
+//! strides at both ends, and reductions in teams of which not one element each fits in an outbox.
 //!
 //! Where the fabric offers to make some of them in the network, those of all PEs go there (`network`): broadcasts of a few bytes, reductions and scans of a few integers.
 //! Where it offers datagrams that the network copies, larger broadcasts to two or more go by those (`multicast`), in place of the direct way, once that pays.
@@ -48,6 +52,7 @@ mod exchange;
 mod multicast;
 mod network;
 mod operator;
+mod pushed;
 mod reduce;
 mod steps;
 mod strided;

@@ -133,6 +133,7 @@ impl Team {
             return Ok(());
         }
         match self.collective_way(from.bytes) {
+            way if self.can_push(way, elements, goal) => self.combine_pushed(elements, goal, to, from),
             Way::Direct => self.combine_directly(elements, goal, to, from),
             way => self.combine_told(way, elements, goal, to, from),
         }

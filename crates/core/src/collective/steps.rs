@@ -9,16 +9,18 @@
 //! |---|---|
 //! | [`step`](Team::step) | the team's next step: all members begin the same ones in the same order, and say the same of each. Begun when all that an earlier collective does is done |
 //! | [`tell`](Team::tell) | sends to some members |
+//! | [`push`](Team::push) | the same, through a fabric, with more than a line carries: it is put into their memory before they are told |
 //! | [`hear`](Team::hear) | waits for those of some; what is sent is heard, in the same collective |
 //! | [`serve`](Team::serve) | a root's: hears from all, and gives each, as it comes, what it is to have: put into its memory, and told of |
 //! | [`meet`](Team::meet) | hears from all, in a step in which each tells all: a **meeting** |
+//! | [`publish`](Team::publish), [`swap`](Team::swap) | a meeting by outboxes: each fills its own, which others read, or, through a fabric, a part of everybody's |
 //!
 //! **Why no line is overwritten before it has been read, nor an outbox.** Let S write to what R reads, in step j, which was used before in
 //! step k = j - `TURNS`. Members meet in barriers of the team and in steps of which that was said. `step` sees to it that
 //! between them there is a meeting whose end S has seen before j: it counts meetings, and where there was none since k, makes one, a
 //! barrier. In that meeting S has heard from R, which told it after it had finished every earlier collective: it has read what it had to
 //! read in k. As all members count the same, all take part in that barrier. A barrier that is under way counts as a meeting, so `step` ends
-//! it first.
+//! it first. Nor does it matter whose outbox was read by whom: S has heard from all.
 //!
 //! So a collective in which all tell all needs nothing else, ever; and where one has nothing to hear, as the root of a broadcast, up to
 //! `TURNS` of them follow each other before members have to meet, and often they do so anyway.
@@ -144,27 +146,50 @@ impl Team {
         Ok(())
     }
 
+    /// Tells members as [`tell`](Self::tell) does, and before that puts what each is to have into its `to`, through a fabric. Begins behind this member, so that not all put to the same one.
+    pub(super) fn push(&self, step: Step, ranks: Range<usize>, to: Place, what: impl Fn(usize) -> *const u8) -> Result<()> {
+        let (me, first) = (self.rank(), self.rank() + 1);
+        let order = (0..ranks.len()).map(|next| ranks.start + (first + next) % ranks.len());
+        for rank in order.filter(|&rank| rank != me) {
+            self.hand(step, rank, to, what(rank))?;
+        }
+        match self.steps().lines || step.meeting {
+            true => Ok(()),
+            false => self.barrier(),
+        }
+    }
+
+    /// Puts something into a member's `to`, and tells it; without lines, the barrier that follows does.
+    fn hand(&self, step: Step, rank: usize, to: Place, from: *const u8) -> Result<()> {
+        let pe = self.pe();
+        if !self.steps().lines {
+            // SAFETY: the callers' sources are readable for the place's bytes, and lie elsewhere.
+            return unsafe { self.deliver(rank, to, from) };
+        }
+        let line = pe.route(
+            self.members()[rank],
+            self.line_at(step, self.rank()) + offset_of!(Line, number) as u64,
+        );
+        // SAFETY: as above; the line is the one that this member has in the other's segment.
+        Ok(unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, line, step.number) }?)
+    }
+
     /// Hears from all, and puts what each is to have into its `to`, as soon as it has come; whoever then hears of this member has all of it.
     ///
     /// # Errors
     /// As for [`hear`](Self::hear).
     pub(super) fn serve(&self, step: Step, to: Place, what: impl Fn(usize) -> Place) -> Result<()> {
-        let (me, pe) = (self.rank(), self.pe());
-        let mut missing: Vec<usize> = (0..self.len()).filter(|&rank| rank != me).collect();
+        let mut missing: Vec<usize> = (0..self.len()).filter(|&rank| rank != self.rank()).collect();
         if !self.steps().lines {
             self.barrier()?;
-            missing.into_iter().try_for_each(|rank| self.give(rank, what(rank), to))?;
-            return self.barrier();
+            return self.push(step, 0..self.len(), to, |rank| self.here(what(rank)));
         }
-        let line = self.line_at(step, me) + offset_of!(Line, number) as u64;
         while !missing.is_empty() {
             let come = |&rank: &usize| self.has_come(step, rank);
             let waits_for = |pe: usize| missing.iter().any(|rank| self.members()[*rank] == pe && !come(rank));
             let next = self.wait_in_step(&|pe| !waits_for(pe), || missing.iter().position(come))?;
             let rank = missing.remove(next);
-            let (into, line) = (self.there(rank, to), pe.route(self.members()[rank], line));
-            // SAFETY: the caller's places lie in the segments; the line is the one that this member has in the other's. They do not overlap.
-            unsafe { into.put_and_store(pe, self.here(what(rank)), to.bytes, line, step.number)? };
+            self.hand(step, rank, to, self.here(what(rank)))?;
         }
         Ok(())
     }
@@ -260,5 +285,21 @@ impl Team {
         self.tell(step, 0..self.len(), nothing)?;
         self.meet(step)?;
         Ok(outbox)
+    }
+    /// A meeting in which each puts `bytes` into the outbox of each, where they lie by rank: all that it gets, its own included.
+    pub(super) fn swap(&self, bytes: usize, what: impl Fn(usize) -> *const u8) -> Result<Place> {
+        let step = self.step(true)?;
+        self.swap_in(step, self.outbox(step).part(0, self.len() * bytes), what)
+    }
+
+    /// The same by another room, an equal part of it for each, which all may write now.
+    pub(super) fn swap_in(&self, step: Step, room: Place, what: impl Fn(usize) -> *const u8) -> Result<Place> {
+        let (me, bytes) = (self.rank(), room.bytes / self.len());
+        let mine = room.part(me * bytes, bytes);
+        // SAFETY: the room lies in this PE's segment, and what the callers give is readable, and lies elsewhere.
+        unsafe { shm::copy(self.here(mine), what(me), bytes) };
+        self.push(step, 0..self.len(), mine, what)?;
+        self.meet(step)?;
+        Ok(room)
     }
 }

@@ -115,14 +115,22 @@ impl Team {
         let block = |rank: usize| rank * count..(rank + 1) * count;
         let mine = block(self.rank());
         if self.collective_way(all * size) != Way::Direct {
+            let mut memory = [super::Aligned([0; 64]); OUTBOX / 64];
+            let memory = memory.as_mut_ptr().cast::<u8>();
+            if self.pe().has_far() {
+                // SAFETY: the memory has room for an outbox, as all of them have.
+                unsafe { self.pack(from, 0..all, memory) };
+                let outbox = self.swap(count * size, |rank| memory.wrapping_add(rank * count * size))?;
+                // SAFETY: it has as many elements.
+                unsafe { self.unpack(self.here(outbox), size, to, 0..all) };
+                return Ok(());
+            }
             let outbox = self.publish(|outbox| {
                 // SAFETY: an outbox has room for all of them.
                 unsafe { self.pack(from, 0..all, self.here(outbox)) };
                 Ok(())
             })?;
             let published = outbox.part(mine.start * size, count * size);
-            let mut memory = [super::Aligned([0; 64]); OUTBOX / 64];
-            let memory = memory.as_mut_ptr().cast::<u8>();
             for rank in 0..self.len() {
                 // SAFETY: the memory has room for an outbox.
                 unsafe {

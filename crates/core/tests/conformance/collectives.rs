@@ -21,6 +21,11 @@ on_every_fabric!(
 
 /// None, one, odd numbers, around what an outbox holds of 8-byte elements, and several blocks.
 const LENGTHS: [usize; 8] = [0, 1, 7, 127, 128, 129, 1023, 5001];
+
+/// For reductions, of two also more than a fabric takes in one round.
+fn lengths(npes: usize) -> impl Iterator<Item = usize> {
+    LENGTHS.into_iter().chain((npes == 2).then_some(20_001))
+}
 const PES: [usize; 6] = [1, 2, 3, 5, 8, 9];
 
 /// What the member with rank `rank` contributes.
@@ -104,7 +109,7 @@ fn reduce_with<O: Operator<u64> + Send + Sync>(team: &Team, operator: O, len: us
 fn reductions(setup: Setup) {
     for run in setup.runs(&sizes_here(&PES)) {
         run.job(|job| {
-            for len in LENGTHS {
+            for len in lengths(job.npes()) {
                 let words = Words::new(job, len, len)?;
                 reduce_with(job.world(), Sum, len, &words)?;
                 reduce_with(job.world(), Xor, len, &words)?;
@@ -162,7 +167,7 @@ fn scans(setup: Setup) {
     for run in setup.runs(&sizes_here(&PES)) {
         run.job(|job| {
             let me = job.pe();
-            for len in LENGTHS {
+            for len in lengths(job.npes()) {
                 let words = Words::new(job, len, len)?;
                 let sum = |ranks: std::ops::Range<usize>| -> Vec<u64> {
                     let at = |i| ranks.clone().fold(0u64, |sum, rank| sum.wrapping_add(mark(rank, i, 0)));
