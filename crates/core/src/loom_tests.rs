@@ -356,6 +356,25 @@ mod barrier {
         dissemination_3: Dissemination 3 whole, 1;
     }
 
+    /// One that sees the end of a phase rings those of one bell before, or while, who ends it rings all: beside strangers, who spins for its CPU.
+    fn ringing(barrier: &Barrier, arriving: &dyn Fn(u64), passed: &dyn Fn(u64)) {
+        for phase in 1..=2 {
+            arriving(phase);
+            barrier.step().unwrap();
+            if barrier.test().unwrap() {
+                barrier.ring_first_bell();
+            }
+            barrier.wait().unwrap();
+            passed(phase);
+        }
+    }
+
+    #[test]
+    fn central_with_ringers() {
+        explore(3, || meet(job(2), Algorithm::Central, ringing));
+        explore(1, || meet(job(3), Algorithm::Central, ringing));
+    }
+
     /// Who passes on others' news sleeps on its own doorbell, where that comes, and not on the barrier's.
     #[test]
     fn central_2_with_one_that_relays() {

@@ -449,7 +449,9 @@ fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut imp
     // A fabric may deliver without ringing.
     let looks = terms.words() || pe.has_far() || pe.sockets.load(Ordering::Relaxed) > 0;
     let bells = terms.bells.filter(|_| !looks && !pe.has_relays.load(Ordering::Relaxed));
-    let bell = bells.map_or_else(|| pe.control().doorbell(pe.me()), |bells| bells.of(this_cpu()));
+    // Under loom each PE has a CPU of its own, so that not all sleep on one bell.
+    let here = || if cfg!(loom) { pe.me() as u32 } else { this_cpu() };
+    let bell = bells.map_or_else(|| pe.control().doorbell(pe.me()), |bells| bells.of(here()));
     let mut nap = if looks { FIRST_NAP } else { LONG_NAP };
     let mut heard = pe.heard.load(Ordering::Relaxed);
     loop {

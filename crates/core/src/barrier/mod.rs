@@ -280,6 +280,13 @@ impl Barrier {
         self.lost.store(true, Ordering::Relaxed);
     }
 
+    /// Rings one of the bells on which members may sleep, as who spins for those of its CPU does.
+    #[cfg(all(test, loom))]
+    pub(crate) fn ring_first_bell(&self) {
+        let bells = by_way!(self, way => way.bells());
+        bells.expect("an algorithm that has some").of(0).ring_ordered();
+    }
+
     /// The algorithm in use.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
