@@ -17,7 +17,14 @@ fn lossy(variant: Option<&str>, loss: f64) -> Machine {
 /// Variants, PEs, and what is lost; so many PEs where that is most.
 fn losses(pes: usize) -> [(Option<&'static str>, usize, f64); 6] {
     let (tree, line_rate) = (Some("tree"), Some("line-rate"));
-    [(None, 3, 0.0), (None, 4, 0.01), (None, 4, 0.2), (tree, 20, 0.05), (line_rate, 9, 0.1), (None, pes, 0.4)]
+    [
+        (None, 3, 0.0),
+        (None, 4, 0.01),
+        (None, 4, 0.2),
+        (tree, 20, 0.05),
+        (line_rate, 9, 0.1),
+        (None, pes, 0.4),
+    ]
 }
 
 /// Blocks of every length; which, all know.
