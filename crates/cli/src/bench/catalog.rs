@@ -160,7 +160,7 @@ impl Kind {
             Self::AllReduce => row("all_reduce", "us", Lower, "osu_oshm_reduce",
                 "the sum of a word of all", "a barrier"),
             Self::MulticastLatency => row("multicast_latency", "ns", Lower, "osu_latency (x 2)",
-                "a block by a multicast channel, and one back by another", "round trip of one word with bare stores and loads, the better of polling with and without `pause`"),
+                "a block by a multicast channel, and one back by another", "round trip of one word with bare stores and loads, in lines elsewhere for each sample as a line's address is worth a third, the better of polling with and without `pause`"),
             Self::MulticastRate => row("multicast_messages", "M/s", Higher, "-",
                 "blocks by a multicast channel to one reader, copied in and out", "the same by a bare ring of numbered slots"),
             Self::MulticastBandwidth => row("multicast_bandwidth", "MB/s", Higher, "osu_bcast",

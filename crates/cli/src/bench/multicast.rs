@@ -2,14 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use memonet::{Delivery, Job, Multicast, MulticastOptions};
 
 use super::catalog::{Kind, Row};
-use super::pe::{Bench, Contender, time_each};
+use super::pe::{Bench, Contender, time_batches, time_each};
 use super::raw;
 use super::raw_multicast::RawMulticast;
 use super::raw_udp::RawUdp;
@@ -24,6 +24,8 @@ const SAMPLES: usize = 3;
 /// Round trips of a sample, and samples.
 const TRIPS: usize = 200;
 const TRIP_SAMPLES: usize = 100;
+/// Words from the place of one bare sample to that of the next: a page and a line.
+const APART: usize = (4096 + 64) / size_of::<u64>();
 /// Slots of the raw ring, and words of each: one for its number.
 const SLOTS: usize = 1 << 12;
 const SLOT: usize = 16;
@@ -50,7 +52,8 @@ fn latency(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
     let (mut there, mut back) = (channel(job, 0)?, channel(job, 1)?);
-    let words = job.window::<u64>(64)?;
+    // The first sample only warms up.
+    let words = job.window::<u64>((TRIP_SAMPLES + 1) * APART)?;
     let count = Cell::new(0u64);
     let mut block = vec![0u64; row.size / size_of::<u64>()];
     let mut contenders = vec![Contender::library(|| {
@@ -72,29 +75,39 @@ fn latency(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
         })
     })];
     if let Some(near) = words.near_ptr(1 - me, 0) {
-        // SAFETY: words of a window that is kept to the end of this function, which nothing else accesses.
-        let (own, near) = unsafe { (raw::word(words.local_ptr()), raw::word(near)) };
-        let count = &count;
-        let trip = move |poll: fn(&AtomicU64, u64)| {
-            let value = count.get() + 1;
-            count.set(value);
-            if me == 0 {
-                near.store(value, Ordering::Release);
-            }
-            poll(own, value);
-            if me == 1 {
-                near.store(value, Ordering::Release);
-            }
-            Ok(())
-        };
+        let (own, count) = (words.local_ptr(), &count);
         contenders.push(Contender::limit("a bare store there and back", move || {
-            time_each(TRIP_SAMPLES, TRIPS, || trip(raw::poll::<false>))
+            bare_trips::<false>(me, own, near, count)
         }));
         contenders.push(Contender::limit("the same, polling with pause", move || {
-            time_each(TRIP_SAMPLES, TRIPS, || trip(raw::poll::<true>))
+            bare_trips::<true>(me, own, near, count)
         }));
     }
     bench.interleave(row, &mut contenders)
+}
+
+/// A word there and back, by bare stores and loads. How long a line takes from CPU to CPU depends on its address, by a third, and a channel goes through many of them:
+/// so each sample has a pair of lines of its own, and the median is not the luck of one.
+fn bare_trips<const PAUSE: bool>(me: usize, own: *mut u64, near: *mut u64, count: &Cell<u64>) -> Result<Vec<f64>> {
+    let mut at = 0;
+    time_batches(TRIP_SAMPLES, TRIPS, |trips| {
+        // SAFETY: both are the beginning of the caller's window, which it keeps, and which has a place for each sample; nothing else accesses it.
+        let (own, near) = unsafe { (raw::word(own.wrapping_add(at)), raw::word(near.wrapping_add(at))) };
+        at += APART;
+        let mut value = count.get();
+        for _ in 0..trips {
+            value += 1;
+            if me == 0 {
+                near.store(value, Ordering::Release);
+            }
+            raw::poll::<PAUSE>(own, value);
+            if me == 1 {
+                near.store(value, Ordering::Release);
+            }
+        }
+        count.set(value);
+        Ok(())
+    })
 }
 
 /// Blocks as fast as they go.
