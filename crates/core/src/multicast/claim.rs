@@ -138,6 +138,7 @@ impl<T: Plain> Multicast<T> {
         copy_record(self.reader()?, record, to)
     }
 
+    #[inline(always)]
     fn show(&mut self, record: Record) -> Result<Peek<'_, T>> {
         let len = elements::<T>(record)?;
         let at: *const T = self.reader()?.block().cast();

@@ -351,7 +351,7 @@ pub(super) struct ReceivingWork {
 
 impl Receiving {
     /// Whether all of the record at `position` is there.
-    #[inline]
+    #[inline(never)]
     pub(super) fn has(&self, ring: &Ring, position: u64) -> bool {
         let received = self.received.load(Ordering::Acquire);
         if received < position + 8 {

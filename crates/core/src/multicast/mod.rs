@@ -161,6 +161,7 @@ enum End {
 }
 
 impl<T: Plain> Multicast<T> {
+    #[inline]
     fn writer(&mut self) -> Result<&mut writer::Writer> {
         match &mut self.end {
             End::Writer(writer) => Ok(writer),
@@ -168,6 +169,7 @@ impl<T: Plain> Multicast<T> {
         }
     }
 
+    #[inline]
     fn reader(&mut self) -> Result<&mut reader::Reader> {
         match &mut self.end {
             End::Reader(reader) => Ok(reader),

@@ -5,7 +5,7 @@ use super::ring::{Header, Part, Ring};
 use super::tree::Node;
 use super::writer::{LEFT, Line};
 use crate::doorbell::Doorbell;
-use crate::error::{Error, Result};
+use crate::error::{Error, Quick, Result};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm;
@@ -89,7 +89,7 @@ impl Reader {
     }
 
     /// Whether the next record is there.
-    #[inline]
+    #[inline(always)]
     fn has_next(&self) -> bool {
         match &self.upstream {
             Told::Datagrams(receiving) => receiving.has(&self.ring, self.position),
@@ -98,18 +98,22 @@ impl Reader {
     }
 
     /// The next record, if it has come.
-    #[inline]
+    #[inline(always)]
     pub(super) fn look(&mut self) -> Result<Option<Record>> {
         loop {
             if !self.has_next() {
                 self.check_silence()?;
                 return Ok(None);
             }
+            // From here to the caller nothing overlaps anything: a short block's latency. So what is rare is out of the way.
             let word = self.ring.word(self.position);
-            let header = self.ring.decode(self.position, word);
             // A dropped reader's words are anything.
             self.check()?;
-            match header? {
+            if let Some(len) = self.ring.whole(self.position, word) {
+                let part = Part::WHOLE;
+                return Ok(Some(Record { len, part }));
+            }
+            match self.ring.decode(self.position, word)? {
                 Header::Block { len, part } => return Ok(Some(Record { len, part })),
                 Header::Padding { len } => self.position += len as u64,
                 Header::End => return Err(Error::Closed),
@@ -139,25 +143,29 @@ impl Reader {
     }
 
     /// Waits for the next record.
-    #[inline]
+    #[inline(always)]
     pub(super) fn next(&mut self) -> Result<Record> {
+        let found = wait::first_looks(&self.pe, &mut || self.has_next().then_some(()));
+        if found.is_some()
+            && let Some(record) = self.look()?
+        {
+            return Ok(record);
+        }
+        // Of another type: written into the place of this call's own result, it would keep that in memory where nothing is waited for, too.
+        Ok(self.wait()?)
+    }
+
+    #[cold]
+    fn wait(&mut self) -> Quick<Record> {
         loop {
-            let found = wait::first_looks(&self.pe, &mut || self.has_next().then_some(()));
-            if found.is_none() {
-                self.wait()?;
-            }
+            self.tell();
+            let come = || (self.has_next() || self.check_silence().is_err()).then_some(());
+            self.terms(|terms| wait::until(&self.pe, terms, come))?;
             // After padding there may be nothing yet.
             if let Some(record) = self.look()? {
                 return Ok(record);
             }
         }
-    }
-
-    #[cold]
-    fn wait(&mut self) -> Result<()> {
-        self.tell();
-        let come = || (self.has_next() || self.check_silence().is_err()).then_some(());
-        Ok(self.terms(|terms| wait::until(&self.pe, terms, come))?)
     }
 
     #[inline]
@@ -189,7 +197,7 @@ impl Reader {
         }
     }
 
-    #[inline]
+    #[inline(never)]
     fn tell(&mut self) {
         if self.told != self.position {
             self.told = self.position;

@@ -119,7 +119,7 @@ impl Ring {
     /// Bytes that are skipped before a record of `record` bytes at `position`.
     #[inline]
     pub(super) fn padding(&self, position: u64, record: u64) -> u64 {
-        let left = self.len - (position & (self.len - 1));
+        let left = self.left(position);
         if left < record { left } else { 0 }
     }
 
@@ -147,17 +147,32 @@ impl Ring {
         unsafe { shm::store(self.at(position).cast(), word) }
     }
 
-    /// What a word that is not 0 says, as the header of a record at `position`, believing nothing.
+    /// Bytes from `position` to the end of the ring.
     #[inline]
-    pub(super) fn decode(&self, position: u64, word: u64) -> Result<Header> {
+    fn left(&self, position: u64) -> u64 {
+        self.len - (position & (self.len - 1))
+    }
+
+    /// The length of the block, if a word is the header of a whole one at `position`, as most are.
+    #[inline]
+    pub(super) fn whole(&self, position: u64, word: u64) -> Option<usize> {
         let len = word >> 3;
-        let left = self.len - (position & (self.len - 1));
+        (word & 7 == WHOLE && len <= self.left(position).saturating_sub(self.unit)).then_some(len as usize)
+    }
+
+    /// What a word that is not 0 says, as the header of a record at `position`, believing nothing.
+    pub(super) fn decode(&self, position: u64, word: u64) -> Result<Header> {
+        if let Some(len) = self.whole(position, word) {
+            let part = Part::WHOLE;
+            return Ok(Header::Block { len, part });
+        }
+        let (len, left) = (word >> 3, self.left(position));
         match word & 7 {
-            kind @ (FIRST | MORE | LAST | WHOLE) if len <= left.saturating_sub(self.unit) => Ok(Header::Block {
+            kind @ (FIRST | MORE | LAST) if len <= left.saturating_sub(self.unit) => Ok(Header::Block {
                 len: len as usize,
                 part: Part {
-                    first: matches!(kind, FIRST | WHOLE),
-                    last: matches!(kind, LAST | WHOLE),
+                    first: kind == FIRST,
+                    last: kind == LAST,
                 },
             }),
             PADDING if len == left => Ok(Header::Padding { len: len as usize }),

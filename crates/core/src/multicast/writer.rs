@@ -166,7 +166,7 @@ impl Writer {
     }
 
     /// Publishes the record, whose block is complete.
-    #[inline]
+    #[inline(always)]
     pub(super) fn publish(&mut self, room: Room, len: usize, part: Part) {
         let start = self.position + room.padding;
         let end = start + self.ring.record(len);
@@ -179,18 +179,13 @@ impl Writer {
             self.ring.set_word(self.position, padding.to_word());
         }
         self.position = end;
-        self.tell_readers();
-        // The zero behind the next record often lies in another line, and the header must not wait for that.
-        shm::prefetch_to_write(self.ring.at(end + 64));
-    }
-
-    #[inline]
-    fn tell_readers(&self) {
         match &self.onward {
             Onward::Here => self.ring_readers(),
-            Onward::Tree(node) => node.advance(self.position, true),
-            Onward::Datagrams(sending) => sending.commit(self.position),
+            Onward::Tree(node) => node.advance(end, true),
+            Onward::Datagrams(sending) => sending.commit(end),
         }
+        // The zero behind the next record often lies in another line, and the header must not wait for that.
+        shm::prefetch_to_write(self.ring.at(end + 64));
     }
 
     #[inline]
