@@ -302,8 +302,18 @@ fn bound_pes_have_an_equal_share_of_their_own() {
         assert_eq!(output(&["-n", "2", "nproc"]), format!("{0}\n{0}\n", cpus / 2));
     }
     assert_eq!(output(&["-n", "1", "--bind", "none", "nproc"]), format!("{cpus}\n"));
-    let many = (cpus + 1).to_string();
-    assert_eq!(output(&["-n", &many, "nproc"]), format!("{cpus}\n").repeat(cpus + 1));
+    if cpus >= 2 {
+        // One more than CPUs does not come out even.
+        let many = (cpus + 1).to_string();
+        assert_eq!(output(&["-n", &many, "nproc"]), format!("{cpus}\n").repeat(cpus + 1));
+    }
+    let (thrice, all) = ((3 * cpus).to_string(), format!("{cpus}\n").repeat(3 * cpus));
+    assert_eq!(output(&["-n", &thrice, "--bind", "none", "nproc"]), all);
+    let shown = output(&["-n", &thrice, "sh", "-c", show]);
+    let mut lists: Vec<&str> = shown.lines().collect();
+    lists.sort_unstable();
+    let each: Vec<usize> = lists.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
+    assert_eq!(each, vec![3; cpus], "{shown}");
 }
 
 #[test]

@@ -6,13 +6,12 @@ use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use memonet_core::launch::available_cpus;
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 
 use super::catalog::{Kind, Row};
 use super::stats::Record;
 use super::{Part, pe, raw_udp, simulated, this_program};
-use crate::run::{self, Bind};
+use crate::run;
 
 /// Measures rows of one kind with one job.
 pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
@@ -26,7 +25,6 @@ pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
     };
     let n = rows[0].pes;
     let args = Part::Pe(task).arguments()?.map(Into::into).into();
-    let bind = if n <= available_cpus() { Bind::Core } else { Bind::None };
     let status = run::launch(run::Spec {
         programs: vec![run::Program {
             n,
@@ -34,7 +32,6 @@ pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
             args,
         }],
         options: run::Options {
-            bind: Some(bind),
             environment: (rows[0].kind == Kind::MulticastUdp)
                 .then(raw_udp::environment)
                 .into_iter()

@@ -44,7 +44,8 @@ struct Part {
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Options {
     /// Give each PE CPUs of its own, an equal share for itself and its threads, or let the kernel choose
-    /// [default: core when there is a CPU for each PE, else none]
+    /// [default: core when there is a CPU for each PE; as many PEs to each CPU, where that comes out even;
+    /// else none]
     #[arg(long, value_enum)]
     pub bind: Option<Bind>,
     /// Start each line of output with the number of its PE

@@ -233,7 +233,7 @@ impl Reader {
                     _ => Bind::None,
                 });
                 if text.contains("overload-allowed") && self.options.bind == Some(Bind::Core) {
-                    // What is done without being asked: to CPUs of their own where there are enough.
+                    // What is done without being asked: to CPUs of their own where there are enough, else as many to each.
                     self.options.bind = None;
                 }
             }
