@@ -57,6 +57,7 @@ pub mod dsm;
 pub mod ending;
 mod error;
 pub mod fabric;
+mod following;
 mod heap;
 pub mod hosted;
 mod job;

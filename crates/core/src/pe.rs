@@ -65,6 +65,8 @@ pub(crate) struct Pe {
     pub(crate) failed_tests: AtomicU32,
     /// Which member a wait last found missing among those who share its CPU.
     pub(crate) missed: AtomicUsize,
+    /// Whether it has just heard from a PE of its CPU, and told nothing in return.
+    pub(crate) follows: AtomicBool,
     /// Ends of channels that only waits of this PE look after: it may not sleep for long.
     pub(crate) sockets: AtomicU32,
     /// Counts datagrams that were taken from them.
@@ -132,6 +134,7 @@ impl Pe {
             led: AtomicU64::new(0),
             failed_tests: AtomicU32::new(0),
             missed: AtomicUsize::new(0),
+            follows: AtomicBool::new(false),
             sockets: AtomicU32::new(0),
             heard: AtomicU32::new(0),
             channels: AtomicU32::new(0),

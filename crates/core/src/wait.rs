@@ -24,6 +24,7 @@ use crate::bells::Bells;
 use crate::ending;
 use crate::error::{Cause, Error, Quick};
 use crate::fabric::{Awaited, Due};
+use crate::following;
 use crate::pe::Pe;
 use crate::shm;
 use crate::strangers::Strangers;
@@ -308,6 +309,9 @@ fn spin<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl
     let mut last = start;
     let (patience, most) = (PATIENCE * sharing, GAP * sharing.min(MOST_GAPS));
     let mut hope = if crowded { hope(pe, &terms) } else { 0 };
+    if crowded && following::gives_way(pe) {
+        hope = 0;
+    }
     let mut since = start;
     while last.saturating_sub(start) < patience {
         let mut found = None;

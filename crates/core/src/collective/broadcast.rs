@@ -3,6 +3,7 @@
 use super::steps::{Step, nothing};
 use super::{Place, Span, Way, check_apart, check_disjoint, check_length};
 use crate::error::Result;
+use crate::following;
 use crate::shm::Plain;
 use crate::team::Team;
 
@@ -59,6 +60,7 @@ impl Team {
         let outbox = self.outbox(step);
         if self.rank() != root {
             self.hear(step, root..root + 1)?;
+            following::follow(self.pe(), self.members()[root]);
             match way {
                 Way::Line => self.take_line(step, root, to),
                 Way::Outbox => self.take(root, outbox.part((mine.offset - from.offset) as usize, mine.bytes), to)?,
