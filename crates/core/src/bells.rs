@@ -40,7 +40,7 @@ impl Bells {
         }
         let here = wait::this_cpu() as usize % Self::COUNT;
         let elsewhere = (1..Self::COUNT).map(|further| self.0.nth((here + further) % Self::COUNT));
-        wait::for_a_moment(|| !elsewhere.clone().any(Doorbell::is_announced));
+        wait::for_a_moment(wait::cycles(), || !elsewhere.clone().any(Doorbell::is_announced));
         elsewhere.for_each(Doorbell::ring_ordered);
         self.0.nth(here).ring_ordered();
     }

@@ -217,7 +217,7 @@ fn tested(pe: &Pe, found: bool) {
 
 /// A moment in cycles of this node's clock; only differences mean anything.
 #[inline(always)]
-fn cycles() -> u64 {
+pub(crate) fn cycles() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
     {
         // SAFETY: every x86-64 processor has the instruction; it reads a counter.
@@ -400,17 +400,14 @@ fn ring_beyond(pe: &Pe, here: u32, targets: impl Iterator<Item = usize> + Clone)
             continue;
         }
         if targets.clone().any(|other| control.cpu_of(other) == there && !asleep(other)) {
-            while asleep(target) && cycles().saturating_sub(start) < GRACE {
-                shm::pause();
-            }
+            for_a_moment(start, || !asleep(target));
         }
         control.doorbell(target).ring_ordered();
     }
 }
 
-/// Waits for those who are awake on other CPUs to wake theirs, until `done` or for [`GRACE`].
-pub(crate) fn for_a_moment(done: impl Fn() -> bool) {
-    let start = cycles();
+/// Waits for those who are awake on other CPUs to wake theirs, until `done` or for [`GRACE`] from `start` on.
+pub(crate) fn for_a_moment(start: u64, done: impl Fn() -> bool) {
     while cfg!(not(loom)) && !done() && cycles().saturating_sub(start) < GRACE {
         shm::pause();
     }
