@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         "leave" => leave(&argument),
         "end" => end(),
         "multicast" => multicast(&argument),
+        "silence" => silence(),
         "publish" => publish(&argument),
         "flood" => flood(&argument),
         "twice" => memonet::init().and_then(|job| job.finalize()),
@@ -85,6 +86,20 @@ fn multicast(argument: &str) -> Result<()> {
         println!("{} received {blocks} blocks", job.pe());
     }
     Ok(())
+}
+
+/// PE 0 publishes a block, and leaves; the others make no call for longer than a reader may be silent.
+fn silence() -> Result<()> {
+    let job = memonet::init()?;
+    let readers: Vec<usize> = (1..job.npes()).collect();
+    let mut channel = job.multicast::<u64>(0, &readers, MulticastOptions::new())?;
+    if job.pe() > 0 {
+        std::thread::sleep(Duration::from_secs(12));
+        return Ok(());
+    }
+    channel.publish(&[7])?;
+    drop(channel);
+    job.quiet()
 }
 
 /// PE 0 publishes blocks of all sizes until somebody dies. If it is to "survive" that of a reader, it goes on for a while, and leaves. All tell how many blocks they have

@@ -203,18 +203,24 @@ fn a_narrow_link_in_the_middle_is_found_out() {
     assert!(small < 2500, "{small} bytes a packet");
 }
 
-/// A network that takes no multicast to one of the readers: nobody hangs, and it is told what may be done.
+/// A network that takes nothing to one of the PEs, or a PE that does not look: nobody hangs, who waits says of whom it hears nothing, and what may be done.
 #[test]
 fn where_datagrams_do_not_pass_it_is_said() {
-    let Some(hosts) = Hosts::new(3) else { return };
-    hosts.lose(1, 100);
-    let program = pe();
-    // The writer is stopped by who does not answer; or has published all, and waits for that to arrive.
-    for work in ["400 65536", "10 64"] {
-        let ended = hosts.run(3, &[&program, "multicast", work]);
+    // A reader waits for a block; the writer for room; the writer, when it leaves, for what it published to arrive.
+    for (deaf, program, silent) in [
+        (Some(1), &["multicast", "10 64"][..], 0),
+        (Some(0), &["multicast", "400 65536"], 1),
+        (None, &["silence"], 1),
+    ] {
+        let Some(hosts) = Hosts::new(2) else { return };
+        deaf.into_iter().for_each(|deaf| hosts.lose(deaf, 100));
+        let helper = pe();
+        let ended = hosts.run(2, &[&[helper.as_str()], program].concat());
         assert_ne!(ended.status, 0, "{ended:?}");
-        let said = ended.stderr.contains("nothing was heard of PE ") && ended.stderr.contains("MEMONET_MULTICAST=tree");
-        assert!(said && !ended.stderr.contains("panicked"), "{ended:?}");
+        for said in [format!("nothing was heard of PE {silent} for"), "MEMONET_MULTICAST=tree".into()] {
+            assert!(ended.stderr.contains(&said), "{said}: {ended:?}");
+        }
+        assert!(!ended.stderr.contains("panicked"), "{ended:?}");
     }
 }
 

@@ -416,6 +416,17 @@ fn finalize_at_exit() {
 mod tests {
     use super::*;
 
+    /// On near peers, too, what a guard could not return when it was dropped.
+    #[test]
+    fn what_could_not_be_returned_surfaces_at_the_next_quiet() {
+        let quiets = Job::threads(1, |job| {
+            job.pe.surface_later(Error::Misuse("late"));
+            [(); 2].map(|()| job.quiet())
+        });
+        let quiets = quiets.unwrap().remove(0);
+        assert!(matches!(quiets, [Err(Error::Misuse("late")), Ok(())]), "{quiets:?}");
+    }
+
     /// Whatever a PE forks off has its memory and its exit handlers, and is not the PE.
     #[test]
     fn a_forked_process_does_not_finalise_its_parent() {

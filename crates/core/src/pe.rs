@@ -50,6 +50,8 @@ pub(crate) struct Pe {
     resting: Mutex<Vec<Resting>>,
     /// What a write failed with whose caller could not be told; surfaces at the next quiet.
     late: Mutex<Option<Error>>,
+    /// Whether there is one: near, a quiet looks at nothing else.
+    is_late: AtomicBool,
     /// Where descriptors of restricted windows arrive.
     pub(crate) socket: Mutex<Option<Arc<Socket>>>,
     /// Restricted windows by key slot, for keys to find.
@@ -126,6 +128,7 @@ impl Pe {
             free_barriers: Mutex::new(free_barriers),
             resting: Mutex::new(Vec::new()),
             late: Mutex::new(None),
+            is_late: AtomicBool::new(false),
             socket: Mutex::new(None),
             restricted: Mutex::new(Vec::new()),
             relays: Mutex::new(Vec::new()),
@@ -349,7 +352,12 @@ impl Pe {
     #[inline]
     pub(crate) fn quiet(&self) -> Quick<()> {
         crate::shm::full_fence();
-        self.complete_writes()
+        self.complete_writes()?;
+        if self.is_late.load(Ordering::Relaxed) {
+            self.surface()
+        } else {
+            Ok(())
+        }
     }
 
     /// [`quiet`](Self::quiet) where a store follows that tells of it: near, stores keep their order by themselves.
@@ -369,9 +377,16 @@ impl Pe {
 
     fn quiet_far(&self) -> Quick<()> {
         let now = self.fabric().quiet();
-        let late = self.late.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        late.map_or(Ok(()), Err)?;
+        self.surface()?;
         Ok(now?)
+    }
+
+    /// What could not be returned before.
+    #[inline(never)]
+    fn surface(&self) -> Quick<()> {
+        let mut late = self.late.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        self.is_late.store(false, Ordering::Relaxed);
+        Ok(late.take().map_or(Ok(()), Err)?)
     }
 
     /// Completes far writes where no error can be returned: it surfaces at the next quiet instead.
@@ -385,7 +400,9 @@ impl Pe {
 
     /// Keeps an error that cannot be returned for the next quiet.
     pub(crate) fn surface_later(&self, error: Error) {
-        *self.late.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(error);
+        let mut late = self.late.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *late = Some(error);
+        self.is_late.store(true, Ordering::Relaxed);
     }
 
     /// Barrier slots that are free, now.
