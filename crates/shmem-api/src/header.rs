@@ -114,6 +114,8 @@ pub fn constants(table: &Table, extension: bool) -> String {
     let mut out = String::new();
     if !extension {
         out += &format!("#define SHMEM_VENDOR_STRING \"{}\"\n", crate::VENDOR);
+        out += "/* Open MPI's, which programs ask for. */\n";
+        out += "#define OSHMEM_SPEC_VERSION (SHMEM_MAJOR_VERSION * 10000 + SHMEM_MINOR_VERSION * 100)\n";
     }
     for constant in table.constants.iter().filter(|c| c.name.starts_with("SHMEMX_") == extension) {
         let value = match (constant.kind.as_str(), constant.value) {

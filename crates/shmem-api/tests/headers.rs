@@ -204,6 +204,9 @@ const USE: &str = "\
 #if SHMEM_MAJOR_VERSION != 1 || SHMEM_MINOR_VERSION != 6 || _SHMEM_CMP_EQ != SHMEM_CMP_EQ || SHMEM_REDUCE_MIN_WRKDATA_SIZE < 1
 #error constants
 #endif
+#if OSHMEM_SPEC_VERSION != 10600
+#error the name of Open MPI
+#endif
 extern int compiled;
 int compiled = sizeof SHMEM_VENDOR_STRING <= SHMEM_MAX_NAME_LEN;
 static shmem_ctx_t ctx[] = {SHMEM_CTX_INVALID, SHMEM_CTX_DEFAULT};

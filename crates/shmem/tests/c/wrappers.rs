@@ -57,6 +57,21 @@ fn compiling_and_linking_are_two_steps() {
     }
 }
 
+// Many wrappers link it, so many programs do not ask for it.
+#[test]
+fn mathematics_need_no_word_and_cost_none() {
+    let folder = folder();
+    let text = folder.path().join("power.c");
+    let power = "#include <math.h>\nint main(int count, char **words) { (void)words; return pow(count, 0.5) != 1; }\n";
+    std::fs::write(&text, power).unwrap();
+    for (file, needs_it) in [(text.display().to_string(), true), (source("hello.c"), false)] {
+        let program = folder.path().join("program");
+        printed(installed("oshcc").args(["-Wl,--no-as-needed", "-o"]).arg(&program).arg(&file));
+        let needed = printed(Command::new("readelf").arg("-d").arg(&program));
+        assert_eq!(needed.contains("[libm.so"), needs_it, "{file}: {needed}");
+    }
+}
+
 #[test]
 fn commands_are_shown_as_they_are_run() {
     let (prefix, cc) = (PREFIX.display(), "compiler --of ours");
@@ -65,7 +80,7 @@ fn commands_are_shown_as_they_are_run() {
         printed(wrapper.env("OSHCC_CC", cc)).trim_end().to_owned()
     };
     let compile = format!("-I{prefix}/include");
-    let link = format!("-L{prefix}/lib -Wl,-rpath,{prefix}/lib -lmemonet");
+    let link = format!("-L{prefix}/lib -Wl,-rpath,{prefix}/lib -lmemonet -Wl,--as-needed,-lm");
     let link_static = format!("-L{prefix}/lib -lmemonet -lpthread -ldl -lm");
     for show in ["-show", "--show", "-showme", "--showme"] {
         assert_eq!(shown(&[show, "x.c", "-o", "x"]), format!("{cc} {compile} x.c -o x {link}"));
