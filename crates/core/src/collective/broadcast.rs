@@ -66,7 +66,9 @@ impl Team {
                 Way::Outbox => self.take(root, outbox.part((mine.offset - from.offset) as usize, mine.bytes), to)?,
                 Way::Direct => {
                     self.take(root, mine, to)?;
+                    let given = self.check_given(&|pe| self.has_told(step, root, pe));
                     self.tell(step, root..root + 1, nothing)?;
+                    given?;
                 }
             }
             return Ok(());

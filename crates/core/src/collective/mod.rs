@@ -30,6 +30,10 @@
 //! before another has begun. Only those in which each needs something of each (all-reduce, scans, all-gather, collect, all-to-all)
 //! cannot be over before all members have come.
 //!
+//! **When a member dies**, others give up at different moments, and those who have not heard of it go on for a while. So a call that has failed may still have its destination written, until they hear. And
+//! they may read in the memory of one who has given up and uses it for something else: so wherever somebody reads in others' windows, what came of that counts only if nobody is gone behind it. Who gives up has
+//! seen that before it writes, so who reads what it wrote, or hears from one who did, sees it too.
+//!
 //! **Multicast elsewhere** does not win. Near, a channel copies once more than members that read the root's window at once: to three
 //! members on two CPUs, 4 KiB, 64 KiB, 1 MiB and 16 MiB with a barrier took 3.0, 5.1, 44 and 1054 us, by a channel 3.3, 9.0, 85 and 1979. UDP over the links of one machine copies for each
 //! reader. And where each is to have something of each, a member's own link, by which all of it comes, is the bound however often the others send.

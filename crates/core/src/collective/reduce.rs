@@ -153,7 +153,8 @@ impl Team {
             let bytes = block.min(end - at);
             self.walk(elements, goal, to.part(at, bytes), from.part(at, bytes), &mut scratch)?;
         }
-        self.barrier()
+        self.barrier()?;
+        self.check_given(&|_| true)
     }
 
     /// Combines one block of all ranks, and delivers what the goal asks for.

@@ -269,6 +269,36 @@ impl Team {
         Ok(())
     }
 
+    /// Whether what was read in others' memory is what they gave: who waits there until all have read gives up when a member is gone, and
+    /// may write there then. Looked at behind the reading, also that of others who have put what they made of it here; `done` are those who, though they have left, had read.
+    ///
+    /// # Errors
+    /// [`PeerFailed`](Error::PeerFailed).
+    pub(super) fn check_given(&self, done: &dyn Fn(usize) -> bool) -> Result<()> {
+        shm::compiler_fence();
+        let terms = Terms {
+            members: Some(self.members()),
+            arrived: Some(done),
+            ..Terms::default()
+        };
+        terms.departed(self.pe()).map_or(Ok(()), Err)
+    }
+
+    /// Whether a member, as a PE of the job, has told the one with rank `whom` of a step; false where there are no lines.
+    pub(super) fn has_told(&self, step: Step, whom: usize, pe: usize) -> bool {
+        let Some(rank) = self
+            .members()
+            .iter()
+            .position(|&member| member == pe)
+            .filter(|_| self.steps().lines)
+        else {
+            return false;
+        };
+        let number = self.line_at(step, rank) + offset_of!(Line, number) as u64;
+        let told = self.pe().route(self.members()[whom], number).load::<u64>(self.pe());
+        told.is_ok_and(|number| number == step.number)
+    }
+
     /// The outbox of a step, in each member's slot.
     pub(super) fn outbox(&self, step: Step) -> Place {
         Place {

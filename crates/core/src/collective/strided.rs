@@ -172,7 +172,8 @@ impl Team {
                 }
             }
         }
-        self.barrier()
+        self.barrier()?;
+        self.check_given(&|_| true)
     }
 
     /// Copies elements of this PE to where they lie one after the other.

@@ -93,14 +93,14 @@ pub struct Tools {
     /// The victim's.
     lock: Lock,
     /// For collectives: twice as much as fits into no outbox, for each PE.
-    blocks: Window<u64>,
+    pub blocks: Window<u64>,
     victim: usize,
 }
 
 /// Elements that fit into a line, into an outbox, and into neither.
 const FEW: usize = 1;
 const SOME: usize = 100;
-const MANY: usize = 200;
+pub const MANY: usize = 200;
 
 impl Tools {
     pub fn new(job: &Job, victim: usize) -> Result<Tools> {
@@ -121,7 +121,7 @@ impl Tools {
     }
 
     /// `len` elements for each of `members`, to write to and to read from.
-    fn spans(&self, len: usize, members: usize) -> Result<(Span<'_, u64>, Span<'_, u64>)> {
+    pub fn spans(&self, len: usize, members: usize) -> Result<(Span<'_, u64>, Span<'_, u64>)> {
         let half = self.blocks.len() / 2;
         Ok((self.blocks.span(0..len * members)?, self.blocks.span(half..half + len * members)?))
     }

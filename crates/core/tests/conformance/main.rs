@@ -34,6 +34,7 @@ mod blocks;
 mod collectives;
 mod contradictions;
 mod failure;
+mod given_up;
 mod ground;
 mod histories;
 mod jobs;

@@ -44,6 +44,7 @@ of_the_core!(
     collectives "../../../core/tests/conformance/collectives.rs",
     contradictions "../../../core/tests/conformance/contradictions.rs",
     failure "../../../core/tests/conformance/failure.rs",
+    given_up "../../../core/tests/conformance/given_up.rs",
     jobs "../../../core/tests/conformance/jobs.rs",
     leaving "../../../core/tests/conformance/leaving.rs",
     locks "../../../core/tests/conformance/locks.rs",

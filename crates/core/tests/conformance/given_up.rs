@@ -1,0 +1,82 @@
+//! Collectives that a death ends at some members sooner than at others: what these have given up, nobody takes for what was given.
+
+use crate::failure::{MANY, Tools, blames, with_a_death};
+use crate::setup::{Meeting, Setup};
+use memonet_core::{By, Cause, Result};
+use std::sync::Arc;
+
+on_every_fabric!(what_is_given_up_is_not_taken, what_is_given_up_is_not_combined);
+
+/// A root hears of a death, gives up, and uses its memory for something else; whoever comes then must not take that for what was given.
+fn what_is_given_up_is_not_taken(setup: Setup) {
+    for run in setup.runs(&[3, 5]) {
+        let (victim, meeting) = (run.npes - 1, Meeting::new(run.npes - 1));
+        with_a_death(
+            run,
+            victim,
+            move |job| Tools::new(job, victim),
+            |_, _| Ok(()),
+            move |job, tools| {
+                let (to, from) = tools.spans(MANY, 1)?;
+                let (_, parts) = tools.spans(MANY, job.npes())?;
+                let broadcast = || job.world().broadcast(0, to, from);
+                let scatter = || job.world().scatter(0, to, parts);
+                for (what, call) in [("a broadcast", &broadcast as &dyn Fn() -> Result<()>), ("a scatter", &scatter)] {
+                    if job.pe() == 0 {
+                        blames(call(), victim, Cause::Panic, what);
+                        tools.blocks.fill(0..tools.blocks.len(), u64::MAX);
+                    }
+                    meeting.meet();
+                    if job.pe() != 0 {
+                        blames(call(), victim, Cause::Panic, what);
+                    }
+                    meeting.meet();
+                }
+                Ok(())
+            },
+        );
+    }
+}
+
+/// One dies at the end of a reduction, when others have come to that, and somebody still reads what they have given up, for all.
+fn what_is_given_up_is_not_combined(setup: Setup) {
+    const VICTIM: usize = 0;
+    const SLOW: usize = 1;
+    const GIVES_UP: usize = 2;
+    for run in setup.runs(&[3, 5]) {
+        let (meeting, combine) = (Meeting::new(2), Arc::new(Meeting::new(run.npes)));
+        let all_combine = combine.clone();
+        with_a_death(
+            run,
+            VICTIM,
+            move |job| Tools::new(job, VICTIM),
+            move |job, _| {
+                // What it would do, but for combining its part.
+                job.barrier()?;
+                drop(job.world().split_barrier().arrive()?);
+                all_combine.meet();
+                Ok(())
+            },
+            move |job, tools| {
+                let (to, from) = tools.spans(MANY, 1)?;
+                let begun = std::cell::Cell::new(false);
+                let slow_sum = By(|a: u64, b: u64| {
+                    if !begun.replace(true) {
+                        combine.meet();
+                        if job.pe() == SLOW {
+                            meeting.meet();
+                        }
+                    }
+                    a.wrapping_add(b)
+                });
+                let reduced = job.world().reduce(slow_sum, SLOW, to, from);
+                blames(reduced, VICTIM, Cause::Panic, "a reduction");
+                if job.pe() == GIVES_UP {
+                    tools.blocks.fill(0..tools.blocks.len(), u64::MAX);
+                    meeting.meet();
+                }
+                Ok(())
+            },
+        );
+    }
+}
