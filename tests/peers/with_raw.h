@@ -39,11 +39,10 @@ static void begin(int *argc, char ***argv) {
             number = i;
             break;
         }
-    /* As many on each CPU, where that comes out even: else what moves them about costs more than what is measured. */
-    if (count_of_pes <= cpus || count_of_pes % cpus == 0) {
+    if (count_of_pes <= cpus) {
         cpu_set_t one;
         CPU_ZERO(&one);
-        CPU_SET(count_of_pes <= cpus ? number : number / (count_of_pes / cpus), &one);
+        CPU_SET(number, &one);
         sched_setaffinity(0, sizeof one, &one);
     }
     base += part * number;
