@@ -87,6 +87,12 @@ pub(crate) fn found() -> Result<Option<Adopted>> {
     refused.map_or(Ok(None), Err)
 }
 
+/// Whether another launcher has started this process, if only as the only one.
+pub(crate) fn is_launched() -> bool {
+    let launched = |(_, [size, ..]): &(&str, [&str; 3])| std::env::var_os(size).is_some();
+    KNOWN.iter().any(launched) && found().is_ok()
+}
+
 impl Adopted {
     /// Meets the others. Gives the job, this PE's number in it, and what looks after the others.
     ///

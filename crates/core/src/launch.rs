@@ -212,9 +212,9 @@ pub fn parse_size(text: &str) -> Option<u64> {
     (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
-/// Whether a launcher, memonet's or another, has started this process as a PE of a job.
+/// Whether a launcher, memonet's or another, has started this process as a PE of a job, be it the only one.
 pub fn is_pe() -> bool {
-    std::env::var_os(ENV_FD).is_some() || matches!(crate::adopt::found(), Ok(Some(_)))
+    std::env::var_os(ENV_FD).is_some() || crate::adopt::is_launched()
 }
 
 /// CPUs in this process's affinity mask.

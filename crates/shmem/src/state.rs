@@ -48,7 +48,8 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
         job.take_part(Part::NotYet);
         let mut no_statics = None;
         let statics = if !memonet_core::launch::is_pe() && threads() > 1 {
-            no_statics = Some("the program had started threads before it initialised the library, without a launcher");
+            no_statics =
+                Some("the program had started threads before it initialised the library, without a launcher (`oshrun -n 1` is one)");
             Vec::new()
         } else {
             // SAFETY: the caller's promise; without a launcher, this is the only thread.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{assert_success, complaint, folder, has, installed, job, lines, printed, source};
+use crate::common::{assert_success, command, complaint, folder, has, installed, job, lines, printed, source};
 
 /// Every way to link a program that treats its data differently.
 pub const WAYS: &[&[&str]] = &[
@@ -127,6 +127,25 @@ fn without_a_launcher() {
         let program = compiled(folder.path(), "oshcc", way, "statics.c");
         assert_eq!(printed(&mut crate::common::command(&program)), "PE 0 of 1\n", "{way:?}");
     }
+}
+
+/// As those of MPI's library do, where it is initialised first. Another launcher may have started a single process, too.
+#[test]
+fn with_threads_that_were_there_before() {
+    const TEXT: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <shmem.h>\n\
+        static long mine = 1;\nstatic void *rest(void *none) {\n    pause();\n    return none;\n}\n\
+        int main(void) {\n    pthread_t thread;\n    pthread_create(&thread, NULL, rest, NULL);\n    shmem_init();\n\
+        shmem_long_atomic_inc(&mine, 0);\n    printf(\"%ld\\n\", mine);\n    shmem_finalize();\n    return 0;\n}\n";
+    let folder = folder();
+    let [file, program] = ["threads.c", "threads"].map(|name| folder.path().join(name));
+    std::fs::write(&file, TEXT).unwrap();
+    printed(installed("oshcc").args(["-pthread", "-o"]).args([&program, &file]));
+    assert_eq!(printed(&mut job(1, &[], &program, &[])), "2\n");
+    let of_mpirun = ["SIZE", "LOCAL_SIZE", "RANK"].map(|what| format!("OMPI_COMM_WORLD_{what}"));
+    let launched = of_mpirun.iter().zip(["1", "1", "0"]);
+    assert_eq!(printed(command(&program).envs(launched)), "2\n");
+    let text = complaint(&mut command(&program));
+    assert!(text.contains("without a launcher (`oshrun -n 1` is one)"), "{text}");
 }
 
 #[test]
