@@ -46,6 +46,23 @@ fn survivors_learn_who_died_and_how() {
     }
 }
 
+#[test]
+fn a_crash_points_to_the_checks_unless_they_were_decided_on() {
+    for (options, hints) in [
+        (&[][..], true),
+        (&["--env", "MEMONET_CHECK=1"], false),
+        (&["--env", "MEMONET_CHECK=0"], false),
+    ] {
+        let ended = run(&[&["-n", "2"], options, &[&pe(), "die", "segv"]].concat());
+        assert_eq!(
+            ended.stderr.contains(". If it called OpenSHMEM, MEMONET_CHECK=1"),
+            hints,
+            "{ended:?}"
+        );
+    }
+    assert!(!run(&["-n", "2", &pe(), "die", "abort"]).stderr.contains("MEMONET_CHECK"));
+}
+
 /// Nobody rings those who sleep on the words of a barrier at which PEs share CPUs; and these lie in the segment of PE 0, dead or alive.
 #[test]
 fn who_sleeps_in_a_barrier_learns_of_a_death() {

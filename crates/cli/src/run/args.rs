@@ -73,6 +73,13 @@ pub struct Options {
     pub simulated: Simulated,
 }
 
+impl Options {
+    /// Whether the user has set this variable of the PEs, to whatever.
+    pub fn decides(&self, variable: &str) -> bool {
+        std::env::var_os(variable).is_some() || self.environment.iter().any(|(name, _)| name == variable)
+    }
+}
+
 /// How to run a job on a simulated machine.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Simulated {

@@ -8,10 +8,10 @@ use memonet_core::launch::UNKNOWN;
 use super::lines::Stream;
 
 /// A failure in full: who, how, where its output ended.
-pub fn failure(who: &str, after_finalizing: bool, cause: Cause, streams: &[Stream; 2]) -> String {
+pub fn failure(who: &str, after_finalizing: bool, cause: Cause, checked: bool, streams: &[Stream; 2]) -> String {
     let finalized = if after_finalizing { "finalised, then " } else { "" };
     let mut text = format!("{who}: {finalized}{}", how(cause));
-    if let Some(hint) = hint(cause) {
+    if let Some(hint) = hint(cause, checked) {
         text += &format!(". {hint}");
     }
     for (name, stream) in ["output", "error output"].iter().zip(streams) {
@@ -30,8 +30,9 @@ fn how(cause: Cause) -> String {
     }
 }
 
-fn hint(cause: Cause) -> Option<&'static str> {
+fn hint(cause: Cause, checked: bool) -> Option<&'static str> {
     match cause {
+        Cause::Signal(libc::SIGSEGV) if !checked => Some("If it called OpenSHMEM, MEMONET_CHECK=1 may name the call and the argument"),
         Cause::Signal(libc::SIGKILL) => Some("If nobody sent it, memory ran out: see `dmesg`, or memory.events of the cgroup"),
         Cause::Signal(libc::SIGBUS) => Some("Often: no memory left for a page of a window (a limit of the cgroup, or a file that shrank)"),
         Cause::Exit(0) => Some("Return from main or call exit(0) instead, which finalise"),

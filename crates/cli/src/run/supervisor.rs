@@ -95,6 +95,8 @@ pub struct Supervisor {
     interrupted: Option<i32>,
     deadline: Option<(Instant, Duration)>,
     keep_going: bool,
+    /// Whether the user has decided on the checks that cost time.
+    checked: bool,
     verbose: bool,
     /// Unfinished lines, by the time they are due.
     due: BTreeSet<(Instant, u64)>,
@@ -136,6 +138,7 @@ impl Supervisor {
                 .timeout
                 .and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout))),
             keep_going: options.keep_going,
+            checked: options.decides("MEMONET_CHECK"),
             verbose: options.verbose,
             due: BTreeSet::new(),
             scratch: vec![0; SCRATCH],
@@ -384,7 +387,7 @@ impl Supervisor {
         if self.interrupted.is_some() && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted) {
             // Not news to whoever sent it.
         } else if first || self.keep_going && !sent || signalled && !sent {
-            let text = report::failure(&self.who(end), end.after_finalizing, cause, &self.pes[pe].streams);
+            let text = report::failure(&self.who(end), end.after_finalizing, cause, self.checked, &self.pes[pe].streams);
             self.say(&text);
         } else {
             self.followers.add(pe, cause, sent);
@@ -561,10 +564,7 @@ impl Supervisor {
                 self.pes[pe].streams[target as usize].pass_on(&mut self.writer);
             }
         }
-        if let Some(text) = std::mem::take(&mut self.followers).describe() {
-            self.say(&text);
-        }
-        for text in left {
+        for text in std::mem::take(&mut self.followers).describe().into_iter().chain(left) {
             self.say(&text);
         }
         if let Some(signal) = self.interrupted.filter(|_| self.status.is_some()) {
