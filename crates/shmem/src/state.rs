@@ -400,11 +400,17 @@ impl State {
     /// # Errors
     /// What the fabric reports.
     pub fn compare_statics(&self) -> memonet_core::Result<()> {
+        let apart = statics::has_copies();
+        if apart {
+            let _ = self
+                .no_statics
+                .set("this process was forked off by the one that joined, and has copies".into());
+        }
         if self.job.npes() == 1 {
             return Ok(());
         }
         let at = self.segment.heap().end;
-        let mine = statics::digest(&self.statics);
+        let mine = if apart { 0 } else { statics::digest(&self.statics) };
         let word = |pe| self.segment.at(pe, at, 8).expect("the first word of the globals");
         // SAFETY: an aligned word of this PE's own segment.
         unsafe { memonet_core::shm::store(self.segment.local().wrapping_add(at as usize).cast::<u64>(), mine) };
@@ -412,7 +418,9 @@ impl State {
         for pe in 0..self.job.npes() {
             if word(pe).load::<u64>()? != mine {
                 // Kept from the first time on.
-                let _ = self.no_statics.set(format!("PE {pe} runs another program than this PE"));
+                let _ = self.no_statics.set(format!(
+                    "PE {pe} runs another program than this PE, or a child of the process that joined"
+                ));
             }
         }
         Ok(())

@@ -10,6 +10,7 @@
 //! * A process that the program forks off gets a private copy ([`forks`]): it must not change its parent's variables.
 
 mod forks;
+pub use forks::has_copies;
 
 use memonet_core::segment::page_size;
 use memonet_core::{Job, Result};

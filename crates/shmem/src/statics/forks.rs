@@ -27,6 +27,11 @@ thread_local! {
     static SEPARATE: Cell<*mut u32> = const { Cell::new(std::ptr::null_mut()) };
 }
 
+/// Whether this process has copies of what its parent shares with the job.
+pub fn has_copies() -> bool {
+    HAS_ITS_OWN.load(Ordering::Relaxed)
+}
+
 /// A page that parent and child share.
 fn shared_page() -> *mut c_void {
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);

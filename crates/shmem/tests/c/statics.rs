@@ -129,6 +129,24 @@ fn without_a_launcher() {
     }
 }
 
+#[test]
+fn a_child_that_initialises_has_none() {
+    const TEXT: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#include <shmem.h>\n\
+        static long mine = 1;\nint main(int argc, char **argv) {\n    const char *pe = getenv(\"MEMONET_PE\");\n    int status;\n\
+        if (pe == NULL || *pe == '0') {\n        pid_t child = fork();\n        if (child > 0) return waitpid(child, &status, 0), status != 0;\n    }\n\
+        shmem_init();\n    long *word = argc > 1 ? &mine : shmem_calloc(1, sizeof(long));\n    (void)argv;\n\
+        shmem_long_atomic_inc(word, shmem_n_pes() - 1 - shmem_my_pe());\n    shmem_barrier_all();\n    printf(\"%ld\\n\", *word);\n\
+        shmem_finalize();\n    return 0;\n}\n";
+    let folder = folder();
+    let [file, program] = ["child.c", "child"].map(|name| folder.path().join(name));
+    std::fs::write(&file, TEXT).unwrap();
+    printed(installed("oshcc").arg("-o").args([&program, &file]));
+    assert_eq!(printed(&mut job(2, &[], &program, &[])), "1\n1\n");
+    let text = complaint(&mut job(2, &["--keep-going"], &program, &["static"]));
+    assert!(text.contains("has copies") || text.contains("or a child of the process"), "{text}");
+    assert!(complaint(&mut job(1, &[], &program, &["static"])).contains("was forked off by the one that joined, and has copies"));
+}
+
 /// As those of MPI's library do, where it is initialised first. Another launcher may have started a single process, too.
 #[test]
 fn with_threads_that_were_there_before() {
