@@ -1,9 +1,10 @@
 //! Collectives of all kinds, one after the other without a barrier between, compared with a model that has everybody's elements before it.
 
 use crate::setup::{Dice, Setup, mark, sizes_here};
-use memonet_core::{Job, Result, Sum, Team, Window};
+use memonet_core::{By, Job, Plain, Result, Sum, Team, Window};
+use std::fmt::Debug;
 
-on_every_fabric!(of_the_world, of_two_teams_in_turn);
+on_every_fabric!(of_the_world, of_two_teams_in_turn, reductions_about_every_limit);
 
 /// Elements of each member: within a line of 56 bytes, just beyond, within an outbox, just beyond, and more.
 const LENGTHS: [usize; 10] = [0, 1, 6, 7, 8, 40, 127, 128, 129, 700];
@@ -37,10 +38,20 @@ impl Parts<'_> {
         self.from.write_from(0, &source(me, n * len));
         self.to.fill(0..n * len, before);
         let (to, from) = (|len: usize| self.to.span(0..len), |len: usize| self.from.span(0..len));
+        let (kind, in_place) = (self.dice.below(12), self.dice.below(2) == 0);
+        // Broadcasts, reductions and scans may write where they read.
+        let either = if in_place { self.to } else { self.from };
+        if in_place && (kind == 1 && me == root || (6..10).contains(&kind)) {
+            self.to.write_from(0, &source(me, if kind == 1 { whole } else { len }));
+        }
         let team = self.team;
-        let (what, expected) = match self.dice.below(10) {
-            0 | 1 => {
+        let (what, expected) = match kind {
+            0 => {
                 team.broadcast(root, to(whole)?, from(whole)?)?;
+                ("broadcast", source(root, whole))
+            }
+            1 => {
+                team.broadcast(root, to(whole)?, either.span(0..whole)?)?;
                 ("broadcast", source(root, whole))
             }
             2 => {
@@ -60,16 +71,31 @@ impl Parts<'_> {
                 ("all_to_all", (0..n).flat_map(mine).collect())
             }
             6 => {
-                team.all_reduce(Sum, to(len)?, from(len)?)?;
+                team.all_reduce(Sum, to(len)?, either.span(0..len)?)?;
                 ("all_reduce", sum(0..n))
             }
             7 => {
-                team.reduce(Sum, root, to(len)?, from(len)?)?;
-                ("reduce", if me == root { sum(0..n) } else { untouched(len) })
+                team.reduce(Sum, root, to(len)?, either.span(0..len)?)?;
+                (
+                    "reduce",
+                    match (me == root, in_place) {
+                        (true, _) => sum(0..n),
+                        (false, true) => source(me, len),
+                        (false, false) => untouched(len),
+                    },
+                )
             }
             8 => {
-                team.scan(Sum, to(len)?, from(len)?)?;
+                team.scan(Sum, to(len)?, either.span(0..len)?)?;
                 ("scan", sum(0..me + 1))
+            }
+            9 => {
+                team.exclusive_scan(to(len)?, either.span(0..len)?)?;
+                ("exclusive_scan", sum(0..me))
+            }
+            10 => {
+                team.all_to_alls(to(n * len)?, 1, from(n * len)?, 1, len)?;
+                ("all_to_alls", (0..n).flat_map(mine).collect())
             }
             _ => {
                 let shorter = |rank: usize| len - len.min(rank);
@@ -142,4 +168,80 @@ fn of_two_teams_in_turn(setup: Setup) {
             Ok(())
         });
     }
+}
+
+/// Elements that fit some, all or none of the lengths of lines, outboxes and parts, and combined so that the order shows: affine maps and triangular matrices.
+fn reductions_about_every_limit(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 9]), 2) {
+        run.job(move |job| {
+            let nibbles = |(a, b): (u8, u8), (c, d): (u8, u8)| ((a * c) & 15) << 4 | ((b * c + d) & 15);
+            let affine = move |x: u8, y: u8| nibbles((x >> 4, x & 15), (y >> 4, y & 15));
+            about_every_limit(job, run.shared_dice(), |mark| mark as u8, affine)?;
+            let triangular = |[a, b, c]: [u8; 3], [d, e, f]: [u8; 3]| {
+                [
+                    a.wrapping_mul(d),
+                    a.wrapping_mul(e).wrapping_add(b.wrapping_mul(f)),
+                    c.wrapping_mul(f),
+                ]
+            };
+            about_every_limit(
+                job,
+                run.shared_dice(),
+                |mark| [mark as u8, (mark >> 8) as u8, (mark >> 16) as u8],
+                triangular,
+            )?;
+            let affine = |[a, b]: [u64; 2], [c, d]: [u64; 2]| [a.wrapping_mul(c), b.wrapping_mul(c).wrapping_add(d)];
+            about_every_limit(job, run.shared_dice(), |mark| [mark, !mark], affine)
+        });
+    }
+}
+
+fn about_every_limit<T: Plain + PartialEq + Debug>(
+    job: &Job,
+    mut dice: Dice,
+    make: fn(u64) -> T,
+    compose: impl Fn(T, T) -> T + Copy,
+) -> Result<()> {
+    const OUTBOX: usize = 1024;
+    const PART: usize = 64 << 10;
+    let (n, me, size) = (job.npes(), job.pe(), size_of::<T>());
+    let (outbox, round) = (OUTBOX / size, PART / size * n);
+    let several = OUTBOX / (n * size) * n;
+    let mut lengths = vec![1, n, n + 1, several, several + 1, outbox, outbox + 1, outbox + n, 3 * outbox + 1];
+    if n <= 3 {
+        lengths.extend([round, round + 1, 2 * round + outbox + 1]);
+    }
+    let most = lengths.iter().copied().max().unwrap_or_default();
+    let (to, from) = (job.window::<T>(most)?, job.window::<T>(most)?);
+    for (at, &len) in lengths.iter().enumerate() {
+        for goal in 0..3 {
+            let (root, in_place) = (dice.below(n), dice.below(2) == 0);
+            let given = |rank: usize, i: usize| make(mark(rank, i % 1000, 3 * at + goal));
+            let before = make(!mark(me, at, goal));
+            let own: Vec<T> = (0..len).map(|i| given(me, i)).collect();
+            to.fill(0..most, before);
+            let source = if in_place { &to } else { &from };
+            source.write_from(0, &own);
+            let (target, source) = (to.span(0..len)?, source.span(0..len)?);
+            let ranks = match goal {
+                0 => job.world().all_reduce(By(compose), target, source).map(|()| 0..n),
+                1 => job.world().reduce(By(compose), root, target, source).map(|()| 0..n),
+                _ => job.world().scan(By(compose), target, source).map(|()| 0..me + 1),
+            }?;
+            from.fill(0..len, before);
+            let found = to.to_vec();
+            let expected = |i: usize| match (i < len, goal == 1 && me != root) {
+                (false, _) => before,
+                (true, true) if in_place => own[i],
+                (true, true) => before,
+                (true, false) => ranks.clone().map(|rank| given(rank, i)).reduce(compose).expect("one at least"),
+            };
+            let wrong = (0..most).find(|&i| found[i] != expected(i));
+            assert_eq!(
+                wrong, None,
+                "goal {goal}, {len} of {size} bytes among {n}, root {root}, in place: {in_place}"
+            );
+        }
+    }
+    Ok(())
 }
