@@ -2,10 +2,15 @@
 
 use crate::failure::{MANY, Tools, blames, with_a_death};
 use crate::setup::{Meeting, Setup};
-use memonet_core::{By, Cause, Result};
+use memonet_core::{By, Cause, Result, Sum};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-on_every_fabric!(what_is_given_up_is_not_taken, what_is_given_up_is_not_combined);
+on_every_fabric!(
+    what_is_given_up_is_not_taken,
+    what_is_given_up_is_not_combined,
+    who_dies_while_it_combines_leaves_no_wrong_result
+);
 
 /// A root hears of a death, gives up, and uses its memory for something else; whoever comes then must not take that for what was given.
 fn what_is_given_up_is_not_taken(setup: Setup) {
@@ -78,5 +83,54 @@ fn what_is_given_up_is_not_combined(setup: Setup) {
                 Ok(())
             },
         );
+    }
+}
+
+/// One dies in the middle of its part, between what it has been given and what it gives: the others have the right result or the reason why not, and none waits.
+fn who_dies_while_it_combines_leaves_no_wrong_result(setup: Setup) {
+    for (case, run) in setup.runs(&[2, 3, 5]).into_iter().enumerate() {
+        for (len, goal) in [(40, 0), (40, 1), (40, 2), (MANY, 0), (MANY, 2)] {
+            let (victim, npes) = (case % run.npes, run.npes as u64);
+            let root = (victim + 1) % run.npes;
+            with_a_death(
+                run,
+                victim,
+                move |job| {
+                    let tools = Tools::new(job, victim)?;
+                    tools.blocks.fill(0..tools.blocks.len(), 1 + job.pe() as u64);
+                    Ok(tools)
+                },
+                move |job, tools| {
+                    let (to, from) = tools.spans(len, 1)?;
+                    let dies = By(|_: u64, _: u64| resume_unwind(Box::new(())));
+                    let died = catch_unwind(AssertUnwindSafe(|| match goal {
+                        0 => job.world().all_reduce(dies, to, from),
+                        1 => job.world().reduce(dies, root, to, from),
+                        _ => job.world().scan(dies, to, from),
+                    }));
+                    // Near, who is not the root, or the first of a scan, has nothing to combine.
+                    died.unwrap_or(Ok(()))
+                },
+                move |job, tools| {
+                    let (to, from) = tools.spans(len, 1)?;
+                    let reduced = match goal {
+                        0 => job.world().all_reduce(Sum, to, from),
+                        1 => job.world().reduce(Sum, root, to, from),
+                        _ => job.world().scan(Sum, to, from),
+                    };
+                    let sum = match goal {
+                        2 => (job.pe() as u64 + 1) * (job.pe() as u64 + 2) / 2,
+                        _ => npes * (npes + 1) / 2,
+                    };
+                    match reduced {
+                        Ok(()) if goal == 1 && job.pe() != root => {}
+                        Ok(()) => assert_eq!(tools.blocks.to_vec()[..len], vec![sum; len], "goal {goal}"),
+                        failed => blames(failed, victim, Cause::Panic, "a reduction"),
+                    }
+                    blames(job.barrier(), victim, Cause::Panic, "a barrier");
+                    Ok(())
+                },
+            );
+        }
     }
 }
