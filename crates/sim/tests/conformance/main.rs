@@ -48,6 +48,7 @@ of_the_core!(
     jobs "../../../core/tests/conformance/jobs.rs",
     leaving "../../../core/tests/conformance/leaving.rs",
     locks "../../../core/tests/conformance/locks.rs",
+    mixed "../../../core/tests/conformance/mixed.rs",
     model "../../../core/tests/conformance/model.rs",
     multicast "../../../core/tests/conformance/multicast.rs",
     multicast_ends "../../../core/tests/conformance/multicast_ends.rs",
