@@ -207,7 +207,7 @@ static void bind_evenly(void) {
     int cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET(me * cpus / n, &one);
+    CPU_SET(me % cpus, &one);
     sched_setaffinity(0, sizeof one, &one);
 }
 

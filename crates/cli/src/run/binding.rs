@@ -87,7 +87,8 @@ impl Binding {
     fn of(&self, pe: usize) -> Option<&[usize]> {
         match self.share {
             Share::Cpus(share) => Some(&self.cpus[pe * share..(pe + 1) * share]),
-            Share::Pes(share) => Some(&self.cpus[pe / share..=pe / share]),
+            // In turns: PEs start one after the other, on all CPUs at once.
+            Share::Pes(_) => Some(std::slice::from_ref(&self.cpus[pe % self.cpus.len()])),
             Share::None | Share::All(_) => None,
         }
     }
