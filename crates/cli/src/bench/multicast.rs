@@ -97,13 +97,7 @@ fn bare_trips<const PAUSE: bool>(me: usize, own: *mut u64, near: *mut u64, count
         let mut value = count.get();
         for _ in 0..trips {
             value += 1;
-            if me == 0 {
-                near.store(value, Ordering::Release);
-            }
-            raw::poll::<PAUSE>(own, value);
-            if me == 1 {
-                near.store(value, Ordering::Release);
-            }
+            raw::trip::<PAUSE>(me, own, near, value);
         }
         count.set(value);
         Ok(())

@@ -34,6 +34,18 @@ pub fn poll<const PAUSE: bool>(word: &AtomicU64, value: u64) {
     }
 }
 
+/// One's half of a word's way there and back: PE 0 stores and waits, PE 1 waits and stores.
+#[inline(always)]
+pub fn trip<const PAUSE: bool>(me: usize, own: &AtomicU64, near: &AtomicU64, value: u64) {
+    if me == 0 {
+        near.store(value, Ordering::Release);
+    }
+    poll::<PAUSE>(own, value);
+    if me == 1 {
+        near.store(value, Ordering::Release);
+    }
+}
+
 /// libc's memcpy, which the compiler cannot look into.
 ///
 /// # Safety

@@ -66,13 +66,7 @@ fn raw_ping_pong<const PAUSE: bool>(me: usize, own: *mut u64, near: *mut u64, co
     let mut value = count.get();
     let samples = time_each(BATCHES, BATCH, || {
         value += 1;
-        if me == 0 {
-            near.store(value, Ordering::Release);
-        }
-        raw::poll::<PAUSE>(own, value);
-        if me == 1 {
-            near.store(value, Ordering::Release);
-        }
+        raw::trip::<PAUSE>(me, own, near, value);
         Ok(())
     });
     count.set(value);

@@ -40,6 +40,7 @@ use crate::ending;
 use crate::error::{Error, Result};
 use crate::layout::{LINE, Line, OUTBOX, Outbox, SystemArea, TURNS};
 use crate::pe::Pe;
+use crate::route::Route;
 use crate::shm;
 use crate::wait::{self, Terms};
 use std::mem::offset_of;
@@ -166,10 +167,7 @@ impl Team {
             // SAFETY: the callers' sources are readable for the place's bytes, and lie elsewhere.
             return unsafe { self.deliver(rank, to, from) };
         }
-        let line = pe.route(
-            self.members()[rank],
-            self.line_at(step, self.rank()) + offset_of!(Line, number) as u64,
-        );
+        let line = self.told_at(step, self.rank(), rank);
         // SAFETY: as above; the line is the one that this member has in the other's segment.
         Ok(unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, line, step.number) }?)
     }
@@ -197,6 +195,12 @@ impl Team {
     /// Offset in a segment of the line in which a member tells its owner.
     fn line_at(&self, step: Step, rank: usize) -> u64 {
         Pe::lines(self.slot()) + ((rank * TURNS + step.turn) * size_of::<Line>()) as u64
+    }
+
+    /// The word by which one member tells another.
+    fn told_at(&self, step: Step, who: usize, whom: usize) -> Route {
+        let number = self.line_at(step, who) + offset_of!(Line, number) as u64;
+        self.pe().route(self.members()[whom], number)
     }
 
     /// Where a member's message to this one lies.
@@ -294,8 +298,7 @@ impl Team {
         else {
             return false;
         };
-        let number = self.line_at(step, rank) + offset_of!(Line, number) as u64;
-        let told = self.pe().route(self.members()[whom], number).load::<u64>(self.pe());
+        let told = self.told_at(step, rank, whom).load::<u64>(self.pe());
         told.is_ok_and(|number| number == step.number)
     }
 
@@ -316,6 +319,7 @@ impl Team {
         self.meet(step)?;
         Ok(outbox)
     }
+
     /// A meeting in which each puts `bytes` into the outbox of each, where they lie by rank: all that it gets, its own included.
     pub(super) fn swap(&self, bytes: usize, what: impl Fn(usize) -> *const u8) -> Result<Place> {
         let step = self.step(true)?;
