@@ -191,12 +191,15 @@ impl Control {
         State::from_word(unsafe { shm::load(self.status(pe)) })
     }
 
-    /// Whether the PE's process has ended. One that has left in order may still run, and use what it has.
+    /// Whether the PE's process has ended, so that nothing of it touches memory any more. One that has
+    /// left in order may still run, and use what it has. So may one that has died in this very process:
+    /// a panic ends a thread, and what the PE had may live on in others.
     pub(crate) fn is_gone(&self, pe: usize) -> bool {
+        // SAFETY: `pid` gives the address of an aligned word in the mapping.
+        let pid = || unsafe { shm::load(self.pid(pe)) };
         match self.state(pe) {
-            State::Dead(_) => true,
-            // SAFETY: `pid` gives the address of an aligned word in the mapping.
-            State::Done => unsafe { shm::load(self.pid(pe)) == 0 },
+            State::Dead(_) => pid() != std::process::id(),
+            State::Done => pid() == 0,
             _ => false,
         }
     }

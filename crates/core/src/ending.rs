@@ -7,10 +7,13 @@
 use crate::error::{Cause, Error};
 use crate::pe::Pe;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// One more than the status with which this process is ending itself; 0: it is not.
 static STATUS: AtomicU32 = AtomicU32::new(0);
+
+/// Whether the exit handlers of this process run.
+static EXITS: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     /// Whether this is the thread that does it.
@@ -37,6 +40,16 @@ fn refused(pe: &Pe) -> Option<Error> {
         pe: pe.me(),
         cause: Cause::Finalized,
     })
+}
+
+/// Says that the exit handlers of this process run.
+pub(crate) fn set_exits() {
+    EXITS.store(true, Ordering::Relaxed);
+}
+
+/// Whether the exit handlers of this process run: what it refers to is not looked at again.
+pub(crate) fn exits() -> bool {
+    EXITS.load(Ordering::Relaxed)
 }
 
 /// Ends this process as `exit` does. Called again by what runs then, ends it at once, with the first status; by another thread, waits

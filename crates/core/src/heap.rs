@@ -16,6 +16,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// processors prefetch in pairs.
 const GRAIN: u64 = 128;
 
+const STEP_WINDOW: u64 = 1;
+const STEP_BLOCK: u64 = 2;
+const STEP_KEY: u64 = 3;
+const STEP_FREE: u64 = 4;
+const STEP_DROP: u64 = 5;
+
 /// The allocator of one PE; equal on all of them.
 pub(crate) struct Heap {
     ranges: RangeAllocator<u64>,
@@ -29,6 +35,8 @@ pub(crate) struct Heap {
     generation: u64,
     /// Everything from here on has never been used, so it still reads as zeros.
     untouched: u64,
+    /// Differs where heaps have not gone through the same steps, nearly always.
+    history: u64,
 }
 
 /// A block without a window.
@@ -103,6 +111,19 @@ impl Heap {
             blocks: Arc::default(),
             keys: vec![false; MAX_KEYS],
             generation: 0,
+            history: 0,
+        }
+    }
+
+    /// A digest of all steps so far.
+    pub(crate) fn history(&self) -> u64 {
+        self.history
+    }
+
+    /// Has a step go into the history: what was given or taken, and where it begins and ends.
+    fn note(&mut self, step: [u64; 3]) {
+        for word in step {
+            self.history = (self.history ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         }
     }
 
@@ -125,6 +146,7 @@ impl Heap {
     pub(crate) fn allocate(&mut self, bytes: u64, align: u64) -> Result<Allocation> {
         if bytes == 0 {
             let start = self.ranges.initial_range().start;
+            self.note([STEP_WINDOW, start, start]);
             return self.number(Block::Range(start..start)).map(|id| Allocation {
                 id,
                 range: start..start,
@@ -133,7 +155,10 @@ impl Heap {
         }
         let (range, dirty) = self.find(bytes, align)?;
         match self.number(Block::Range(range.clone())) {
-            Ok(id) => Ok(Allocation { id, range, dirty }),
+            Ok(id) => {
+                self.note([STEP_WINDOW, range.start, range.end]);
+                Ok(Allocation { id, range, dirty })
+            }
             Err(error) => {
                 self.ranges.free_range(range);
                 Err(error)
@@ -159,6 +184,7 @@ impl Heap {
     pub(crate) fn allocate_block(&mut self, bytes: u64, align: u64) -> Result<(Range<u64>, Range<u64>)> {
         let (range, dirty) = self.find(bytes, align)?;
         let room = range.end - range.start;
+        self.note([STEP_BLOCK, range.start, range.end]);
         self.blocks.lock().insert(range.start, Size { bytes, room });
         Ok((range, dirty))
     }
@@ -167,6 +193,7 @@ impl Heap {
     pub(crate) fn free_block(&mut self, start: u64) -> Option<Range<u64>> {
         let range = start..start + self.blocks.lock().remove(&start)?.room;
         self.ranges.free_range(range.clone());
+        self.note([STEP_FREE, range.start, range.end]);
         Some(range)
     }
 
@@ -184,6 +211,7 @@ impl Heap {
         let id = self.number(Block::Key(key))?;
         self.keys[key] = true;
         self.generation += 1;
+        self.note([STEP_KEY, key as u64, self.generation]);
         Ok(KeySlot {
             id,
             slot: key,
@@ -194,6 +222,7 @@ impl Heap {
     /// Frees window `id`; gives what it was, or nothing if there is no such window.
     pub(crate) fn free(&mut self, id: usize) -> Option<Block> {
         let block = self.windows.get_mut(id)?.take()?;
+        self.note([STEP_DROP, id as u64, 0]);
         match &block {
             Block::Range(range) if range.is_empty() => {}
             Block::Range(range) => self.ranges.free_range(range.clone()),

@@ -131,6 +131,9 @@ impl Job {
     /// # Errors
     /// As for [`threads`](Self::threads), and [`Error::Environment`] for a fabric that does not exist.
     pub fn threads_with<R: Send>(options: &JobOptions, n: usize, f: impl Fn(Job) -> R + Sync) -> Result<Vec<R>> {
+        if n == 0 {
+            return Err(Error::Misuse("a job has at least one PE"));
+        }
         let fabric = options.fabric.as_deref().map(far::Spec::parse).transpose()?;
         let control = Arc::new(JobFile::create(n, available_cpus())?.into_control()?);
         let jobs = (0..n)
@@ -269,8 +272,14 @@ impl Job {
     /// stay possible; with far peers, returns when every PE has finalised.
     ///
     /// # Errors
-    /// What an earlier write failed with.
+    /// What an earlier write failed with. [`Error::Misuse`] while a block of a multicast channel is shown
+    /// by a [`Peek`](crate::Peek) and not popped: its memory would be given away.
     pub fn finalize(&self) -> Result<()> {
+        if self.pe.is_this_process() && self.pe.shows_memory() {
+            return Err(Error::Misuse(
+                "a block of a multicast channel is still being read: pop it, or drop the channel, before `finalize`",
+            ));
+        }
         self.pe.finalize()
     }
 
@@ -396,9 +405,10 @@ pub(crate) fn inherited(number: usize) -> std::result::Result<OwnedFd, &'static 
 fn finalize_at_exit() {
     extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         let Some(job) = JOINED.get() else { return };
+        ending::set_exits();
         // Nobody is to be waited for when all are to end.
         if status == 0 && !job.is_exiting() {
-            if let Err(error) = job.finalize() {
+            if let Err(error) = job.pe.finalize() {
                 eprintln!("memonet: PE {}: {error}", job.pe());
             }
         } else if !job.pe.is_watched() && job.pe.is_this_process() {

@@ -49,6 +49,7 @@ mod adopt;
 mod agree;
 pub(crate) mod barrier;
 mod bells;
+mod belongs;
 mod collective;
 mod control;
 mod descriptors;

@@ -56,9 +56,9 @@
 //! zero at first is found out by its numbers, and from then on is no lock for anybody: who finds it out tells the one behind.
 
 use crate::error::{Error, Quick, Result};
-use crate::job::Job;
 use crate::pe::Pe;
 use crate::route::Route;
+use crate::segment::Segment;
 use crate::shm::{self, AtomicOp, Word};
 use crate::wait::{self, Terms};
 use crate::window::{Access, Inner, Window};
@@ -390,7 +390,7 @@ fn no_lock() -> Box<Error> {
     ))
 }
 
-impl Job {
+impl Segment {
     /// Waits for the lock in the 8-byte word at byte `offset` of the segments, which was zero on every PE before its first use.
     /// Those who wait get it in the order they came, also when they are threads of one PE. Not reentrant.
     ///
@@ -420,10 +420,11 @@ impl Job {
 
     #[inline]
     fn lock_at(&self, offset: u64) -> Result<Queue<'_>> {
-        let geometry = self.pe.control().geometry();
+        let pe = self.pe();
+        let geometry = pe.control().geometry();
         // The words before the heap are the library's own.
         if offset.is_multiple_of(8) && (geometry.heap_offset..geometry.segment_stride).contains(&offset) {
-            Ok(Queue::new(&self.pe, offset))
+            Ok(Queue::new(pe, offset))
         } else {
             Err(Error::Misuse("a lock is an aligned 8-byte word of the segments' heap or globals"))
         }
@@ -529,6 +530,7 @@ impl Drop for Held<'_> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::job::Job;
 
     /// Threads of one PE get the lock in the order they came.
     #[test]

@@ -353,14 +353,11 @@ impl Pe {
     pub(crate) fn quiet(&self) -> Quick<()> {
         crate::shm::full_fence();
         self.complete_writes()?;
-        if self.is_late.load(Ordering::Relaxed) {
-            self.surface()
-        } else {
-            Ok(())
-        }
+        self.surface()
     }
 
-    /// [`quiet`](Self::quiet) where a store follows that tells of it: near, stores keep their order by themselves.
+    /// [`quiet`](Self::quiet) where a store follows that tells of it: near, stores keep their order by themselves. What could not be
+    /// returned earlier does not surface here: a protocol would take it for a failure of its own step, and leave in its midst.
     #[inline]
     pub(crate) fn complete_writes(&self) -> Quick<()> {
         let far = self.complete_unrung();
@@ -372,18 +369,21 @@ impl Pe {
     #[inline]
     pub(crate) fn complete_unrung(&self) -> Quick<()> {
         crate::shm::compiler_fence();
-        if self.fabric.is_some() { self.quiet_far() } else { Ok(()) }
+        match &self.fabric {
+            Some(fabric) => Ok(fabric.quiet()?),
+            None => Ok(()),
+        }
     }
 
-    fn quiet_far(&self) -> Quick<()> {
-        let now = self.fabric().quiet();
-        self.surface()?;
-        Ok(now?)
+    /// What could not be returned before: for the program's own calls.
+    #[inline]
+    pub(crate) fn surface(&self) -> Quick<()> {
+        if self.is_late.load(Ordering::Relaxed) { self.surface_now() } else { Ok(()) }
     }
 
-    /// What could not be returned before.
+    #[cold]
     #[inline(never)]
-    fn surface(&self) -> Quick<()> {
+    fn surface_now(&self) -> Quick<()> {
         let mut late = self.late.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         self.is_late.store(false, Ordering::Relaxed);
         Ok(late.take().map_or(Ok(()), Err)?)
@@ -511,6 +511,12 @@ impl Pe {
         let relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
         let relays: Vec<_> = relays.iter().filter_map(Weak::upgrade).collect();
         relays.iter().filter(|relay| relay.depart()).count() > 0
+    }
+
+    /// Whether something that this PE passes on shows the program memory that departing would give away.
+    pub(crate) fn shows_memory(&self) -> bool {
+        let relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
+        relays.iter().filter_map(Weak::upgrade).any(|relay| relay.shows_memory())
     }
 
     /// Leaves the job in order. Where others need this process, as a fabric or a relay may, waits until nobody does any more.

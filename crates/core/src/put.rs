@@ -1,5 +1,6 @@
 //! Blocks: put, get, strided and indexed, and a put with its signal.
 
+use crate::belongs::{check_together, is_together};
 use crate::error::{Error, Result};
 use crate::fabric::SignalOp;
 use crate::route::Route;
@@ -107,12 +108,14 @@ impl<T: Plain> Window<T> {
     /// far fabrics read it when they like.
     ///
     /// # Errors
-    /// As for [`put`](Self::put); [`Misuse`](Error::Misuse) when source and target overlap.
+    /// As for [`put`](Self::put); [`Misuse`](Error::Misuse) when source and target overlap, or the
+    /// source belongs to another job, or to another PE of this one.
     #[inline]
     pub fn put_nbi(&self, pe: usize, index: usize, source: &Window<T>, from: Range<usize>) -> Result<()> {
         let count = from.end.wrapping_sub(from.start);
         if from.start <= from.end
             && from.end <= source.len()
+            && is_together(self, source)
             && let Some(to) = self.near(pe, index, count, Access::Write)
         {
             let (src, bytes) = (source.reach.local.wrapping_add(from.start * size_of::<T>()), count * size_of::<T>());
@@ -152,6 +155,7 @@ impl<T: Plain> Window<T> {
         source: &Window<T>,
         from: Range<usize>,
     ) -> Result<(crate::window::Target, *const u8, usize)> {
+        check_together(self, source)?;
         let count = from
             .end
             .checked_sub(from.start)
@@ -263,7 +267,8 @@ impl<T: Plain> Window<T> {
     /// block. Wakes `pe` if it sleeps.
     ///
     /// # Errors
-    /// As for [`put`](Self::put), for either window; nothing is written.
+    /// As for [`put`](Self::put), for either window; [`Misuse`](Error::Misuse) when they do not belong
+    /// to the same PE of the same job; nothing is written.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "a block, a signal, and where they go")]
     pub fn put_signal(
@@ -276,10 +281,10 @@ impl<T: Plain> Window<T> {
         op: SignalOp,
         value: u64,
     ) -> Result<()> {
-        if let (Some(at), Some(to)) = (
-            signals.near(pe, signal, 1, signal_access(op)),
-            self.near(pe, index, from.len(), Access::Write),
-        ) {
+        if is_together(self, signals)
+            && let Some(at) = signals.near(pe, signal, 1, signal_access(op))
+            && let Some(to) = self.near(pe, index, from.len(), Access::Write)
+        {
             // SAFETY: `near` checked that many elements; `from` is private memory. The copy is complete, for every later
             // store, when it returns.
             unsafe { shm::copy(to, from.as_ptr().cast(), size_of_val(from)) };
@@ -300,6 +305,7 @@ impl<T: Plain> Window<T> {
         op: SignalOp,
         value: u64,
     ) -> Result<()> {
+        check_together(self, signals)?;
         let word = signals.target(pe, signal, 1, signal_access(op))?;
         let target = self.target(pe, index, from.len(), Access::Write)?;
         let me = &self.inner.pe;

@@ -40,6 +40,39 @@ pub struct Key {
     slot: u32,
 }
 
+/// What the maker of a window wants this PE to give, and to have.
+pub(crate) struct Rights {
+    /// What each holder may do with this PE's part.
+    given: Box<[Access]>,
+    /// What this PE may do with each home's part.
+    had: Box<[Access]>,
+    /// Differs where PEs were given different functions, nearly always.
+    pub(crate) digest: u64,
+}
+
+impl Rights {
+    /// Asks `right(home, holder)` for every pair, once.
+    pub(crate) fn ask(me: usize, npes: usize, right: impl Fn(usize, usize) -> Access) -> Self {
+        let mut rights = Rights {
+            given: vec![Access::None; npes].into(),
+            had: vec![Access::None; npes].into(),
+            digest: 0,
+        };
+        for (home, holder) in (0..npes).flat_map(|home| (0..npes).map(move |holder| (home, holder))) {
+            let access = if home == holder { Access::ReadWrite } else { right(home, holder) };
+            if home == me {
+                rights.given[holder] = access;
+            }
+            if holder == me {
+                rights.had[home] = access;
+            }
+            let mixed = rights.digest.rotate_left(5).wrapping_mul(0x100_0000_01b3);
+            rights.digest = mixed ^ (access.bits() + 1);
+        }
+        rights
+    }
+}
+
 /// One PE's side of a restricted window.
 pub(crate) struct Restricted {
     key: usize,
@@ -82,6 +115,11 @@ impl OwnPart {
     }
 }
 
+/// Holds of one PE in one part. A program that forgets remotes (`mem::forget`) is refused more of them
+/// before the count of 32 bits wraps to 0, which would tell the home that nobody holds anything. What
+/// is left up to the wrap is more than there can be threads that have counted and not yet compared.
+const MOST_HOLDS: u32 = 1 << 31;
+
 /// A counted use of a part; see the module's text.
 pub(crate) struct Hold {
     pe: Arc<Pe>,
@@ -106,7 +144,13 @@ impl Hold {
     /// Counts a hold, then checks that `epoch` is still in force.
     pub(crate) fn take(pe: &Arc<Pe>, key: usize, home: usize, epoch: u64) -> Result<Hold> {
         let hold = Hold { pe: pe.clone(), key, home };
-        hold.count(1);
+        if hold.count(1) >= MOST_HOLDS {
+            // Dropping `hold` takes back what it has just added.
+            return Err(Error::TooMany {
+                what: "remotes of a PE into another PE's part of a restricted window",
+                limit: MOST_HOLDS as usize,
+            });
+        }
         let now = grant_word(pe, home, key, offset_of!(Grant, epoch))?;
         if now == epoch {
             Ok(hold)
@@ -119,10 +163,11 @@ impl Hold {
         }
     }
 
-    fn count(&self, change: u32) {
+    /// Gives what the count was.
+    fn count(&self, change: u32) -> u32 {
         let word = self.pe.local(self.pe.control().geometry().hold(self.key, self.home));
         // SAFETY: the count's offset lies in this PE's segment, before the heap, aligned to 4; a full fence on x86 and in the model.
-        unsafe { shm::fetch_op(word, 4, AtomicOp::Add, change.into()) };
+        unsafe { shm::fetch_op(word, 4, AtomicOp::Add, change.into()) as u32 }
     }
 }
 
@@ -152,7 +197,7 @@ pub(crate) struct Exchange<'a> {
 struct Round<'a> {
     exchange: &'a Exchange<'a>,
     own: &'a OwnPart,
-    right: &'a dyn Fn(usize, usize) -> Access,
+    rights: &'a Rights,
     sends: Vec<usize>,
     missing: Vec<usize>,
     parts: Vec<Part>,
@@ -209,7 +254,7 @@ impl Round<'_> {
             generation,
             ..
         } = self.exchange;
-        let read_only = (self.right)(pe.me(), to) == Access::Read;
+        let read_only = self.rights.given[to] == Access::Read;
         let fd = if read_only { &self.own.read_only } else { &self.own.fd };
         let sent = socket.send(to, pe.me(), *slot, *generation, fd.as_fd())?;
         if sent {
@@ -221,21 +266,23 @@ impl Round<'_> {
 
 impl Restricted {
     /// Hands this PE's part to those with a right to it, and takes what others hand to this PE.
-    pub(crate) fn create(exchange: &Exchange<'_>, bytes: usize, own: OwnPart, right: &dyn Fn(usize, usize) -> Access) -> Result<Self> {
+    pub(crate) fn create(exchange: &Exchange<'_>, bytes: usize, own: OwnPart, rights: &Rights) -> Result<Self> {
         let (pe, key) = (exchange.pe, exchange.slot);
         let (me, n) = (pe.me(), pe.npes());
         let part = |home| Part {
             mapping: None,
-            access: right(home, me),
+            access: rights.had[home],
             epoch: 0,
             nonce: 0,
         };
         let mut round = Round {
             exchange,
             own: &own,
-            right,
-            sends: (0..n).filter(|&holder| holder != me && right(me, holder) != Access::None).collect(),
-            missing: (0..n).filter(|&home| home != me && right(home, me) != Access::None).collect(),
+            rights,
+            sends: (0..n)
+                .filter(|&holder| holder != me && rights.given[holder] != Access::None)
+                .collect(),
+            missing: (0..n).filter(|&home| home != me && rights.had[home] != Access::None).collect(),
             parts: (0..n).map(part).collect(),
             failed: None,
         };
@@ -461,5 +508,38 @@ impl Restricted {
     #[cfg(all(test, loom))]
     pub(crate) fn bare(pe: Arc<Pe>, key: usize) -> Self {
         Restricted { key, parts: [].into(), pe }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Remotes that are forgotten keep their holds; their count never wraps to 0.
+    #[test]
+    fn forgotten_remotes_are_refused_before_their_count_wraps() {
+        let run = |job: Job| -> Result<()> {
+            let window = job.restricted::<u64>(4, |_, _| Access::ReadWrite)?;
+            if job.pe() == 0 {
+                let slot = window.own_restricted()?.key;
+                let count = job.pe.local(job.pe.control().geometry().hold(slot, 1)).cast::<u32>();
+                // SAFETY: the count of this PE's holds in PE 1's part, as in `Hold::count`.
+                unsafe { shm::store(count, MOST_HOLDS - 1) };
+                let last = window.remote(1, 0)?;
+                for _ in 0..3 {
+                    let refused = window.remote(1, 1).err();
+                    assert!(matches!(refused, Some(Error::TooMany { .. })), "{refused:?}");
+                    assert!(matches!(window.put(1, 0, &[1]), Err(Error::TooMany { .. })));
+                }
+                drop(last);
+                window.put(1, 0, &[1])?;
+                // SAFETY: as above.
+                assert_eq!(unsafe { shm::load::<u32>(count) }, MOST_HOLDS - 1);
+                // SAFETY: as above.
+                unsafe { shm::store(count, 0u32) };
+            }
+            job.barrier()
+        };
+        Job::threads(2, run).unwrap().into_iter().for_each(Result::unwrap);
     }
 }

@@ -1,10 +1,11 @@
 //! Segments by byte offset: what a front end for another language is built of.
 //!
 //! Windows are for programs in Rust. A C program has addresses: each is a byte offset in this PE's segment, and the same
-//! offset in another's is its counterpart there. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on near peers
+//! offset in another's is its counterpart there. Nothing keeps an offset from lying in memory of the library, so [`Job::segment`] is unsafe: its
+//! caller promises to stay in memory of its own. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on near peers
 //! a pointer. What a spot does follows the same contract as remotes and windows do.
 
-use crate::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, RETURN_FROM, agree};
+use crate::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, RETURN_FROM};
 use crate::error::{Error, Result};
 use crate::fabric::SignalOp;
 use crate::job::Job;
@@ -36,7 +37,14 @@ unsafe impl Sync for Segment {}
 
 impl Job {
     /// The job's segments, addressed by bytes.
-    pub fn segment(&self) -> Segment {
+    ///
+    /// # Safety
+    /// A segment reaches every byte of every PE: the words that the library works with, and shared data
+    /// to which a guard may have given a reference. The caller, and all to whom it hands the segment
+    /// and what is made of it, access through it only memory that they have got from
+    /// [`allocate`](Self::allocate) and not yet released, or have shared by
+    /// [`share_globals`](Self::share_globals).
+    pub unsafe fn segment(&self) -> Segment {
         let near = self.pe.near_parts(0).map(|(first, _)| first);
         Segment {
             local: self.pe.local(0),
@@ -54,10 +62,7 @@ impl Job {
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different blocks, [`Error::PeerFailed`].
     pub fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<u64> {
-        let call = Collective {
-            pe: &self.pe,
-            world: self.world(),
-        };
+        let mut call = Collective::begin(&self.pe, self.world())?;
         let possible = if bytes > 0 && align.is_power_of_two() && align as u64 <= ALIGNMENT {
             Ok([KIND_BLOCK, bytes as u64, align as u64, u64::from(zeroed)])
         } else {
@@ -65,9 +70,9 @@ impl Job {
                 "a block has at least one byte, and its alignment is a power of two up to 1 GiB",
             ))
         };
-        let mut heap = agree(&call, possible)?;
+        call.agree(possible)?;
         // Equal on all PEs, so all of them leave through the same door.
-        let allocated = heap.allocate_block(bytes as u64, align as u64);
+        let allocated = call.heap.allocate_block(bytes as u64, align as u64);
         if let Ok((range, dirty)) = &allocated {
             let (segment, mapping) = (self.pe.control().geometry().segment(self.pe()), self.pe.control().mapping());
             if zeroed {
@@ -85,12 +90,9 @@ impl Job {
     /// # Errors
     /// [`Error::Misuse`] when there is no such block, [`Error::Unequal`] when PEs free different ones, [`Error::PeerFailed`].
     pub fn release(&self, offset: u64) -> Result<()> {
-        let call = Collective {
-            pe: &self.pe,
-            world: self.world(),
-        };
-        let mut heap = agree(&call, Ok([KIND_FREE_BLOCK, offset, 0, 0]))?;
-        let freed = heap.free_block(offset);
+        let mut call = Collective::begin(&self.pe, self.world())?;
+        call.agree(Ok([KIND_FREE_BLOCK, offset, 0, 0]))?;
+        let freed = call.heap.free_block(offset);
         if let Some(range) = freed.as_ref().filter(|range| range.end - range.start >= RETURN_FROM) {
             let segment = self.pe.control().geometry().segment(self.pe());
             let mapping = self.pe.control().mapping();
@@ -164,6 +166,10 @@ impl Job {
 }
 
 impl Segment {
+    pub(crate) fn pe(&self) -> &Pe {
+        &self.pe
+    }
+
     /// This PE's own segment.
     #[inline(always)]
     pub fn local(&self) -> *mut u8 {

@@ -1,5 +1,6 @@
 //! Transfers: a copy prepared once and started many times, as SR2201's command words were.
 
+use crate::belongs::check_together;
 use crate::error::{Error, Result};
 use crate::fabric::SignalOp;
 use crate::put::signal_access;
@@ -52,8 +53,10 @@ impl Transfer {
     /// Lets every [`start`](Self::start) update word `index` of the target PE's part of `signals` after the copy.
     ///
     /// # Errors
-    /// As for [`Window::signal`].
+    /// As for [`Window::signal`]; [`Misuse`](Error::Misuse) when `signals` belongs to another job, or to
+    /// another PE of this one.
     pub fn with_signal(mut self, signals: &Window<u64>, index: usize, op: SignalOp, value: u64) -> Result<Self> {
+        check_together(&*self.window.pe, signals)?;
         let target = signals.target(self.pe, index, 1, signal_access(op))?;
         self.signal = Some((target, op, value));
         self._signal_window = Some(signals.inner.clone());

@@ -1,11 +1,12 @@
 //! Windows: the memory that PEs show each other.
 
-use crate::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN, agree};
+use crate::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN};
+use crate::belongs::{Belongs, Owner};
 use crate::error::{Error, Result};
 use crate::heap::KeySlot;
 use crate::job::Job;
 use crate::pe::Pe;
-use crate::restricted::{Exchange, Hold, OwnPart, Restricted};
+use crate::restricted::{Exchange, Hold, OwnPart, Restricted, Rights};
 use crate::route::Route;
 use crate::segment::Written;
 use crate::shm::Plain;
@@ -29,7 +30,7 @@ pub enum Access {
 
 impl Access {
     #[inline]
-    fn bits(self) -> u64 {
+    pub(crate) fn bits(self) -> u64 {
         match self {
             Access::None => 0,
             Access::Read => 1,
@@ -250,6 +251,13 @@ impl Drop for Inner {
     }
 }
 
+impl<T> Belongs for Window<T> {
+    #[inline(always)]
+    fn owner(&self) -> Owner {
+        Owner::of_marks(self.reach.written.as_ptr())
+    }
+}
+
 impl<T: Plain> Window<T> {
     pub(crate) fn view(inner: Arc<Inner>, attached: Option<(usize, u64)>) -> Self {
         Window {
@@ -279,8 +287,8 @@ impl<T: Plain> Window<T> {
     pub fn free(self) -> Result<()> {
         let (pe, world, id) = (self.inner.pe.clone(), self.inner.world.clone(), self.inner.id as u64);
         drop(self);
-        let call = Collective { pe: &pe, world: &world };
-        let _heap = agree(&call, Ok([KIND_FREE, id, 0, 0]))?;
+        let mut call = Collective::begin(&pe, &world)?;
+        call.agree(Ok([KIND_FREE, id, 0, 0]))?;
         call.close()
     }
 
@@ -366,18 +374,30 @@ impl Job {
     /// # Errors
     /// As for [`window`](Self::window).
     pub fn window_with<T: Plain>(&self, len: usize, options: WindowOptions) -> Result<Window<T>> {
-        self.window_of(KIND_WINDOW, len, options, 0)
+        let terms = WindowTerms {
+            kind: KIND_WINDOW,
+            shape: align_of::<T>() as u64,
+            digest: 0,
+        };
+        self.window_of(terms, len, options, |_| {})
     }
 
-    /// The window of something that is made collectively, and for which all PEs must give the same `digest` too.
-    pub(crate) fn window_of<T: Plain>(&self, kind: u64, len: usize, options: WindowOptions, digest: u64) -> Result<Window<T>> {
+    /// The window of something that is made collectively, on the same terms at all PEs. `start` is given the
+    /// offset of the window, zeros by then, before any PE can use it.
+    pub(crate) fn window_of<T: Plain>(
+        &self,
+        terms: WindowTerms,
+        len: usize,
+        options: WindowOptions,
+        start: impl FnOnce(u64),
+    ) -> Result<Window<T>> {
         let pe = &self.pe;
-        let call = Collective { pe, world: self.world() };
-        let bits = options.access.bits() | u64::from(options.populate) << 8 | digest << 16;
-        let request = element_bytes::<T>(len).map(|bytes| [kind, bytes as u64, align_of::<T>() as u64, bits]);
-        let mut heap = agree(&call, request)?;
+        let mut call = Collective::begin(pe, self.world())?;
+        let bits = options.access.bits() | u64::from(options.populate) << 8 | terms.digest << 16;
+        let request = element_bytes::<T>(len).map(|bytes| [terms.kind, bytes as u64, terms.shape, bits]);
+        call.agree(request)?;
         let bytes = len * size_of::<T>();
-        let allocated = heap.allocate(bytes as u64, align_of::<T>() as u64);
+        let allocated = call.heap.allocate(bytes as u64, align_of::<T>() as u64);
         // Equal on all PEs, so all of them leave through the same door.
         let allocation = match allocated {
             Ok(allocation) => allocation,
@@ -395,34 +415,28 @@ impl Job {
             local: pe.local(allocation.range.start),
             place: Place::Heap(allocation.range.start),
         };
-        let (start, size) = (
+        let (first, size) = (
             pe.control().geometry().segment(pe.me()) + allocation.range.start,
             allocation.range.end - allocation.range.start,
         );
         let (dirty, mapping) = (allocation.dirty, pe.control().mapping());
         mapping.release(pe.control().geometry().segment(pe.me()) + dirty.start, dirty.end - dirty.start);
-        mapping.want_huge_pages(start, size, options.populate);
+        mapping.want_huge_pages(first, size, options.populate);
+        start(allocation.range.start);
         call.close()?;
-        drop(heap);
         Ok(Window::view(Arc::new(inner), None))
     }
 
     /// What [`window_of`](Self::window_of) would be called for, when this PE finds that it cannot be: the others are not to wait.
     pub(crate) fn refuse_window(&self, error: Error) -> Error {
-        let call = Collective {
-            pe: &self.pe,
-            world: self.world(),
-        };
-        match agree(&call, Err(error)) {
-            Ok(_) => unreachable!("a refused request is refused"),
-            Err(error) => error,
-        }
+        let refused = Collective::begin(&self.pe, self.world()).and_then(|mut call| call.agree(Err(error)));
+        refused.expect_err("a refused request is refused")
     }
 
     /// Makes a restricted window: memory of its own on every PE, never part of the job's, of which each PE maps only what
     /// `right(home, holder)` gives it, read-only where it may only read. A stray store by a PE without the right faults in
     /// that PE and leaves the memory untouched. Its rights can be revoked ([`Window::revoke`]). *Collective*; `right` must be the same
-    /// function on every PE. The home itself always may read and write.
+    /// function on every PE, and is called before anything else happens. The home itself always may read and write.
     ///
     /// PEs that are threads of one process ([`Job::threads`]) share an address space: there the rights are checked, not enforced by the processor.
     ///
@@ -430,20 +444,15 @@ impl Job {
     /// As for [`window`](Self::window); [`Error::Unequal`] when PEs disagree about the rights.
     pub fn restricted<T: Plain>(&self, len: usize, right: impl Fn(usize, usize) -> Access) -> Result<Window<T>> {
         let n = self.npes();
-        let right = |home: usize, holder: usize| if home == holder { Access::ReadWrite } else { right(home, holder) };
-        let digest = (0..n * n).fold(0u64, |hash, i| {
-            hash.rotate_left(5).wrapping_mul(0x100_0000_01b3) ^ (right(i / n, i % n).bits() + 1)
-        });
-        let call = Collective {
-            pe: &self.pe,
-            world: self.world(),
-        };
+        // The caller's function is done with before any lock is taken: it may call the job itself.
+        let rights = Rights::ask(self.pe(), n, right);
+        let mut call = Collective::begin(&self.pe, self.world())?;
         // Bound before anybody sends to it.
         let socket = crate::descriptors::Socket::of(&self.pe);
-        let request = element_bytes::<T>(len).map(|bytes| [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, digest]);
-        let mut heap = agree(&call, request)?;
+        let request = element_bytes::<T>(len).map(|bytes| [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]);
+        call.agree(request)?;
         let bytes = len * size_of::<T>();
-        let KeySlot { id, slot, generation } = match heap.allocate_key() {
+        let KeySlot { id, slot, generation } = match call.heap.allocate_key() {
             Ok(key) => key,
             Err(error) => {
                 call.close()?;
@@ -477,7 +486,7 @@ impl Job {
             },
             has_failed: &|pe| Ok(call.outcome(1, pe)? == FAILED),
         };
-        let exchanged = Restricted::create(&exchange, bytes, own, &right);
+        let exchanged = Restricted::create(&exchange, bytes, own, &rights);
         if let Some(pe) = call.failed(1, exchanged.is_ok())? {
             return refused(exchanged.err(), pe);
         }
@@ -485,7 +494,6 @@ impl Job {
         restricted.learn_grants(&self.pe)?;
         // Grants may be revoked from here on; before, everybody must have read them.
         call.close()?;
-        drop(heap);
         let inner = Inner {
             pe: self.pe.clone(),
             world: self.world.clone(),
@@ -499,6 +507,17 @@ impl Job {
         self.pe.register_restricted(&inner);
         Ok(Window::view(inner, None))
     }
+}
+
+/// What all PEs have to ask for alike, beside a window's length and options.
+pub(crate) struct WindowTerms {
+    /// One of [`agree`](crate::agree)'s kinds.
+    pub(crate) kind: u64,
+    /// What decides which bytes of the window are accessed as what: compared exactly, as references
+    /// depend on it.
+    pub(crate) shape: u64,
+    /// Of everything else: 48 bits are compared.
+    pub(crate) digest: u64,
 }
 
 /// What every mapping is aligned to.

@@ -30,7 +30,7 @@ pub unsafe fn set(call: &'static str, lock: *mut c_long) {
     if state.check {
         return set_checked(state, call, lock);
     }
-    or_die(call, state.job.lock_set(lock));
+    or_die(call, state.segment.lock_set(lock));
 }
 
 #[cold]
@@ -43,7 +43,7 @@ fn set_checked(state: &State, call: &'static str, lock: u64) {
             "lock: this PE has it already, and would wait for itself: call shmem_clear_lock before",
         );
     }
-    or_die(call, state.job.lock_set(lock));
+    or_die(call, state.segment.lock_set(lock));
     state.locks.with(|held| held.insert(lock, mine()));
 }
 
@@ -51,7 +51,7 @@ fn set_checked(state: &State, call: &'static str, lock: u64) {
 pub unsafe fn test(call: &'static str, lock: *mut c_long) -> c_int {
     let state = get(call);
     let lock = offset(state, call, lock);
-    let taken = or_die(call, state.job.lock_test(lock));
+    let taken = or_die(call, state.segment.lock_test(lock));
     if state.check && taken {
         state.locks.with(|held| held.insert(lock, thread::current().id()));
     }
@@ -64,5 +64,5 @@ pub unsafe fn clear(call: &'static str, lock: *mut c_long) {
     if state.check {
         state.locks.with(|held| held.remove(&lock));
     }
-    or_die(call, state.job.lock_clear(lock));
+    or_die(call, state.segment.lock_clear(lock));
 }

@@ -55,7 +55,9 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
             // SAFETY: the caller's promise; without a launcher, this is the only thread.
             unsafe { statics::share(&job) }?
         };
-        let segment = job.segment();
+        // SAFETY: every address that a C program gives is looked for in the heap and in its static data,
+        // which is all memory of `allocate` and `share_globals`: no Rust program shares this job's process.
+        let segment = unsafe { job.segment() };
         Ok(State {
             check,
             sets: Default::default(),

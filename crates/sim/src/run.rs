@@ -63,7 +63,8 @@ pub struct Done<R> {
 /// # Errors
 /// [`Error::Machine`] for a file that is wrong, [`Error::Deadlock`], [`Error::Job`], [`Error::Stacks`].
 pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(Job) -> R) -> Result<Done<R>, Error> {
-    let hosted = Arc::new(Hosted::create(n, options.segment)?);
+    // SAFETY: the machine carries out what PEs ask of their fabrics, which are `HostedFabric`s.
+    let hosted = Arc::new(unsafe { Hosted::create(n, options.segment) }?);
     let memory = JobMemory(hosted.clone());
     let mut world = World::build(machine, n as u32, options.seed, Box::new(memory))?;
     world.recorder().keep(options.record);
@@ -183,7 +184,11 @@ impl Host {
     ///
     /// # Errors
     /// In the NIC's words, when it refuses.
-    pub fn ask(self, what: HostOp) -> Result<Answer, String> {
+    ///
+    /// # Safety
+    /// A NIC writes where it is told, in any PE's segment. What it writes because of this call is memory
+    /// that the caller has allocated ([`Job::allocate`]), or that nothing of the library uses.
+    pub unsafe fn ask(self, what: HostOp) -> Result<Answer, String> {
         let reply = with_running(|port| port.and_then(|port| port.call(Request::Host(what))));
         let answer = reply.ok_or("no simulated PE runs on this thread")?.answer;
         match answer.refused {
@@ -196,8 +201,12 @@ impl Host {
     ///
     /// # Errors
     /// As for [`ask`](Self::ask).
-    pub fn command(self, command: Command) -> Result<Answer, String> {
-        self.ask(HostOp::Command(command))
+    ///
+    /// # Safety
+    /// As for [`ask`](Self::ask).
+    pub unsafe fn command(self, command: Command) -> Result<Answer, String> {
+        // SAFETY: the caller's promise.
+        unsafe { self.ask(HostOp::Command(command)) }
     }
 
     /// One look at this PE's memory, which takes its time.

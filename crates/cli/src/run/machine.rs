@@ -168,7 +168,8 @@ impl Plan {
 
     /// Starts the engine, on these CPUs: those of the PEs, as a hand-over to another CPU takes several times as long.
     pub fn start(self, job: &JobFile, passages: Arc<Passages>, cpus: Option<CpuSet>) -> Result<Simulation> {
-        let hosted = Arc::new(Hosted::of(job)?);
+        // SAFETY: the machine carries out what the processes ask for, each of which is a PE of this job.
+        let hosted = Arc::new(unsafe { Hosted::of(job) }?);
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("eventfd")?;
         let (sender, news) = channel();
         let outputs = Arc::new(Outputs::default());

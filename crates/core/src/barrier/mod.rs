@@ -298,19 +298,36 @@ impl Barrier {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Runs `f` unless another thread of this PE is in this barrier: two of them would count as two PEs. A plain flag: it may
-    /// miss two that come within nanoseconds of each other, and costs nothing.
+    /// Runs `f` unless another thread of this PE is in this barrier: two of them would count as two PEs.
     #[inline(always)]
     fn alone<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
-        if self.busy.load(Ordering::Relaxed) {
-            return Err(
-                Error::Misuse("two threads of one PE are in the same barrier at once; give each its own, or let one thread do it").into(),
-            );
+        if !self.take() {
+            return Err(two_threads());
         }
-        self.busy.store(true, Ordering::Relaxed);
         let result = f();
-        self.busy.store(false, Ordering::Relaxed);
+        self.busy.store(false, Ordering::Release);
         result
+    }
+
+    /// Marks the barrier as busy; false where it is already. A process of one thread needs no exchange.
+    #[inline(always)]
+    fn take(&self) -> bool {
+        if shm::alone() {
+            let free = !self.busy.load(Ordering::Relaxed);
+            self.busy.store(true, Ordering::Relaxed);
+            free
+        } else {
+            !self.busy.swap(true, Ordering::Acquire)
+        }
+    }
+
+    /// Keeps the other threads of this PE out of this barrier, for a call that passes it several times:
+    /// one that passed in between would end the call at the other PEs.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] while another thread is in this barrier.
+    pub(crate) fn hold(&self) -> Result<Whole<'_>> {
+        if self.take() { Ok(Whole(self)) } else { Err(*two_threads()) }
     }
 
     /// Arrives at the next phase: this PE's earlier writes are visible at their targets before anybody can pass it. If the
@@ -370,14 +387,21 @@ impl Barrier {
     /// Ends the phase that may be under way, and arrives at the next.
     #[inline(always)]
     fn next(&self, way: &impl Phases) -> Quick<()> {
+        // A write that failed is this PE's error; the others are not to wait for ever because of it.
+        self.arrive_next(way)??;
+        if self.slot.pe.has_far() { self.slot.pe.surface() } else { Ok(()) }
+    }
+
+    /// [`next`](Self::next), with what earlier writes failed with apart.
+    #[inline(always)]
+    fn arrive_next(&self, way: &impl Phases) -> Quick<Quick<()>> {
         if let Some(error) = ending::refusal(&self.slot.pe) {
             return Err(error.into());
         }
         self.finish(way, None)?;
-        // A write that failed is this PE's error; the others are not to wait for ever because of it.
         let written = self.slot.pe.complete_writes();
         self.arrive_at(way, self.phase() + 1)?;
-        written
+        Ok(written)
     }
 
     #[inline(always)]
@@ -477,6 +501,42 @@ impl Drop for Barrier {
             let slot = &self.slot;
             slot.pe.rest_slot(slot.slot, slot.members.clone(), slot.ended.clone());
         }
+    }
+}
+
+#[cold]
+fn two_threads() -> Box<Error> {
+    Box::new(Error::Misuse(
+        "two threads of one PE are in the same barrier at once; give each its own, or let one thread do it. Or an operator has panicked in a reduction of this team, which this PE can use no more",
+    ))
+}
+
+/// A barrier that one call has for itself; see [`Barrier::hold`].
+pub(crate) struct Whole<'a>(&'a Barrier);
+
+impl Whole<'_> {
+    /// Arrives and waits. What the program's earlier writes failed with surfaces at a later call: it must
+    /// not end this one at one PE alone.
+    pub(crate) fn pass(&self) -> Result<()> {
+        let barrier = self.0;
+        by_way!(barrier, way => {
+            if let Err(error) = barrier.arrive_next(way)? {
+                barrier.slot.pe.surface_later(*error);
+            }
+            barrier.finish(way, None)?;
+        });
+        Ok(())
+    }
+
+    /// The phase that the next [`pass`](Self::pass) ends.
+    pub(crate) fn next_phase(&self) -> u64 {
+        self.0.phase() + 1
+    }
+}
+
+impl Drop for Whole<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
     }
 }
 

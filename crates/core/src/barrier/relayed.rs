@@ -20,6 +20,11 @@ pub(crate) trait Relay: Send + Sync {
     fn depart(&self) -> bool {
         false
     }
+
+    /// Whether the program may have references into memory that departing gives away.
+    fn shows_memory(&self) -> bool {
+        false
+    }
 }
 
 /// An algorithm whose members pass on news.

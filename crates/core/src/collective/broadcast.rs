@@ -12,10 +12,11 @@ impl Team {
     ///
     /// # Errors
     /// [`NoSuchPe`](crate::Error::NoSuchPe), [`Length`](crate::Error::Length), [`Misuse`](crate::Error::Misuse) when the spans overlap in
-    /// part: before anything is exchanged, as for all collectives. [`PeerFailed`](crate::Error::PeerFailed) when a member is gone.
+    /// part, or belong to another job, or to another PE of this one: before anything is exchanged, as for all collectives. [`PeerFailed`](crate::Error::PeerFailed) when a member is gone.
     pub fn broadcast<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        check_apart(to.place, from.place)?;
-        self.broadcast_places(root, to.place, from.place)
+        let (to, from) = (self.own(to)?, self.own(from)?);
+        check_apart(to, from)?;
+        self.broadcast_places(root, to, from)
     }
 
     /// [`broadcast`](Self::broadcast) between places, for front ends. *Collective.*
@@ -37,7 +38,7 @@ impl Team {
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
     pub fn scatter<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        let (to, from) = (to.place, from.place);
+        let (to, from) = (self.own(to)?, self.own(from)?);
         self.check_rank(root)?;
         self.check_places(to, from)?;
         check_length("bytes of the source, and of all destinations", from.bytes, to.bytes * self.len())?;

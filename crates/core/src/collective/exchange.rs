@@ -20,8 +20,9 @@ impl Team {
     /// # Errors
     /// [`Length`](crate::Error::Length) when `to` does not have room for exactly that; else as for [`broadcast`](Self::broadcast).
     pub fn all_gather<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        check_disjoint(to.place, from.place)?;
-        self.gather_places(None, to.place, from.place, Destinations::InTheCall)
+        let (to, from) = (self.own(to)?, self.own(from)?);
+        check_disjoint(to, from)?;
+        self.gather_places(None, to, from, Destinations::InTheCall)
     }
 
     /// The member with rank `root` gets the elements of all, as in [`all_gather`](Self::all_gather). *Collective.*
@@ -29,8 +30,9 @@ impl Team {
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
     pub fn gather<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        check_disjoint(to.place, from.place)?;
-        self.gather_places(Some(root), to.place, from.place, Destinations::InTheCall)
+        let (to, from) = (self.own(to)?, self.own(from)?);
+        check_disjoint(to, from)?;
+        self.gather_places(Some(root), to, from, Destinations::InTheCall)
     }
 
     /// Every member gets the elements of all, one after the other by rank; members may contribute different numbers. Gives how
@@ -40,8 +42,9 @@ impl Team {
     /// [`Length`](crate::Error::Length), at every member, when one's `to` does not have room for them; else as for
     /// [`broadcast`](Self::broadcast).
     pub fn collect<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
-        check_disjoint(to.place, from.place)?;
-        Ok(self.collect_places(to.place, from.place)? / size_of::<T>())
+        let (to, from) = (self.own(to)?, self.own(from)?);
+        check_disjoint(to, from)?;
+        Ok(self.collect_places(to, from)? / size_of::<T>())
     }
 
     /// Member r gets elements `s * n ...` of every member s: the blocks are `to.len() / members` long; block s of `to` is block r of
@@ -51,8 +54,9 @@ impl Team {
     /// [`Length`](crate::Error::Length) when the spans differ, or cannot be cut evenly; else as for [`broadcast`](Self::broadcast).
     pub fn all_to_all<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         check_length("elements beyond equal blocks, and none", from.len() % self.len(), 0)?;
-        check_disjoint(to.place, from.place)?;
-        self.all_to_all_places(to.place, from.place, Destinations::InTheCall)
+        let (to, from) = (self.own(to)?, self.own(from)?);
+        check_disjoint(to, from)?;
+        self.all_to_all_places(to, from, Destinations::InTheCall)
     }
 
     /// [`gather`](Self::gather) to one rank, which tells when it may be written, or to all, between places, for front ends. *Collective.*
@@ -170,9 +174,12 @@ impl Team {
             let words = (0..self.len()).map(|rank| Ok(word(rank)? as usize));
             words.collect::<Result<Vec<usize>>>()
         };
-        let counts = head(0)?;
-        let total: usize = counts.iter().sum();
-        let room = head(8)?.into_iter().min().unwrap_or_default();
+        let mut counts = head(0)?;
+        // Members that are in another collective have said anything: what is written stays inside of `to`.
+        counts[me] = from.bytes;
+        let total = counts.iter().try_fold(0usize, |total, &count| total.checked_add(count));
+        let total = total.unwrap_or(usize::MAX);
+        let room = head(8)?.into_iter().fold(to.bytes, usize::min);
         if total > room {
             // All see the same numbers, and all leave here.
             return Err(Error::Length {

@@ -69,6 +69,7 @@ pub use operator::{And, By, Integers, Max, Min, Number, Operator, Or, Product, S
 pub use reduce::{Elements, Goal};
 pub(crate) use steps::Steps;
 
+use crate::belongs::check_together;
 use crate::error::{Error, Result};
 use crate::layout::OUTBOX;
 use crate::route::Route;
@@ -76,7 +77,6 @@ use crate::segment::Segment;
 use crate::shm::{self, Plain};
 use crate::team::Team;
 use crate::window::Window;
-use std::marker::PhantomData;
 use std::ops::Range;
 use steps::Step;
 
@@ -86,7 +86,7 @@ const BLOCK: usize = 8 << 10;
 /// Elements of a window, the same on every PE: what collectives read from and write to. Made by [`Window::span`].
 pub struct Span<'a, T> {
     place: Place,
-    window: PhantomData<&'a Window<T>>,
+    window: &'a Window<T>,
 }
 
 impl<T> Clone for Span<'_, T> {
@@ -117,7 +117,7 @@ impl<T: Plain> Window<T> {
                 offset: offset + bytes as u64,
                 bytes: count * size_of::<T>(),
             },
-            window: PhantomData,
+            window: self,
         })
     }
 }
@@ -165,7 +165,11 @@ impl Place {
 
     /// `bytes` of it from `at` on, which the caller has found to be inside.
     fn part(self, at: usize, bytes: usize) -> Place {
-        debug_assert!(at + bytes <= self.bytes);
+        assert!(
+            at <= self.bytes && bytes <= self.bytes - at,
+            "{bytes} bytes at {at} of {}",
+            self.bytes
+        );
         Place {
             offset: self.offset + at as u64,
             bytes,
@@ -273,6 +277,12 @@ impl Team {
         }
         // SAFETY: as in `take`.
         unsafe { self.deliver(rank, to, self.here(from)) }
+    }
+
+    /// Where a span lies, if it is one of this team's job and PE.
+    fn own<T>(&self, span: Span<'_, T>) -> Result<Place> {
+        check_together(&**self.pe(), span.window)?;
+        Ok(span.place)
     }
 
     /// A place is inside of the segments of the job that it was made in; this may be another.

@@ -77,7 +77,8 @@ impl Team {
 
     /// A reduction or scan of elements of so many bytes, if the network makes it.
     pub(super) fn combine_in_network(&self, size: usize, integers: Option<Integers>, goal: Goal, to: Place, from: Place) -> Result<bool> {
-        let Some(Integers { operator, signed }) = integers else {
+        // An operator of the program's own may call anything integers.
+        let Some(Integers { operator, signed }) = integers.filter(|_| matches!(size, 1 | 2 | 4 | 8)) else {
             return Ok(false);
         };
         if !self.network_takes(from.bytes / size * WORD) {

@@ -34,6 +34,20 @@ pub struct Elements<'a> {
     pub integers: Option<Integers>,
 }
 
+/// Takes the team from this PE where an operator panics: this PE has left the call in its midst, and
+/// whatever it called next, the others would take for the rest.
+struct NoPanic<'a>(&'a Team);
+
+impl Drop for NoPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking()
+            && let Ok(whole) = self.0.split_barrier().hold()
+        {
+            std::mem::forget(whole);
+        }
+    }
+}
+
 impl Team {
     /// Combines the elements of all members, in the order of ranks; all get the result. *Collective.*
     ///
@@ -82,9 +96,10 @@ impl Team {
     }
 
     fn combined<T: Plain>(&self, operator: impl Operator<T>, goal: Goal, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        check_apart(to.place, from.place)?;
+        let (to, from) = (self.own(to)?, self.own(from)?);
+        check_apart(to, from)?;
         // SAFETY: any bytes are a value of plain data.
-        unsafe { self.combine_values(operator, goal, to.place, from.place) }
+        unsafe { self.combine_values(operator, goal, to, from) }
     }
 
     /// Reductions and scans of elements of a type, between places, for front ends. *Collective.*
@@ -112,6 +127,7 @@ impl Team {
             combine: &combine,
             integers: operator.integers(),
         };
+        let _whole = NoPanic(self);
         self.combine_places(&elements, goal, to, from)
     }
 

@@ -42,7 +42,8 @@ impl Strided {
             Some(bytes) if bytes <= place.bytes => Ok(Strided {
                 extent: place.part(0, bytes),
                 size,
-                stride: stride * size,
+                // It only matters where there are two, which lie in the place.
+                stride: stride.saturating_mul(size),
             }),
             _ => Err(Error::Length {
                 what: "bytes that the strides reach, and bytes there are",
@@ -96,11 +97,12 @@ impl Team {
         count: usize,
     ) -> Result<()> {
         let all = count.saturating_mul(self.len());
-        let strided = |span: Span<'_, T>, stride: usize| Strided::new(span.place, size_of::<T>(), stride, all);
+        let (to, from) = (self.own(to)?, self.own(from)?);
+        let strided = |place: Place, stride: usize| Strided::new(place, size_of::<T>(), stride, all);
         if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
             return Err(Error::Misuse("source and destination of this collective overlap: they must not"));
         }
-        self.all_to_alls_places((to.place, to_stride), (from.place, from_stride), size_of::<T>(), count)
+        self.all_to_alls_places((to, to_stride), (from, from_stride), size_of::<T>(), count)
     }
 
     /// [`all_to_alls`](Self::all_to_alls) of elements of `size` bytes between places with strides in elements, for front ends. *Collective.*

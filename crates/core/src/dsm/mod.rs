@@ -49,7 +49,7 @@ use crate::agree::KIND_SHARED;
 use crate::error::{Cause, Error, Result};
 use crate::job::Job;
 use crate::pe::Pe;
-use crate::window::{Window, WindowOptions};
+use crate::window::{Window, WindowOptions, WindowTerms};
 use data::{LINE, Line};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -59,11 +59,19 @@ fn home_of(offset: u64, npes: usize) -> usize {
     ((spread * npes as u64) >> 32) as usize
 }
 
-/// The memory of something shared, zeros. All PEs make the same `kind` on the same `terms`, or all hear of it. *Collective.*
-fn window(job: &Job, kind: &str, bytes: usize, terms: &[usize]) -> Result<Window<Line>> {
+/// The memory of something shared, zeros but for what `start` writes, given its offset, before any PE can
+/// use it. All PEs make the same `kind` on the same `terms`, of which the first is a length and the second an
+/// alignment or a size, or all hear of it. *Collective.*
+fn window(job: &Job, kind: &str, bytes: usize, terms: &[usize], start: impl FnOnce(u64)) -> Result<Window<Line>> {
     let mut hasher = DefaultHasher::new();
     (kind, terms).hash(&mut hasher);
-    job.window_of(KIND_SHARED, bytes.div_ceil(LINE), WindowOptions::new(), hasher.finish())
+    // The first two say where references may point.
+    let terms = WindowTerms {
+        kind: KIND_SHARED,
+        shape: (terms[0] as u64) << 8 | u64::from(terms[1].ilog2()),
+        digest: hasher.finish(),
+    };
+    job.window_of(terms, bytes.div_ceil(LINE), WindowOptions::new(), start)
 }
 
 /// The error of those who come after a panic; `number` as in the word that tells of it.

@@ -5,7 +5,7 @@
 //!
 //! | byte | name | meaning |
 //! |---|---|---|
-//! | 0 | next | tickets drawn so far: the number of the next one |
+//! | 0 | next | tickets drawn so far: the number of the next one. Bit 63: no more are given |
 //! | 8 | turn | lower half, *entry*: the ticket that may come in next; upper half, *exit*: how many have left. Both count modulo 2^32 |
 //! | 16 | holder | who came in last alone: PE number + 1, in bits 1-31; bit 0: and may be changing the data now |
 //! | 20 | poison | PE number + 1 of who panicked while it changed the data; 0: nobody |
@@ -42,6 +42,11 @@
 //! that each add to a word take 15 to 17 million turns per second, looking after each `pause` 10 to 12, at twice the intervals 11 to 14, a bare ticket lock with its word in
 //! its line, which stores two words a turn where this stores four (the holder's twice, so that a death in between is told), 15 to 20.
 //!
+//! *Numbers do not come round.* Entry, exit and tickets are compared modulo 2^32, which is right as long as no ticket is 2^32 or more
+//! ahead of exit. Tickets pile up in two ways: readers whose guards are forgotten stay in, and who ends a wait with an error leaves a ticket that is never passed.
+//! A reader that finds [`MOST`] in leaves again and is refused; who must wait and has as many before it sets bit 63 of next, and from then on everybody is. What is
+//! left from there to 2^32 is more than there can be threads that have drawn and not yet looked.
+//!
 //! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Whether the data are torn
 //! the holder's word tells: bit 0 is set before the first store to them and cleared after the last.
 
@@ -57,6 +62,20 @@ const HOLDER: usize = 16;
 pub(super) const POISON: usize = 20;
 /// Bytes of the words in front of the data.
 pub(super) const HEAD: usize = 24;
+
+/// Tickets that may be in, or wait, at once; see above.
+pub(super) const MOST: u32 = 1 << 31;
+/// The bit of *next* that says that there have been so many.
+pub(super) const EXHAUSTED: u64 = 1 << 63;
+
+/// The error of all who come then.
+#[cold]
+pub(super) fn exhausted() -> Box<Error> {
+    Box::new(Error::TooMany {
+        what: "guards of a shared object that were never dropped, or waits for it that failed",
+        limit: MOST as usize,
+    })
+}
 
 /// What a slot holds for a ticket: its low half is the ticket.
 const WAITS: u64 = 1 << 32;
@@ -192,34 +211,43 @@ impl Tickets {
     /// Waits for one's turn; gives the ticket, for [`leave`](Self::leave).
     #[inline(always)]
     pub(crate) fn enter(self, pe: &Pe, mode: Mode) -> Quick<u32> {
-        let ticket = self.add(NEXT, 1) as u32;
+        let ticket = self.draw()?;
         if !self.may_enter(ticket, mode) {
             self.wait(pe, ticket, mode, None)?;
         }
-        self.entered(pe, ticket, mode);
-        Ok(ticket)
+        self.entered(pe, ticket, mode)
     }
 
     /// [`enter`](Self::enter), giving up with [`Error::Timeout`].
     pub(super) fn enter_within(self, pe: &Pe, mode: Mode, timeout: Duration) -> Quick<u32> {
-        let ticket = self.add(NEXT, 1) as u32;
+        let ticket = self.draw()?;
         if !self.may_enter(ticket, mode) {
             self.wait(pe, ticket, mode, Some(timeout))?;
         }
-        self.entered(pe, ticket, mode);
-        Ok(ticket)
+        self.entered(pe, ticket, mode)
+    }
+
+    #[inline(always)]
+    fn draw(self) -> Quick<u32> {
+        let drawn = self.add(NEXT, 1);
+        if drawn & EXHAUSTED != 0 {
+            return Err(exhausted());
+        }
+        Ok(drawn as u32)
     }
 
     /// Comes in if that needs no waiting.
     pub(crate) fn try_enter(self, pe: &Pe, mode: Mode) -> Quick<Option<u32>> {
         let mut next = self.load(NEXT);
         // While `next` stays what it was, no ticket has been drawn, so what the turn said of this one still holds.
-        while self.may_enter(next as u32, mode) {
+        while next & EXHAUSTED == 0 && self.may_enter(next as u32, mode) {
             if self.replace(NEXT, next, next.wrapping_add(1)) {
-                self.entered(pe, next as u32, mode);
-                return Ok(Some(next as u32));
+                return self.entered(pe, next as u32, mode).map(Some);
             }
             next = self.load(NEXT);
+        }
+        if next & EXHAUSTED != 0 {
+            return Err(exhausted());
         }
         // A program may try until it succeeds: that is a wait, and ends like one.
         wait::test(pe, || None::<()>);
@@ -239,13 +267,18 @@ impl Tickets {
     }
 
     #[inline(always)]
-    fn entered(self, pe: &Pe, ticket: u32, mode: Mode) {
+    fn entered(self, pe: &Pe, ticket: u32, mode: Mode) -> Quick<u32> {
         if mode == Mode::Shared {
             self.count_inside(pe, 1);
             // Where entry wraps to 0, its carry must not reach exit.
-            self.add(TURN, if ticket == u32::MAX { 1u64.wrapping_sub(1 << 32) } else { 1 });
+            let before = self.add(TURN, if ticket == u32::MAX { 1u64.wrapping_sub(1 << 32) } else { 1 });
             self.wake(pe, ticket.wrapping_add(1));
+            if entry(before).wrapping_sub(exit(before)) >= MOST {
+                self.leave(pe, ticket, mode);
+                return Err(exhausted());
+            }
         }
+        Ok(ticket)
     }
 
     fn inside(self, pe: usize) -> *mut u32 {
@@ -328,6 +361,11 @@ impl Tickets {
     #[cold]
     #[inline(never)]
     fn wait(self, pe: &Pe, ticket: u32, mode: Mode, timeout: Option<Duration>) -> Quick<()> {
+        if ticket.wrapping_sub(exit(self.load(TURN))) >= MOST {
+            // SAFETY: as in `load`.
+            unsafe { shm::fetch_op(self.head.wrapping_add(NEXT), 8, AtomicOp::Or, EXHAUSTED) };
+            return Err(exhausted());
+        }
         if wait::looks_apart(pe, || self.may_enter(ticket, mode).then_some(())).is_some() {
             return Ok(());
         }
@@ -400,9 +438,84 @@ impl Tickets {
         let after = Duration::ZERO;
         let came = self.give_up(pe, ticket, mode, Error::Timeout { after }.into()).is_ok();
         if came {
-            self.entered(pe, ticket, mode);
+            self.entered(pe, ticket, mode).expect("few are in");
             self.leave(pe, ticket, mode);
         }
         came
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+
+    /// A queue that so many tickets have gone through, of which `inside` readers have not left.
+    fn with_queue(drawn: u64, inside: u32, test: impl Fn(&Pe, Tickets) + Sync) {
+        let run = |job: Job| {
+            let words = job.window::<u64>((128 + tail_for(1)) / 8).unwrap();
+            let part = words.reach.local;
+            // SAFETY: the window has room for both, is new, and lives as long as the queue is used.
+            let tickets = unsafe { Tickets::new(part, part.wrapping_add(128), 1) };
+            words.write(NEXT / 8, drawn);
+            words.write(TURN / 8, turn(drawn as u32, (drawn as u32).wrapping_sub(inside)));
+            test(&job.pe, tickets);
+        };
+        Job::threads(1, run).unwrap();
+    }
+
+    fn is_refused<R>(result: Quick<R>) -> bool {
+        matches!(result.map_err(|error| *error), Err(Error::TooMany { limit, .. }) if limit == MOST as usize)
+    }
+
+    #[test]
+    fn tickets_wrap() {
+        for drawn in [u64::from(u32::MAX) - 3, (7 << 32) - 2] {
+            with_queue(drawn, 0, |pe, tickets| {
+                for _ in 0..4 {
+                    let readers = [(); 2].map(|()| tickets.enter(pe, Mode::Shared).unwrap());
+                    assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                    readers.into_iter().for_each(|ticket| tickets.leave(pe, ticket, Mode::Shared));
+                    let alone = tickets.try_enter(pe, Mode::Alone).unwrap().expect("nobody is in");
+                    assert_eq!(tickets.try_enter(pe, Mode::Shared).unwrap(), None);
+                    tickets.leave(pe, alone, Mode::Alone);
+                }
+            });
+        }
+    }
+
+    /// The last readers that find room, wherever the numbers wrap; then nobody is let in beside them.
+    #[test]
+    fn readers_that_never_leave() {
+        for drawn in [u64::from(MOST) - 1, (1 << 32) - 1, (1 << 32) + 5] {
+            with_queue(drawn, MOST - 1, |pe, tickets| {
+                let last = tickets.enter(pe, Mode::Shared).unwrap();
+                assert!(is_refused(tickets.enter(pe, Mode::Shared)));
+                assert!(is_refused(tickets.try_enter(pe, Mode::Shared)));
+                tickets.leave(pe, last, Mode::Shared);
+                let last = tickets.enter(pe, Mode::Shared).expect("one has left");
+                assert_eq!(tickets.try_enter(pe, Mode::Alone).unwrap(), None);
+                assert!(is_refused(tickets.enter(pe, Mode::Alone)), "it would wait for ever");
+                tickets.leave(pe, last, Mode::Shared);
+                for mode in [Mode::Shared, Mode::Alone] {
+                    assert!(is_refused(tickets.enter(pe, mode)), "for good");
+                    assert!(is_refused(tickets.try_enter(pe, mode)));
+                }
+            });
+        }
+    }
+
+    /// Waits that ended with an error have left their tickets; the one that would be 2^32 ahead is
+    /// never drawn.
+    #[test]
+    fn tickets_that_nobody_passes() {
+        with_queue(9, 0, |pe, tickets| {
+            let holder = tickets.enter(pe, Mode::Alone).unwrap();
+            tickets.add(NEXT, u64::from(MOST) - 1);
+            assert!(is_refused(tickets.enter(pe, Mode::Alone)));
+            tickets.add(NEXT, u64::from(MOST) - 1);
+            assert!(is_refused(tickets.enter(pe, Mode::Alone)), "this one has the holder's number again");
+            tickets.leave(pe, holder, Mode::Alone);
+        });
     }
 }

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::diff;
-use super::queue::Mode;
+use super::queue::{EXHAUSTED, MOST, Mode, exhausted};
 use super::stats::Counters;
 
 const NEXT: u64 = 0;
@@ -170,7 +170,7 @@ impl Shared {
                 None => return Ok(None),
             }
         } else {
-            let ticket = self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Add, 1u64)? as u32;
+            let ticket = self.draw()?;
             if !may_enter(self.turn()?, ticket, mode) {
                 self.wait(ticket, mode, timeout)?;
             }
@@ -180,21 +180,36 @@ impl Shared {
         self.count_inside(1);
         if mode == Mode::Shared {
             let carry = if ticket == u32::MAX { 1 << 32 } else { 0 };
-            self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64.wrapping_sub(carry))?;
+            let before = self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64.wrapping_sub(carry))?;
             self.wake(ticket.wrapping_add(1))?;
             counters.sent(2, 0);
+            if entry(before).wrapping_sub(exit(before)) >= MOST {
+                self.leave(counters, ticket, mode, false)?;
+                return Err(exhausted());
+            }
         }
         self.refresh(counters)?;
         Ok(Some(ticket))
     }
 
+    fn draw(&self) -> Quick<u32> {
+        let drawn = self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Add, 1u64)?;
+        if drawn & EXHAUSTED != 0 {
+            return Err(exhausted());
+        }
+        Ok(drawn as u32)
+    }
+
     fn try_enter(&self, mode: Mode) -> Quick<Option<u32>> {
         let mut next = self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Add, 0u64)?;
-        while may_enter(self.turn()?, next as u32, mode) {
+        while next & EXHAUSTED == 0 && may_enter(self.turn()?, next as u32, mode) {
             match self.at_home(NEXT).compare_swap(&self.pe, next, next + 1)? {
                 now if now == next => return Ok(Some(next as u32)),
                 now => next = now,
             }
+        }
+        if next & EXHAUSTED != 0 {
+            return Err(exhausted());
         }
         wait::test(&self.pe, || None::<()>);
         match self.terms(None, |terms| terms.departed(&self.pe)) {
@@ -204,6 +219,10 @@ impl Shared {
     }
 
     fn wait(&self, ticket: u32, mode: Mode, timeout: Option<Duration>) -> Quick<()> {
+        if ticket.wrapping_sub(exit(self.turn()?)) >= MOST {
+            self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Or, EXHAUSTED)?;
+            return Err(exhausted());
+        }
         let mut registered = false;
         loop {
             let woken = self.load(WAKE);

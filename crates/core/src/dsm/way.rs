@@ -62,7 +62,16 @@ impl Way {
             (true, false) => Shared::size(bytes, pe.npes()),
             (false, _) => tail_at + queue::tail_for(pe.npes()),
         };
-        let window = super::window(job, kind.name(), size, &[bytes, align, usize::from(shadow)])?;
+        let start = |offset: u64| {
+            let home = super::home_of(offset, pe.npes());
+            if let (true, Route::Near(part)) = (home == pe.me(), pe.route(home, offset)) {
+                // SAFETY: the new window has room for the data there, and no PE uses it before all have left
+                // the call; the caller promises the source.
+                unsafe { shm::copy(part.wrapping_add(data_at), initial, bytes) };
+            }
+        };
+        let terms = [bytes, align, usize::from(shadow)];
+        let window = super::window(job, kind.name(), size, &terms, start)?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let home = super::home_of(offset, pe.npes());
         let Route::Near(part) = pe.route(home, offset) else {
@@ -83,11 +92,6 @@ impl Way {
         // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and lives as long as the lock.
         let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
         let data = part.wrapping_add(data_at);
-        if pe.me() == home {
-            // SAFETY: `bytes` of the new window, which nobody uses before the barrier below; the caller promises the source.
-            unsafe { shm::copy(data, initial, bytes) };
-        }
-        job.barrier()?;
         let place = Place {
             tickets,
             data,

@@ -71,7 +71,12 @@ impl Hosted {
     ///
     /// # Errors
     /// As for [`JobFile::create_with`].
-    pub fn create(npes: usize, segment: Option<u64>) -> Result<Hosted> {
+    ///
+    /// # Safety
+    /// Whoever has this reaches every byte of every PE, also those to which a guard has given a
+    /// reference. It carries out what the fabrics that [`join`](Self::join) is given were asked for, and
+    /// writes nothing else; and those fabrics keep the contract of [`fabric`](crate::fabric).
+    pub unsafe fn create(npes: usize, segment: Option<u64>) -> Result<Hosted> {
         // They share one CPU: the one that the host runs them on.
         let control = JobFile::create_within(Self::MOST, npes, 1, segment)?.into_control()?;
         Ok(Hosted {
@@ -84,7 +89,10 @@ impl Hosted {
     ///
     /// # Errors
     /// [`Error::System`] where it cannot be mapped.
-    pub fn of(job: &JobFile) -> Result<Hosted> {
+    ///
+    /// # Safety
+    /// As for [`create`](Self::create).
+    pub unsafe fn of(job: &JobFile) -> Result<Hosted> {
         let fd = job
             .fd()
             .try_clone_to_owned()

@@ -141,7 +141,9 @@ impl<T: Plain> Multicast<T> {
     #[inline(always)]
     fn show(&mut self, record: Record) -> Result<Peek<'_, T>> {
         let len = elements::<T>(record)?;
-        let at: *const T = self.reader()?.block().cast();
+        let reader = self.reader()?;
+        reader.show()?;
+        let at: *const T = reader.block().cast();
         Ok(Peek {
             channel: self,
             at,
@@ -376,8 +378,8 @@ impl<T: Plain> Deref for Peek<'_, T> {
     #[inline]
     fn deref(&self) -> &[T] {
         // SAFETY: either the channel's own vector, which nobody changes while this borrows the channel; or a published record, whose elements are aligned and lie in the ring,
-        // and which the writer does not overwrite before this reader has told that it is done with it, as only `pop` does: it waits for this reader on every channel but those
-        // on which readers copy.
+        // and which nobody overwrites before this reader has told that it is done with it, as only `pop` does: the writer waits for this reader on every channel but those
+        // on which readers copy, and a PE that leaves keeps what was shown.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 }

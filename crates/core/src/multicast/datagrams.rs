@@ -340,6 +340,8 @@ pub(super) struct Receiving {
     pub(super) dropped: AtomicBool,
     pub(super) silent: AtomicBool,
     pub(super) work: Mutex<ReceivingWork>,
+    /// Keeps the memory.
+    pub(super) _window: Arc<Inner>,
 }
 
 pub(super) struct ReceivingWork {

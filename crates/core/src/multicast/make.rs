@@ -67,7 +67,8 @@ impl MulticastOptions {
         self
     }
 
-    /// Goes on without readers that die.
+    /// Goes on without readers that die. One that is a thread of the writer's process
+    /// ([`Job::threads`]) counts only once its end is dropped: until then another thread may be reading.
     pub fn survive_readers(mut self, survive: bool) -> Self {
         self.survive = survive;
         self
@@ -119,7 +120,12 @@ impl Job {
             Err(error) => return Err(self.refuse_window(error)),
         };
         let lines = whole.div_ceil(LINE) as usize;
-        let window = self.window_of::<ReaderLine>(KIND_MULTICAST, lines, WindowOptions::new(), digest)?;
+        let terms = window::WindowTerms {
+            kind: KIND_MULTICAST,
+            shape: (size_of::<T>() as u64) << 16 | align_of::<T>() as u64,
+            digest,
+        };
+        let window = self.window_of::<ReaderLine>(terms, lines, WindowOptions::new(), |_| {})?;
         let start = window.inner.heap_offset().expect("not a restricted window");
         let places = Places {
             lines: start,
@@ -174,10 +180,7 @@ impl Job {
     /// Opens what carries a channel's datagrams at all PEs that take part, or at none, and finds the largest datagram that reaches all. A tree, where the network does not
     /// serve the channel. *Collective.*
     fn open(&self, choice: &Choice, writer: usize, readers: &[usize], bytes: u64) -> Result<(Delivery, Option<Link>)> {
-        let call = Collective {
-            pe: &self.pe,
-            world: self.world(),
-        };
+        let call = Collective::begin(&self.pe, self.world())?;
         // All PEs make the same channels in the same order.
         let number = self.pe.channels.fetch_add(1, Ordering::Relaxed);
         let takes_part = writer == self.pe() || readers.contains(&self.pe());
@@ -190,7 +193,7 @@ impl Job {
         };
         call.publish(0, most);
         call.publish(1, address);
-        self.barrier()?;
+        call.meet()?;
         let mosts = (0..self.npes()).map(|pe| call.outcome(0, pe)).collect::<Result<Vec<u64>>>()?;
         let address = call.outcome(1, writer)?;
         call.close()?;
@@ -312,10 +315,12 @@ impl Channel<'_> {
             readers: self.readers.into(),
             upstream,
             at: AtomicU64::new(0),
+            left: AtomicBool::new(false),
             progress: Mutex::new(Progress {
                 children: children(number, self.readers.len(), self.arity).map(child).collect(),
                 told: 0,
                 ended: false,
+                shown: false,
             }),
             keep: Mutex::new(None),
             _window: self.window.clone(),
@@ -370,6 +375,7 @@ impl Channel<'_> {
                 link,
                 repeats: Repeats::default(),
             }),
+            _window: self.window.clone(),
         });
         self.register(receiving.clone());
         receiving

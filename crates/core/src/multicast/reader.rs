@@ -70,6 +70,7 @@ impl Reader {
             }
             None => match &self.upstream {
                 Told::Datagrams(receiving) if receiving.is_dropped() => Err(Error::Dropped),
+                Told::Node(node) => node.check(),
                 _ => Ok(()),
             },
         }
@@ -182,6 +183,15 @@ impl Reader {
         })
     }
 
+    /// Has the place of the next record, which has come, stay as it is until it is consumed. Near, and with
+    /// datagrams, that needs nothing: nobody writes there before this reader has told that it is done.
+    pub(super) fn show(&self) -> Result<()> {
+        match &self.upstream {
+            Told::Node(node) => node.show(),
+            _ => Ok(()),
+        }
+    }
+
     /// Where the block of the next record, which has come, is.
     #[inline]
     pub(super) fn block(&self) -> *const u8 {
@@ -192,6 +202,9 @@ impl Reader {
     #[inline]
     pub(super) fn consume(&mut self, record: Record) {
         self.position += self.ring.record(record.len);
+        if let Told::Node(node) = &self.upstream {
+            node.hide();
+        }
         if self.position - self.told >= self.ring.len() / 8 {
             self.tell();
         }

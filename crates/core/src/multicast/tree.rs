@@ -16,19 +16,24 @@
 //! all children that are still there. A parent that has finalised is no failure to its children, then, but one that is gone is: the end is in the ring by then, unless somebody below another has died,
 //! to whom nothing more could be passed on. Where one has died, nobody stays: all that depend on the writer are told by an error.
 //!
+//! **A place is given away by its reader alone**, by `pop` or by dropping its end; not by its PE's state, as safe code can have references to a block that is *shown*. So
+//! a PE that finalises with a shown block stays until that is popped. Once it has left it is shown nothing more. Only exit handlers pass over that: the program's
+//! references end with the process.
+//!
 //! On a channel whose readers may be dropped, or die, all readers are the writer's children, so that none depends on another.
 
 use super::ring::{Header, Ring};
 use super::writer::{LEFT, Line};
 use crate::barrier::Relay;
-use crate::error::Result;
+use crate::ending;
+use crate::error::{Error, Result};
 use crate::fabric::{Due, SignalOp};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm;
 use crate::status::State;
 use crate::window::Inner;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Children of a PE. Two keep a writer of large blocks busy the least, with a path that is not long.
@@ -59,6 +64,8 @@ pub(super) struct Node {
     pub(super) upstream: Option<Upstream>,
     /// How far this PE itself has read, or written.
     pub(super) at: AtomicU64,
+    /// This PE has left the job, and with it the channel, though it has its end still.
+    pub(super) left: AtomicBool,
     pub(super) progress: Mutex<Progress>,
     /// Itself, from when the end of the channel is dropped until others need this PE no more.
     pub(super) keep: Mutex<Option<Arc<Node>>>,
@@ -88,6 +95,8 @@ pub(super) struct Progress {
     pub(super) told: u64,
     /// The end has been passed on to all children.
     pub(super) ended: bool,
+    /// The program may refer to the next block in the ring.
+    pub(super) shown: bool,
 }
 
 pub(super) struct Child {
@@ -107,13 +116,41 @@ impl Node {
     /// This PE has read, or published, up to `position`: passes on what is there, and tells of it if `all` or enough has come together.
     pub(super) fn advance(&self, position: u64, all: bool) {
         self.at.store(position, Ordering::Release);
+        self.work(&mut self.lock(), all);
+    }
+
+    /// The program may refer to the next block from now on, until [`hide`](Self::hide).
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check).
+    pub(super) fn show(&self) -> Result<()> {
+        // Under the lock, a departure has either given the block away, or sees that it is shown.
         let mut progress = self.lock();
-        self.work(&mut progress, all);
+        self.check()?;
+        progress.shown = true;
+        Ok(())
+    }
+
+    /// The block that was shown is read no more.
+    pub(super) fn hide(&self) {
+        self.lock().shown = false;
+    }
+
+    /// That what was read of the ring was not given away meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] once this PE has left the job.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.left.load(Ordering::Acquire) {
+            return Err(Error::Misuse("this PE has finalised: it reads no more of its multicast channels"));
+        }
+        Ok(())
     }
 
     /// This PE reads no more. What it passes on to others it still does.
     pub(super) fn leave(self: &Arc<Self>) {
         *self.keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+        self.hide();
         self.advance(LEFT, true);
         self.rest();
     }
@@ -166,10 +203,13 @@ impl Node {
                 child.ended = true;
             }
         }
-        let own = match self.pe.control().state(self.pe.me()).departed() {
-            // Who leaves the job has left the channel.
-            Some(_) => LEFT,
-            None => self.at.load(Ordering::Acquire),
+        let departs = self.pe.control().state(self.pe.me()).departed().is_some();
+        // A PE that leaves the job has left the channel.
+        let own = if departs && (!progress.shown || ending::exits()) {
+            self.left.store(true, Ordering::Release);
+            LEFT
+        } else {
+            self.at.load(Ordering::Acquire)
         };
         progress.ended = progress.children.iter().all(|child| child.ended || child.line.has_left());
         let Some(upstream) = &self.upstream else { return };
@@ -255,7 +295,11 @@ impl Relay for Node {
             self.ring.set_word(self.at.load(Ordering::Acquire), Header::End.to_word());
         }
         self.work(&mut progress, true);
-        self.is_needed(&progress)
+        self.is_needed(&progress) || progress.shown && !ending::exits()
+    }
+
+    fn shows_memory(&self) -> bool {
+        self.lock().shown
     }
 }
 

@@ -296,11 +296,16 @@ impl Writer {
         }
     }
 
+    /// Whether nothing of a dead reader may still refer to what lies in this ring.
+    fn reads_no_more(&self, pe: usize) -> bool {
+        !matches!(self.onward, Onward::Here) || self.pe.control().is_gone(pe)
+    }
+
     /// Goes on without a reader that is gone, where that is allowed.
     fn survive(&mut self, error: Error) -> Result<()> {
         match error {
             // One that has finalised may still be reading, and is waited for until it drops its end.
-            Error::PeerFailed { pe, cause } if self.survive && cause != Cause::Finalized => {
+            Error::PeerFailed { pe, cause } if self.survive && cause != Cause::Finalized && self.reads_no_more(pe) => {
                 self.forget(pe);
                 Ok(())
             }

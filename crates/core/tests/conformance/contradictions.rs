@@ -2,7 +2,8 @@
 
 use crate::setup::{Meeting, Setup};
 use memonet_core::dsm::{Mutex, Placement, Region, RegionOptions, RwLock};
-use memonet_core::{Access, Error, Job, Result};
+use memonet_core::{Access, By, Error, Job, Result, Sum};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 on_every_fabric!(
@@ -12,6 +13,11 @@ on_every_fabric!(
     one_asks_alone,
     a_late_arrival_at_a_dropped_barrier,
     shared_objects_that_contradict,
+    a_request_counts_for_one_call,
+    an_earlier_write_that_failed;
+    with threads of their own:
+    counts_of_another_collective,
+    operators_that_panic,
 );
 
 /// The job still does what it can do collectively.
@@ -207,5 +213,124 @@ fn a_late_arrival_at_a_dropped_barrier(setup: Setup) {
             }
             barriers.iter().try_for_each(|barrier| barrier.wait())
         });
+    }
+}
+
+/// PE 0 asks for a window while the others are in a barrier, and these ask for it while PE 0 is in one: a
+/// request that was answered is not one for the next call.
+fn a_request_counts_for_one_call(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            for len in [1, 512] {
+                let early = job.pe() == 0;
+                if !early {
+                    job.barrier()?;
+                }
+                let refused = job.window::<u64>(len).map(drop);
+                assert!(matches!(refused, Err(Error::Unequal { .. })), "PE {}: {refused:?}", job.pe());
+                if early {
+                    job.barrier()?;
+                }
+            }
+            let shared = Mutex::<[u64]>::new(job, &[7; 64])?;
+            let window = job.window::<u64>(512)?;
+            window.fill(0..512, 1);
+            job.barrier()?;
+            assert_eq!(*shared.lock()?, [7; 64], "they lie apart at every PE");
+            goes_on(job)
+        });
+    }
+}
+
+/// What one PE's earlier write failed with is its own error, at its next quiet: no collective call on the
+/// heap fails for it at that PE alone.
+fn an_earlier_write_that_failed(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        run.job(|job| {
+            let words = job.window::<u64>(1)?;
+            if job.pe() == 0 {
+                let lock = words.lock(0)?;
+                let held = lock.lock()?;
+                words.write(0, 0);
+                drop(held);
+            }
+            let window = job.window::<u64>(512)?;
+            let restricted = job.restricted::<u64>(4, |_, _| Access::ReadWrite)?;
+            let late = job.quiet();
+            assert_eq!(late.is_err(), job.pe() == 0, "{late:?}");
+            window.fill(0..512, 1);
+            restricted.put_one(0, 1, 3)?;
+            goes_on(job)
+        });
+    }
+}
+
+/// A member that is in another collective says anything where a count is looked for: nothing is written
+/// outside of the destination because of it.
+fn counts_of_another_collective(setup: Setup) {
+    if !setup.is_near() {
+        // There the two do not meet at all.
+        return;
+    }
+    const LEN: usize = 1024;
+    for count in [(8 * LEN as u64).wrapping_neg(), u64::MAX, u64::MAX / 2, 8] {
+        for run in setup.runs(&[2]) {
+            run.results(move |job| {
+                let before = Mutex::<[u64]>::new(job, &[7; LEN]).unwrap();
+                let window = job.window::<u64>(2 * LEN).unwrap();
+                let after = Mutex::<[u64]>::new(job, &[7; LEN]).unwrap();
+                window.fill(0..2 * LEN, 1);
+                job.barrier().unwrap();
+                if job.pe() == 0 {
+                    let (before, after) = (before.lock().unwrap(), after.lock().unwrap());
+                    window.write(0, count);
+                    window.write(1, u64::MAX / 2);
+                    let _ = job.world().all_reduce(Sum, window.span(2..4).unwrap(), window.span(0..2).unwrap());
+                    let _ = job.barrier();
+                    assert!([before, after].iter().all(|data| **data == [7; LEN]));
+                } else {
+                    let (to, from) = (window.span(0..LEN).unwrap(), window.span(LEN..2 * LEN).unwrap());
+                    let _ = job.world().collect(to, from);
+                    let _ = job.barrier();
+                }
+            });
+        }
+    }
+}
+
+/// An operator panics at one PE, which catches that. It has left the call, and the team with it: nothing
+/// that it calls next is taken for the rest.
+fn operators_that_panic(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        for len in [4, 3000] {
+            run.job(move |job| {
+                let window = job.window::<u64>(2 * len)?;
+                let odd = job.pe() == 1;
+                let add = move |a: u64, b: u64| {
+                    if odd {
+                        resume_unwind(Box::new("without noise"));
+                    }
+                    a + b
+                };
+                let (to, from) = (window.span(0..len)?, window.span(len..2 * len)?);
+                let reduce = || job.world().all_reduce(By(add), to, from);
+                match catch_unwind(AssertUnwindSafe(reduce)) {
+                    Err(_) => {
+                        assert!(odd);
+                        for _ in 0..3 {
+                            assert!(matches!(job.barrier(), Err(Error::Misuse(_))));
+                            assert!(matches!(reduce(), Err(Error::Misuse(_))));
+                            assert!(matches!(job.window::<u64>(1).map(drop), Err(Error::Misuse(_))));
+                        }
+                    }
+                    // The part that the other was to combine is missing, where each combines one.
+                    Ok(reduced) => {
+                        assert!(!odd && reduced.is_ok() == (len == 4), "{reduced:?}");
+                        assert!(matches!(job.barrier(), Err(Error::PeerFailed { pe: 1, .. })));
+                    }
+                }
+                Ok(())
+            });
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! Locks: one holder at a time, in the order they came, and each sees what the last one wrote.
 
 use crate::failure::{blames, with_a_death};
-use crate::setup::{Dice, Meeting, Setup, eventually, marks};
+use crate::setup::{Dice, Meeting, Setup, eventually, marks, segment_of};
 use memonet_core::{Access, Cause, Error, Job, Lock, Result, Window, WindowOptions};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -289,26 +289,26 @@ fn threads_are_served_in_turn(setup: Setup) {
 fn not_its_to_clear(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
-            let offset = job.allocate(64, 64, true)? + 16;
+            let (offset, segment) = (job.allocate(64, 64, true)? + 16, segment_of(job));
             let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
-            refused(job.lock_clear(offset));
+            refused(segment.lock_clear(offset));
             job.barrier()?;
             if job.pe() == 0 {
-                job.lock_set(offset)?;
+                segment.lock_set(offset)?;
             }
             job.barrier()?;
             if job.pe() != 0 {
-                refused(job.lock_clear(offset));
+                refused(segment.lock_clear(offset));
             }
             job.barrier()?;
             if job.pe() == 0 {
-                job.lock_clear(offset)?;
-                refused(job.lock_clear(offset));
+                segment.lock_clear(offset)?;
+                refused(segment.lock_clear(offset));
             }
             job.barrier()?;
-            job.lock_set(offset)?;
-            job.lock_clear(offset)?;
-            refused(job.lock_clear(offset));
+            segment.lock_set(offset)?;
+            segment.lock_clear(offset)?;
+            refused(segment.lock_clear(offset));
             job.barrier()
         });
     }
@@ -317,7 +317,7 @@ fn not_its_to_clear(setup: Setup) {
 fn where_no_lock_can_be(setup: Setup) {
     for run in setup.runs(&[1, 2]) {
         run.job(|job| {
-            let segment = job.segment();
+            let segment = segment_of(job);
             let (heap, end) = (segment.heap(), segment.size() as u64);
             for bad in [
                 0,
@@ -330,7 +330,7 @@ fn where_no_lock_can_be(setup: Setup) {
                 u64::MAX,
                 u64::MAX - 7,
             ] {
-                for result in [job.lock_set(bad), job.lock_test(bad).map(drop), job.lock_clear(bad)] {
+                for result in [segment.lock_set(bad), segment.lock_test(bad).map(drop), segment.lock_clear(bad)] {
                     assert!(matches!(result, Err(Error::Misuse(_))), "{bad:#x}: {result:?}");
                 }
             }

@@ -59,6 +59,7 @@ mod strided;
 mod teams;
 mod threads;
 mod transfers;
+mod two_jobs;
 mod waits;
 mod weak;
 mod windows;

@@ -4,7 +4,7 @@ use crate::failure::{blames, with_a_death};
 use crate::ground::nap;
 use crate::multicast::{others, reads_in_place, small, with_capacity};
 use crate::setup::{Dice, Meeting, Setup, eventually};
-use memonet_core::{Cause, Error};
+use memonet_core::{Cause, Delivery, Error, Multicast};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +20,10 @@ on_every_fabric!(
     the_writer_dies,
     a_reader_dies,
     a_block_that_fails_in_the_midst_was_never_published,
-    readers_may_die,
+    readers_may_die;
+    with threads of their own:
+    a_peek_outlives_its_pe,
+    a_peek_outlives_finalising,
 );
 
 fn a_slow_reader_stops_the_writer_at_the_bound(setup: Setup) {
@@ -395,6 +398,10 @@ fn a_block_that_fails_in_the_midst_was_never_published(setup: Setup) {
     }
 }
 
+fn in_place(channel: &Multicast<u64>) -> bool {
+    channel.delivery() == Delivery::Near
+}
+
 fn readers_may_die(setup: Setup) {
     for run in setup.runs(&[2, 3, 5]) {
         let victim = 1;
@@ -407,7 +414,10 @@ fn readers_may_die(setup: Setup) {
                 Ok(std::sync::Mutex::new(Some(job.multicast::<u64>(0, &others(job, 0), options)?)))
             },
             |_, channel| {
-                std::mem::forget(channel);
+                // These PEs are threads. In place, one whose end is there may still be read with.
+                if !in_place(channel.lock().unwrap().as_ref().unwrap()) {
+                    std::mem::forget(channel);
+                }
                 Ok(())
             },
             move |job, channel| {
@@ -424,7 +434,8 @@ fn readers_may_die(setup: Setup) {
                     }
                 }
                 if job.pe() == 0 {
-                    assert_eq!(channel.dropped(), [victim]);
+                    let dropped: &[usize] = if in_place(channel) { &[] } else { &[victim] };
+                    assert_eq!(channel.dropped(), dropped);
                 }
                 // A writer that computes repairs nothing; one that leaves waits until all have got all.
                 *slot = None;
@@ -432,5 +443,102 @@ fn readers_may_die(setup: Setup) {
                 Ok(())
             },
         );
+    }
+}
+
+/// A PE dies while a thread of its own reads a block where it is: that block stays as it is until the
+/// thread is done with it.
+fn a_peek_outlives_its_pe(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        let victim = 1;
+        let (held, written) = (Arc::new(Meeting::new(2)), Arc::new(Meeting::new(2)));
+        let (holds, writes) = ((held.clone(), written.clone()), written);
+        with_a_death(
+            run,
+            victim,
+            |job| {
+                let options = small().survive_readers(true);
+                let mut channel = job.multicast::<u64>(0, &[1], options)?;
+                if job.pe() == 0 {
+                    channel.publish(&[7; 20])?;
+                }
+                Ok(std::sync::Mutex::new(Some(channel)))
+            },
+            move |_, channel| {
+                let (held, written) = holds.clone();
+                std::thread::spawn(move || {
+                    let mut channel = channel.into_inner().unwrap().expect("it is there");
+                    let block = channel.peek().expect("a block was published");
+                    held.meet();
+                    written.meet();
+                    assert_eq!(*block, [7; 20]);
+                    drop(channel);
+                    written.meet();
+                });
+                holds.0.meet();
+                Ok(())
+            },
+            move |job, channel| {
+                if job.pe() != 0 {
+                    return Ok(());
+                }
+                let mut slot = channel.lock().unwrap();
+                let channel = slot.as_mut().unwrap();
+                let stopped = (0..300).find_map(|number| channel.publish(&[number; 20]).err());
+                if in_place(channel) {
+                    blames(stopped.map_or(Ok(()), Err), victim, Cause::Panic, "the writer went on");
+                } else {
+                    assert!(stopped.is_none(), "{stopped:?}");
+                }
+                writes.meet();
+                writes.meet();
+                (0..300).try_for_each(|number| channel.publish(&[number; 20]))
+            },
+        );
+    }
+}
+
+/// A PE finalises, or tries to, while it reads a block where it is, and others go on with the channel.
+fn a_peek_outlives_finalising(setup: Setup) {
+    for run in setup.runs(&[2, 4]) {
+        let written = Meeting::new(2);
+        run.job(move |job| {
+            let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
+            match job.pe() {
+                0 => {
+                    channel.publish(&[7; 20])?;
+                    let mut number = 0;
+                    while number < 1000 {
+                        // Stopped by the block that is read, sooner or later.
+                        match channel.try_claim(20) {
+                            Ok(Some(mut block)) => block.fill(number),
+                            Ok(None) => nap(Duration::from_micros(100)),
+                            Err(Error::PeerFailed { .. }) => break,
+                            Err(error) => return Err(error),
+                        }
+                        match channel.try_claim(20) {
+                            Ok(Some(block)) => block.commit()?,
+                            Ok(None) => {}
+                            Err(_) => break,
+                        }
+                        number += 1;
+                    }
+                    written.meet();
+                }
+                1 => {
+                    let block = channel.peek()?;
+                    let finalised = job.finalize();
+                    assert!(matches!(finalised, Ok(()) | Err(Error::Misuse(_))), "{finalised:?}");
+                    written.meet();
+                    assert_eq!(*block, [7; 20]);
+                    block.pop();
+                }
+                _ => {
+                    let mut buffer = Vec::new();
+                    while channel.recv(&mut buffer).is_ok() {}
+                }
+            }
+            Ok(())
+        });
     }
 }

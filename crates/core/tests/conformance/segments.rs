@@ -1,6 +1,6 @@
 //! Segments by byte offset: blocks, spots and what they do.
 
-use crate::setup::{Setup, sizes_here};
+use crate::setup::{Setup, segment_of, sizes_here};
 use memonet_core::shm::{self, AtomicOp};
 use memonet_core::{Error, SignalOp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,7 @@ fn blocks_are_the_same_everywhere(setup: Setup) {
             let mut all = Vec::new();
             for (bytes, align) in [(1, 1), (1000, 64), (1 << 20, 4096), (8, 8)] {
                 let offset = job.allocate(bytes, align, true)?;
-                assert!(offset.is_multiple_of(align as u64) && job.segment().heap().contains(&offset));
+                assert!(offset.is_multiple_of(align as u64) && segment_of(job).heap().contains(&offset));
                 let around = job.block_around(offset + bytes as u64 - 1).unwrap();
                 assert_eq!(around, offset..offset + bytes as u64);
                 all.push(offset);
@@ -36,7 +36,7 @@ fn blocks_are_the_same_everywhere(setup: Setup) {
 fn blocks_come_back(setup: Setup) {
     for run in setup.runs(&sizes_here(&[1, 2, 4])) {
         run.job(|job| {
-            let segment = job.segment();
+            let segment = segment_of(job);
             for round in 0..20u64 {
                 let offset = job.allocate(200_000, 8, round % 2 == 0)?;
                 let mine = segment.at(job.pe(), offset, 8).unwrap();
@@ -72,7 +72,7 @@ fn wrong_blocks(setup: Setup) {
 fn spots_end_where_segments_end(setup: Setup) {
     for run in setup.runs(&sizes_here(&[2])) {
         run.job(|job| {
-            let segment = job.segment();
+            let segment = segment_of(job);
             let size = segment.size() as u64;
             assert!(segment.at(0, size - 8, 8).is_some() && segment.at(0, size, 0).is_some());
             for (pe, offset, bytes) in [
@@ -93,7 +93,7 @@ fn spots_end_where_segments_end(setup: Setup) {
 fn words_lie_in_their_spots(setup: Setup) {
     for run in setup.runs(&sizes_here(&[2])) {
         run.job(|job| {
-            let segment = job.segment();
+            let segment = segment_of(job);
             let block = job.allocate(64, 64, true)?;
             let next = (job.pe() + 1) % job.npes();
             for (at, bytes) in [(8, 4), (12, 8), (9, 8), (63, 0)] {
@@ -118,7 +118,7 @@ fn words_lie_in_their_spots(setup: Setup) {
 fn words_and_blocks_arrive(setup: Setup) {
     for run in setup.runs(&sizes_here(&[1, 2, 5])) {
         run.job(|job| {
-            let (me, n, segment) = (job.pe(), job.npes(), job.segment());
+            let (me, n, segment) = (job.pe(), job.npes(), segment_of(job));
             let block = job.allocate(8192, 8, true)?;
             let next = (me + 1) % n;
             let there = |at: u64, bytes| segment.at(next, block + at, bytes).unwrap();
@@ -161,7 +161,7 @@ fn words_and_blocks_arrive(setup: Setup) {
 fn overlapping_copies_on_oneself(setup: Setup) {
     for run in setup.runs(&sizes_here(&[1, 2])) {
         run.job(|job| {
-            let segment = job.segment();
+            let segment = segment_of(job);
             let block = job.allocate(20_000, 8, true)?;
             let mut model: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
             let spot = |at: usize, bytes| segment.at(job.pe(), block + at as u64, bytes).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::ground;
 pub use crate::ground::{Meeting, nap, yield_now};
+use memonet_core::segment::Segment;
 use memonet_core::{Job, Result};
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -15,6 +16,12 @@ pub const LONG: Duration = Duration::from_secs(30);
 pub const ALL: &[usize] = &[1, 2, 3, 5, 8, 9, 17];
 /// For tests in which two PEs play a part, and then with one to look on.
 pub const FEW: &[usize] = &[2, 3];
+
+/// The job's segments.
+pub fn segment_of(job: &Job) -> Segment {
+    // SAFETY: tests access blocks that they have allocated, and look at no shared data meanwhile.
+    unsafe { job.segment() }
+}
 
 /// What lies between the PEs.
 #[derive(Clone, Copy)]
@@ -140,7 +147,7 @@ impl Run {
         Dice(self.seed << 20 ^ 0xF_FFFF)
     }
 
-    fn options(&self) -> Option<String> {
+    pub fn options(&self) -> Option<String> {
         let spec = self.setup.spec?;
         let separator = if spec.contains(':') { ',' } else { ':' };
         Some(format!("{spec}{separator}seed={}", self.seed))

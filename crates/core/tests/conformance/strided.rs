@@ -1,7 +1,7 @@
 //! All-to-all between elements that lie apart, against a model that has everybody's elements before it; and what places, of
 //! which front ends make collectives, must have for that.
 
-use crate::setup::{Dice, Setup, mark, sizes_here};
+use crate::setup::{Dice, Setup, mark, segment_of, sizes_here};
 use memonet_core::{Destinations, Elements, Error, Goal, Job, Plain, Result, Window};
 
 on_every_fabric!(
@@ -231,7 +231,7 @@ fn places(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 3, 5]), 1) {
         run.job(|job| {
             let (me, n) = (job.pe(), job.npes());
-            let segment = job.segment();
+            let segment = segment_of(job);
             for len in [3, 700] {
                 let bytes = 8 * len;
                 let base = job.allocate(4 * n * bytes, 8, true)?;
@@ -287,7 +287,7 @@ fn places(setup: Setup) {
 fn places_that_do_not_fit(setup: Setup) {
     for run in setup.runs(&[2]) {
         run.job(|job| {
-            let (team, segment) = (job.world(), job.segment());
+            let (team, segment) = (job.world(), segment_of(job));
             let base = job.allocate(4096, 8, true)?;
             let place = |at: u64, bytes: usize| segment.place(base + at, bytes).expect("it is inside");
             assert!(segment.place(segment.size() as u64 - 8, 16).is_none());

@@ -185,7 +185,7 @@ impl<T: Plain> Region<T> {
         // The others are not to wait for what this PE refuses.
         let (count, size) = sized.map_err(|error| job.refuse_window(error))?;
         let terms = [len, size_of::<T>(), page, options.placement as usize, usize::from(options.checked)];
-        let window = super::window(job, NAME, size, &terms)?;
+        let window = super::window(job, NAME, size, &terms, |_| {})?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let (pe, npes) = (job.pe.clone(), job.npes());
         let known = |number: usize| match options.placement {
