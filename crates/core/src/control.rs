@@ -1,5 +1,6 @@
 //! The control page: what a job is, and who of it is still there.
 
+use crate::address;
 use crate::doorbell::Doorbell;
 use crate::error::{Error, Result};
 use crate::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
@@ -14,6 +15,8 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Control {
     mapping: Mapping,
     geometry: Geometry,
+    /// Where each PE is to have its own segment, if that was chosen.
+    own_segment: Option<u64>,
     /// That of PE 0.
     doorbells: Doorbell,
     membarrier: bool,
@@ -38,8 +41,8 @@ macro_rules! header {
 }
 
 impl Control {
-    /// Writes the control page of a new job.
-    pub(crate) fn create(mapping: Mapping, geometry: Geometry, cpus: usize) -> Self {
+    /// Writes the control page of a new job whose PEs are to have their own segments at `own_segment`.
+    pub(crate) fn create(mapping: Mapping, geometry: Geometry, cpus: usize, own_segment: Option<u64>) -> Self {
         // A fence on every CPU of the node is worth its price where sleeping is rare. Where PEs outnumber CPUs it is not, and
         // nobody minds the nanoseconds of a fence in each ring.
         let membarrier = shm::register_membarrier() && geometry.npes <= cpus;
@@ -55,6 +58,7 @@ impl Control {
             shm::store::<u64>(header!(mapping, segment_stride), geometry.segment_stride);
             shm::store::<u64>(header!(mapping, heap_offset), geometry.heap_offset);
             shm::store::<u64>(header!(mapping, globals_offset), geometry.globals_offset);
+            shm::store::<u64>(header!(mapping, own_segment), own_segment.unwrap_or(0));
             shm::store::<u64>(header!(mapping, job_id), job_id);
             shm::store::<u32>(header!(mapping, launcher), std::process::id());
             shm::store::<u64>(header!(mapping, magic), MAGIC);
@@ -63,6 +67,7 @@ impl Control {
             doorbells: doorbells(&mapping, &geometry),
             mapping,
             geometry,
+            own_segment,
             membarrier,
             cpus: cpus.max(1),
             job_id,
@@ -119,11 +124,16 @@ impl Control {
         }
         let cpus = word32(offset_of!(JobHeader, cpus)).max(1) as usize;
         let job_id = word64(offset_of!(JobHeader, job_id));
-        let mapping = page.remap(&geometry, me)?;
+        let own_segment = Some(word64(offset_of!(JobHeader, own_segment))).filter(|&at| at != 0);
+        if own_segment.is_some_and(|at| !at.is_multiple_of(geometry.alignment())) {
+            return Err(bad("puts segments at an address that they cannot have".into()));
+        }
+        let mapping = page.remap(&geometry, me, own_segment)?;
         Ok(Control {
             doorbells: doorbells(&mapping, &geometry),
             mapping,
             geometry,
+            own_segment,
             membarrier,
             cpus,
             job_id,
@@ -131,9 +141,9 @@ impl Control {
         })
     }
 
-    /// Maps the segments too, for all PEs.
+    /// Maps the segments too: for PE 0, or for all PEs where they share this process.
     pub(crate) fn map_all(self) -> Result<Self> {
-        let mapping = self.mapping.remap(&self.geometry, 0)?;
+        let mapping = self.mapping.remap(&self.geometry, 0, self.own_segment)?;
         Ok(Control {
             doorbells: doorbells(&mapping, &self.geometry),
             mapping,
@@ -246,6 +256,34 @@ impl Control {
             shm::store(self.field(pe, offset_of!(PeRecord, started)).cast(), who.started);
             shm::store(self.pid(pe), who.pid);
         }
+    }
+
+    /// Says where a PE has its own segment.
+    pub(crate) fn say_own_segment(&self, pe: usize) {
+        let at = self.mapping.at(self.geometry.segment(pe)) as u64;
+        // SAFETY: an aligned word of the PE's record, in the mapping.
+        unsafe { shm::store(self.field(pe, offset_of!(PeRecord, own_segment)).cast(), at) };
+    }
+
+    /// Where a PE that has joined has its own segment.
+    fn own_segment_of(&self, pe: usize) -> u64 {
+        // SAFETY: as above.
+        unsafe { shm::load(self.field(pe, offset_of!(PeRecord, own_segment)).cast()) }
+    }
+
+    /// At the first PE that has its own segment elsewhere than was chosen: why, if another PE has its own at another address. To be
+    /// called when all have joined.
+    pub(crate) fn why_apart(&self, me: usize) -> Option<String> {
+        let mut all = (0..self.geometry.npes).map(|pe| self.own_segment_of(pe));
+        let first = all.clone().next();
+        if all.all(|at| Some(at) == first) {
+            return None;
+        }
+        let elsewhere = |&pe: &usize| Some(self.own_segment_of(pe)) != self.own_segment;
+        if (0..self.geometry.npes).find(elsewhere) != Some(me) {
+            return None;
+        }
+        Some(address::why_not(&self.geometry, me, self.own_segment))
     }
 
     /// What a PE has said there, until its process is [gone](Self::set_gone).

@@ -7,6 +7,7 @@ use crate::error::{Cause, Error, Result};
 use crate::fabric::{Fabric, far};
 use crate::hosted::attached;
 use crate::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, available_cpus};
+use crate::layout::MAX_PES;
 use crate::memory;
 use crate::pe::Pe;
 use crate::status::{Part, State};
@@ -68,6 +69,7 @@ impl Job {
                 None => (JobFile::create(1, available_cpus())?.into_control()?, 0, None),
             },
         };
+        control.say_own_segment(me);
         let mine = Identity::mine();
         if control.step(me, State::Empty, State::Joined) {
             match mine {
@@ -135,7 +137,7 @@ impl Job {
             return Err(Error::Misuse("a job has at least one PE"));
         }
         let fabric = options.fabric.as_deref().map(far::Spec::parse).transpose()?;
-        let control = Arc::new(JobFile::create(n, available_cpus())?.into_control()?);
+        let control = Arc::new(JobFile::create_within(MAX_PES, n, available_cpus(), None)?.into_control()?);
         let jobs = (0..n)
             .map(|me| Job::from_control(control.clone(), me, fabric.map(|spec| spec.before_all(control.clone(), me)), None))
             .collect::<Result<Vec<_>>>()?;
@@ -203,6 +205,12 @@ impl Job {
     pub fn is_near(&self, pe: usize) -> bool {
         assert!(pe < self.npes(), "there is no PE {pe} in a job of {}", self.npes());
         self.pe.is_near(pe)
+    }
+
+    /// Whether a pointer into this PE's own segment means the same on all PEs: `None`, unless they have theirs at different addresses,
+    /// and this is the PE that is to say so. Then why. To be called when all PEs have joined, each in a process of its own.
+    pub fn why_apart(&self) -> Option<String> {
+        self.pe.control().why_apart(self.pe())
     }
 
     /// Name of the way to far peers; `None` when all are near.

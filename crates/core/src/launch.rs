@@ -1,5 +1,6 @@
 //! What a launcher needs: to create a job's memory, to describe it to the PEs, and to publish deaths.
 
+use crate::address;
 use crate::control::Control;
 use crate::error::{Cause, Error, Result};
 use crate::layout::{Geometry, MAX_PES};
@@ -20,7 +21,7 @@ pub const ENV_SEGMENT_SIZE: &str = "MEMONET_SEGMENT_SIZE";
 /// Name of the memfd, by which /proc shows it.
 pub(crate) const NAME: &str = "memonet-job";
 
-/// Address space that the segments of a job may take in all: a quarter of what a process has.
+/// Address space that the heaps of a job may take in all: a quarter of what a process has.
 const ADDRESS_BUDGET: u64 = 1 << 45;
 
 /// The memory of a job, as its launcher holds it: the descriptor, and the control page mapped.
@@ -46,22 +47,25 @@ impl JobFile {
     /// # Errors
     /// As for [`create`](Self::create).
     pub fn create_with(npes: usize, cpus: usize, segment: Option<u64>) -> Result<Self> {
-        Self::create_within(MAX_PES, npes, cpus, segment)
+        let (geometry, note) = fit_segments(MAX_PES, npes, segment, address::HEAPS)?;
+        Self::of(geometry, note, cpus, address::choose(&geometry))
     }
 
-    /// [`create_with`](Self::create_with) for at most `limit` PEs.
+    /// [`create_with`](Self::create_with) for at most `limit` PEs that share this process, and so cannot have their own segments at
+    /// one address.
     pub(crate) fn create_within(limit: usize, npes: usize, cpus: usize, segment: Option<u64>) -> Result<Self> {
-        if npes == 0 || npes > limit {
-            return Err(Error::TooMany { what: "PEs", limit });
-        }
-        let (geometry, note) = fit_segments(npes, segment)?;
+        let (geometry, note) = fit_segments(limit, npes, segment, ADDRESS_BUDGET)?;
+        Self::of(geometry, note, cpus, None)
+    }
+
+    fn of(geometry: Geometry, note: Option<String>, cpus: usize, own_segment: Option<u64>) -> Result<Self> {
         let fd = create_memfd(NAME, geometry.file_size())?;
         let mapping = Mapping::new(fd, geometry.segments as usize, true)?;
-        let control = Control::create(mapping, geometry, cpus);
+        let control = Control::create(mapping, geometry, cpus, own_segment);
         Ok(JobFile { control, note })
     }
 
-    /// Maps all of it, for PEs in this process. What they start has no part in the job.
+    /// Maps all of it, for PE 0 or all PEs in this process. What they start has no part in the job.
     pub(crate) fn into_control(self) -> Result<Control> {
         let control = self.control.map_all()?;
         rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
@@ -142,16 +146,24 @@ pub fn segment_size(value: &str) -> Result<u64> {
     })
 }
 
-/// Chooses the size of segments, and says so where it is less than physical memory.
-fn fit_segments(npes: usize, asked: Option<u64>) -> Result<(Geometry, Option<String>)> {
+/// Chooses the size of segments, whose heaps take at most `space` bytes in all unless the user wishes more. Says so where a limit keeps
+/// a PE from as much as physical memory.
+fn fit_segments(limit: usize, npes: usize, asked: Option<u64>, space: u64) -> Result<(Geometry, Option<String>)> {
+    if npes == 0 || npes > limit {
+        return Err(Error::TooMany { what: "PEs", limit });
+    }
     let system = rustix::system::sysinfo();
     let physical = system.totalram as u64 * u64::from(system.mem_unit.max(1));
-    let mut heap = physical;
     let from_env = || std::env::var_os(ENV_SEGMENT_SIZE).map(|value| segment_size(&value.to_string_lossy()));
-    if let Some(asked) = asked.map(Ok).or_else(from_env).transpose()? {
+    let asked = asked.map(Ok).or_else(from_env).transpose()?;
+    let share = space / npes as u64;
+    let mut heap = match asked {
         // A wish, not a limit to report.
-        heap = asked.min(ADDRESS_BUDGET / npes as u64);
-    }
+        Some(asked) => asked.min(ADDRESS_BUDGET / npes as u64),
+        // Nor is this one: all PEs together have more than there is.
+        None if space >= physical => physical.min(share),
+        None => physical,
+    };
     let mut reason = None;
     let mut shrink = |limit: u64, why: String| {
         if limit < heap {
@@ -159,7 +171,9 @@ fn fit_segments(npes: usize, asked: Option<u64>) -> Result<(Geometry, Option<Str
             reason = Some(why);
         }
     };
-    shrink(ADDRESS_BUDGET / npes as u64, format!("{npes} segments share the address space"));
+    if asked.is_none() {
+        shrink(share, format!("{npes} segments share the address space"));
+    }
     let overhead = Geometry::new(npes, 0).map_or(0, |g| g.file_size());
     for (resource, name, share) in [
         (rustix::process::Resource::As, "ulimit -v", 3),

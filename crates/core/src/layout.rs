@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -68,9 +68,11 @@ pub struct JobHeader {
     pub job_id: u64,
     /// Offset of the globals in a segment.
     pub globals_offset: u64,
+    /// Address at which each PE maps its own segment; 0: wherever there is room.
+    pub own_segment: u64,
     /// Process id of the launcher.
     pub launcher: u32,
-    _pad: [u32; 13],
+    _pad: [u32; 11],
     /// Number of PEs that are gone (dead, finalising or done).
     pub departures: u32,
     /// One more than the number of the first PE that died: others may have ended because of that.
@@ -100,6 +102,8 @@ pub struct PeRecord {
     pub namespace: u32,
     /// When that process started, in ticks since the machine did; 0: not known.
     pub started: u64,
+    /// Address at which the PE has mapped its own segment. Written by the PE before it has joined.
+    pub own_segment: u64,
     /// 1 when the PE has asked for the end of the whole job, and ends by itself.
     pub exiting: u32,
     /// Not 0 while the PE takes part in nothing, as a [`Part`](crate::launch::Part).
@@ -256,6 +260,7 @@ const _: () = {
     assert!(offset_of!(JobHeader, version) == 8);
     assert!(offset_of!(JobHeader, file_size) == 24);
     assert!(offset_of!(JobHeader, job_id) == 56);
+    assert!(offset_of!(JobHeader, own_segment) == 72);
     assert!(offset_of!(JobHeader, departures) == 128);
     assert!(offset_of!(JobHeader, strangers_until) == 192);
     assert!(size_of::<JobHeader>() == 256);

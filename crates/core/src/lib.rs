@@ -45,6 +45,7 @@
 //!   about 4 ms, or as soon as the writer waits, fences or quiets; a signal wakes at once ([`wait`]).
 //! * Safety is against mistakes of cooperating programs, not against hostile ones of the same user.
 
+mod address;
 mod adopt;
 mod agree;
 pub(crate) mod barrier;

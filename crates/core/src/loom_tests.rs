@@ -49,7 +49,7 @@ fn job(npes: usize) -> Vec<Arc<Pe>> {
     static FILES: [OnceLock<OwnedFd>; 4] = [const { OnceLock::new() }; 4];
     let fd = FILES[npes].get_or_init(|| create_memfd("memonet-loom", geometry.file_size()).unwrap());
     let mapping = Mapping::new(fd.try_clone().unwrap(), geometry.file_size() as usize, true).unwrap();
-    let control = Arc::new(Control::create(mapping, geometry, npes));
+    let control = Arc::new(Control::create(mapping, geometry, npes, None));
     // SAFETY: the header's counter lies in the mapping, aligned.
     unsafe { shm::load(control.departures()) };
     assert_eq!(control.first_death(), None);

@@ -101,17 +101,34 @@ fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<(u64, u64)>) ->
             }
         }
     };
-    // Core dumps of a job would otherwise hold every segment, once per PE. Refusal changes nothing else.
-    // SAFETY: the range was mapped just now.
-    let _ = unsafe { rustix::mm::madvise(base, len, Advice::LinuxDontDump) };
     Ok(NonNull::new(base.cast::<u8>()).expect("mmap returns address 0 only when asked to"))
+}
+
+/// Maps the first `len` bytes at this address, unless something is there, or cannot be.
+fn map_at(fd: &OwnedFd, len: usize, base: u64) -> Option<NonNull<u8>> {
+    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED_NOREPLACE);
+    // SAFETY: the kernel refuses a range of which anything is mapped; before Linux 4.17 it takes the address for a wish.
+    let got = unsafe { rustix::mm::mmap(base as *mut _, len, prot, flags, fd, 0) }.ok()?;
+    if got as u64 != base {
+        // SAFETY: the range was mapped just now, and nobody else knows it.
+        let _ = unsafe { rustix::mm::munmap(got, len) };
+        return None;
+    }
+    NonNull::new(got.cast::<u8>())
+}
+
+/// Keeps a mapping out of core dumps, which would otherwise hold every segment of a job, once per PE. Refusal changes nothing else.
+fn without_dumps(base: NonNull<u8>, len: usize) -> NonNull<u8> {
+    // SAFETY: the caller has just mapped the range; the advice keeps its content.
+    let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontDump) };
+    base
 }
 
 impl Mapping {
     /// Maps the first `len` bytes of `fd`.
     pub(crate) fn new(fd: OwnedFd, len: usize, writable: bool) -> Result<Self> {
         Ok(Mapping {
-            base: map(&fd, len, writable, None)?,
+            base: without_dumps(map(&fd, len, writable, None)?, len),
             len,
             file: file_id(&fd),
             fd,
@@ -151,11 +168,13 @@ impl Mapping {
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
     }
 
-    /// Maps all of a job's memory, writable, in place of this part of it, with the segment of PE `me` at a multiple of
-    /// [`Geometry::alignment`]. The descriptor keeps its number.
-    pub(crate) fn remap(mut self, geometry: &Geometry, me: usize) -> Result<Self> {
+    /// Maps all of a job's memory, writable, in place of this part of it, with the segment of PE `me` at the address `own`. Where that
+    /// is taken, or none is given, it lies at some multiple of [`Geometry::alignment`]. The descriptor keeps its number.
+    pub(crate) fn remap(mut self, geometry: &Geometry, me: usize, own: Option<u64>) -> Result<Self> {
         let len = geometry.file_size() as usize;
-        let base = map(&self.fd, len, true, Some((geometry.segment(me), geometry.alignment())))?;
+        let base = own.and_then(|own| map_at(&self.fd, len, own.checked_sub(geometry.segment(me))?));
+        let elsewhere = || map(&self.fd, len, true, Some((geometry.segment(me), geometry.alignment())));
+        let base = without_dumps(base.map_or_else(elsewhere, Ok)?, len);
         // SAFETY: the old range is this mapping's own, and `self` was the only thing that knew it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
         (self.base, self.len) = (base, len);

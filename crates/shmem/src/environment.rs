@@ -30,10 +30,13 @@ pub fn standard(names: [&'static str; 2]) -> Option<(&'static str, OsString)> {
     names.into_iter().find_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
-/// Says what the user wants to know, once in a process.
+/// Says what the user wants to know, or has to, once in a process. All PEs have joined.
 pub fn tell(state: &State) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {
+        if let Some(why) = state.job.why_apart() {
+            eprintln!("memonet: PE {}: {why}", state.job.pe());
+        }
         let first = state.job.pe() == 0;
         if first && standard(["SHMEM_VERSION", "SMA_VERSION"]).is_some() {
             eprintln!("memonet: {}, OpenSHMEM 1.6", crate::setup::VENDOR);

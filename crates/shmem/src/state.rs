@@ -266,9 +266,10 @@ impl State {
             .map_or("shared memory".to_owned(), |name| format!("the fabric {name:?}"));
         let checks = if self.check { "on" } else { "off" };
         format!(
-            "process {}, one of {} PEs, which reach each other by {others}; {statics}; checks that cost time are {checks}",
+            "process {}, one of {} PEs, which reach each other by {others}; its symmetric heap is at {:p}; {statics}; checks that cost time are {checks}",
             std::process::id(),
-            self.job.npes()
+            self.job.npes(),
+            self.segment.local().wrapping_add(self.segment.heap().start as usize)
         )
     }
 

@@ -241,7 +241,11 @@ fn in_a_process_with_bad_control_pages() {
         refuse_page(&file, 0, &page);
         file.write_all_at(&good, 0).unwrap();
     }
+    let own = offset_of!(JobHeader, own_segment);
+    refuse_page(&file, own, &8u64.to_ne_bytes());
     assert_eq!(job_file.state(0), State::Empty);
+    // Where nobody can have a segment, but it could be: then it lies elsewhere.
+    file.write_all_at(&(!0u64 << 30).to_ne_bytes(), own as u64).unwrap();
     let job = join(&handed_down(&file), "0", "2").unwrap();
     assert_eq!((job.pe(), job.npes()), (0, 2));
     job_file.left(1);

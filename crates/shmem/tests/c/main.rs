@@ -1,5 +1,6 @@
 //! The library as C and C++ programs meet it: compiled with the wrappers, linked in every way, run as jobs.
 
+mod addresses;
 mod common;
 mod exec;
 mod exits;
