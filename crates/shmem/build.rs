@@ -15,7 +15,7 @@ fn main() -> std::io::Result<()> {
     // What the shared library is to define, and the static one to define for others.
     let symbols = memonet_shmem_api::symbols();
     let mut symbols: String = symbols.iter().map(|name| format!("{name}\np{name}\n")).collect();
-    symbols.extend(memonet_shmem_api::OBJECTS.iter().flat_map(|name| [name, "\n"]));
+    symbols.extend(memonet_shmem_api::objects().into_iter().flat_map(|name| [name, "\n"]));
     std::fs::write(out.join("symbols"), symbols)?;
     println!("cargo::rustc-env=MEMONET_INCLUDE={}", out.join("include").display());
     Ok(())

@@ -1,6 +1,6 @@
 //! `shmemx.h`: extensions, and the names that standard functions had when they were extensions.
 
-use crate::header::{base, bottom, by_class, constants, declarations, forward, macro_over, pasted, section, section_of, top};
+use crate::header::{base, bottom, by_class, constants, declarations, forward, handles, macro_over, pasted, section, section_of, top};
 use crate::table::{Over, Table, Template};
 
 /// The header.
@@ -14,6 +14,7 @@ pub fn header(table: &Table) -> String {
     out += "typedef int shmemx_right_t(int home, int holder);\n";
     out += &section("Constants");
     out += &constants(table, true);
+    out += &handles(table, true);
     out += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     for module in table.modules.iter().filter(|module| module.templates.iter().any(|t| t.extension)) {
         out += &section_of(module);

@@ -3,7 +3,7 @@
 use crate::generic;
 use crate::inline;
 use crate::prototype::CType;
-use crate::table::{Module, Over, Table, Template, Type};
+use crate::table::{Constant, Module, Over, Table, Template, Type};
 
 /// How long a line may get.
 const WIDTH: usize = 120;
@@ -18,6 +18,7 @@ pub fn standard(table: &Table) -> String {
     out += &deprecated(table);
     out += &section("Handles, and what programs fill in");
     out += "typedef struct memonet_ctx *shmem_ctx_t;\ntypedef struct memonet_team *shmem_team_t;\n";
+    out += &handles(table, false);
     out += &structs(table);
     out += &section("Types that old C++ takes only like this");
     out += "#ifdef __GNUC__\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored \"-Wlong-long\"\n#endif\n";
@@ -114,20 +115,34 @@ pub fn constants(table: &Table, extension: bool) -> String {
     let mut out = String::new();
     if !extension {
         out += &format!("#define SHMEM_VENDOR_STRING \"{}\"\n", crate::VENDOR);
+        out += "/* Of the library: major * 10000 + minor * 100 + patch. */\n";
+        out += &format!("#define MEMONET_VERSION {}\n", crate::version());
+        out += &format!("#define MEMONET_VERSION_STRING \"{}\"\n", crate::VERSION);
         out += "/* Open MPI's, which programs ask for. */\n";
         out += "#define OSHMEM_SPEC_VERSION (SHMEM_MAJOR_VERSION * 10000 + SHMEM_MINOR_VERSION * 100)\n";
     }
-    for constant in table.constants.iter().filter(|c| c.name.starts_with("SHMEMX_") == extension) {
+    for constant in table.constants.iter().filter(|c| !c.is_handle() && c.is_extension() == extension) {
         let value = match (constant.kind.as_str(), constant.value) {
-            ("int", value) if value >= 0 => value.to_string(),
-            ("int", value) => format!("({value})"),
             ("long", value) if value >= 0 => format!("{value}L"),
             ("long", value) => format!("({value}L)"),
-            (kind, value) => format!("(({}){value})", table.type_named(kind).map_or("", |t| &t.c)),
+            (_, value) if value >= 0 => value.to_string(),
+            (_, value) => format!("({value})"),
         };
         out += &format!("#define {} {value}\n", constant.name);
     }
     out
+}
+
+/// The constants that are handles: of the standard, or of the extension. A macro of the same name hides the object from C.
+pub fn handles(table: &Table, extension: bool) -> String {
+    let handles = table.constants.iter().filter(|c| c.is_handle() && c.is_extension() == extension);
+    let mut out = String::from("/* Macros for C; and objects, for what reads headers but no macros with casts in them. */\n");
+    out += "#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
+    for Constant { kind, name, value, .. } in handles {
+        let c = table.type_named(kind).map_or("", |t| &t.c);
+        out += &format!("extern const {c} {name};\n#define {name} (({c}){value})\n");
+    }
+    out + "#ifdef __cplusplus\n}\n#endif\n"
 }
 
 fn deprecated(table: &Table) -> String {
@@ -182,6 +197,10 @@ fn lists(table: &Table) -> String {
     let entry = |t: &&Type| format!("X({}, {})", t.name, c_name(t));
     let mut out = String::new();
     for class in used_classes(table) {
+        let beyond = table.beyond(class);
+        if !beyond.is_empty() {
+            out += &format!("/* Not of the standard here, but of other libraries: {}. */\n", beyond.join(", "));
+        }
         let (full, distinct) = (list_name(table, class, false), list_name(table, class, true));
         let first = once(table, class);
         if full == distinct {

@@ -20,8 +20,26 @@ use std::sync::LazyLock;
 
 pub use table::{Error, Table};
 
+/// The library's version: that of the workspace.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// What the library says that it is.
 const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
+
+/// The version as a number that grows with it.
+fn version() -> u32 {
+    let part = |text: &str| text.parse::<u32>().expect("cargo's version is three numbers");
+    let [major, minor, patch] = [
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+        env!("CARGO_PKG_VERSION_PATCH"),
+    ]
+    .map(part);
+    assert!(
+        minor < 100 && patch < 100,
+        "a version of more than two digits does not fit into the number"
+    );
+    major * 10000 + minor * 100 + patch
+}
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| match Table::parse(include_str!("shmem.api")) {
     Ok(table) => table,
@@ -65,8 +83,13 @@ pub fn rust() -> String {
     rust::source(&TABLE)
 }
 
-/// The names of the objects, not functions, that the header refers to.
-pub const OBJECTS: &[&str] = &[inline::OBJECT];
+/// The names of the exported objects, which are no functions: what inlined functions read, and the constants that are handles.
+pub fn objects() -> Vec<&'static str> {
+    let handles = TABLE.constants.iter().filter(|constant| constant.is_handle());
+    std::iter::once(inline::OBJECT)
+        .chain(handles.map(|constant| constant.name.as_str()))
+        .collect()
+}
 
 /// The names of all C functions. Each also exists with a `p` before it.
 pub fn symbols() -> Vec<String> {

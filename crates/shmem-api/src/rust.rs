@@ -9,7 +9,7 @@ pub fn source(table: &Table) -> String {
     let all = functions(table).expect("a checked table");
     let mut out = String::from("// Generated from crates/shmem-api/src/shmem.api.\nuse core::ffi::*;\n\n");
     for constant in &table.constants {
-        out += &self::constant(constant);
+        out += &self::constant(table, constant);
     }
     out += &format!("pub const SHMEM_VENDOR_STRING: &CStr = c\"{}\";\n\n", crate::VENDOR);
     out += &layout(table);
@@ -25,13 +25,14 @@ pub fn source(table: &Table) -> String {
     out
 }
 
-fn constant(constant: &Constant) -> String {
-    let kind = match constant.kind.as_str() {
-        "int" => "c_int",
-        "long" => "c_long",
-        _ => "usize",
-    };
-    format!("pub const {}: {kind} = {};\n", constant.name, constant.value)
+fn constant(table: &Table, constant: &Constant) -> String {
+    let Constant { kind, name, value, .. } = constant;
+    let kind = &table.type_named(kind).expect("a checked table").rust;
+    if constant.is_handle() {
+        format!("#[unsafe(no_mangle)]\npub static {name}: {kind} = {kind}({value});\n")
+    } else {
+        format!("pub const {name}: {kind} = {value};\n")
+    }
 }
 
 /// What C and Rust must agree on, checked when it is compiled.

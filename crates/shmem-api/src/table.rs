@@ -45,6 +45,8 @@ pub struct Class {
     pub name: String,
     /// Its types, unless it is one with operators.
     pub types: Vec<usize>,
+    /// So many of them, the last ones, are not the standard's.
+    pub beyond: usize,
     /// Operators, each with the name of a class.
     pub operators: Vec<(String, String)>,
 }
@@ -204,9 +206,11 @@ impl Table {
         let mut class = Class {
             name: name.to_owned(),
             types: Vec::new(),
+            beyond: 0,
             operators: Vec::new(),
         };
-        for word in rest.split_whitespace() {
+        let (standard, beyond) = rest.split_once(" | ").unwrap_or((rest, ""));
+        for word in standard.split_whitespace() {
             if let Some((operator, over)) = word.split_once('*') {
                 self.operator(operator)?;
                 self.plain_class(over)?;
@@ -217,6 +221,10 @@ impl Table {
             } else {
                 class.types.push(self.type_index(word)?);
             }
+        }
+        for word in beyond.split_whitespace() {
+            class.types.push(self.type_index(word)?);
+            class.beyond += 1;
         }
         if class.types.is_empty() == class.operators.is_empty() {
             return Err(format!("class `{name}` has either types or operators"));
@@ -365,6 +373,13 @@ impl Table {
             .ok_or_else(|| format!("`{c}` is not a type of the table"))
     }
 
+    /// Names of a class's types that are not the standard's there.
+    pub fn beyond(&self, class: &str) -> Vec<&str> {
+        let class = self.class(class).into_iter();
+        let places = class.flat_map(|class| &class.types[class.types.len() - class.beyond..]);
+        places.map(|&place| self.types[place].name.as_str()).collect()
+    }
+
     /// All templates.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         self.modules.iter().flat_map(|module| &module.templates)
@@ -402,6 +417,18 @@ impl Table {
             Over::Type(place) => vec![&self.types[*place]],
             Over::Nothing => Vec::new(),
         }
+    }
+}
+
+impl Constant {
+    /// Whether it stands for a context or a team, and is no number to C.
+    pub fn is_handle(&self) -> bool {
+        matches!(self.kind.as_str(), "ctx" | "team")
+    }
+
+    /// Whether it is the extension's.
+    pub fn is_extension(&self) -> bool {
+        self.name.starts_with("SHMEMX_")
     }
 }
 

@@ -97,20 +97,26 @@ fn files(below: &Path) -> Vec<String> {
     files
 }
 
+/// `make` with a goal and settings, of what is built, with `folder`/stage for the root of the system.
+fn make(folder: &Path, words: &[&str]) -> Command {
+    let (targets, stage) = (folder.join("targets"), folder.join("stage"));
+    if !targets.exists() {
+        std::fs::create_dir(&targets).unwrap();
+        std::os::unix::fs::symlink(&*BUILT, targets.join("release")).unwrap();
+    }
+    let mut make = Command::new("make");
+    make.arg("-C").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    make.env_remove("MAKEFLAGS").args(["CARGO=true", "PREFIX=/opt/there"]).args(words);
+    make.arg(format!("TARGET={}", targets.display()))
+        .arg(format!("DESTDIR={}", stage.display()));
+    make
+}
+
 #[test]
 fn make_installs_and_uninstalls() {
     let folder = folder();
-    let (targets, stage) = (folder.path().join("targets"), folder.path().join("stage"));
-    std::fs::create_dir(&targets).unwrap();
-    std::os::unix::fs::symlink(&*BUILT, targets.join("release")).unwrap();
-    let make = |goal: &str| {
-        let mut make = Command::new("make");
-        make.arg("-C").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-        make.env_remove("MAKEFLAGS").args(["CARGO=true", "PREFIX=/opt/there", goal]);
-        make.arg(format!("TARGET={}", targets.display()))
-            .arg(format!("DESTDIR={}", stage.display()));
-        assert_success(&mut make);
-    };
+    let stage = folder.path().join("stage");
+    let make = |goal: &str| assert_success(&mut make(folder.path(), &[goal]));
     // What is of others stays.
     let other = stage.join("opt/there/lib/libother.a");
     std::fs::create_dir_all(other.parent().unwrap()).unwrap();
@@ -140,4 +146,53 @@ fn make_installs_and_uninstalls() {
         !folders.contains("mpp") && !folders.contains("pkgconfig") && !folders.contains("cmake"),
         "{folders}"
     );
+}
+
+/// Other libraries' names for the library are links, and only where they are wanted; what another library has there stays.
+#[test]
+fn aliases_are_installed_where_they_are_wanted() {
+    let folder = folder();
+    let lib = folder.path().join("stage/opt/there/lib");
+    let aliases = ["liboshmem.a", "liboshmem.so", "libsma.a", "libsma.so"];
+    let there = || {
+        let all = files(&lib);
+        aliases.iter().filter(|alias| all.iter().any(|file| file == *alias)).count()
+    };
+    // What is to be installed has been made.
+    let install = |aliases: &str| {
+        let make = make(folder.path(), &["install", "-o", "prefix", aliases]);
+        let _ = std::os::unix::fs::symlink(&*PREFIX, folder.path().join("targets/prefix"));
+        make
+    };
+    for none in ["ALIASES=", "ALIASES=0"] {
+        assert_success(&mut install(none));
+        assert_eq!(there(), 0);
+    }
+    // Twice: one's own links are replaced.
+    for _ in 0..2 {
+        assert_success(&mut install("ALIASES=1"));
+        assert_eq!(there(), aliases.len());
+    }
+    let program = folder.path().join("program");
+    for name in ["-lsma", "-loshmem"] {
+        let mut compile = Command::new("cc");
+        compile.arg("-I").arg(lib.join("../include")).arg("-L").arg(&lib);
+        compile.arg(source("hello.c")).arg("-o").arg(&program);
+        compile.args([name, "-lm", &format!("-Wl,-rpath,{}", lib.display())]);
+        printed(&mut compile);
+        assert_says_hello(&program);
+        printed(compile.args(["-static", name, "-lpthread", "-ldl", "-lm"]));
+        assert_says_hello(&program);
+    }
+    // One of another library.
+    std::fs::remove_file(lib.join("libsma.so")).unwrap();
+    std::os::unix::fs::symlink("libother.so.1", lib.join("libsma.so")).unwrap();
+    let refused = install("ALIASES=1").output().unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("lib/libsma.so is another library's"),
+        "{said}"
+    );
+    assert_success(&mut make(folder.path(), &["uninstall"]));
+    assert_eq!(files(&lib), ["libsma.so"]);
 }

@@ -9,7 +9,7 @@ use crate::common::{PREFIX, assert_says_hello, folder, installed, lines, printed
 /// All names of the interface, those for tools, and what the header refers to.
 fn names() -> BTreeSet<String> {
     let names = memonet_shmem_api::symbols();
-    let objects = memonet_shmem_api::OBJECTS.iter().map(|name| (*name).to_owned());
+    let objects = memonet_shmem_api::objects().into_iter().map(str::to_owned);
     names
         .iter()
         .flat_map(|name| [name.clone(), format!("p{name}")])
@@ -40,7 +40,8 @@ fn libraries_define_the_interface_and_nothing_else() {
         // A tool replaces the ones, and calls the others.
         for (name, kind) in &found {
             let expected = match name.as_str() {
-                name if memonet_shmem_api::OBJECTS.contains(&name) => 'D',
+                name if name.starts_with("SHMEM") => 'R',
+                name if memonet_shmem_api::objects().contains(&name) => 'D',
                 name if defined.contains(&format!("p{name}")) => 'W',
                 _ => 'T',
             };
@@ -70,6 +71,48 @@ fn the_shared_library_needs_libc_alone() {
         .collect();
     assert!(others.is_empty(), "{others:?}");
     assert!(!dynamic.contains("TEXTREL"));
+}
+
+/// Handles are objects, too, for languages that take no macros from a header: with the macros' values.
+#[test]
+fn handles_are_objects_with_the_value_of_the_macro() {
+    let folder = folder();
+    let (text, program) = (folder.path().join("handles.c"), folder.path().join("handles"));
+    let (names, objects): (Vec<_>, Vec<_>) = memonet_shmem_api::objects().into_iter().partition(|name| name.starts_with("SHMEM"));
+    assert!(names.contains(&"SHMEM_TEAM_WORLD") && names.contains(&"SHMEM_CTX_DEFAULT") && objects.len() == 1);
+    let mut source = "#include <shmemx.h>\nstatic const void *values[] = {".to_owned();
+    source.extend(names.iter().map(|name| format!("{name}, ")));
+    source += "};\n";
+    source.extend(names.iter().map(|name| format!("#undef {name}\n")));
+    source += "int main(void) {\n    shmem_init();\n    int right = shmem_team_my_pe(SHMEM_TEAM_WORLD) == shmem_my_pe();\n";
+    source.extend(
+        names
+            .iter()
+            .enumerate()
+            .map(|(i, name)| format!("    right = right && {name} == values[{i}];\n")),
+    );
+    source += "    shmem_finalize();\n    return !right;\n}\n";
+    std::fs::write(&text, source).unwrap();
+    for kind in ["-fPIE", "-no-pie", "-static"] {
+        printed(installed("oshcc").arg(kind).arg("-o").args([&program, &text]));
+        assert!(lines(2, &program).is_empty(), "{kind}");
+    }
+}
+
+/// What the preprocessor is told of the version.
+#[test]
+fn the_header_knows_the_version() {
+    let folder = folder();
+    let (text, program) = (folder.path().join("version.c"), folder.path().join("version"));
+    let numbers: Vec<u32> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
+    let number = (numbers[0] * 100 + numbers[1]) * 100 + numbers[2];
+    let source = format!(
+        "#include <shmem.h>\n#include <stdio.h>\n#if MEMONET_VERSION < {number} || MEMONET_VERSION > {number}\n#error\n#endif\n\
+         int main(void) {{ puts(MEMONET_VERSION_STRING); return 0; }}\n"
+    );
+    std::fs::write(&text, source).unwrap();
+    printed(installed("oshcc").arg("-o").args([&program, &text]));
+    assert_eq!(printed(&mut Command::new(&program)), concat!(env!("CARGO_PKG_VERSION"), "\n"));
 }
 
 #[test]
