@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use common::{children, command, pe, run, send, start, start_with, state, until, usual_signals, wait};
+use common::{children, command, has, pe, run, send, start, start_with, state, until, usual_signals, wait};
 use rustix::process::Signal;
 
 #[test]
@@ -546,4 +546,45 @@ fn stats_of_shared_objects() {
     assert_eq!(run(&["-n", "2", &pe(), "use"]).stderr, "");
     let none = run(&["-n", "2", "--stats", "true"]);
     assert_eq!(none.stderr, "memonet: no PE that ended in order has had shared objects\n");
+}
+
+/// For MPI, each process of a program that is linked with it is alone: that is told once, and the program runs.
+#[test]
+fn a_program_of_mpi_is_told_how_it_should_be_started() {
+    if !has("cc") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let compile = |name: &str, arguments: &[&str]| {
+        let path = folder.path().join(name);
+        let source = folder.path().join("source.c");
+        std::fs::write(
+            &source,
+            "int called(void);\n#ifdef LIBRARY\nint called(void) { return 0; }\n#else\nint main(void) { return called(); }\n#endif\n",
+        )
+        .unwrap();
+        let mut cc = std::process::Command::new("cc");
+        cc.arg(&source).arg("-o").arg(&path).args(arguments);
+        assert!(cc.status().unwrap().success(), "{cc:?}");
+        path.display().to_string()
+    };
+    let program = |library: &str| {
+        let library = compile(library, &["-shared", "-fPIC", "-DLIBRARY", &format!("-Wl,-soname,{library}")]);
+        let here = format!("-Wl,-rpath,{}", folder.path().display());
+        compile("program", &[&library, &here])
+    };
+    let other = program("libmpfr.so.6");
+    assert_eq!(run(&["-n", "3", &other]).stderr, "");
+    let mpi = program("libmpi.so.40");
+    let ended = run(&["-n", "3", &mpi]);
+    let (status, stderr) = (ended.status, ended.stderr);
+    assert_eq!((status, stderr.lines().count()), (0, 1), "{stderr}");
+    assert!(
+        stderr.contains("program is linked with MPI (libmpi.so.40)") && stderr.contains("`mpiexec -n 3`"),
+        "{stderr}"
+    );
+    // One is what MPI takes it for.
+    for alone in [&["-n", "1", mpi.as_str()][..], &["-n", "1", &mpi, ":", "-n", "2", "true"]] {
+        assert_eq!(run(alone).stderr, "", "{alone:?}");
+    }
 }

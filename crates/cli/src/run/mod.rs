@@ -21,6 +21,7 @@ mod joined;
 mod limits;
 mod lines;
 mod machine;
+mod mpi;
 mod oshrun;
 mod program;
 mod report;
@@ -182,6 +183,9 @@ fn start(spec: Spec) -> Result<Outcome> {
     let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
     if let Some(note) = note {
         supervisor.say(&note);
+    }
+    if let Some(warning) = mpi::warning(&images, &programs) {
+        supervisor.say(&warning);
     }
     if options.verbose {
         supervisor.say(&binding.describe(npes));
