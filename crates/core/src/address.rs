@@ -21,17 +21,28 @@ const ALL: u64 = 1 << 47;
 /// sixth downwards. AddressSanitizer takes the first eighth, and what lies behind five eighths.
 const ROOMS: [Range<u64>; 2] = [ALL / 6..ALL / 3, ALL / 6..ALL / 8 * 5];
 
+/// Where to look in a process in which that is taken: ThreadSanitizer and MemorySanitizer leave of all addresses little but these.
+const LOW: Range<u64> = 1 << 36..1 << 39;
+
 /// Bytes that the heaps of a job may have in all to fit into the first room.
 pub(crate) const HEAPS: u64 = 1 << 43;
 
 /// Where each PE of a job is to have its own segment; nowhere if the segments are too large for that.
 pub(crate) fn choose(geometry: &Geometry) -> Option<u64> {
+    ROOMS.iter().find_map(|room| fit(geometry, room))
+}
+
+/// The lowest address at which each PE can have its own segment with all that it maps in this room.
+fn fit(geometry: &Geometry, room: &Range<u64>) -> Option<u64> {
     let before = geometry.segment(geometry.npes - 1);
     let behind = geometry.segment_stride.checked_mul(geometry.npes as u64)?;
-    ROOMS.iter().find_map(|room| {
-        let at = room.start.checked_add(before)?.checked_next_multiple_of(geometry.alignment())?;
-        (at.checked_add(behind)? <= room.end).then_some(at)
-    })
+    let at = room.start.checked_add(before)?.checked_next_multiple_of(geometry.alignment())?;
+    (at.checked_add(behind)? <= room.end).then_some(at)
+}
+
+/// Where a PE is to try to have its own segment, one after the other. PEs that run under the same tool all come to the same.
+pub(crate) fn candidates(geometry: &Geometry, chosen: Option<u64>) -> impl Iterator<Item = u64> {
+    [chosen, chosen.and_then(|_| fit(geometry, &LOW))].into_iter().flatten()
 }
 
 /// Why PE `me` does not have its own segment at the address that was chosen, and what to do.
@@ -90,7 +101,11 @@ mod tests {
         for npes in (0..=12).map(|shift| 1 << shift).chain([3, 7, 100, 1000, MAX_PES]) {
             for heap in [HEAPS / npes as u64, 24 << 30, 1 << 21].map(|heap| heap.min(HEAPS / npes as u64)) {
                 let geometry = Geometry::new(npes, heap).unwrap();
-                assert_fits(&geometry, choose(&geometry).unwrap(), &ROOMS[0]);
+                let chosen = choose(&geometry);
+                assert_fits(&geometry, chosen.unwrap(), &ROOMS[0]);
+                if let Some(low) = candidates(&geometry, chosen).nth(1) {
+                    assert_fits(&geometry, low, &LOW);
+                }
             }
         }
     }
@@ -101,6 +116,7 @@ mod tests {
         assert_fits(&larger, choose(&larger).unwrap(), &ROOMS[1]);
         let too_large = Geometry::new(16, 1 << 41).unwrap();
         assert_eq!(choose(&too_large), None);
+        assert_eq!(candidates(&larger, None).count(), 0, "nowhere where none was chosen");
         assert!(why_not(&too_large, 0, None).contains("MEMONET_SEGMENT_SIZE"));
     }
 

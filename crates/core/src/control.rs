@@ -128,7 +128,7 @@ impl Control {
         if own_segment.is_some_and(|at| !at.is_multiple_of(geometry.alignment())) {
             return Err(bad("puts segments at an address that they cannot have".into()));
         }
-        let mapping = page.remap(&geometry, me, own_segment)?;
+        let mapping = page.remap(&geometry, me, address::candidates(&geometry, own_segment))?;
         Ok(Control {
             doorbells: doorbells(&mapping, &geometry),
             mapping,
@@ -143,7 +143,9 @@ impl Control {
 
     /// Maps the segments too: for PE 0, or for all PEs where they share this process.
     pub(crate) fn map_all(self) -> Result<Self> {
-        let mapping = self.mapping.remap(&self.geometry, 0, self.own_segment)?;
+        let mapping = self
+            .mapping
+            .remap(&self.geometry, 0, address::candidates(&self.geometry, self.own_segment))?;
         Ok(Control {
             doorbells: doorbells(&mapping, &self.geometry),
             mapping,

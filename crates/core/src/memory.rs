@@ -168,11 +168,11 @@ impl Mapping {
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
     }
 
-    /// Maps all of a job's memory, writable, in place of this part of it, with the segment of PE `me` at the address `own`. Where that
-    /// is taken, or none is given, it lies at some multiple of [`Geometry::alignment`]. The descriptor keeps its number.
-    pub(crate) fn remap(mut self, geometry: &Geometry, me: usize, own: Option<u64>) -> Result<Self> {
+    /// Maps all of a job's memory, writable, in place of this part of it, with the segment of PE `me` at the first of the addresses `own`
+    /// that is not taken. Without one, it lies at some multiple of [`Geometry::alignment`]. The descriptor keeps its number.
+    pub(crate) fn remap(mut self, geometry: &Geometry, me: usize, mut own: impl Iterator<Item = u64>) -> Result<Self> {
         let len = geometry.file_size() as usize;
-        let base = own.and_then(|own| map_at(&self.fd, len, own.checked_sub(geometry.segment(me))?));
+        let base = own.find_map(|own| map_at(&self.fd, len, own.checked_sub(geometry.segment(me))?));
         let elsewhere = || map(&self.fd, len, true, Some((geometry.segment(me), geometry.alignment())));
         let base = without_dumps(base.map_or_else(elsewhere, Ok)?, len);
         // SAFETY: the old range is this mapping's own, and `self` was the only thing that knew it.

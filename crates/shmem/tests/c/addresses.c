@@ -23,7 +23,7 @@ static void take(int argc, char **argv, char **environment) {
         if (!strncmp(*environment, "MEMONET_PE=", 11)) me = *environment + 11;
     if (me && *me == '0' + TAKE) {
         int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-        mmap((void *)((uintptr_t)16 << 40), (size_t)64 << 40, PROT_NONE, flags, -1, 0);
+        mmap((void *)((uintptr_t)1 << 36), (size_t)80 << 40, PROT_NONE, flags, -1, 0);
     }
 }
 __attribute__((section(".preinit_array"), used)) static void (*const before_all)(int, char **, char **) = take;
