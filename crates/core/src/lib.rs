@@ -65,6 +65,7 @@ pub mod hosted;
 mod job;
 pub mod launch;
 pub mod layout;
+mod limit;
 mod local;
 mod lock;
 #[cfg(all(test, loom))]

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::fabric::FarAddress;
 use crate::job::Job;
 use crate::layout::{Grant, SystemArea};
+use crate::limit::Limit;
 use crate::memory::{Mapping, create_memfd};
 use crate::pe::Pe;
 use crate::route::Route;
@@ -462,9 +463,10 @@ impl<T: Plain> Window<T> {
             holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0))
         };
         // Depends on nobody's life: the dead are passed over.
+        let limit = timeout.map(Limit::new);
         let terms = Terms {
             members: Some(&[]),
-            timeout,
+            limit: limit.as_ref(),
             ..Terms::default()
         };
         Ok(wait::until(pe, terms, || (0..pe.npes()).all(done).then_some(()))?)

@@ -1,6 +1,7 @@
 //! Waiting on words of one's own part of a window.
 
-use crate::error::Result;
+use crate::error::{Quick, Result};
+use crate::limit::Limit;
 use crate::shm::{self, Word};
 use crate::wait::{self, Terms};
 use crate::window::Window;
@@ -44,7 +45,8 @@ impl Cmp {
 /// whose store it waits for.
 pub struct Wait<'a, T> {
     window: &'a Window<T>,
-    terms: Terms<'a>,
+    members: Option<&'a [usize]>,
+    limit: Option<Limit>,
 }
 
 impl<T: Word> Window<T> {
@@ -62,7 +64,8 @@ impl<T: Word> Window<T> {
     pub fn wait(&self) -> Wait<'_, T> {
         Wait {
             window: self,
-            terms: Terms::default(),
+            members: None,
+            limit: None,
         }
     }
 
@@ -133,14 +136,24 @@ impl<T: Word> Window<T> {
 impl<'a, T: Word> Wait<'a, T> {
     /// Gives up after `timeout`, with [`Timeout`](crate::Error::Timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.terms.timeout = Some(timeout);
+        self.limit = Some(Limit::new(timeout));
         self
     }
 
     /// Depends on these PEs alone: others may die.
     pub fn depends_on(mut self, pes: &'a [usize]) -> Self {
-        self.terms.members = Some(pes);
+        self.members = Some(pes);
         self
+    }
+
+    #[inline(always)]
+    fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Quick<R> {
+        let terms = Terms {
+            members: self.members,
+            limit: self.limit.as_ref(),
+            ..Terms::default()
+        };
+        wait::until(&self.window.inner.pe, terms, look)
     }
 
     /// See [`Window::wait_until`].
@@ -153,7 +166,7 @@ impl<'a, T: Word> Wait<'a, T> {
         // Checked once; the loop then reads one pointer.
         self.window.read(index);
         let word = self.window.local_ptr().wrapping_add(index).cast_const();
-        Ok(wait::until(&self.window.inner.pe, self.terms, move || {
+        Ok(self.wait(move || {
             // SAFETY: `index` was checked just now, and the window lives as long as this borrow of it.
             let seen = unsafe { shm::load(word) };
             cmp.holds(seen, value).then_some(seen)
@@ -167,7 +180,7 @@ impl<'a, T: Word> Wait<'a, T> {
     pub fn any(self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
         refuse_none(indices)?;
         let window = self.window;
-        Ok(wait::until(&window.inner.pe, self.terms, || {
+        Ok(self.wait(|| {
             indices.iter().position(|&index| cmp.holds(window.read(index), value))
         })?)
     }
@@ -180,7 +193,7 @@ impl<'a, T: Word> Wait<'a, T> {
         let window = self.window;
         // Those before `seen` have compared so, and need no second look.
         let mut seen = 0;
-        Ok(wait::until(&window.inner.pe, self.terms, || {
+        Ok(self.wait(|| {
             while seen < indices.len() && cmp.holds(window.read(indices[seen]), value) {
                 seen += 1;
             }
@@ -195,7 +208,7 @@ impl<'a, T: Word> Wait<'a, T> {
     pub fn some(self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
         refuse_none(indices)?;
         let window = self.window;
-        Ok(wait::until(&window.inner.pe, self.terms, || {
+        Ok(self.wait(|| {
             let places: Vec<usize> = (0..indices.len())
                 .filter(|&place| cmp.holds(window.read(indices[place]), value))
                 .collect();

@@ -25,11 +25,12 @@ use crate::ending;
 use crate::error::{Cause, Error, Quick};
 use crate::fabric::{Awaited, Due};
 use crate::following;
+use crate::limit::Limit;
 use crate::pe::Pe;
 use crate::shm;
 use crate::strangers::Strangers;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Cycles without a look that mean that something else had the CPU. At 1 to 5 GHz, 80 to 400 us; where PEs share CPUs, for each
 /// of them up to [`MOST_GAPS`], as each may have a little to do.
@@ -70,8 +71,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) arrived: Option<&'a dyn Fn(usize) -> bool>,
     /// For a barrier: where all of its members sleep.
     pub(crate) bells: Option<Bells>,
-    /// After how long to give up.
-    pub(crate) timeout: Option<Duration>,
+    /// When to give up.
+    pub(crate) limit: Option<&'a Limit>,
 }
 
 impl Terms<'_> {
@@ -87,6 +88,11 @@ impl Terms<'_> {
             (Some(_), None) => Awaited::Lock,
             (Some(_), Some(_)) => Awaited::Barrier,
         }
+    }
+
+    /// The error with which the wait must end where its time is up.
+    fn late(&self, pe: &Pe) -> Option<Error> {
+        self.limit.filter(|limit| limit.is_over(pe)).map(Limit::error)
     }
 
     /// The error with which the wait must end, if what it waits for has not happened.
@@ -226,8 +232,8 @@ pub(crate) fn cycles() -> u64 {
     #[cfg(any(not(target_arch = "x86_64"), loom, miri))]
     {
         // As if at 2.5 GHz.
-        static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
-        START.get_or_init(Instant::now).elapsed().as_nanos() as u64 * 5 / 2
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64 * 5 / 2
     }
 }
 
@@ -256,7 +262,7 @@ pub(crate) fn rough_now() -> Duration {
 #[inline(never)]
 fn simulated<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
     let clock = pe.clock().expect("only a fabric with a clock simulates");
-    let deadline = terms.timeout.and_then(|timeout| clock.now().checked_add(timeout));
+    let deadline = terms.limit.map(|limit| limit.deadline(pe));
     clock.look();
     loop {
         // First, as what they take in may be what this waits for, and nothing else would tell of that.
@@ -264,11 +270,7 @@ fn simulated<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) 
         if let Some(found) = look() {
             return Ok(found);
         }
-        let late = || {
-            let after = terms.timeout?;
-            (clock.now() >= deadline?).then_some(Error::Timeout { after })
-        };
-        if let Some(error) = terms.departed(pe).or_else(late) {
+        if let Some(error) = terms.departed(pe).or_else(|| terms.late(pe)) {
             // As in `check`.
             return look().ok_or_else(|| error.into());
         }
@@ -282,13 +284,14 @@ fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Qu
     if pe.is_simulated() {
         return simulated(pe, terms, look);
     }
-    // A moment beyond what the clock can show is never.
-    let deadline = terms.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    if let Some(limit) = terms.limit {
+        limit.begin(pe);
+    }
     loop {
-        if let Some(found) = spin(pe, terms, deadline, &mut look)? {
+        if let Some(found) = spin(pe, terms, &mut look)? {
             return Ok(found);
         }
-        if let Some(found) = sleep(pe, terms, deadline, &mut look)? {
+        if let Some(found) = sleep(pe, terms, &mut look)? {
             return Ok(found);
         }
     }
@@ -296,7 +299,7 @@ fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Qu
 
 /// Spins or yields for as long as that pays.
 #[inline(always)]
-fn spin<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
+fn spin<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     let (start, strangers) = (cycles(), Strangers::of(pe));
     let sharing = pe.pes_per_cpu() as u64;
     let crowded = pe.crowded();
@@ -341,7 +344,7 @@ fn spin<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl
         if found.is_some() {
             return Ok(found);
         }
-        if let Some(found) = check(pe, terms, deadline, look)? {
+        if let Some(found) = check(pe, terms, look)? {
             return Ok(Some(found));
         }
         if gap {
@@ -446,7 +449,7 @@ fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
 /// Sleeps. Nothing, where spinning is better: whoever was rung, though not with the answer, is being worked for, and would
 /// have its CPU for itself. If it slept again at once, each quiet of a PE that writes to it would have to wake it.
 #[cold]
-fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
+fn sleep<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     // A fabric may deliver without ringing.
     let looks = terms.words() || pe.has_far() || pe.sockets.load(Ordering::Relaxed) > 0;
     let bells = terms.bells.filter(|_| !looks && !pe.has_relays.load(Ordering::Relaxed));
@@ -458,17 +461,17 @@ fn sleep<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut imp
     loop {
         let ticket = bell.announce(terms.words(), pe.control().membarrier());
         // What it lets work may bring what is waited for: the look comes after it.
-        if let Some(found) = check(pe, terms, deadline, look)? {
+        if let Some(found) = check(pe, terms, look)? {
             return Ok(Some(found));
         }
         if let Some(found) = look() {
             return Ok(Some(found));
         }
         loop {
-            let left = deadline.map(|d| d.saturating_duration_since(Instant::now()));
+            let left = terms.limit.map(|limit| limit.left(pe));
             let time = if nap == LONGEST_NAP { until_common_time(nap) } else { nap };
             bell.sleep(ticket, left.map_or(time, |left| left.min(time)));
-            if let Some(found) = check(pe, terms, deadline, look)? {
+            if let Some(found) = check(pe, terms, look)? {
                 return Ok(Some(found));
             }
             if let Some(found) = look() {
@@ -499,13 +502,9 @@ fn until_common_time(nap: Duration) -> Duration {
 }
 
 /// Lets the fabric work, and ends the wait when it can never succeed or has lasted too long.
-fn check<R>(pe: &Pe, terms: Terms<'_>, deadline: Option<Instant>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
+fn check<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     pe.progress();
-    let ended = terms.departed(pe).or_else(|| {
-        let timeout = terms.timeout?;
-        (Instant::now() >= deadline?).then_some(Error::Timeout { after: timeout })
-    });
-    match ended {
+    match terms.departed(pe).or_else(|| terms.late(pe)) {
         // Whoever left may have done its part just before: what it wrote is visible now that its departure is.
         Some(error) => look().map(Some).ok_or_else(|| error.into()),
         None => Ok(None),

@@ -35,6 +35,7 @@ use crate::doorbell::Doorbell;
 use crate::ending;
 use crate::error::{Error, Quick, Result};
 use crate::layout::BarrierSlot;
+use crate::limit::Limit;
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm;
@@ -371,7 +372,8 @@ impl Barrier {
     /// # Errors
     /// [`Error::Timeout`]; the phase goes on and can be waited for again.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
-        Ok(self.alone(|| by_way!(self, way => self.finish(way, Some(timeout))))?)
+        let limit = Limit::new(timeout);
+        Ok(self.alone(|| by_way!(self, way => self.finish(way, Some(&limit))))?)
     }
 
     /// Arrives and waits.
@@ -437,13 +439,13 @@ impl Barrier {
     }
 
     #[inline(always)]
-    fn finish<P: Phases>(&self, way: &P, timeout: Option<Duration>) -> Quick<()> {
+    fn finish<P: Phases>(&self, way: &P, limit: Option<&Limit>) -> Quick<()> {
         let phase = self.phase();
         if self.complete.load(Ordering::Relaxed) == phase {
             return Ok(());
         }
         if !way.poll(&self.slot, phase)? {
-            self.terms(way, timeout, |terms| {
+            self.terms(way, limit, |terms| {
                 wait::until(&self.slot.pe, terms, || match way.poll(&self.slot, phase) {
                     Ok(false) => None,
                     Ok(true) => Some(Ok(())),
@@ -471,7 +473,7 @@ impl Barrier {
     }
 
     #[inline(always)]
-    fn terms<R>(&self, way: &impl Phases, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(&self, way: &impl Phases, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let arrived = |pe: usize| {
             let members = &self.slot.members;
             // In the team of all, and in teams of the first PEs, without a search.
@@ -487,7 +489,7 @@ impl Barrier {
             members: Some(&self.slot.members),
             arrived: Some(&arrived),
             bells: way.bells(),
-            timeout,
+            limit,
         })
     }
 }

@@ -1,10 +1,10 @@
 //! Data in memory that all PEs have mapped, behind a queue.
 
 use crate::error::{Cause, Error, Result};
+use crate::limit::Patience;
 use crate::pe::Pe;
 use crate::shm;
 use crate::wait::{self, Terms};
-use std::time::Duration;
 
 use super::queue::{Mode, Tickets};
 use super::stats::Counters;
@@ -19,16 +19,16 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Comes in; nothing if that needs waiting and `timeout` is zero.
+    /// Comes in; nothing if that needs waiting, and there is no patience.
     #[inline(always)]
-    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, timeout: Option<Duration>) -> Result<Option<u32>> {
-        let ticket = match timeout {
-            None => self.tickets.enter(pe, mode)?,
-            Some(Duration::ZERO) => match self.tickets.try_enter(pe, mode)? {
+    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
+        let ticket = match patience {
+            Patience::Forever => self.tickets.enter(pe, mode)?,
+            Patience::Try => match self.tickets.try_enter(pe, mode)? {
                 Some(ticket) => ticket,
                 None => return Ok(None),
             },
-            Some(timeout) => self.tickets.enter_within(pe, mode, timeout)?,
+            Patience::Within(limit) => self.tickets.enter_within(pe, mode, limit)?,
         };
         if self.tickets.poison() != 0 {
             return self.poisoned(pe, ticket, mode);

@@ -19,6 +19,7 @@ use super::queue::{self, Mode, Tickets};
 use super::stats::Counters;
 use crate::error::{Error, Quick, Result};
 use crate::fabric::SignalOp;
+use crate::limit::{Limit, Patience};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm::{self, AtomicOp};
@@ -26,7 +27,6 @@ use crate::wait::{self, Terms};
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
 const LAST: u64 = 0;
 const NEWS: u64 = 8;
@@ -184,22 +184,20 @@ impl Owned {
     /// Comes in, with the data as they are; nothing if time is up before that.
     // Out of line, so that near callers stay as short as they are.
     #[inline(never)]
-    pub(super) fn enter(&self, counters: &Counters, timeout: Option<Duration>) -> Quick<Option<u32>> {
-        let ticket = match timeout {
-            None => self.threads.enter(&self.pe, Mode::Alone)?,
-            Some(Duration::ZERO) => match self.threads.try_enter(&self.pe, Mode::Alone)? {
+    pub(super) fn enter(&self, counters: &Counters, patience: Patience<'_>) -> Quick<Option<u32>> {
+        patience.begin(&self.pe);
+        let ticket = match patience {
+            Patience::Forever => self.threads.enter(&self.pe, Mode::Alone)?,
+            Patience::Try => match self.threads.try_enter(&self.pe, Mode::Alone)? {
                 Some(ticket) => ticket,
                 None => return Ok(None),
             },
-            Some(timeout) => match self.threads.enter_within(&self.pe, Mode::Alone, timeout) {
-                Err(error) if matches!(*error, Error::Timeout { .. }) => return Ok(None),
-                entered => entered?,
-            },
+            Patience::Within(limit) => self.threads.enter_within(&self.pe, Mode::Alone, limit)?,
         };
         counters.used();
         // SAFETY: of this PE's threads this one is in alone, until it leaves.
         let Mine { chain, version } = unsafe { &mut *self.mine.get() };
-        let world = Here::new(self, counters, version, timeout);
+        let world = Here::new(self, counters, version, patience);
         let entered = chain.enter(&world);
         world.count();
         if matches!(entered, Ok(true)) {
@@ -220,7 +218,7 @@ impl Owned {
             self.stamp_changes(version);
         }
         self.store(SEAL, version.get() << 2 | CLEAN);
-        let left = chain.leave(&Here::new(self, counters, version, None));
+        let left = chain.leave(&Here::new(self, counters, version, Patience::Forever));
         self.threads.leave(&self.pe, ticket, Mode::Alone);
         left
     }
@@ -282,11 +280,11 @@ impl Owned {
     }
 
     /// What a wait depends on: all PEs live, and none leaves while it is in, or waits.
-    fn terms<R>(&self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !chain::is_busy(words)));
         f(Terms {
             arrived: Some(&left_free),
-            timeout,
+            limit,
             ..Terms::default()
         })
     }
@@ -330,24 +328,19 @@ struct Here<'a> {
     owned: &'a Owned,
     counters: &'a Counters,
     version: &'a Cell<u64>,
-    /// How long it may take, and when that is over.
-    time: Option<(Duration, Duration)>,
+    patience: Patience<'a>,
     /// Operations on the fabric so far.
     sent: Cell<usize>,
 }
 
 impl<'a> Here<'a> {
     #[inline(always)]
-    fn new(owned: &'a Owned, counters: &'a Counters, version: &'a Cell<u64>, timeout: Option<Duration>) -> Self {
-        let end = |timeout: Duration| {
-            let now = if timeout.is_zero() { timeout } else { wait::now(&owned.pe) };
-            now.saturating_add(timeout)
-        };
+    fn new(owned: &'a Owned, counters: &'a Counters, version: &'a Cell<u64>, patience: Patience<'a>) -> Self {
         Here {
             owned,
             counters,
             version,
-            time: timeout.map(|timeout| (timeout, end(timeout))),
+            patience,
             sent: Cell::new(0),
         }
     }
@@ -435,27 +428,20 @@ impl World for Here<'_> {
     fn wait(&self, word: Word, wanted: impl Fn(u64) -> bool) -> Quick<Option<u64>> {
         let pe = &*self.owned.pe;
         let mut look = || Some(self.owned.load(place(word))).filter(|&value| wanted(value));
-        let left = match self.time {
-            None => None,
-            Some((timeout, end)) => {
-                let left = if timeout.is_zero() {
-                    timeout
-                } else {
-                    end.saturating_sub(wait::now(pe))
+        let limit = match self.patience {
+            Patience::Try => {
+                return match wait::test(pe, look) {
+                    Some(value) => Ok(Some(value)),
+                    None => self
+                        .owned
+                        .terms(None, |terms| terms.departed(pe))
+                        .map_or(Ok(None), |error| Err(error.into())),
                 };
-                if left.is_zero() {
-                    return match wait::test(pe, look) {
-                        Some(value) => Ok(Some(value)),
-                        None => self
-                            .owned
-                            .terms(None, |terms| terms.departed(pe))
-                            .map_or(Ok(None), |error| Err(error.into())),
-                    };
-                }
-                Some(left)
             }
+            Patience::Within(limit) => Some(limit),
+            Patience::Forever => None,
         };
-        match self.owned.terms(left, |terms| wait::until(pe, terms, &mut look)) {
+        match self.owned.terms(limit, |terms| wait::until(pe, terms, &mut look)) {
             Ok(value) => Ok(Some(value)),
             Err(error) if matches!(*error, Error::Timeout { .. }) => Ok(None),
             Err(error) => Err(error),
@@ -532,7 +518,7 @@ mod tests {
             // SAFETY: the window has that size, is kept to the end, and nothing else uses it.
             let owned = unsafe { Owned::new(job.pe.clone(), offset, 8) };
             let (counters, version) = (Counters::default(), Cell::new(0));
-            let here = Here::new(&owned, &counters, &version, None);
+            let here = Here::new(&owned, &counters, &version, Patience::Forever);
             words[me].store(owned.local(place(WORD)).cast::<u64>(), Ordering::Release);
             job.barrier()?;
             let theirs = words[other].load(Ordering::Acquire);

@@ -34,8 +34,9 @@
 //! the slot is there. The same barrier stands between the mark of one who gives up and its look at the turn. In between nobody needs the slot:
 //! one who spins finds its turn by itself, so slots are written only when a wait lasts.
 //!
-//! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry, so by one ticket at a time. Who is further
-//! behind waits without, looks by itself at every nap, and gives up only when it has one.
+//! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry, so by one ticket at a time. Whoever is further
+//! behind waits without one, and looks by itself at every nap. A ticket can be given up only by its slot, so a call with a time limit draws none
+//! that has no slot yet: it waits outside of the queue for one that has. There others may overtake it. Its limit bounds that wait too.
 //!
 //! *Whose turn it is, is looked at now and then* ([`looks_apart`](crate::wait::looks_apart)). Words and small data are in one line, so whoever has that line may leave, draw, and,
 //! if nobody has drawn meanwhile, come in again before it goes to another CPU. How often the line goes is nearly all that contention costs: two PEs
@@ -51,10 +52,10 @@
 //! the holder's word tells: bit 0 is set before the first store to them and cleared after the last.
 
 use crate::error::{Error, Quick};
+use crate::limit::Limit;
 use crate::pe::Pe;
 use crate::shm::{self, AtomicOp};
 use crate::wait::{self, Terms};
-use std::time::Duration;
 
 const NEXT: usize = 0;
 const TURN: usize = 8;
@@ -219,10 +220,14 @@ impl Tickets {
     }
 
     /// [`enter`](Self::enter), giving up with [`Error::Timeout`].
-    pub(super) fn enter_within(self, pe: &Pe, mode: Mode, timeout: Duration) -> Quick<u32> {
-        let ticket = self.draw()?;
+    pub(super) fn enter_within(self, pe: &Pe, mode: Mode, limit: &Limit) -> Quick<u32> {
+        let draw = || self.draw_if(|ticket| self.has_slot(ticket));
+        let ticket = match draw()? {
+            Some(ticket) => ticket,
+            None => self.terms(Some(limit), |terms| wait::until(pe, terms, || draw().transpose()))??,
+        };
         if !self.may_enter(ticket, mode) {
-            self.wait(pe, ticket, mode, Some(timeout))?;
+            self.wait(pe, ticket, mode, Some(limit))?;
         }
         self.entered(pe, ticket, mode)
     }
@@ -238,16 +243,8 @@ impl Tickets {
 
     /// Comes in if that needs no waiting.
     pub(crate) fn try_enter(self, pe: &Pe, mode: Mode) -> Quick<Option<u32>> {
-        let mut next = self.load(NEXT);
-        // While `next` stays what it was, no ticket has been drawn, so what the turn said of this one still holds.
-        while next & EXHAUSTED == 0 && self.may_enter(next as u32, mode) {
-            if self.replace(NEXT, next, next.wrapping_add(1)) {
-                return self.entered(pe, next as u32, mode).map(Some);
-            }
-            next = self.load(NEXT);
-        }
-        if next & EXHAUSTED != 0 {
-            return Err(exhausted());
+        if let Some(ticket) = self.draw_if(|ticket| self.may_enter(ticket, mode))? {
+            return self.entered(pe, ticket, mode).map(Some);
         }
         // A program may try until it succeeds: that is a wait, and ends like one.
         wait::test(pe, || None::<()>);
@@ -255,6 +252,30 @@ impl Tickets {
             Some(error) => Err(error.into()),
             None => Ok(None),
         }
+    }
+
+    /// Draws the next ticket if it is `wanted`.
+    #[inline(always)]
+    fn draw_if(self, wanted: impl Fn(u32) -> bool) -> Quick<Option<u32>> {
+        loop {
+            let next = self.load(NEXT);
+            if next & EXHAUSTED != 0 {
+                return Err(exhausted());
+            }
+            if !wanted(next as u32) {
+                return Ok(None);
+            }
+            // While `next` stays what it was, no ticket has been drawn, so what the turn said of this one still holds.
+            if self.replace(NEXT, next, next.wrapping_add(1)) {
+                return Ok(Some(next as u32));
+            }
+        }
+    }
+
+    /// Whether `ticket` may use its slot by now. Also for a ticket that others have drawn and used meanwhile.
+    fn has_slot(self, ticket: u32) -> bool {
+        let ahead = ticket.wrapping_sub(entry(self.load(TURN)));
+        ahead as i32 <= self.mask as i32
     }
 
     #[inline(always)]
@@ -360,7 +381,7 @@ impl Tickets {
 
     #[cold]
     #[inline(never)]
-    fn wait(self, pe: &Pe, ticket: u32, mode: Mode, timeout: Option<Duration>) -> Quick<()> {
+    fn wait(self, pe: &Pe, ticket: u32, mode: Mode, limit: Option<&Limit>) -> Quick<()> {
         if ticket.wrapping_sub(exit(self.load(TURN))) >= MOST {
             // SAFETY: as in `load`.
             unsafe { shm::fetch_op(self.head.wrapping_add(NEXT), 8, AtomicOp::Or, EXHAUSTED) };
@@ -379,13 +400,16 @@ impl Tickets {
                 }
                 looks += 1;
                 if looks > without && !registered {
-                    registered = self.register(ticket, WAITS * (pe.me() as u64 + 1));
+                    registered = self.has_slot(ticket);
+                    if registered {
+                        self.store_slot(ticket, WAITS * (pe.me() as u64 + 1) | u64::from(ticket));
+                    }
                     // Between the look above and the slot, it may have been let in.
                     return self.may_enter(ticket, mode).then_some(());
                 }
                 None
             };
-            self.terms(timeout, |terms| wait::until(pe, terms, look))
+            self.terms(limit, |terms| wait::until(pe, terms, look))
         };
         match ended {
             Err(error) if matches!(*error, Error::Timeout { .. }) => self.give_up(pe, ticket, mode, error),
@@ -393,25 +417,12 @@ impl Tickets {
         }
     }
 
-    /// Writes `ticket`'s slot, if it has one by now.
-    fn register(self, ticket: u32, what: u64) -> bool {
-        let ahead = ticket.wrapping_sub(entry(self.load(TURN)));
-        if ahead <= self.mask {
-            self.store_slot(ticket, what | u64::from(ticket));
-        }
-        ahead <= self.mask
-    }
-
-    /// Ends a wait without its turn; comes in after all if there is no other way.
+    /// Ends a wait with a limit, so for a ticket that has a slot, without its turn; comes in after all if that has come.
     fn give_up(self, pe: &Pe, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
-        let marked = || {
-            self.may_enter(ticket, mode)
-                .then_some(true)
-                .or_else(|| self.register(ticket, GAVE_UP).then_some(false))
-        };
-        if self.terms(None, |terms| wait::until(pe, terms, marked))? {
+        if self.may_enter(ticket, mode) {
             return Ok(());
         }
+        self.store_slot(ticket, GAVE_UP | u64::from(ticket));
         pe.announce_barrier();
         if entry(self.load(TURN)) == ticket && self.pass(ticket) {
             self.wake(pe, ticket.wrapping_add(1));
@@ -420,13 +431,13 @@ impl Tickets {
     }
 
     /// What a wait here depends on: all PEs live, and none leaves with what it came in for.
-    fn terms<R>(self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
         let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
         f(Terms {
             arrived: Some(&left_free),
-            timeout,
+            limit,
             ..Terms::default()
         })
     }
@@ -435,8 +446,8 @@ impl Tickets {
     #[cfg(all(test, loom))]
     pub(crate) fn draw_and_give_up(self, pe: &Pe, mode: Mode) -> bool {
         let ticket = self.add(NEXT, 1) as u32;
-        let after = Duration::ZERO;
-        let came = self.give_up(pe, ticket, mode, Error::Timeout { after }.into()).is_ok();
+        let limit = Limit::new(std::time::Duration::ZERO);
+        let came = self.give_up(pe, ticket, mode, limit.error().into()).is_ok();
         if came {
             self.entered(pe, ticket, mode).expect("few are in");
             self.leave(pe, ticket, mode);

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Quick, Result};
 use crate::job::Job;
+use crate::limit::{Limit, Patience};
 use crate::pe::Pe;
 use crate::window::Window;
 use std::marker::PhantomData;
@@ -81,8 +82,8 @@ impl<T: Data + ?Sized> RwLock<T> {
     }
 
     #[inline(always)]
-    fn enter(&self, mode: Mode, timeout: Option<Duration>) -> Result<Option<u32>> {
-        self.way.enter(&self.pe, &self.counters, mode, timeout)
+    fn enter(&self, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
+        self.way.enter(&self.pe, &self.counters, mode, patience)
     }
 
     #[inline(always)]
@@ -110,7 +111,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// [`Error::PeerFailed`] when any PE dies, or leaves with a guard; for ever, if it was in, or panicked while it wrote.
     #[inline]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
-        match self.enter(Mode::Shared, None)? {
+        match self.enter(Mode::Shared, Patience::Forever)? {
             Some(ticket) => Ok(self.reading(ticket)),
             None => unreachable!("only who will not wait gets nothing"),
         }
@@ -122,7 +123,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// As for [`read`](Self::read).
     #[inline(always)]
     pub fn write(&self) -> Result<WriteGuard<'_, T>> {
-        match self.enter(Mode::Alone, None)? {
+        match self.enter(Mode::Alone, Patience::Forever)? {
             Some(ticket) => Ok(self.writing(ticket)),
             None => unreachable!("only who will not wait gets nothing"),
         }
@@ -133,7 +134,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`read`](Self::read).
     pub fn try_read(&self) -> Result<Option<ReadGuard<'_, T>>> {
-        Ok(self.enter(Mode::Shared, Some(Duration::ZERO))?.map(|ticket| self.reading(ticket)))
+        Ok(self.enter(Mode::Shared, Patience::Try)?.map(|ticket| self.reading(ticket)))
     }
 
     /// [`write`](Self::write) if that needs no waiting for others.
@@ -141,7 +142,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`read`](Self::read).
     pub fn try_write(&self) -> Result<Option<WriteGuard<'_, T>>> {
-        Ok(self.enter(Mode::Alone, Some(Duration::ZERO))?.map(|ticket| self.writing(ticket)))
+        Ok(self.enter(Mode::Alone, Patience::Try)?.map(|ticket| self.writing(ticket)))
     }
 
     /// [`read`](Self::read), giving up after `timeout`.
@@ -149,7 +150,8 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
     pub fn read_timeout(&self, timeout: Duration) -> Result<ReadGuard<'_, T>> {
-        let ticket = self.enter(Mode::Shared, Some(timeout))?;
+        let limit = Limit::new(timeout);
+        let ticket = self.enter(Mode::Shared, limit.patience())?;
         ticket.map(|ticket| self.reading(ticket)).ok_or(Error::Timeout { after: timeout })
     }
 
@@ -158,7 +160,8 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
     pub fn write_timeout(&self, timeout: Duration) -> Result<WriteGuard<'_, T>> {
-        let ticket = self.enter(Mode::Alone, Some(timeout))?;
+        let limit = Limit::new(timeout);
+        let ticket = self.enter(Mode::Alone, limit.patience())?;
         ticket.map(|ticket| self.writing(ticket)).ok_or(Error::Timeout { after: timeout })
     }
 

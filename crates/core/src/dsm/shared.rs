@@ -23,6 +23,7 @@
 
 use crate::error::{Error, Quick, Result};
 use crate::fabric::{FarAddress, SignalOp};
+use crate::limit::{Limit, Patience};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm::{self, AtomicOp};
@@ -160,21 +161,24 @@ impl Shared {
         self.at_home(TURN).load(&self.pe)
     }
 
-    /// Comes in, with a copy of the data as they are; nothing if that needs waiting and `timeout` is zero.
-    pub(super) fn enter(&self, counters: &Counters, mode: Mode, timeout: Option<Duration>) -> Quick<Option<u32>> {
+    /// Comes in, with a copy of the data as they are; nothing if that needs waiting, and there is no patience.
+    pub(super) fn enter(&self, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Quick<Option<u32>> {
         counters.used();
         counters.missed();
-        let ticket = if timeout == Some(Duration::ZERO) {
-            match self.try_enter(mode)? {
+        patience.begin(&self.pe);
+        let ticket = match patience {
+            Patience::Try => match self.try_enter(mode)? {
                 Some(ticket) => ticket,
                 None => return Ok(None),
+            },
+            Patience::Within(limit) => self.enter_within(mode, limit)?,
+            Patience::Forever => {
+                let ticket = self.draw_any()?;
+                if !may_enter(self.turn()?, ticket, mode) {
+                    self.wait(ticket, mode, None)?;
+                }
+                ticket
             }
-        } else {
-            let ticket = self.draw()?;
-            if !may_enter(self.turn()?, ticket, mode) {
-                self.wait(ticket, mode, timeout)?;
-            }
-            ticket
         };
         counters.sent(2, 0);
         self.count_inside(1);
@@ -192,7 +196,7 @@ impl Shared {
         Ok(Some(ticket))
     }
 
-    fn draw(&self) -> Quick<u32> {
+    fn draw_any(&self) -> Quick<u32> {
         let drawn = self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Add, 1u64)?;
         if drawn & EXHAUSTED != 0 {
             return Err(exhausted());
@@ -201,15 +205,14 @@ impl Shared {
     }
 
     fn try_enter(&self, mode: Mode) -> Quick<Option<u32>> {
-        let mut next = self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Add, 0u64)?;
-        while next & EXHAUSTED == 0 && may_enter(self.turn()?, next as u32, mode) {
-            match self.at_home(NEXT).compare_swap(&self.pe, next, next + 1)? {
-                now if now == next => return Ok(Some(next as u32)),
-                now => next = now,
+        loop {
+            let [next, turn] = self.next_and_turn()?;
+            if !may_enter(turn, next as u32, mode) {
+                break;
             }
-        }
-        if next & EXHAUSTED != 0 {
-            return Err(exhausted());
+            if self.draw(next)? {
+                return Ok(Some(next as u32));
+            }
         }
         wait::test(&self.pe, || None::<()>);
         match self.terms(None, |terms| terms.departed(&self.pe)) {
@@ -218,7 +221,52 @@ impl Shared {
         }
     }
 
-    fn wait(&self, ticket: u32, mode: Mode, timeout: Option<Duration>) -> Quick<()> {
+    /// Comes in within a limit, by a ticket that has a slot: only such a ticket can be given up.
+    fn enter_within(&self, mode: Mode, limit: &Limit) -> Quick<u32> {
+        loop {
+            let [next, turn] = self.next_and_turn()?;
+            let ticket = next as u32;
+            let has_slot = self.has_slot(ticket, turn);
+            if has_slot && self.draw(next)? {
+                if !may_enter(turn, ticket, mode) {
+                    self.wait(ticket, mode, Some(limit))?;
+                }
+                return Ok(ticket);
+            }
+            // All slots are taken, or somebody else drew this ticket.
+            let pause = Limit::new(if has_slot { Duration::ZERO } else { POLL.min(limit.left(&self.pe)) });
+            match self.terms(Some(&pause), |terms| wait::until(&self.pe, terms, || None::<()>)) {
+                Err(error) if !is_timeout(&error) => return Err(error),
+                _ if limit.is_over(&self.pe) => return Err(limit.error().into()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Both words, each as it was at some moment since the call.
+    fn next_and_turn(&self) -> Quick<[u64; 2]> {
+        const _: () = assert!(TURN == NEXT + 8);
+        let mut words = [0u64; 2];
+        // SAFETY: private memory, as long as the two words.
+        unsafe { self.at_home(NEXT).get(&self.pe, words.as_mut_ptr().cast(), 16) }?;
+        if words[0] & EXHAUSTED != 0 {
+            return Err(exhausted());
+        }
+        Ok(words)
+    }
+
+    /// Draws ticket `next`, unless somebody else has. Since nobody had, what the turn said of it before still holds.
+    fn draw(&self, next: u64) -> Quick<bool> {
+        Ok(self.at_home(NEXT).compare_swap(&self.pe, next, next + 1)? == next)
+    }
+
+    /// Whether `ticket` may use its slot at this turn. Also for a ticket that others have drawn and used meanwhile.
+    fn has_slot(&self, ticket: u32, turn: u64) -> bool {
+        (ticket.wrapping_sub(entry(turn)) as i32) < slots_for(self.pe.npes()) as i32
+    }
+
+    /// Waits for the turn of `ticket`, which has a slot if there is a limit.
+    fn wait(&self, ticket: u32, mode: Mode, limit: Option<&Limit>) -> Quick<()> {
         if ticket.wrapping_sub(exit(self.turn()?)) >= MOST {
             self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Or, EXHAUSTED)?;
             return Err(exhausted());
@@ -230,40 +278,54 @@ impl Shared {
             if may_enter(turn, ticket, mode) {
                 return Ok(());
             }
-            if !registered && u64::from(ticket.wrapping_sub(entry(turn))) < slots_for(self.pe.npes()) {
+            if !registered && self.has_slot(ticket, turn) {
                 let who = (self.pe.me() as u64 + 1) << 32 | u64::from(ticket);
                 self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, who)?;
                 registered = true;
                 continue;
             }
             // Without a slot, nobody wakes it: then the home is asked, until it has one.
-            let patience = if registered { timeout } else { Some(POLL) };
+            let poll = Limit::new(POLL);
+            let until = if registered { limit } else { Some(&poll) };
             let look = || (self.load(WAKE) != woken).then_some(());
-            match self.terms(patience, |terms| wait::until(&self.pe, terms, look)) {
-                Err(error) if matches!(*error, Error::Timeout { .. }) && registered => {
-                    self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, GAVE_UP | u64::from(ticket))?;
-                    if entry(self.turn()?) == ticket && self.pass(ticket)? {
-                        self.wake(ticket.wrapping_add(1))?;
-                    }
-                    return Err(error);
-                }
-                Err(error) if matches!(*error, Error::Timeout { .. }) => {}
-                ended => ended?,
+            match self.terms(until, |terms| wait::until(&self.pe, terms, look)) {
+                Err(error) if !is_timeout(&error) => return Err(error),
+                _ => {}
+            }
+            // Whoever is woken all the time finds its time up here.
+            if let Some(limit) = limit.filter(|limit| limit.is_over(&self.pe)) {
+                return self.give_up(ticket, mode, limit);
             }
         }
     }
 
-    /// Comes in and leaves for one that gave up; false where somebody else has done so.
-    fn pass(&self, ticket: u32) -> Quick<bool> {
-        let mark = GAVE_UP | u64::from(ticket);
-        if self.slot(ticket).compare_swap(&self.pe, mark, 0)? != mark {
-            return Ok(false);
+    /// Ends a wait without its turn; comes in after all if that has come.
+    fn give_up(&self, ticket: u32, mode: Mode, limit: &Limit) -> Quick<()> {
+        self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, GAVE_UP | u64::from(ticket))?;
+        let turn = self.turn()?;
+        if entry(turn) == ticket && self.take_mark(ticket)? {
+            if may_enter(turn, ticket, mode) {
+                return Ok(());
+            }
+            self.pass()?;
+            self.wake(ticket.wrapping_add(1))?;
         }
+        Err(limit.error().into())
+    }
+
+    /// Takes away the mark of `ticket`, which gave up and which entry has reached; false where somebody else has. Whoever takes it has the turn.
+    fn take_mark(&self, ticket: u32) -> Quick<bool> {
+        let mark = GAVE_UP | u64::from(ticket);
+        Ok(self.slot(ticket).compare_swap(&self.pe, mark, 0)? == mark)
+    }
+
+    /// Comes in and leaves with a turn.
+    fn pass(&self) -> Quick<()> {
         let mut seen = self.turn()?;
         loop {
             let new = u64::from(exit(seen).wrapping_add(1)) << 32 | u64::from(entry(seen).wrapping_add(1));
             match self.at_home(TURN).compare_swap(&self.pe, seen, new)? {
-                now if now == seen => return Ok(true),
+                now if now == seen => return Ok(()),
                 now => seen = now,
             }
         }
@@ -275,9 +337,10 @@ impl Shared {
             // An atomic, as those that write it are.
             let slot = self.slot(ticket).compare_swap(&self.pe, 0u64, 0)?;
             if slot & GAVE_UP == GAVE_UP && slot as u32 == ticket {
-                if !self.pass(ticket)? {
+                if !self.take_mark(ticket)? {
                     return Ok(());
                 }
+                self.pass()?;
                 ticket = ticket.wrapping_add(1);
                 continue;
             }
@@ -419,14 +482,18 @@ impl Shared {
     }
 
     /// What a wait depends on: all PEs live, and none leaves while it is in.
-    fn terms<R>(&self, timeout: Option<Duration>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0));
         f(Terms {
             arrived: Some(&left_free),
-            timeout,
+            limit,
             ..Terms::default()
         })
     }
+}
+
+fn is_timeout(error: &Error) -> bool {
+    matches!(error, Error::Timeout { .. })
 }
 
 fn room(bytes: usize) -> u64 {

@@ -8,11 +8,11 @@ use super::shared::{self, Shared};
 use super::stats::Counters;
 use crate::error::{Quick, Result};
 use crate::job::Job;
+use crate::limit::Patience;
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm;
 use crate::window::Window;
-use std::time::Duration;
 
 pub(super) enum Way {
     Near(Place),
@@ -102,12 +102,12 @@ impl Way {
     }
 
     #[inline(always)]
-    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, timeout: Option<Duration>) -> Result<Option<u32>> {
+    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
         match self {
-            Way::Near(place) => place.enter(pe, counters, mode, timeout),
-            Way::Owned(owned) => Ok(owned.enter(counters, timeout)?),
+            Way::Near(place) => place.enter(pe, counters, mode, patience),
+            Way::Owned(owned) => Ok(owned.enter(counters, patience)?),
             Way::Shared(shared) => {
-                let ticket = shared.enter(counters, mode, timeout)?;
+                let ticket = shared.enter(counters, mode, patience)?;
                 if ticket.is_some() && mode == Mode::Alone {
                     shared.keep_twin();
                 }

@@ -6,6 +6,7 @@ use super::tree::{Node, Upstream};
 use crate::doorbell::Doorbell;
 use crate::error::{Cause, Error, Result};
 use crate::layout::ReaderLine;
+use crate::limit::Limit;
 use crate::pe::Pe;
 use crate::shm;
 use crate::wait::{self, Terms};
@@ -137,7 +138,7 @@ impl Writer {
                 if let Some(pe) = self.silent() {
                     return self.outlive(pe).map(|()| None);
                 }
-                return match self.with_terms(|terms| terms.departed(&self.pe)) {
+                return match self.with_terms(None, |terms| terms.departed(&self.pe)) {
                     Some(error) => self.survive(error).map(|()| None),
                     None => Ok(None),
                 };
@@ -221,10 +222,15 @@ impl Writer {
         if let Onward::Datagrams(sending) = &self.onward {
             sending.want(end);
         }
+        // One for the record, though others may die or fall silent meanwhile.
+        let limit = self.drop_slow.map(Limit::new);
         loop {
             let enough = || Some(self.allowed()).filter(|&limit| limit >= end).map(Ok);
             let look = || enough().or_else(|| self.silent().map(Err));
-            match self.with_terms(|terms| wait::until(&self.pe, terms, look)).map_err(|error| *error) {
+            match self
+                .with_terms(limit.as_ref(), |terms| wait::until(&self.pe, terms, look))
+                .map_err(|error| *error)
+            {
                 Ok(Ok(limit)) => {
                     self.limit = limit;
                     return Ok(());
@@ -254,7 +260,7 @@ impl Writer {
     }
 
     /// What a wait for readers depends on: those that are taken into account, unless they have left.
-    fn with_terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn with_terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let reads_here = |pe: usize| self.readers.iter().find(|reader| reader.pe == pe);
         // In a tree, who finalises still passes on.
         let passes_on = matches!(self.onward, Onward::Tree(_)) && !self.survive;
@@ -262,7 +268,7 @@ impl Writer {
         f(Terms {
             members: Some(&self.watched),
             arrived: Some(&left),
-            timeout: self.drop_slow,
+            limit,
             ..Terms::default()
         })
     }
@@ -322,7 +328,7 @@ impl Writer {
         while !sending.is_complete() && !std::thread::panicking() {
             let look = || sending.is_complete().then_some(None).or_else(|| sending.silent().map(Some));
             match self
-                .with_terms(|terms| wait::until(&self.pe, Terms { timeout: None, ..terms }, look))
+                .with_terms(None, |terms| wait::until(&self.pe, terms, look))
                 .map_err(|error| *error)
             {
                 Ok(None) => {}

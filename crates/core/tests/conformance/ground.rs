@@ -11,6 +11,9 @@ pub fn run<R: Send>(fabric: Option<String>, npes: usize, f: impl Fn(&Job) -> R +
     Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")
 }
 
+/// Whether PEs take just the time that they say they take.
+pub const SIMULATED: bool = false;
+
 /// The time in which the PEs live, since whenever.
 pub fn now() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();

@@ -39,6 +39,7 @@ mod ground;
 mod histories;
 mod jobs;
 mod leaving;
+mod limits;
 mod locks;
 mod mixed;
 mod model;

@@ -47,6 +47,7 @@ of_the_core!(
     given_up "../../../core/tests/conformance/given_up.rs",
     jobs "../../../core/tests/conformance/jobs.rs",
     leaving "../../../core/tests/conformance/leaving.rs",
+    limits "../../../core/tests/conformance/limits.rs",
     locks "../../../core/tests/conformance/locks.rs",
     mixed "../../../core/tests/conformance/mixed.rs",
     model "../../../core/tests/conformance/model.rs",
