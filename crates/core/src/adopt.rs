@@ -19,6 +19,7 @@ use crate::job::inherited;
 use crate::launch::{self, JobFile, available_cpus};
 use crate::memory;
 use crate::process::{Stat, UNKNOWN};
+use crate::wait::rough_now;
 use crate::watch::{Identity, Watch};
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -160,6 +161,8 @@ struct Meeting<'a> {
     pes: &'a Adopted,
     socket: OwnedFd,
     place: String,
+    /// When it waits no longer, whatever arrives meanwhile.
+    end: Duration,
 }
 
 const HINT: &str = "PEs that another launcher starts need Unix sockets, and one network namespace; `memonet run` needs neither";
@@ -167,11 +170,11 @@ const HINT: &str = "PEs that another launcher starts need Unix sockets, and one 
 impl<'a> Meeting<'a> {
     fn new(pes: &'a Adopted) -> Result<Self> {
         let socket = descriptors::open_socket(SocketFlags::empty(), HINT)?;
-        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE)).map_err(|e| Error::system("SO_RCVTIMEO", e, HINT))?;
         let meeting = Meeting {
             pes,
             socket,
             place: starter(),
+            end: rough_now() + PATIENCE,
         };
         bind(&meeting.socket, &meeting.address(pes.rank)?)
             .map_err(|e| Error::system("binding the socket to meet the other PEs", e, HINT))?;
@@ -200,7 +203,15 @@ impl<'a> Meeting<'a> {
     fn receive(&self) -> Result<(u64, Option<OwnedFd>)> {
         loop {
             let mut bytes = [0u8; 8];
-            let (length, fd) = match descriptors::receive(&self.socket, &mut bytes, RecvFlags::empty()) {
+            let left = self.end.saturating_sub(rough_now());
+            let received = if left.is_zero() {
+                Err(Errno::TIMEDOUT)
+            } else {
+                sockopt::set_socket_timeout(&self.socket, sockopt::Timeout::Recv, Some(left))
+                    .map_err(|e| Error::system("SO_RCVTIMEO", e, HINT))?;
+                descriptors::receive(&self.socket, &mut bytes, RecvFlags::empty())
+            };
+            let (length, fd) = match received {
                 Ok(received) => received,
                 Err(Errno::INTR) => continue,
                 Err(e) => {
@@ -279,4 +290,39 @@ fn starter() -> String {
         .bytes()
         .fold(0u64, |hash, byte| hash.wrapping_mul(0x0100_0000_01b3) ^ u64::from(byte));
     format!("{}-{pid}-{since}-{namespace:x}", rustix::process::getuid().as_raw())
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// Whatever arrives, a PE waits for the others no longer than it says.
+    #[test]
+    fn messages_give_the_missing_no_more_time() {
+        const MOST: usize = 1000;
+        let pe = |rank| Adopted {
+            launcher: "a test",
+            rank,
+            size: 4002,
+        };
+        let (listens, talks) = (pe(4000), pe(4001));
+        let (mut listener, talker) = (Meeting::new(&listens).unwrap(), Meeting::new(&talks).unwrap());
+        let over = AtomicBool::new(false);
+        let sent = std::thread::scope(|scope| {
+            let talking = scope.spawn(|| {
+                let sent = (0..MOST).take_while(|_| !over.load(Ordering::Relaxed)).map(|_| {
+                    assert!(talker.send(4000, 0, None).unwrap());
+                    std::thread::sleep(Duration::from_millis(5));
+                });
+                sent.count()
+            });
+            listener.end = rough_now() + Duration::from_millis(100);
+            let ended = std::iter::repeat_with(|| listener.receive()).find(Result::is_err);
+            over.store(true, Ordering::Relaxed);
+            assert!(matches!(ended, Some(Err(Error::System { .. }))), "it waits until an error");
+            talking.join().unwrap()
+        });
+        assert!((1..MOST).contains(&sent), "messages until it gave up: {sent}");
+    }
 }

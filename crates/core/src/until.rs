@@ -180,9 +180,7 @@ impl<'a, T: Word> Wait<'a, T> {
     pub fn any(self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
         refuse_none(indices)?;
         let window = self.window;
-        Ok(self.wait(|| {
-            indices.iter().position(|&index| cmp.holds(window.read(index), value))
-        })?)
+        Ok(self.wait(|| indices.iter().position(|&index| cmp.holds(window.read(index), value)))?)
     }
 
     /// See [`Window::wait_until_all`].

@@ -72,7 +72,8 @@ impl Asks {
             Ask::Look => return Request::Look,
             Ask::Park { due, what } => {
                 let vain = due.is_some_and(|due| due.vain);
-                let due = due.map(|due| Ps::from_duration(due.at));
+                // What is due beyond the end of time never is: no run lasts so long.
+                let due = due.map(|due| Ps::from_duration(due.at)).filter(|&at| at < Ps::END_OF_TIME);
                 return Request::Park { due, vain, what };
             }
             Ask::Compute { time } => return Request::Compute(Ps::from_duration(time)),

@@ -188,8 +188,6 @@ struct Process<'a> {
     asked: Option<Ask>,
 }
 
-/// No run is longer: half of what a picosecond clock of 64 bits can show, so that sums of times are times.
-const END_OF_TIME: Ps = Ps(1 << 63);
 /// No network takes longer packets.
 const LONGEST_PACKET: usize = 1 << 20;
 
@@ -330,7 +328,7 @@ impl Process<'_> {
             true => Ok(()),
             false => Err("there is no such word in the memory of the job, or it is not aligned"),
         };
-        let in_time = |end: Ps| match end < END_OF_TIME {
+        let in_time = |end: Ps| match end < Ps::END_OF_TIME {
             true => Ok(()),
             false => Err("simulated time ends after 106 days"),
         };
@@ -376,9 +374,16 @@ impl Process<'_> {
             | Ask::Send { .. }
             | Ask::Receive { .. }
             | Ask::Leave { .. } => Ok(()),
-            Ask::Park { due, .. } => in_time(due.map_or(Ps::ZERO, |due| Ps::from_duration(due.at))),
             Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
-            Ask::Map { .. } | Ask::Unmap { .. } | Ask::Fence | Ask::Quiet | Ask::IsQuiet | Ask::Join | Ask::Phase | Ask::Look => Ok(()),
+            Ask::Map { .. }
+            | Ask::Unmap { .. }
+            | Ask::Fence
+            | Ask::Quiet
+            | Ask::IsQuiet
+            | Ask::Join
+            | Ask::Phase
+            | Ask::Look
+            | Ask::Park { .. } => Ok(()),
         }
     }
 

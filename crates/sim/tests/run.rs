@@ -104,6 +104,18 @@ fn a_deadline_passes_in_virtual_time() {
     assert!(done.results[0] >= Duration::from_secs(3600) && done.results[0] < Duration::from_secs(3601));
 }
 
+/// A wait with a limit that no run lasts for is one without.
+#[test]
+fn deadlines_beyond_the_end_of_time_never_come() {
+    for limit in [Duration::from_secs(365 * 86_400), Duration::MAX] {
+        let result = run(&machine(), 1, &Options::default(), move |job| {
+            let w = job.window::<u64>(1).unwrap();
+            w.wait().timeout(limit).until(0, Cmp::Ne, 0).map(drop)
+        });
+        assert!(matches!(result, Err(Error::Deadlock { .. })), "{:?}", result.map(drop));
+    }
+}
+
 #[test]
 fn a_deadlock_is_an_error_that_lists_the_waits() {
     let result = run(&machine(), 3, &Options::default(), |job| {

@@ -98,6 +98,8 @@ pub(super) trait World {
     fn look(&self, pe: usize, slot: usize) -> Result<[u64; 2], Self::Error>;
     /// Writes a PE's news, and wakes it.
     fn tell(&self, pe: usize, news: u64) -> Result<(), Self::Error>;
+    /// Whether time is up.
+    fn is_late(&self) -> Result<bool, Self::Error>;
     /// Waits until an own word is as wanted, and gives it; nothing when time is up.
     fn wait(&self, word: Word, wanted: impl Fn(u64) -> bool) -> Result<Option<u64>, Self::Error>;
     /// Gets the data from where they are.
@@ -280,7 +282,8 @@ impl Chain {
         world.complete()
     }
 
-    /// Goes by those who gave up, and waits for who did not; false when time is up.
+    /// Goes by those who gave up, and waits for who did not; false when time is up. The one before may come back and give up
+    /// again and again; then neither a wait nor going by it ends this, so time is looked at here, too.
     fn walk<W: World>(&mut self, world: &W) -> Result<bool, W::Error> {
         while let Standing::Behind(before) = self.standing {
             world.publish(Word::News, 0)?;
@@ -289,6 +292,7 @@ impl Chain {
                 match world.wait(Word::News, |news| news != 0)? {
                     None => return Ok(false),
                     Some(news) if news == OPEN | before.bits() << KIND_BITS => state = OPEN,
+                    Some(_) if world.is_late()? => return Ok(false),
                     Some(_) => continue,
                 }
             }
@@ -296,6 +300,9 @@ impl Chain {
                 world.bring(before.pe)?;
                 self.standing = Standing::Owner;
             } else if world.swap_absent(before.pe, before.slot(), absent, GONE)? != absent {
+                if world.is_late()? {
+                    return Ok(false);
+                }
                 continue;
             } else {
                 self.register(world, Position::of(absent >> KIND_BITS))?;

@@ -65,6 +65,8 @@ impl<T: Data + ?Sized> Mutex<T> {
     }
 
     /// [`lock`](Self::lock), giving up after `timeout`.
+    /// Up to 64 that wait, or twice as many as there are PEs, keep their order. Behind more than
+    /// that, the call waits outside of the order until there is room in it.
     ///
     /// # Errors
     /// As for [`lock`](Self::lock), and [`Timeout`](crate::Error::Timeout).

@@ -425,6 +425,14 @@ impl World for Here<'_> {
         word.signal(self.send(), pe, SignalOp::Set, news)
     }
 
+    fn is_late(&self) -> Quick<bool> {
+        Ok(match self.patience {
+            Patience::Try => true,
+            Patience::Within(limit) => limit.is_over(&self.owned.pe),
+            Patience::Forever => false,
+        })
+    }
+
     fn wait(&self, word: Word, wanted: impl Fn(u64) -> bool) -> Quick<Option<u64>> {
         let pe = &*self.owned.pe;
         let mut look = || Some(self.owned.load(place(word))).filter(|&value| wanted(value));

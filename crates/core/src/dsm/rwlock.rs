@@ -146,6 +146,8 @@ impl<T: Data + ?Sized> RwLock<T> {
     }
 
     /// [`read`](Self::read), giving up after `timeout`.
+    /// Up to 64 that wait, or twice as many as there are PEs, keep their order. Behind more than
+    /// that, the call waits outside of the order until there is room in it.
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
@@ -155,7 +157,8 @@ impl<T: Data + ?Sized> RwLock<T> {
         ticket.map(|ticket| self.reading(ticket)).ok_or(Error::Timeout { after: timeout })
     }
 
-    /// [`write`](Self::write), giving up after `timeout`.
+    /// [`write`](Self::write), giving up after `timeout`. As for [`read_timeout`](Self::read_timeout),
+    /// the order has room for a limited number of those that wait.
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].

@@ -496,9 +496,7 @@ fn more_threads_than_places(setup: Setup) {
             };
             job.barrier()?;
             if job.pe() == 0 {
-                eventually("all threads have given up", || {
-                    calls.ended.load(Ordering::Relaxed) == 3 * CROWD
-                });
+                eventually("all threads have given up", || calls.ended.load(Ordering::Relaxed) == 3 * CROWD);
                 drop(held);
             } else {
                 std::thread::scope(|scope| {

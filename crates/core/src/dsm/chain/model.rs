@@ -20,6 +20,8 @@ enum Ask {
     Write(usize, Word, u64),
     Complete,
     Look(usize, Word),
+    /// Whether time is up.
+    Late,
     /// With the word, if it is as wanted.
     Wait(Option<u64>),
     Bring(usize),
@@ -101,6 +103,9 @@ impl World for Replay<'_> {
     }
     fn tell(&self, pe: usize, news: u64) -> Result<(), Stop> {
         self.ask(Ask::Write(pe, Word::News, news)).map(drop)
+    }
+    fn is_late(&self) -> Result<bool, Stop> {
+        self.ask(Ask::Late).map(|answer| answer == TIME_IS_UP)
     }
     fn wait(&self, word: Word, wanted: impl Fn(u64) -> bool) -> Result<Option<u64>, Stop> {
         let now = Some(*self.memory.at(word)).filter(|&now| wanted(now));
@@ -256,7 +261,7 @@ impl State {
             let mut state = self.clone();
             let Some(ask) = state.asks(me) else { continue };
             let impatient = state.pes[me].calls.last() == Some(&false);
-            if let (Ask::Wait(_), true) = (ask, impatient) {
+            if let (Ask::Wait(_) | Ask::Late, true) = (ask, impatient) {
                 let mut state = state.clone();
                 state.pes[me].answers.push(TIME_IS_UP);
                 all.push(state);
@@ -305,6 +310,7 @@ impl State {
                 }
             }
             Ask::Look(pe, word) => return Some(*self.pes[pe].words.at(word)),
+            Ask::Late => {}
             Ask::Wait(now) => return now,
             Ask::Bring(from) => {
                 assert!(self.pes[from].read.is_none(), "PE {me} gets what PE {from} is changing");
@@ -405,6 +411,70 @@ fn without_fences_or_completion_it_fails() {
     for broken in [Broken::Fences, Broken::Completion] {
         let failed = std::panic::catch_unwind(|| explore(&[&[LOCK, LOCK], &[LOCK, LOCK]], broken));
         assert!(failed.is_err());
+    }
+}
+
+/// A world whose other PE stands before this one, and comes back and gives up between any two looks at it.
+struct Restless {
+    /// It is found waiting, and tells of each change; or it is found away.
+    tells: bool,
+    looks: Cell<u32>,
+}
+
+impl World for Restless {
+    type Error = Stop;
+
+    fn me(&self) -> usize {
+        1
+    }
+    fn load(&self, _: Word) -> Result<u64, Stop> {
+        Ok(0)
+    }
+    fn store(&self, _: Word, _: u64) -> Result<(), Stop> {
+        Ok(())
+    }
+    fn publish(&self, _: Word, _: u64) -> Result<(), Stop> {
+        Ok(())
+    }
+    fn swap_last(&self, _: u64) -> Result<u64, Stop> {
+        Ok(Position { pe: 0, number: 1 }.bits())
+    }
+    fn swap_absent(&self, _: usize, _: usize, _: u64, _: u64) -> Result<u64, Stop> {
+        Ok(0)
+    }
+    fn write(&self, _: usize, _: Word, _: u64) -> Result<(), Stop> {
+        Ok(())
+    }
+    fn complete(&self) -> Result<(), Stop> {
+        Ok(())
+    }
+    fn look(&self, _: usize, _: usize) -> Result<[u64; 2], Stop> {
+        self.looks.set(self.looks.get() + 1);
+        assert!(self.looks.get() < 100, "it looks, though its time is up");
+        Ok([super::BUSY, if self.tells { 0 } else { super::AWAY }])
+    }
+    fn tell(&self, _: usize, _: u64) -> Result<(), Stop> {
+        Ok(())
+    }
+    fn is_late(&self) -> Result<bool, Stop> {
+        Ok(self.looks.get() >= 10)
+    }
+    fn wait(&self, word: Word, _: impl Fn(u64) -> bool) -> Result<Option<u64>, Stop> {
+        Ok(Some(if word == Word::News { super::AWAY } else { 0 }))
+    }
+    fn bring(&self, _: usize) -> Result<(), Stop> {
+        Ok(())
+    }
+}
+
+#[test]
+fn one_before_that_comes_and_goes_does_not_keep_others() {
+    for tells in [false, true] {
+        let world = Restless {
+            tells,
+            looks: Cell::new(0),
+        };
+        assert!(matches!(Chain::new(false).enter(&world), Ok(false)));
     }
 }
 
