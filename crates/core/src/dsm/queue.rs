@@ -402,7 +402,7 @@ impl Tickets {
                 if looks > without && !registered {
                     registered = self.has_slot(ticket);
                     if registered {
-                        self.store_slot(ticket, WAITS * (pe.me() as u64 + 1) | u64::from(ticket));
+                        self.store_slot(ticket, (WAITS * (pe.me() as u64 + 1)) | u64::from(ticket));
                     }
                     // Between the look above and the slot, it may have been let in.
                     return self.may_enter(ticket, mode).then_some(());

@@ -233,7 +233,7 @@ impl Shared {
                 }
                 return Ok(ticket);
             }
-            // All slots are taken, or somebody else drew this ticket.
+            // Where all slots are taken, it asks again after a while; where somebody else drew this ticket, at once.
             let pause = Limit::new(if has_slot { Duration::ZERO } else { POLL.min(limit.left(&self.pe)) });
             match self.terms(Some(&pause), |terms| wait::until(&self.pe, terms, || None::<()>)) {
                 Err(error) if !is_timeout(&error) => return Err(error),
