@@ -5,6 +5,9 @@ use std::collections::HashSet;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+#[path = "programs/random_blocks.rs"]
+mod random_blocks;
+
 fn main() -> ExitCode {
     let begun = Instant::now();
     let mut args = std::env::args().skip(1);
@@ -21,6 +24,7 @@ fn main() -> ExitCode {
             "clocks" => clocks(begun),
             "threads" => threads(),
             "blocks" => blocks(&job),
+            "random-blocks" => random_blocks(&job, number()),
             "restricted" => restricted(&job),
             "offers" => offers(&job),
             "talk" => talk(&job),
@@ -280,6 +284,14 @@ fn blocks(job: &Job) -> Result<()> {
         job.barrier()?;
     }
     println!("{} {}", job.pe(), count.remote(0, 0)?.load()?);
+    Ok(())
+}
+
+/// A random program, and the time that it took.
+fn random_blocks(job: &Job, seed: u64) -> Result<()> {
+    let begun = Instant::now();
+    let time = random_blocks::run(job, seed, || begun.elapsed())?;
+    println!("{} {}", job.pe(), time.as_nanos());
     Ok(())
 }
 

@@ -1,9 +1,12 @@
 //! `memonet run --machine`: programs that know nothing of it, on hardware that is not there.
 
 mod common;
+#[path = "../examples/programs/random_blocks.rs"]
+mod random_blocks;
 
 use common::{Ended, run, send, start, until};
 use memonet::{Cmp, Job};
+use memonet_sim::machine::BUILT_IN;
 use memonet_sim::{Machine, Options, now};
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -90,6 +93,27 @@ fn processes_take_the_time_that_coroutines_take() {
         let text = printed(machine, &["-n", &pes.to_string()], &["ping-pong", "50"]);
         let program = |job: Job| ping_pong(&job, 50);
         let done = memonet_sim::run(&Machine::load(machine).unwrap(), pes, &Options::default(), program).unwrap();
+        assert_eq!(sorted(&text), done.results, "{machine}");
+    }
+}
+
+/// Memory is right on each machine, and takes the same time in both ways to run a program.
+#[test]
+fn blocks_of_all_lengths_arrive_on_every_machine() {
+    let variants = ["dimmnet-1/D-tree", "dimmnet-1/fagus", "dimmnet-2/lossy"];
+    // The machine of this file exists only in variants.
+    let files = BUILT_IN.iter().map(|&(name, _)| name).filter(|&name| name != "dimmnet-1");
+    for (machine, seed) in files.chain(variants).zip(1..) {
+        let text = printed(machine, &["-n", "2"], &["random-blocks", &seed.to_string()]);
+        let program = |job: Job| {
+            let time = random_blocks::run(&job, seed, now).unwrap();
+            format!("{} {}", job.pe(), time.as_nanos())
+        };
+        let options = Options {
+            segment: None,
+            ..Options::default()
+        };
+        let done = memonet_sim::run(&Machine::load(machine).unwrap(), 2, &options, program).unwrap();
         assert_eq!(sorted(&text), done.results, "{machine}");
     }
 }

@@ -263,14 +263,16 @@ impl Process<'_> {
     fn next(&mut self, now: Ps) -> Result<Ran, Ran> {
         loop {
             self.await_turn()?;
-            // The process has copied it.
-            self.shared.passages.give_back(self.pe(), self.asked.map_or(0, Ask::takes));
             let asked = self.shared.passages.ask(self.pe());
             let checked = asked.ok_or("this is no question").and_then(|(ask, spent)| {
                 let spent = Ps::from_duration(spent);
                 self.check(ask, now + spent)?;
                 Ok((ask, self.block(ask)?, spent))
             });
+            // Not before: the question's block lies where the last answer was.
+            let answered = self.asked.map_or(0, Ask::takes);
+            let given = asked.map_or(0, |(ask, _)| ask.gives());
+            self.shared.passages.give_back(self.pe(), answered.max(given));
             match checked {
                 Ok((ask @ (Ask::Map { .. } | Ask::Unmap { .. }), _, _)) => {
                     let mapped = self.map(ask);

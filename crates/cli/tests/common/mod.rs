@@ -111,6 +111,12 @@ pub fn run(args: &[&str]) -> Ended {
     start(args).end()
 }
 
+/// The same for programs that take longer than [`SOON`] on a busy machine.
+pub fn run_for_a_minute(args: &[&str]) -> Ended {
+    let minute = Duration::from_secs(60);
+    start(&[&["--timeout", "60"], args].concat()).end_within(minute)
+}
+
 /// Reads all there is, in the background.
 pub fn collect(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
@@ -126,8 +132,12 @@ impl Job {
     }
 
     /// Waits for its end and checks that nothing is left of it.
-    pub fn end(mut self) -> Ended {
-        let status = wait(&mut self.launcher);
+    pub fn end(self) -> Ended {
+        self.end_within(SOON)
+    }
+
+    fn end_within(mut self, limit: Duration) -> Ended {
+        let status = wait_within(&mut self.launcher, limit);
         let stdout = self.stdout.take().unwrap().join().unwrap();
         let stderr = self.stderr.take().unwrap().join().unwrap();
         self.assert_nothing_left();
@@ -174,12 +184,16 @@ impl Drop for Job {
 
 /// Waits for a process, and fails rather than hang.
 pub fn wait(process: &mut Child) -> ExitStatus {
+    wait_within(process, SOON)
+}
+
+fn wait_within(process: &mut Child, limit: Duration) -> ExitStatus {
     let began = Instant::now();
     loop {
         if let Some(status) = process.try_wait().unwrap() {
             return status;
         }
-        if began.elapsed() > SOON {
+        if began.elapsed() > limit {
             let _ = process.kill();
             panic!("process {} has not ended", process.id());
         }

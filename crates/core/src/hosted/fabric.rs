@@ -321,3 +321,78 @@ impl<P: Port> VirtualClock for HostedFabric<P> {
         let _ = self.ask(Ask::Compute { time });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers everything, and remembers what it was asked and where the block lies.
+    #[derive(Default)]
+    struct Recorder(Mutex<Vec<(Ask, usize)>>);
+
+    impl Port for Recorder {
+        fn pe(&self) -> u32 {
+            0
+        }
+
+        fn now(&self) -> Duration {
+            Duration::ZERO
+        }
+
+        unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64> {
+            self.0.lock().unwrap().push((ask, block.addr()));
+            Ok(0)
+        }
+
+        unsafe fn map_region(&self, _: u32, _: u32, _: *mut u8, _: usize, _: BorrowedFd<'_>) -> Result<()> {
+            unreachable!("no window is restricted here")
+        }
+
+        fn unmap_region(&self, _: u32, _: u32) {}
+    }
+
+    #[test]
+    fn what_is_longer_than_a_passage_goes_in_parts_and_the_signal_with_the_last() {
+        let at = |offset| FarAddress { pe: 1, region: 0, offset };
+        // Never touched, so it takes no memory.
+        let mut block = vec![0u8; 2 * MOST + 1];
+        let start = block.as_mut_ptr();
+        for (len, parts) in [
+            (MOST - 1, &[MOST - 1][..]),
+            (MOST, &[MOST]),
+            (MOST + 1, &[MOST, 1]),
+            (2 * MOST, &[MOST, MOST]),
+            (2 * MOST + 1, &[MOST, MOST, 1]),
+        ] {
+            let (reads, writes) = (
+                HostedFabric::new(Recorder::default(), false, false),
+                HostedFabric::new(Recorder::default(), false, false),
+            );
+            // SAFETY: the block is that long; the port does not touch it.
+            unsafe {
+                reads.get(at(64), start, len).unwrap();
+                writes.put_signal(at(64), start, len, at(8), SignalOp::Set, 7).unwrap();
+            }
+            let (reads, writes) = (reads.port.0.into_inner().unwrap(), writes.port.0.into_inner().unwrap());
+            assert_eq!((reads.len(), writes.len()), (parts.len(), parts.len()), "{len}");
+            let mut done = 0;
+            for (index, &part) in parts.iter().enumerate() {
+                let (from, there) = (at(64 + done as u64), start.addr() + done);
+                assert_eq!(reads[index], (Ask::Get { from, len: part as u32 }, there), "{len}");
+                let last = index + 1 == parts.len();
+                let put = Ask::Put {
+                    to: from,
+                    len: part as u32,
+                    reuse: true,
+                    signal: last.then_some(Signal {
+                        at: at(8),
+                        op: SignalOp::Set,
+                        value: 7,
+                    }),
+                };
+                assert_eq!(writes[index], (put, there), "{len}");
+                done += part;
+            }
+        }
+    }
+}
