@@ -1,9 +1,10 @@
 //! What is recorded: every stage that took time, for whom and by what.
 
+mod chrome;
+
 use crate::host::{Op, Pe};
 use crate::packet::Node;
 use crate::time::Ps;
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// Who was busy. A track of the timeline.
@@ -91,57 +92,12 @@ impl Recorder {
         sums
     }
 
-    /// Writes a timeline in Chrome's trace format, which Perfetto opens: a process for each sort of track, a thread for each track.
+    /// Writes a timeline in Chrome's trace format, which Perfetto opens.
     ///
     /// # Errors
     /// Those of the writer.
     pub fn write_chrome(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut threads: BTreeMap<Track, usize> = self.stages.iter().map(|stage| (stage.track, 0)).collect();
-        threads.values_mut().enumerate().for_each(|(number, thread)| *thread = number + 1);
-        out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-        let mut separator = "\n";
-        for (process, name) in PROCESSES.iter().enumerate() {
-            write!(
-                out,
-                "{separator}{{\"ph\":\"M\",\"pid\":{},\"name\":\"process_name\",\"args\":{{\"name\":\"{name}\"}}}}",
-                process + 1
-            )?;
-            separator = ",\n";
-        }
-        for (track, thread) in &threads {
-            let process = track.process();
-            write!(
-                out,
-                ",\n{{\"ph\":\"M\",\"pid\":{process},\"tid\":{thread},\"name\":\"thread_name\",\"args\":{{\"name\":\"{track}\"}}}}"
-            )?;
-        }
-        for stage in &self.stages {
-            write!(
-                out,
-                ",\n{{\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"name\":\"{}\",\"args\":{{\"pe\":{},\"call\":{}}}}}",
-                stage.track.process(),
-                threads[&stage.track],
-                Micros(stage.start),
-                Micros(stage.end - stage.start),
-                stage.name,
-                stage.op.pe.0,
-                stage.op.number
-            )?;
-        }
-        out.write_all(b"\n]}\n")
-    }
-}
-
-const PROCESSES: [&str; 4] = ["PEs", "NICs", "links", "switches"];
-
-impl Track {
-    fn process(&self) -> usize {
-        match self {
-            Track::Pe(_) | Track::Agent(_) => 1,
-            Track::Nic(..) => 2,
-            Track::Link(..) => 3,
-            Track::Port(..) => 4,
-        }
+        chrome::write(&self.stages, out)
     }
 }
 
@@ -155,14 +111,5 @@ impl std::fmt::Display for Track {
             Track::Link(Place::Switch(switch), port) => write!(f, "link from switch {switch} port {port}"),
             Track::Port(switch, port) => write!(f, "switch {switch} port {port}"),
         }
-    }
-}
-
-/// Microseconds with all six decimals: exact, and the same on every machine.
-struct Micros(Ps);
-
-impl std::fmt::Display for Micros {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{:06}", self.0.0 / 1_000_000, self.0.0 % 1_000_000)
     }
 }
