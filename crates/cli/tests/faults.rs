@@ -47,6 +47,78 @@ fn survivors_learn_who_died_and_how() {
 }
 
 #[test]
+fn the_report_of_a_panic_quotes_its_message() {
+    for (backtrace, ends_with) in [("0", ""), ("1", "stack backtrace:")] {
+        let setting = format!("RUST_BACKTRACE={backtrace}");
+        let ended = run(&["-n", "2", "--env", &setting, &pe(), "die", "panic"]);
+        assert!(ended.stderr.contains(ends_with), "{ended:?}");
+        let report: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("memonet: ")).collect();
+        let starts = [
+            "PE 1 (",
+            "  last line of its output: last words",
+            "  from its error output: thread 'main'",
+            "    on purpose",
+            "then PE 0",
+        ];
+        assert_eq!(report.len(), starts.len(), "{ended:?}");
+        for (line, start) in report.iter().zip(starts) {
+            assert!(line.starts_with(&format!("memonet: {start}")), "no {start:?}: {ended:?}");
+        }
+    }
+}
+
+/// A cgroup with little memory, which is removed again; none where only others may make such.
+struct Cgroup(std::path::PathBuf);
+
+impl Cgroup {
+    fn with_memory(bytes: u64) -> Option<Cgroup> {
+        let name = format!("memonet-test-{}", std::process::id());
+        let versions = [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
+        let made = versions.iter().find_map(|(root, limit)| {
+            let cgroup = Cgroup(std::path::Path::new(root).join(&name));
+            std::fs::create_dir(&cgroup.0).ok()?;
+            // Elsewhere than in a tree of cgroups, there is no such file.
+            let mut limit = std::fs::File::options().write(true).open(cgroup.0.join(limit)).ok()?;
+            std::io::Write::write_all(&mut limit, bytes.to_string().as_bytes()).ok()?;
+            Some(cgroup)
+        });
+        if made.is_none() {
+            skip("only root can make a cgroup with a limit on memory");
+        }
+        made
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        until("the cgroup is empty", || std::fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+#[test]
+fn a_kill_is_blamed_on_memory_only_where_memory_ran_out() {
+    let ended = run(&["-n", "2", &pe(), "die", "kill"]);
+    assert!(ended.stderr.contains("(SIGKILL). Somebody sent it"), "{ended:?}");
+    assert!(!ended.stderr.contains("emory ran out"), "{ended:?}");
+
+    let Some(cgroup) = Cgroup::with_memory(64 << 20) else { return };
+    let mut launcher = Command::new("sh");
+    launcher.args(["-c", "echo $$ > $0/cgroup.procs && exec \"$@\""]).arg(&cgroup.0);
+    launcher.args([env!("CARGO_BIN_EXE_memonet"), "run", "-n", "1", "--timeout", "20"]);
+    // It keeps what has no end of line.
+    let output = launcher.args(["tail", "/dev/zero"]).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(128 + 9), "{text}");
+    let counter = cgroup.0.display();
+    assert!(
+        text.contains(&format!(
+            "(SIGKILL). Memory ran out, and the kernel killed it (oom_kill in {counter}/"
+        )),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_crash_points_to_the_checks_unless_they_were_decided_on() {
     for (options, hints) in [
         (&[][..], true),

@@ -48,7 +48,9 @@ pub struct Options {
     /// else none]
     #[arg(long, value_enum)]
     pub bind: Option<Bind>,
-    /// Start each line of output with the number of its PE
+    /// Start each line of output with the number of its PE. A line that comes in pieces is kept until it is whole,
+    /// for up to ten seconds while other PEs write; of a line above 1 MiB, pieces are passed on. A prompt is shown when
+    /// no other PE has written for a second; if a line of another PE breaks it then, it is repeated whole
     #[arg(long)]
     pub label: bool,
     /// End the job after this many seconds, with exit status 124

@@ -1,10 +1,15 @@
 //! Lines of output: they leave whole, and an unfinished one only after a silence, so that prompts and progress appear.
+//!
+//! A line may come in pieces, with a pause in between. Its first piece is shown early only while nobody else writes and no
+//! other unfinished line is shown: whatever came next from another PE would break the line. So an unfinished line is kept
+//! while others write. It is passed on at the end of its PE, when it is too long to be kept, or when it is too old.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use super::last_words::LastWords;
 use super::writer::Source;
 
 /// An unfinished line is passed on when nothing was added to it for this long and its PE sleeps, as at a prompt (one that
@@ -12,10 +17,10 @@ use super::writer::Source;
 const SILENCE: Duration = Duration::from_millis(100);
 /// ... or when it has been kept for this long, as with a progress bar that is redrawn all the time ...
 const PATIENCE: Duration = Duration::from_secs(1);
+/// ... and nobody else writes; or when it has been kept for this long, whoever writes ...
+const OLDEST: Duration = Duration::from_secs(10);
 /// ... or when it is longer than this.
 const LONGEST: usize = 1 << 20;
-/// How much of the last line is kept for reports.
-const SHOWN: usize = 200;
 
 /// What one PE writes to its standard output or error.
 pub struct Stream {
@@ -26,13 +31,19 @@ pub struct Stream {
     unfinished: Vec<u8>,
     /// When its first byte came, and its last.
     since: Option<(Instant, Instant)>,
-    last_line: Vec<u8>,
+    /// Until then it is kept because others write.
+    held: Option<Instant>,
+    last_words: LastWords,
 }
 
 /// Takes lines for writing.
 pub trait Sink {
     /// Takes whole lines, or the piece of a line.
     fn take(&mut self, source: Source, text: &[u8]);
+    /// Something was read, whether or not it is passed on.
+    fn heard(&mut self, source: Source, now: Instant);
+    /// The source has ended: nothing follows a piece of a line.
+    fn ended(&mut self, source: Source);
 }
 
 impl Stream {
@@ -43,7 +54,8 @@ impl Stream {
             source,
             unfinished: Vec::new(),
             since: None,
-            last_line: Vec::new(),
+            held: None,
+            last_words: LastWords::default(),
         }
     }
 
@@ -61,11 +73,15 @@ impl Stream {
     pub fn read(&mut self, scratch: &mut [u8], now: Instant, sink: &mut impl Sink) -> bool {
         let Some(fd) = &self.fd else { return false };
         match rustix::io::read(fd, &mut *scratch) {
-            Ok(n) if n > 0 => self.add(&scratch[..n], now, sink),
+            Ok(n) if n > 0 => {
+                sink.heard(self.source, now);
+                self.add(&scratch[..n], now, sink);
+            }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return false,
             _ => {
                 self.pass_on(sink);
+                sink.ended(self.source);
                 self.close();
             }
         }
@@ -75,7 +91,7 @@ impl Stream {
     fn add(&mut self, text: &[u8], now: Instant, sink: &mut impl Sink) {
         let Some(end) = text.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1) else {
             self.unfinished.extend_from_slice(text);
-            self.remember_piece(text);
+            self.last_words.take(text);
             self.since = Some((self.since.map_or(now, |(first, _)| first), now));
             if self.unfinished.len() > LONGEST {
                 self.pass_on(sink);
@@ -83,7 +99,7 @@ impl Stream {
             return;
         };
         let (whole, rest) = text.split_at(end);
-        self.remember_piece(whole);
+        self.last_words.take(whole);
         if self.unfinished.is_empty() {
             sink.take(self.source, whole);
         } else {
@@ -91,31 +107,16 @@ impl Stream {
             self.pass_on(sink);
         }
         self.since = None;
+        self.held = None;
         if !rest.is_empty() {
             self.add(rest, now, sink);
         }
     }
 
-    fn remember_piece(&mut self, text: &[u8]) {
-        let tail = text.strip_suffix(b"\n").unwrap_or(text);
-        let start = tail.iter().rposition(|&byte| byte == b'\n').map(|at| at + 1);
-        if start.is_some() || self.last_line.ends_with(b"\n") {
-            self.last_line.clear();
-        }
-        let line = &text[start.unwrap_or(0)..];
-        // The newline is kept as the mark that the next piece begins a new line.
-        let (body, mark) = (
-            line.strip_suffix(b"\n").unwrap_or(line),
-            if line.ends_with(b"\n") { "\n" } else { "" },
-        );
-        let room = SHOWN.saturating_sub(self.last_line.len());
-        self.last_line.extend_from_slice(&body[..body.len().min(room)]);
-        self.last_line.extend_from_slice(mark.as_bytes());
-    }
-
     /// When the unfinished line is due.
     pub fn due(&self) -> Option<Instant> {
-        self.since.map(|(first, last)| (last + SILENCE).min(first + PATIENCE))
+        let due = self.since.map(|(first, last)| (last + SILENCE).min(first + PATIENCE));
+        due.map(|due| self.held.map_or(due, |held| due.max(held)))
     }
 
     /// Waits for another silence, unless it has been kept long enough. True when it waits.
@@ -125,6 +126,13 @@ impl Stream {
         patient.is_some()
     }
 
+    /// Keeps the unfinished line until then because others write, unless it is too old. True when it is kept.
+    pub fn hold(&mut self, now: Instant, until: Instant) -> bool {
+        let is_young = self.since.is_some_and(|(first, _)| now < first + OLDEST);
+        self.held = is_young.then_some(until);
+        is_young
+    }
+
     /// Passes an unfinished line on.
     pub fn pass_on(&mut self, sink: &mut impl Sink) {
         if !self.unfinished.is_empty() {
@@ -132,13 +140,12 @@ impl Stream {
             self.unfinished.clear();
         }
         self.since = None;
+        self.held = None;
     }
 
-    /// The beginning of its last line, and whether the line was finished; `None` when there was no output.
-    pub fn last_line(&self) -> Option<(String, bool)> {
-        let finished = self.last_line.ends_with(b"\n");
-        let text = String::from_utf8_lossy(&self.last_line).trim_end().to_owned();
-        (!self.last_line.is_empty()).then_some((text, finished))
+    /// How its output ended.
+    pub fn last_words(&self) -> &LastWords {
+        &self.last_words
     }
 }
 
@@ -154,6 +161,10 @@ mod tests {
         fn take(&mut self, _: Source, text: &[u8]) {
             self.0.push(String::from_utf8_lossy(text).into_owned());
         }
+
+        fn heard(&mut self, _: Source, _: Instant) {}
+
+        fn ended(&mut self, _: Source) {}
     }
 
     fn stream() -> (Stream, Taken, Instant) {
@@ -172,7 +183,7 @@ mod tests {
         stream.add(b"o", now, &mut taken);
         stream.add(b"\nthree\nfour", now, &mut taken);
         assert_eq!(taken.0, ["one\n", "two\nthree\n"]);
-        assert_eq!(stream.last_line(), Some(("four".into(), false)));
+        assert_eq!(stream.last_words().last_line(), Some(("four".into(), false)));
     }
 
     #[test]
@@ -193,19 +204,17 @@ mod tests {
     }
 
     #[test]
-    fn the_last_line_is_known_however_it_came() {
+    fn an_unfinished_line_is_kept_while_others_write_until_it_is_old() {
         let (mut stream, mut taken, now) = stream();
-        assert_eq!(stream.last_line(), None);
-        stream.add(b"a\nlong ", now, &mut taken);
-        stream.pass_on(&mut taken);
-        stream.add(b"line\n", now, &mut taken);
-        assert_eq!(stream.last_line(), Some(("long line".into(), true)));
-        stream.add(b"b", now, &mut taken);
-        assert_eq!(stream.last_line(), Some(("b".into(), false)));
-        stream.add(&[b'x'; 1000], now, &mut taken);
-        assert_eq!(stream.last_line().unwrap().0.len(), SHOWN);
-        stream.add(b"\n\n", now, &mut taken);
-        assert_eq!(stream.last_line(), Some((String::new(), true)));
+        stream.add(b"ab", now, &mut taken);
+        let later = now + PATIENCE;
+        assert!(stream.hold(later, later + PATIENCE));
+        assert_eq!(stream.due(), Some(later + PATIENCE));
+        assert!(!stream.hold(now + OLDEST, now + OLDEST + PATIENCE));
+        assert!(stream.due() < Some(now + OLDEST));
+        assert!(stream.hold(later, later + PATIENCE));
+        stream.add(b"c\nd", later, &mut taken);
+        assert_eq!((taken.0, stream.due()), (vec!["abc\n".to_owned()], Some(later + SILENCE)));
     }
 
     #[test]

@@ -6,16 +6,31 @@ use memonet_core::Cause;
 use memonet_core::launch::UNKNOWN;
 
 use super::lines::Stream;
+use super::oom::Kills;
+
+/// What the launcher knows that may explain a death.
+pub struct Hints {
+    /// The user has decided on the checks that cost time.
+    pub checked: bool,
+    /// Kills for lack of memory.
+    pub kills: Kills,
+}
 
 /// A failure in full: who, how, where its output ended.
-pub fn failure(who: &str, after_finalizing: bool, cause: Cause, checked: bool, streams: &[Stream; 2]) -> String {
+pub fn failure(who: &str, after_finalizing: bool, cause: Cause, hints: &mut Hints, streams: &[Stream; 2]) -> String {
     let finalized = if after_finalizing { "finalised, then " } else { "" };
     let mut text = format!("{who}: {finalized}{}", how(cause));
-    if let Some(hint) = hint(cause, checked) {
+    if let Some(hint) = hint(cause, hints) {
         text += &format!(". {hint}");
     }
+    // What a panic or an abort ends with may be followed by what destructors and handlers say.
+    let by_message = matches!(cause, Cause::Exit(101) | Cause::Signal(libc::SIGABRT));
     for (name, stream) in ["output", "error output"].iter().zip(streams) {
-        if let Some((line, finished)) = stream.last_line() {
+        let words = stream.last_words();
+        if let Some(message) = words.message(by_message) {
+            text += &format!("\n  from its {name}: {}", message.join("\n    "));
+        }
+        if let Some((line, finished)) = words.last_line() {
             let unfinished = if finished { "" } else { ", unfinished" };
             text += &format!("\n  last line of its {name}{unfinished}: {line}");
         }
@@ -30,14 +45,15 @@ fn how(cause: Cause) -> String {
     }
 }
 
-fn hint(cause: Cause, checked: bool) -> Option<&'static str> {
-    match cause {
-        Cause::Signal(libc::SIGSEGV) if !checked => Some("If it called OpenSHMEM, MEMONET_CHECK=1 may name the call and the argument"),
-        Cause::Signal(libc::SIGKILL) => Some("If nobody sent it, memory ran out: see `dmesg`, or memory.events of the cgroup"),
-        Cause::Signal(libc::SIGBUS) => Some("Often: no memory left for a page of a window (a limit of the cgroup, or a file that shrank)"),
-        Cause::Exit(0) => Some("Return from main or call exit(0) instead, which finalise"),
-        _ => None,
-    }
+fn hint(cause: Cause, hints: &mut Hints) -> Option<String> {
+    let hint = match cause {
+        Cause::Signal(libc::SIGSEGV) if !hints.checked => "If it called OpenSHMEM, MEMONET_CHECK=1 may name the call and the argument",
+        Cause::Signal(libc::SIGKILL) => return Some(hints.kills.explain()),
+        Cause::Signal(libc::SIGBUS) => "Often: no memory left for a page of a window (a limit of the cgroup, or a file that shrank)",
+        Cause::Exit(0) => "Return from main or call exit(0) instead, which finalise",
+        _ => return None,
+    };
+    Some(hint.into())
 }
 
 /// The launcher's exit status for a failure.

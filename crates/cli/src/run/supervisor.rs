@@ -17,7 +17,8 @@ use super::family::Family;
 use super::joined::{self, Found, Joined, LOOK};
 use super::lines::Stream;
 use super::machine::Simulation;
-use super::report::{self, Followers, exit_status};
+use super::oom::Kills;
+use super::report::{self, Followers, Hints, exit_status};
 use super::signals::Signals;
 use super::spawn::Child;
 use super::writer::{Source, Target, Writer};
@@ -95,8 +96,7 @@ pub struct Supervisor {
     interrupted: Option<i32>,
     deadline: Option<(Instant, Duration)>,
     keep_going: bool,
-    /// Whether the user has decided on the checks that cost time.
-    checked: bool,
+    hints: Hints,
     verbose: bool,
     /// Unfinished lines, by the time they are due.
     due: BTreeSet<(Instant, u64)>,
@@ -138,7 +138,10 @@ impl Supervisor {
                 .timeout
                 .and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout))),
             keep_going: options.keep_going,
-            checked: options.decides("MEMONET_CHECK"),
+            hints: Hints {
+                checked: options.decides("MEMONET_CHECK"),
+                kills: Kills::so_far(),
+            },
             verbose: options.verbose,
             due: BTreeSet::new(),
             scratch: vec![0; SCRATCH],
@@ -387,7 +390,7 @@ impl Supervisor {
         if self.interrupted.is_some() && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted) {
             // Not news to whoever sent it.
         } else if first || self.keep_going && !sent || signalled && !sent {
-            let text = report::failure(&self.who(end), end.after_finalizing, cause, self.checked, &self.pes[pe].streams);
+            let text = report::failure(&self.who(end), end.after_finalizing, cause, &mut self.hints, &self.pes[pe].streams);
             self.say(&text);
         } else {
             self.followers.add(pe, cause, sent);
@@ -493,8 +496,12 @@ impl Supervisor {
             self.due.remove(&(due, token));
             let pe = &mut self.pes[token as usize / 2];
             let stream = &mut pe.streams[token as usize % 2];
-            let ready_to_run = Stat::of(pe.pid).is_some_and(|stat| stat.state == 'R');
-            if ready_to_run && stream.postpone(now) {
+            let ready_to_run = || Stat::of(pe.pid).is_some_and(|stat| stat.state == 'R');
+            let is_kept = match self.writer.busy_until(stream.source, now) {
+                Some(until) => stream.hold(now, until),
+                None => ready_to_run() && stream.postpone(now),
+            };
+            if is_kept {
                 self.due.extend(stream.due().map(|due| (due, token)));
             } else {
                 stream.pass_on(&mut self.writer);

@@ -1,10 +1,11 @@
 //! Writing out what PEs wrote, in a thread of its own: a terminal or pipe that takes nothing more must not keep the
 //! launcher from noticing a death.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
@@ -12,11 +13,16 @@ use rustix::io::Errno;
 
 use super::lines::Sink;
 
+/// Others write no more when nothing was read from them for this long.
+const QUIET: Duration = Duration::from_secs(1);
+/// Of a labelled line that another one broke, so much is written once more when the line goes on.
+const REPEATED: usize = 4 << 10;
+
 /// Reading from PEs pauses above this many bytes, and goes on when they are written.
 const HIGH: usize = 1 << 20;
 
 /// One of the launcher's outputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// Standard output.
     Stdout,
@@ -34,7 +40,7 @@ impl Target {
 }
 
 /// Who writes, and where to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// A PE, or [`LAUNCHER`].
     pub pe: usize,
@@ -44,6 +50,41 @@ pub struct Source {
 
 /// The launcher itself as a source.
 pub const LAUNCHER: usize = usize::MAX;
+
+/// The unfinished line at the end of an output.
+struct Open {
+    source: Source,
+    /// The line so far, where it is labelled and not too long to be repeated.
+    text: Option<Vec<u8>>,
+    /// Its source has ended, so it stays as it is.
+    ended: bool,
+}
+
+/// When PEs were heard of last on an output.
+#[derive(Default)]
+struct Heard {
+    /// The last one, and when.
+    last: Option<(usize, Instant)>,
+    /// When any other.
+    others: Option<Instant>,
+}
+
+impl Heard {
+    fn note(&mut self, pe: usize, now: Instant) {
+        match self.last {
+            Some((last, at)) if last != pe => self.others = Some(at),
+            _ => {}
+        }
+        self.last = Some((pe, now));
+    }
+
+    fn of_others_than(&self, pe: usize) -> Option<Instant> {
+        match self.last {
+            Some((last, at)) if last != pe => Some(at),
+            _ => self.others,
+        }
+    }
+}
 
 #[derive(Default)]
 struct Queue {
@@ -84,8 +125,11 @@ pub struct Writer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     batch: VecDeque<(Target, Vec<u8>)>,
-    /// Whose unfinished line stands at the end of each output; with one terminal for both, they are one.
-    open: [Option<Source>; 2],
+    /// By output, as `slot` numbers them.
+    open: [Option<Open>; 2],
+    heard: [Heard; 2],
+    /// Labelled lines that another one broke, as far as they had come.
+    broken: BTreeMap<Source, Vec<u8>>,
     same: bool,
     label: bool,
 }
@@ -115,7 +159,9 @@ impl Writer {
             shared,
             thread: Some(thread),
             batch: VecDeque::new(),
-            open: [None; 2],
+            open: Default::default(),
+            heard: Default::default(),
+            broken: BTreeMap::new(),
             same,
             label,
         })
@@ -156,6 +202,49 @@ impl Writer {
         self.shared.queue().broken.iter().map(|&(target, _)| target).collect()
     }
 
+    /// The number of an output; with one terminal for both, they are one.
+    fn slot(&self, target: Target) -> usize {
+        if self.same { 0 } else { target as usize }
+    }
+
+    /// Until when an unfinished line is not to be written, since it would be broken, or break another one.
+    pub fn busy_until(&self, source: Source, now: Instant) -> Option<Instant> {
+        let slot = self.slot(source.target);
+        match &self.open[slot] {
+            Some(open) if open.source == source => None,
+            Some(open) if !open.ended => Some(now + QUIET),
+            _ => {
+                let heard = self.heard[slot].of_others_than(source.pe);
+                heard.map(|at| at + QUIET).filter(|&until| until > now)
+            }
+        }
+    }
+
+    /// Begins a line, or goes on with the one that stands there. Gives the line so far, where it is kept.
+    fn begin(&mut self, source: Source) -> Option<Vec<u8>> {
+        match self.open[self.slot(source.target)].take() {
+            Some(open) if open.source == source => return open.text,
+            Some(open) => {
+                self.append(source.target, b"\n");
+                if let Some(text) = open.text.filter(|_| !open.ended) {
+                    self.broken.insert(open.source, text);
+                }
+            }
+            None => {}
+        }
+        if !self.labels(source) {
+            return None;
+        }
+        let text = self.broken.remove(&source).unwrap_or_default();
+        self.append(source.target, label(source).as_bytes());
+        self.append(source.target, &text);
+        Some(text)
+    }
+
+    fn labels(&self, source: Source) -> bool {
+        self.label && source.pe != LAUNCHER
+    }
+
     fn append(&mut self, target: Target, text: &[u8]) {
         match self.batch.back_mut() {
             Some((last, buffer)) if *last == target => buffer.extend_from_slice(text),
@@ -166,23 +255,42 @@ impl Writer {
 
 impl Sink for Writer {
     fn take(&mut self, source: Source, text: &[u8]) {
-        let open = self.open[if self.same { 0 } else { source.target as usize }];
-        if open.is_some_and(|other| other != source) {
-            self.append(source.target, b"\n");
-        }
-        if self.label && source.pe != LAUNCHER {
-            let label = format!("[{}] ", source.pe);
-            for (i, line) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
-                if i > 0 || open != Some(source) {
-                    self.append(source.target, label.as_bytes());
-                }
-                self.append(source.target, line);
+        let before = self.begin(source);
+        for (i, line) in text.split_inclusive(|&byte| byte == b'\n').enumerate() {
+            if i > 0 && self.labels(source) {
+                self.append(source.target, label(source).as_bytes());
             }
-        } else {
-            self.append(source.target, text);
+            self.append(source.target, line);
         }
-        self.open[if self.same { 0 } else { source.target as usize }] = (!text.ends_with(b"\n")).then_some(source);
+        let (before, piece) = match text.iter().rposition(|&byte| byte == b'\n') {
+            Some(end) => (self.labels(source).then(Vec::new), &text[end + 1..]),
+            None => (before, text),
+        };
+        let open = || Open {
+            source,
+            text: before
+                .filter(|before| before.len() + piece.len() <= REPEATED)
+                .map(|before| [&before, piece].concat()),
+            ended: false,
+        };
+        self.open[self.slot(source.target)] = (!piece.is_empty()).then(open);
     }
+
+    fn heard(&mut self, source: Source, now: Instant) {
+        self.heard[self.slot(source.target)].note(source.pe, now);
+    }
+
+    fn ended(&mut self, source: Source) {
+        self.broken.remove(&source);
+        let open = &mut self.open[self.slot(source.target)];
+        open.iter_mut()
+            .filter(|open| open.source == source)
+            .for_each(|open| open.ended = true);
+    }
+}
+
+fn label(source: Source) -> String {
+    format!("[{}] ", source.pe)
 }
 
 impl Drop for Writer {
