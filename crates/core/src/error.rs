@@ -175,6 +175,16 @@ pub enum Error {
         /// What this PE asked for.
         ours: String,
     },
+    /// Members of a team are in different collective calls.
+    #[error("PE {pe} is in another collective call, {theirs}, this PE in {ours}; every member must make the same calls in the same order")]
+    OtherCall {
+        /// PE in the other call.
+        pe: usize,
+        /// What it called.
+        theirs: String,
+        /// What this PE called.
+        ours: String,
+    },
     /// The segment has no free range of that size.
     #[error("no room for {bytes} bytes in a segment of {capacity} ({free} free in pieces): free windows, or raise MEMONET_SEGMENT_SIZE")]
     OutOfMemory {

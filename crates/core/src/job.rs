@@ -1,6 +1,7 @@
 //! Joining a job, and leaving it.
 
 use crate::adopt;
+use crate::check;
 use crate::control::Control;
 use crate::ending;
 use crate::error::{Cause, Error, Result};
@@ -29,6 +30,7 @@ pub struct Job {
 #[derive(Debug, Clone, Default)]
 pub struct JobOptions {
     fabric: Option<String>,
+    check: Option<bool>,
 }
 
 impl JobOptions {
@@ -40,6 +42,12 @@ impl JobOptions {
     /// Puts a fabric before all peers, written as in `MEMONET_FABRIC`: `far` or `far:delay_us=50,reorder=1,seed=7`.
     pub fn fabric(mut self, spec: &str) -> Self {
         self.fabric = Some(spec.into());
+        self
+    }
+
+    /// Turns the checks that cost time on or off, whatever `MEMONET_CHECK` says.
+    pub fn check(mut self, check: bool) -> Self {
+        self.check = Some(check);
         self
     }
 }
@@ -88,13 +96,19 @@ impl Job {
             Some(machine) => Some(machine),
             None => fabric.map(|spec| spec.before_all(control.clone(), me)),
         };
-        let job = Job::from_control(control, me, fabric, watch)?;
+        let job = Job::from_control(control, me, fabric, watch, check::asked()?)?;
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())
     }
 
-    pub(crate) fn from_control(control: Arc<Control>, me: usize, fabric: Option<Box<dyn Fabric>>, watch: Option<Watch>) -> Result<Job> {
-        let pe = Arc::new(Pe::new(control, me, fabric, watch));
+    pub(crate) fn from_control(
+        control: Arc<Control>,
+        me: usize,
+        fabric: Option<Box<dyn Fabric>>,
+        watch: Option<Watch>,
+        check: bool,
+    ) -> Result<Job> {
+        let pe = Arc::new(Pe::new(control, me, fabric, watch).with_checks(check));
         let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
     }
@@ -137,9 +151,13 @@ impl Job {
             return Err(Error::Misuse("a job has at least one PE"));
         }
         let fabric = options.fabric.as_deref().map(far::Spec::parse).transpose()?;
+        let check = options.check.map_or_else(check::asked, Ok)?;
         let control = Arc::new(JobFile::create_within(MAX_PES, n, available_cpus(), None)?.into_control()?);
         let jobs = (0..n)
-            .map(|me| Job::from_control(control.clone(), me, fabric.map(|spec| spec.before_all(control.clone(), me)), None))
+            .map(|me| {
+                let fabric = fabric.map(|spec| spec.before_all(control.clone(), me));
+                Job::from_control(control.clone(), me, fabric, None, check)
+            })
             .collect::<Result<Vec<_>>>()?;
         let first_panic = Mutex::new(None);
         let run = |job: Job| {
@@ -216,6 +234,12 @@ impl Job {
     /// Name of the way to far peers; `None` when all are near.
     pub fn fabric(&self) -> Option<&'static str> {
         self.pe.has_far().then(|| self.pe.fabric().name())
+    }
+
+    /// Whether mistakes are looked for that it costs time to find, as `MEMONET_CHECK=1` asks for: a collective that members call
+    /// with different arguments, or in place of another one; a lock or mutex that a thread takes twice.
+    pub fn is_checked(&self) -> bool {
+        self.pe.is_checked()
     }
 
     /// The team of all PEs.

@@ -113,7 +113,7 @@ pub struct PeRecord {
 }
 
 /// Words by which the arguments of a collective are compared.
-pub const SAID: usize = 4;
+pub const SAID: usize = 8;
 
 /// Bells of a barrier: a cache line of them.
 pub const BELLS: usize = 16;

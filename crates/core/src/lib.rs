@@ -51,6 +51,7 @@ mod agree;
 pub(crate) mod barrier;
 mod bells;
 mod belongs;
+mod check;
 mod collective;
 mod control;
 mod descriptors;
@@ -90,6 +91,7 @@ mod watch;
 mod window;
 
 pub use barrier::{Algorithm, Arrival, Barrier, ENV_BARRIER};
+pub use check::ENV_CHECK;
 pub use collective::{
     And, By, Destinations, ENV_COLLECTIVES, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Place, Product, Span, Sum, Way, Xor,
 };

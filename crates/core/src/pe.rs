@@ -1,6 +1,7 @@
 //! What a PE knows of its job: where everybody's memory is, whom it may have written to, who sleeps.
 
 use crate::barrier::Relay;
+use crate::check::Holders;
 use crate::control::Control;
 use crate::descriptors::Socket;
 use crate::doorbell::Doorbell;
@@ -30,6 +31,10 @@ pub(crate) struct Pe {
     fabric: Option<Box<dyn Fabric>>,
     /// Where nobody else watches the PEs.
     watch: Option<Watch>,
+    /// Whether mistakes are looked for that it costs time to find.
+    checked: bool,
+    /// Locks in words of the segments that this PE has, by offset, where that is checked.
+    pub(crate) locks: Holders,
     /// Whether its time is virtual.
     simulated: bool,
     /// PEs on this node for each CPU; with more than one, waits yield instead of spinning.
@@ -116,6 +121,8 @@ impl Pe {
             pid: std::process::id(),
             npes,
             near: (0..near).map(|pe| Segment(control.mapping().at(geometry.segment(pe)))).collect(),
+            checked: false,
+            locks: Holders::default(),
             simulated,
             fabric,
             watch,
@@ -170,6 +177,17 @@ impl Pe {
     #[inline]
     pub(crate) fn crowded(&self) -> bool {
         self.pes_per_cpu > 1
+    }
+
+    /// With the checks that cost time, or without.
+    pub(crate) fn with_checks(self, checked: bool) -> Self {
+        Pe { checked, ..self }
+    }
+
+    /// Whether mistakes are looked for that it costs time to find.
+    #[inline(always)]
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked
     }
 
     /// Whether this PE lives in virtual time.

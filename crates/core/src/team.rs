@@ -2,7 +2,7 @@
 
 mod agree;
 mod among;
-mod compare;
+pub(crate) mod compare;
 mod split;
 pub(crate) mod turn;
 

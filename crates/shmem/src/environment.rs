@@ -1,7 +1,7 @@
 //! The environment variables of the standard, by which a user asks the library about itself.
 
 use crate::memory;
-use crate::state::{self, State};
+use crate::state::State;
 use crate::statics;
 use std::ffi::OsString;
 use std::sync::Once;
@@ -16,7 +16,7 @@ const VARIABLES: [(&str, &str); 6] = [
     ),
     ("SHMEM_DEBUG", "any value: each PE says how it is set up"),
     (
-        state::ENV_CHECK,
+        memonet_core::ENV_CHECK,
         "1: find mistakes that it costs time to find, and end the job with a message",
     ),
     (

@@ -5,7 +5,6 @@ use crate::state::{check_result, die, get as state, or_die};
 use memonet_core::dsm;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
 
 /// What data consist of: aligned for any C type.
 type Data = [u128];
@@ -16,18 +15,12 @@ pub static ALL: Table<Made, 65536> = Table::new();
 /// A mutex. Its address stays what it is when this moves.
 pub struct Made {
     // Dropped before the mutex.
-    held: std::sync::Mutex<Option<Held>>,
+    held: std::sync::Mutex<Option<dsm::Guard<'static, Data>>>,
     mutex: Arc<dsm::Mutex<Data>>,
 }
 
-struct Held {
-    guard: dsm::Guard<'static, Data>,
-    /// With all checks on: who has it. Another thread may give it back.
-    by: Option<ThreadId>,
-}
-
 impl Made {
-    fn held(&self) -> MutexGuard<'_, Option<Held>> {
+    fn held(&self) -> MutexGuard<'_, Option<dsm::Guard<'static, Data>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,17 +63,11 @@ pub unsafe fn create(call: &'static str, initial: *const c_void, bytes: usize, m
 
 /// Waits for the data, and gives their address, good until the release.
 pub unsafe fn acquire(call: &'static str, mutex: Mutex) -> *mut c_void {
-    let by = state(call).check.then(|| thread::current().id());
+    let _state = state(call);
     let made = made(call, mutex);
-    if by.is_some() && made.held().as_ref().is_some_and(|held| held.by == by) {
-        die(
-            call,
-            "mutex: this thread has it already, and would wait for itself: call shmemx_mutex_release before",
-        );
-    }
     let mut guard = or_die(call, made.mutex.lock());
     let data = guard.as_mut_ptr().cast();
-    *made.held() = Some(Held { guard, by });
+    *made.held() = Some(guard);
     data
 }
 
@@ -88,7 +75,7 @@ pub unsafe fn release(call: &'static str, mutex: Mutex) {
     let _state = state(call);
     let held = made(call, mutex).held().take();
     match held {
-        Some(held) => or_die(call, held.guard.release()),
+        Some(guard) => or_die(call, guard.release()),
         None => die(call, "mutex: this PE has not acquired it; call shmemx_mutex_acquire before"),
     }
 }

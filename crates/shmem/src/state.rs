@@ -11,9 +11,6 @@ use std::fmt::Display;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Variable that turns on the checks that cost time.
-pub const ENV_CHECK: &str = "MEMONET_CHECK";
-
 /// The library in its initialised state. Made once, and never freed: a program may initialise again.
 pub struct State {
     /// The job.
@@ -22,8 +19,6 @@ pub struct State {
     pub segment: Segment,
     /// Teams of the active sets that were used.
     pub sets: crate::active_set::Sets,
-    /// Locks that this PE holds, where that is checked.
-    pub locks: crate::lock::Held,
     /// Whether all checks are on.
     pub check: bool,
     /// The program's static data, and those of libraries.
@@ -43,7 +38,6 @@ static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
 /// When called for the first time: no other thread writes static data now, or there is no launcher.
 pub unsafe fn join() -> Result<&'static State, &'static Error> {
     MADE.get_or_init(|| {
-        let check = checks()?;
         let job = Job::init()?;
         job.take_part(Part::NotYet);
         let mut no_statics = None;
@@ -59,9 +53,8 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
         // which is all memory of `allocate` and `share_globals`: no Rust program shares this job's process.
         let segment = unsafe { job.segment() };
         Ok(State {
-            check,
+            check: job.is_checked(),
             sets: Default::default(),
-            locks: Default::default(),
             statics,
             no_statics: no_statics.map_or_else(OnceLock::new, |why| OnceLock::from(why.to_owned())),
             segment,
@@ -69,21 +62,6 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
         })
     })
     .as_ref()
-}
-
-/// Whether the user wants all checks.
-fn checks() -> Result<bool, Error> {
-    match std::env::var_os(ENV_CHECK) {
-        None => Ok(false),
-        Some(value) if value == "0" => Ok(false),
-        Some(value) if value == "1" => Ok(true),
-        Some(value) => Err(Error::Environment {
-            name: ENV_CHECK,
-            value: value.to_string_lossy().into_owned(),
-            problem: "is neither 0 nor 1".into(),
-            fix: "Give 1 for all checks; give 0, or unset it, for those alone that cost nothing",
-        }),
-    }
 }
 
 /// Threads of this process.

@@ -15,6 +15,7 @@ impl Team {
     /// part, or belong to another job, or to another PE of this one: before anything is exchanged, as for all collectives. [`PeerFailed`](crate::Error::PeerFailed) when a member is gone.
     pub fn broadcast<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         let (to, from) = (self.own(to)?, self.own(from)?);
+        self.check_call("broadcast", &[("root", root as u64), ("bytes", from.bytes as u64)])?;
         check_apart(to, from)?;
         self.broadcast_places(root, to, from)
     }
@@ -39,6 +40,7 @@ impl Team {
     /// As for [`all_gather`](Self::all_gather).
     pub fn scatter<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         let (to, from) = (self.own(to)?, self.own(from)?);
+        self.check_call("scatter", &[("root", root as u64), ("bytes for each", to.bytes as u64)])?;
         self.check_rank(root)?;
         self.check_places(to, from)?;
         check_length("bytes of the source, and of all destinations", from.bytes, to.bytes * self.len())?;

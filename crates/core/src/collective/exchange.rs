@@ -21,6 +21,7 @@ impl Team {
     /// [`Length`](crate::Error::Length) when `to` does not have room for exactly that; else as for [`broadcast`](Self::broadcast).
     pub fn all_gather<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         let (to, from) = (self.own(to)?, self.own(from)?);
+        self.check_call("all_gather", &[("bytes of each", from.bytes as u64)])?;
         check_disjoint(to, from)?;
         self.gather_places(None, to, from, Destinations::InTheCall)
     }
@@ -31,6 +32,7 @@ impl Team {
     /// As for [`all_gather`](Self::all_gather).
     pub fn gather<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         let (to, from) = (self.own(to)?, self.own(from)?);
+        self.check_call("gather", &[("root", root as u64), ("bytes of each", from.bytes as u64)])?;
         check_disjoint(to, from)?;
         self.gather_places(Some(root), to, from, Destinations::InTheCall)
     }
@@ -43,6 +45,7 @@ impl Team {
     /// [`broadcast`](Self::broadcast).
     pub fn collect<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
         let (to, from) = (self.own(to)?, self.own(from)?);
+        self.check_call("collect", &[])?;
         check_disjoint(to, from)?;
         Ok(self.collect_places(to, from)? / size_of::<T>())
     }
@@ -53,8 +56,10 @@ impl Team {
     /// # Errors
     /// [`Length`](crate::Error::Length) when the spans differ, or cannot be cut evenly; else as for [`broadcast`](Self::broadcast).
     pub fn all_to_all<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
-        check_length("elements beyond equal blocks, and none", from.len() % self.len(), 0)?;
+        let beyond = from.len() % self.len();
         let (to, from) = (self.own(to)?, self.own(from)?);
+        self.check_call("all_to_all", &[("bytes of all", from.bytes as u64)])?;
+        check_length("elements beyond equal blocks, and none", beyond, 0)?;
         check_disjoint(to, from)?;
         self.all_to_all_places(to, from, Destinations::InTheCall)
     }

@@ -9,6 +9,7 @@ use super::{BLOCK, Integers, Number, OUTBOX, Operator, Place, Scratch, Span, Sum
 use crate::error::{Error, Result};
 use crate::shm::{self, Plain};
 use crate::team::Team;
+use crate::team::compare::short_type;
 use std::mem::MaybeUninit;
 
 /// Who gets what.
@@ -95,8 +96,24 @@ impl Team {
         self.combined(Sum, Goal::Exclusive, to, from)
     }
 
-    fn combined<T: Plain>(&self, operator: impl Operator<T>, goal: Goal, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+    #[cold]
+    fn compare_combined<T: Plain, O>(&self, goal: Goal, elements: usize) -> Result<()> {
+        let (call, root) = match goal {
+            Goal::All => ("all_reduce", 0),
+            Goal::Root(root) => ("reduce", root as u64),
+            Goal::Inclusive => ("scan", 0),
+            Goal::Exclusive => ("exclusive_scan", 0),
+        };
+        let name = format!("{call} by {} of {}", short_type::<O>(), short_type::<T>());
+        self.compare_named(call, &name, &[("elements", elements as u64), ("root", root)])
+    }
+
+    fn combined<T: Plain, O: Operator<T>>(&self, operator: O, goal: Goal, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+        let elements = from.len();
         let (to, from) = (self.own(to)?, self.own(from)?);
+        if self.pe().is_checked() {
+            self.compare_combined::<T, O>(goal, elements)?;
+        }
         check_apart(to, from)?;
         // SAFETY: any bytes are a value of plain data.
         unsafe { self.combine_values(operator, goal, to, from) }

@@ -96,8 +96,14 @@ impl Team {
         from_stride: usize,
         count: usize,
     ) -> Result<()> {
-        let all = count.saturating_mul(self.len());
+        let strides = [
+            ("count", count as u64),
+            ("to_stride", to_stride as u64),
+            ("from_stride", from_stride as u64),
+        ];
         let (to, from) = (self.own(to)?, self.own(from)?);
+        self.check_call("all_to_alls", &strides)?;
+        let all = count.saturating_mul(self.len());
         let strided = |place: Place, stride: usize| Strided::new(place, size_of::<T>(), stride, all);
         if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
             return Err(Error::Misuse("source and destination of this collective overlap: they must not"));

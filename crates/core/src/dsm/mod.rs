@@ -27,6 +27,7 @@
 //! through this library touches the data only with a guard of its own.
 
 mod chain;
+mod checked;
 mod data;
 mod diff;
 mod mutex;

@@ -10,6 +10,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::checked::Checked;
 use super::data::{Data, Line, bytes_of};
 use super::queue::Mode;
 use super::stats::{Counters, Stats};
@@ -70,6 +71,10 @@ impl<T: Data + ?Sized> RwLock<T> {
         let bytes = bytes_of::<T::Element>(elements.len()).map_err(|error| job.refuse_window(error))?;
         // SAFETY: the caller's elements are private memory of so many bytes.
         let (way, data, window) = unsafe { Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow, kind) }?;
+        let way = match job.pe.is_checked() {
+            true => Way::Checked(Box::new(Checked::new(way))),
+            false => way,
+        };
         let counters = job.pe.shared_objects.count(kind.name());
         Ok(RwLock {
             pe: job.pe.clone(),

@@ -1,5 +1,6 @@
 //! Where the data of a lock are, and how one comes to them: near, in their home's memory; far, with who had them last, or at a home with copies for who reads.
 
+use super::checked::Checked;
 use super::data::{LINE, Line};
 use super::near::Place;
 use super::owned::Owned;
@@ -18,6 +19,8 @@ pub(super) enum Way {
     Near(Place),
     Owned(Owned),
     Shared(Shared),
+    /// Any of these, where the user wants mistakes to be found.
+    Checked(Box<Checked>),
 }
 
 /// What a lock is for.
@@ -113,6 +116,7 @@ impl Way {
                 }
                 Ok(ticket)
             }
+            Way::Checked(checked) => checked.enter(pe, counters, mode, patience),
         }
     }
 
@@ -125,6 +129,7 @@ impl Way {
             }
             Way::Owned(owned) => owned.leave(counters, ticket, changed),
             Way::Shared(shared) => shared.leave(counters, ticket, mode, changed),
+            Way::Checked(checked) => checked.leave(ticket).leave(pe, counters, ticket, mode, changed),
         }
     }
 
@@ -144,16 +149,21 @@ impl Way {
                 shared.restore_twin();
                 shared.leave(counters, ticket, Mode::Alone, false)
             }
+            Way::Checked(checked) => checked.leave(ticket).leave_broken(pe, counters, ticket),
         }
     }
 
     /// What is left of the data after a death.
     pub(super) fn rescue(&self, pe: &Pe, to: &mut [u8], torn: bool) -> Result<()> {
+        if let Way::Checked(checked) = self {
+            return checked.way.rescue(pe, to, torn);
+        }
         super::check_broken(pe, matches!(self, Way::Near(place) if place.tickets.poison() != 0))?;
         match self {
             Way::Near(place) => place.rescue(pe, to, torn)?,
             Way::Owned(owned) => owned.newest(to)?,
             Way::Shared(shared) => shared.released(to)?,
+            Way::Checked(_) => unreachable!("taken off above"),
         }
         Ok(())
     }

@@ -110,7 +110,7 @@ impl Hosted {
     /// # Errors
     /// [`Error::Environment`] for variables that choose what cannot be.
     pub fn join(&self, pe: usize, fabric: Box<dyn Fabric>) -> Result<Job> {
-        let job = Job::from_control(self.control.clone(), pe, Some(fabric), None)?;
+        let job = Job::from_control(self.control.clone(), pe, Some(fabric), None, crate::check::asked()?)?;
         self.control.step(pe, State::Empty, State::Joined);
         self.control.set_pid(pe);
         Ok(job)

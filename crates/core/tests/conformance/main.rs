@@ -31,6 +31,7 @@ mod among;
 mod atomics;
 mod barriers;
 mod blocks;
+mod checked;
 mod collectives;
 mod contradictions;
 mod failure;

@@ -1,0 +1,42 @@
+//! A lock of which each thread is told that asks for what it has already, where that is checked.
+
+use super::queue::Mode;
+use super::stats::Counters;
+use super::way::Way;
+use crate::check::Holders;
+use crate::error::{Error, Result};
+use crate::limit::Patience;
+use crate::pe::Pe;
+
+/// A way to the data, and who has them. Tickets of guards that exist at the same time differ.
+pub(super) struct Checked {
+    pub(super) way: Way,
+    holders: Holders,
+}
+
+impl Checked {
+    pub(super) fn new(way: Way) -> Self {
+        Checked {
+            way,
+            holders: Holders::default(),
+        }
+    }
+
+    /// Comes in, as [`Way::enter`] does. With a deadline, a wait for oneself ends by itself.
+    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
+        if matches!(patience, Patience::Forever) && self.holders.have(|_| true) {
+            return Err(Error::Misuse(
+                "this thread has it already, and would wait for itself, or for a writer between the two: give it back first (in Rust, drop the guard; in C, shmemx_mutex_release)",
+            ));
+        }
+        let ticket = self.way.enter(pe, counters, mode, patience)?;
+        ticket.iter().for_each(|&ticket| self.holders.take(ticket.into()));
+        Ok(ticket)
+    }
+
+    /// The guard with this ticket ends.
+    pub(super) fn leave(&self, ticket: u32) -> &Way {
+        self.holders.give(ticket.into());
+        &self.way
+    }
+}
