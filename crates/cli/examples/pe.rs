@@ -14,6 +14,7 @@ fn main() -> ExitCode {
     let (program, argument) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
     let result = match program.as_str() {
         "init" => memonet::init().map(drop),
+        "need" => need(argument.parse().expect("a number of bytes")),
         "print" => print(argument.parse().expect("a number of lines")),
         "ring" => ring(&argument),
         "work" => work(),
@@ -39,6 +40,11 @@ fn main() -> ExitCode {
             ExitCode::from(42)
         }
     }
+}
+
+/// A window of so many bytes.
+fn need(bytes: usize) -> Result<()> {
+    memonet::init()?.window::<u8>(bytes).map(drop)
 }
 
 /// Lines that can be checked, each written in pieces.

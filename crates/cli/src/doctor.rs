@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use memonet_core::launch::{available_cpus, cpu_list};
+use memonet_core::settings::{self, Setting};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
@@ -21,6 +22,9 @@ pub struct Args {
     /// Show by which algorithms barriers and collectives go here
     #[arg(long)]
     collectives: bool,
+    /// Show the environment variables that memonet reads, and what they are set to
+    #[arg(long)]
+    settings: bool,
 }
 
 /// What was looked at, and what was found.
@@ -52,6 +56,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
     if args.collectives {
         return collectives();
     }
+    if args.settings {
+        return list_settings();
+    }
     let system = rustix::system::uname();
     println!(
         "memonet {} on {} {}, {}\n",
@@ -74,6 +81,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
         file_size,
         descriptors,
         processes,
+        variables,
     ];
     let mut bad = 0;
     for finding in checks.into_iter().map(|check| check()).chain(std::iter::once_with(job)) {
@@ -97,6 +105,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
         }
     );
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The environment variables there are.
+fn list_settings() -> Result<ExitCode> {
+    for Setting { name, what } in settings::SETTINGS {
+        let now = std::env::var_os(name).map_or("unset".into(), |value| format!("is {value:?}"));
+        println!("  {name} ({now})\n      {what}");
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// What teams of several sizes choose on this machine.
@@ -206,6 +223,23 @@ fn picture(cpus: &[usize]) -> String {
             .join(" ")
     };
     placed.chunk_by(|a, b| a.0 == b.0).map(package).collect::<Vec<_>>().join(" | ")
+}
+
+fn variables() -> Finding {
+    let names = || std::env::vars_os().map(|(name, _)| name);
+    let unknown = settings::complaints(names());
+    if !unknown.is_empty() {
+        return poor("variables", unknown.join("; "), "correct their names, or unset them");
+    }
+    let is_set = |setting: &&Setting| std::env::var_os(setting.name).is_some();
+    let set: Vec<&str> = settings::SETTINGS.iter().filter(is_set).map(|setting| setting.name).collect();
+    match set.is_empty() {
+        true => good("variables", "none of memonet's is set"),
+        false => good(
+            "variables",
+            format!("{}: `memonet doctor --settings` tells what they do", set.join(", ")),
+        ),
+    }
 }
 
 fn memory() -> Finding {

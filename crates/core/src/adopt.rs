@@ -95,6 +95,11 @@ pub(crate) fn is_launched() -> bool {
 }
 
 impl Adopted {
+    /// The number of this PE in the job.
+    pub(crate) fn rank(&self) -> usize {
+        self.rank
+    }
+
     /// Meets the others. Gives the job, this PE's number in it, and what looks after the others.
     ///
     /// All PEs have said which process they are when this returns at PE 0; at another PE, that one has.

@@ -7,7 +7,8 @@
 //!
 //! What a front end can see better than the core, it checks itself when [`Job::is_checked`](crate::Job::is_checked).
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Quick, Result};
+use crate::pe::Pe;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
@@ -54,6 +55,36 @@ impl Holders {
         let mut all = self.all();
         if let Some(at) = all.iter().position(|&(held, _)| held == what) {
             all.swap_remove(at);
+        }
+    }
+}
+
+/// Locks in words of the segments, by offset.
+impl Pe {
+    /// Refuses a lock that this thread has already.
+    #[inline]
+    pub(crate) fn may_lock(&self, offset: u64) -> Quick<()> {
+        if self.is_checked() && self.locks.have(|held| held == offset) {
+            return Err(Box::new(Error::Misuse(
+                "this thread has this lock already, and would wait for itself: give it back first (in Rust, drop what `lock` gave; in C, shmem_clear_lock)",
+            )));
+        }
+        Ok(())
+    }
+
+    /// This thread has taken a lock.
+    #[inline]
+    pub(crate) fn locked(&self, offset: u64) {
+        if self.is_checked() {
+            self.locks.take(offset);
+        }
+    }
+
+    /// A lock is about to be given back.
+    #[inline]
+    pub(crate) fn unlocked(&self, offset: u64) {
+        if self.is_checked() {
+            self.locks.give(offset);
         }
     }
 }

@@ -186,7 +186,10 @@ pub enum Error {
         ours: String,
     },
     /// The segment has no free range of that size.
-    #[error("no room for {bytes} bytes in a segment of {capacity} ({free} free in pieces): free windows, or raise MEMONET_SEGMENT_SIZE")]
+    #[error(
+        "no room for {bytes} bytes in a segment of {capacity}{} ({free} free in pieces): free windows, or raise MEMONET_SEGMENT_SIZE",
+        crate::settings::origin(crate::launch::ENV_SEGMENT_SIZE)
+    )]
     OutOfMemory {
         /// Bytes asked for.
         bytes: u64,

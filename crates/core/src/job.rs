@@ -10,7 +10,9 @@ use crate::hosted::attached;
 use crate::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, available_cpus};
 use crate::layout::MAX_PES;
 use crate::memory;
+use crate::multicast;
 use crate::pe::Pe;
+use crate::settings;
 use crate::status::{Part, State};
 use crate::team::Team;
 use crate::watch::{Identity, Watch};
@@ -73,8 +75,14 @@ impl Job {
         let (control, me, watch) = match std::env::var_os(ENV_FD) {
             Some(_) => inherit()?,
             None => match lost_descriptor().map_or_else(adopt::found, Err)? {
-                Some(adopted) => adopted.join()?,
-                None => (JobFile::create(1, available_cpus())?.into_control()?, 0, None),
+                Some(adopted) => {
+                    warn_of_unknown_settings(adopted.rank());
+                    adopted.join()?
+                }
+                None => {
+                    warn_of_unknown_settings(0);
+                    (JobFile::create(1, available_cpus())?.into_control()?, 0, None)
+                }
             },
         };
         control.say_own_segment(me);
@@ -108,6 +116,8 @@ impl Job {
         watch: Option<Watch>,
         check: bool,
     ) -> Result<Job> {
+        // Now, not when the first channel is made.
+        multicast::check_setting()?;
         let pe = Arc::new(Pe::new(control, me, fabric, watch).with_checks(check));
         let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
@@ -417,6 +427,15 @@ fn inherit() -> Result<(Control, usize, Option<Watch>)> {
     // What this PE starts is not part of the job.
     rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
     Ok((control, me, None))
+}
+
+/// Tells of variables that nobody reads, once a job: the launcher does, where it is memonet's.
+fn warn_of_unknown_settings(me: usize) {
+    if me == 0 {
+        for complaint in settings::complaints(std::env::vars_os().map(|(name, _)| name)) {
+            eprintln!("memonet: {complaint}");
+        }
+    }
 }
 
 /// Takes the descriptor that the environment names by this number; or says what is wrong with it.

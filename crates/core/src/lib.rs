@@ -80,6 +80,7 @@ mod remote;
 mod restricted;
 mod route;
 pub mod segment;
+pub mod settings;
 pub mod shm;
 mod status;
 mod strangers;

@@ -130,11 +130,9 @@ impl<'a> Queue<'a> {
     /// Waits for the lock.
     #[inline]
     pub(crate) fn set(&self) -> Quick<()> {
-        if self.pe.is_checked() && self.pe.locks.have(|offset| offset == self.offset) {
-            return Err(held_twice());
-        }
+        self.pe.may_lock(self.offset)?;
         self.wait()?;
-        self.taken();
+        self.pe.locked(self.offset);
         Ok(())
     }
 
@@ -165,7 +163,7 @@ impl<'a> Queue<'a> {
             match self.tail().compare_swap(self.pe, 0, self.number()) {
                 Ok(0) => {
                     self.write(STATE, HELD);
-                    self.taken();
+                    self.pe.locked(self.offset);
                     return Ok(true);
                 }
                 Ok(_) => self.unclaim(),
@@ -180,22 +178,13 @@ impl<'a> Queue<'a> {
         }
     }
 
-    #[inline]
-    fn taken(&self) {
-        if self.pe.is_checked() {
-            self.pe.locks.take(self.offset);
-        }
-    }
-
     /// Completes this PE's writes, and hands the lock to who waits for it.
     #[inline]
     pub(crate) fn clear(&self) -> Quick<()> {
         if self.read::<u8>(STATE) != HELD {
             return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
         }
-        if self.pe.is_checked() {
-            self.pe.locks.give(self.offset);
-        }
+        self.pe.unlocked(self.offset);
         // A write that failed is this PE's error; the others are not to wait for ever because of it.
         let written = self.pe.complete_unrung();
         let next = match self.read::<u16>(NEXT) {
@@ -402,13 +391,6 @@ impl<'a> Queue<'a> {
         // SAFETY: as in `read`.
         unsafe { shm::compare_swap_sized(self.own.wrapping_add(CLAIM as usize), 1, old.into(), new.into()) as u8 }
     }
-}
-
-#[cold]
-fn held_twice() -> Box<Error> {
-    Box::new(Error::Misuse(
-        "this thread has this lock already, and would wait for itself: give it back first (in Rust, drop what `lock` gave; in C, shmem_clear_lock)",
-    ))
 }
 
 #[cold]

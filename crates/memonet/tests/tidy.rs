@@ -130,6 +130,25 @@ fn banned_calls_stay_in_their_home() {
 }
 
 /// Arrows point one way: front ends, memonet, fabrics, core.
+/// The list of settings is what users are told of, and by which a name that nobody reads is found.
+#[test]
+fn every_variable_is_in_the_list_of_settings() {
+    for (path, text) in sources() {
+        if !path.contains("/src/") || path.ends_with("core/src/settings.rs") {
+            continue;
+        }
+        for line in text.lines().map(code).filter(|line| line.contains("ENV_")) {
+            let names = line.split('"').skip(1).step_by(2).filter(|name| name.starts_with("MEMONET_"));
+            for name in names {
+                assert!(
+                    memonet_core::settings::is_known(name),
+                    "{path}: {name} is not in core/src/settings.rs"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn the_core_knows_nobody_above_it() {
     for (path, text) in sources().iter().filter(|(path, _)| path.starts_with("crates/core/src/")) {

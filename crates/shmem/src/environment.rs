@@ -2,12 +2,12 @@
 
 use crate::memory;
 use crate::state::State;
-use crate::statics;
+use memonet_core::settings::SETTINGS;
 use std::ffi::OsString;
 use std::sync::Once;
 
 /// What `SHMEM_INFO` tells.
-const VARIABLES: [(&str, &str); 6] = [
+const VARIABLES: [(&str, &str); 4] = [
     ("SHMEM_VERSION", "any value: print the version of the library at start-up"),
     ("SHMEM_INFO", "any value: print this text"),
     (
@@ -15,14 +15,6 @@ const VARIABLES: [(&str, &str); 6] = [
         "a limit on the symmetric heap of each PE, such as 512M or 1.5G; unset: none",
     ),
     ("SHMEM_DEBUG", "any value: each PE says how it is set up"),
-    (
-        memonet_core::ENV_CHECK,
-        "1: find mistakes that it costs time to find, and end the job with a message",
-    ),
-    (
-        statics::ENV_LIBS,
-        "libraries whose static data are symmetric too, such as libsolver.so:libmesh.so",
-    ),
 ];
 
 /// The first of a variable's names that is set, and its value: the standard's, then the one that it had before.
@@ -42,7 +34,8 @@ pub fn tell(state: &State) {
             eprintln!("memonet: {}, OpenSHMEM 1.6", crate::setup::VENDOR);
         }
         if first && standard(["SHMEM_INFO", "SMA_INFO"]).is_some() {
-            for (name, what) in VARIABLES {
+            let own = SETTINGS.iter().map(|setting| (setting.name, setting.what));
+            for (name, what) in VARIABLES.into_iter().chain(own) {
                 let now = std::env::var(name).map_or("unset".to_owned(), |value| format!("is {value:?}"));
                 eprintln!("memonet: {name} ({now}): {what}");
             }

@@ -6,7 +6,7 @@ use memonet_core::Error;
 use memonet_core::launch::parse_size;
 use std::ffi::{c_long, c_void};
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, Once, PoisonError};
 
 /// Variable of the standard, and its old name: bytes of the symmetric heap. A limit where it is set; without it there is none but memory itself.
 pub const ENV_LIMIT: [&str; 2] = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
@@ -67,6 +67,7 @@ fn allocate_instead(call: &'static str, old: usize, bytes: usize, align: usize, 
         let heap = heap();
         if (bytes as u64).saturating_add(heap.used - old as u64) > heap.limit {
             // Equal on all PEs, so none waits for the others.
+            tell_limit(state, call, bytes, heap.used, heap.limit);
             return std::ptr::null_mut();
         }
     }
@@ -76,8 +77,31 @@ fn allocate_instead(call: &'static str, old: usize, bytes: usize, align: usize, 
             heap().used += bytes as u64;
             state.segment.local().wrapping_add(offset as usize).cast()
         }
-        Err(Error::OutOfMemory { .. }) => std::ptr::null_mut(),
+        Err(error @ Error::OutOfMemory { .. }) => {
+            tell_once(state, call, error);
+            std::ptr::null_mut()
+        }
         Err(error) => die(call, error),
+    }
+}
+
+#[cold]
+fn tell_limit(state: &State, call: &'static str, bytes: usize, used: u64, limit: u64) {
+    let (name, value) = environment::standard(ENV_LIMIT).unwrap_or((ENV_LIMIT[0], "unset".into()));
+    let value = value.to_string_lossy();
+    tell_once(
+        state,
+        call,
+        format_args!("{bytes} bytes beside the {used} in use are more than {name}={value} allows, {limit} bytes: raise it, or unset it"),
+    );
+}
+
+/// Programs may go on without the memory, but many do not look. All PEs fail alike, and one tells, for the first time.
+#[cold]
+fn tell_once(state: &State, call: &'static str, why: impl std::fmt::Display) {
+    static TOLD: Once = Once::new();
+    if state.job.pe() == 0 {
+        TOLD.call_once(|| eprintln!("memonet: {call} gives NULL: {why}"));
     }
 }
 

@@ -20,7 +20,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
 /// Variable that names libraries whose static data is to be symmetric too.
-pub const ENV_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
+pub use memonet_core::settings::ENV_SYMMETRIC_LIBS as ENV_LIBS;
 
 /// Static data at its own address and in the segment.
 #[derive(Debug, Clone)]

@@ -1,5 +1,7 @@
 //! The rows of the bench: what each is called, what it measures, and what bounds it.
 
+use std::time::{Duration, Instant};
+
 use serde::{Deserialize, Serialize};
 
 /// Which way a row improves.
@@ -44,6 +46,32 @@ pub enum Kind {
     SimulatedBarrier,
     SimulatedBarrierMemory,
     SimulatedCall,
+}
+
+/// How long something is measured.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Effort {
+    /// Rounds in which memonet and its limits take turns.
+    pub rounds: usize,
+    /// Whether fewer rounds will do where these take long.
+    pub quick: bool,
+}
+
+/// After how long a quick row begins no further round: on a machine that others load, a round may take seconds.
+const QUICK_ROW: Duration = Duration::from_millis(200);
+/// A quick sample has this part of the operations of a whole one.
+const QUICK_PART: usize = 8;
+
+impl Effort {
+    /// Whether a row that was begun then, and has had a round, has had enough.
+    pub fn is_spent(self, begun: Instant) -> bool {
+        self.quick && begun.elapsed() > QUICK_ROW
+    }
+
+    /// How many of these operations a sample has.
+    pub fn of(self, operations: usize) -> usize {
+        if self.quick { operations.div_ceil(QUICK_PART) } else { operations }
+    }
 }
 
 /// One line of the table.
@@ -103,8 +131,8 @@ impl Kind {
         Self::SimulatedCall,
     ];
 
-    /// Rounds in which memonet and its limits take turns.
-    pub fn rounds(self, quick: bool) -> usize {
+    /// How long its rows are measured.
+    pub fn effort(self, quick: bool) -> Effort {
         let (full, quick_rounds) = match self {
             // Each waits a second.
             Self::WaitCpu | Self::WaitStoreLatency => (3, 1),
@@ -120,7 +148,10 @@ impl Kind {
             Self::MutexKept | Self::RegionMerge => (10, 2),
             _ => (60, 4),
         };
-        if quick { quick_rounds } else { full }
+        Effort {
+            rounds: if quick { quick_rounds } else { full },
+            quick,
+        }
     }
 
     /// Whether its limits are of different kinds, so that the best does not stand for the others, and the table shows the ratio to each.
@@ -278,6 +309,22 @@ pub fn rows(cpus: usize) -> Vec<Row> {
     rows
 }
 
+impl Row {
+    /// Whether one sample takes most of a minute.
+    fn is_long(&self) -> bool {
+        matches!(self.kind, Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory) && self.pes > 10_000
+    }
+}
+
+/// Leaves out of a quick bench what would take most of its time, unless it is asked for by its whole name. Gives the names of what is left out.
+pub fn leave_out_long(rows: &mut Vec<Row>, filters: &[String]) -> Vec<String> {
+    let (long, short) = std::mem::take(rows)
+        .into_iter()
+        .partition(|row: &Row| row.is_long() && !filters.contains(&row.id));
+    *rows = short;
+    long.into_iter().map(|row: Row| row.id).collect()
+}
+
 /// The rows whose id contains one of the filters; all without filters.
 pub fn select(rows: Vec<Row>, filters: &[String]) -> Vec<Row> {
     let wanted = |row: &Row| filters.is_empty() || filters.iter().any(|filter| row.id.contains(filter.as_str()));
@@ -309,6 +356,17 @@ mod tests {
     fn barriers_reach_the_number_of_cpus() {
         assert!(rows(64).iter().any(|row| row.id == "barrier.64"));
         assert!(!rows(2).iter().any(|row| row.id == "barrier.64"));
+    }
+
+    #[test]
+    fn a_quick_bench_leaves_out_what_takes_long_unless_it_is_named() {
+        let left = |filter: &str| {
+            let filters = [filter.to_owned()];
+            leave_out_long(&mut select(rows(2), &filters), &filters)
+        };
+        assert_eq!(left("sim_barrier"), ["sim_barrier.65536", "sim_barrier_memory.65536"]);
+        assert_eq!(left("sim_barrier.65536"), [""; 0]);
+        assert_eq!(left("pingpong"), [""; 0]);
     }
 
     #[test]

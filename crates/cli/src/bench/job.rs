@@ -8,19 +8,19 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
 
-use super::catalog::{Kind, Row};
+use super::catalog::{Effort, Kind, Row};
 use super::stats::Record;
 use super::{Part, pe, raw_udp, simulated, this_program};
 use crate::run;
 
 /// Measures rows of one kind with one job.
-pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
+pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
     // Inherited by the PEs. In append mode each of their writes goes to the end, whoever else writes.
     let records = memfd_create("memonet bench", MemfdFlags::empty()).context("memfd_create")?;
     fcntl_setfl(&records, fcntl_getfl(&records)? | OFlags::APPEND)?;
     let task = pe::Task {
         rows: rows.to_vec(),
-        rounds,
+        effort,
         records: records.as_raw_fd(),
     };
     let n = rows[0].pes;

@@ -54,10 +54,11 @@ pub use report::{Machine, Measured};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   memonet bench                                  all rows, about two minutes
-  memonet bench --quick barrier startup          few rounds of some rows
+  memonet bench --quick barrier startup          few rounds of some rows, within ten seconds
   memonet bench --json bench.json --plot .       also as data and as figures
 
 `ratio` is memonet over the limit: the median over the rounds of the ratio of the two medians of a round.
+`rounds` says of how many.
 Nothing else should run on the machine meanwhile; see the load average in the first line.")]
 pub struct Args {
     /// Only rows whose id contains one of these
@@ -68,7 +69,8 @@ pub struct Args {
     /// Also draw latency and bandwidth against size, as SVG and PNG, into this folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// Fewer rounds: seconds instead of minutes, and less certain
+    /// At most a minute, and less certain: samples are smaller, a row begins no further round after 0.2 s, and rows of
+    /// which one sample takes long are left out unless their whole id is given
     #[arg(long)]
     quick: bool,
     /// Show what each row measures and what its limit is, and measure nothing
@@ -121,7 +123,7 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn bench(args: &Args) -> Result<()> {
-    let rows = catalog::select(catalog::rows(available_cpus()), &args.filter);
+    let mut rows = catalog::select(catalog::rows(available_cpus()), &args.filter);
     ensure!(
         !rows.is_empty(),
         "no row has an id that contains `{}`: `memonet bench --list` shows them",
@@ -130,6 +132,11 @@ fn bench(args: &Args) -> Result<()> {
     if args.list {
         return Ok(report::list(&mut std::io::stdout().lock(), &rows)?);
     }
+    let left_out = if args.quick {
+        catalog::leave_out_long(&mut rows, &args.filter)
+    } else {
+        Vec::new()
+    };
     // Made before the measurement, so that a wrong name is told before the minutes and not after them.
     let json = args
         .json
@@ -142,6 +149,10 @@ fn bench(args: &Args) -> Result<()> {
 
     let machine = Machine::found(args.quick);
     let measured = measure_all(&rows, args.quick, &machine)?;
+    if !left_out.is_empty() {
+        let left_out = left_out.join(", ");
+        writeln!(std::io::stdout(), "left out, as one sample takes too long to be quick: {left_out}")?;
+    }
     if let Some(mut file) = json {
         report::write_json(&mut file, &machine, &measured).context("cannot write the JSON file")?;
     }
@@ -193,16 +204,16 @@ fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measu
 }
 
 fn measure(rows: &[Row], quick: bool) -> Result<Vec<stats::Record>> {
-    let rounds = rows[0].kind.rounds(quick);
+    let effort = rows[0].kind.effort(quick);
     match rows[0].kind {
-        Kind::Startup => startup::measure(rows, rounds),
+        Kind::Startup => startup::measure(rows, effort),
         Kind::MutexHandOver | Kind::MutexFetched | Kind::SimulatedEvents | Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => {
-            simulated::measure(rows, rounds)
+            simulated::measure(rows, effort)
         }
         Kind::BarrierBusy => {
             let _strangers = stranger::Strangers::on_each_cpu()?;
-            job::measure(rows, rounds)
+            job::measure(rows, effort)
         }
-        _ => job::measure(rows, rounds),
+        _ => job::measure(rows, effort),
     }
 }

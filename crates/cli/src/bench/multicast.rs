@@ -109,11 +109,11 @@ fn rate(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
     let mut channel = channel(job, 0)?;
-    let len = row.size / size_of::<u64>();
+    let (len, blocks) = (row.size / size_of::<u64>(), bench.effort.of(BLOCKS));
     let slots = job.window::<u64>(SLOTS * SLOT + 16)?;
     let (block, mut buffer) = (vec![1u64; len], Vec::with_capacity(len));
     let mut contenders = vec![Contender::library(|| {
-        sampled(job, BLOCKS, || {
+        sampled(job, blocks, || {
             if me == 0 {
                 channel.publish(black_box(&block))?;
             } else {
@@ -133,7 +133,7 @@ fn rate(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
         };
         let buffer = RefCell::new(vec![0u64; len]);
         contenders.push(Contender::limit("a bare ring of numbered slots", move || {
-            sampled(job, BLOCKS, || {
+            sampled(job, blocks, || {
                 let mut buffer = buffer.borrow_mut();
                 // SAFETY: the ring is PE 0's part of a window that is kept to the end of this function; slots are longer than blocks.
                 unsafe { if me == 0 { limit.push(&buffer) } else { limit.pop(&mut buffer) } };
@@ -201,7 +201,7 @@ fn bandwidth(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
     let me = job.pe();
     let mut channel = channel(job, 0)?;
     let len = row.size / size_of::<u64>();
-    let blocks = (BYTES / row.size).max(4);
+    let blocks = (bench.effort.of(BYTES) / row.size).max(4);
     let (memory, words) = (job.window::<u64>(len)?, job.window::<u64>(RawMulticast::words(job))?);
     memory.fill(0..len, 3);
     let (block, mut buffer) = (vec![1u64; len], Vec::with_capacity(len));
@@ -279,7 +279,7 @@ fn over_udp(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let raw = RawUdp::new(job, &words)?;
     let (block, mut buffer) = (vec![1u64; row.size / size_of::<u64>()], Vec::new());
     let raw_block = RefCell::new(vec![1u8; row.size]);
-    let blocks = BYTES_BY_UDP / row.size;
+    let blocks = bench.effort.of(BYTES_BY_UDP) / row.size;
     let rate = |samples: Vec<f64>| -> Vec<f64> { samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect() };
     let mut contenders = vec![Contender::library(|| {
         sampled(job, blocks, || {

@@ -1,6 +1,6 @@
 //! The rows as a table, and as JSON.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Write};
 
@@ -12,7 +12,7 @@ use super::stats::{Record, Summary, sum_over_pes, summarise};
 
 /// Names of the table's columns.
 pub const HEADER: &str = "\
-row                     unit               min     median        p99        max  slowest PE      limit   ratio  OSU row";
+row                     unit               min     median        p99        max  slowest PE      limit   ratio rounds  OSU row";
 
 /// One row, measured.
 #[derive(Debug, Serialize)]
@@ -29,6 +29,8 @@ pub struct Measured {
     pub limit: Option<f64>,
     /// Median over the rounds of (median of memonet over median of the limit).
     pub ratio: Option<f64>,
+    /// Rounds in which memonet and its limits took turns.
+    pub rounds: usize,
     pub better: Better,
     pub limit_p99: Option<f64>,
     /// Which of the measured limits is the best, and so the limit.
@@ -77,6 +79,7 @@ impl Measured {
             slowest_pe: each.slowest_pe,
             limit: limit.as_ref().map(|limit| limit.median),
             ratio,
+            rounds: records.iter().map(|record| record.round).collect::<BTreeSet<_>>().len(),
             better: traits.better,
             limit_p99: limit.as_ref().map(|limit| limit.p99),
             limit_is: limit.map(|limit| limit.name),
@@ -94,7 +97,7 @@ impl fmt::Display for Measured {
         let or_dash = |value: Option<String>| value.unwrap_or("-".into());
         write!(
             f,
-            "{:<23} {:<11} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>10} {:>7}  {}",
+            "{:<23} {:<11} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>10} {:>7} {:>6}  {}",
             self.id,
             self.unit,
             digits(self.min),
@@ -104,6 +107,7 @@ impl fmt::Display for Measured {
             or_dash(self.slowest_pe.map(|pe| pe.to_string())),
             or_dash(self.limit.map(digits)),
             or_dash(self.ratio.map(|ratio| format!("{ratio:.2}"))),
+            self.rounds,
             self.osu.unwrap_or("-"),
         )?;
         if self.kind.has_unlike_limits() {

@@ -16,7 +16,7 @@ use memonet_sim::{Machine, Options};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::catalog::{Kind, Row};
+use super::catalog::{Effort, Kind, Row};
 use super::stats::{LIBRARY, PARENT, Record};
 use super::{Part, shared, this_program};
 
@@ -37,14 +37,19 @@ const PENDING: u64 = 100_000;
 pub struct Task {
     row: Row,
     round: usize,
+    effort: Effort,
 }
 
 /// Has a process take each sample.
-pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
+pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for row in rows {
-        for round in 0..rounds {
-            let task = Task { row: row.clone(), round };
+        for round in 0..effort.rounds {
+            let task = Task {
+                row: row.clone(),
+                round,
+                effort,
+            };
             let output = Command::new(this_program()?)
                 .args(Part::Simulated(task).arguments()?)
                 .stdin(Stdio::null())
@@ -78,8 +83,13 @@ pub fn run(task: &Task) -> Result<()> {
             let [hand_over, round_trip] = shared::hand_over(&Machine::load(MACHINE)?, task.row.size, waits)?;
             vec![(LIBRARY, hand_over), ("round trip of a put with signal", round_trip)]
         }
-        _ if task.round.is_multiple_of(2) => vec![(LIBRARY, events()?), ("binary heap", heap())],
-        _ => vec![("binary heap", heap()), (LIBRARY, events()?)],
+        _ => {
+            let count = task.effort.of(EVENTS as usize) as u64;
+            match task.round.is_multiple_of(2) {
+                true => vec![(LIBRARY, events(count)?), ("binary heap", heap(count))],
+                false => vec![("binary heap", heap(count)), (LIBRARY, events(count)?)],
+            }
+        }
     };
     let record = |(series, value): (&str, f64)| Record {
         row: task.row.id.clone(),
@@ -99,7 +109,7 @@ fn cpu_time() -> f64 {
 }
 
 /// Millions of events a second.
-fn events() -> Result<f64> {
+fn events(count: u64) -> Result<f64> {
     let memory = PlainMemory::new(NODES as usize, BLOCK);
     let mut world = World::build(&Machine::load(MACHINE)?, NODES, 1, Box::new(memory))?;
     let block = Payload::copy(&vec![7; BLOCK]);
@@ -136,24 +146,24 @@ fn events() -> Result<f64> {
     // Until as many are pending as will be.
     handle(&mut world, EVENTS / 10)?;
     let (begun, start) = (world.counts().events, cpu_time());
-    handle(&mut world, begun + EVENTS)?;
+    handle(&mut world, begun + count)?;
     let time = cpu_time() - start;
     let pending = world.pending();
     ensure!(pending >= PENDING as usize / 2, "only {pending} events were pending at the end");
-    Ok(EVENTS as f64 / time / 1e6)
+    Ok(count as f64 / time / 1e6)
 }
 
 /// Millions of pops and pushes a second: each is put in again, at a random later time.
-fn heap() -> f64 {
+fn heap(count: u64) -> f64 {
     let mut random = Random::new(1);
     let mut heap: BinaryHeap<Reverse<(u64, u64)>> = (0..PENDING).map(|number| Reverse((random.next_bits() >> 40, number))).collect();
     let start = cpu_time();
-    for _ in 0..EVENTS {
+    for _ in 0..count {
         if let Some(Reverse((at, number))) = heap.pop() {
             heap.push(Reverse((at + (random.next_bits() >> 40), number)));
         }
     }
-    EVENTS as f64 / (cpu_time() - start) / 1e6
+    count as f64 / (cpu_time() - start) / 1e6
 }
 
 /// Seconds of real time.

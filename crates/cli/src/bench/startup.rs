@@ -6,19 +6,23 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::catalog::Row;
+use super::catalog::{Effort, Row};
 use super::stats::{LIBRARY, PARENT, Record};
 use super::{Part, this_program};
 
 /// A program that does nothing.
 const NOTHING: &str = "/bin/true";
 
-pub fn measure(rows: &[Row], rounds: usize) -> Result<Vec<Record>> {
+pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     let bare = Path::new(NOTHING).exists();
     for row in rows {
         // The first of each brings the programs into memory and is not counted.
-        for round in 0..=rounds {
+        let begun = Instant::now();
+        for round in 0..=effort.rounds {
+            if round > 1 && effort.is_spent(begun) {
+                break;
+            }
             let mut samples = Vec::new();
             if bare {
                 samples.push(("posix_spawn of `true`", bare_loop(row.pes)?));

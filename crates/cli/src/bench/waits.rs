@@ -38,7 +38,7 @@ pub fn plain_store(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()
     let window = job.window::<u64>(1)?;
     let remotes = (1..job.npes()).map(|pe| window.remote(pe, 0)).collect::<Result<Vec<_>, _>>()?;
     for row in rows {
-        for round in 0..bench.rounds {
+        for round in 0..bench.effort.rounds {
             let last = window.read(0);
             job.barrier()?;
             if job.pe() == WAKER {

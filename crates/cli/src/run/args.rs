@@ -76,6 +76,12 @@ pub struct Options {
 }
 
 impl Options {
+    /// The names of the variables that PEs have from this process and from the user.
+    pub fn names_of_variables(&self) -> impl Iterator<Item = OsString> {
+        let set = self.environment.iter().map(|(name, _)| name.into());
+        std::env::vars_os().map(|(name, _)| name).chain(set)
+    }
+
     /// Whether the user has set this variable of the PEs, to whatever.
     pub fn decides(&self, variable: &str) -> bool {
         std::env::var_os(variable).is_some() || self.environment.iter().any(|(name, _)| name == variable)

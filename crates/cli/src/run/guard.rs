@@ -11,12 +11,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
+use memonet_core::settings::ENV_MARK;
 use rustix::io::retry_on_intr;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid};
 
-/// Holds the marks of all jobs that a process belongs to.
-const ENV_MARK: &str = "MEMONET_MARK";
 /// Even what cannot be killed (a process in a hung file system) is not watched forever.
 const PATIENCE: Duration = Duration::from_secs(30);
 

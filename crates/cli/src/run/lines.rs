@@ -119,15 +119,23 @@ impl Stream {
         due.map(|due| self.held.map_or(due, |held| due.max(held)))
     }
 
+    /// Whether the unfinished line, which is due, is kept for longer: others write until `busy`, or its PE is ready to run.
+    pub fn is_kept(&mut self, now: Instant, busy: Option<Instant>, ready_to_run: impl FnOnce() -> bool) -> bool {
+        match busy {
+            Some(until) => self.hold(now, until),
+            None => ready_to_run() && self.postpone(now),
+        }
+    }
+
     /// Waits for another silence, unless it has been kept long enough. True when it waits.
-    pub fn postpone(&mut self, now: Instant) -> bool {
+    fn postpone(&mut self, now: Instant) -> bool {
         let patient = self.since.filter(|(first, _)| now < *first + PATIENCE);
         self.since = patient.map(|(first, _)| (first, now)).or(self.since);
         patient.is_some()
     }
 
-    /// Keeps the unfinished line until then because others write, unless it is too old. True when it is kept.
-    pub fn hold(&mut self, now: Instant, until: Instant) -> bool {
+    /// Keeps it until then because others write, unless it is too old. True when it is kept.
+    fn hold(&mut self, now: Instant, until: Instant) -> bool {
         let is_young = self.since.is_some_and(|(first, _)| now < first + OLDEST);
         self.held = is_young.then_some(until);
         is_young

@@ -38,6 +38,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use memonet_core::launch::{JobFile, available_cpus};
+use memonet_core::settings;
 
 pub use args::{Args, Bind, Options, Simulated, pes, spell_out_np};
 pub use limits::pes_by_descriptors;
@@ -183,6 +184,9 @@ fn start(spec: Spec) -> Result<Outcome> {
     let family = family::Family::found()?;
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
     let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
+    for complaint in settings::complaints(options.names_of_variables()) {
+        supervisor.say(&complaint);
+    }
     if let Some(note) = note {
         supervisor.say(&note);
     }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use memonet_core::Cause;
 use memonet_core::launch::UNKNOWN;
+use memonet_core::{Cause, ENV_CHECK};
 
+use super::Options;
 use super::lines::Stream;
 use super::oom::Kills;
 
@@ -14,6 +15,16 @@ pub struct Hints {
     pub checked: bool,
     /// Kills for lack of memory.
     pub kills: Kills,
+}
+
+impl Hints {
+    /// What is known when the job begins.
+    pub fn new(options: &Options) -> Hints {
+        Hints {
+            checked: options.decides(ENV_CHECK),
+            kills: Kills::so_far(),
+        }
+    }
 }
 
 /// A failure in full: who, how, where its output ended.

@@ -17,7 +17,6 @@ use super::family::Family;
 use super::joined::{self, Found, Joined, LOOK};
 use super::lines::Stream;
 use super::machine::Simulation;
-use super::oom::Kills;
 use super::report::{self, Followers, Hints, exit_status};
 use super::signals::Signals;
 use super::spawn::Child;
@@ -138,10 +137,7 @@ impl Supervisor {
                 .timeout
                 .and_then(|timeout| Some((Instant::now().checked_add(timeout)?, timeout))),
             keep_going: options.keep_going,
-            hints: Hints {
-                checked: options.decides("MEMONET_CHECK"),
-                kills: Kills::so_far(),
-            },
+            hints: Hints::new(options),
             verbose: options.verbose,
             due: BTreeSet::new(),
             scratch: vec![0; SCRATCH],
@@ -390,7 +386,8 @@ impl Supervisor {
         if self.interrupted.is_some() && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted) {
             // Not news to whoever sent it.
         } else if first || self.keep_going && !sent || signalled && !sent {
-            let text = report::failure(&self.who(end), end.after_finalizing, cause, &mut self.hints, &self.pes[pe].streams);
+            let who = self.who(end);
+            let text = report::failure(&who, end.after_finalizing, cause, &mut self.hints, &self.pes[pe].streams);
             self.say(&text);
         } else {
             self.followers.add(pe, cause, sent);
@@ -497,11 +494,7 @@ impl Supervisor {
             let pe = &mut self.pes[token as usize / 2];
             let stream = &mut pe.streams[token as usize % 2];
             let ready_to_run = || Stat::of(pe.pid).is_some_and(|stat| stat.state == 'R');
-            let is_kept = match self.writer.busy_until(stream.source, now) {
-                Some(until) => stream.hold(now, until),
-                None => ready_to_run() && stream.postpone(now),
-            };
-            if is_kept {
+            if stream.is_kept(now, self.writer.busy_until(stream.source, now), ready_to_run) {
                 self.due.extend(stream.due().map(|due| (due, token)));
             } else {
                 stream.pass_on(&mut self.writer);

@@ -140,6 +140,11 @@ impl Choice {
     }
 }
 
+/// Whether [`ENV_MULTICAST`] asks for something that can be.
+pub(crate) fn check_setting() -> Result<()> {
+    Choice::forced().map(drop)
+}
+
 /// A PE's end of a channel on which one writer publishes blocks of `T` to a set of readers. Made by [`Job::multicast`](crate::Job::multicast).
 ///
 /// The writer calls [`publish`](Self::publish) and [`claim`](Self::claim), readers [`recv`](Self::recv) and [`peek`](Self::peek), each from one thread at a time;

@@ -27,7 +27,12 @@ fn programs_begin_and_end_as_they_like() {
             }
         }
         for job in near_and_far(npes, &["heap"]) {
-            job.env("SHMEM_SYMMETRIC_SIZE", "10M").succeed();
+            let job = job.env("SHMEM_SYMMETRIC_SIZE", "10M");
+            job.succeed();
+            let told =
+                "memonet: shmem_malloc gives NULL: 9437184 bytes beside the 9437184 in use are more than SHMEM_SYMMETRIC_SIZE=10M allows";
+            let ended = job.run();
+            assert_eq!(ended.stderr.matches(told).count(), 1, "{ended:?}");
         }
     }
 }
