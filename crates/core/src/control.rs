@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
 use crate::memory::Mapping;
 use crate::shm;
-use crate::status::{Part, State};
+use crate::status::{Part, State, exit_status, exit_word};
 use crate::watch::Identity;
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
@@ -318,11 +318,14 @@ impl Control {
     /// Publishes that a PE takes part in nothing any more, and wakes all who may wait for it. False if it was done or dead already.
     pub(crate) fn depart(&self, pe: usize, to: State) -> bool {
         loop {
-            let from = self.state(pe);
-            if matches!(from, State::Done | State::Dead(_)) {
+            // SAFETY: as in `state`.
+            let found = unsafe { shm::load(self.status(pe)) };
+            // What a stray store has left there is replaced, too.
+            if matches!(State::read(found), Some(State::Done | State::Dead(_))) {
                 return false;
             }
-            if self.step(pe, from, to) {
+            // SAFETY: as in `state`.
+            if unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, found, to.to_word()) } == found {
                 break;
             }
         }
@@ -345,34 +348,44 @@ impl Control {
         word.checked_sub(1).filter(|&pe| pe < self.geometry.npes)
     }
 
-    /// Has PE `pe` ask the launcher to end all others, and to exit with this status unless somebody has asked before.
-    pub(crate) fn ask_to_exit(&self, pe: usize, status: u8) {
-        // SAFETY: `exit` lies in the mapped header, and what `exiting` gives in a PE's record, both aligned to 4.
-        unsafe {
-            shm::store(self.exiting(pe), 1);
-            shm::compare_swap_sized(self.exit().cast(), 4, 0, u64::from(status) + 1);
+    /// Has the launcher end all PEs, and exit with this status unless somebody has asked before. `ends_itself`: PE `pe` ends by itself, and
+    /// may take a while for it.
+    pub(crate) fn ask_to_exit(&self, pe: usize, status: u8, ends_itself: bool) {
+        if ends_itself {
+            // SAFETY: what `exiting` gives in a PE's record is aligned to 4, in the mapping.
+            unsafe { shm::store(self.exiting(pe), 1) };
+        }
+        loop {
+            // SAFETY: `exit` lies in the mapped header, aligned to 4.
+            let found = unsafe { shm::load(self.exit()) };
+            if exit_status(found).is_some() {
+                return;
+            }
+            // SAFETY: as above.
+            let before = unsafe { shm::compare_swap_sized(self.exit().cast(), 4, found.into(), exit_word(status).into()) };
+            if before == u64::from(found) {
+                return;
+            }
         }
     }
 
-    /// Whether a PE has asked for that: it ends by itself.
+    /// Whether a PE has asked for that, and says that it ends by itself.
     pub(crate) fn is_exiting(&self, pe: usize) -> bool {
         // SAFETY: as above.
-        unsafe { shm::load(self.exiting(pe)) != 0 }
+        unsafe { shm::load(self.exiting(pe)) == 1 }
     }
 
-    /// Says whether a PE takes part in anything now.
-    pub(crate) fn set_part(&self, pe: usize, part: Part) {
+    /// Says whether a PE takes part in anything now, unless another process has said so since it was `before`.
+    pub(crate) fn step_part(&self, pe: usize, before: Part, part: Part) -> bool {
+        let word = self.field(pe, offset_of!(PeRecord, part));
         // SAFETY: an aligned word of the PE's record, in the mapping.
-        unsafe { shm::store(self.field(pe, offset_of!(PeRecord, part)).cast(), part as u32) };
+        let found = unsafe { shm::compare_swap_sized(word, 4, before as u64, part as u64) };
+        found == before as u64
     }
 
     pub(crate) fn part(&self, pe: usize) -> Part {
         // SAFETY: as above.
-        match unsafe { shm::load::<u32>(self.field(pe, offset_of!(PeRecord, part)).cast()) } {
-            1 => Part::NotYet,
-            2 => Part::NoMore,
-            _ => Part::Taking,
-        }
+        Part::from_word(unsafe { shm::load(self.field(pe, offset_of!(PeRecord, part)).cast()) })
     }
 
     fn exiting(&self, pe: usize) -> *mut u32 {
@@ -407,7 +420,7 @@ impl Control {
     /// The exit status that a PE has asked for.
     pub(crate) fn exit_status(&self) -> Option<u8> {
         // SAFETY: as in `ask_to_exit`.
-        unsafe { shm::load(self.exit()) }.checked_sub(1).map(|status| status as u8)
+        exit_status(unsafe { shm::load(self.exit()) })
     }
 
     fn exit(&self) -> *mut u32 {

@@ -116,6 +116,7 @@ impl Job {
         watch: Option<Watch>,
         check: bool,
     ) -> Result<Job> {
+        ending::tell_children()?;
         // Now, not when the first channel is made.
         multicast::check_setting()?;
         let pe = Arc::new(Pe::new(control, me, fabric, watch).with_checks(check));
@@ -327,13 +328,14 @@ impl Job {
 
     /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher ends the other PEs, at once, and exits with it.
     /// The first PE that asks for it decides on the status. A job that has no launcher ends with this process. Under another launcher
-    /// than memonet's, the others end by themselves, in their next call that waits.
+    /// than memonet's, the others end by themselves, in their next call that waits. A launcher of memonet waits a few seconds for the exit handlers
+    /// of a PE that has asked, and then ends it too.
     pub fn exit(&self, status: u8) -> ! {
         if ending::is_under_way() {
             ending::end(status);
         }
         let control = self.pe.control();
-        control.ask_to_exit(self.pe(), status);
+        control.ask_to_exit(self.pe(), status, self.pe.is_this_process());
         let status = control.exit_status().unwrap_or(status);
         if self.pe.is_watched() {
             call_launcher(control.launcher());
@@ -348,10 +350,13 @@ impl Job {
     ///
     /// A process that does not take part yet leaves its place to the program that it becomes: one that joins early, and then calls `execve`,
     /// has not joined for that one.
-    pub fn take_part(&self, part: Part) {
-        let control = self.pe.control();
-        control.set_part(self.pe(), part);
-        control.mapping().hand_down(part == Part::NotYet);
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] in a process that is [not the PE](crate::ending).
+    pub fn take_part(&self, part: Part) -> Result<()> {
+        self.pe.take_part(part)?;
+        self.pe.control().mapping().hand_down(part == Part::NotYet);
+        Ok(())
     }
 
     /// Whether a PE has asked for the end of the whole job: what fails now fails because of that.
@@ -362,7 +367,7 @@ impl Job {
     /// What a PE does that finds out by an error that the job [is being ended](Self::is_exiting): nothing, until the launcher ends it too;
     /// another launcher does not, so there it ends by itself.
     pub fn await_exit(&self) -> ! {
-        if ending::is_under_way() || !self.pe.is_watched() {
+        if ending::is_under_way() || !self.pe.is_watched() || !self.pe.is_this_process() {
             self.exit(0);
         }
         loop {
@@ -488,22 +493,70 @@ mod tests {
         assert!(matches!(quiets, [Err(Error::Misuse("late")), Ok(())]), "{quiets:?}");
     }
 
-    /// Whatever a PE forks off has its memory and its exit handlers, and is not the PE.
+    /// Forks. Gives whether `f` gave true in the child.
+    fn in_child(f: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child is one thread, which uses libc's allocator, usable after fork, and no lock that another thread can have.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let right = f();
+            // SAFETY: ends the child, and runs nothing of the parent's.
+            unsafe { libc::_exit(i32::from(!right)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` lives on this stack frame.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        status == 0
+    }
+
+    fn is_misuse<T>(result: Result<T>) -> bool {
+        matches!(result, Err(Error::Misuse(_)))
+    }
+
     #[test]
     fn a_forked_process_does_not_finalise_its_parent() {
-        Job::threads(1, |job| {
-            // SAFETY: the child calls nothing that could need a lock of another thread: a comparison of two numbers, and `_exit`.
-            let child = unsafe { libc::fork() };
-            if child == 0 {
-                let finalised = job.finalize();
-                // SAFETY: ends the child, and runs nothing of the parent's.
-                unsafe { libc::_exit(i32::from(finalised.is_err())) };
-            }
-            let mut status = 0;
-            // SAFETY: `status` lives on this stack frame.
-            assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
-            assert_eq!((status, job.pe.control().state(0)), (0, State::Joined));
-        })
-        .unwrap();
+        let finalised = Job::threads(1, |job| {
+            assert!(in_child(|| job.finalize().is_ok()));
+            job.pe.control().state(0)
+        });
+        assert_eq!(finalised.unwrap(), [State::Joined]);
+    }
+
+    #[test]
+    fn a_forked_process_meets_nobody() {
+        let met = Job::threads(1, |job| {
+            assert!(in_child(|| is_misuse(job.barrier()) && is_misuse(job.window::<u64>(1))));
+            assert!(in_child(|| is_misuse(job.take_part(Part::NoMore)) && is_misuse(job.take_part(Part::Taking))));
+            (job.pe.control().part(0), job.barrier().is_ok())
+        });
+        assert_eq!(met.unwrap(), [(Part::Taking, true)]);
+    }
+
+    #[test]
+    fn a_forked_process_writes_but_neither_takes_locks_nor_gives_them_back() {
+        let written = Job::threads(1, |job| {
+            let window = job.window::<u64>(3).unwrap();
+            let (free, held) = (window.lock(0).unwrap(), window.lock(1).unwrap());
+            let guard = held.lock().unwrap();
+            assert!(in_child(|| is_misuse(free.lock()) && is_misuse(free.try_lock()) && is_misuse(guard.release())));
+            assert!(in_child(|| window.put_one(0, 2, 7).is_ok() && job.quiet().is_ok()));
+            // Still free.
+            free.lock().unwrap().release().unwrap();
+            window.read(2)
+        });
+        assert_eq!(written.unwrap(), [7]);
+    }
+
+    /// A C program joins when it is loaded. The process that initialises is the PE.
+    #[test]
+    fn a_forked_process_may_take_the_place_of_a_parent_that_takes_no_part_yet() {
+        let ended = Job::threads(1, |job| {
+            job.take_part(Part::NotYet).unwrap();
+            let takes_part = || job.take_part(Part::Taking).is_ok() && job.barrier().is_ok();
+            assert!(in_child(takes_part));
+            // One process has been the PE; its parent cannot be it too.
+            assert!(is_misuse(job.take_part(Part::Taking)));
+            job.pe.control().process(0) != Some(std::process::id() as i32)
+        });
+        assert_eq!(ended.unwrap(), [true]);
     }
 }

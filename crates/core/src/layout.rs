@@ -77,7 +77,7 @@ pub struct JobHeader {
     pub departures: u32,
     /// One more than the number of the first PE that died: others may have ended because of that.
     pub first_dead: u32,
-    /// One more than the exit status with which a PE has ended the whole job on purpose.
+    /// The exit status with which a PE has ended the whole job on purpose, as `status.rs` writes it.
     pub exit: u32,
     _pad2: [u32; 13],
     /// Clock cycle until which waits on this node sleep at once, because strangers were seen on its CPUs ([`crate::wait`]).
@@ -104,9 +104,9 @@ pub struct PeRecord {
     pub started: u64,
     /// Address at which the PE has mapped its own segment. Written by the PE before it has joined.
     pub own_segment: u64,
-    /// 1 when the PE has asked for the end of the whole job, and ends by itself.
+    /// 1 when the PE has asked for the end of the whole job, and says that it ends by itself.
     pub exiting: u32,
-    /// Not 0 while the PE takes part in nothing, as a [`Part`](crate::launch::Part).
+    /// The PE's [`Part`](crate::launch::Part).
     pub part: u32,
     /// One more than the CPU on which the PE was when it last waited, where PEs share CPUs; 0: not known.
     pub cpu: u32,

@@ -55,6 +55,7 @@
 //! **Failures.** A death ends all waits. Who finalises with a claim can never hand over: that ends the waits too. A word that was not
 //! zero at first is found out by its numbers, and from then on is no lock for anybody: who finds it out tells the one behind.
 
+use crate::ending;
 use crate::error::{Error, Quick, Result};
 use crate::pe::Pe;
 use crate::route::Route;
@@ -138,7 +139,7 @@ impl<'a> Queue<'a> {
 
     #[inline]
     fn wait(&self) -> Quick<()> {
-        self.check_numbers()?;
+        self.check()?;
         self.claim()?;
         match self.tail().fetch_op(self.pe, AtomicOp::Swap, self.number()) {
             Ok(0) => {
@@ -158,7 +159,7 @@ impl<'a> Queue<'a> {
 
     /// Takes the lock if that needs no waiting.
     pub(crate) fn test(&self) -> Quick<bool> {
-        self.check_numbers()?;
+        self.check()?;
         if self.claim_now()? {
             match self.tail().compare_swap(self.pe, 0, self.number()) {
                 Ok(0) => {
@@ -181,6 +182,9 @@ impl<'a> Queue<'a> {
     /// Completes this PE's writes, and hands the lock to who waits for it.
     #[inline]
     pub(crate) fn clear(&self) -> Quick<()> {
+        if let Some(error) = ending::refusal_of_child(self.pe) {
+            return Err(error.into());
+        }
         if self.read::<u8>(STATE) != HELD {
             return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
         }
@@ -326,9 +330,12 @@ impl<'a> Queue<'a> {
         })
     }
 
-    /// Whether every PE's number has room in `next`: not in the largest of simulated jobs.
+    /// Whether this process may stand in the queue, and every PE's number has room in `next`: not in the largest of simulated jobs.
     #[inline]
-    fn check_numbers(&self) -> Quick<()> {
+    fn check(&self) -> Quick<()> {
+        if let Some(error) = ending::refusal_of_child(self.pe) {
+            return Err(error.into());
+        }
         let limit = usize::from(u16::MAX);
         if self.pe.npes() > limit {
             let what = "PEs of a job with locks";

@@ -12,9 +12,10 @@ use crate::layout::{MAX_BARRIERS, MAX_CALLS, MAX_WINDOWS, SystemArea};
 use crate::lock::Line;
 use crate::route::Route;
 use crate::shm;
-use crate::status::State;
+use crate::ending::NOT_THE_PE;
+use crate::status::{Part, State};
 use crate::wait::{self, Terms};
-use crate::watch::Watch;
+use crate::watch::{Identity, Watch};
 use crate::window::Inner;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -23,7 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 /// One PE's view of its job. Shared by everything that belongs to the PE.
 pub(crate) struct Pe {
     me: usize,
-    pid: u32,
+    /// The process that is the PE: the one that joined, unless a child has taken its place.
+    pid: AtomicU32,
     npes: usize,
     control: Arc<Control>,
     /// Where each near PE's segment is mapped; empty when all are far.
@@ -118,7 +120,7 @@ impl Pe {
         let near = if fabric.is_some() { 0 } else { npes };
         Pe {
             me,
-            pid: std::process::id(),
+            pid: AtomicU32::new(std::process::id()),
             npes,
             near: (0..near).map(|pe| Segment(control.mapping().at(geometry.segment(pe)))).collect(),
             checked: false,
@@ -519,9 +521,31 @@ impl Pe {
         due
     }
 
-    /// Whether this process is the PE: one that the PE forked off is not, though it has the same memory and the same exit handlers.
+    /// Whether this process is the PE: one that the PE forked off [is not](crate::ending).
     pub(crate) fn is_this_process(&self) -> bool {
-        std::process::id() == self.pid
+        std::process::id() == self.pid.load(Ordering::Relaxed)
+    }
+
+    /// Says whether this PE takes part in anything. The first process to say so is the PE, be it a child of the one that joined.
+    pub(crate) fn take_part(&self, part: Part) -> Result<()> {
+        let (me, process) = (self.me, std::process::id());
+        let before = self.control.part(me);
+        let takes_over = !self.is_this_process() && (before, part) == (Part::NotYet, Part::Taking);
+        if !self.is_this_process() && !takes_over {
+            return Err(Error::Misuse(NOT_THE_PE));
+        }
+        let of_another = before == Part::Taking && self.control.process(me) != i32::try_from(process).ok();
+        if of_another || !self.control.step_part(me, before, part) {
+            return Err(Error::Misuse("another process of this PE takes part in the job: one that it has forked off, or its parent"));
+        }
+        if takes_over {
+            self.pid.store(process, Ordering::Relaxed);
+            match Identity::mine() {
+                Some(mine) => self.control.introduce(me, mine),
+                None => self.control.set_pid(me),
+            }
+        }
+        Ok(())
     }
 
     /// Whether others need what this PE, which leaves, passes on.

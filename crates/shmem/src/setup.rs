@@ -46,7 +46,7 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
     let state = unsafe { state::join() }.unwrap_or_else(|error| die(call, error));
     if *depth == 0 {
         LEVEL.store(requested, Ordering::Relaxed);
-        state.job.take_part(Part::Taking);
+        or_die(call, state.job.take_part(Part::Taking));
         or_die(call, state.compare_statics());
         or_die(call, memory::begin(state));
         set_current(Some(state));
@@ -84,7 +84,7 @@ pub unsafe fn finalize(call: &'static str) {
         set_current(None);
         // The others are to hear of the barrier also if this process ends at once.
         or_die(call, state.job.quiet());
-        state.job.take_part(Part::NoMore);
+        or_die(call, state.job.take_part(Part::NoMore));
     }
 }
 

@@ -39,7 +39,7 @@ static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
 pub unsafe fn join() -> Result<&'static State, &'static Error> {
     MADE.get_or_init(|| {
         let job = Job::init()?;
-        job.take_part(Part::NotYet);
+        job.take_part(Part::NotYet)?;
         let mut no_statics = None;
         let statics = if !memonet_core::launch::is_pe() && threads() > 1 {
             no_statics =

@@ -4,6 +4,7 @@ use super::ask::Ask;
 use super::clock;
 use super::fabric::{HostedFabric, Port, refused};
 use super::passage::{ENV_FD, Own, Run, peek};
+use crate::ending::NOT_THE_PE;
 use crate::error::{Error, Result};
 use crate::fabric::Fabric;
 use crate::job::inherited;
@@ -91,6 +92,10 @@ impl Port for Arc<Process> {
     }
 
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64> {
+        if self.id != std::process::id() {
+            // Its parent's turn is not its own.
+            return Err(Error::Misuse(NOT_THE_PE));
+        }
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the caller's promise.
         let reply = unsafe { own.call(ask, clock::computed(), block) };
