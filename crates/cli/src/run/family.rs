@@ -10,6 +10,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, child_subreaper, getpid, kill_process, set_child_subreaper, waitid, waitpid,
 };
 
+use super::guard::Guard;
 use super::signals;
 
 /// How long a process may take to end after SIGKILL. Giving back much memory takes a while, and a hung file system forever.
@@ -18,22 +19,29 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// While this value lives, orphans of the job become children of this process.
 pub struct Family {
     was_reaper: Option<Pid>,
-    /// Children that this process had before the job.
+    /// Children that this process had before the job, and its guard.
     not_ours: HashSet<Pid>,
+    /// Until all others have ended, and no longer: after that a signal may end this process.
+    _guard: Guard,
 }
 
 impl Family {
-    /// Begins to take in orphans.
-    pub fn found() -> Result<Family> {
+    /// Begins to take in orphans. The guard is none of the job's processes.
+    pub fn found(guard: Guard) -> Result<Family> {
         signals::keep_children()?;
-        let not_ours = if has_children() {
+        let mut not_ours = if has_children() {
             children().into_iter().collect()
         } else {
             HashSet::new()
         };
+        not_ours.insert(guard.pid());
         let was_reaper = child_subreaper().unwrap_or(None);
         set_child_subreaper(Some(getpid())).context("prctl(PR_SET_CHILD_SUBREAPER)")?;
-        Ok(Family { was_reaper, not_ours })
+        Ok(Family {
+            was_reaper,
+            not_ours,
+            _guard: guard,
+        })
     }
 
     /// Collects orphans that have ended, of which nobody else wants to know. Stops at one of those that somebody does.
@@ -97,7 +105,7 @@ impl Drop for Family {
     }
 }
 
-/// Whether there is any child at all: one system call, where listing them takes a walk through /proc.
+/// Whether there is any child at all but the guard: one system call, where listing them takes a walk through /proc.
 fn has_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))

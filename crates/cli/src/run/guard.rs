@@ -3,8 +3,13 @@
 //! The kernel kills the launcher's children with it, but not what these had started: a PE under a script, or under
 //! a tool. A second process, of which nobody knows, waits for the launcher's death, finds them by a mark in their
 //! environment, and ends them.
+//!
+//! The guard is a child of the launcher, which collects it when the job has ended, in whatever way: where process 1 collects nothing, as in
+//! many containers, an orphan would stay for ever. It is a child whose end sends no signal, of those that only a wait with `__WCLONE` sees.
+//! So whoever waits for PEs, or for what they leave behind, does not meet it. Only a launcher that is killed leaves it to process 1, together
+//! with the PEs. A guard that somebody kills is not missed: the job goes on without.
 
-use std::ffi::OsString;
+use std::ffi::{OsString, c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,45 +19,63 @@ use anyhow::{Context, Result};
 use memonet_core::settings::ENV_MARK;
 use rustix::io::retry_on_intr;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 
 /// Even what cannot be killed (a process in a hung file system) is not watched forever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Enough for a walk through /proc.
+const STACK: usize = 256 << 10;
+
 /// While this value lives, the launcher's death ends all processes that carry the mark.
 pub struct Guard {
-    lifeline: OwnedFd,
+    pid: Pid,
+    /// Its end tells the guard of the launcher's death.
+    _lifeline: OwnedFd,
+    mark: String,
+}
+
+/// What the guard has to know.
+struct Orders {
+    end: OwnedFd,
     mark: String,
 }
 
 impl Guard {
-    /// Starts the guard. Before anything else is: it must not be a part of the job, nor the launcher's child.
+    /// Starts the guard. Before anything else is: it must not be a part of the job.
     pub fn post() -> Result<Guard> {
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         // Always as long: what else lies on a program's first page of stack must not depend on it.
         let mark = format!(":{:010}-{}:", getpid().as_raw_pid(), since_1970.as_nanos());
         let (end, lifeline) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
-        // SAFETY: the child runs on a copy of this thread alone. It calls only what the C library keeps usable after fork,
-        // does not return, and touches nothing that it shares with this process but the pipe.
-        match unsafe { libc::fork() } {
-            0 => {
-                drop(lifeline);
-                // SAFETY: as above. The child between, which ends at once, leaves the guard without a parent to wait for it.
-                if unsafe { libc::fork() } == 0 {
-                    stand_by(end, &mark);
-                }
-                // SAFETY: ends this process without running what the launcher has registered for its own end.
-                unsafe { libc::_exit(0) }
-            }
-            between => {
-                let between = Pid::from_raw(between).filter(|_| between > 0);
-                let between = between
-                    .ok_or_else(io::Error::last_os_error)
-                    .context("cannot create a process (fork)")?;
-                let _ = retry_on_intr(|| waitpid(Some(between), WaitOptions::empty()));
-                Ok(Guard { lifeline, mark })
-            }
-        }
+        let orders = Orders {
+            end,
+            mark: mark.clone(),
+        };
+        let mut stack = vec![0u8; STACK];
+        let range = stack.as_mut_ptr_range();
+        let argument: *const Orders = &orders;
+        // No flag: the child has copies of all memory, the stack and `orders` too, and its end sends no signal.
+        // SAFETY: the child runs on a copy of this thread, the only one there is, so no other can have a lock of libc's. It does not return,
+        // and touches nothing that it shares with this process but the pipe. The stack ends at `top`, aligned to 16.
+        let pid = unsafe {
+            let top = range.end.sub(range.end.addr() % 16);
+            libc::clone(life, top.cast(), 0, argument.cast_mut().cast())
+        };
+        let pid = Pid::from_raw(pid).filter(|_| pid > 0);
+        let pid = pid
+            .ok_or_else(io::Error::last_os_error)
+            .context("cannot create a process (clone)")?;
+        Ok(Guard {
+            pid,
+            _lifeline: lifeline,
+            mark,
+        })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        self.pid
     }
 
     /// The environment variable that marks a process, for PEs to have.
@@ -66,13 +89,26 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The job has ended in order.
-        let _ = rustix::io::write(&self.lifeline, &[1]);
+        // The job has ended. SIGKILL ends the guard also if somebody has stopped it; the number is its own until it is collected.
+        let _ = kill_process(self.pid, Signal::KILL);
+        // SAFETY: asks for no status.
+        unsafe {
+            while libc::waitpid(self.pid.as_raw_pid(), std::ptr::null_mut(), libc::__WCLONE) < 0
+                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+            {}
+        }
     }
 }
 
 /// The guard's life.
-fn stand_by(end: OwnedFd, mark: &str) {
+extern "C" fn life(orders: *mut c_void) -> c_int {
+    // SAFETY: this process's copy of what `post` has made.
+    stand_by(unsafe { &*orders.cast::<Orders>() });
+    // SAFETY: ends this process without running what the launcher has registered for its own end.
+    unsafe { libc::_exit(0) }
+}
+
+fn stand_by(orders: &Orders) {
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     let _ = nix::sys::signal::SigSet::all().thread_block();
@@ -87,13 +123,13 @@ fn stand_by(end: OwnedFd, mark: &str) {
     }
     // SAFETY: as above; this is the pipe's one descriptor that is read from now on.
     unsafe {
-        libc::dup2(end.as_raw_fd(), 0);
+        libc::dup2(orders.end.as_raw_fd(), 0);
         libc::close_range(3, libc::c_uint::MAX, 0);
     }
-    std::mem::forget((end, null));
+    std::mem::forget(null);
 
     if retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut [0; 1])) == Ok(0) {
-        hunt(mark);
+        hunt(&orders.mark);
     }
 }
 

@@ -25,12 +25,14 @@ mod machine;
 mod mpi;
 mod oom;
 mod oshrun;
+mod phase;
 mod program;
 mod report;
 mod signals;
 mod spawn;
 mod stats;
 mod supervisor;
+mod verdict;
 mod writer;
 
 use std::ffi::OsString;
@@ -172,6 +174,8 @@ fn start(spec: Spec) -> Result<Outcome> {
     };
     let nofile = limits::raise_descriptors(npes)?;
     let (segment, note) = limits::segment_size(&images, &options, plan.is_some())?;
+    // From here on, a signal that would end this process is read when the PEs run, so that nothing is left behind.
+    let signals = signals::Signals::catch()?;
     let guard = guard::Guard::post()?;
     let job = JobFile::create_with(npes, if plan.is_some() { 1 } else { available_cpus() }, segment)?;
     let passages = plan.as_ref().map(|plan| plan.passages(npes)).transpose()?;
@@ -180,9 +184,8 @@ fn start(spec: Spec) -> Result<Outcome> {
         options.environment.push((name.into(), value));
     }
 
-    let signals = signals::Signals::catch()?;
-    let family = family::Family::found()?;
     let spawner = spawn::Spawner::new(&job, &guard, &signals, nofile, &options)?;
+    let family = family::Family::found(guard)?;
     let mut supervisor = supervisor::Supervisor::new(job, signals, family, &options)?;
     for complaint in settings::complaints(options.names_of_variables()) {
         supervisor.say(&complaint);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use memonet_core::Cause;
-use memonet_core::launch::{JobFile, Part, Stat, State, UNKNOWN, is_asleep};
+use memonet_core::launch::{JobFile, Stat, UNKNOWN, is_asleep};
 use nix::sys::signal::Signal;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
@@ -17,16 +17,17 @@ use super::family::Family;
 use super::joined::{self, Found, Joined, LOOK};
 use super::lines::Stream;
 use super::machine::Simulation;
+use super::phase::{Deed, HANDLERS, Phase};
 use super::report::{self, Followers, Hints, exit_status};
 use super::signals::Signals;
 use super::spawn::Child;
+use super::verdict::{Verdict, has_left};
 use super::writer::{Source, Target, Writer};
 use super::{Options, Outcome, Starts};
 
-/// How long PEs have, after the first failure, to see it in their waits, say so, and end by themselves.
-const GRACE: Duration = Duration::from_millis(200);
-/// How long they have after SIGTERM.
-const LAST_GRACE: Duration = Duration::from_secs(1);
+/// Time between two looks whether a PE has asked for the end of the job. It calls the launcher, but where that has another number than the PE knows,
+/// or belongs to another user, the call does not arrive.
+const GLANCE: Duration = Duration::from_secs(1);
 /// Exit status of a job that took too long, as `timeout` has it.
 const TIMED_OUT: u8 = 124;
 /// Bytes read at once.
@@ -51,6 +52,8 @@ struct Pe {
     joined: Option<Joined>,
     /// That process is gone without having finalised, which was told.
     lost: bool,
+    /// The launcher has sent SIGKILL.
+    killed: bool,
     program: String,
     streams: [Stream; 2],
 }
@@ -64,18 +67,6 @@ struct End {
     joined: Option<i32>,
     /// The PE had left the job before, so that nobody waits for it.
     after_finalizing: bool,
-}
-
-/// What is being done about a failure.
-enum Phase {
-    Running,
-    /// PEs may end by themselves until then.
-    Grace(Instant),
-    /// They were sent SIGTERM, and SIGKILL follows then.
-    Terminated(Instant),
-    Killed,
-    /// They were sent SIGKILL because one of them has asked for the end of the job, all but those that have.
-    Exiting,
 }
 
 /// The launcher of a running job. Dropping it ends the job.
@@ -185,6 +176,7 @@ impl Supervisor {
             pidfd: Some(child.pidfd),
             joined: None,
             lost: false,
+            killed: false,
             program,
             streams,
         });
@@ -206,6 +198,7 @@ impl Supervisor {
     pub fn watch(mut self, starts: &mut Starts<'_>) -> Result<Outcome> {
         while self.alive > 0 || self.simulation.is_some() {
             let events = self.wait()?;
+            // Before any end is looked at: what follows from a request is no failure.
             if let Some(status) = self.job.exit_status() {
                 self.exit_as_asked(status);
             }
@@ -244,15 +237,12 @@ impl Supervisor {
     }
 
     fn wait(&self) -> Result<Vec<u64>> {
-        let phase = match self.phase {
-            Phase::Grace(until) | Phase::Terminated(until) => Some(until),
-            Phase::Running | Phase::Killed | Phase::Exiting => None,
-        };
+        let glance = matches!(self.phase, Phase::Running).then(|| Instant::now() + GLANCE);
         let deadline = self.deadline.map(|(deadline, _)| deadline);
         let due = self.due.first().map(|&(due, _)| due);
         let look = (!self.unseen.is_empty()).then_some(self.look);
         let pace = self.simulation.as_ref().map(Simulation::next_look);
-        let next = [phase, deadline, due, look, pace].into_iter().flatten().min();
+        let next = [self.phase.until(), glance, deadline, due, look, pace].into_iter().flatten().min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
         ready(&self.events, timeout.as_ref())
     }
@@ -266,21 +256,15 @@ impl Supervisor {
         }
         let pidfd = self.pes[pe].pidfd.as_ref()?;
         let status = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok()??;
-        let (state, part) = (self.job.state(pe), self.job.part(pe));
-        let asked = matches!(self.phase, Phase::Exiting);
-        let cause = match (status.terminating_signal(), status.exit_status().unwrap_or(0)) {
-            (Some(signal), _) => Some(Cause::Signal(signal)),
-            (None, 0) => match state {
-                State::Done | State::Empty => None,
-                State::Dead(cause) => Some(cause),
-                State::Joined | State::Finalizing if part != Part::Taking => None,
-                State::Joined | State::Finalizing => Some(Cause::Exit(0)),
-            },
-            (None, code) => Some(Cause::Exit(code)),
+        let how = match (status.terminating_signal(), status.exit_status()) {
+            (Some(signal), _) => Cause::Signal(signal),
+            (None, code) => Cause::Exit(code.unwrap_or(0)),
         };
+        let Verdict { cause, after_finalizing } = Verdict::of(how, self.job.state(pe), self.job.part(pe));
+        // Nobody is to hear of a failure where a PE has ended the job on purpose, but for that of such a PE itself.
+        let on_purpose = matches!(self.phase, Phase::Exiting(_)) && (self.pes[pe].killed || !matches!(how, Cause::Signal(_)));
         match cause {
-            // Nobody is to hear of a failure where a PE has ended the job on purpose.
-            _ if asked => {}
+            _ if on_purpose => {}
             Some(cause) => self.job.depart(pe, cause),
             None => self.job.left(pe),
         }
@@ -290,27 +274,27 @@ impl Supervisor {
         self.alive -= 1;
         Some(End {
             pe,
-            cause: cause.filter(|_| !asked),
+            cause: cause.filter(|_| !on_purpose),
             joined: None,
-            after_finalizing: state == State::Done || part == Part::NoMore,
+            after_finalizing,
         })
     }
 
-    /// A PE has asked for the end of the job: all end at once but those that have asked for it, whose last output is still to come.
+    /// A PE has asked for the end of the job: all end at once but those that say that they end by themselves, whose last output is still to come.
     fn exit_as_asked(&mut self, status: u8) {
-        if matches!(self.phase, Phase::Running) {
-            self.status.get_or_insert(status);
-            self.phase = Phase::Exiting;
-            self.look = Instant::now();
-            let ends = self.look_for_joined();
-            debug_assert!(ends.is_empty(), "from now on no end is a failure");
-            let goes = |job: &JobFile, pe: usize| !job.is_exiting(pe);
-            self.kill(goes);
-            // After their wrappers, which might have something to say about it.
-            let wrapped = self.pes.iter().enumerate().filter(|(pe, _)| goes(&self.job, *pe));
-            for joined in wrapped.filter_map(|(_, pe)| pe.joined.as_ref()) {
-                let _ = pidfd_send_signal(&joined.pidfd, process::Signal::KILL);
-            }
+        if !self.phase.asked(Instant::now()) {
+            return;
+        }
+        self.status.get_or_insert(status);
+        self.look = Instant::now();
+        let ends = self.look_for_joined();
+        debug_assert!(ends.is_empty(), "from now on no end under a wrapper is a failure");
+        let goes = |job: &JobFile, pe: usize| !job.is_exiting(pe);
+        self.kill(goes);
+        // After their wrappers, which might have something to say about it.
+        let wrapped = self.pes.iter().filter(|pe| pe.killed);
+        for joined in wrapped.filter_map(|pe| pe.joined.as_ref()) {
+            let _ = pidfd_send_signal(&joined.pidfd, process::Signal::KILL);
         }
     }
 
@@ -342,12 +326,12 @@ impl Supervisor {
 
     /// The process that joined has ended under its wrapper. That is a death unless it had left in order.
     fn lose(&mut self, pe: usize, pid: i32, cause: Cause) -> Option<End> {
-        if self.job.state(pe) == State::Done || self.job.part(pe) == Part::NoMore {
+        if has_left(self.job.state(pe), self.job.part(pe)) {
             self.job.left(pe);
             self.tell_engine(pe);
             return None;
         }
-        if matches!(self.phase, Phase::Exiting) {
+        if matches!(self.phase, Phase::Exiting(_)) {
             // What its wrapper would do after it is no part of the job's last output.
             self.kill(|_, other| other == pe);
             return None;
@@ -377,11 +361,13 @@ impl Supervisor {
             }
             return;
         }
-        let first = self.status.is_none();
         let sent = match cause {
-            Cause::Signal(signal) => self.was_sent(signal),
+            Cause::Signal(libc::SIGTERM) => self.phase.has_terminated(),
+            Cause::Signal(libc::SIGKILL) => self.pes[pe].killed,
             _ => false,
         };
+        // One that has asked for the end of the job with status 0, and then dies, has failed all the same.
+        let first = self.status.is_none() || self.status == Some(0) && !sent;
         let signalled = matches!(cause, Cause::Signal(_));
         if self.interrupted.is_some() && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted) {
             // Not news to whoever sent it.
@@ -397,8 +383,8 @@ impl Supervisor {
             self.blamed = Some(pe);
         }
         // Without one that left in order the others can go on.
-        if !self.keep_going && !end.after_finalizing && matches!(self.phase, Phase::Running) {
-            self.phase = Phase::Grace(Instant::now() + GRACE);
+        if !self.keep_going && !end.after_finalizing {
+            self.phase.failed(Instant::now());
         }
     }
 
@@ -407,15 +393,6 @@ impl Supervisor {
         match end.joined {
             None => format!("PE {pe} ({program}, process {pid})"),
             Some(joined) => format!("PE {pe} (process {joined} under {program}, process {pid})"),
-        }
-    }
-
-    /// Whether the launcher has sent this signal to all.
-    fn was_sent(&self, signal: i32) -> bool {
-        match self.phase {
-            Phase::Running | Phase::Grace(_) => false,
-            Phase::Terminated(_) => signal == libc::SIGTERM,
-            Phase::Killed | Phase::Exiting => signal == libc::SIGTERM || signal == libc::SIGKILL,
         }
     }
 
@@ -504,41 +481,68 @@ impl Supervisor {
             self.deadline = None;
             self.time_out(timeout, now);
         }
-        match self.phase {
-            Phase::Grace(until) if until <= now => self.terminate(now),
-            Phase::Terminated(until) if until <= now => {
-                self.phase = Phase::Killed;
-                self.kill(|_, _| true);
-            }
-            _ => {}
+        if let Some(deed) = self.phase.pass(now) {
+            self.carry_out(deed);
         }
     }
 
     fn time_out(&mut self, timeout: Duration, now: Instant) {
-        let running = self.pes.iter().enumerate().filter(|(_, pe)| pe.pidfd.is_some());
-        let mut running: Vec<usize> = running.map(|(pe, _)| pe).collect();
-        let which = report::ranges(&mut running);
+        let which = self.running();
         self.say(&format!(
             "the job has not ended after {timeout:?}, its --timeout: ending it. Still running: PE {which}"
         ));
         self.status.get_or_insert(TIMED_OUT);
-        if matches!(self.phase, Phase::Running | Phase::Grace(_) | Phase::Exiting) {
-            self.terminate(now);
+        self.hurry(now);
+    }
+
+    /// The PEs that have not ended, for people.
+    fn running(&self) -> String {
+        let running = self.pes.iter().enumerate().filter(|(_, pe)| pe.pidfd.is_some());
+        report::ranges(&mut running.map(|(pe, _)| pe).collect::<Vec<_>>())
+    }
+
+    /// Ends the job without a grace.
+    fn hurry(&mut self, now: Instant) {
+        if let Some(deed) = self.phase.hurry(now) {
+            self.carry_out(deed);
         }
     }
 
-    fn terminate(&mut self, now: Instant) {
-        self.phase = Phase::Terminated(now + LAST_GRACE);
-        self.send_all(Some(process::Signal::TERM));
+    fn carry_out(&mut self, deed: Deed) {
+        match deed {
+            Deed::Terminate { late } => {
+                if late {
+                    let which = self.running();
+                    let cause = "Often: an exit handler or a destructor that blocks";
+                    self.say(&format!(
+                        "PE {which} asked for the end of the job, and has not ended {HANDLERS:?} later: ending it. {cause}"
+                    ));
+                }
+                self.send_all(Some(process::Signal::TERM));
+            }
+            Deed::Kill => self.kill(|_, _| true),
+            Deed::Abandon => (0..self.pes.len()).for_each(|pe| self.abandon(pe)),
+        }
     }
 
     fn kill(&mut self, whom: impl Fn(&JobFile, usize) -> bool) {
-        for (_, pe) in self.pes.iter_mut().enumerate().filter(|(pe, _)| whom(&self.job, *pe)) {
-            let refused = |pidfd: &mut OwnedFd| pidfd_send_signal(pidfd, process::Signal::KILL) == Err(Errno::PERM);
-            // One that runs as another user: who waited for it could wait forever. `Family` tells that it is left.
-            if pe.pidfd.take_if(refused).is_some() {
-                self.alive -= 1;
+        for pe in (0..self.pes.len()).filter(|&pe| whom(&self.job, pe)).collect::<Vec<_>>() {
+            let Some(pidfd) = &self.pes[pe].pidfd else { continue };
+            let sent = pidfd_send_signal(pidfd, process::Signal::KILL);
+            self.pes[pe].killed = true;
+            // One that runs as another user: to wait for it could be to wait forever.
+            if sent == Err(Errno::PERM) {
+                self.abandon(pe);
             }
+        }
+    }
+
+    /// Does not wait for a PE any more. [`Family`] tells if its process is left.
+    fn abandon(&mut self, pe: usize) {
+        if self.pes[pe].pidfd.take().is_some() {
+            self.alive -= 1;
+            self.job.depart(pe, Cause::Signal(libc::SIGKILL));
+            self.tell_engine(pe);
         }
     }
 

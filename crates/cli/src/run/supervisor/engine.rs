@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::super::Starts;
 use super::super::machine::{News, Simulation};
 use super::super::writer::Target;
-use super::{LAST_READS, MACHINE, Phase, Supervisor, listen};
+use super::{LAST_READS, MACHINE, Supervisor, listen};
 
 impl Supervisor {
     /// The PEs are started as this machine's engine wants them.
@@ -22,7 +22,7 @@ impl Supervisor {
         while let Some(news) = self.simulation.as_mut().and_then(Simulation::news) {
             match news {
                 News::Start(pe, done) => {
-                    let starting = matches!(self.phase, Phase::Running | Phase::Grace(_));
+                    let starting = self.phase.starts();
                     if starting {
                         starts.start(pe, self)?;
                     }
@@ -39,7 +39,7 @@ impl Supervisor {
                     if let Err(error) = result {
                         self.say(&format!("{error:#}"));
                         self.status.get_or_insert(1);
-                        self.terminate(Instant::now());
+                        self.hurry(Instant::now());
                     }
                 }
             }
