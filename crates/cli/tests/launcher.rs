@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use common::{children, command, has, pe, run, send, start, start_with, state, until, usual_signals, wait};
+use common::{command, has, pe, pes, run, send, start, start_with, state, until, usual_signals, wait};
 use rustix::process::Signal;
 
 #[test]
@@ -443,7 +443,7 @@ fn a_stopped_job_goes_on() {
     let mut launcher = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
     let pid = launcher.id() as i32;
     wait_for_traps(folder.path());
-    let pes = children(pid);
+    let pes = pes(pid);
     assert_eq!(pes.len(), 2);
     let all = |wanted: char| {
         let are = |stopped: bool| {
@@ -479,7 +479,7 @@ fn a_blocked_output_does_not_block_the_launcher() {
     let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     wait_for_traps(folder.path());
     // Until the pipe, and all that the launcher is willing to keep, is full: the writer then sleeps in its write.
-    let writer = *children(launcher.id() as i32).iter().min().unwrap();
+    let writer = *pes(launcher.id() as i32).iter().min().unwrap();
     let blocked = || std::fs::read_to_string(format!("/proc/{writer}/wchan")).is_ok_and(|place| place.contains("pipe_w"));
     until("the output is blocked", || (0..20).all(|_| blocked()));
     std::thread::sleep(std::time::Duration::from_millis(300));

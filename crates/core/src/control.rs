@@ -324,10 +324,21 @@ impl Control {
             if matches!(State::read(found), Some(State::Done | State::Dead(_))) {
                 return false;
             }
-            // SAFETY: as in `state`.
-            if unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, found, to.to_word()) } == found {
-                break;
+            if self.replace_status(pe, found, to) {
+                return true;
             }
+        }
+    }
+
+    /// The same, if it is still in state `from`.
+    pub(crate) fn depart_from(&self, pe: usize, from: State, to: State) -> bool {
+        self.replace_status(pe, from.to_word(), to)
+    }
+
+    fn replace_status(&self, pe: usize, found: u64, to: State) -> bool {
+        // SAFETY: as in `state`.
+        if unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, found, to.to_word()) } != found {
+            return false;
         }
         if let State::Dead(_) = to {
             // SAFETY: `first_dead` lies in the mapped header, aligned to 4.

@@ -20,6 +20,8 @@
 
 use crate::error::{Cause, Error, Result};
 use crate::pe::Pe;
+use crate::status::Part;
+use crate::watch::Identity;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -56,7 +58,11 @@ pub(crate) fn refusal(pe: &Pe) -> Option<Error> {
 /// Why this process may not act as the PE.
 #[inline(always)]
 pub(crate) fn refusal_of_child(pe: &Pe) -> Option<Error> {
-    if STATUS.load(Ordering::Relaxed) & FORKED != 0 { not_the_pe(pe) } else { None }
+    if STATUS.load(Ordering::Relaxed) & FORKED != 0 {
+        not_the_pe(pe)
+    } else {
+        None
+    }
 }
 
 /// Apart, as compilers look up a thread's variable before they look whether it is needed: a call into the loader, from each barrier of a shared library.
@@ -85,6 +91,30 @@ pub(crate) fn exits() -> bool {
 #[inline(never)]
 fn not_the_pe(pe: &Pe) -> Option<Error> {
     (!pe.is_this_process()).then_some(Error::Misuse(NOT_THE_PE))
+}
+
+/// Says whether this PE takes part in anything. The first process to say so is the PE, be it a child of the one that joined.
+pub(crate) fn take_part(pe: &Pe, part: Part) -> Result<()> {
+    let (me, control) = (pe.me(), pe.control());
+    let before = control.part(me);
+    let takes_over = !pe.is_this_process() && (before, part) == (Part::NotYet, Part::Taking);
+    if !pe.is_this_process() && !takes_over {
+        return Err(Error::Misuse(NOT_THE_PE));
+    }
+    let of_another = before == Part::Taking && control.process(me) != i32::try_from(std::process::id()).ok();
+    if of_another || !control.step_part(me, before, part) {
+        return Err(Error::Misuse(
+            "another process of this PE takes part in the job already: one that it has forked off, or its parent; initialise in one of them",
+        ));
+    }
+    if takes_over {
+        pe.become_this_process();
+        match Identity::mine() {
+            Some(mine) => control.introduce(me, mine),
+            None => control.set_pid(me),
+        }
+    }
+    Ok(())
 }
 
 /// From now on, processes that this one forks off know that they were.

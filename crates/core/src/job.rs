@@ -354,7 +354,7 @@ impl Job {
     /// # Errors
     /// [`Error::Misuse`] in a process that is [not the PE](crate::ending).
     pub fn take_part(&self, part: Part) -> Result<()> {
-        self.pe.take_part(part)?;
+        ending::take_part(&self.pe, part)?;
         self.pe.control().mapping().hand_down(part == Part::NotYet);
         Ok(())
     }
@@ -525,7 +525,9 @@ mod tests {
     fn a_forked_process_meets_nobody() {
         let met = Job::threads(1, |job| {
             assert!(in_child(|| is_misuse(job.barrier()) && is_misuse(job.window::<u64>(1))));
-            assert!(in_child(|| is_misuse(job.take_part(Part::NoMore)) && is_misuse(job.take_part(Part::Taking))));
+            assert!(in_child(
+                || is_misuse(job.take_part(Part::NoMore)) && is_misuse(job.take_part(Part::Taking))
+            ));
             (job.pe.control().part(0), job.barrier().is_ok())
         });
         assert_eq!(met.unwrap(), [(Part::Taking, true)]);
@@ -537,7 +539,9 @@ mod tests {
             let window = job.window::<u64>(3).unwrap();
             let (free, held) = (window.lock(0).unwrap(), window.lock(1).unwrap());
             let guard = held.lock().unwrap();
-            assert!(in_child(|| is_misuse(free.lock()) && is_misuse(free.try_lock()) && is_misuse(guard.release())));
+            assert!(in_child(|| is_misuse(free.lock())
+                && is_misuse(free.try_lock())
+                && is_misuse(guard.release())));
             assert!(in_child(|| window.put_one(0, 2, 7).is_ok() && job.quiet().is_ok()));
             // Still free.
             free.lock().unwrap().release().unwrap();

@@ -126,10 +126,14 @@ impl JobFile {
         self.control.depart(pe, State::Dead(cause));
     }
 
-    /// Publishes that a PE's process has ended in order, whether it ever joined or not.
-    pub fn left(&self, pe: usize) {
-        self.control.set_gone(pe);
-        self.control.depart(pe, State::Done);
+    /// Publishes that a PE's process has ended in order, whether it ever joined or not; unless the PE is not in the state `seen` any more, by
+    /// which that was found out. False where it is not.
+    pub fn left(&self, pe: usize, seen: State) -> bool {
+        let still = seen == State::Done || self.control.depart_from(pe, seen, State::Done);
+        if still {
+            self.control.set_gone(pe);
+        }
+        still
     }
 }
 

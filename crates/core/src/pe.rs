@@ -12,10 +12,9 @@ use crate::layout::{MAX_BARRIERS, MAX_CALLS, MAX_WINDOWS, SystemArea};
 use crate::lock::Line;
 use crate::route::Route;
 use crate::shm;
-use crate::ending::NOT_THE_PE;
-use crate::status::{Part, State};
+use crate::status::State;
 use crate::wait::{self, Terms};
-use crate::watch::{Identity, Watch};
+use crate::watch::Watch;
 use crate::window::Inner;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -526,26 +525,9 @@ impl Pe {
         std::process::id() == self.pid.load(Ordering::Relaxed)
     }
 
-    /// Says whether this PE takes part in anything. The first process to say so is the PE, be it a child of the one that joined.
-    pub(crate) fn take_part(&self, part: Part) -> Result<()> {
-        let (me, process) = (self.me, std::process::id());
-        let before = self.control.part(me);
-        let takes_over = !self.is_this_process() && (before, part) == (Part::NotYet, Part::Taking);
-        if !self.is_this_process() && !takes_over {
-            return Err(Error::Misuse(NOT_THE_PE));
-        }
-        let of_another = before == Part::Taking && self.control.process(me) != i32::try_from(process).ok();
-        if of_another || !self.control.step_part(me, before, part) {
-            return Err(Error::Misuse("another process of this PE takes part in the job: one that it has forked off, or its parent"));
-        }
-        if takes_over {
-            self.pid.store(process, Ordering::Relaxed);
-            match Identity::mine() {
-                Some(mine) => self.control.introduce(me, mine),
-                None => self.control.set_pid(me),
-            }
-        }
-        Ok(())
+    /// From now on this process is the PE.
+    pub(crate) fn become_this_process(&self) {
+        self.pid.store(std::process::id(), Ordering::Relaxed);
     }
 
     /// Whether others need what this PE, which leaves, passes on.

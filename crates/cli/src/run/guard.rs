@@ -48,10 +48,7 @@ impl Guard {
         // Always as long: what else lies on a program's first page of stack must not depend on it.
         let mark = format!(":{:010}-{}:", getpid().as_raw_pid(), since_1970.as_nanos());
         let (end, lifeline) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
-        let orders = Orders {
-            end,
-            mark: mark.clone(),
-        };
+        let orders = Orders { end, mark: mark.clone() };
         let mut stack = vec![0u8; STACK];
         let range = stack.as_mut_ptr_range();
         let argument: *const Orders = &orders;

@@ -1,4 +1,8 @@
 //! Standing by while the job runs: one loop for deaths, signals, output and deadlines.
+//!
+//! *No output is lost, but by SIGKILL to the launcher.* What a process has written before its end lies in its pipes. They are read until they are empty when that
+//! process has ended, and again when all that it had started has ended too. Only then is the writer told that nothing follows, and
+//! waited for. A PE's own buffers are the PE's: what it has not written when it is killed was never output.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -17,11 +21,11 @@ use super::family::Family;
 use super::joined::{self, Found, Joined, LOOK};
 use super::lines::Stream;
 use super::machine::Simulation;
-use super::phase::{Deed, HANDLERS, Phase};
+use super::phase::Phase;
 use super::report::{self, Followers, Hints, exit_status};
 use super::signals::Signals;
 use super::spawn::Child;
-use super::verdict::{Verdict, has_left};
+use super::verdict::Verdict;
 use super::writer::{Source, Target, Writer};
 use super::{Options, Outcome, Starts};
 
@@ -42,6 +46,7 @@ const MACHINE: u64 = u64::MAX - 3;
 /// Added to a PE's number: the process that joined as it, where it is not the one that was started.
 const JOINED: u64 = 1 << 32;
 
+mod ending;
 mod engine;
 
 struct Pe {
@@ -260,13 +265,11 @@ impl Supervisor {
             (Some(signal), _) => Cause::Signal(signal),
             (None, code) => Cause::Exit(code.unwrap_or(0)),
         };
-        let Verdict { cause, after_finalizing } = Verdict::of(how, self.job.state(pe), self.job.part(pe));
+        let verdict = self.judge(pe, how);
         // Nobody is to hear of a failure where a PE has ended the job on purpose, but for that of such a PE itself.
         let on_purpose = matches!(self.phase, Phase::Exiting(_)) && (self.pes[pe].killed || !matches!(how, Cause::Signal(_)));
-        match cause {
-            _ if on_purpose => {}
-            Some(cause) => self.job.depart(pe, cause),
-            None => self.job.left(pe),
+        if let Some(cause) = verdict.cause.filter(|_| verdict.concerns_others() && !on_purpose) {
+            self.job.depart(pe, cause);
         }
         self.pes[pe].pidfd = None;
         self.pes[pe].joined = None;
@@ -274,27 +277,21 @@ impl Supervisor {
         self.alive -= 1;
         Some(End {
             pe,
-            cause: cause.filter(|_| !on_purpose),
+            cause: verdict.cause.filter(|_| !on_purpose),
             joined: None,
-            after_finalizing,
+            after_finalizing: verdict.after_finalizing,
         })
     }
 
-    /// A PE has asked for the end of the job: all end at once but those that say that they end by themselves, whose last output is still to come.
-    fn exit_as_asked(&mut self, status: u8) {
-        if !self.phase.asked(Instant::now()) {
-            return;
-        }
-        self.status.get_or_insert(status);
-        self.look = Instant::now();
-        let ends = self.look_for_joined();
-        debug_assert!(ends.is_empty(), "from now on no end under a wrapper is a failure");
-        let goes = |job: &JobFile, pe: usize| !job.is_exiting(pe);
-        self.kill(goes);
-        // After their wrappers, which might have something to say about it.
-        let wrapped = self.pes.iter().filter(|pe| pe.killed);
-        for joined in wrapped.filter_map(|pe| pe.joined.as_ref()) {
-            let _ = pidfd_send_signal(&joined.pidfd, process::Signal::KILL);
+    /// What the end of a process of a PE means. Publishes one that does not concern the others.
+    fn judge(&self, pe: usize, how: Cause) -> Verdict {
+        loop {
+            let state = self.job.state(pe);
+            let verdict = Verdict::of(how, state, self.job.part(pe));
+            // Under a wrapper that has ended, a process may join just now: then it is another end.
+            if verdict.concerns_others() || self.job.left(pe, state) {
+                return verdict;
+            }
         }
     }
 
@@ -326,8 +323,9 @@ impl Supervisor {
 
     /// The process that joined has ended under its wrapper. That is a death unless it had left in order.
     fn lose(&mut self, pe: usize, pid: i32, cause: Cause) -> Option<End> {
-        if has_left(self.job.state(pe), self.job.part(pe)) {
-            self.job.left(pe);
+        let verdict = self.judge(pe, cause);
+        if !verdict.concerns_others() {
+            // How its wrapper ends is still to come.
             self.tell_engine(pe);
             return None;
         }
@@ -483,66 +481,6 @@ impl Supervisor {
         }
         if let Some(deed) = self.phase.pass(now) {
             self.carry_out(deed);
-        }
-    }
-
-    fn time_out(&mut self, timeout: Duration, now: Instant) {
-        let which = self.running();
-        self.say(&format!(
-            "the job has not ended after {timeout:?}, its --timeout: ending it. Still running: PE {which}"
-        ));
-        self.status.get_or_insert(TIMED_OUT);
-        self.hurry(now);
-    }
-
-    /// The PEs that have not ended, for people.
-    fn running(&self) -> String {
-        let running = self.pes.iter().enumerate().filter(|(_, pe)| pe.pidfd.is_some());
-        report::ranges(&mut running.map(|(pe, _)| pe).collect::<Vec<_>>())
-    }
-
-    /// Ends the job without a grace.
-    fn hurry(&mut self, now: Instant) {
-        if let Some(deed) = self.phase.hurry(now) {
-            self.carry_out(deed);
-        }
-    }
-
-    fn carry_out(&mut self, deed: Deed) {
-        match deed {
-            Deed::Terminate { late } => {
-                if late {
-                    let which = self.running();
-                    let cause = "Often: an exit handler or a destructor that blocks";
-                    self.say(&format!(
-                        "PE {which} asked for the end of the job, and has not ended {HANDLERS:?} later: ending it. {cause}"
-                    ));
-                }
-                self.send_all(Some(process::Signal::TERM));
-            }
-            Deed::Kill => self.kill(|_, _| true),
-            Deed::Abandon => (0..self.pes.len()).for_each(|pe| self.abandon(pe)),
-        }
-    }
-
-    fn kill(&mut self, whom: impl Fn(&JobFile, usize) -> bool) {
-        for pe in (0..self.pes.len()).filter(|&pe| whom(&self.job, pe)).collect::<Vec<_>>() {
-            let Some(pidfd) = &self.pes[pe].pidfd else { continue };
-            let sent = pidfd_send_signal(pidfd, process::Signal::KILL);
-            self.pes[pe].killed = true;
-            // One that runs as another user: to wait for it could be to wait forever.
-            if sent == Err(Errno::PERM) {
-                self.abandon(pe);
-            }
-        }
-    }
-
-    /// Does not wait for a PE any more. [`Family`] tells if its process is left.
-    fn abandon(&mut self, pe: usize) {
-        if self.pes[pe].pidfd.take().is_some() {
-            self.alive -= 1;
-            self.job.depart(pe, Cause::Signal(libc::SIGKILL));
-            self.tell_engine(pe);
         }
     }
 

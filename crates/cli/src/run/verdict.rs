@@ -17,6 +17,9 @@
 //! under it by watching [that process](super::joined::Joined), or, if the wrapper ends first, because the PE still takes part. One death is the
 //! wrapper's to tell: that of a process that had not joined yet. The launcher cannot know that it would have.
 //!
+//! *What the end was found out by is what is published.* A wrapper may end while the process under it joins. So the end of a PE is published in
+//! exchange for the state that it was judged by; where that has changed meanwhile, it is judged again.
+//!
 //! *A PE that ends in order without having joined hangs nobody.* It is published as gone, and every wait that depends on it fails. So
 //! if others need it, they fail, and so does the job.
 
@@ -33,6 +36,11 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Whether others may wait for the PE, and are to be told that it is dead.
+    pub fn concerns_others(self) -> bool {
+        self.cause.is_some() && !self.after_finalizing
+    }
+
     /// Of a process that ended like this (an exit status of 0 is [`Cause::Exit`] too).
     pub fn of(how: Cause, state: State, part: Part) -> Verdict {
         let cause = match (how, state) {
@@ -49,7 +57,7 @@ impl Verdict {
 }
 
 /// Whether the PE has left the job in order.
-pub fn has_left(state: State, part: Part) -> bool {
+fn has_left(state: State, part: Part) -> bool {
     state == State::Done || part == Part::NoMore && !matches!(state, State::Dead(_))
 }
 

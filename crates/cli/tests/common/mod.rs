@@ -14,20 +14,29 @@ use std::time::{Duration, Instant};
 /// Far longer than anything here takes, and far shorter than a hang.
 pub const SOON: Duration = Duration::from_secs(20);
 
-/// The program that serves as a PE: the example `pe`, built if `cargo test --test NAME` has not.
+/// The program that serves as a PE: the example `pe`.
 pub fn pe() -> String {
-    static PATH: LazyLock<String> = LazyLock::new(|| {
-        let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "memonet-cli", "--example", "pe", "--target-dir"]);
-        build.arg(profile.parent().unwrap());
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.status().unwrap().success(), "the example `pe` does not build");
-        profile.join("examples/pe").into_os_string().into_string().unwrap()
-    });
+    static PATH: LazyLock<String> = LazyLock::new(|| example("pe"));
     PATH.clone()
+}
+
+/// The program whose PEs end in every way: the example `ends`.
+pub fn ends() -> String {
+    static PATH: LazyLock<String> = LazyLock::new(|| example("ends"));
+    PATH.clone()
+}
+
+/// An example, built if `cargo test --test NAME` has not.
+fn example(name: &str) -> String {
+    let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "memonet-cli", "--example", name, "--target-dir"]);
+    build.arg(profile.parent().unwrap());
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    assert!(build.status().unwrap().success(), "the example `{name}` does not build");
+    profile.join("examples").join(name).into_os_string().into_string().unwrap()
 }
 
 /// A job that is running, and a mark that all its processes carry in their environment.
@@ -239,6 +248,12 @@ pub fn children(parent: i32) -> Vec<i32> {
         .into_iter()
         .filter(|&pid| state(pid).is_some_and(|(_, of)| of == parent))
         .collect()
+}
+
+/// The processes that a launcher has started as PEs; it has a child besides, its guard.
+pub fn pes(launcher: i32) -> Vec<i32> {
+    let children = children(launcher).into_iter();
+    children.filter(|&pid| has_entry(pid, "\0MEMONET_PE=")).collect()
 }
 
 /// Whether a tool is there that a test needs. Without it the test is skipped, or fails where MEMONET_TEST_TOOLS is 1.

@@ -129,7 +129,7 @@ fn in_a_process_with_a_bad_environment() {
     assert_eq!(file.state(2), State::Joined);
     let again = join("nonsense", "x", "y").unwrap();
     assert_eq!((again.pe(), again.npes()), (2, 3), "a second call gives the same job");
-    file.left(0);
+    assert!(file.left(0, file.state(0)));
     file.left(1);
 }
 
