@@ -15,6 +15,7 @@ use crate::pe::Pe;
 use crate::settings;
 use crate::status::{Part, State};
 use crate::team::Team;
+use crate::wait;
 use crate::watch::{Identity, Watch};
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::process::{Pid, Signal};
@@ -296,7 +297,7 @@ impl Job {
     /// What an earlier write failed with.
     pub fn is_quiet(&self) -> Result<bool> {
         match self.pe.has_far() {
-            true => self.pe.fabric().is_quiet(),
+            true => self.pe.fabric().is_quiet().inspect(|&quiet| wait::has_looked(&self.pe, quiet)),
             // Visible in the order they were made; what follows this sees them.
             false => self.quiet().map(|()| true),
         }

@@ -74,6 +74,7 @@ mod loom_tests;
 mod memory;
 mod multicast;
 mod pe;
+pub mod polling;
 mod process;
 mod put;
 mod remote;

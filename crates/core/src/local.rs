@@ -1,6 +1,8 @@
 //! A PE's own part of a window, by copies: peers may write while it is read.
 
+use crate::polling;
 use crate::shm::{self, Plain};
+use crate::wait;
 use crate::window::Window;
 use std::ops::Range;
 
@@ -23,8 +25,27 @@ impl<T: Plain> Window<T> {
     /// When out of range.
     #[inline]
     pub fn read(&self, index: usize) -> T {
+        if polling::is_on() {
+            self.has_read(self.at(index, 1).cast(), size_of::<T>());
+        }
+        self.look(index)
+    }
+
+    /// [`read`](Self::read), for waits.
+    #[inline]
+    pub(crate) fn look(&self, index: usize) -> T {
         // SAFETY: `at` checked the range, and elements are aligned.
         unsafe { shm::read_plain(self.at(index, 1)) }
+    }
+
+    /// To be called beside a read of `bytes` at `from`, memory of this window: a program may read again and again until it finds
+    /// something else.
+    #[cold]
+    pub(crate) fn has_read(&self, from: *const u8, bytes: usize) {
+        // SAFETY: the caller has checked the range.
+        if let Some(value) = unsafe { polling::digest(from, bytes) } {
+            wait::has_read(&self.inner.pe, from as usize, value);
+        }
     }
 
     /// Writes an element of this PE's own part. Elements of 1, 2, 4 or 8 bytes are never torn.

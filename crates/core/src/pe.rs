@@ -10,6 +10,7 @@ use crate::fabric::{Due, Fabric, FarAddress, VirtualClock};
 use crate::heap::{Blocks, Heap};
 use crate::layout::{MAX_BARRIERS, MAX_CALLS, MAX_WINDOWS, SystemArea};
 use crate::lock::Line;
+use crate::polling::{NOTHING_TO_COMPLETE, Polling};
 use crate::route::Route;
 use crate::shm;
 use crate::status::State;
@@ -71,6 +72,8 @@ pub(crate) struct Pe {
     pub(crate) led: AtomicU64,
     /// Tests that have failed in a row.
     pub(crate) failed_tests: AtomicU32,
+    /// Recognises a program that polls, where this PE shares its CPU and waits yield.
+    pub(crate) polling: Option<Box<Polling>>,
     /// Which member a wait last found missing among those who share its CPU.
     pub(crate) missed: AtomicUsize,
     /// Whether it has just heard from a PE of its CPU, and told nothing in return.
@@ -117,6 +120,7 @@ impl Pe {
         }
         // Only near peers are rung by this PE; and of far ones there may be very many.
         let near = if fabric.is_some() { 0 } else { npes };
+        let pes_per_cpu = npes.div_ceil(control.cpus());
         Pe {
             me,
             pid: AtomicU32::new(std::process::id()),
@@ -127,7 +131,7 @@ impl Pe {
             simulated,
             fabric,
             watch,
-            pes_per_cpu: npes.div_ceil(control.cpus()),
+            pes_per_cpu,
             written: (0..=near).map(|_| AtomicU8::new(0)).collect(),
             live: (0..near).map(|_| AtomicU32::new(0)).collect(),
             blocks: heap.blocks(),
@@ -144,6 +148,7 @@ impl Pe {
             calls: Mutex::new([0; MAX_CALLS]),
             led: AtomicU64::new(0),
             failed_tests: AtomicU32::new(0),
+            polling: (pes_per_cpu > 1 && !simulated).then(Default::default),
             missed: AtomicUsize::new(0),
             follows: AtomicBool::new(false),
             sockets: AtomicU32::new(0),
@@ -318,8 +323,24 @@ impl Pe {
     /// Rings those PEs this one may have written to and that sleep on words.
     #[inline]
     pub(crate) fn ring_written(&self) {
-        if self.written[0].load(Ordering::Relaxed) != 0 {
+        if self.may_have_written() {
             self.ring_each_written();
+        }
+    }
+
+    /// Whether this PE may have written since it last rang.
+    #[inline]
+    pub(crate) fn may_have_written(&self) -> bool {
+        self.written[0].load(Ordering::Relaxed) != 0
+    }
+
+    /// The end of a fence or quiet: [`ring_written`](Self::ring_written). A program that completes nothing again and again polls.
+    #[inline]
+    fn ring_completed(&self) {
+        if self.may_have_written() {
+            self.ring_each_written();
+        } else if self.polling.is_some() && self.fabric.is_none() {
+            wait::has_read(self, NOTHING_TO_COMPLETE, 0);
         }
     }
 
@@ -360,7 +381,7 @@ impl Pe {
     #[inline]
     pub(crate) fn fence(&self) -> Quick<()> {
         crate::shm::compiler_fence();
-        self.ring_written();
+        self.ring_completed();
         match &self.fabric {
             None => Ok(()),
             Some(fabric) => Ok(fabric.fence()?),
@@ -371,7 +392,9 @@ impl Pe {
     #[inline]
     pub(crate) fn quiet(&self) -> Quick<()> {
         crate::shm::full_fence();
-        self.complete_writes()?;
+        let completed = self.complete_unrung();
+        self.ring_completed();
+        completed?;
         self.surface()
     }
 

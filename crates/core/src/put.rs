@@ -3,8 +3,10 @@
 use crate::belongs::{check_together, is_together};
 use crate::error::{Error, Result};
 use crate::fabric::SignalOp;
+use crate::polling;
 use crate::route::Route;
 use crate::shm::{self, Plain};
+use crate::wait;
 use crate::window::{Access, Window};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -63,6 +65,9 @@ impl<T: Plain> Window<T> {
         if let Some(from) = self.near(pe, index, to.len(), Access::Read) {
             // SAFETY: `near` checked that many elements; `to` is private memory.
             unsafe { shm::copy(to.as_mut_ptr().cast(), from, size_of_val(to)) };
+            if polling::is_on() {
+                self.has_read(from, size_of_val(to));
+            }
             return Ok(());
         }
         // SAFETY: a slice can be written.
@@ -79,8 +84,16 @@ impl<T: Plain> Window<T> {
     #[cold]
     pub unsafe fn get_to(&self, pe: usize, index: usize, to: *mut T, count: usize) -> Result<()> {
         let target = self.target(pe, index, count, Access::Read)?;
+        let bytes = count * size_of::<T>();
         // SAFETY: the target was resolved for that many elements; the caller promises the destination.
-        Ok(unsafe { target.route.get(&self.inner.pe, to.cast(), count * size_of::<T>()) }?)
+        unsafe { target.route.get(&self.inner.pe, to.cast(), bytes) }?;
+        if polling::is_on()
+            // SAFETY: as above.
+            && let Some(value) = unsafe { polling::digest(to.cast(), bytes) }
+        {
+            wait::has_read(&self.inner.pe, target.route.place(), value);
+        }
+        Ok(())
     }
 
     /// [`put`](Self::put) of one element.

@@ -1,9 +1,11 @@
 //! Remotes: one element of somebody's window, resolved once, then reached with one instruction.
 
 use crate::error::Result;
+use crate::polling;
 use crate::restricted::Hold;
 use crate::route::Route;
 use crate::shm::{AtomicInt, AtomicOp, Plain, Word};
+use crate::wait;
 use crate::window::{Access, Inner, Target, Window};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -144,14 +146,30 @@ impl<T: Word, A: CanRead> Remote<T, A> {
     /// Only on a far PE: what the fabric reports.
     #[inline(always)]
     pub fn load(&self) -> Result<T> {
-        Ok(self.route.load(&self.window.pe)?)
+        let value = self.route.load(&self.window.pe)?;
+        self.has_read(value);
+        Ok(value)
+    }
+}
+
+impl<T: Word, A> Remote<T, A> {
+    /// A program may read again and again, until it finds another value.
+    #[inline(always)]
+    fn has_read(&self, value: T) {
+        if polling::is_on() {
+            wait::has_read(&self.window.pe, self.route.place(), value.to_bits());
+        }
     }
 }
 
 impl<T: Word> Remote<T, ReadWrite> {
     #[inline(always)]
     fn fetch_op(&self, op: AtomicOp, operand: T) -> Result<T> {
-        Ok(self.route.fetch_op(&self.window.pe, op, operand)?)
+        let old = self.route.fetch_op(&self.window.pe, op, operand)?;
+        if op.keeps(old.to_bits(), operand.to_bits()) {
+            self.has_read(old);
+        }
+        Ok(old)
     }
 
     /// Atomically replaces the word; returns what it held.
@@ -169,7 +187,11 @@ impl<T: Word> Remote<T, ReadWrite> {
     /// As for [`swap`](Self::swap).
     #[inline(always)]
     pub fn compare_swap(&self, expected: T, new: T) -> Result<T> {
-        Ok(self.route.compare_swap(&self.window.pe, expected, new)?)
+        let old = self.route.compare_swap(&self.window.pe, expected, new)?;
+        if old.to_bits() != expected.to_bits() || old.to_bits() == new.to_bits() {
+            self.has_read(old);
+        }
+        Ok(old)
     }
 
     /// Loads the word as an atomic: in order with other atomics on it, on every fabric.

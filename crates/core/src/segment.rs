@@ -12,6 +12,7 @@ use crate::job::Job;
 use crate::layout::ALIGNMENT;
 pub use crate::memory::page_size;
 use crate::pe::Pe;
+use crate::polling;
 use crate::route::Route;
 use crate::shm::{self, AtomicOp, Word};
 use crate::wait::{self, Terms};
@@ -242,6 +243,35 @@ impl Segment {
     }
 }
 
+impl Segment {
+    /// Whether this PE shares its CPU, so that [`has_read`](Self::has_read) is to be told of some reads.
+    pub fn counts_reads(&self) -> bool {
+        self.pe.polling.is_some()
+    }
+
+    /// Tells of one in [`PERIOD`](crate::polling::PERIOD) reads of near memory that did not go through a [`Spot`]: of the address, and
+    /// of what was there. Yields if the program seems to poll.
+    pub fn has_read(&self, place: usize, value: u64) {
+        wait::look_at_read(&self.pe, place, value);
+    }
+
+    /// Loads a word of this PE's own for a program that may do so until it changes: a [`test`](Self::test) that succeeds when it has.
+    ///
+    /// # Safety
+    /// The word can be read, and is aligned.
+    pub unsafe fn poll<T: Word>(&self, word: *const T) -> T {
+        // SAFETY: the caller's promise.
+        let look = || unsafe { shm::load(word) };
+        let mut seen = T::from_bits(0);
+        self.test(|| {
+            seen = look();
+            let polling = self.pe.polling.as_ref()?;
+            polling.is_news(word as usize, seen.to_bits()).then_some(())
+        });
+        seen
+    }
+}
+
 /// Whom this PE may have written to: the next wait, fence or quiet looks whether they sleep. Good as long as the job's
 /// [`Segment`] lives.
 #[derive(Clone, Copy)]
@@ -330,6 +360,19 @@ impl Spot<'_> {
         }
     }
 
+    /// To be called after a get of the range into `seen`: yields if the program seems to poll.
+    ///
+    /// # Safety
+    /// `seen` is readable for as many bytes as the range has.
+    pub unsafe fn has_read(&self, seen: *const u8) {
+        if polling::is_on()
+            // SAFETY: the caller's promise.
+            && let Some(value) = unsafe { polling::digest(seen, self.bytes) }
+        {
+            wait::has_read(self.owner, self.route.place(), value);
+        }
+    }
+
     /// Where it is mapped, if it is.
     #[inline(always)]
     pub fn near(&self) -> Option<*mut u8> {
@@ -370,7 +413,11 @@ impl Spot<'_> {
     /// Only on a far PE: what the fabric reports. So for all that follow.
     #[inline(always)]
     pub fn load<T: Word>(&self) -> Result<T> {
-        Ok(self.word::<T>().load(self.owner)?)
+        let value = self.word::<T>().load::<T>(self.owner)?;
+        if polling::is_on() {
+            wait::has_read(self.owner, self.route.place(), value.to_bits());
+        }
+        Ok(value)
     }
 
     /// Updates the word at the range's start atomically; gives what it held.
@@ -380,7 +427,7 @@ impl Spot<'_> {
     #[inline(always)]
     pub fn fetch_op<T: Word>(&self, op: AtomicOp, operand: T) -> Result<T> {
         let old = self.word::<T>().fetch_op(self.owner, op, operand)?;
-        self.owner.wrote(self.pe);
+        self.updated(!op.keeps(old.to_bits(), operand.to_bits()), old);
         Ok(old)
     }
 
@@ -391,8 +438,18 @@ impl Spot<'_> {
     #[inline(always)]
     pub fn compare_swap<T: Word>(&self, expected: T, new: T) -> Result<T> {
         let old = self.word::<T>().compare_swap(self.owner, expected, new)?;
-        self.owner.wrote(self.pe);
+        self.updated(old.to_bits() == expected.to_bits() && old.to_bits() != new.to_bits(), old);
         Ok(old)
+    }
+
+    /// The end of an atomic operation, which has found `old`. One that has changed nothing is a read.
+    #[inline(always)]
+    fn updated<T: Word>(&self, changed: bool, old: T) {
+        if changed || !polling::is_on() {
+            self.owner.wrote(self.pe);
+        } else {
+            wait::has_read(self.owner, self.route.place(), old.to_bits());
+        }
     }
 
     /// Copies the range's bytes here; the source may be reused on return, and may overlap with the range.

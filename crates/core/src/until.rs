@@ -109,25 +109,25 @@ impl<T: Word> Window<T> {
     /// Whether element `index` of this PE's part compares so with `value` now.
     #[inline]
     pub fn test_until(&self, index: usize, cmp: Cmp, value: T) -> bool {
-        wait::test(&self.inner.pe, || cmp.holds(self.read(index), value).then_some(())).is_some()
+        wait::test(&self.inner.pe, || cmp.holds(self.look(index), value).then_some(())).is_some()
     }
 
     /// The first place in `indices` whose element compares so now.
     pub fn test_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Option<usize> {
         wait::test(&self.inner.pe, || {
-            indices.iter().position(|&index| cmp.holds(self.read(index), value))
+            indices.iter().position(|&index| cmp.holds(self.look(index), value))
         })
     }
 
     /// Whether all of the elements compare so now.
     pub fn test_all(&self, indices: &[usize], cmp: Cmp, value: T) -> bool {
-        let holds = |&index: &usize| cmp.holds(self.read(index), value);
+        let holds = |&index: &usize| cmp.holds(self.look(index), value);
         wait::test(&self.inner.pe, || indices.iter().all(holds).then_some(())).is_some()
     }
 
     /// The places in `indices` whose elements compare so now.
     pub fn test_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Vec<usize> {
-        let holds = |&place: &usize| cmp.holds(self.read(indices[place]), value);
+        let holds = |&place: &usize| cmp.holds(self.look(indices[place]), value);
         let look = || Some((0..indices.len()).filter(holds).collect()).filter(|found: &Vec<_>| !found.is_empty());
         wait::test(&self.inner.pe, look).unwrap_or_default()
     }
@@ -164,7 +164,7 @@ impl<'a, T: Word> Wait<'a, T> {
     #[inline(always)]
     pub fn until(self, index: usize, cmp: Cmp, value: T) -> Result<T> {
         // Checked once; the loop then reads one pointer.
-        self.window.read(index);
+        self.window.look(index);
         let word = self.window.local_ptr().wrapping_add(index).cast_const();
         Ok(self.wait(move || {
             // SAFETY: `index` was checked just now, and the window lives as long as this borrow of it.
@@ -180,7 +180,7 @@ impl<'a, T: Word> Wait<'a, T> {
     pub fn any(self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
         refuse_none(indices)?;
         let window = self.window;
-        Ok(self.wait(|| indices.iter().position(|&index| cmp.holds(window.read(index), value)))?)
+        Ok(self.wait(|| indices.iter().position(|&index| cmp.holds(window.look(index), value)))?)
     }
 
     /// See [`Window::wait_until_all`].
@@ -192,7 +192,7 @@ impl<'a, T: Word> Wait<'a, T> {
         // Those before `seen` have compared so, and need no second look.
         let mut seen = 0;
         Ok(self.wait(|| {
-            while seen < indices.len() && cmp.holds(window.read(indices[seen]), value) {
+            while seen < indices.len() && cmp.holds(window.look(indices[seen]), value) {
                 seen += 1;
             }
             (seen == indices.len()).then_some(())
@@ -208,7 +208,7 @@ impl<'a, T: Word> Wait<'a, T> {
         let window = self.window;
         Ok(self.wait(|| {
             let places: Vec<usize> = (0..indices.len())
-                .filter(|&place| cmp.holds(window.read(indices[place]), value))
+                .filter(|&place| cmp.holds(window.look(indices[place]), value))
                 .collect();
             (!places.is_empty()).then_some(places)
         })?)

@@ -202,10 +202,16 @@ pub(crate) fn test<R>(pe: &Pe, look: impl FnOnce() -> Option<R>) -> Option<R> {
     pe.progress();
     pe.ring_written();
     let found = look();
-    if pe.crowded() && !pe.is_simulated() {
-        tested(pe, found.is_some());
-    }
+    has_looked(pe, found.is_some());
     found
+}
+
+/// The end of a [`test`], for calls that look in another way: whether they have found something.
+#[inline(always)]
+pub(crate) fn has_looked(pe: &Pe, found: bool) {
+    if pe.crowded() && !pe.is_simulated() {
+        tested(pe, found);
+    }
 }
 
 #[inline(never)]
@@ -216,8 +222,56 @@ fn tested(pe: &Pe, found: bool) {
         pe.failed_tests.store(0, Ordering::Relaxed);
     } else if failed < FAILED_TESTS {
         pe.failed_tests.store(failed + 1, Ordering::Relaxed);
-    } else if cfg!(not(loom)) {
-        rustix::thread::sched_yield();
+    } else {
+        give_way(pe);
+    }
+}
+
+/// To be called after a read of `value` at the address `place`: yields if the program seems to poll.
+#[cold]
+#[inline(never)]
+pub(crate) fn has_read(pe: &Pe, place: usize, value: u64) {
+    if pe.polling.as_ref().is_some_and(|polling| polling.is_due()) {
+        look_at_read(pe, place, value);
+    }
+}
+
+/// [`has_read`], for one of [`PERIOD`](crate::polling::PERIOD) reads.
+#[cold]
+#[inline(never)]
+pub(crate) fn look_at_read(pe: &Pe, place: usize, value: u64) {
+    let Some(polling) = &pe.polling else { return };
+    if !polling.learns_nothing(place, value, cycles()) {
+        return;
+    }
+    let wrote = pe.may_have_written();
+    pe.progress();
+    pe.ring_written();
+    // Live remotes leave their marks, and say nothing.
+    if wrote && !pe.may_have_written() {
+        return polling.restart(0);
+    }
+    give_way(pe);
+    polling.restart(cycles());
+}
+
+/// Lets another PE have the CPU, for calls that look once. Beside strangers it sleeps a little, as a wait does: they would keep the CPU.
+#[cold]
+fn give_way(pe: &Pe) {
+    if cfg!(loom) {
+        return;
+    }
+    let (start, strangers) = (cycles(), Strangers::of(pe));
+    let sharing = pe.pes_per_cpu() as u64;
+    if sharing > MOST_SHARING || strangers.around(start) {
+        let bell = pe.control().doorbell(pe.me());
+        bell.sleep(bell.announce(true, pe.control().membarrier()), FIRST_NAP);
+        return;
+    }
+    rustix::thread::sched_yield();
+    let now = cycles();
+    if now.saturating_sub(start) > GAP * sharing.min(MOST_GAPS) {
+        strangers.seen(now);
     }
 }
 

@@ -26,6 +26,12 @@ const FIELDS: &[&str] = &[
     "me",
 ];
 
+/// The object by which it reads. Its name changes with its layout, too.
+pub const READS: &str = "memonet_reads_1";
+
+/// Its fields from the first on, before [`LAST`].
+const READS_FIELDS: &[&str] = &["left", "npes"];
+
 /// The last field: one word for each of the first PEs.
 const LAST: &str = "apart";
 
@@ -88,13 +94,18 @@ const TOOLS: &str = "
 #define MEMONET_FUNCTION(name) __asm__(name)
 #endif
 
-/* Where the word at a symmetric address is mapped, of a near PE. */
-MEMONET_INLINE int memonet_find(shmem_ctx_t ctx, const void *address, int pe, void **there) {
+/* Where the word at a symmetric address is mapped, of a near PE. Where PEs share CPUs, some reads are left to the function. */
+MEMONET_INLINE int memonet_find(shmem_ctx_t ctx, const void *address, int pe, int reads, void **there) {
     const size_t pes = sizeof memonet_near_1.apart / sizeof memonet_near_1.apart[0];
     size_t at = (size_t)address, apart;
     if (ctx != SHMEM_CTX_DEFAULT || __builtin_expect((unsigned)pe >= pes, 0)) return 0;
-    apart = memonet_near_1.apart[(unsigned)pe];
-    if (__builtin_expect(apart == 0, 0)) return 0;
+    apart = (reads ? memonet_reads_1.apart : memonet_near_1.apart)[(unsigned)pe];
+    if (__builtin_expect(apart == 0, 0)) {
+        size_t left = reads ? __atomic_load_n(&memonet_reads_1.left, __ATOMIC_RELAXED) : 0;
+        apart = memonet_near_1.apart[(unsigned)pe];
+        if (left <= 1 || apart == 0) return 0;
+        __atomic_store_n(&memonet_reads_1.left, left - 1, __ATOMIC_RELAXED);
+    }
     if (__builtin_expect(at - memonet_near_1.heap_start > memonet_near_1.heap_words, 0)) {
         if (at - memonet_near_1.statics_start > memonet_near_1.statics_words) return 0;
         apart += memonet_near_1.statics_bias - memonet_near_1.heap_bias;
@@ -148,19 +159,19 @@ MEMONET_INLINE void memonet_store(void *to, const void *from, size_t bytes, int 
 #define MEMONET_ARE_WORD(size) (__builtin_constant_p(nelems) && nelems <= 8 && MEMONET_IS_WORD(nelems * (size)))
 #define MEMONET_STORE(CTX, CALL) \\
     void *to; \\
-    if (MEMONET_IS_WORD(sizeof value) && memonet_find(CTX, dest, pe, &to)) memonet_store(to, &value, sizeof value, pe); \\
+    if (MEMONET_IS_WORD(sizeof value) && memonet_find(CTX, dest, pe, 0, &to)) memonet_store(to, &value, sizeof value, pe); \\
     else CALL;
 #define MEMONET_LOAD(CTX, CALL) \\
     void *from; \\
-    if (MEMONET_IS_WORD(sizeof value) && memonet_find(CTX, source, pe, &from)) memonet_load(&value, from, sizeof value); \\
+    if (MEMONET_IS_WORD(sizeof value) && memonet_find(CTX, source, pe, 1, &from)) memonet_load(&value, from, sizeof value); \\
     else value = CALL;
 #define MEMONET_PUT(CTX, SIZE, CALL) \\
     void *to; \\
-    if (MEMONET_ARE_WORD(SIZE) && memonet_find(CTX, dest, pe, &to)) memonet_store(to, source, nelems * (SIZE), pe); \\
+    if (MEMONET_ARE_WORD(SIZE) && memonet_find(CTX, dest, pe, 0, &to)) memonet_store(to, source, nelems * (SIZE), pe); \\
     else CALL;
 #define MEMONET_GET(CTX, SIZE, CALL) \\
     void *from; \\
-    if (MEMONET_ARE_WORD(SIZE) && memonet_find(CTX, source, pe, &from)) memonet_load(dest, from, nelems * (SIZE)); \\
+    if (MEMONET_ARE_WORD(SIZE) && memonet_find(CTX, source, pe, 1, &from)) memonet_load(dest, from, nelems * (SIZE)); \\
     else CALL;
 
 ";
@@ -173,10 +184,11 @@ pub fn definitions(table: &Table) -> String {
     );
     out += "#ifdef MEMONET_INLINE\n";
     let fields: Vec<_> = FIELDS.iter().map(|path| path.replace('.', "_")).collect();
-    out += &format!(
-        "extern struct memonet_near {{\n    size_t {}, {LAST}[{PES}];\n}} {OBJECT} __attribute__((__visibility__(\"default\")));\n",
-        fields.join(", ")
-    );
+    for (kind, fields, object) in [("near", fields.join(", "), OBJECT), ("reads", READS_FIELDS.join(", "), READS)] {
+        out += &format!(
+            "extern struct memonet_{kind} {{\n    size_t {fields}, {LAST}[{PES}];\n}} {object} __attribute__((__visibility__(\"default\")));\n"
+        );
+    }
     out += TOOLS;
     let templates: Vec<_> = table.templates().filter(|template| template.inline).collect();
     for (class, rows) in by_class(table, &templates) {
@@ -224,11 +236,13 @@ fn definition(template: &Template, name: &str, string: &str, t: &str, size: &str
 /// call and by the library's own. They differ where somebody has defined the former.
 pub fn rust(table: &Table) -> String {
     let mut out = format!("pub const NEAR_PES: usize = {PES};\nconst _: () = assert!(size_of::<usize>() == 8);\n");
-    for (place, path) in FIELDS.iter().chain([&LAST]).enumerate() {
-        out += &format!(
-            "const _: () = assert!(core::mem::offset_of!(crate::near::Near, {path}) == {});\n",
-            place * 8
-        );
+    for (object, fields) in [("Near", FIELDS), ("Reads", READS_FIELDS)] {
+        for (place, path) in fields.iter().chain([&LAST]).enumerate() {
+            out += &format!(
+                "const _: () = assert!(core::mem::offset_of!(crate::near::{object}, {path}) == {});\n",
+                place * 8
+            );
+        }
     }
     let all = functions(table).expect("a checked table");
     // What Rust cannot pass is no word either.

@@ -1,7 +1,7 @@
 //! Atomic memory operations: lock-prefixed instructions on near peers.
 
 use crate::handle::Ctx;
-use crate::near;
+use crate::near::{self, For};
 use crate::state::{check_result, die, get, or_die};
 use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp, Word};
@@ -9,8 +9,8 @@ use std::ffi::c_int;
 
 /// The word, if it is an aligned one of a near PE.
 #[inline(always)]
-fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
-    let near = near::word(ctx, address, pe)?;
+fn aligned<T: Word>(what: For, ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
+    let near = near::word(what, ctx, address, pe)?;
     (near as usize).is_multiple_of(size_of::<T>()).then_some(near)
 }
 
@@ -28,13 +28,24 @@ fn anywhere<T: Word>(call: &'static str, argument: &'static str, ctx: Ctx, addre
 
 #[inline(always)]
 fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
-    if let Some(word) = aligned(ctx, dest, pe) {
+    if let Some(word) = aligned(For::Any, ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
-        near::wrote(pe);
+        updated(word, !op.keeps(old, value.to_bits()), pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
+}
+
+/// The end of an operation on a near word. Where reads are counted, one that has changed nothing is a read.
+#[inline(always)]
+fn updated<T: Word>(word: *mut T, changed: bool, pe: c_int) {
+    if !changed && near::counts_reads() {
+        // SAFETY: an aligned symmetric word of a near PE.
+        unsafe { near::has_read(word.cast(), size_of::<T>()) };
+    } else {
+        near::wrote(pe);
+    }
 }
 
 fn one<T: Word>() -> T {
@@ -43,15 +54,24 @@ fn one<T: Word>() -> T {
 
 #[inline(always)]
 pub unsafe fn fetch<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    match aligned(ctx, source, pe) {
+    match aligned(For::Read, ctx, source, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         Some(word) => unsafe { shm::load(word) },
         None => fetch_anywhere(call, ctx, source, pe),
     }
 }
 
+/// Also of a near PE, where reads are counted.
 #[cold]
 fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
+    if let Some(word) = aligned(For::Any, ctx, source, pe) {
+        // SAFETY: an aligned symmetric word of a near PE.
+        unsafe {
+            let value = shm::load(word);
+            near::has_read(word.cast(), size_of::<T>());
+            return value;
+        }
+    }
     let spot = anywhere(call, "source", ctx, source, pe);
     let fetched = match spot.near() {
         Some(_) => spot.load(),
@@ -63,7 +83,7 @@ fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c
 
 #[inline(always)]
 pub unsafe fn set<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
-    match aligned(ctx, dest, pe) {
+    match aligned(For::Any, ctx, dest, pe) {
         Some(word) => {
             // SAFETY: an aligned symmetric word of a near PE.
             unsafe { shm::store(word, value) };
@@ -80,10 +100,10 @@ pub unsafe fn swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T
 
 #[inline(always)]
 pub unsafe fn compare_swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, cond: T, value: T, pe: c_int) -> T {
-    if let Some(word) = aligned(ctx, dest, pe) {
+    if let Some(word) = aligned(For::Any, ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits()) };
-        near::wrote(pe);
+        updated(word, old == cond.to_bits() && old != value.to_bits(), pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).compare_swap(cond, value))

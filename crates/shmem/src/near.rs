@@ -7,8 +7,10 @@
 
 use crate::api::{INLINED, NEAR_PES};
 use crate::handle::Ctx;
+use crate::state::current;
 use crate::statics::Shared;
 use memonet_core::Job;
+use memonet_core::polling::{self, PERIOD};
 use memonet_core::segment::{Segment, Written};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -54,6 +56,27 @@ pub struct Area {
     pub words: AtomicUsize,
     pub bias: AtomicUsize,
 }
+
+/// What reads go by: as [`Near`], where each PE has a CPU. Where PEs share CPUs, a program that polls keeps the PE that it waits for from
+/// running. So there [`Near::npes`] and [`Near::apart`] have nothing here, and reads are counted: of each [`PERIOD`] the library sees one,
+/// and yields if the program seems to poll.
+///
+/// The header reads `apart` here and counts down `left`, by plain accesses that threads may lose. Where `left` has come to its end it calls
+/// the function, which begins anew.
+#[repr(C, align(64))]
+pub struct Reads {
+    /// Reads until the next one that the library sees; 0: none are counted.
+    pub left: AtomicUsize,
+    pub npes: AtomicUsize,
+    pub apart: [AtomicUsize; NEAR_PES],
+}
+
+#[unsafe(export_name = "memonet_reads_1")]
+static READS: Reads = Reads {
+    left: AtomicUsize::new(0),
+    npes: AtomicUsize::new(0),
+    apart: [const { AtomicUsize::new(0) }; NEAR_PES],
+};
 
 #[unsafe(export_name = "memonet_near_1")]
 static NEAR: Near = Near {
@@ -113,11 +136,21 @@ pub fn open(job: &Job, segment: &Segment, statics: Option<&Shared>) {
     NEAR.stride.store(segment.size(), Ordering::Relaxed);
     NEAR.written.store(segment.written().as_ptr().cast_mut(), Ordering::Relaxed);
     NEAR.npes.store(job.npes(), Ordering::Release);
+    let counts_reads = segment.counts_reads();
+    if counts_reads {
+        READS.left.store(PERIOD as usize, Ordering::Relaxed);
+    } else {
+        READS.npes.store(job.npes(), Ordering::Release);
+    }
     if !INLINED.iter().any(Names::differ) {
         let bias = NEAR.heap.bias.load(Ordering::Relaxed);
-        for (pe, apart) in NEAR.apart.iter().take(job.npes()).enumerate() {
+        for (pe, (write, read)) in NEAR.apart.iter().zip(&READS.apart).take(job.npes()).enumerate() {
             // Distances are whole pages: never one less than 0.
-            apart.store(bias.wrapping_add(pe * segment.size()).wrapping_add(1), Ordering::Release);
+            let apart = bias.wrapping_add(pe * segment.size()).wrapping_add(1);
+            write.store(apart, Ordering::Release);
+            if !counts_reads {
+                read.store(apart, Ordering::Release);
+            }
         }
     }
 }
@@ -126,12 +159,14 @@ pub fn open(job: &Job, segment: &Segment, statics: Option<&Shared>) {
 pub fn close() {
     call_functions();
     NEAR.npes.store(0, Ordering::Release);
+    READS.npes.store(0, Ordering::Release);
+    READS.left.store(0, Ordering::Relaxed);
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
 }
 
 /// From now on programs call the functions.
 pub fn call_functions() {
-    for apart in &NEAR.apart {
+    for apart in NEAR.apart.iter().chain(&READS.apart) {
         apart.store(0, Ordering::Release);
     }
 }
@@ -139,7 +174,7 @@ pub fn call_functions() {
 /// Where PE `pe`'s counterpart of an address is mapped, if the address lies so in one of the areas: `fits` is told the distance from the area's start,
 /// and how far words may begin.
 #[inline(always)]
-fn find(address: usize, pe: c_int, fits: impl Fn(usize, usize) -> bool) -> Option<*mut u8> {
+fn find(address: usize, pe: c_int, npes: &AtomicUsize, fits: impl Fn(usize, usize) -> bool) -> Option<*mut u8> {
     let within = |area: &Area| {
         fits(
             address.wrapping_sub(area.start.load(Ordering::Relaxed)),
@@ -155,7 +190,7 @@ fn find(address: usize, pe: c_int, fits: impl Fn(usize, usize) -> bool) -> Optio
         }
         &NEAR.statics
     };
-    if pe as u32 as usize >= NEAR.npes.load(Ordering::Relaxed) {
+    if pe as u32 as usize >= npes.load(Ordering::Relaxed) {
         return None;
     }
     let part = pe as usize * NEAR.stride.load(Ordering::Relaxed);
@@ -166,23 +201,43 @@ fn find(address: usize, pe: c_int, fits: impl Fn(usize, usize) -> bool) -> Optio
 #[cold]
 fn less_often() {}
 
+/// What is to be done where [`word`] and [`block`] say.
+#[derive(Clone, Copy)]
+pub enum For {
+    Any,
+    /// A read that nobody counts: where reads are counted, there is nothing for it.
+    Read,
+}
+
+impl For {
+    #[inline(always)]
+    fn npes(self) -> &'static AtomicUsize {
+        match self {
+            For::Any => &NEAR.npes,
+            For::Read => &READS.npes,
+        }
+    }
+}
+
 /// Where the word at a symmetric address is mapped.
 #[inline(always)]
-pub fn word<T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
+pub fn word<T>(what: For, ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
     const { assert!(size_of::<T>() <= WORD) };
     if ctx != Ctx::DEFAULT {
         return None;
     }
-    Some(find(address as usize, pe, |at, words| at <= words)?.cast())
+    Some(find(address as usize, pe, what.npes(), |at, words| at <= words)?.cast())
 }
 
 /// Where `bytes` at a symmetric address are mapped.
 #[inline(always)]
-pub fn block(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<*mut u8> {
+pub fn block(what: For, ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<*mut u8> {
     if ctx != Ctx::DEFAULT {
         return None;
     }
-    let there = find(address, pe, |at, words| at.checked_add(bytes).is_some_and(|end| end <= words))?;
+    let there = find(address, pe, what.npes(), |at, words| {
+        at.checked_add(bytes).is_some_and(|end| end <= words)
+    })?;
     // One's own, as the program knows it: a copy within it has to find out whether its ends overlap.
     let own = pe as usize == NEAR.me.load(Ordering::Relaxed);
     Some(if own { address as *mut u8 } else { there })
@@ -193,4 +248,27 @@ pub fn block(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<*mut u
 pub fn wrote(pe: c_int) {
     // SAFETY: the two have found that the library is open and has such a PE; the bytes live as long as the process.
     unsafe { Written::kept(NEAR.written.load(Ordering::Relaxed)).to(pe as usize) };
+}
+
+/// Whether reads are counted.
+#[inline(always)]
+pub fn counts_reads() -> bool {
+    READS.left.load(Ordering::Relaxed) != 0
+}
+
+/// To be called after a read of `bytes` where [`word`] or [`block`] have said.
+///
+/// # Safety
+/// They can still be read there.
+pub unsafe fn has_read(from: *const u8, bytes: usize) {
+    let left = READS.left.load(Ordering::Relaxed);
+    if left > 1 {
+        READS.left.store(left - 1, Ordering::Relaxed);
+    } else if left == 1 {
+        READS.left.store(PERIOD as usize, Ordering::Relaxed);
+        // SAFETY: the caller's promise.
+        if let (Some(state), Some(value)) = (current(), unsafe { polling::digest(from, bytes) }) {
+            state.segment.has_read(from as usize, value);
+        }
+    }
 }

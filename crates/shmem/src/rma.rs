@@ -9,7 +9,7 @@
 )]
 
 use crate::handle::Ctx;
-use crate::near;
+use crate::near::{self, For};
 use crate::state::{State, bytes, die, get as state, or_die};
 use memonet_core::{segment, shm};
 use std::ffi::c_int;
@@ -21,7 +21,7 @@ use std::ffi::c_int;
 #[inline(always)]
 unsafe fn put_near<T>(ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) -> bool {
     if let Some(bytes) = nelems.checked_mul(size_of::<T>())
-        && let Some(to) = near::block(ctx, dest as usize, bytes, pe)
+        && let Some(to) = near::block(For::Any, ctx, dest as usize, bytes, pe)
     {
         // SAFETY: symmetric memory of a near PE; the caller promises the source.
         unsafe {
@@ -103,7 +103,7 @@ unsafe extern "C" fn put_nbi_anywhere<T>(dest: *mut T, source: *const T, nelems:
 #[inline(always)]
 pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
     if let Some(bytes) = nelems.checked_mul(size_of::<T>())
-        && let Some(from) = near::block(ctx, source as usize, bytes, pe)
+        && let Some(from) = near::block(For::Read, ctx, source as usize, bytes, pe)
     {
         // SAFETY: symmetric memory of a near PE; the program's destination has room for so many elements.
         return unsafe {
@@ -121,11 +121,20 @@ pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *
 #[cold]
 unsafe extern "C" fn get_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
-    if bytes > 0 {
+    if let Some(from) = near::block(For::Any, ctx, source as usize, bytes, pe) {
+        // SAFETY: symmetric memory of a near PE; the program's destination has room for so many elements.
+        unsafe {
+            segment::copy(dest.cast(), from, bytes);
+            near::has_read(from, bytes);
+        }
+    } else if bytes > 0 {
         let spot = state.spot(call, "source", ctx, source as usize, bytes, pe);
         state.check_local(call, "dest", dest as usize, bytes);
         // SAFETY: the program's destination has room for so many elements.
-        or_die(call, unsafe { spot.get(dest.cast()) });
+        unsafe {
+            or_die(call, spot.get(dest.cast()));
+            spot.has_read(dest.cast());
+        }
     }
 }
 
@@ -138,7 +147,7 @@ pub unsafe fn get_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, sourc
 
 #[inline(always)]
 pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
-    if let Some(to) = near::word(ctx, dest, pe) {
+    if let Some(to) = near::word(For::Any, ctx, dest, pe) {
         // SAFETY: a symmetric object of a near PE, and the value's bytes.
         unsafe {
             match size_of::<T>() {
@@ -174,22 +183,48 @@ extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, c
 
 #[inline(always)]
 pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    let mut value = std::mem::MaybeUninit::<T>::uninit();
-    if let Some(from) = near::word(ctx, source, pe) {
-        // SAFETY: a symmetric object of a near PE; any bytes are a value of a C type.
-        unsafe {
-            match size_of::<T>() {
-                1 => return std::mem::transmute_copy(&shm::load::<u8>(from.cast())),
-                2 => return std::mem::transmute_copy(&shm::load::<u16>(from.cast())),
-                4 => return std::mem::transmute_copy(&shm::load::<u32>(from.cast())),
-                8 => return std::mem::transmute_copy(&shm::load::<u64>(from.cast())),
-                _ => shm::copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>()),
+    if let Some(from) = near::word(For::Read, ctx, source, pe) {
+        // SAFETY: a symmetric object of a near PE.
+        return unsafe { load(from) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { g_anywhere(source, pe, ctx, call) }
+}
+
+/// Loads a value, a word in one piece.
+///
+/// # Safety
+/// It can be read there.
+#[inline(always)]
+unsafe fn load<T: Copy>(from: *const T) -> T {
+    // SAFETY: the caller's promise; any bytes are a value of a C type.
+    unsafe {
+        match size_of::<T>() {
+            1 => std::mem::transmute_copy(&shm::load::<u8>(from.cast())),
+            2 => std::mem::transmute_copy(&shm::load::<u16>(from.cast())),
+            4 => std::mem::transmute_copy(&shm::load::<u32>(from.cast())),
+            8 => std::mem::transmute_copy(&shm::load::<u64>(from.cast())),
+            _ => {
+                let mut value = std::mem::MaybeUninit::<T>::uninit();
+                shm::copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>());
+                value.assume_init()
             }
-            return value.assume_init();
         }
     }
-    // SAFETY: room for a value, which is filled.
+}
+
+/// Also of a near PE, where reads are counted.
+#[cold]
+#[inline(never)]
+unsafe fn g_anywhere<T: Copy>(source: *const T, pe: c_int, ctx: Ctx, call: &'static str) -> T {
+    // SAFETY: a symmetric object of a near PE; or room for a value, which is filled.
     unsafe {
+        if let Some(from) = near::word(For::Any, ctx, source, pe) {
+            let value = load(from);
+            near::has_read(from.cast(), size_of::<T>());
+            return value;
+        }
+        let mut value = std::mem::MaybeUninit::<T>::uninit();
         get_anywhere(value.as_mut_ptr(), source, 1, pe, ctx, call);
         value.assume_init()
     }

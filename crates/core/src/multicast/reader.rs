@@ -137,7 +137,9 @@ impl Reader {
         self.pe.progress();
         self.pe.ring_written();
         let departed = self.terms(|terms| terms.departed(&self.pe));
-        match (self.look()?, departed) {
+        let found = self.look()?;
+        wait::has_looked(&self.pe, found.is_some());
+        match (found, departed) {
             (None, Some(error)) => Err(error),
             (found, _) => Ok(found),
         }

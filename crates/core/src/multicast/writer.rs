@@ -135,6 +135,7 @@ impl Writer {
                 // A program may try until it succeeds: that is a wait, and ends like one.
                 self.pe.progress();
                 self.pe.ring_written();
+                wait::has_looked(&self.pe, false);
                 if let Some(pe) = self.silent() {
                     return self.outlive(pe).map(|()| None);
                 }

@@ -136,6 +136,19 @@ pub enum AtomicOp {
     Swap,
 }
 
+impl AtomicOp {
+    /// Whether the operation left the word at `old`.
+    #[inline(always)]
+    pub fn keeps(self, old: u64, operand: u64) -> bool {
+        match self {
+            AtomicOp::Add | AtomicOp::Xor => operand == 0,
+            AtomicOp::And => old & operand == old,
+            AtomicOp::Or => old | operand == old,
+            AtomicOp::Swap => old == operand,
+        }
+    }
+}
+
 /// Loads a word.
 ///
 /// # Safety

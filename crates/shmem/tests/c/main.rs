@@ -7,6 +7,7 @@ mod exits;
 mod heap;
 mod inlined;
 mod installed;
+mod polling;
 mod simulated;
 mod statics;
 mod symbols;
