@@ -100,11 +100,9 @@ MEMONET_INLINE int memonet_find(shmem_ctx_t ctx, const void *address, int pe, in
     size_t at = (size_t)address, apart;
     if (ctx != SHMEM_CTX_DEFAULT || __builtin_expect((unsigned)pe >= pes, 0)) return 0;
     apart = (reads ? memonet_reads_1.apart : memonet_near_1.apart)[(unsigned)pe];
-    if (__builtin_expect(apart == 0, 0)) {
-        size_t left = reads ? __atomic_load_n(&memonet_reads_1.left, __ATOMIC_RELAXED) : 0;
-        apart = memonet_near_1.apart[(unsigned)pe];
-        if (left <= 1 || apart == 0) return 0;
-        __atomic_store_n(&memonet_reads_1.left, left - 1, __ATOMIC_RELAXED);
+    if (__builtin_expect((apart & 1) == 0, 0)) {
+        if (!reads || apart == 0 || (long)--memonet_reads_1.left <= 0) return 0;
+        apart--;
     }
     if (__builtin_expect(at - memonet_near_1.heap_start > memonet_near_1.heap_words, 0)) {
         if (at - memonet_near_1.statics_start > memonet_near_1.statics_words) return 0;

@@ -1,7 +1,7 @@
 //! Atomic memory operations: lock-prefixed instructions on near peers.
 
 use crate::handle::Ctx;
-use crate::near::{self, For};
+use crate::near;
 use crate::state::{check_result, die, get, or_die};
 use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp, Word};
@@ -9,8 +9,8 @@ use std::ffi::c_int;
 
 /// The word, if it is an aligned one of a near PE.
 #[inline(always)]
-fn aligned<T: Word>(what: For, ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
-    let near = near::word(what, ctx, address, pe)?;
+fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
+    let near = near::word(ctx, address, pe)?;
     (near as usize).is_multiple_of(size_of::<T>()).then_some(near)
 }
 
@@ -28,10 +28,10 @@ fn anywhere<T: Word>(call: &'static str, argument: &'static str, ctx: Ctx, addre
 
 #[inline(always)]
 fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
-    if let Some(word) = aligned(For::Any, ctx, dest, pe) {
+    if let Some(word) = aligned(ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
-        updated(word, !op.keeps(old, value.to_bits()), pe);
+        updated(word, old, !op.keeps(old, value.to_bits()), pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
@@ -39,10 +39,9 @@ fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, val
 
 /// The end of an operation on a near word. Where reads are counted, one that has changed nothing is a read.
 #[inline(always)]
-fn updated<T: Word>(word: *mut T, changed: bool, pe: c_int) {
+fn updated<T: Word>(word: *mut T, old: u64, changed: bool, pe: c_int) {
     if !changed && near::counts_reads() {
-        // SAFETY: an aligned symmetric word of a near PE.
-        unsafe { near::has_read(word.cast(), size_of::<T>()) };
+        near::has_read(word as usize, || Some(old));
     } else {
         near::wrote(pe);
     }
@@ -54,24 +53,21 @@ fn one<T: Word>() -> T {
 
 #[inline(always)]
 pub unsafe fn fetch<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    match aligned(For::Read, ctx, source, pe) {
+    if let Some((word, counted)) = near::word_to_read(ctx, source, pe)
+        && (word as usize).is_multiple_of(size_of::<T>())
+    {
         // SAFETY: an aligned symmetric word of a near PE.
-        Some(word) => unsafe { shm::load(word) },
-        None => fetch_anywhere(call, ctx, source, pe),
+        let value = unsafe { shm::load(word) };
+        if counted {
+            near::has_read(word as usize, || Some(value.to_bits()));
+        }
+        return value;
     }
+    fetch_anywhere(call, ctx, source, pe)
 }
 
-/// Also of a near PE, where reads are counted.
 #[cold]
 fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    if let Some(word) = aligned(For::Any, ctx, source, pe) {
-        // SAFETY: an aligned symmetric word of a near PE.
-        unsafe {
-            let value = shm::load(word);
-            near::has_read(word.cast(), size_of::<T>());
-            return value;
-        }
-    }
     let spot = anywhere(call, "source", ctx, source, pe);
     let fetched = match spot.near() {
         Some(_) => spot.load(),
@@ -83,7 +79,7 @@ fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c
 
 #[inline(always)]
 pub unsafe fn set<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
-    match aligned(For::Any, ctx, dest, pe) {
+    match aligned(ctx, dest, pe) {
         Some(word) => {
             // SAFETY: an aligned symmetric word of a near PE.
             unsafe { shm::store(word, value) };
@@ -100,10 +96,10 @@ pub unsafe fn swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T
 
 #[inline(always)]
 pub unsafe fn compare_swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, cond: T, value: T, pe: c_int) -> T {
-    if let Some(word) = aligned(For::Any, ctx, dest, pe) {
+    if let Some(word) = aligned(ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits()) };
-        updated(word, old == cond.to_bits() && old != value.to_bits(), pe);
+        updated(word, old, old == cond.to_bits() && old != value.to_bits(), pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).compare_swap(cond, value))

@@ -10,7 +10,7 @@ use crate::handle::Ctx;
 use crate::state::current;
 use crate::statics::Shared;
 use memonet_core::Job;
-use memonet_core::polling::{self, PERIOD};
+use memonet_core::polling::PERIOD;
 use memonet_core::segment::{Segment, Written};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
@@ -58,16 +58,17 @@ pub struct Area {
 }
 
 /// What reads go by: as [`Near`], where each PE has a CPU. Where PEs share CPUs, a program that polls keeps the PE that it waits for from
-/// running. So there [`Near::npes`] and [`Near::apart`] have nothing here, and reads are counted: of each [`PERIOD`] the library sees one,
-/// and yields if the program seems to poll.
+/// running. So there reads are counted: of each [`PERIOD`] the library sees one, and yields if the program seems to poll.
 ///
-/// The header reads `apart` here and counts down `left`, by plain accesses that threads may lose. Where `left` has come to its end it calls
-/// the function, which begins anew.
+/// The header reads `apart` here. Where the lowest bit is not set, it counts down `left`, by plain accesses that threads may lose, and calls
+/// the function when nothing is left. That begins anew. So reads that are not counted take as many instructions as writes.
 #[repr(C, align(64))]
 pub struct Reads {
-    /// Reads until the next one that the library sees; 0: none are counted.
+    /// Reads until the next one that the library sees.
     pub left: AtomicUsize,
+    /// 0: reads are counted, or nobody is near.
     pub npes: AtomicUsize,
+    /// As [`Near::apart`]; where reads are counted, one more.
     pub apart: [AtomicUsize; NEAR_PES],
 }
 
@@ -148,9 +149,7 @@ pub fn open(job: &Job, segment: &Segment, statics: Option<&Shared>) {
             // Distances are whole pages: never one less than 0.
             let apart = bias.wrapping_add(pe * segment.size()).wrapping_add(1);
             write.store(apart, Ordering::Release);
-            if !counts_reads {
-                read.store(apart, Ordering::Release);
-            }
+            read.store(apart + usize::from(counts_reads), Ordering::Release);
         }
     }
 }
@@ -160,7 +159,6 @@ pub fn close() {
     call_functions();
     NEAR.npes.store(0, Ordering::Release);
     READS.npes.store(0, Ordering::Release);
-    READS.left.store(0, Ordering::Relaxed);
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
 }
 
@@ -172,9 +170,9 @@ pub fn call_functions() {
 }
 
 /// Where PE `pe`'s counterpart of an address is mapped, if the address lies so in one of the areas: `fits` is told the distance from the area's start,
-/// and how far words may begin.
+/// and how far words may begin. For reads, also whether they are counted: that costs those nothing that are not.
 #[inline(always)]
-fn find(address: usize, pe: c_int, npes: &AtomicUsize, fits: impl Fn(usize, usize) -> bool) -> Option<*mut u8> {
+fn find<const READS_IT: bool>(address: usize, pe: c_int, fits: impl Fn(usize, usize) -> bool) -> Option<(*mut u8, bool)> {
     let within = |area: &Area| {
         fits(
             address.wrapping_sub(area.start.load(Ordering::Relaxed)),
@@ -190,57 +188,67 @@ fn find(address: usize, pe: c_int, npes: &AtomicUsize, fits: impl Fn(usize, usiz
         }
         &NEAR.statics
     };
-    if pe as u32 as usize >= npes.load(Ordering::Relaxed) {
-        return None;
+    let is_near = |npes: &AtomicUsize| (pe as u32 as usize) < npes.load(Ordering::Relaxed);
+    let mut counted = false;
+    if !is_near(if READS_IT { &READS.npes } else { &NEAR.npes }) {
+        if !READS_IT || !is_near(&NEAR.npes) {
+            return None;
+        }
+        less_often();
+        counted = true;
     }
     let part = pe as usize * NEAR.stride.load(Ordering::Relaxed);
-    Some(address.wrapping_add(area.bias.load(Ordering::Relaxed)).wrapping_add(part) as *mut u8)
+    let there = address.wrapping_add(area.bias.load(Ordering::Relaxed)).wrapping_add(part);
+    Some((there as *mut u8, counted))
 }
 
 /// Has the compiler move what comes after it out of the way.
 #[cold]
 fn less_often() {}
 
-/// What is to be done where [`word`] and [`block`] say.
-#[derive(Clone, Copy)]
-pub enum For {
-    Any,
-    /// A read that nobody counts: where reads are counted, there is nothing for it.
-    Read,
-}
-
-impl For {
-    #[inline(always)]
-    fn npes(self) -> &'static AtomicUsize {
-        match self {
-            For::Any => &NEAR.npes,
-            For::Read => &READS.npes,
-        }
-    }
-}
-
-/// Where the word at a symmetric address is mapped.
 #[inline(always)]
-pub fn word<T>(what: For, ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
+fn find_word<const READS_IT: bool, T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<(*mut T, bool)> {
     const { assert!(size_of::<T>() <= WORD) };
     if ctx != Ctx::DEFAULT {
         return None;
     }
-    Some(find(address as usize, pe, what.npes(), |at, words| at <= words)?.cast())
+    let (there, counted) = find::<READS_IT>(address as usize, pe, |at, words| at <= words)?;
+    Some((there.cast(), counted))
+}
+
+#[inline(always)]
+fn find_block<const READS_IT: bool>(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<(*mut u8, bool)> {
+    if ctx != Ctx::DEFAULT {
+        return None;
+    }
+    let (there, counted) = find::<READS_IT>(address, pe, |at, words| at.checked_add(bytes).is_some_and(|end| end <= words))?;
+    // One's own, as the program knows it: a copy within it has to find out whether its ends overlap.
+    let own = pe as usize == NEAR.me.load(Ordering::Relaxed);
+    Some((if own { address as *mut u8 } else { there }, counted))
+}
+
+/// Where the word at a symmetric address is mapped.
+#[inline(always)]
+pub fn word<T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
+    Some(find_word::<false, T>(ctx, address, pe)?.0)
 }
 
 /// Where `bytes` at a symmetric address are mapped.
 #[inline(always)]
-pub fn block(what: For, ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<*mut u8> {
-    if ctx != Ctx::DEFAULT {
-        return None;
-    }
-    let there = find(address, pe, what.npes(), |at, words| {
-        at.checked_add(bytes).is_some_and(|end| end <= words)
-    })?;
-    // One's own, as the program knows it: a copy within it has to find out whether its ends overlap.
-    let own = pe as usize == NEAR.me.load(Ordering::Relaxed);
-    Some(if own { address as *mut u8 } else { there })
+pub fn block(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<*mut u8> {
+    Some(find_block::<false>(ctx, address, bytes, pe)?.0)
+}
+
+/// [`word`], to be read; whether [`has_read`] is to be called then.
+#[inline(always)]
+pub fn word_to_read<T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<(*mut T, bool)> {
+    find_word::<true, T>(ctx, address, pe)
+}
+
+/// [`block`], to be read; whether [`has_read`] is to be called then.
+#[inline(always)]
+pub fn block_to_read(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<(*mut u8, bool)> {
+    find_block::<true>(ctx, address, bytes, pe)
 }
 
 /// To be called after a store where [`word`] or [`block`] have said.
@@ -250,25 +258,29 @@ pub fn wrote(pe: c_int) {
     unsafe { Written::kept(NEAR.written.load(Ordering::Relaxed)).to(pe as usize) };
 }
 
-/// Whether reads are counted.
+/// Whether reads are counted, of a PE that is near.
 #[inline(always)]
 pub fn counts_reads() -> bool {
-    READS.left.load(Ordering::Relaxed) != 0
+    READS.npes.load(Ordering::Relaxed) == 0
 }
 
-/// To be called after a read of `bytes` where [`word`] or [`block`] have said.
-///
-/// # Safety
-/// They can still be read there.
-pub unsafe fn has_read(from: *const u8, bytes: usize) {
-    let left = READS.left.load(Ordering::Relaxed);
-    if left > 1 {
-        READS.left.store(left - 1, Ordering::Relaxed);
-    } else if left == 1 {
-        READS.left.store(PERIOD as usize, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
-        if let (Some(state), Some(value)) = (current(), unsafe { polling::digest(from, bytes) }) {
-            state.segment.has_read(from as usize, value);
-        }
+/// Counts a read at `place`, of what `value` stands for.
+#[inline(always)]
+pub fn has_read(place: usize, value: impl FnOnce() -> Option<u64>) {
+    let left = READS.left.load(Ordering::Relaxed) as isize - 1;
+    READS.left.store(left as usize, Ordering::Relaxed);
+    if left <= 0
+        && let Some(value) = value()
+    {
+        look_at_read(place, value);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look_at_read(place: usize, value: u64) {
+    READS.left.store(PERIOD as usize, Ordering::Relaxed);
+    if let Some(state) = current() {
+        state.segment.has_read(place, value);
     }
 }

@@ -9,9 +9,9 @@
 )]
 
 use crate::handle::Ctx;
-use crate::near::{self, For};
+use crate::near;
 use crate::state::{State, bytes, die, get as state, or_die};
-use memonet_core::{segment, shm};
+use memonet_core::{polling, segment, shm};
 use std::ffi::c_int;
 
 /// Copies to a near PE; false where that is not all there is to do.
@@ -21,7 +21,7 @@ use std::ffi::c_int;
 #[inline(always)]
 unsafe fn put_near<T>(ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) -> bool {
     if let Some(bytes) = nelems.checked_mul(size_of::<T>())
-        && let Some(to) = near::block(For::Any, ctx, dest as usize, bytes, pe)
+        && let Some(to) = near::block(ctx, dest as usize, bytes, pe)
     {
         // SAFETY: symmetric memory of a near PE; the caller promises the source.
         unsafe {
@@ -56,6 +56,23 @@ unsafe extern "C" fn put_block(to: *mut u8, source: *const u8, bytes: usize, pe:
 unsafe extern "C" fn get_block(to: *mut u8, from: *const u8, bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe { segment::copy(to, from, bytes) };
+}
+
+/// The end of a get that is counted.
+///
+/// # Safety
+/// `bytes` at both ends.
+#[inline(never)]
+unsafe extern "C" fn get_counted(to: *mut u8, from: *const u8, bytes: usize) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if bytes == 8 {
+            segment::copy(to, from, 8);
+        } else {
+            segment::copy(to, from, bytes);
+        }
+        near::has_read(from as usize, || polling::digest(to, bytes));
+    }
 }
 
 #[inline(always)]
@@ -103,11 +120,13 @@ unsafe extern "C" fn put_nbi_anywhere<T>(dest: *mut T, source: *const T, nelems:
 #[inline(always)]
 pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
     if let Some(bytes) = nelems.checked_mul(size_of::<T>())
-        && let Some(from) = near::block(For::Read, ctx, source as usize, bytes, pe)
+        && let Some((from, counted)) = near::block_to_read(ctx, source as usize, bytes, pe)
     {
         // SAFETY: symmetric memory of a near PE; the program's destination has room for so many elements.
         return unsafe {
-            if bytes == 8 {
+            if counted {
+                get_counted(dest.cast(), from, bytes);
+            } else if bytes == 8 {
                 segment::copy(dest.cast(), from, 8);
             } else {
                 get_block(dest.cast(), from, bytes);
@@ -121,13 +140,7 @@ pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *
 #[cold]
 unsafe extern "C" fn get_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
-    if let Some(from) = near::block(For::Any, ctx, source as usize, bytes, pe) {
-        // SAFETY: symmetric memory of a near PE; the program's destination has room for so many elements.
-        unsafe {
-            segment::copy(dest.cast(), from, bytes);
-            near::has_read(from, bytes);
-        }
-    } else if bytes > 0 {
+    if bytes > 0 {
         let spot = state.spot(call, "source", ctx, source as usize, bytes, pe);
         state.check_local(call, "dest", dest as usize, bytes);
         // SAFETY: the program's destination has room for so many elements.
@@ -147,7 +160,7 @@ pub unsafe fn get_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, sourc
 
 #[inline(always)]
 pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
-    if let Some(to) = near::word(For::Any, ctx, dest, pe) {
+    if let Some(to) = near::word(ctx, dest, pe) {
         // SAFETY: a symmetric object of a near PE, and the value's bytes.
         unsafe {
             match size_of::<T>() {
@@ -183,12 +196,23 @@ extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, c
 
 #[inline(always)]
 pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    if let Some(from) = near::word(For::Read, ctx, source, pe) {
+    if let Some((from, counted)) = near::word_to_read(ctx, source, pe) {
         // SAFETY: a symmetric object of a near PE.
-        return unsafe { load(from) };
+        let value = unsafe { load(from) };
+        if counted {
+            // SAFETY: the value's own bytes.
+            near::has_read(from as usize, || unsafe {
+                polling::digest((&raw const value).cast(), size_of::<T>())
+            });
+        }
+        return value;
     }
-    // SAFETY: the caller's promise.
-    unsafe { g_anywhere(source, pe, ctx, call) }
+    let mut value = std::mem::MaybeUninit::<T>::uninit();
+    // SAFETY: room for a value, which is filled.
+    unsafe {
+        get_anywhere(value.as_mut_ptr(), source, 1, pe, ctx, call);
+        value.assume_init()
+    }
 }
 
 /// Loads a value, a word in one piece.
@@ -210,23 +234,6 @@ unsafe fn load<T: Copy>(from: *const T) -> T {
                 value.assume_init()
             }
         }
-    }
-}
-
-/// Also of a near PE, where reads are counted.
-#[cold]
-#[inline(never)]
-unsafe fn g_anywhere<T: Copy>(source: *const T, pe: c_int, ctx: Ctx, call: &'static str) -> T {
-    // SAFETY: a symmetric object of a near PE; or room for a value, which is filled.
-    unsafe {
-        if let Some(from) = near::word(For::Any, ctx, source, pe) {
-            let value = load(from);
-            near::has_read(from.cast(), size_of::<T>());
-            return value;
-        }
-        let mut value = std::mem::MaybeUninit::<T>::uninit();
-        get_anywhere(value.as_mut_ptr(), source, 1, pe, ctx, call);
-        value.assume_init()
     }
 }
 

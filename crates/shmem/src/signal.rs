@@ -1,7 +1,7 @@
 //! Signals: a block and the word that tells of it.
 
 use crate::handle::Ctx;
-use crate::near::{self, For};
+use crate::near;
 use crate::state::{State, bytes, die, get, or_die};
 use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp};
@@ -33,7 +33,7 @@ pub unsafe fn put_signal<T: Copy>(
 ) {
     let (state, op) = (get(call), op(call, sig_op));
     let bytes = bytes::<T>(call, nelems);
-    if let Some(to) = near::block(For::Any, ctx, dest as usize, bytes, pe)
+    if let Some(to) = near::block(ctx, dest as usize, bytes, pe)
         && let Some(word) = near_word(ctx, sig_addr, pe)
     {
         // SAFETY: symmetric memory of a near PE; the program's source has so many elements.
@@ -47,7 +47,7 @@ pub unsafe fn put_signal<T: Copy>(
 /// A signal word that is aligned, where a near PE's is mapped.
 #[inline(always)]
 fn near_word(ctx: Ctx, sig_addr: *mut u64, pe: c_int) -> Option<*mut u64> {
-    near::word(For::Any, ctx, sig_addr, pe).filter(|word| word.is_aligned())
+    near::word(ctx, sig_addr, pe).filter(|word| word.is_aligned())
 }
 
 /// A signal word anywhere; or the end of the job.
