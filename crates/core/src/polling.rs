@@ -22,15 +22,13 @@ use crate::shm;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Of so many reads, one is looked at.
-pub const PERIOD: u32 = 61;
+pub const PERIOD: u32 = 127;
 /// Cycles of reads in vain before a yield.
 const PATIENCE: u64 = 2_000;
 /// Places in the table: more than most programs poll, and fewer than tables have.
 const PLACES: usize = 64;
 /// A number whose products with others have no pattern in their upper bits.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
-/// What a fence or quiet with nothing to complete reads: no address of a word.
-pub(crate) const NOTHING_TO_COMPLETE: usize = 1;
 
 /// Whether a PE of this process shares its CPU: elsewhere, a read costs no more than this.
 static SHARED: AtomicBool = AtomicBool::new(false);
@@ -91,11 +89,11 @@ impl Default for Polling {
 }
 
 impl Polling {
-    /// Counts a read; whether to look at it.
-    pub(crate) fn is_due(&self) -> bool {
+    /// Counts a call that takes as long as so many reads of a near word; whether to look at it.
+    pub(crate) fn is_due(&self, reads: u32) -> bool {
         let left = self.left.load(Ordering::Relaxed);
-        let due = left <= 1;
-        self.left.store(if due { PERIOD } else { left - 1 }, Ordering::Relaxed);
+        let due = left <= reads;
+        self.left.store(if due { PERIOD } else { left - reads }, Ordering::Relaxed);
         due
     }
 
@@ -144,7 +142,7 @@ mod tests {
         for i in 0..reads {
             let (place, value) = read(i);
             let now = 1 + i as u64 * apart;
-            if polling.is_due() && polling.learns_nothing(place, value, now) {
+            if polling.is_due(1) && polling.learns_nothing(place, value, now) {
                 polling.restart(now);
                 found += 1;
             }

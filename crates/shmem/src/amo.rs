@@ -7,11 +7,11 @@ use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp, Word};
 use std::ffi::c_int;
 
-/// The word, if it is an aligned one of a near PE.
+/// The word, if it is an aligned one of a near PE; whether reads of it are counted.
 #[inline(always)]
-fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
-    let near = near::word(ctx, address, pe)?;
-    (near as usize).is_multiple_of(size_of::<T>()).then_some(near)
+fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<(*mut T, bool)> {
+    let near = near::word_to_read(ctx, address, pe)?;
+    (near.0 as usize).is_multiple_of(size_of::<T>()).then_some(near)
 }
 
 #[cold]
@@ -28,23 +28,31 @@ fn anywhere<T: Word>(call: &'static str, argument: &'static str, ctx: Ctx, addre
 
 #[inline(always)]
 fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
-    if let Some(word) = aligned(ctx, dest, pe) {
+    if let Some((word, counted)) = aligned(ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
-        let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
-        updated(word, old, !op.keeps(old, value.to_bits()), pe);
+        let operate = || unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
+        let old = near_update(word, counted, pe, operate, |old| op.keeps(old, value.to_bits()));
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
 }
 
-/// The end of an operation on a near word. Where reads are counted, one that has changed nothing is a read.
+/// Carries out an operation on a near word. Where reads are counted, one that has kept the word as it was is a read.
 #[inline(always)]
-fn updated<T: Word>(word: *mut T, old: u64, changed: bool, pe: c_int) {
-    if !changed && near::counts_reads() {
+fn near_update<T: Word>(word: *mut T, counted: bool, pe: c_int, operate: impl Fn() -> u64, keeps: impl Fn(u64) -> bool) -> u64 {
+    // Apart from each other, so that the usual way has no more to do than it had.
+    if !counted {
+        let old = operate();
+        near::wrote(pe);
+        return old;
+    }
+    let old = operate();
+    if keeps(old) {
         near::has_read(word as usize, || Some(old));
     } else {
         near::wrote(pe);
     }
+    old
 }
 
 fn one<T: Word>() -> T {
@@ -53,9 +61,7 @@ fn one<T: Word>() -> T {
 
 #[inline(always)]
 pub unsafe fn fetch<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    if let Some((word, counted)) = near::word_to_read(ctx, source, pe)
-        && (word as usize).is_multiple_of(size_of::<T>())
-    {
+    if let Some((word, counted)) = aligned(ctx, source, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         let value = unsafe { shm::load(word) };
         if counted {
@@ -80,7 +86,7 @@ fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c
 #[inline(always)]
 pub unsafe fn set<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
     match aligned(ctx, dest, pe) {
-        Some(word) => {
+        Some((word, _)) => {
             // SAFETY: an aligned symmetric word of a near PE.
             unsafe { shm::store(word, value) };
             near::wrote(pe);
@@ -96,10 +102,11 @@ pub unsafe fn swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T
 
 #[inline(always)]
 pub unsafe fn compare_swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, cond: T, value: T, pe: c_int) -> T {
-    if let Some(word) = aligned(ctx, dest, pe) {
+    if let Some((word, counted)) = aligned(ctx, dest, pe) {
+        let (expected, new) = (cond.to_bits(), value.to_bits());
         // SAFETY: an aligned symmetric word of a near PE.
-        let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits()) };
-        updated(word, old, old == cond.to_bits() && old != value.to_bits(), pe);
+        let operate = || unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), expected, new) };
+        let old = near_update(word, counted, pe, operate, |old| old != expected || new == old);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).compare_swap(cond, value))

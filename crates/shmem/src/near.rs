@@ -258,12 +258,6 @@ pub fn wrote(pe: c_int) {
     unsafe { Written::kept(NEAR.written.load(Ordering::Relaxed)).to(pe as usize) };
 }
 
-/// Whether reads are counted, of a PE that is near.
-#[inline(always)]
-pub fn counts_reads() -> bool {
-    READS.npes.load(Ordering::Relaxed) == 0
-}
-
 /// Counts a read at `place`, of what `value` stands for.
 #[inline(always)]
 pub fn has_read(place: usize, value: impl FnOnce() -> Option<u64>) {
