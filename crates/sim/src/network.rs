@@ -23,7 +23,7 @@
 //!
 //! [topology]
 //! shape = ...             # "direct": two nodes and a cable. "star": all at one switch. "tree": switches of `ports` ports in a tree, whose upward
-//!                         # links are `fat` times as fast as those below. "chain": port 0 of each node to port 1 of the next.
+//!                         # links are `fat` times as fast as those below.
 //! ```
 
 use crate::machine::{Machine, MachineError, Rate};
@@ -78,7 +78,6 @@ enum Shape {
     Direct,
     Star,
     Tree,
-    Chain,
 }
 
 /// Links and switches of a machine of so many nodes.
@@ -122,12 +121,7 @@ impl Network {
     pub fn build(machine: &Machine, nodes: u32) -> Result<Network, MachineError> {
         let link = machine.section("link");
         let topology = machine.section("topology");
-        let shapes = [
-            ("direct", Shape::Direct),
-            ("star", Shape::Star),
-            ("tree", Shape::Tree),
-            ("chain", Shape::Chain),
-        ];
+        let shapes = [("direct", Shape::Direct), ("star", Shape::Star), ("tree", Shape::Tree)];
         let shape = topology.choice("shape", &shapes)?;
         let rate = link.rate("rate")?;
         let mut network = Network {
@@ -146,16 +140,6 @@ impl Network {
                 // A node alone has its cable in a loop.
                 for node in 0..nodes {
                     network.node_out[node as usize] = vec![Some(Channel::to(Place::Node(Node(nodes - 1 - node)), 0, rate))];
-                }
-            }
-            Shape::Chain => {
-                for node in 0..nodes {
-                    let other = |other: Option<u32>, port| {
-                        other
-                            .filter(|&other| other < nodes)
-                            .map(|other| Channel::to(Place::Node(Node(other)), port, rate))
-                    };
-                    network.node_out[node as usize] = vec![other(Some(node + 1), 1), other(node.checked_sub(1), 0)];
                 }
             }
             Shape::Star | Shape::Tree => network.add_switches(machine, shape, rate)?,
@@ -316,7 +300,7 @@ impl Network {
         match to {
             Destination::Node(node) => node.0,
             Destination::Switch(switch) => self.nodes + switch,
-            Destination::Multicast(_) | Destination::Port(_) => panic!("{to:?} is not in routes"),
+            Destination::Multicast(_) => panic!("{to:?} is not in routes"),
         }
     }
 

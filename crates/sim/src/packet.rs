@@ -21,8 +21,6 @@ pub enum Destination {
     Node(Node),
     /// To every port that the switches' multicast tables name for this group; the switch that has several duplicates it.
     Multicast(u16),
-    /// To whatever is at the other end of this numbered port of the sender (chains).
-    Port(u8),
     /// To a switch itself: management. It comes out in [`Nic::at_switch`](crate::nic::Nic::at_switch).
     Switch(u32),
 }

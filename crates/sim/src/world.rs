@@ -473,13 +473,9 @@ impl Cx<'_> {
         self.parts.events.push(at, Event::Timer { node, token });
     }
 
-    /// Hands a packet to a node's link (that of port 0, or of the port that it is for) at `at`.
+    /// Hands a packet to a node's link at `at`.
     pub fn send(&mut self, at: Ps, node: Node, packet: Packet) {
         self.parts.counts.sent += 1;
-        let port = match packet.to {
-            Destination::Port(port) => port.into(),
-            _ => 0,
-        };
         let flight = Flight {
             packet,
             at: Place::Node(node),
@@ -487,7 +483,7 @@ impl Cx<'_> {
             tail: Ps::ZERO,
         };
         let flight = self.parts.flights.put(flight);
-        self.parts.events.push(at, Event::Depart { flight, port });
+        self.parts.events.push(at, Event::Depart { flight, port: 0 });
     }
 
     /// Has a switch send a packet of its own to a node, at `at`: management.

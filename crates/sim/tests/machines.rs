@@ -148,7 +148,14 @@ fn mistakes_name_line_and_key() {
             "shape = { value = \"star\"",
             "shape = { value = \"moebius\"",
             "shape",
-            "must be one of direct, star, tree, chain",
+            "must be one of direct, star, tree",
+        ),
+        // No kind of NIC passes packets on.
+        (
+            "shape = { value = \"star\"",
+            "shape = { value = \"chain\"",
+            "shape",
+            "topology.shape is chain; it must be one of direct, star, tree",
         ),
         ("kind = \"loggp\"", "kind = \"pigeon\"", "kind", "kind is \"pigeon\"; there are"),
     ] {

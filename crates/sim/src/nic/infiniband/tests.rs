@@ -295,8 +295,8 @@ fn datagrams_have_bounds() {
 
 #[test]
 fn needs_a_switch_and_enough_local_ids() {
-    let text = include_str!("../../../../../machines/dimmnet-2.toml").replace("value = \"star\"", "value = \"chain\"");
-    let machine = Machine::parse("chain", &text, None).unwrap();
+    let text = include_str!("../../../../../machines/dimmnet-2.toml").replace("value = \"star\"", "value = \"direct\"");
+    let machine = Machine::parse("direct", &text, None).unwrap();
     let memory = || Box::new(crate::memory::PlainMemory::new(1, 8));
     let error = crate::world::World::build(&machine, 2, 0, memory()).err().unwrap().to_string();
     assert!(error.contains("topology.shape"), "{error}");
