@@ -7,6 +7,7 @@
 //!
 //! So the last PE needs room for all other segments before the address, and the first one behind it.
 
+use crate::launch::NAME;
 use crate::layout::Geometry;
 use std::ops::Range;
 
@@ -38,6 +39,13 @@ fn fit(geometry: &Geometry, room: &Range<u64>) -> Option<u64> {
     let behind = geometry.segment_stride.checked_mul(geometry.npes as u64)?;
     let at = room.start.checked_add(before)?.checked_next_multiple_of(geometry.alignment())?;
     (at.checked_add(behind)? <= room.end).then_some(at)
+}
+
+/// Whether a number that others have chosen can be such an address. Whether there is room is for the kernel to say.
+pub(crate) fn can_be(geometry: &Geometry, at: u64) -> bool {
+    let first = at.checked_sub(geometry.segment(geometry.npes - 1));
+    let end = at.checked_add(geometry.file_size());
+    at.is_multiple_of(geometry.alignment()) && first.is_some() && end.is_some()
 }
 
 /// Where a PE is to try to have its own segment, one after the other. PEs that run under the same tool all come to the same.
@@ -75,7 +83,9 @@ fn what_is_in(range: Range<u64>) -> Option<String> {
         let overlaps = start? < range.end && range.start < end?;
         // Rights, offset, device and inode stand before the name.
         let name = rest.split_whitespace().nth(4).unwrap_or("memory without a name");
-        overlaps.then(|| format!("{name} at {:#x}", start.unwrap_or_default()))
+        // Where there is no room at the address, the job's own memory may lie about it.
+        let other = overlaps && !name.contains(NAME);
+        other.then(|| format!("{name} at {:#x}", start.unwrap_or_default()))
     })
 }
 
@@ -116,6 +126,9 @@ mod tests {
         assert_fits(&larger, choose(&larger).unwrap(), &ROOMS[1]);
         let too_large = Geometry::new(16, 1 << 41).unwrap();
         assert_eq!(choose(&too_large), None);
+        assert!(
+            can_be(&larger, choose(&larger).unwrap()) && !can_be(&larger, 8) && !can_be(&larger, 1 << 30) && !can_be(&larger, !0 << 30)
+        );
         assert_eq!(candidates(&larger, None).count(), 0, "nowhere where none was chosen");
         assert!(why_not(&too_large, 0, None).contains("MEMONET_SEGMENT_SIZE"));
     }

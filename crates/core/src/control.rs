@@ -125,8 +125,8 @@ impl Control {
         let cpus = word32(offset_of!(JobHeader, cpus)).max(1) as usize;
         let job_id = word64(offset_of!(JobHeader, job_id));
         let own_segment = Some(word64(offset_of!(JobHeader, own_segment))).filter(|&at| at != 0);
-        if own_segment.is_some_and(|at| !at.is_multiple_of(geometry.alignment())) {
-            return Err(bad("puts segments at an address that they cannot have".into()));
+        if let Some(at) = own_segment.filter(|&at| !address::can_be(&geometry, at)) {
+            return Err(bad(format!("puts segments at the address {at:#x}, which cannot be")));
         }
         let mapping = page.remap(&geometry, me, address::candidates(&geometry, own_segment))?;
         Ok(Control {

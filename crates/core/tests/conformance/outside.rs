@@ -242,10 +242,12 @@ fn in_a_process_with_bad_control_pages() {
         file.write_all_at(&good, 0).unwrap();
     }
     let own = offset_of!(JobHeader, own_segment);
-    refuse_page(&file, own, &8u64.to_ne_bytes());
+    for bad in [8, 1 << 21, !0 << 30] {
+        refuse_page(&file, own, &u64::to_ne_bytes(bad));
+    }
     assert_eq!(job_file.state(0), State::Empty);
     // Where nobody can have a segment, but it could be: then it lies elsewhere.
-    file.write_all_at(&(!0u64 << 30).to_ne_bytes(), own as u64).unwrap();
+    file.write_all_at(&(1u64 << 62).to_ne_bytes(), own as u64).unwrap();
     let job = join(&handed_down(&file), "0", "2").unwrap();
     assert_eq!((job.pe(), job.npes()), (0, 2));
     job_file.left(1);
