@@ -7,10 +7,11 @@ use rustix::process::Signal;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Near, on the test network, and under a wrapper that goes on.
-const SETTINGS: [(&[&str], &[&str]); 3] = [
+/// Near, on the test network, on a simulated machine, and under a wrapper that goes on.
+const SETTINGS: [(&[&str], &[&str]); 4] = [
     (&[], &[]),
     (&["--env", "MEMONET_FABRIC=far"], &[]),
+    (&["--machine", "scc"], &[]),
     (&[], &["sh", "-c", "\"$0\" \"$@\"; sleep 1000"]),
 ];
 
@@ -59,7 +60,7 @@ fn a_pe_that_ends_the_job_and_itself_is_not_commented_on() {
 #[test]
 fn a_death_in_an_exit_handler_is_a_failure() {
     for (how, status, cause) in [("kill", 128 + 9, "killed by signal 9"), ("abort", 128 + 6, "killed by signal 6")] {
-        for setting in &SETTINGS[..2] {
+        for setting in &SETTINGS[..3] {
             let ended = in_setting(*setting, &["handler", how]);
             assert_eq!(ended.status, status, "{how}: {ended:?}");
             assert!(

@@ -129,8 +129,10 @@ fn in_a_process_with_a_bad_environment() {
     assert_eq!(file.state(2), State::Joined);
     let again = join("nonsense", "x", "y").unwrap();
     assert_eq!((again.pe(), again.npes()), (2, 3), "a second call gives the same job");
-    assert!(file.left(0, file.state(0)));
-    file.left(1);
+    // What was found out by another state is found out again.
+    assert!(!file.left(0, State::Joined) && file.state(0) == State::Empty);
+    assert!(file.left(0, State::Empty) && file.state(0) == State::Done);
+    assert!(file.left(1, file.state(1)));
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn in_a_process_with_bad_control_pages() {
     file.write_all_at(&(1u64 << 62).to_ne_bytes(), own as u64).unwrap();
     let job = join(&handed_down(&file), "0", "2").unwrap();
     assert_eq!((job.pe(), job.npes()), (0, 2));
-    job_file.left(1);
+    assert!(job_file.left(1, State::Empty));
 }
 
 fn refuse_page(file: &File, offset: usize, bytes: &[u8]) {
@@ -341,7 +343,7 @@ fn in_a_process_beside_others_that_die() {
         );
         // Dead is dead.
         file.depart(pe, Cause::Exit(77));
-        file.left(pe);
+        file.left(pe, State::Dead(cause));
         assert_eq!(file.state(pe), State::Dead(cause));
     }
 }
