@@ -1,4 +1,5 @@
-//! PEs that end the job, or that keep it from ending: small programs for the tests of the command, chosen by the first argument.
+//! PEs that end the job, or that keep it from ending: small programs for the tests of the command,
+//! chosen by the first argument.
 
 use std::io::Write;
 use std::mem::offset_of;
@@ -30,7 +31,8 @@ fn forever() -> ! {
     }
 }
 
-/// The last PE ends the job, with status 5, or 0 where it dies; its exit handler does what `how` says. The others do not look.
+/// The last PE ends the job, with status 5, or 0 where it dies; its exit handler does what `how`
+/// says. The others do not look.
 fn with_a_handler(job: &Job, how: &str) -> Result<()> {
     static HOW: OnceLock<String> = OnceLock::new();
     extern "C" fn handler() {
@@ -69,7 +71,8 @@ fn with_a_handler(job: &Job, how: &str) -> Result<()> {
     }
 }
 
-/// A process that the last PE has forked off ends the job with status 7. Its parent waits for it, or for ever.
+/// A process that the last PE has forked off ends the job with status 7. Its parent waits for it,
+/// or for ever.
 fn by_a_child(job: &Job, how: &str) -> Result<()> {
     job.barrier()?;
     if job.pe() + 1 == job.npes() {
@@ -87,8 +90,8 @@ fn by_a_child(job: &Job, how: &str) -> Result<()> {
     job.barrier()
 }
 
-/// PE 0 writes over all of the control page but what PEs read as they join, the same byte everywhere or, above 255, random words; then it fails. The
-/// others stay for ever.
+/// PE 0 writes over all of the control page but what PEs read as they join, the same byte
+/// everywhere or, above 255, random words; then it fails. The others stay for ever.
 fn after_garbage(job: &Job, seed: u64) -> Result<()> {
     job.barrier()?;
     if job.pe() > 0 {
@@ -119,7 +122,8 @@ fn after_garbage(job: &Job, seed: u64) -> Result<()> {
     unsafe { libc::_exit(3) }
 }
 
-/// Joins, as a C program does that is loaded, takes part in nothing, and ends when the launcher has seen it.
+/// Joins, as a C program does that is loaded, takes part in nothing, and ends when the launcher has
+/// seen it.
 fn without_taking_part(job: &Job) -> Result<()> {
     job.take_part(Part::NotYet)?;
     std::thread::sleep(Duration::from_millis(200));

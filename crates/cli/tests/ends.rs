@@ -1,4 +1,5 @@
-//! The last phase of a job: it ends within seconds, whatever keeps its processes, and nothing is left of it.
+//! The last phase of a job: it ends within seconds, whatever keeps its processes, and nothing is
+//! left of it.
 
 mod common;
 
@@ -116,7 +117,8 @@ fn a_process_that_takes_part_in_nothing_is_not_missed() {
     }
 }
 
-/// What process 1 of a container is that collects nothing: from here on, orphans come to this process.
+/// What process 1 of a container is that collects nothing: from here on, orphans come to this
+/// process.
 fn collect_nothing() {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).unwrap();
 }
@@ -185,8 +187,9 @@ fn nothing_is_left_where_process_1_collects_nothing() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }
 
-/// A PE or the launcher is killed at any moment: before it joins, between that and its first meeting, as it finalises, or too late. A job in which
-/// a PE was killed fails, and one that does not fail has all of its output.
+/// A PE or the launcher is killed at any moment: before it joins, between that and its first
+/// meeting, as it finalises, or too late. A job in which a PE was killed fails, and one that does
+/// not fail has all of its output.
 #[test]
 fn kills_at_any_moment_are_failures_or_too_late() {
     let rounds = std::env::var("MEMONET_TEST_KILLS").map_or(60, |value| value.parse().expect("a number"));

@@ -359,8 +359,8 @@ impl Control {
         word.checked_sub(1).filter(|&pe| pe < self.geometry.npes)
     }
 
-    /// Has the launcher end all PEs, and exit with this status unless somebody has asked before. `ends_itself`: PE `pe` ends by itself, and
-    /// may take a while for it.
+    /// Has the launcher end all PEs, and exit with this status unless somebody has asked before.
+    /// `ends_itself`: PE `pe` ends by itself, and may take a while for it.
     pub(crate) fn ask_to_exit(&self, pe: usize, status: u8, ends_itself: bool) {
         if ends_itself {
             // SAFETY: what `exiting` gives in a PE's record is aligned to 4, in the mapping.
@@ -386,7 +386,8 @@ impl Control {
         unsafe { shm::load(self.exiting(pe)) == 1 }
     }
 
-    /// Says whether a PE takes part in anything now, unless another process has said so since it was `before`.
+    /// Says whether a PE takes part in anything now, unless another process has said so since it
+    /// was `before`.
     pub(crate) fn step_part(&self, pe: usize, before: Part, part: Part) -> bool {
         let word = self.field(pe, offset_of!(PeRecord, part));
         // SAFETY: an aligned word of the PE's record, in the mapping.

@@ -1,11 +1,15 @@
-//! Threads that meet nobody and wait for nobody: of a process that ends itself, and of one that a PE has forked off.
+//! Threads that meet nobody and wait for nobody: of a process that ends itself, and of one that a
+//! PE has forked off.
 //!
-//! **A process that ends itself** has decided on it, by a mistake that it cannot go on from or for the whole job. Its handlers and destructors
-//! still run, and may call anything. The others do not answer any more: they are ended, or go on without it. So the thread that ends
-//! is in no meeting any more, what it would wait for fails at once, and if that leads to another end, the process ends there.
+//! **A process that ends itself** has decided on it, by a mistake that it cannot go on from or for
+//! the whole job. Its handlers and destructors still run, and may call anything. The others do not
+//! answer any more: they are ended, or go on without it. So the thread that ends is in no meeting
+//! any more, what it would wait for fails at once, and if that leads to another end, the process
+//! ends there.
 //!
-//! **A process that a PE forks off** has the PE's memory, descriptors and exit handlers, and is not the PE. The PE is the process that
-//! joined. Only that one knows which phase it is in, what is allocated, and which places in queues are its own:
+//! **A process that a PE forks off** has the PE's memory, descriptors and exit handlers, and is not
+//! the PE. The PE is the process that joined. Only that one knows which phase it is in, what is
+//! allocated, and which places in queues are its own:
 //!
 //! | call in the child | what it does |
 //! |---|---|
@@ -15,8 +19,9 @@
 //! | `Job::exit` | asks for the end of the whole job and ends the child; the PE is ended like those that have not asked |
 //! | `Job::take_part` | makes the child the PE, if the PE has not taken part yet; otherwise [`Error::Misuse`] |
 //!
-//! The kernel tells of a fork by a handler of libc. A child of `vfork` or of a bare `clone` is not told of; it may only become another
-//! program. `finalize`, `exit` and `take_part` ask for the number of the process instead.
+//! The kernel tells of a fork by a handler of libc. A child of `vfork` or of a bare `clone` is not
+//! told of; it may only become another program. `finalize`, `exit` and `take_part` ask for the
+//! number of the process instead.
 
 use crate::error::{Cause, Error, Result};
 use crate::pe::Pe;
@@ -26,14 +31,16 @@ use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// One more than the status with which this process is ending itself, 0 while it is not; and [`FORKED`]. One word, as each barrier looks
-/// at it.
+/// One more than the status with which this process is ending itself, 0 while it is not; and
+/// [`FORKED`]. One word, as each barrier looks at it.
 static STATUS: AtomicU32 = AtomicU32::new(0);
 /// This process was forked off by one with a job.
 const FORKED: u32 = 1 << 31;
 
 /// What a process is told that is not the PE.
-pub(crate) const NOT_THE_PE: &str = "this process was forked off by the PE, and is not the PE: it may read and write near memory, and end the job;      leave the rest to the process that joined, or fork before that";
+pub(crate) const NOT_THE_PE: &str = "this process was forked off by the PE, and is not the PE: \
+     it may read and write near memory, and end the job; leave the rest to the process that joined, \
+     or fork before that";
 
 /// Whether the exit handlers of this process run.
 static EXITS: AtomicBool = AtomicBool::new(false);
@@ -93,7 +100,8 @@ fn not_the_pe(pe: &Pe) -> Option<Error> {
     (!pe.is_this_process()).then_some(Error::Misuse(NOT_THE_PE))
 }
 
-/// Says whether this PE takes part in anything. The first process to say so is the PE, be it a child of the one that joined.
+/// Says whether this PE takes part in anything. The first process to say so is the PE, be it a
+/// child of the one that joined.
 pub(crate) fn take_part(pe: &Pe, part: Part) -> Result<()> {
     let (me, control) = (pe.me(), pe.control());
     let before = control.part(me);
@@ -104,7 +112,8 @@ pub(crate) fn take_part(pe: &Pe, part: Part) -> Result<()> {
     let of_another = before == Part::Taking && control.process(me) != i32::try_from(std::process::id()).ok();
     if of_another || !control.step_part(me, before, part) {
         return Err(Error::Misuse(
-            "another process of this PE takes part in the job already: one that it has forked off, or its parent; initialise in one of them",
+            "another process of this PE takes part in the job already: one that it has forked off, \
+             or its parent; initialise in one of them",
         ));
     }
     if takes_over {
@@ -125,7 +134,8 @@ pub(crate) fn tell_children() -> Result<()> {
         STATUS.store(ending | FORKED, Ordering::Relaxed);
     }
     static DONE: OnceLock<i32> = OnceLock::new();
-    // SAFETY: the function has the signature that libc calls, and stays loaded as long as libc knows it.
+    // SAFETY: the function has the signature that libc calls, and stays loaded as long as libc
+    // knows it.
     match *DONE.get_or_init(|| unsafe { libc::pthread_atfork(None, None, Some(in_child)) }) {
         0 => Ok(()),
         errno => {

@@ -329,8 +329,9 @@ impl Job {
 
     /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher ends the other PEs, at once, and exits with it.
     /// The first PE that asks for it decides on the status. A job that has no launcher ends with this process. Under another launcher
-    /// than memonet's, the others end by themselves, in their next call that waits. A launcher of memonet waits a few seconds for the exit handlers
-    /// of a PE that has asked, and then ends it too.
+    /// than memonet's, the others end by themselves, in their next call that waits. A launcher of
+    /// memonet waits a few seconds for the exit handlers of a PE that has asked, and then ends it
+    /// too.
     pub fn exit(&self, status: u8) -> ! {
         if ending::is_under_way() {
             ending::end(status);
@@ -496,7 +497,8 @@ mod tests {
 
     /// Forks. Gives whether `f` gave true in the child.
     fn in_child(f: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child is one thread, which uses libc's allocator, usable after fork, and no lock that another thread can have.
+        // SAFETY: the child is one thread, which uses libc's allocator, usable after fork, and no
+        // lock that another thread can have.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let right = f();

@@ -126,8 +126,8 @@ impl JobFile {
         self.control.depart(pe, State::Dead(cause));
     }
 
-    /// Publishes that a PE's process has ended in order, whether it ever joined or not; unless the PE is not in the state `seen` any more, by
-    /// which that was found out. False where it is not.
+    /// Publishes that a PE's process has ended in order, whether it ever joined or not; unless the
+    /// PE is not in the state `seen` any more, by which that was found out. False where it is not.
     pub fn left(&self, pe: usize, seen: State) -> bool {
         let is_final = matches!(seen, State::Done | State::Dead(_));
         let still = is_final || self.control.depart_from(pe, seen, State::Done);

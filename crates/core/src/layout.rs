@@ -77,7 +77,8 @@ pub struct JobHeader {
     pub departures: u32,
     /// One more than the number of the first PE that died: others may have ended because of that.
     pub first_dead: u32,
-    /// The exit status with which a PE has ended the whole job on purpose, as `status.rs` writes it.
+    /// The exit status with which a PE has ended the whole job on purpose, as `status.rs` writes
+    /// it.
     pub exit: u32,
     _pad2: [u32; 13],
     /// Clock cycle until which waits on this node sleep at once, because strangers were seen on its CPUs ([`crate::wait`]).

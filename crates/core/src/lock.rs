@@ -330,7 +330,8 @@ impl<'a> Queue<'a> {
         })
     }
 
-    /// Whether this process may stand in the queue, and every PE's number has room in `next`: not in the largest of simulated jobs.
+    /// Whether this process may stand in the queue, and every PE's number has room in `next`: not
+    /// in the largest of simulated jobs.
     #[inline]
     fn check(&self) -> Quick<()> {
         if let Some(error) = ending::refusal_of_child(self.pe) {

@@ -10,9 +10,10 @@
 //!
 //! `Done` and `Dead` are final; every step is one compare-and-swap.
 //!
-//! *A stray store does not look like a PE that left in order.* A launcher lets the other PEs of a job go on, for as long as they like, when one
-//! ends that is `Done`, [`Part::NotYet`] or [`Part::NoMore`]. These three are written as values that nothing else leaves by accident,
-//! and so is the [request](exit_word) to end the whole job. Any other word that is no state is a death.
+//! *A stray store does not look like a PE that left in order.* A launcher lets the other PEs of a
+//! job go on, for as long as they like, when one ends that is `Done`, [`Part::NotYet`] or
+//! [`Part::NoMore`]. These three are written as values that nothing else leaves by accident, and so
+//! is the [request](exit_word) to end the whole job. Any other word that is no state is a death.
 
 use crate::error::Cause;
 use crate::process::UNKNOWN;
@@ -101,7 +102,8 @@ impl State {
         (state.to_word() == word).then_some(state)
     }
 
-    /// The state that a word stands for. A word that a stray store has left reads as a death of which nobody knows how it was.
+    /// The state that a word stands for. A word that a stray store has left reads as a death of
+    /// which nobody knows how it was.
     pub fn from_word(word: u64) -> Self {
         Self::read(word).unwrap_or(State::Dead(UNKNOWN))
     }
@@ -131,7 +133,8 @@ mod tests {
         }
     }
 
-    /// Small numbers, single bits, bytes all alike, and words that differ from a right one in one bit.
+    /// Small numbers, single bits, bytes all alike, and words that differ from a right one in one
+    /// bit.
     #[test]
     fn a_stray_store_does_not_look_like_an_end_in_order() {
         let small = 0..4096;

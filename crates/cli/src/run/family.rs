@@ -105,7 +105,8 @@ impl Drop for Family {
     }
 }
 
-/// Whether there is any child at all but the guard: one system call, where listing them takes a walk through /proc.
+/// Whether there is any child at all but the guard: one system call, where listing them takes a
+/// walk through /proc.
 fn has_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))

@@ -4,10 +4,12 @@
 //! a tool. A second process, of which nobody knows, waits for the launcher's death, finds them by a mark in their
 //! environment, and ends them.
 //!
-//! The guard is a child of the launcher, which collects it when the job has ended, in whatever way: where process 1 collects nothing, as in
-//! many containers, an orphan would stay for ever. It is a child whose end sends no signal, of those that only a wait with `__WCLONE` sees.
-//! So whoever waits for PEs, or for what they leave behind, does not meet it. Only a launcher that is killed leaves it to process 1, together
-//! with the PEs. A guard that somebody kills is not missed: the job goes on without.
+//! The guard is a child of the launcher, which collects it when the job has ended, in whatever way:
+//! where process 1 collects nothing, as in many containers, an orphan would stay for ever. It is a
+//! child whose end sends no signal, of those that only a wait with `__WCLONE` sees. So whoever
+//! waits for PEs, or for what they leave behind, does not meet it. Only a launcher that is killed
+//! leaves it to process 1, together with the PEs. A guard that somebody kills is not missed: the
+//! job goes on without.
 
 use std::ffi::{OsString, c_int, c_void};
 use std::fs::File;
@@ -52,9 +54,11 @@ impl Guard {
         let mut stack = vec![0u8; STACK];
         let range = stack.as_mut_ptr_range();
         let argument: *const Orders = &orders;
-        // No flag: the child has copies of all memory, the stack and `orders` too, and its end sends no signal.
-        // SAFETY: the child runs on a copy of this thread, the only one there is, so no other can have a lock of libc's. It does not return,
-        // and touches nothing that it shares with this process but the pipe. The stack ends at `top`, aligned to 16.
+        // No flag: the child has copies of all memory, the stack and `orders` too, and its end
+        // sends no signal.
+        // SAFETY: the child runs on a copy of this thread, the only one there is, so no other can
+        // have a lock of libc's. It does not return, and touches nothing that it shares with this
+        // process but the pipe. The stack ends at `top`, aligned to 16.
         let pid = unsafe {
             let top = range.end.sub(range.end.addr() % 16);
             libc::clone(life, top.cast(), 0, argument.cast_mut().cast())
@@ -86,7 +90,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The job has ended. SIGKILL ends the guard also if somebody has stopped it; the number is its own until it is collected.
+        // The job has ended. SIGKILL ends the guard also if somebody has stopped it; the number is
+        // its own until it is collected.
         let _ = kill_process(self.pid, Signal::KILL);
         // SAFETY: asks for no status.
         unsafe {

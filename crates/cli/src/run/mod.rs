@@ -174,7 +174,8 @@ fn start(spec: Spec) -> Result<Outcome> {
     };
     let nofile = limits::raise_descriptors(npes)?;
     let (segment, note) = limits::segment_size(&images, &options, plan.is_some())?;
-    // From here on, a signal that would end this process is read when the PEs run, so that nothing is left behind.
+    // From here on, a signal that would end this process is read when the PEs run, so that nothing
+    // is left behind.
     let signals = signals::Signals::catch()?;
     let guard = guard::Guard::post()?;
     let job = JobFile::create_with(npes, if plan.is_some() { 1 } else { available_cpus() }, segment)?;

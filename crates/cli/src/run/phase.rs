@@ -1,27 +1,31 @@
-//! How a job is brought to its end: what follows what, and when. This file decides; the supervisor acts.
+//! How a job is brought to its end: what follows what, and when. This file decides; the supervisor
+//! acts.
 //!
 //! ```text
-//! Running ── a PE fails ──────────────► Grace ───── 200 ms ─┐
-//!    │                                                      ▼
-//!    │                                    SIGTERM to all: Terminated ── 1 s ──► SIGKILL to all: Killed ── 5 s ──► Abandoned
-//!    │                                                      ▲
-//!    └── a PE asks for the job's end ──► Exiting ── 5 s ────┘
+//! Running ── a PE fails ──► Grace ── 200 ms ──► Terminated ── 1 s ──► Killed ── 5 s ──► Abandoned
+//!    │                                          ▲  SIGTERM to all      SIGKILL to all
+//!    └── a PE asks for the end ──► Exiting ─ 5 s ┘
 //! ```
 //!
-//! *Every job that is to end does so within seconds.* Each phase between `Running` and `Abandoned` has a moment at which the next one begins. That
-//! moment is fixed when the phase begins: no process and no word in the control page moves it. A PE that has asked for the end may say
-//! there that it ends by itself. All that this word decides is whether the PE gets SIGKILL as `Exiting` begins, or at the latest when `Terminated` is over.
-//! So it does not matter what keeps a process: an exit handler, a destructor or another thread that blocks, SIGSTOP, or a
-//! word that somebody else has written.
+//! *Every job that is to end does so within seconds.* Each phase between `Running` and `Abandoned`
+//! has a moment at which the next one begins. That moment is fixed when the phase begins: no
+//! process and no word in the control page moves it. A PE that has asked for the end may say there
+//! that it ends by itself. All that this word decides is whether the PE gets SIGKILL as `Exiting`
+//! begins, or at the latest when `Terminated` is over. So it does not matter what keeps a process:
+//! an exit handler, a destructor or another thread that blocks, SIGSTOP, or a word that somebody
+//! else has written.
 //!
-//! SIGKILL does not end a process at once that is in an uninterruptible call, or that has much memory to give back. In `Abandoned` nobody waits for
-//! it as a PE any more; [`Family`](super::family::Family) waits for it a while longer, and names it if it stays.
+//! SIGKILL does not end a process at once that is in an uninterruptible call, or that has much
+//! memory to give back. In `Abandoned` nobody waits for it as a PE any more;
+//! [`Family`](super::family::Family) waits for it a while longer, and names it if it stays.
 
 use std::time::{Duration, Instant};
 
-/// How long PEs have, after the first failure, to see it in their waits, say so, and end by themselves.
+/// How long PEs have, after the first failure, to see it in their waits, say so, and end by
+/// themselves.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long the exit handlers and destructors of a PE may take that has asked for the end of the job.
+/// How long the exit handlers and destructors of a PE may take that has asked for the end of the
+/// job.
 pub const HANDLERS: Duration = Duration::from_secs(5);
 /// How long PEs have after SIGTERM.
 const LAST_GRACE: Duration = Duration::from_secs(1);
@@ -35,7 +39,8 @@ pub enum Phase {
     Running,
     /// A PE has failed; the others may end by themselves until then.
     Grace(Instant),
-    /// A PE has asked for the end of the job. Those that have not were killed; those that have may end by themselves until then.
+    /// A PE has asked for the end of the job. Those that have not were killed; those that have may
+    /// end by themselves until then.
     Exiting(Instant),
     /// All were sent SIGTERM, and SIGKILL follows then.
     Terminated(Instant),
@@ -118,7 +123,8 @@ impl Phase {
 mod tests {
     use super::*;
 
-    /// Whatever happens in which order, and however often: from the first event on, the job is abandoned within the sum of all graces.
+    /// Whatever happens in which order, and however often: from the first event on, the job is
+    /// abandoned within the sum of all graces.
     #[test]
     fn every_order_of_events_leads_to_the_end_in_time() {
         let begin = Instant::now();

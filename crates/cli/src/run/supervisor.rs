@@ -1,8 +1,10 @@
 //! Standing by while the job runs: one loop for deaths, signals, output and deadlines.
 //!
-//! *No output is lost, but by SIGKILL to the launcher.* What a process has written before its end lies in its pipes. They are read until they are empty when that
-//! process has ended, and again when all that it had started has ended too. Only then is the writer told that nothing follows, and
-//! waited for. A PE's own buffers are the PE's: what it has not written when it is killed was never output.
+//! *No output is lost, but by SIGKILL to the launcher.* What a process has written before its end
+//! lies in its pipes. They are read until they are empty when that process has ended, and again
+//! when all that it had started has ended too. Only then is the writer told that nothing follows,
+//! and waited for. A PE's own buffers are the PE's: what it has not written when it is killed was
+//! never output.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -29,8 +31,9 @@ use super::verdict::Verdict;
 use super::writer::{Source, Target, Writer};
 use super::{Options, Outcome, Starts};
 
-/// Time between two looks whether a PE has asked for the end of the job. It calls the launcher, but where that has another number than the PE knows,
-/// or belongs to another user, the call does not arrive.
+/// Time between two looks whether a PE has asked for the end of the job. It calls the launcher, but
+/// where that has another number than the PE knows, or belongs to another user, the call does not
+/// arrive.
 const GLANCE: Duration = Duration::from_secs(1);
 /// Exit status of a job that took too long, as `timeout` has it.
 const TIMED_OUT: u8 = 124;
@@ -266,7 +269,8 @@ impl Supervisor {
             (None, code) => Cause::Exit(code.unwrap_or(0)),
         };
         let verdict = self.judge(pe, how);
-        // Nobody is to hear of a failure where a PE has ended the job on purpose, but for that of such a PE itself.
+        // Nobody is to hear of a failure where a PE has ended the job on purpose, but for that of
+        // such a PE itself.
         let on_purpose = matches!(self.phase, Phase::Exiting(_)) && (self.pes[pe].killed || !matches!(how, Cause::Signal(_)));
         if let Some(cause) = verdict.cause.filter(|_| verdict.concerns_others() && !on_purpose) {
             self.job.depart(pe, cause);
@@ -364,7 +368,8 @@ impl Supervisor {
             Cause::Signal(libc::SIGKILL) => self.pes[pe].killed,
             _ => false,
         };
-        // One that has asked for the end of the job with status 0, and then dies, has failed all the same.
+        // One that has asked for the end of the job with status 0, and then dies, has failed all
+        // the same.
         let first = self.status.is_none() || self.status == Some(0) && !sent;
         let signalled = matches!(cause, Cause::Signal(_));
         if self.interrupted.is_some() && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted) {

@@ -1,8 +1,9 @@
-//! What the end of a process means: a function of how it ended, and of what the PE had said in the control page.
+//! What the end of a process means: a function of how it ended, and of what the PE had said in the
+//! control page.
 //!
 //! | how it ended | what the PE had said | meaning |
 //! |---|---|---|
-//! | signal, or status not 0 | it has left in order ([`State::Done`], [`Part::NoMore`]) | a failure that concerns no other PE |
+//! | signal, or status not 0 | it has left in order | a failure that concerns no other PE |
 //! | | anything else, or nothing | a failure that the others are told of |
 //! | status 0 | nothing: it never joined | in order |
 //! | | it has left in order | in order |
@@ -11,17 +12,23 @@
 //! | | its process died under a wrapper | that failure |
 //! | | a word that the library does not write | a failure |
 //!
-//! *No death is taken for an end in order.* The kernel tells how the process ended that the launcher has started. Where it is the PE, a signal or a
-//! status that is not 0 is a failure, whatever the control page says, and at whichever moment it came: before the PE joined, between that
-//! and its first meeting, as it finalised, or after that. Where it is a wrapper, its own status counts. The launcher sees the death of the PE
-//! under it by watching [that process](super::joined::Joined), or, if the wrapper ends first, because the PE still takes part. One death is the
-//! wrapper's to tell: that of a process that had not joined yet. The launcher cannot know that it would have.
+//! It has left in order when it is [`State::Done`], or takes part [no more](Part::NoMore).
 //!
-//! *What the end was found out by is what is published.* A wrapper may end while the process under it joins. So the end of a PE is published in
-//! exchange for the state that it was judged by; where that has changed meanwhile, it is judged again.
+//! *No death is taken for an end in order.* The kernel tells how the process ended that the
+//! launcher has started. Where it is the PE, a signal or a status that is not 0 is a failure,
+//! whatever the control page says, and at whichever moment it came: before the PE joined, between
+//! that and its first meeting, as it finalised, or after that. Where it is a wrapper, its own
+//! status counts. The launcher sees the death of the PE under it by watching [that
+//! process](super::joined::Joined), or, if the wrapper ends first, because the PE still takes part.
+//! One death is the wrapper's to tell: that of a process that had not joined yet, or took no part
+//! yet when its wrapper ended with status 0. The launcher cannot know that it would have.
 //!
-//! *A PE that ends in order without having joined hangs nobody.* It is published as gone, and every wait that depends on it fails. So
-//! if others need it, they fail, and so does the job.
+//! *What the end was found out by is what is published.* A wrapper may end while the process under
+//! it joins. So the end of a PE is published in exchange for the state that it was judged by; where
+//! that has changed meanwhile, it is judged again.
+//!
+//! *A PE that ends in order without having joined hangs nobody.* It is published as gone, and every
+//! wait that depends on it fails. So if others need it, they fail, and so does the job.
 
 use memonet_core::Cause;
 use memonet_core::launch::{Part, State};

@@ -1,4 +1,5 @@
-//! What the launcher does to end a job. What it does when, is for [`Phase`](super::super::phase::Phase) to say.
+//! What the launcher does to end a job. What it does when, is for
+//! [`Phase`](super::super::phase::Phase) to say.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,8 @@ use super::super::report;
 use super::{Supervisor, TIMED_OUT};
 
 impl Supervisor {
-    /// A PE has asked for the end of the job: all end at once but those that say that they end by themselves, whose last output is still to come.
+    /// A PE has asked for the end of the job: all end at once but those that say that they end by
+    /// themselves, whose last output is still to come.
     pub(super) fn exit_as_asked(&mut self, status: u8) {
         if !self.phase.asked(Instant::now()) {
             return;
