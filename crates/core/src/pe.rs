@@ -420,7 +420,11 @@ impl Pe {
     /// What could not be returned before: for the program's own calls.
     #[inline]
     pub(crate) fn surface(&self) -> Quick<()> {
-        if self.is_late.load(Ordering::Relaxed) { self.surface_now() } else { Ok(()) }
+        if self.is_late.load(Ordering::Relaxed) {
+            self.surface_now()
+        } else {
+            Ok(())
+        }
     }
 
     #[cold]

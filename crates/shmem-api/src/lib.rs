@@ -86,7 +86,8 @@ pub fn rust() -> String {
 /// The names of the exported objects, which are no functions: what inlined functions read, and the constants that are handles.
 pub fn objects() -> Vec<&'static str> {
     let handles = TABLE.constants.iter().filter(|constant| constant.is_handle());
-    [inline::OBJECT, inline::READS].into_iter()
+    [inline::OBJECT, inline::READS]
+        .into_iter()
         .chain(handles.map(|constant| constant.name.as_str()))
         .collect()
 }

@@ -194,10 +194,11 @@ impl Chain {
 
     #[cold]
     fn enter_slowly<W: World>(&mut self, world: &W) -> Result<bool, W::Error> {
-        if !self.stand(world)? {
-            return Ok(false);
-        }
-        let entered = self.walk(world);
+        let entered = match self.stand(world) {
+            Ok(false) => return Ok(false),
+            stood => stood.and_then(|_| self.walk(world)),
+        };
+        // Also where standing failed after its place was taken.
         if let (Err(_) | Ok(false), Standing::Behind(before)) = (&entered, self.standing) {
             let gave_up = self.give_up(world, before);
             // Of two errors the first says more.
@@ -288,7 +289,8 @@ impl Chain {
         while let Standing::Behind(before) = self.standing {
             world.publish(Word::News, 0)?;
             let [mut state, absent] = world.look(before.pe, before.slot())?;
-            if state == BUSY && absent == 0 {
+            // Only a position that says behind whom it was can be gone by.
+            if state != OPEN && absent & ((1 << KIND_BITS) - 1) != AWAY {
                 match world.wait(Word::News, |news| news != 0)? {
                     None => return Ok(false),
                     Some(news) if news == OPEN | before.bits() << KIND_BITS => state = OPEN,

@@ -48,7 +48,8 @@
 //! A reader that finds [`MOST`] in leaves again and is refused; who must wait and has as many before it sets bit 63 of next, and from then on everybody is. What is
 //! left from there to 2^32 is more than there can be threads that have drawn and not yet looked.
 //!
-//! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Whether the data are torn
+//! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Whoever hears of one gives its own ticket up, so a
+//! death costs those their turn who waited then, and nobody else. Whether the data are torn
 //! the holder's word tells: bit 0 is set before the first store to them and cleared after the last.
 
 use crate::error::{Error, Quick};
@@ -412,12 +413,14 @@ impl Tickets {
             self.terms(limit, |terms| wait::until(pe, terms, look))
         };
         match ended {
-            Err(error) if matches!(*error, Error::Timeout { .. }) => self.give_up(pe, ticket, mode, error),
+            // Whatever ended the wait, those behind this ticket are not to stand there for ever. Without a slot they do, and are told of
+            // the death that ended it.
+            Err(error) if self.has_slot(ticket) => self.give_up(pe, ticket, mode, error),
             ended => ended,
         }
     }
 
-    /// Ends a wait with a limit, so for a ticket that has a slot, without its turn; comes in after all if that has come.
+    /// Ends a wait, for a ticket that has a slot, without its turn; comes in after all if that has come.
     fn give_up(self, pe: &Pe, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
         if self.may_enter(ticket, mode) {
             return Ok(());

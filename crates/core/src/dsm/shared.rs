@@ -267,16 +267,16 @@ impl Shared {
 
     /// Waits for the turn of `ticket`, which has a slot if there is a limit.
     fn wait(&self, ticket: u32, mode: Mode, limit: Option<&Limit>) -> Quick<()> {
-        if ticket.wrapping_sub(exit(self.turn()?)) >= MOST {
-            self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Or, EXHAUSTED)?;
-            return Err(exhausted());
-        }
         let mut registered = false;
         loop {
             let woken = self.load(WAKE);
             let turn = self.turn()?;
             if may_enter(turn, ticket, mode) {
                 return Ok(());
+            }
+            if !registered && ticket.wrapping_sub(exit(turn)) >= MOST {
+                self.at_home(NEXT).fetch_op(&self.pe, AtomicOp::Or, EXHAUSTED)?;
+                return Err(exhausted());
             }
             if !registered && self.has_slot(ticket, turn) {
                 let who = (self.pe.me() as u64 + 1) << 32 | u64::from(ticket);
@@ -289,18 +289,19 @@ impl Shared {
             let until = if registered { limit } else { Some(&poll) };
             let look = || (self.load(WAKE) != woken).then_some(());
             match self.terms(until, |terms| wait::until(&self.pe, terms, look)) {
-                Err(error) if !is_timeout(&error) => return Err(error),
-                _ => {}
+                Err(error) if is_timeout(&error) => {}
+                Err(error) if registered => return self.give_up(ticket, mode, error),
+                ended => ended?,
             }
             // Whoever is woken all the time finds its time up here.
             if let Some(limit) = limit.filter(|limit| limit.is_over(&self.pe)) {
-                return self.give_up(ticket, mode, limit);
+                return self.give_up(ticket, mode, limit.error().into());
             }
         }
     }
 
     /// Ends a wait without its turn; comes in after all if that has come.
-    fn give_up(&self, ticket: u32, mode: Mode, limit: &Limit) -> Quick<()> {
+    fn give_up(&self, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
         self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, GAVE_UP | u64::from(ticket))?;
         let turn = self.turn()?;
         if entry(turn) == ticket && self.take_mark(ticket)? {
@@ -310,7 +311,7 @@ impl Shared {
             self.pass()?;
             self.wake(ticket.wrapping_add(1))?;
         }
-        Err(limit.error().into())
+        Err(error)
     }
 
     /// Takes away the mark of `ticket`, which gave up and which entry has reached; false where somebody else has. Whoever takes it has the turn.
