@@ -1,4 +1,4 @@
-//! Time limits of calls. A call has one, however often it waits: all of its waits share the deadline.
+//! Time limits of calls. All waits of a call share one deadline, however many there are.
 
 use crate::error::Error;
 use crate::pe::Pe;

@@ -14,7 +14,8 @@ impl Ps {
     pub const ZERO: Ps = Ps(0);
     /// Later than everything.
     pub const NEVER: Ps = Ps(u64::MAX);
-    /// No run is longer: half of what a picosecond clock of 64 bits can show, so that sums of times are times.
+    /// No run is longer: half of what a picosecond clock of 64 bits can show, so that sums of times
+    /// are times.
     pub const END_OF_TIME: Ps = Ps(1 << 63);
 
     /// So many nanoseconds.

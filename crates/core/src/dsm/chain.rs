@@ -283,8 +283,9 @@ impl Chain {
         world.complete()
     }
 
-    /// Goes by those who gave up, and waits for who did not; false when time is up. The one before may come back and give up
-    /// again and again; then neither a wait nor going by it ends this, so time is looked at here, too.
+    /// Goes by those who gave up, and waits for who did not; false when time is up.
+    /// The one before may come back and give up again and again. Then neither a wait nor going by
+    /// it ends this, so time is looked at here, too.
     fn walk<W: World>(&mut self, world: &W) -> Result<bool, W::Error> {
         while let Standing::Behind(before) = self.standing {
             world.publish(Word::News, 0)?;

@@ -34,9 +34,10 @@
 //! the slot is there. The same barrier stands between the mark of one who gives up and its look at the turn. In between nobody needs the slot:
 //! one who spins finds its turn by itself, so slots are written only when a wait lasts.
 //!
-//! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry, so by one ticket at a time. Whoever is further
-//! behind waits without one, and looks by itself at every nap. A ticket can be given up only by its slot, so a call with a time limit draws none
-//! that has no slot yet: it waits outside of the queue for one that has. There others may overtake it. Its limit bounds that wait too.
+//! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry, so by one ticket at a time.
+//! Whoever is further behind waits without one, and looks by itself at every nap. A ticket can be
+//! given up only by its slot. So a call with a time limit draws no ticket that has no slot yet: it
+//! waits outside of the queue for one that has. There others may overtake it, and its limit holds.
 //!
 //! *Whose turn it is, is looked at now and then* ([`looks_apart`](crate::wait::looks_apart)). Words and small data are in one line, so whoever has that line may leave, draw, and,
 //! if nobody has drawn meanwhile, come in again before it goes to another CPU. How often the line goes is nearly all that contention costs: two PEs
@@ -273,7 +274,8 @@ impl Tickets {
         }
     }
 
-    /// Whether `ticket` may use its slot by now. Also for a ticket that others have drawn and used meanwhile.
+    /// Whether `ticket` may use its slot by now. True also for one that others have drawn and used
+    /// meanwhile: then drawing it fails.
     fn has_slot(self, ticket: u32) -> bool {
         let ahead = ticket.wrapping_sub(entry(self.load(TURN)));
         ahead as i32 <= self.mask as i32

@@ -161,7 +161,8 @@ impl Shared {
         self.at_home(TURN).load(&self.pe)
     }
 
-    /// Comes in, with a copy of the data as they are; nothing if that needs waiting, and there is no patience.
+    /// Comes in, with a copy of the data as they are; nothing if that needs waiting, and there is
+    /// no patience.
     pub(super) fn enter(&self, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Quick<Option<u32>> {
         counters.used();
         counters.missed();
@@ -233,7 +234,7 @@ impl Shared {
                 }
                 return Ok(ticket);
             }
-            // Where all slots are taken, it asks again after a while; where somebody else drew this ticket, at once.
+            // All slots are taken: it asks again after a while. Somebody else drew this ticket: at once.
             let pause = Limit::new(if has_slot { Duration::ZERO } else { POLL.min(limit.left(&self.pe)) });
             match self.terms(Some(&pause), |terms| wait::until(&self.pe, terms, || None::<()>)) {
                 Err(error) if !is_timeout(&error) => return Err(error),
@@ -255,12 +256,14 @@ impl Shared {
         Ok(words)
     }
 
-    /// Draws ticket `next`, unless somebody else has. Since nobody had, what the turn said of it before still holds.
+    /// Draws ticket `next`; false when somebody else has. Where nobody had drawn it, what the turn
+    /// said of it before still holds.
     fn draw(&self, next: u64) -> Quick<bool> {
         Ok(self.at_home(NEXT).compare_swap(&self.pe, next, next + 1)? == next)
     }
 
-    /// Whether `ticket` may use its slot at this turn. Also for a ticket that others have drawn and used meanwhile.
+    /// Whether `ticket` may use its slot at this turn. True also for one that others have drawn and
+    /// used meanwhile: then drawing it fails.
     fn has_slot(&self, ticket: u32, turn: u64) -> bool {
         (ticket.wrapping_sub(entry(turn)) as i32) < slots_for(self.pe.npes()) as i32
     }
@@ -314,7 +317,8 @@ impl Shared {
         Err(error)
     }
 
-    /// Takes away the mark of `ticket`, which gave up and which entry has reached; false where somebody else has. Whoever takes it has the turn.
+    /// Takes away the mark of `ticket`, which gave up and which entry has reached. Whoever does has
+    /// the turn; false where that is somebody else.
     fn take_mark(&self, ticket: u32) -> Quick<bool> {
         let mark = GAVE_UP | u64::from(ticket);
         Ok(self.slot(ticket).compare_swap(&self.pe, mark, 0)? == mark)

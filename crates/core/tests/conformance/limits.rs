@@ -29,9 +29,10 @@ on_every_fabric!(
 const LIMIT: Duration = Duration::from_millis(20);
 /// From one wake-up to the next.
 const INTERVAL: Duration = Duration::from_micros(2_500);
-/// Wake-ups within twenty limits. They are counted, as a busy machine delays them as much as the call.
+/// Wake-ups within twenty limits. They are counted, since a busy machine delays them as it delays
+/// the call.
 const MOST_WAKES: usize = 20 * 8;
-/// What a call may take beyond its limit in a simulation: messages to other PEs, on the slowest network.
+/// What a call may take beyond its limit in a simulation: messages to others on a slow network.
 const ROUND_TRIPS: Duration = Duration::from_millis(10);
 
 /// Calls of one PE that must give up while another one wakes it.
@@ -236,7 +237,8 @@ const CROWD: usize = 150;
 /// Of a call that gives up at once.
 const MOMENT: Duration = Duration::from_micros(1);
 
-/// Whoever gives up leaves its place in the queue to be passed over. When all places are such, calls give up all the same.
+/// Whoever gives up leaves its place in the queue to be passed over. Where all places are such,
+/// calls give up all the same.
 fn a_queue_full_of_those_who_gave_up(setup: Setup) {
     for run in setup.runs(FEW) {
         calls(run, |job, calls| {
@@ -483,7 +485,8 @@ fn readers_that_die_give_a_slow_one_no_more_time(setup: Setup) {
     }
 }
 
-/// Threads of one PE, more than the queue has places: all give up in time, and all come in in the end.
+/// Threads of one PE, more than the queue has places: all give up in time, and all get their turn
+/// in the end.
 fn more_threads_than_places(setup: Setup) {
     for run in setup.runs(&[2]) {
         calls(run, |job, calls| {

@@ -414,7 +414,7 @@ fn without_fences_or_completion_it_fails() {
     }
 }
 
-/// A world whose other PE stands before this one, and comes back and gives up between any two looks at it.
+/// A world whose other PE stands before this one. It comes back and gives up between any two looks.
 struct Restless {
     /// It is found waiting, and tells of each change; or it is found away.
     tells: bool,
