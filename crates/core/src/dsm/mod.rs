@@ -19,6 +19,7 @@
 //! |---|---|---|
 //! | somebody else | locks that need not wait go on; those that wait get [`PeerFailed`](Error::PeerFailed), as every wait does | as they were |
 //! | who waited | who stands behind it gets `PeerFailed`, for ever | [`Mutex::into_released`] |
+//! | who read, of a reader-writer lock | those who write get `PeerFailed`, for ever; those who read go on | as they were |
 //! | who held it, or their far home | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow, and with a far home: the last released version, where the memory of that home can be read |
 //! | who had a far mutex without a shadow, in use or not | in use: all get `PeerFailed`, for ever; otherwise they go on while its memory can be read | the last released version, if the memory of the dead can be read (it can in a simulation, and on one node); else the last one that somebody else has got |
 //! | who panicked with it and lives on | near: all get `PeerFailed` with [`Cause::Panic`], for ever; far, they go on | near: the same; far, nobody has seen what was not released |

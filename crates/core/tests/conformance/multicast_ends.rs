@@ -398,7 +398,8 @@ fn a_block_that_fails_in_the_midst_was_never_published(setup: Setup) {
     }
 }
 
-fn in_place(channel: &Multicast<u64>) -> bool {
+/// Whether readers read in the writer's memory.
+pub fn in_place(channel: &Multicast<u64>) -> bool {
     channel.delivery() == Delivery::Near
 }
 
