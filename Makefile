@@ -18,7 +18,7 @@ INSTALLED = $(DESTDIR)$(abspath $(PREFIX))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 ALIASES ?= 0
 # Names that Cray's and Open MPI's libraries have. Whether one of them, in a shell's `alias`, is this library:
-LINKS := libsma.a libsma.so liboshmem.a liboshmem.so
+LINKS := $(addprefix lib/,libsma.a libsma.so liboshmem.a liboshmem.so)
 IS_OURS = [ "$$(readlink $$alias)" = "libmemonet.$${alias\#*.}" ]
 
 .PHONY: test check lint loom fuzz deps peers conformance prefix install uninstall
@@ -67,13 +67,13 @@ prefix:
 install: prefix
 	mkdir -p $(INSTALLED)/lib
 ifneq ($(filter-out 0 no,$(ALIASES)),)
-	@cd $(INSTALLED)/lib && for alias in $(LINKS); do \
+	@cd $(INSTALLED) && for alias in $(LINKS); do \
 	  $(IS_OURS) || { [ ! -e $$alias ] && [ ! -L $$alias ]; } || { \
-	    echo "$(INSTALLED)/lib/$$alias is another library's: install without ALIASES, or into another PREFIX" >&2; exit 1; }; done
+	    echo "$(INSTALLED)/$$alias is another library's: install without ALIASES, or into another PREFIX" >&2; exit 1; }; done
 endif
 	cd $(TARGET)/prefix && tar -cf - . | tar -xf - -C $(INSTALLED) --no-same-owner --no-overwrite-dir
 ifneq ($(filter-out 0 no,$(ALIASES)),)
-	cd $(INSTALLED)/lib && for alias in $(LINKS); do ln -sf "libmemonet.$${alias#*.}" $$alias; done
+	cd $(INSTALLED) && for alias in $(LINKS); do ln -sf "libmemonet.$${alias#*.}" $$alias; done
 endif
 
 # CONFORMANCE: options of the script, e.g. "-D NAME --pes 1,2 --only unit/*".
@@ -82,7 +82,7 @@ conformance: prefix
 
 # Without building: files that an earlier version had, too.
 uninstall:
-	cd $(INSTALLED)/lib && for alias in $(LINKS); do ! $(IS_OURS) || rm $$alias; done
+	cd $(INSTALLED) && for alias in $(LINKS); do ! $(IS_OURS) || rm $$alias; done
 	cd $(INSTALLED) && rm -f bin/memonet bin/oshrun bin/oshcc bin/oshc++ bin/oshCC bin/oshcxx \
 	  include/shmem.h include/shmemx.h include/pshmem.h include/mpp/shmem.h include/mpp/shmemx.h \
 	  lib/libmemonet.a lib/libmemonet.so* lib/pkgconfig/memonet.pc lib/cmake/memonet/memonet-config*.cmake
