@@ -47,11 +47,11 @@ impl MemorySlot {
         let now = cx.now();
         let slot = &mut self.slots[node.index()];
         match code {
-            command::ATTACH => slot.group = words[0] as u16,
-            command::MAP => slot.htlb.set(words[0] as u32, Some(four_words(&data)?))?,
+            command::ATTACH => self.attach(node, words[0] as u16)?,
+            command::MAP => self.map(node, words[0] as u32, Header::decode(four_words(&data)?))?,
             command::REGISTER => {
-                slot.receive_tlb
-                    .register((words[0] >> 32) as u16, words[0] as u32, words[1] as u32, words[2], words[3]);
+                let owner = (words[0] as u32, words[1] as u32);
+                self.register(node, (words[0] >> 32) as u16, owner, words[2], words[3])?;
             }
             command::GROUP => {
                 let members: Vec<Node> = numbers(&data).into_iter().map(|number| Node(number as u32)).collect();

@@ -58,12 +58,13 @@ fn words(bytes: &[u64]) -> Payload {
 
 // Calls of the driver: made once, before what is measured. They take no time here.
 
-/// Puts the program into a process group: what the NIC stamps on what it sends.
+/// Puts the program into a process group: what the NIC stamps on what it sends. Refused for the group of the library.
 pub fn attach(group: u16) -> Command {
     command(ATTACH, [group.into(), 0, 0, 0])
 }
 
-/// Fills an entry of the header table: what a store to `kick_page` sends.
+/// Fills an entry of the header table: what a store to `kick_page` sends. Refused for a group that is not the program's, and
+/// for a physical page that does not exist or is the library's.
 pub fn map(kick_page: u32, seed: &Header) -> Command {
     Command {
         data: words(&seed.encode()),
@@ -71,7 +72,8 @@ pub fn map(kick_page: u32, seed: &Header) -> Command {
     }
 }
 
-/// Lets packets of `group` write to the physical page `to` as page `page` of a region of a process here.
+/// Lets packets of `group` write to the physical page `to` as page `page` of a region of a process here. Refused for a
+/// physical page that does not exist or is the library's.
 pub fn register(group: u16, process: u32, region: u32, page: u64, to: u64) -> Command {
     command(REGISTER, [u64::from(group) << 32 | u64::from(process), region.into(), page, to])
 }

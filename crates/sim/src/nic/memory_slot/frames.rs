@@ -6,7 +6,7 @@
 
 use super::header::PAGE;
 use super::memory::BANK;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The first of the regions that are mailboxes of agents ([`crate::agent`]). They lie in the last page of LLCM, which is kept for them, and
 /// packets to them need no place of their own here.
@@ -20,6 +20,9 @@ pub type SegmentPage = (u32, u64);
 pub struct Frames {
     place: BTreeMap<SegmentPage, u64>,
     what: BTreeMap<u64, SegmentPage>,
+    /// Physical pages that programs have.
+    reserved: BTreeSet<u64>,
+    /// How many physical pages of each memory have been given out or passed over.
     in_llcm: u64,
     in_bank: u64,
 }
@@ -30,18 +33,27 @@ impl Frames {
         if let Some(&physical) = self.place.get(&page) {
             return Some(physical);
         }
-        let physical = if small && self.in_llcm < llcm / PAGE - 1 {
-            self.in_llcm += 1;
-            self.in_llcm - 1
-        } else if self.in_bank < bank / PAGE {
-            self.in_bank += 1;
-            BANK / PAGE + self.in_bank - 1
-        } else {
-            return None;
+        let mut in_llcm = if small { self.in_llcm..llcm / PAGE - 1 } else { 0..0 };
+        let physical = match in_llcm.find(|page| !self.reserved.contains(page)) {
+            Some(page) => {
+                self.in_llcm = page + 1;
+                page
+            }
+            None => {
+                let mut in_bank = BANK / PAGE + self.in_bank..(BANK + bank) / PAGE;
+                let page = in_bank.find(|page| !self.reserved.contains(page))?;
+                self.in_bank = page + 1 - BANK / PAGE;
+                page
+            }
         };
         self.place.insert(page, physical);
         self.what.insert(physical, page);
         Some(physical)
+    }
+
+    /// Keeps a physical page for a program.
+    pub fn reserve(&mut self, physical: u64) {
+        self.reserved.insert(physical);
     }
 
     /// What lies at a physical address: region and offset. Nothing where no segment does.
@@ -71,6 +83,14 @@ mod tests {
                 prop_assert!(physical < 7 || physical * PAGE >= BANK);
             }
         }
+    }
+
+    #[test]
+    fn pages_of_programs_are_passed_over() {
+        let (mut frames, bank) = (Frames::default(), BANK / PAGE);
+        [0, 2, bank + 1].into_iter().for_each(|page| frames.reserve(page));
+        let places = (0..6).map(|page| frames.place((0, page), true, 5 * PAGE, 4 * PAGE));
+        assert!(places.eq([Some(1), Some(3), Some(bank), Some(bank + 2), Some(bank + 3), None]));
     }
 
     #[test]

@@ -25,8 +25,8 @@ use crate::time::Ps;
 use memonet_core::fabric::FarAddress;
 use std::collections::BTreeMap;
 
-/// The process group of a job.
-pub const JOB: u16 = 1;
+/// The process group of a job. The driver gives it to no program.
+pub const JOB: u16 = u16::MAX;
 
 /// The kick pages of one PE.
 #[derive(Debug, Clone, Default)]

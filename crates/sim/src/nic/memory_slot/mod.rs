@@ -25,6 +25,7 @@
 //! | `memory` | LLCM and the two banks |
 //! | `frames`, `library` | memonet's own driver: where segments lie, what calls become |
 //! | `command` | the NIC's own interface, [for programs that do without the library](command); `begin` serves it |
+//! | `driver` | what programs may set up, and what is refused |
 //! | `multicast` | the switches' tables |
 //!
 //! **One reading of the published loop.** A read samples the memory in the middle of its access, and the phase of an arrival against the looks is
@@ -35,6 +36,7 @@
 
 mod begin;
 pub mod command;
+mod driver;
 mod frames;
 mod header;
 mod htlb;

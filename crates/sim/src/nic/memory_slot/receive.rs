@@ -53,8 +53,8 @@ impl MemorySlot {
         // SWIF begins with the first word and cannot end before the last.
         let mut at = tail.max(head + is.swif_receive);
         cx.stage(node, "receive", "swif_receive", op, (head, at));
-        // Control pages, always mapped.
-        let mailbox = !header.physical && header.group == JOB && header.region >= MAILBOXES;
+        // Control pages, always mapped. What no call of the library has sent is not for them.
+        let mailbox = header.promised && !header.physical && header.group == JOB && header.region >= MAILBOXES;
         let address = if mailbox {
             Ok(is.llcm - PAGE)
         } else if header.physical {

@@ -1,5 +1,6 @@
 //! The NIC as a whole, without programs.
 
+mod protection;
 mod switch;
 
 use super::command::{self, BANK, Header, Kind, Looks, LoopBack, Refusal};
@@ -224,73 +225,6 @@ fn misses_are_fetched_and_take_their_time() {
     assert_eq!(missed, [true, false, true, true, true, false, true, true, true]);
     for page in 0..5u8 {
         assert_eq!(bench.seen(1, 0x1000 * u64::from(page), 1), [page + 1]);
-    }
-}
-
-#[test]
-fn what_fails_a_check_is_dropped_and_reported() {
-    let mut bench = Bench::new("dimmnet-1/D", 2);
-    bench.command(0, command::attach(7));
-    bench.command(1, command::register(7, 40, 2, 0, 16));
-    bench.command(1, command::register(8, 41, 2, 0, 17));
-    let before = bench.seen(1, 0, 128 << 10);
-    let good = Header {
-        physical: false,
-        process: 40,
-        region: 2,
-        ..seed(1, 100)
-    };
-    let bad = [
-        (Refusal::Process, Header { process: 41, ..good }),
-        (Refusal::Process, Header { process: 42, ..good }),
-        (Refusal::Region, Header { region: 3, ..good }),
-        (Refusal::Address, Header { address: 4096, ..good }),
-        // Runs over the end of its page.
-        (Refusal::Address, Header { address: 4095, ..good }),
-    ];
-    for (why, header) in bad {
-        let (all, these) = (
-            bench.command(1, command::dropped(None)).value,
-            bench.command(1, command::dropped(Some(why))).value,
-        );
-        bench.command(0, command::block(&header, Payload::copy(b"evil")));
-        bench.settle();
-        assert_eq!(bench.command(1, command::dropped(None)).value, all + 1);
-        assert_eq!(bench.command(1, command::dropped(Some(why))).value, these + 1, "{header:?}");
-    }
-    bench.command(0, command::attach(9));
-    bench.command(0, command::block(&good, Payload::copy(b"evil")));
-    bench.settle();
-    assert_eq!(bench.command(1, command::dropped(Some(Refusal::Group))).value, 1);
-    assert_eq!(bench.seen(1, 0, 128 << 10), before, "memory is untouched");
-    bench.command(0, command::attach(7));
-    bench.command(0, command::block(&good, Payload::copy(b"good")));
-    bench.settle();
-    assert_eq!(bench.seen(1, 16 * 4096 + 100, 4), b"good");
-}
-
-#[test]
-fn a_window_cannot_claim_another_group_or_a_physical_address() {
-    let mut bench = Bench::new("dimmnet-1/D", 2);
-    bench.command(0, command::attach(9));
-    bench.command(1, command::register(7, 40, 2, 0, 16));
-    let forged = Header {
-        group: 7,
-        process: 40,
-        region: 2,
-        ..seed(1, 0)
-    };
-    bench.command(0, command::block(&forged, Payload::copy(b"evil")));
-    bench.command(0, command::block(&Header { physical: true, ..forged }, Payload::copy(b"evil")));
-    bench.settle();
-    assert_eq!(bench.command(1, command::dropped(Some(Refusal::Group))).value, 2);
-    assert_eq!(bench.seen(1, 0, 4), [0; 4]);
-    assert_eq!(bench.seen(1, 16 * 4096, 4), [0; 4]);
-    for len in [0, 465] {
-        let refused = bench
-            .ask(0, HostOp::Command(command::block(&forged, Payload::copy(&vec![1; len]))))
-            .refused;
-        assert!(refused.unwrap().contains("1 to 464"));
     }
 }
 

@@ -1,0 +1,80 @@
+//! What the driver sets up for programs: their process group, header seeds, pages that others may write.
+//!
+//! The hardware checks nothing of this. A seed's group is what the receiver believes, and its skip flag has the receiver believe the address too. So the driver
+//! refuses a seed of a group that is not the program's, and every physical page that does not exist or that the library has given to a segment.
+
+use super::MemorySlot;
+use super::header::{Header, Kind, PAGE};
+use super::library::JOB;
+use super::memory::NicMemory;
+use crate::packet::{Destination, Node};
+
+fn is_free(group: u16) -> Result<(), String> {
+    match group {
+        JOB => Err(format!("process group {JOB} is the library's; take another number")),
+        _ => Ok(()),
+    }
+}
+
+impl MemorySlot {
+    /// Puts the program on a node into a process group.
+    pub(super) fn attach(&mut self, node: Node, group: u16) -> Result<(), String> {
+        is_free(group)?;
+        self.slots[node.index()].group = group;
+        Ok(())
+    }
+
+    /// Fills an entry of a node's header table. Who sends, and how, is the NIC's to say.
+    pub(super) fn map(&mut self, node: Node, kick_page: u32, seed: Header) -> Result<(), String> {
+        let group = self.slots[node.index()].group;
+        if !seed.physical && seed.group != group {
+            return Err(format!(
+                "a header seed of process group {}, and the program is in group {group}: attach it to that group first",
+                seed.group
+            ));
+        }
+        let targets = match seed.to {
+            Destination::Node(node) => node.0..node.0 + 1,
+            _ => 0..self.slots.len() as u32,
+        };
+        if let Some(target) = targets.clone().find(|&target| target as usize >= self.slots.len()) {
+            return Err(format!("a header seed for node {target}: there is no node {target}"));
+        }
+        if seed.physical {
+            let page = seed.address / PAGE;
+            targets.clone().try_for_each(|target| self.check_page(Node(target), page))?;
+            targets.for_each(|target| self.slots[target as usize].frames.reserve(page));
+        }
+        let seed = Header {
+            kind: Kind::Aotf,
+            promised: false,
+            from: node,
+            ..seed
+        };
+        self.slots[node.index()].htlb.set(kick_page, Some(seed.encode()))
+    }
+
+    /// Lets packets of a group write to a physical page of a node.
+    pub(super) fn register(&mut self, node: Node, group: u16, (process, region): (u32, u32), page: u64, to: u64) -> Result<(), String> {
+        is_free(group)?;
+        self.check_page(node, to)?;
+        let slot = &mut self.slots[node.index()];
+        slot.frames.reserve(to);
+        slot.receive_tlb.register(group, process, region, page, to);
+        Ok(())
+    }
+
+    /// Whether a program may have a physical page.
+    fn check_page(&self, node: Node, page: u64) -> Result<(), String> {
+        let is = &self.is;
+        let at = page.checked_mul(PAGE).filter(|&at| NicMemory::has(is.llcm, is.bank, at, PAGE));
+        let at = at.ok_or_else(|| format!("the NIC of node {} has no page {page:#x}", node.0))?;
+        if at == is.llcm - PAGE || self.slots[node.index()].frames.segment(at).is_some() {
+            return Err(format!(
+                "page {page:#x} of the NIC of node {} is the library's; take another",
+                node.0
+            ));
+        }
+        Ok(())
+    }
+}
