@@ -74,13 +74,14 @@ impl Random {
     }
 }
 
-/// All that PE `pe` does. A long get comes right before a put, and a long put right before a get: what one leaves behind is in the way of the other.
-fn steps(pe: usize, seed: u64) -> Vec<Step> {
+/// All that PE `pe` does: its share of the lengths, in random order. A long get comes right before a put, and a long put right before a get: what one leaves
+/// behind is in the way of the other.
+fn steps(pe: usize, npes: usize, seed: u64) -> Vec<Step> {
+    let (mut lengths, mut common) = (LIMITS, Random(seed));
+    (1..lengths.len()).for_each(|last| lengths.swap(last, common.below(last + 1)));
     let mut random = Random(seed << 8 | pe as u64);
-    let mut lengths = LIMITS;
-    (1..lengths.len()).for_each(|last| lengths.swap(last, random.below(last + 1)));
     let mut steps = Vec::new();
-    for len in lengths {
+    for len in lengths.into_iter().skip(pe).step_by(npes) {
         let kind = [Kind::Put, Kind::PutNbi, Kind::PutSignal][random.below(3)];
         steps.extend([random.block(Kind::Get, len), random.short_block(kind), random.word()]);
         steps.extend([random.block(kind, len), random.short_block(Kind::Get), random.word()]);
@@ -188,11 +189,12 @@ pub fn run(job: &Job, seed: u64, now: impl Fn() -> Duration) -> Result<Duration>
         under_way: Vec::new(),
         model: Model(vec![0; ROOM]),
     };
-    steps(job.pe(), seed).iter().try_for_each(|step| writer.take(step))?;
+    let (me, n) = (job.pe(), job.npes());
+    steps(me, n, seed).iter().try_for_each(|step| writer.take(step))?;
     job.barrier()?;
     let time = now() - start;
 
-    let before = steps((job.pe() + job.npes() - 1) % job.npes(), seed);
+    let before = steps((me + n - 1) % n, n, seed);
     let mut expected = Model(vec![0; ROOM]);
     before.iter().for_each(|step| expected.apply(step, &noise));
     assert!(
