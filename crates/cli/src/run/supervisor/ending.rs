@@ -83,7 +83,7 @@ impl Supervisor {
         }
     }
 
-    /// Does not wait for a PE any more. [`Family`] tells if its process is left.
+    /// Does not wait for a PE any more. `Family` tells if its process is left.
     fn abandon(&mut self, pe: usize) {
         if self.pes[pe].pidfd.take().is_some() {
             self.alive -= 1;
