@@ -43,6 +43,10 @@
 //! * Making and freeing windows and teams is collective. That is what makes a remote address arithmetic instead of a message.
 //! * A plain store costs one instruction because it tells nobody. A PE that sleeps while it waits for one sees it within
 //!   about 4 ms, or as soon as the writer waits, fences or quiets; a signal wakes at once ([`wait`]).
+//! * Bounds, ranks and overlaps are checked always. What costs time to check is checked with `MEMONET_CHECK=1`
+//!   ([`Job::is_checked`]): that members of a team make the same collective calls with the same arguments, and that no thread
+//!   takes a lock twice. It does not look for data races (a [`Region`](dsm::Region) can), for what is written beside a
+//!   collective that uses it, or for waits that nobody ends.
 //! * Safety is against mistakes of cooperating programs, not against hostile ones of the same user.
 
 mod address;

@@ -40,16 +40,20 @@ pub const SETTINGS: [Setting; 7] = [
 
 /// What launchers set for their PEs.
 const OF_LAUNCHERS: [&str; 6] = [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, crate::hosted::ENV_FD, ENV_MARK];
+/// What memonet's own builds set, or the compiler wrapper reads, in its source tree.
+const OF_BUILDS: [&str; 4] = ["MEMONET_API", "MEMONET_INCLUDE", "MEMONET_PROFILE", "MEMONET_BLESS"];
 /// How the names begin that memonet's own tests use.
-const OF_TESTS: [&str; 3] = ["MEMONET_TEST_", "MEMONET_CONFORMANCE_", "MEMONET_BLESS"];
+const OF_TESTS: [&str; 2] = ["MEMONET_TEST_", "MEMONET_CONFORMANCE_"];
 
 /// How all names begin.
 const PREFIX: &str = "MEMONET_";
 
 /// Whether memonet, or its tests, read a variable.
 pub fn is_known(name: &str) -> bool {
-    let set_by_users = SETTINGS.iter().any(|setting| setting.name == name);
-    set_by_users || OF_LAUNCHERS.contains(&name) || OF_TESTS.iter().any(|start| name.starts_with(start))
+    SETTINGS.iter().any(|setting| setting.name == name)
+        || OF_LAUNCHERS.contains(&name)
+        || OF_BUILDS.contains(&name)
+        || OF_TESTS.iter().any(|start| name.starts_with(start))
 }
 
 /// What to say of these variables, one line for each that is memonet's by its name, and that nobody reads.
@@ -110,7 +114,7 @@ mod tests {
         for (wrong, right) in [
             ("MEMONET_BARIER", "MEMONET_BARRIER"),
             ("MEMONET_SEGMENTSIZE", "MEMONET_SEGMENT_SIZE"),
-            ("MEMONET_SYMMETRIC_SIZE", "MEMONET_SEGMENT_SIZE"),
+            ("MEMONET_SYMMETRIC_LIB", "MEMONET_SYMMETRIC_LIBS"),
             ("MEMONET_CHECKS", "MEMONET_CHECK"),
             ("MEMONET_", "MEMONET_PE"),
         ] {

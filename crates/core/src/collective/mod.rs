@@ -43,7 +43,7 @@
 //! are, the others wait for them, as for any member that does not call, until these leave the job: [`Error::PeerFailed`]. A refusal that
 //! all heard of would need a word of every member read in every collective, or a look at it in every wait. (Making teams and
 //! windows is rarer, and does compare.) Should the refused member make its next call instead, the team's calls are no longer the same
-//! ones at all members, which nobody notices.
+//! ones at all members, which nobody notices but the [check](crate::Job::is_checked) that compares them.
 //!
 //! Collectives of places, which front ends call, do not look whether source and destination overlap: where they must not and do,
 //! what arrives is any mixture of what was there.
