@@ -44,6 +44,7 @@ fn rows(filters: &[&str]) -> Vec<Value> {
             "{row}"
         );
         assert!(number("min") >= 0.0, "{row}");
+        assert!((1.0..=10.0).contains(&number("rounds")), "{row}");
         assert!(
             row["unit"].is_string() && ["lower", "higher"].contains(&row["better"].as_str().unwrap()),
             "{row}"
@@ -138,6 +139,14 @@ fn the_simulated_machine_is_measured_beside_a_bare_heap() {
     assert!(row(&rows, "sim_barrier.4096")["limit"].is_null());
     let memory = row(&rows, "sim_barrier_memory.4096")["median"].as_f64().unwrap();
     assert!(memory > 1.0, "{memory} MiB");
+}
+
+#[test]
+fn what_cannot_be_quick_is_left_out_and_told() {
+    let output = succeeds(&["--quick", "sim_barrier_memory"]);
+    let text = stdout(&output);
+    assert!(text.contains("\nsim_barrier_memory.4096 "), "{text}");
+    assert!(text.contains("too long to be quick: sim_barrier_memory.65536\n"), "{text}");
 }
 
 #[test]
