@@ -54,7 +54,8 @@ fn parallel_and_sequential_runs_agree() {
     }
 }
 
-/// The numbers of `radix` are more than 4 MiB at each home and are read at once; the other programs have no block that long.
+/// The numbers of `radix` are more than 4 MiB at each home and are read at once; the other programs
+/// have no block that long.
 #[test]
 fn long_runs_agree_on_fabrics_and_machines() {
     let places = [

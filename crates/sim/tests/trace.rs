@@ -1,5 +1,6 @@
-//! Timelines, as trace viewers read them: times in whole nanoseconds, and no complete event of a track that overlaps another without lying inside of it.
-//! Viewers leave such events out without a word.
+//! Timelines, as trace viewers read them: times in whole nanoseconds, and no complete event of a
+//! track that overlaps another without lying inside of it. Viewers leave such events out without a
+//! word.
 
 use memonet_core::{Job, Result, Sum};
 use memonet_sim::machine::BUILT_IN;
@@ -70,7 +71,8 @@ fn id(event: &Value) -> String {
     format!("{process} {category} {id} {name}")
 }
 
-/// Every event is one that viewers show, on a track with a name of its own. Gives how many are asynchronous.
+/// Every event is one that viewers show, on a track with a name of its own. Gives how many are
+/// asynchronous.
 #[track_caller]
 fn check(trace: &[u8], stages: usize) -> usize {
     let trace: Value = serde_json::from_slice(trace).expect("valid JSON");

@@ -1,7 +1,9 @@
-//! A random program of puts, gets, signals and atomics: each PE writes to the next one's memory, and knows what that must hold.
+//! A random program of puts, gets, signals and atomics: each PE writes to the next one's memory,
+//! and knows what that must hold.
 //!
-//! The blocks have all lengths up to those that pass every limit on their way. What each PE does follows from a seed, so the PE whose memory it is can
-//! tell what was written there, without a word from the writer.
+//! The blocks have all lengths up to those that pass every limit on their way. What each PE does
+//! follows from a seed, so the PE whose memory it is can tell what was written there, without a
+//! word from the writer.
 
 use memonet::{Job, Result, SignalOp, Window};
 use std::ops::Range;
@@ -11,7 +13,8 @@ use std::time::Duration;
 const LONGEST: usize = 32 << 20;
 /// Bytes of memory that each PE has for the one before it.
 const ROOM: usize = LONGEST + 4096;
-/// Lengths around each limit of what a block passes through: a word, a page, and the block from which on the machine gives shared pages back.
+/// Lengths around each limit of what a block passes through: a word, a page, and the block from
+/// which on the machine gives shared pages back.
 const LIMITS: [usize; 11] = [1, 8, 9, 4095, 4096, 4097, 300_000, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, LONGEST];
 
 #[derive(Debug, Clone, Copy)]
@@ -74,8 +77,8 @@ impl Random {
     }
 }
 
-/// All that PE `pe` does: its share of the lengths, in random order. A long get comes right before a put, and a long put right before a get: what one leaves
-/// behind is in the way of the other.
+/// All that PE `pe` does: its share of the lengths, in random order. A long get comes right before
+/// a put, and a long put right before a get: what one leaves behind is in the way of the other.
 fn steps(pe: usize, npes: usize, seed: u64) -> Vec<Step> {
     let (mut lengths, mut common) = (LIMITS, Random(seed));
     (1..lengths.len()).for_each(|last| lengths.swap(last, common.below(last + 1)));
@@ -167,7 +170,8 @@ impl Writer<'_> {
     }
 }
 
-/// Does all of it, and panics where any memory is not as it must be. Gives the time that it took, by `now`.
+/// Does all of it, and panics where any memory is not as it must be. Gives the time that it took,
+/// by `now`.
 pub fn run(job: &Job, seed: u64, now: impl Fn() -> Duration) -> Result<Duration> {
     let mut noise = vec![0; ROOM];
     let mut random = Random(seed);

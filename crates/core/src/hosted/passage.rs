@@ -11,8 +11,9 @@
 //! A process maps its own passage, the machine all. Who may touch what, and when, says [`turn`](super::turn). The machine believes nothing that is written
 //! there: it copies the words once, and reads what they say with [`Ask::from_words`].
 //!
-//! Answer and question share the room for a block. In its turn, a process first reads the answer's block, then overwrites it with that of its next
-//! question. So when the machine has the turn, the room holds a question that is not read yet. The machine gives pages back after it has read that.
+//! Answer and question share the room for a block. In its turn, a process first reads the answer's
+//! block, then overwrites it with that of its next question. So when the machine has the turn, the
+//! room holds a question that is not read yet. The machine gives pages back after it has read that.
 
 use super::ask::{Ask, WORDS};
 use super::fabric::MOST;
@@ -226,8 +227,8 @@ impl Passages {
         Some(bytes)
     }
 
-    /// Gives pages back after a long block: `len` is the longer of the last answer and the question. In the machine's turn, after it has read the
-    /// question's [`block`](Self::block).
+    /// Gives pages back after a long block: `len` is the longer of the last answer and the question.
+    /// In the machine's turn, after it has read the question's [`block`](Self::block).
     pub fn give_back(&self, pe: usize, len: usize) {
         if (KEPT..=MOST).contains(&len) {
             self.mapping.release(FIRST + pe as u64 * STRIDE + BLOCK, len as u64);

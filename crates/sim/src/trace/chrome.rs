@@ -1,11 +1,14 @@
-//! Timelines in Chrome's trace format: a process for each sort of track, a thread for each row of a track.
+//! Timelines in Chrome's trace format: a process for each sort of track, a thread for each row of a
+//! track.
 //!
-//! Hardware works on several messages at once, but a viewer drops a complete event that begins inside another one of its thread and ends after it. So a track
-//! has several rows, and no two stages of a row overlap. Queues can hold thousands of messages: the stages that find all [`ROWS`] taken become asynchronous
-//! events, which viewers stack by themselves.
+//! Hardware works on several messages at once, but a viewer drops a complete event that begins
+//! inside another one of its thread and ends after it. So a track has several rows, and no two
+//! stages of a row overlap. Queues can hold thousands of messages: the stages that find all
+//! [`ROWS`] taken become asynchronous events, which viewers stack by themselves.
 //!
-//! Viewers round starts and durations to whole nanoseconds, each by itself, and neighbours that touch would then overlap. So both are written in whole
-//! nanoseconds; the exact duration is an argument of the event.
+//! Viewers round starts and durations to whole nanoseconds, each by itself, and neighbours that
+//! touch would then overlap. So both are written in whole nanoseconds; the exact duration is an
+//! argument of the event.
 
 use super::{Stage, Track};
 use crate::host::Op;

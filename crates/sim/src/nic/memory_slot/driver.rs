@@ -1,7 +1,9 @@
-//! What the driver sets up for programs: their process group, header seeds, pages that others may write.
+//! What the driver sets up for programs: their process group, header seeds, pages that others may
+//! write.
 //!
-//! The hardware checks nothing of this. A seed's group is what the receiver believes, and its skip flag has the receiver believe the address too. So the driver
-//! refuses a seed of a group that is not the program's, and every physical page that does not exist or that the library has given to a segment.
+//! The hardware checks nothing of this. A receiver believes a seed's group, and where the seed says
+//! that its address is physical, the address too. So the driver refuses a seed of a group that is
+//! not the program's, and every physical page that does not exist or that the library has.
 
 use super::MemorySlot;
 use super::header::{Header, Kind, PAGE};
