@@ -59,6 +59,51 @@ fn a_job_is_ended_on_purpose_under_wrappers_too() {
     }
 }
 
+/// What PE 0 forks off ends the job with status 7, or calls what is the PE's alone, which the PE outlives.
+const CHILD: &str = r#"
+#include <shmem.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static long lock, word;
+int main(int argc, char **argv) {
+    int status = 0;
+    (void)argc;
+    shmem_init();
+    pid_t child = shmem_my_pe() == 0 ? fork() : 1;
+    if (child == 0) {
+        if (!strcmp(argv[1], "exit")) shmem_global_exit(7);
+        if (!strcmp(argv[1], "barrier")) shmem_barrier_all();
+        if (!strcmp(argv[1], "lock")) shmem_set_lock(&lock);
+        if (!strcmp(argv[1], "finalize")) shmem_finalize();
+        shmem_long_p(shmem_malloc(8), 1, 0);
+    }
+    if (shmem_my_pe() == 0) waitpid(child, &status, 0);
+    shmem_barrier_all();
+    shmem_set_lock(&lock);
+    word++;
+    shmem_clear_lock(&lock);
+    shmem_finalize();
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+"#;
+
+#[test]
+fn a_forked_child_may_end_the_job_and_meets_nobody() {
+    let folder = folder();
+    let program = compiled(folder.path(), CHILD);
+    for npes in [1, 2, 2, 2] {
+        let output = job(npes, &[], &program, &["exit"]).output().unwrap();
+        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(7), &[][..]), "{output:?}");
+    }
+    for call in ["barrier", "lock", "finalize", "malloc"] {
+        let output = job(1, &[], &program, &[call]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{call}: {said}");
+        assert!(said.lines().count() == 1 && said.contains("forked off by the PE"), "{call}: {said}");
+    }
+}
+
 #[test]
 fn the_library_may_be_closed() {
     let folder = folder();
