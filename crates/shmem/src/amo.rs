@@ -29,30 +29,50 @@ fn anywhere<T: Word>(call: &'static str, argument: &'static str, ctx: Ctx, addre
 #[inline(always)]
 fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
     if let Some((word, counted)) = aligned(ctx, dest, pe) {
+        if counted {
+            return update_counted(word, op, value, pe);
+        }
         // SAFETY: an aligned symmetric word of a near PE.
-        let operate = || unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
-        let old = near_update(word, counted, pe, operate, |old| op.keeps(old, value.to_bits()));
+        let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
+        near::wrote(pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
 }
 
-/// Carries out an operation on a near word. Where reads are counted, one that has kept the word as it was is a read.
+/// [`update`] of a near word, where reads are counted: apart, so that it costs nothing elsewhere.
+#[cold]
+#[inline(never)]
+#[allow(
+    improper_ctypes_definitions,
+    reason = "no C program calls it; it does not unwind, so its callers need no frame"
+)]
+extern "C" fn update_counted<T: Word>(word: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
+    // SAFETY: the callers have found an aligned symmetric word of a near PE.
+    let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
+    end_counted(word, old, !op.keeps(old, value.to_bits()), pe);
+    T::from_bits(old)
+}
+
+/// [`compare_swap`] of a near word, where reads are counted.
+#[cold]
+#[inline(never)]
+extern "C" fn compare_swap_counted<T: Word>(word: *mut T, cond: T, value: T, pe: c_int) -> T {
+    let (expected, new) = (cond.to_bits(), value.to_bits());
+    // SAFETY: the callers have found an aligned symmetric word of a near PE.
+    let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), expected, new) };
+    end_counted(word, old, old == expected && new != old, pe);
+    T::from_bits(old)
+}
+
+/// An operation that has not changed the word is a read.
 #[inline(always)]
-fn near_update<T: Word>(word: *mut T, counted: bool, pe: c_int, operate: impl Fn() -> u64, keeps: impl Fn(u64) -> bool) -> u64 {
-    // Apart from each other, so that the usual way has no more to do than it had.
-    if !counted {
-        let old = operate();
+fn end_counted<T: Word>(word: *mut T, old: u64, changed: bool, pe: c_int) {
+    if changed {
         near::wrote(pe);
-        return old;
-    }
-    let old = operate();
-    if keeps(old) {
-        near::has_read(word as usize, || Some(old));
     } else {
-        near::wrote(pe);
+        near::has_read(word as usize, || Some(old));
     }
-    old
 }
 
 fn one<T: Word>() -> T {
@@ -103,10 +123,12 @@ pub unsafe fn swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T
 #[inline(always)]
 pub unsafe fn compare_swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, cond: T, value: T, pe: c_int) -> T {
     if let Some((word, counted)) = aligned(ctx, dest, pe) {
-        let (expected, new) = (cond.to_bits(), value.to_bits());
+        if counted {
+            return compare_swap_counted(word, cond, value, pe);
+        }
         // SAFETY: an aligned symmetric word of a near PE.
-        let operate = || unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), expected, new) };
-        let old = near_update(word, counted, pe, operate, |old| old != expected || new == old);
+        let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits()) };
+        near::wrote(pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).compare_swap(cond, value))
