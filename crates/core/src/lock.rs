@@ -414,8 +414,11 @@ impl Segment {
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock; [`Error::Misuse`] where there can be no lock.
+    ///
+    /// # Safety
+    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
     #[inline]
-    pub fn lock_set(&self, offset: u64) -> Result<()> {
+    pub unsafe fn lock_set(&self, offset: u64) -> Result<()> {
         Ok(self.lock_at(offset)?.set()?)
     }
 
@@ -423,7 +426,10 @@ impl Segment {
     ///
     /// # Errors
     /// As for [`lock_set`](Self::lock_set).
-    pub fn lock_test(&self, offset: u64) -> Result<bool> {
+    ///
+    /// # Safety
+    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
+    pub unsafe fn lock_test(&self, offset: u64) -> Result<bool> {
         Ok(self.lock_at(offset)?.test()?)
     }
 
@@ -431,8 +437,11 @@ impl Segment {
     ///
     /// # Errors
     /// As for [`lock_set`](Self::lock_set); [`Error::Misuse`] when this PE does not hold the lock; what an earlier write failed with.
+    ///
+    /// # Safety
+    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
     #[inline]
-    pub fn lock_clear(&self, offset: u64) -> Result<()> {
+    pub unsafe fn lock_clear(&self, offset: u64) -> Result<()> {
         Ok(self.lock_at(offset)?.clear()?)
     }
 

@@ -20,6 +20,7 @@ use crate::memory::{Mapping, create_memfd};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm::{self, AtomicOp, Plain};
+use crate::status::State;
 use crate::wait::{self, Terms};
 use crate::window::{Access, Inner, Target, Window, element_bytes};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -454,13 +455,28 @@ impl<T: Plain> Window<T> {
     /// a [`revoke`](Self::revoke), nobody writes this part any more. Remotes of this PE itself do not count.
     ///
     /// # Errors
-    /// As for [`key`](Self::key); [`Error::Timeout`].
+    /// As for [`key`](Self::key); [`Error::Timeout`]. [`Error::PeerFailed`] where a PE that is a thread of this
+    /// process has died, and what it had resolved lives on: another thread may use it.
     pub fn revoke_wait(&self, timeout: Option<Duration>) -> Result<()> {
         let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
         let hold = pe.control().geometry().hold(restricted.key, pe.me());
         let done = |holder: usize| {
             let held = || pe.route(holder, hold).load::<u32>(pe);
-            holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0))
+            if holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0)) {
+                return Ok(true);
+            }
+            match pe.control().state(holder) {
+                State::Dead(cause) => Err(Error::PeerFailed { pe: holder, cause }),
+                _ => Ok(false),
+            }
+        };
+        let all_done = || {
+            let all = (0..pe.npes()).try_fold(true, |all, holder| Ok(all & done(holder)?));
+            match all {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            }
         };
         // Depends on nobody's life: the dead are passed over.
         let limit = timeout.map(Limit::new);
@@ -469,7 +485,7 @@ impl<T: Plain> Window<T> {
             limit: limit.as_ref(),
             ..Terms::default()
         };
-        Ok(wait::until(pe, terms, || (0..pe.npes()).all(done).then_some(()))?)
+        wait::until(pe, terms, all_done)?
     }
 }
 

@@ -1,8 +1,8 @@
 //! Segments by byte offset: what a front end for another language is built of.
 //!
 //! Windows are for programs in Rust. A C program has addresses: each is a byte offset in this PE's segment, and the same
-//! offset in another's is its counterpart there. Nothing keeps an offset from lying in memory of the library, so [`Job::segment`] is unsafe: its
-//! caller promises to stay in memory of its own. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on near peers
+//! offset in another's is its counterpart there. Nothing keeps an offset from lying in memory of the library, so whatever takes one is unsafe: the
+//! caller promises that it lies in memory of its own. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on near peers
 //! a pointer. What a spot does follows the same contract as remotes and windows do.
 
 use crate::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, RETURN_FROM};
@@ -38,14 +38,7 @@ unsafe impl Sync for Segment {}
 
 impl Job {
     /// The job's segments, addressed by bytes.
-    ///
-    /// # Safety
-    /// A segment reaches every byte of every PE: the words that the library works with, and shared data
-    /// to which a guard may have given a reference. The caller, and all to whom it hands the segment
-    /// and what is made of it, access through it only memory that they have got from
-    /// [`allocate`](Self::allocate) and not yet released, or have shared by
-    /// [`share_globals`](Self::share_globals).
-    pub unsafe fn segment(&self) -> Segment {
+    pub fn segment(&self) -> Segment {
         let near = self.pe.near_parts(0).map(|(first, _)| first);
         Segment {
             local: self.pe.local(0),
@@ -209,8 +202,13 @@ impl Segment {
     }
 
     /// `bytes` from `offset` on, in `pe`'s segment, if there is such a PE and such a range.
+    ///
+    /// # Safety
+    /// While the spot or a part of it is used, the bytes are memory that the caller has got from
+    /// [`Job::allocate`] and not yet released, or has shared by [`Job::share_globals`]. All else are
+    /// words that the library works with, and shared data to which a guard may have given a reference.
     #[inline(always)]
-    pub fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
+    pub unsafe fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
         let end = offset.checked_add(bytes as u64)?;
         if pe >= self.npes || end > self.stride as u64 {
             return None;

@@ -40,7 +40,7 @@ pub fn place<T>(state: &State, call: &'static str, argument: &'static str, array
     } else {
         state.symmetric(call, argument, array as usize, bytes)
     };
-    match state.segment.place(offset, bytes) {
+    match state.place(offset, bytes) {
         Some(place) => place,
         None => die(call, format_args!("{argument}: {bytes} bytes at {array:p} are not all symmetric")),
     }
@@ -109,11 +109,11 @@ pub fn collect_in<T>(state: &State, call: &'static str, team: &memonet_core::Tea
         true => before_source,
         false => room.end - room.start,
     };
-    let to = match state.segment.place(room.start, free as usize) {
+    let to = match state.place(room.start, free as usize) {
         Some(to) => to,
         None => die(call, format_args!("dest: {dest:p} is not symmetric")),
     };
-    if state.check && from.overlaps(state.segment.place(room.start, usize::from(nelems > 0)).unwrap_or(to)) {
+    if state.check && from.overlaps(state.place(room.start, usize::from(nelems > 0)).unwrap_or(to)) {
         die(call, OVERLAP);
     }
     match team.collect_places(to, from) {

@@ -14,19 +14,22 @@ fn offset(state: &State, call: &'static str, lock: *mut c_long) -> u64 {
 pub unsafe fn set(call: &'static str, lock: *mut c_long) {
     let state = get(call);
     let lock = offset(state, call, lock);
-    or_die(call, state.segment.lock_set(lock));
+    // SAFETY: `offset` gives words of the heap and of static data, the program's own.
+    or_die(call, unsafe { state.segment.lock_set(lock) });
 }
 
 /// 0 where the lock was free and is now this PE's, 1 where it was not.
 pub unsafe fn test(call: &'static str, lock: *mut c_long) -> c_int {
     let state = get(call);
     let lock = offset(state, call, lock);
-    let taken = or_die(call, state.segment.lock_test(lock));
+    // SAFETY: as in `set`.
+    let taken = or_die(call, unsafe { state.segment.lock_test(lock) });
     c_int::from(!taken)
 }
 
 pub unsafe fn clear(call: &'static str, lock: *mut c_long) {
     let state = get(call);
     let lock = offset(state, call, lock);
-    or_die(call, state.segment.lock_clear(lock));
+    // SAFETY: `offset` gives words of the heap and of static data, the program's own.
+    or_die(call, unsafe { state.segment.lock_clear(lock) });
 }

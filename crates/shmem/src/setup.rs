@@ -140,7 +140,7 @@ impl state::State {
         if pe == self.job.pe() && self.is_symmetric(address) {
             return address as *mut c_void;
         }
-        let spot = self.offset(address, 1).and_then(|offset| self.segment.at(pe, offset, 1));
+        let spot = self.offset(address, 1).and_then(|offset| self.at(pe, offset, 1));
         spot.and_then(|spot| spot.near()).map_or(std::ptr::null_mut(), |near| near.cast())
     }
 }

@@ -5,7 +5,7 @@ use crate::near;
 use crate::statics::{self, Shared};
 use memonet_core::launch::Part;
 use memonet_core::segment::{Segment, Spot, page_size};
-use memonet_core::{Error, Job, ending};
+use memonet_core::{Error, Job, Place, ending};
 use std::ffi::c_int;
 use std::fmt::Display;
 use std::sync::OnceLock;
@@ -49,9 +49,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
             // SAFETY: the caller's promise; without a launcher, this is the only thread.
             unsafe { statics::share(&job) }?
         };
-        // SAFETY: every address that a C program gives is looked for in the heap and in its static data,
-        // which is all memory of `allocate` and `share_globals`: no Rust program shares this job's process.
-        let segment = unsafe { job.segment() };
+        let segment = job.segment();
         Ok(State {
             check: job.is_checked(),
             sets: Default::default(),
@@ -172,6 +170,20 @@ pub fn bytes<T>(call: &'static str, count: usize) -> usize {
 }
 
 impl State {
+    /// `bytes` of a PE at an offset that [`offset`](Self::offset) gives.
+    #[inline(always)]
+    pub fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
+        // SAFETY: memory of the heap and of static data. A C program has no other objects of the job there
+        // than blocks; what it does with blocks that it has freed is its own mistake.
+        unsafe { self.segment.at(pe, offset, bytes) }
+    }
+
+    /// The same at every PE.
+    pub fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
+        // SAFETY: as in `at`.
+        unsafe { self.segment.place(offset, bytes) }
+    }
+
     /// The offset in the segment of `bytes` at a symmetric address, if it is one.
     #[inline]
     pub fn offset(&self, address: usize, bytes: usize) -> Option<u64> {
@@ -203,7 +215,7 @@ impl State {
     ) -> Spot<'static> {
         let pe = self.pe_of(call, "pe", ctx, pe);
         let offset = self.symmetric(call, argument, address, bytes);
-        match self.segment.at(pe, offset, bytes) {
+        match self.at(pe, offset, bytes) {
             // SAFETY: `symmetric` has found these bytes of this PE at their address in the program.
             Some(spot) if pe == self.job.pe() => unsafe { spot.as_seen_at(address as *mut u8) },
             Some(spot) => spot,
@@ -392,7 +404,7 @@ impl State {
         }
         let at = self.segment.heap().end;
         let mine = if apart { 0 } else { statics::digest(&self.statics) };
-        let word = |pe| self.segment.at(pe, at, 8).expect("the first word of the globals");
+        let word = |pe| self.at(pe, at, 8).expect("the first word of the globals");
         // SAFETY: an aligned word of this PE's own segment.
         unsafe { memonet_core::shm::store(self.segment.local().wrapping_add(at as usize).cast::<u64>(), mine) };
         self.job.barrier()?;

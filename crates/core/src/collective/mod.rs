@@ -152,8 +152,12 @@ pub enum Destinations {
 
 impl Segment {
     /// `bytes` of every segment from `offset` on, if there are so many: what collectives of front ends read from and write to.
-    pub fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
-        self.at(0, offset, bytes).map(|_| Place { offset, bytes })
+    ///
+    /// # Safety
+    /// As for [`at`](Self::at), at every PE.
+    pub unsafe fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
+        // SAFETY: only asked whether there are such bytes.
+        unsafe { self.at(0, offset, bytes) }.map(|_| Place { offset, bytes })
     }
 }
 

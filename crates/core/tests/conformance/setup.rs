@@ -2,8 +2,8 @@
 
 use crate::ground;
 pub use crate::ground::{Meeting, nap, yield_now};
-use memonet_core::segment::Segment;
-use memonet_core::{Job, Result};
+use memonet_core::segment::{Segment, Spot};
+use memonet_core::{Job, Place, Result};
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -17,10 +17,48 @@ pub const ALL: &[usize] = &[1, 2, 3, 5, 8, 9, 17];
 /// For tests in which two PEs play a part, and then with one to look on.
 pub const FEW: &[usize] = &[2, 3];
 
+/// A job's segments, of which tests access blocks that they have allocated, and look at no shared data
+/// meanwhile.
+pub struct OwnBlocks(Segment);
+
 /// The job's segments.
-pub fn segment_of(job: &Job) -> Segment {
-    // SAFETY: tests access blocks that they have allocated, and look at no shared data meanwhile.
-    unsafe { job.segment() }
+pub fn segment_of(job: &Job) -> OwnBlocks {
+    OwnBlocks(job.segment())
+}
+
+impl std::ops::Deref for OwnBlocks {
+    type Target = Segment;
+
+    fn deref(&self) -> &Segment {
+        &self.0
+    }
+}
+
+impl OwnBlocks {
+    pub fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
+        // SAFETY: as the type says.
+        unsafe { self.0.at(pe, offset, bytes) }
+    }
+
+    pub fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
+        // SAFETY: as the type says.
+        unsafe { self.0.place(offset, bytes) }
+    }
+
+    pub fn lock_set(&self, offset: u64) -> Result<()> {
+        // SAFETY: as the type says.
+        unsafe { self.0.lock_set(offset) }
+    }
+
+    pub fn lock_test(&self, offset: u64) -> Result<bool> {
+        // SAFETY: as the type says.
+        unsafe { self.0.lock_test(offset) }
+    }
+
+    pub fn lock_clear(&self, offset: u64) -> Result<()> {
+        // SAFETY: as the type says.
+        unsafe { self.0.lock_clear(offset) }
+    }
 }
 
 /// What lies between the PEs.

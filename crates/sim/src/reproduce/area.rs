@@ -3,7 +3,6 @@
 use crate::host::{Answer, HostOp};
 use crate::run::Host;
 use memonet_core::fabric::FarAddress;
-use memonet_core::segment::Segment;
 use memonet_core::{Job, Place, shm};
 
 /// A block at the same offset of every PE.
@@ -26,8 +25,7 @@ impl Area {
 
     /// At the start of the heap, for programs that allocate nothing: on very many PEs that, which is collective, takes too long.
     pub fn at_the_start(job: &Job, bytes: usize) -> Area {
-        // SAFETY: only asked where its heap is.
-        let heap = unsafe { job.segment() }.heap();
+        let heap = job.segment().heap();
         assert!(heap.start + bytes as u64 <= heap.end, "room for an experiment");
         Area {
             job: job.clone(),
@@ -46,21 +44,16 @@ impl Area {
         }
     }
 
-    fn segment(&self) -> Segment {
-        // SAFETY: an area accesses its own bytes alone, which are allocated, or lie at the start of a
-        // heap in which nothing is allocated.
-        unsafe { self.job.segment() }
-    }
-
     /// The word there, for the library's collectives.
     pub fn place(&self, byte: usize) -> Place {
-        let place = self.segment().place(self.offset + byte as u64, 8);
+        // SAFETY: of the area, which is allocated, or lies in a heap in which nothing is.
+        let place = unsafe { self.job.segment().place(self.offset + byte as u64, 8) };
         place.expect("the area lies in the segment")
     }
 
     fn word(&self, byte: usize) -> *mut u64 {
         assert!(byte + 8 <= self.bytes && byte.is_multiple_of(8), "words lie in the area, aligned");
-        self.segment().local().wrapping_add(self.offset as usize + byte).cast()
+        self.job.segment().local().wrapping_add(self.offset as usize + byte).cast()
     }
 
     /// The word here.
@@ -72,7 +65,7 @@ impl Area {
 
     /// Looks until the word here is this.
     pub fn wait_for(&self, byte: usize, value: u64) {
-        let seen = self.segment().wait(|| (self.load(byte) == value).then_some(()));
+        let seen = self.job.segment().wait(|| (self.load(byte) == value).then_some(()));
         seen.expect("nobody dies in an experiment");
     }
 
