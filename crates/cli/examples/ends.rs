@@ -79,9 +79,13 @@ fn by_a_child(job: &Job, how: &str) -> Result<()> {
         // SAFETY: this process has one thread, or others that are in no lock which the child takes.
         let child = unsafe { libc::fork() };
         if child == 0 {
+            if how == "later" {
+                // The launcher has seen by then who has joined, and looks no more.
+                std::thread::sleep(Duration::from_millis(500));
+            }
             job.exit(7);
         }
-        if how == "forever" {
+        if how != "waits" {
             forever();
         }
         // SAFETY: asks for no status.

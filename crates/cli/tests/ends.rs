@@ -93,7 +93,7 @@ fn a_request_is_seen_though_the_call_does_not_arrive() {
     if !works.is_ok_and(|status| status.success()) {
         return common::skip("there are no pid namespaces here");
     }
-    let script = format!("{} {} child forever; exit $?", unshare.join(" "), ends());
+    let script = format!("{} {} child later; exit $?", unshare.join(" "), ends());
     let ended = run(&["-n", "2", "sh", "-c", &script]);
     assert_eq!(ended.status, 7, "{ended:?}");
 }
