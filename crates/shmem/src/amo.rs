@@ -7,11 +7,11 @@ use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp, Word};
 use std::ffi::c_int;
 
-/// The word, if it is an aligned one of a near PE; whether reads of it are counted.
+/// The word, if it is an aligned one of a near PE.
 #[inline(always)]
-fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<(*mut T, bool)> {
-    let near = near::word_to_read(ctx, address, pe)?;
-    (near.0 as usize).is_multiple_of(size_of::<T>()).then_some(near)
+fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
+    let near = near::word(ctx, address, pe)?;
+    (near as usize).is_multiple_of(size_of::<T>()).then_some(near)
 }
 
 #[cold]
@@ -28,50 +28,22 @@ fn anywhere<T: Word>(call: &'static str, argument: &'static str, ctx: Ctx, addre
 
 #[inline(always)]
 fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
-    if let Some((word, counted)) = aligned(ctx, dest, pe) {
-        if counted {
-            return update_counted(word, op, value, pe);
-        }
+    if let Some(word) = aligned(ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
-        near::wrote(pe);
+        updated(word, old, !op.keeps(old, value.to_bits()), pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
 }
 
-/// [`update`] of a near word, where reads are counted: apart, so that it costs nothing elsewhere.
-#[cold]
-#[inline(never)]
-#[allow(
-    improper_ctypes_definitions,
-    reason = "no C program calls it; it does not unwind, so its callers need no frame"
-)]
-extern "C" fn update_counted<T: Word>(word: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
-    // SAFETY: the callers have found an aligned symmetric word of a near PE.
-    let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
-    end_counted(word, old, !op.keeps(old, value.to_bits()), pe);
-    T::from_bits(old)
-}
-
-/// [`compare_swap`] of a near word, where reads are counted.
-#[cold]
-#[inline(never)]
-extern "C" fn compare_swap_counted<T: Word>(word: *mut T, cond: T, value: T, pe: c_int) -> T {
-    let (expected, new) = (cond.to_bits(), value.to_bits());
-    // SAFETY: the callers have found an aligned symmetric word of a near PE.
-    let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), expected, new) };
-    end_counted(word, old, old == expected && new != old, pe);
-    T::from_bits(old)
-}
-
-/// An operation that has not changed the word is a read.
+/// The end of an operation on a near word that has found `old`. Where reads are counted, one that has changed nothing is a read.
 #[inline(always)]
-fn end_counted<T: Word>(word: *mut T, old: u64, changed: bool, pe: c_int) {
-    if changed {
-        near::wrote(pe);
-    } else {
+fn updated<T: Word>(word: *mut T, old: u64, changed: bool, pe: c_int) {
+    if !changed && near::counts_reads() {
         near::has_read(word as usize, || Some(old));
+    } else {
+        near::wrote(pe);
     }
 }
 
@@ -81,7 +53,9 @@ fn one<T: Word>() -> T {
 
 #[inline(always)]
 pub unsafe fn fetch<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    if let Some((word, counted)) = aligned(ctx, source, pe) {
+    if let Some((word, counted)) = near::word_to_read(ctx, source, pe)
+        && (word as usize).is_multiple_of(size_of::<T>())
+    {
         // SAFETY: an aligned symmetric word of a near PE.
         let value = unsafe { shm::load(word) };
         if counted {
@@ -106,7 +80,7 @@ fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c
 #[inline(always)]
 pub unsafe fn set<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
     match aligned(ctx, dest, pe) {
-        Some((word, _)) => {
+        Some(word) => {
             // SAFETY: an aligned symmetric word of a near PE.
             unsafe { shm::store(word, value) };
             near::wrote(pe);
@@ -122,13 +96,10 @@ pub unsafe fn swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T
 
 #[inline(always)]
 pub unsafe fn compare_swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, cond: T, value: T, pe: c_int) -> T {
-    if let Some((word, counted)) = aligned(ctx, dest, pe) {
-        if counted {
-            return compare_swap_counted(word, cond, value, pe);
-        }
+    if let Some(word) = aligned(ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits()) };
-        near::wrote(pe);
+        updated(word, old, old == cond.to_bits() && old != value.to_bits(), pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).compare_swap(cond, value))

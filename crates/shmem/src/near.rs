@@ -258,6 +258,12 @@ pub fn wrote(pe: c_int) {
     unsafe { Written::kept(NEAR.written.load(Ordering::Relaxed)).to(pe as usize) };
 }
 
+/// Whether reads are counted, where a PE is near.
+#[inline(always)]
+pub fn counts_reads() -> bool {
+    READS.npes.load(Ordering::Relaxed) == 0
+}
+
 /// Counts a read at `place`, of what `value` stands for.
 #[inline(always)]
 pub fn has_read(place: usize, value: impl FnOnce() -> Option<u64>) {

@@ -137,11 +137,11 @@ pub enum AtomicOp {
 }
 
 impl AtomicOp {
-    /// Whether the operation left the word at `old`.
+    /// Whether the operation left the word at `old`. An addition of 0 is taken for a change: to look for it would cost all others.
     #[inline(always)]
     pub fn keeps(self, old: u64, operand: u64) -> bool {
         match self {
-            AtomicOp::Add | AtomicOp::Xor => operand == 0,
+            AtomicOp::Add | AtomicOp::Xor => false,
             AtomicOp::And => old & operand == old,
             AtomicOp::Or => old | operand == old,
             AtomicOp::Swap => old == operand,
