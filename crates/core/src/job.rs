@@ -12,10 +12,10 @@ use crate::layout::MAX_PES;
 use crate::memory;
 use crate::multicast;
 use crate::pe::Pe;
+use crate::polling;
 use crate::settings;
 use crate::status::{Part, State};
 use crate::team::Team;
-use crate::wait;
 use crate::watch::{Identity, Watch};
 use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::process::{Pid, Signal};
@@ -297,7 +297,7 @@ impl Job {
     /// What an earlier write failed with.
     pub fn is_quiet(&self) -> Result<bool> {
         match self.pe.has_far() {
-            true => self.pe.fabric().is_quiet().inspect(|&quiet| wait::has_looked(&self.pe, quiet)),
+            true => self.pe.fabric().is_quiet().inspect(|&quiet| polling::has_looked(&self.pe, quiet)),
             // Visible in the order they were made; what follows this sees them.
             false => self.quiet().map(|()| true),
         }

@@ -2,7 +2,6 @@
 
 use crate::polling;
 use crate::shm::{self, Plain};
-use crate::wait;
 use crate::window::Window;
 use std::ops::Range;
 
@@ -44,7 +43,7 @@ impl<T: Plain> Window<T> {
     pub(crate) fn has_read(&self, from: *const u8, bytes: usize) {
         // SAFETY: the caller has checked the range.
         if let Some(value) = unsafe { polling::digest(from, bytes) } {
-            wait::has_read(&self.inner.pe, from as usize, value);
+            polling::has_read(&self.inner.pe, from as usize, value);
         }
     }
 

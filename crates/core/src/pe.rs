@@ -10,7 +10,7 @@ use crate::fabric::{Due, Fabric, FarAddress, VirtualClock};
 use crate::heap::{Blocks, Heap};
 use crate::layout::{MAX_BARRIERS, MAX_CALLS, MAX_WINDOWS, SystemArea};
 use crate::lock::Line;
-use crate::polling::Polling;
+use crate::polling::{self, Polling};
 use crate::route::Route;
 use crate::shm;
 use crate::status::State;
@@ -340,7 +340,7 @@ impl Pe {
         if self.may_have_written() {
             self.ring_each_written();
         } else if self.polling.is_some() && self.fabric.is_none() {
-            wait::has_completed_nothing(self);
+            polling::has_completed_nothing(self);
         }
     }
 

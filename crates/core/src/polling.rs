@@ -18,7 +18,9 @@
 //! Nothing here must be right. Threads of a PE may lose counts and overwrite each other's entries; a wrong guess changes when a PE
 //! yields, and nothing else.
 
+use crate::pe::Pe;
 use crate::shm;
+use crate::wait;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Of so many reads, one is looked at.
@@ -27,6 +29,8 @@ pub const PERIOD: u32 = 127;
 const PATIENCE: u64 = 2_000;
 /// Places in the table: more than most programs poll, and fewer than tables have.
 const PLACES: usize = 64;
+/// Failed tests in a row after which the next ones yield, where PEs share CPUs.
+const FAILED_TESTS: u32 = 16;
 /// A number whose products with others have no pattern in their upper bits.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -125,6 +129,66 @@ impl Polling {
     pub(crate) fn restart(&self, now: u64) {
         self.since.store(now, Ordering::Relaxed);
     }
+}
+
+/// The end of a [`test`](wait::test), for calls that look in another way: whether they have found something.
+#[inline(always)]
+pub(crate) fn has_looked(pe: &Pe, found: bool) {
+    if pe.crowded() && !pe.is_simulated() {
+        tested(pe, found);
+    }
+}
+
+#[inline(never)]
+fn tested(pe: &Pe, found: bool) {
+    // Several threads may lose count, of nothing that matters.
+    let failed = pe.failed_tests.load(Ordering::Relaxed);
+    if found {
+        pe.failed_tests.store(0, Ordering::Relaxed);
+    } else if failed < FAILED_TESTS {
+        pe.failed_tests.store(failed + 1, Ordering::Relaxed);
+    } else {
+        wait::give_way(pe);
+    }
+}
+
+/// To be called after a read of `value` at the address `place`: yields if the program seems to poll.
+#[cold]
+#[inline(never)]
+pub(crate) fn has_read(pe: &Pe, place: usize, value: u64) {
+    if pe.polling.as_ref().is_some_and(|polling| polling.is_due(1)) {
+        look_at_read(pe, place, value);
+    }
+}
+
+/// [`has_read`], for a fence or quiet that had nothing to complete.
+#[cold]
+#[inline(never)]
+pub(crate) fn has_completed_nothing(pe: &Pe) {
+    // A quiet takes some 10 ns.
+    if pe.polling.as_ref().is_some_and(|polling| polling.is_due(8)) {
+        // No address of a word.
+        look_at_read(pe, 1, 0);
+    }
+}
+
+/// [`has_read`], for one of [`PERIOD`] reads.
+#[cold]
+#[inline(never)]
+pub(crate) fn look_at_read(pe: &Pe, place: usize, value: u64) {
+    let Some(polling) = &pe.polling else { return };
+    if !polling.learns_nothing(place, value, wait::cycles()) {
+        return;
+    }
+    let wrote = pe.may_have_written();
+    pe.progress();
+    pe.ring_written();
+    // Live remotes leave their marks, and say nothing.
+    if wrote && !pe.may_have_written() {
+        return polling.restart(0);
+    }
+    wait::give_way(pe);
+    polling.restart(wait::cycles());
 }
 
 #[cfg(all(test, not(loom)))]

@@ -6,7 +6,6 @@ use crate::fabric::SignalOp;
 use crate::polling;
 use crate::route::Route;
 use crate::shm::{self, Plain};
-use crate::wait;
 use crate::window::{Access, Window};
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -91,7 +90,7 @@ impl<T: Plain> Window<T> {
             // SAFETY: as above.
             && let Some(value) = unsafe { polling::digest(to.cast(), bytes) }
         {
-            wait::has_read(&self.inner.pe, target.route.place(), value);
+            polling::has_read(&self.inner.pe, target.route.place(), value);
         }
         Ok(())
     }

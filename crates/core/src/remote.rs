@@ -5,7 +5,6 @@ use crate::polling;
 use crate::restricted::Hold;
 use crate::route::Route;
 use crate::shm::{AtomicInt, AtomicOp, Plain, Word};
-use crate::wait;
 use crate::window::{Access, Inner, Target, Window};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -157,7 +156,7 @@ impl<T: Word, A> Remote<T, A> {
     #[inline(always)]
     fn has_read(&self, value: T) {
         if polling::is_on() {
-            wait::has_read(&self.window.pe, self.route.place(), value.to_bits());
+            polling::has_read(&self.window.pe, self.route.place(), value.to_bits());
         }
     }
 }

@@ -250,7 +250,7 @@ impl Segment {
     /// Tells of one in [`PERIOD`](crate::polling::PERIOD) reads of near memory that did not go through a [`Spot`]: of the address, and
     /// of what was there. Yields if the program seems to poll.
     pub fn has_read(&self, place: usize, value: u64) {
-        wait::look_at_read(&self.pe, place, value);
+        polling::look_at_read(&self.pe, place, value);
     }
 
     /// Loads a word of this PE's own for a program that may do so until it changes: a [`test`](Self::test) that succeeds when it has.
@@ -367,7 +367,7 @@ impl Spot<'_> {
             // SAFETY: the caller's promise.
             && let Some(value) = unsafe { polling::digest(seen, self.bytes) }
         {
-            wait::has_read(self.owner, self.route.place(), value);
+            polling::has_read(self.owner, self.route.place(), value);
         }
     }
 
@@ -413,7 +413,7 @@ impl Spot<'_> {
     pub fn load<T: Word>(&self) -> Result<T> {
         let value = self.word::<T>().load::<T>(self.owner)?;
         if polling::is_on() {
-            wait::has_read(self.owner, self.route.place(), value.to_bits());
+            polling::has_read(self.owner, self.route.place(), value.to_bits());
         }
         Ok(value)
     }
@@ -446,7 +446,7 @@ impl Spot<'_> {
         if changed || !polling::is_on() {
             self.owner.wrote(self.pe);
         } else {
-            wait::has_read(self.owner, self.route.place(), old.to_bits());
+            polling::has_read(self.owner, self.route.place(), old.to_bits());
         }
     }
 

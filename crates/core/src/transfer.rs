@@ -3,10 +3,10 @@
 use crate::belongs::check_together;
 use crate::error::{Error, Result};
 use crate::fabric::SignalOp;
+use crate::polling;
 use crate::put::signal_access;
 use crate::route::Route;
 use crate::shm::Plain;
-use crate::wait;
 use crate::window::{Inner, Target, Window};
 use std::ops::Range;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl Transfer {
         if self.under_way {
             self.window.pe.progress();
             self.under_way = !self.window.pe.fabric().is_quiet()?;
-            wait::has_looked(&self.window.pe, !self.under_way);
+            polling::has_looked(&self.window.pe, !self.under_way);
         }
         Ok(!self.under_way)
     }

@@ -27,6 +27,7 @@ use crate::fabric::{Awaited, Due};
 use crate::following;
 use crate::limit::Limit;
 use crate::pe::Pe;
+use crate::polling;
 use crate::shm;
 use crate::strangers::Strangers;
 use std::sync::atomic::Ordering;
@@ -52,8 +53,6 @@ pub(crate) const LOOKS: u32 = 32;
 /// Looks for one's turn, and cycles from one to the next ([`looks_apart`]): some 3 us together.
 const TURN_LOOKS: u32 = 64;
 const APART: u64 = 60;
-/// Failed tests in a row after which the next ones yield, where PEs share CPUs.
-const FAILED_TESTS: u32 = 16;
 /// How long a sleeper that waits for words sleeps at first.
 const FIRST_NAP: Duration = Duration::from_micros(50);
 /// The longest that a sleeper which waits for words goes without looking by itself.
@@ -202,73 +201,13 @@ pub(crate) fn test<R>(pe: &Pe, look: impl FnOnce() -> Option<R>) -> Option<R> {
     pe.progress();
     pe.ring_written();
     let found = look();
-    has_looked(pe, found.is_some());
+    polling::has_looked(pe, found.is_some());
     found
-}
-
-/// The end of a [`test`], for calls that look in another way: whether they have found something.
-#[inline(always)]
-pub(crate) fn has_looked(pe: &Pe, found: bool) {
-    if pe.crowded() && !pe.is_simulated() {
-        tested(pe, found);
-    }
-}
-
-#[inline(never)]
-fn tested(pe: &Pe, found: bool) {
-    // Several threads may lose count, of nothing that matters.
-    let failed = pe.failed_tests.load(Ordering::Relaxed);
-    if found {
-        pe.failed_tests.store(0, Ordering::Relaxed);
-    } else if failed < FAILED_TESTS {
-        pe.failed_tests.store(failed + 1, Ordering::Relaxed);
-    } else {
-        give_way(pe);
-    }
-}
-
-/// To be called after a read of `value` at the address `place`: yields if the program seems to poll.
-#[cold]
-#[inline(never)]
-pub(crate) fn has_read(pe: &Pe, place: usize, value: u64) {
-    if pe.polling.as_ref().is_some_and(|polling| polling.is_due(1)) {
-        look_at_read(pe, place, value);
-    }
-}
-
-/// [`has_read`], for a fence or quiet that had nothing to complete.
-#[cold]
-#[inline(never)]
-pub(crate) fn has_completed_nothing(pe: &Pe) {
-    // A quiet takes some 10 ns.
-    if pe.polling.as_ref().is_some_and(|polling| polling.is_due(8)) {
-        // No address of a word.
-        look_at_read(pe, 1, 0);
-    }
-}
-
-/// [`has_read`], for one of [`PERIOD`](crate::polling::PERIOD) reads.
-#[cold]
-#[inline(never)]
-pub(crate) fn look_at_read(pe: &Pe, place: usize, value: u64) {
-    let Some(polling) = &pe.polling else { return };
-    if !polling.learns_nothing(place, value, cycles()) {
-        return;
-    }
-    let wrote = pe.may_have_written();
-    pe.progress();
-    pe.ring_written();
-    // Live remotes leave their marks, and say nothing.
-    if wrote && !pe.may_have_written() {
-        return polling.restart(0);
-    }
-    give_way(pe);
-    polling.restart(cycles());
 }
 
 /// Lets another PE have the CPU, for calls that look once. Beside strangers it sleeps a little, as a wait does: they would keep the CPU.
 #[cold]
-fn give_way(pe: &Pe) {
+pub(crate) fn give_way(pe: &Pe) {
     if cfg!(loom) {
         return;
     }

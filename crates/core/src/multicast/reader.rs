@@ -7,6 +7,7 @@ use super::writer::{LEFT, Line};
 use crate::doorbell::Doorbell;
 use crate::error::{Error, Quick, Result};
 use crate::pe::Pe;
+use crate::polling;
 use crate::route::Route;
 use crate::shm;
 use crate::status::State;
@@ -138,7 +139,7 @@ impl Reader {
         self.pe.ring_written();
         let departed = self.terms(|terms| terms.departed(&self.pe));
         let found = self.look()?;
-        wait::has_looked(&self.pe, found.is_some());
+        polling::has_looked(&self.pe, found.is_some());
         match (found, departed) {
             (None, Some(error)) => Err(error),
             (found, _) => Ok(found),

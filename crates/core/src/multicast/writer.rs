@@ -8,6 +8,7 @@ use crate::error::{Cause, Error, Result};
 use crate::layout::ReaderLine;
 use crate::limit::Limit;
 use crate::pe::Pe;
+use crate::polling;
 use crate::shm;
 use crate::wait::{self, Terms};
 use crate::window::Inner;
@@ -135,7 +136,7 @@ impl Writer {
                 // A program may try until it succeeds: that is a wait, and ends like one.
                 self.pe.progress();
                 self.pe.ring_written();
-                wait::has_looked(&self.pe, false);
+                polling::has_looked(&self.pe, false);
                 if let Some(pe) = self.silent() {
                     return self.outlive(pe).map(|()| None);
                 }
