@@ -30,6 +30,7 @@ mod near {
     #[repr(C)] pub struct Near {
         pub heap: Area, pub written: usize, pub statics: Area, pub stride: usize, pub npes: usize, pub me: usize, pub apart: [usize; 256]
     }
+    #[repr(C)] pub struct Reads { pub left: usize, pub npes: usize, pub apart: [usize; 256] }
     pub struct Names(pub *const core::ffi::c_void, pub *const core::ffi::c_void);
     unsafe impl Sync for Names {}
 }
