@@ -306,7 +306,11 @@ impl Writer {
 
     /// Whether nothing of a dead reader may still refer to what lies in this ring.
     fn reads_no_more(&self, pe: usize) -> bool {
-        !matches!(self.onward, Onward::Here) || self.pe.control().is_gone(pe)
+        let has_left = || {
+            let mut readers = self.readers.iter();
+            readers.all(|reader| reader.pe != pe || reader.line.has_left())
+        };
+        !matches!(self.onward, Onward::Here) || self.pe.control().is_gone(pe) || has_left()
     }
 
     /// Goes on without a reader that is gone, where that is allowed.
