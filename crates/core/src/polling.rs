@@ -3,13 +3,13 @@
 //! Where PEs share CPUs, such a program keeps the PE that it waits for from running until its time slice ends, some milliseconds
 //! later. A wait yields, and so does a failed test. But a read does not say what the program hopes to see. So this module guesses:
 //!
-//! * Of each [`PERIOD`] reads it looks at one. The others cost a counter. The period is odd, so a loop over 2, 4 or 8 places does
+//! * Of each `PERIOD` reads it looks at one. The others cost a counter. The period is odd, so a loop over 2, 4 or 8 places does
 //!   not show the same place each time.
-//! * [`Polling::learns_nothing`] keeps what was read last, in a small table by address. A read is in vain if the table has the same
+//! * `Polling::learns_nothing` keeps what was read last, in a small table by address. A read is in vain if the table has the same
 //!   value for the same address. A fence or quiet with nothing to complete counts as a read of a constant.
-//! * After reads in vain for [`PATIENCE`] cycles in a row the PE yields, once. One read of anything new begins anew.
+//! * After reads in vain for `PATIENCE` cycles in a row the PE yields, once. One read of anything new begins anew.
 //!
-//! *A wrong guess costs little.* A program that rightly reads a few constants all the time loses one yield in [`PATIENCE`] cycles.
+//! *A wrong guess costs little.* A program that rightly reads a few constants all the time loses one yield in `PATIENCE` cycles.
 //! That is about what changing to another process and back takes; so at the worst a wrong guess doubles the time, and a
 //! right one comes after no more than the time that it saves. Reads of a larger table rarely find an address in the small one.
 //!
