@@ -64,6 +64,7 @@ pub mod dsm;
 pub mod ending;
 mod error;
 pub mod fabric;
+mod finalizing;
 mod following;
 mod heap;
 pub mod hosted;

@@ -13,8 +13,7 @@ use crate::lock::Line;
 use crate::polling::{self, Polling};
 use crate::route::Route;
 use crate::shm;
-use crate::status::State;
-use crate::wait::{self, Terms};
+use crate::wait;
 use crate::watch::Watch;
 use crate::window::Inner;
 use std::mem::offset_of;
@@ -557,51 +556,10 @@ impl Pe {
         self.pid.store(std::process::id(), Ordering::Relaxed);
     }
 
-    /// Whether others need what this PE, which leaves, passes on.
-    fn is_needed(&self) -> bool {
+    /// What waits of this PE move on now.
+    pub(crate) fn live_relays(&self) -> Vec<Arc<dyn Relay>> {
         let relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
-        let relays: Vec<_> = relays.iter().filter_map(Weak::upgrade).collect();
-        relays.iter().filter(|relay| relay.depart()).count() > 0
-    }
-
-    /// Whether something that this PE passes on shows the program memory that departing would give away.
-    pub(crate) fn shows_memory(&self) -> bool {
-        let relays = self.relays.lock().unwrap_or_else(PoisonError::into_inner);
-        relays.iter().filter_map(Weak::upgrade).any(|relay| relay.shows_memory())
-    }
-
-    /// Leaves the job in order. Where others need this process, as a fabric or a relay may, waits until nobody does any more.
-    pub(crate) fn finalize(&self) -> Result<()> {
-        if self.control.state(self.me) != State::Joined || !self.is_this_process() {
-            return Ok(());
-        }
-        // A PE counts as gone when all that it wrote is there, not before.
-        let quiet = self.quiet();
-        if !self.control.step(self.me, State::Joined, State::Finalizing) {
-            return Ok(());
-        }
-        let reported = crate::dsm::stats::report(self);
-        self.control.announce_leaving();
-        let nobody = || Terms {
-            members: Some(&[]),
-            arrived: Some(&|_| true),
-            ..Terms::default()
-        };
-        let quiet = match self.has_relays.load(Ordering::Relaxed) {
-            true => {
-                wait::until(self, nobody(), || (!self.is_needed()).then_some(()))?;
-                // What was passed on, too, is there before this PE is gone.
-                quiet.and(self.quiet())
-            }
-            false => quiet,
-        };
-        if self.fabric.as_ref().is_some_and(|fabric| !fabric.outlives_pes()) {
-            let gone = |pe| self.control.state(pe).departed().is_some();
-            wait::until(self, nobody(), || (0..self.npes).all(gone).then_some(()))?;
-        }
-        self.control.step(self.me, State::Finalizing, State::Done);
-        quiet?;
-        reported
+        relays.iter().filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn register_restricted(&self, window: &Arc<Inner>) {

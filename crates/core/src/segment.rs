@@ -5,6 +5,8 @@
 //! caller promises that it lies in memory of its own. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on near peers
 //! a pointer. What a spot does follows the same contract as remotes and windows do.
 
+mod locks;
+
 use crate::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, RETURN_FROM};
 use crate::error::{Error, Result};
 use crate::fabric::SignalOp;

@@ -46,6 +46,7 @@ mod mixed;
 mod model;
 mod multicast;
 mod multicast_ends;
+mod mutex_failures;
 mod mutexes;
 mod orders;
 mod outside;

@@ -53,6 +53,7 @@ of_the_core!(
     model "../../../core/tests/conformance/model.rs",
     multicast "../../../core/tests/conformance/multicast.rs",
     multicast_ends "../../../core/tests/conformance/multicast_ends.rs",
+    mutex_failures "../../../core/tests/conformance/mutex_failures.rs",
     mutexes "../../../core/tests/conformance/mutexes.rs",
     orders "../../../core/tests/conformance/orders.rs",
     refusals "../../../core/tests/conformance/refusals.rs",
