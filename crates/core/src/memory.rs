@@ -39,15 +39,31 @@ pub fn page_size() -> usize {
 
 /// Creates an anonymous memory file of a fixed size that only descriptors reach.
 pub(crate) fn create_memfd(name: &str, size: u64) -> Result<OwnedFd> {
+    let fd = create_memfd_to_seal(name, size)?;
+    seal(&fd, SealFlags::SEAL)?;
+    Ok(fd)
+}
+
+/// [`create_memfd`] of a file that can still be sealed against more.
+pub(crate) fn create_memfd_to_seal(name: &str, size: u64) -> Result<OwnedFd> {
     let hint = "Check `ulimit -f` and the memory limit of the container";
     // Without CLOEXEC: PEs inherit it, also through debuggers and scripts.
     let fd = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING)
         .map_err(|e| Error::system("memfd_create", e, "memonet needs Linux 3.17 or later"))?;
     rustix::fs::ftruncate(&fd, size).map_err(|e| Error::system(format!("ftruncate to {size} bytes"), e, hint))?;
     // A file that cannot shrink cannot turn a valid address into a bus error.
-    rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-        .map_err(|e| Error::system("sealing a memfd", e, ""))?;
+    seal(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
     Ok(fd)
+}
+
+fn seal(fd: impl AsFd, seals: SealFlags) -> Result<()> {
+    rustix::fs::fcntl_add_seals(fd, seals).map_err(|e| Error::system("sealing a memfd", e, ""))
+}
+
+/// From now on nobody can map the file for writing, or write to it, by whatever descriptor: only by the mappings that there
+/// are. Kernels before 5.1 do not know how, which is no error: this only makes mistakes harder.
+pub(crate) fn close_to_writers(fd: impl AsFd) {
+    let _ = seal(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL);
 }
 
 /// The length of a memfd that cannot shrink, as those of jobs; or what is wrong with the descriptor.

@@ -16,7 +16,7 @@ use crate::fabric::FarAddress;
 use crate::job::Job;
 use crate::layout::{Grant, SystemArea};
 use crate::limit::Limit;
-use crate::memory::{Mapping, create_memfd};
+use crate::memory::{Mapping, close_to_writers, create_memfd_to_seal};
 use crate::pe::Pe;
 use crate::route::Route;
 use crate::shm::{self, AtomicOp, Plain};
@@ -100,7 +100,7 @@ pub(crate) struct OwnPart {
 impl OwnPart {
     pub(crate) fn make(bytes: usize) -> Result<Self> {
         let len = bytes.max(1).next_multiple_of(crate::memory::page_size());
-        let fd = create_memfd("memonet-restricted", len as u64)?;
+        let fd = create_memfd_to_seal("memonet-restricted", len as u64)?;
         // A home's descriptor must not leak into programs it starts.
         rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
         // A descriptor opened for reading cannot be mapped for writing, whatever its holder does by mistake.
@@ -318,6 +318,13 @@ impl Restricted {
             }
         }
         Ok(restricted)
+    }
+
+    /// Has this PE's part written by those alone who have mapped it, once all have that may: a read-only descriptor can be opened
+    /// anew for writing by its name in /proc.
+    pub(crate) fn close_own_part(&self) {
+        let own = self.parts[self.pe.me()].mapping.as_ref().expect("a PE always maps its own part");
+        close_to_writers(own.fd());
     }
 
     /// Reads every home's grant, once all have published theirs.

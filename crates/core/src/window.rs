@@ -491,6 +491,7 @@ impl Job {
             return refused(exchanged.err(), pe);
         }
         let mut restricted = exchanged?;
+        restricted.close_own_part();
         restricted.learn_grants(&self.pe)?;
         // Grants may be revoked from here on; before, everybody must have read them.
         call.close()?;

@@ -1,7 +1,8 @@
 //! Restricted windows: rights by PE, keys, and taking rights back.
 
-use crate::setup::{FEW, LONG, Meeting, Setup, in_another_process, marks};
+use crate::setup::{FAR, FEW, LONG, Meeting, NEAR, Setup, in_another_process, marks};
 use memonet_core::{Access, Cmp, Error, Job, Key, Read, Result, SignalOp, Write};
+use std::io::Write as _;
 use zerocopy::{FromBytes, IntoBytes};
 
 on_every_fabric!(
@@ -421,4 +422,49 @@ fn limit_files(spare: usize) -> libc::rlimit {
 fn set_file_limit(limit: libc::rlimit) {
     // SAFETY: the pointer is valid during the call.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
+}
+
+/// Whatever descriptor of a part a process has, and opens anew for writing: who has not mapped the part
+/// for writing when the window was made writes nothing there. In a process of its own, as windows of
+/// other tests may be just being made.
+#[test]
+fn descriptors_open_no_way_to_write() {
+    in_another_process(&["in_a_process_without_other_windows"], &[("MEMONET_CONFORMANCE_ALONE", "1")]);
+}
+
+#[test]
+#[ignore = "started by `descriptors_open_no_way_to_write`"]
+fn in_a_process_without_other_windows() {
+    if std::env::var_os("MEMONET_CONFORMANCE_ALONE").is_none() {
+        return;
+    }
+    for setup in [NEAR, FAR] {
+        open_anew(setup);
+    }
+}
+
+fn open_anew(setup: Setup) {
+    for run in setup.runs(&[2]) {
+        run.job(|job| {
+            let window = job.restricted::<u64>(512, |_, _| Access::Read)?;
+            window.fill(0..512, 7);
+            job.barrier()?;
+            let parts = std::fs::read_dir("/proc/self/fd").expect("/proc").flatten().filter(|entry| {
+                let name = std::fs::read_link(entry.path()).unwrap_or_default();
+                name.to_string_lossy().contains("memonet-restricted")
+            });
+            let mut found = 0;
+            for part in parts {
+                found += 1;
+                if let Ok(mut file) = std::fs::OpenOptions::new().write(true).open(part.path()) {
+                    let written = file.write(&[1; 8]);
+                    assert!(written.is_err(), "{written:?}");
+                }
+            }
+            assert!(found > 0, "each PE has some");
+            job.barrier()?;
+            assert_eq!(window.to_vec(), [7; 512]);
+            job.barrier()
+        });
+    }
 }
