@@ -34,8 +34,8 @@ pub(crate) const FAILED: u64 = 2;
 
 /// A collective call on the heap.
 ///
-/// **The heaps of all PEs take the same steps.** What a step is decided by are the requests that a PE
-/// reads between the two barriers of the call.
+/// **The heaps of all PEs take the same steps.** The requests that a PE reads between the two barriers
+/// of a call decide about its step.
 ///
 /// * *A call is whole.* From its first barrier to its last, no other thread of the PE passes the world's
 ///   barrier, nor makes a request: the call holds the barrier and the heap.

@@ -45,12 +45,13 @@
 //! its line, which stores two words a turn where this stores four (the holder's twice, so that a death in between is told), 15 to 20.
 //!
 //! *Numbers do not come round.* Entry, exit and tickets are compared modulo 2^32, which is right as long as no ticket is 2^32 or more
-//! ahead of exit. Tickets pile up in two ways: readers whose guards are forgotten stay in, and who ends a wait with an error leaves a ticket that is never passed.
-//! A reader that finds [`MOST`] in leaves again and is refused; who must wait and has as many before it sets bit 63 of next, and from then on everybody is. What is
-//! left from there to 2^32 is more than there can be threads that have drawn and not yet looked.
+//! ahead of exit. Tickets pile up in two ways. Readers whose guards are forgotten stay in.
+//! A wait that ends with an error, before its ticket has a slot, leaves a ticket that is never passed. A reader that finds [`MOST`] readers in leaves again, and is refused.
+//! A waiter that has as many tickets before it sets bit 63 of *next*; from then on every caller is refused. From there to 2^32 there are more
+//! numbers than threads that have drawn and not yet looked.
 //!
-//! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Whoever hears of one gives its own ticket up, so a
-//! death costs those their turn who waited then, and nobody else. Whether the data are torn
+//! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Each of them gives its own ticket up. So a
+//! death costs the PEs that wait then their turn, and no others. Whether the data are torn
 //! the holder's word tells: bit 0 is set before the first store to them and cleared after the last.
 
 use crate::error::{Error, Quick};
