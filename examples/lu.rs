@@ -1,7 +1,10 @@
-//! Splits a dense matrix into a lower and an upper triangle, without pivoting: `memonet run -n 4 target/release/examples/lu [SIZE]`.
+//! Splits a dense matrix into a lower and an upper triangle, without pivoting:
+//! `memonet run -n 4 target/release/examples/lu [SIZE]`.
 //!
-//! As in SPLASH, a page is a square block, at home with the PE that works on it; diagonals of blocks are dealt out in turn, so that every PE has some of each
-//! row and column. What is copied out of the region is used for as many operations as a block has rows, and there are two barriers for as many rows.
+//! As in SPLASH, a page is a square block, at home with the PE that works on it; diagonals of
+//! blocks are dealt out in turn, so that every PE has some of each row and column. What is copied
+//! out of the region is used for as many operations as a block has rows, and there are two barriers
+//! for as many rows.
 
 use memonet::Result;
 use memonet::dsm::{Placement, Region, RegionOptions};
@@ -75,12 +78,14 @@ fn main() -> Result<()> {
     let parallel = clock.seconds();
 
     let right = || {
-        let mut alone: Vec<_> = square(0..blocks).map(|(row, column)| initial(row, column, size)).collect();
+        let mut alone: Vec<_> =
+            square(0..blocks).map(|(row, column)| initial(row, column, size)).collect();
         let clock = report::Clock::start();
         split_all(&mut alone, blocks);
         let sequential = clock.seconds();
         // Bit for bit: each element goes through the same operations, also row by row.
-        let same = matrix.read(0..size * size)?.to_vec() == alone.concat() && alone == row_by_row(blocks, size);
+        let same = matrix.read(0..size * size)?.to_vec() == alone.concat()
+            && alone == row_by_row(blocks, size);
         Ok((same, sequential))
     };
     report::end(&job, right, parallel, &[matrix.stats()])
@@ -102,7 +107,8 @@ fn initial(row: usize, column: usize, size: usize) -> Vec<f64> {
     square(0..SIDE).map(element).collect()
 }
 
-/// Subtracts so much of the pivot's row that the element in its column becomes zero, and keeps how much there.
+/// Subtracts so much of the pivot's row that the element in its column becomes zero, and keeps how
+/// much there.
 fn eliminate(row: &mut [f64], pivot: &[f64], column: usize) {
     let factor = row[column] / pivot[column];
     row[column] = factor;
@@ -134,7 +140,9 @@ fn eliminate_below(own: &mut [f64], corner: &[f64]) {
 fn eliminate_beside(own: &mut [f64], corner: &[f64]) {
     for step in 0..SIDE {
         let (above, below) = own.split_at_mut((step + 1) * SIDE);
-        for (row, factors) in below.chunks_exact_mut(SIDE).zip(corner.chunks_exact(SIDE).skip(step + 1)) {
+        for (row, factors) in
+            below.chunks_exact_mut(SIDE).zip(corner.chunks_exact(SIDE).skip(step + 1))
+        {
             subtract_row(row, factors[step], &above[step * SIDE..]);
         }
     }
@@ -159,7 +167,8 @@ fn split_all(all: &mut [Vec<f64>], blocks: usize) {
         }
         for row in step + 1..blocks {
             let (done, rest) = all.split_at_mut(row * blocks);
-            let (left, rest) = rest[step..].split_first_mut().expect("a block of the pivots' column");
+            let (left, rest) =
+                rest[step..].split_first_mut().expect("a block of the pivots' column");
             let above = &done[step * blocks + step + 1..][..blocks - step - 1];
             rest.iter_mut().zip(above).for_each(|(own, above)| subtract(own, left, above));
         }
@@ -168,7 +177,11 @@ fn split_all(all: &mut [Vec<f64>], blocks: usize) {
 
 /// The same as one learns it, without blocks; its result in blocks.
 fn row_by_row(blocks: usize, size: usize) -> Vec<Vec<f64>> {
-    let of_row = |row: usize| (0..blocks).flat_map(move |column| initial(row / SIDE, column, size)[row % SIDE * SIDE..][..SIDE].to_vec());
+    let of_row = |row: usize| {
+        (0..blocks).flat_map(move |column| {
+            initial(row / SIDE, column, size)[row % SIDE * SIDE..][..SIDE].to_vec()
+        })
+    };
     let mut rows: Vec<Vec<f64>> = (0..size).map(|row| of_row(row).collect()).collect();
     for step in 0..size {
         let (above, below) = rows.split_at_mut(step + 1);

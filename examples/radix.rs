@@ -1,7 +1,9 @@
-//! Sorts numbers, eight bits a pass, in memory that all PEs share: `memonet run -n 4 target/release/examples/radix [COUNT]`.
+//! Sorts numbers, eight bits a pass, in memory that all PEs share:
+//! `memonet run -n 4 target/release/examples/radix [COUNT]`.
 //!
-//! Each PE sorts its part by the digit in private memory, learns from everybody's counts where its numbers of each digit go, and writes them there
-//! together: into pages that others write to as well. One barrier of the region a step is all the communication there is.
+//! Each PE sorts its part by the digit in private memory, learns from everybody's counts where its
+//! numbers of each digit go, and writes them there together: into pages that others write to as
+//! well. One barrier of the region a step is all the communication there is.
 
 use memonet::Result;
 use memonet::dsm::Region;
@@ -16,7 +18,9 @@ fn main() -> Result<()> {
     let job = memonet::init()?;
     let (me, n) = (job.pe(), job.npes());
     let mine = me * count / n..(me + 1) * count / n;
-    let input = |range: std::ops::Range<usize>| range.map(|i| report::hash(i as u64) as u32).collect::<Vec<_>>();
+    let input = |range: std::ops::Range<usize>| {
+        range.map(|i| report::hash(i as u64) as u32).collect::<Vec<_>>()
+    };
 
     let keys = [Region::<u32>::new(&job, count)?, Region::<u32>::new(&job, count)?];
     let counts = Region::<u64>::new(&job, DIGITS * n)?;
@@ -39,7 +43,9 @@ fn main() -> Result<()> {
         let mut place = 0;
         let mut guard = to.write(0..count)?;
         for digit in 0..DIGITS {
-            let of = |pes: std::ops::Range<usize>| pes.map(|pe| all[DIGITS * pe + digit]).sum::<u64>() as usize;
+            let of = |pes: std::ops::Range<usize>| {
+                pes.map(|pe| all[DIGITS * pe + digit]).sum::<u64>() as usize
+            };
             guard.write_from(place + of(0..me), &sorted[begins(digit)..ends[digit]]);
             place += of(0..n);
         }

@@ -1,7 +1,9 @@
-//! The shortest tour through some cities, by branch and bound: `memonet run -n 4 target/release/examples/tsp [CITIES]`.
+//! The shortest tour through some cities, by branch and bound:
+//! `memonet run -n 4 target/release/examples/tsp [CITIES]`.
 //!
-//! The best tour so far is shared under a mutex, and so is the number of the next piece of work. The bound of the best is also kept by each PE,
-//! and looked up anew with each piece: an old one only prunes less.
+//! The best tour so far is shared under a mutex, and so is the number of the next piece of work.
+//! The bound of the best is also kept by each PE, and looked up anew with each piece: an old one
+//! only prunes less.
 
 use memonet::Result;
 use memonet::dsm::Mutex;
@@ -23,20 +25,19 @@ struct Search {
 
 impl Search {
     fn new(cities: usize) -> Self {
-        let place = |city: usize| (report::hash(2 * city as u64) % 1000, report::hash(2 * city as u64 + 1) % 1000);
+        let place = |city: usize| {
+            (report::hash(2 * city as u64) % 1000, report::hash(2 * city as u64 + 1) % 1000)
+        };
         let distance = |a: usize, b: usize| {
             let ((ax, ay), (bx, by)) = (place(a), place(b));
             ((ax.abs_diff(bx).pow(2) + ay.abs_diff(by).pow(2)) as f64).sqrt() as u32
         };
-        let distances: Vec<Vec<u32>> = (0..cities).map(|a| (0..cities).map(|b| distance(a, b)).collect()).collect();
+        let distances: Vec<Vec<u32>> =
+            (0..cities).map(|a| (0..cities).map(|b| distance(a, b)).collect()).collect();
         let least = (0..cities)
             .map(|a| (0..cities).filter(|&b| b != a).map(|b| distances[a][b]).min().unwrap_or(0))
             .collect();
-        Search {
-            distances,
-            least,
-            best: [u32::MAX; MOST + 1],
-        }
+        Search { distances, least, best: [u32::MAX; MOST + 1] }
     }
 
     /// All tours that begin so.
@@ -111,7 +112,8 @@ fn main() -> Result<()> {
         (0..pieces).for_each(|number| alone.piece(number));
         // Of several tours of that length any will do.
         let tour: Vec<usize> = found[1..=cities].iter().map(|&city| city as usize).collect();
-        let length: u32 = (0..cities).map(|i| alone.distances[tour[i]][tour[(i + 1) % cities]]).sum();
+        let length: u32 =
+            (0..cities).map(|i| alone.distances[tour[i]][tour[(i + 1) % cities]]).sum();
         let mut sorted = tour.clone();
         sorted.sort_unstable();
         let is_tour = sorted.into_iter().eq(0..cities) && length == found[0];

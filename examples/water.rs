@@ -1,6 +1,8 @@
-//! Particles that pull at each other, step by step: `memonet run -n 4 target/release/examples/water [PARTICLES]`.
+//! Particles that pull at each other, step by step:
+//! `memonet run -n 4 target/release/examples/water [PARTICLES]`.
 //!
-//! Each PE moves its own part, and reads where all others are. The energy of motion is summed up under a mutex.
+//! Each PE moves its own part, and reads where all others are. The energy of motion is summed up
+//! under a mutex.
 
 use memonet::Result;
 use memonet::dsm::{Mutex, Region};
@@ -19,7 +21,8 @@ fn main() -> Result<()> {
     let (me, n) = (job.pe(), job.npes());
     let mine = me * count / n..(me + 1) * count / n;
     // 24 bytes each: a page of 1536 bytes holds 64 of them.
-    let places = Region::<Vector>::with(&job, count, memonet::dsm::RegionOptions::new().page(1536))?;
+    let places =
+        Region::<Vector>::with(&job, count, memonet::dsm::RegionOptions::new().page(1536))?;
     let energy = Mutex::new(&job, &[0.0; STEPS])?;
     places
         .write(mine.clone())?
@@ -62,7 +65,11 @@ fn start(particle: usize) -> Vector {
 }
 
 /// New places of some of the particles, and their energy of motion.
-fn advance(all: &[Vector], some: std::ops::Range<usize>, speeds: &mut [Vector]) -> (Vec<Vector>, f64) {
+fn advance(
+    all: &[Vector],
+    some: std::ops::Range<usize>,
+    speeds: &mut [Vector],
+) -> (Vec<Vector>, f64) {
     let mut energy = 0.0;
     let moved = some.zip(speeds).map(|(particle, speed)| {
         let place = all[particle];

@@ -6,9 +6,7 @@ use std::time::Instant;
 
 /// The first argument, or what is usual.
 pub fn argument(usual: usize) -> usize {
-    std::env::args()
-        .nth(1)
-        .map_or(usual, |text| text.parse().expect("the argument is a number"))
+    std::env::args().nth(1).map_or(usual, |text| text.parse().expect("the argument is a number"))
 }
 
 /// A number that looks like chance, and is the same every time (splitmix64).
@@ -31,9 +29,14 @@ impl Clock {
     }
 }
 
-/// Compares with a sequential run, on PE 0 alone while the others wait, and prints speed-up and what all PEs' objects have moved. Ends with
-/// status 1 if the result is wrong.
-pub fn end(job: &Job, check: impl FnOnce() -> Result<(bool, f64)>, parallel: f64, objects: &[Stats]) -> Result<()> {
+/// Compares with a sequential run, on PE 0 alone while the others wait, and prints speed-up and
+/// what all PEs' objects have moved. Ends with status 1 if the result is wrong.
+pub fn end(
+    job: &Job,
+    check: impl FnOnce() -> Result<(bool, f64)>,
+    parallel: f64,
+    objects: &[Stats],
+) -> Result<()> {
     let sum = |of: fn(&Stats) -> u64| objects.iter().map(of).sum::<u64>();
     let own = [
         sum(|s| s.uses),

@@ -108,8 +108,7 @@ fn after_garbage(job: &Job, seed: u64) -> Result<()> {
         .open(format!("/proc/self/fd/{number}"))
         .expect("the job's memory");
     let mut end = [0; 8];
-    file.read_exact_at(&mut end, offset_of!(JobHeader, segments) as u64)
-        .expect("its length");
+    file.read_exact_at(&mut end, offset_of!(JobHeader, segments) as u64).expect("its length");
     let all = offset_of!(JobHeader, departures) as u64..u64::from_ne_bytes(end);
     let mut random = seed;
     for at in all.step_by(8) {

@@ -62,9 +62,11 @@ fn print(lines: usize) -> Result<()> {
     Ok(())
 }
 
-/// PE 0 publishes BLOCKS blocks of BYTES bytes to all others, given as "BLOCKS BYTES", which look at every word; it tells how fast that was.
+/// PE 0 publishes BLOCKS blocks of BYTES bytes to all others, given as "BLOCKS BYTES", which look
+/// at every word; it tells how fast that was.
 fn multicast(argument: &str) -> Result<()> {
-    let numbers: Vec<usize> = argument.split(' ').map(|number| number.parse().expect("two numbers")).collect();
+    let numbers: Vec<usize> =
+        argument.split(' ').map(|number| number.parse().expect("two numbers")).collect();
     let (blocks, words) = (numbers[0], numbers[1] / 8);
     let job = memonet::init()?;
     let readers: Vec<usize> = (1..job.npes()).collect();
@@ -94,7 +96,8 @@ fn multicast(argument: &str) -> Result<()> {
     Ok(())
 }
 
-/// PE 0 publishes a block, and leaves; the others make no call for longer than a reader may be silent.
+/// PE 0 publishes a block, and leaves; the others make no call for longer than a reader may be
+/// silent.
 fn silence() -> Result<()> {
     let job = memonet::init()?;
     let readers: Vec<usize> = (1..job.npes()).collect();
@@ -108,8 +111,9 @@ fn silence() -> Result<()> {
     job.quiet()
 }
 
-/// PE 0 publishes blocks of all sizes until somebody dies. If it is to "survive" that of a reader, it goes on for a while, and leaves. All tell how many blocks they have
-/// published, or received whole, and why no more.
+/// PE 0 publishes blocks of all sizes until somebody dies. If it is to "survive" that of a reader,
+/// it goes on for a while, and leaves. All tell how many blocks they have published, or received
+/// whole, and why no more.
 fn publish(how: &str) -> Result<()> {
     // From what fits into a line of the cache to what goes in many parts.
     const WORDS: [usize; 5] = [1, 7, 100, 500, 3000];
@@ -128,7 +132,8 @@ fn publish(how: &str) -> Result<()> {
             channel.publish(&vec![number as u64; words])
         } else {
             channel.recv(&mut buffer).map(|()| {
-                let whole = buffer.len() == words && buffer.iter().all(|&word| word == number as u64);
+                let whole =
+                    buffer.len() == words && buffer.iter().all(|&word| word == number as u64);
                 assert!(
                     whole,
                     "instead of {words} x {number}: {} words, {:?} ...",
@@ -146,13 +151,12 @@ fn publish(how: &str) -> Result<()> {
     Ok(())
 }
 
-/// Sends to a multicast address, until it is killed, all that it hears there once more, some of that damaged, and datagrams of any bytes.
+/// Sends to a multicast address, until it is killed, all that it hears there once more, some of
+/// that damaged, and datagrams of any bytes.
 fn flood(address: &str) -> Result<()> {
     let to: std::net::SocketAddrV4 = address.parse().expect("a multicast address");
     let socket = std::net::UdpSocket::bind(("0.0.0.0", to.port())).expect("a socket");
-    socket
-        .join_multicast_v4(to.ip(), &std::net::Ipv4Addr::UNSPECIFIED)
-        .expect("a group");
+    socket.join_multicast_v4(to.ip(), &std::net::Ipv4Addr::UNSPECIFIED).expect("a group");
     socket.set_read_timeout(Some(Duration::from_micros(50))).expect("a socket");
     let (mut bytes, mut chance) = (vec![0; 1 << 16], 1u64);
     loop {
@@ -171,7 +175,8 @@ fn flood(address: &str) -> Result<()> {
     }
 }
 
-/// Tells its neighbour, says who told it, and waits for all; the PE named by the argument ends instead, with status 3.
+/// Tells its neighbour, says who told it, and waits for all; the PE named by the argument ends
+/// instead, with status 3.
 fn ring(fails: &str) -> Result<()> {
     let job = memonet::init()?;
     let window = job.window::<u64>(1)?;
@@ -211,8 +216,9 @@ fn use_shared() -> Result<()> {
 /// What a PE has in hand of shared data; its number is in a window of the others.
 const ROLES: [&str; 5] = ["neither", "owner", "holder", "reader", "writer"];
 
-/// Uses shared data until somebody dies, says what that one had in hand, and whether those data that were to be kept are whole. In each turn all do the same for
-/// a while, each with data of its own, which another had in the turn before.
+/// Uses shared data until somebody dies, says what that one had in hand, and whether those data
+/// that were to be kept are whole. In each turn all do the same for a while, each with data of its
+/// own, which another had in the turn before.
 fn share() -> Result<()> {
     const LEN: usize = 300;
     let job = memonet::init()?;
@@ -266,7 +272,8 @@ fn share() -> Result<()> {
         region.write(0..4 * LEN)?.set(number % LEN * 4 + me, number as u64);
         if number % 2 == 1 { region.release() } else { region.barrier() }
     };
-    let error = (0..).find_map(|number| turn(number).err()).expect("it goes on until somebody dies");
+    let error =
+        (0..).find_map(|number| turn(number).err()).expect("it goes on until somebody dies");
     let Error::PeerFailed { pe: dead, .. } = error else {
         return Err(error);
     };
@@ -294,7 +301,8 @@ fn share() -> Result<()> {
     Ok(())
 }
 
-/// The last PE goes, in the way that is asked for, while the others wait, each in another way; they tell what they see.
+/// The last PE goes, in the way that is asked for, while the others wait, each in another way; they
+/// tell what they see.
 fn die(how: &str) -> Result<()> {
     let job = memonet::init()?;
     let window = job.window::<u64>(2)?;
@@ -359,7 +367,8 @@ fn bereave(victim: usize) -> Result<()> {
     }
     // From here on, nothing but that barrier lets them sleep.
     let sleeps = |process: &u32| {
-        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("nobody has ended yet");
+        let stat =
+            std::fs::read_to_string(format!("/proc/{process}/stat")).expect("nobody has ended yet");
         stat.rsplit_once(") ").expect("a name in brackets").1.starts_with('S')
     };
     while !others.iter().all(sleeps) {
@@ -370,7 +379,8 @@ fn bereave(victim: usize) -> Result<()> {
     unreachable!("nobody survives that")
 }
 
-/// The last PE finalises and then fails; the others have work that does not need it, and takes longer than a failed job lasts.
+/// The last PE finalises and then fails; the others have work that does not need it, and takes
+/// longer than a failed job lasts.
 fn leave(how: &str) -> Result<()> {
     let job = memonet::init()?;
     job.barrier()?;
@@ -421,7 +431,13 @@ fn interrupts() -> Result<()> {
         COUNT.fetch_add(1, Ordering::Relaxed);
     }
     // SAFETY: the handler only adds to an atomic, which may be done at any moment.
-    unsafe { nix::sys::signal::signal(nix::sys::signal::SIGINT, nix::sys::signal::SigHandler::Handler(count)) }.expect("a handler");
+    unsafe {
+        nix::sys::signal::signal(
+            nix::sys::signal::SIGINT,
+            nix::sys::signal::SigHandler::Handler(count),
+        )
+    }
+    .expect("a handler");
     let pe = std::env::var("MEMONET_PE").expect("started by memonet run");
     std::fs::write(format!("ready{pe}"), "").expect("a file");
     while COUNT.load(Ordering::Relaxed) == 0 {

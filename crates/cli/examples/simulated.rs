@@ -1,4 +1,5 @@
-//! Programs that know nothing of simulated machines, for the tests of `memonet run --machine`; chosen by the first argument.
+//! Programs that know nothing of simulated machines, for the tests of `memonet run --machine`;
+//! chosen by the first argument.
 
 use memonet::{Cmp, Job, Min, MulticastOptions, Result, Sum, Window};
 use std::collections::HashSet;
@@ -49,10 +50,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a network may do by itself: a multicast channel to all others, collectives of few integers, and broadcasts of many.
+/// What a network may do by itself: a multicast channel to all others, collectives of few integers,
+/// and broadcasts of many.
 fn offers(job: &Job) -> Result<()> {
     let others: Vec<usize> = (1..job.npes()).collect();
-    let mut channel = job.multicast::<u64>(0, &others, MulticastOptions::new().capacity(1 << 14))?;
+    let mut channel =
+        job.multicast::<u64>(0, &others, MulticastOptions::new().capacity(1 << 14))?;
     let many = job.window::<u64>(3000)?;
     let w = job.window::<i32>(4)?;
     let (from, to) = (w.span(0..2)?, w.span(2..4)?);
@@ -128,13 +131,25 @@ unsafe extern "C" {
         clock: i32,
         limit: *const libc::timespec,
     ) -> i32;
-    fn pthread_mutex_clocklock(mutex: *mut libc::pthread_mutex_t, clock: i32, limit: *const libc::timespec) -> i32;
+    fn pthread_mutex_clocklock(
+        mutex: *mut libc::pthread_mutex_t,
+        clock: i32,
+        limit: *const libc::timespec,
+    ) -> i32;
     fn sem_clockwait(semaphore: *mut libc::sem_t, clock: i32, limit: *const libc::timespec) -> i32;
-    fn pthread_rwlock_timedrdlock(lock: *mut libc::pthread_rwlock_t, limit: *const libc::timespec) -> i32;
-    fn pthread_rwlock_clockwrlock(lock: *mut libc::pthread_rwlock_t, clock: i32, limit: *const libc::timespec) -> i32;
+    fn pthread_rwlock_timedrdlock(
+        lock: *mut libc::pthread_rwlock_t,
+        limit: *const libc::timespec,
+    ) -> i32;
+    fn pthread_rwlock_clockwrlock(
+        lock: *mut libc::pthread_rwlock_t,
+        clock: i32,
+        limit: *const libc::timespec,
+    ) -> i32;
 }
 
-/// Waits for another thread, which answers or does not, so long at most: by the waits of Rust and of C.
+/// Waits for another thread, which answers or does not, so long at most: by the waits of Rust and
+/// of C.
 fn threads() -> Result<()> {
     use std::sync::{Condvar, Mutex, mpsc};
     let limit = Duration::from_secs(20);
@@ -184,7 +199,8 @@ fn threads() -> Result<()> {
     });
     // SAFETY: a mutex and conditions of this stack frame; all zeros are those of C's initialisers.
     unsafe {
-        let (mut mutex, mut condition): (libc::pthread_mutex_t, libc::pthread_cond_t) = std::mem::zeroed();
+        let (mut mutex, mut condition): (libc::pthread_mutex_t, libc::pthread_cond_t) =
+            std::mem::zeroed();
         libc::pthread_mutex_lock(&mut mutex);
         timed("mutex", &mut || libc::pthread_mutex_timedlock(&mut mutex, &date(brief)) == 0);
         timed("condition", &mut || {
@@ -198,10 +214,16 @@ fn threads() -> Result<()> {
             libc::pthread_cond_timedwait(&mut condition, &mut mutex, &uptime(brief)) == 0
         });
         timed("condition by a clock", &mut || {
-            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
+            pthread_cond_clockwait(
+                &mut condition,
+                &mut mutex,
+                libc::CLOCK_MONOTONIC,
+                &uptime(brief),
+            ) == 0
         });
         timed("condition by the other", &mut || {
-            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_REALTIME, &date(brief)) == 0
+            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_REALTIME, &date(brief))
+                == 0
         });
         timed("mutex by a clock", &mut || {
             pthread_mutex_clocklock(&mut mutex, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
@@ -217,10 +239,7 @@ fn threads() -> Result<()> {
         });
         libc::pthread_rwlock_unlock(&mut lock);
         timed("free lock", &mut || pthread_rwlock_timedrdlock(&mut lock, &date(brief)) == 0);
-        let no_time = libc::timespec {
-            tv_sec: 1,
-            tv_nsec: 1_000_000_000,
-        };
+        let no_time = libc::timespec { tv_sec: 1, tv_nsec: 1_000_000_000 };
         let refused = [
             libc::pthread_mutex_timedlock(&mut mutex, &no_time),
             libc::pthread_cond_timedwait(&mut condition, &mut mutex, &no_time),
@@ -234,10 +253,7 @@ fn threads() -> Result<()> {
 /// So long from now, as C's waits want it.
 fn date(ahead: Duration) -> libc::timespec {
     let then = SystemTime::UNIX_EPOCH.elapsed().expect("after 1970") + ahead;
-    libc::timespec {
-        tv_sec: then.as_secs() as libc::time_t,
-        tv_nsec: then.subsec_nanos().into(),
-    }
+    libc::timespec { tv_sec: then.as_secs() as libc::time_t, tv_nsec: then.subsec_nanos().into() }
 }
 
 /// The same on the clock that nobody sets.
@@ -246,18 +262,12 @@ fn uptime(ahead: Duration) -> libc::timespec {
     // SAFETY: the kernel's function writes to this stack frame.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     let then = Duration::new(now.tv_sec as u64, now.tv_nsec as u32) + ahead;
-    libc::timespec {
-        tv_sec: then.as_secs() as libc::time_t,
-        tv_nsec: then.subsec_nanos().into(),
-    }
+    libc::timespec { tv_sec: then.as_secs() as libc::time_t, tv_nsec: then.subsec_nanos().into() }
 }
 
 /// Sleeps in real time, as what a thread computes takes.
 fn really_sleep() {
-    let time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 50_000_000,
-    };
+    let time = libc::timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     // SAFETY: the kernel reads the structure. By number, which is not replaced.
     unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, 0) };
 }
@@ -387,8 +397,11 @@ fn work(job: &Job) -> Result<()> {
 fn compute(job: &Job) -> Result<()> {
     let cpu = || {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: the kernel writes to this stack frame. By number: the program's clocks show the machine's time.
-        unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+        // SAFETY: the kernel writes to this stack frame. By number: the program's clocks show the
+        // machine's time.
+        unsafe {
+            libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time)
+        };
         Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     };
     job.barrier()?;
@@ -402,9 +415,8 @@ fn compute(job: &Job) -> Result<()> {
 /// Numbers of 31 bits that look random.
 fn numbers(mut state: u64) -> impl FnMut() -> u64 {
     move || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     }
 }
@@ -415,7 +427,8 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
     if job.pe() == 1 {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc");
         let line = maps.lines().find(|line| line.contains("memonet-machine")).expect("the pages");
-        let page = usize::from_str_radix(line.split('-').next().expect("an address"), 16).expect("an address");
+        let page = usize::from_str_radix(line.split('-').next().expect("an address"), 16)
+            .expect("an address");
         let mut random = numbers(seed);
         for round in 0..2000 {
             let last = round == 1999;
@@ -423,7 +436,12 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
                 let value = match (word, random() % 3) {
                     (0, _) => {
                         let [kind, size, what, flags] = [25, 4, 8, 8].map(|range| random() % range);
-                        u64::from(u32::from_le_bytes([kind as u8, 1 << size, what as u8, flags as u8]))
+                        u64::from(u32::from_le_bytes([
+                            kind as u8,
+                            1 << size,
+                            what as u8,
+                            flags as u8,
+                        ]))
                     }
                     (8, _) => random() % 1000,
                     (_, 0) => random() % 16,
@@ -433,7 +451,8 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
                 // SAFETY: none is meant: the words of the question, which lie there.
                 unsafe { ((page + 64 + 8 * word) as *mut u64).write_volatile(value) };
             }
-            // A block, which may be a list of members; of more than this one only towards the end, as nobody else joins their group.
+            // A block, which may be a list of members; of more than this one only towards the end,
+            // as nobody else joins their group.
             for member in 0..4 {
                 let value = if round < 1900 { 1 } else { random() % 4 };
                 // SAFETY: as above.
@@ -460,7 +479,8 @@ fn hostile(job: &Job, seed: u64) -> Result<()> {
     job.barrier()
 }
 
-/// PE 1 writes garbage into all that it can reach: everybody's passages, the job's control page, segments.
+/// PE 1 writes garbage into all that it can reach: everybody's passages, the job's control page,
+/// segments.
 fn vandal(job: &Job, seed: u64) -> Result<()> {
     let window = job.window::<u64>(1 << 12)?;
     job.barrier()?;
@@ -468,11 +488,16 @@ fn vandal(job: &Job, seed: u64) -> Result<()> {
     for round in 0..300 {
         if job.pe() == 1 {
             for _ in 0..random() % 4 {
-                let value = [random() % 4, random() % 64, 1 << (random() % 64), random() << 32 | random()][random() as usize % 4];
+                let value =
+                    [random() % 4, random() % 64, 1 << (random() % 64), random() << 32 | random()]
+                        [random() as usize % 4];
                 let file = ["memonet-machine", "memonet-job"][random() as usize % 2];
                 // Passages begin at 4096, one behind a block of 1 GiB after the other.
                 let word = match file {
-                    "memonet-machine" => [0, 4096, 8192 + (1 << 30), 12288 + (2 << 30)][random() as usize % 4] / 8 + random() % 32,
+                    "memonet-machine" => {
+                        [0, 4096, 8192 + (1 << 30), 12288 + (2 << 30)][random() as usize % 4] / 8
+                            + random() % 32
+                    }
                     _ => random() % [256, 1 << 12, 1 << 15][random() as usize % 3],
                 };
                 deface(file, 8 * word, value);

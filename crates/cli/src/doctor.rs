@@ -1,4 +1,5 @@
-//! `memonet doctor`: what this machine offers to jobs, what is wrong with it, and how to put it right.
+//! `memonet doctor`: what this machine offers to jobs, what is wrong with it, and how to put it
+//! right.
 
 use std::ffi::OsString;
 use std::fs::read_to_string;
@@ -138,19 +139,30 @@ fn collectives() -> Result<ExitCode> {
                 .collect();
             let network = match team.most_in_network() {
                 0 => String::new(),
-                most => format!("  few integers, and up to {most} bytes of a broadcast, in the network"),
+                most => {
+                    format!("  few integers, and up to {most} bytes of a broadcast, in the network")
+                }
             };
             let multicast = match team.multicast_from() {
                 None => String::new(),
                 Some(least) => format!("  broadcasts from {least} bytes on by multicast"),
             };
-            format!("{:<14}{ways}{network}{multicast}", team.split_barrier().algorithm().to_string())
+            format!(
+                "{:<14}{ways}{network}{multicast}",
+                team.split_barrier().algorithm().to_string()
+            )
         })?;
         println!("  {npes:>3}  {}", choices[0]);
     }
-    println!("\n  line    pushed into a cache line of each member that needs it, with the news that its sender has come");
-    println!("  outbox  published in the team's own memory, and read there; through a fabric, put there");
-    println!("  direct  between the members' windows, once their owners have come and before they go");
+    println!(
+        "\n  line    pushed into a cache line of each member that needs it, with the news that its sender has come"
+    );
+    println!(
+        "  outbox  published in the team's own memory, and read there; through a fabric, put there"
+    );
+    println!(
+        "  direct  between the members' windows, once their owners have come and before they go"
+    );
     println!(
         "\nWhere a network copies datagrams (`memonet run --machine dimmnet-2`), a broadcast to two or more goes by multicast in place of"
     );
@@ -163,27 +175,15 @@ fn collectives() -> Result<ExitCode> {
 }
 
 fn good(what: &'static str, found: impl Into<String>) -> Finding {
-    Finding {
-        verdict: Good,
-        what,
-        found: found.into(),
-    }
+    Finding { verdict: Good, what, found: found.into() }
 }
 
 fn poor(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Finding {
-    Finding {
-        verdict: Poor { fix: fix.into() },
-        what,
-        found: found.into(),
-    }
+    Finding { verdict: Poor { fix: fix.into() }, what, found: found.into() }
 }
 
 fn bad(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Finding {
-    Finding {
-        verdict: Bad { fix: fix.into() },
-        what,
-        found: found.into(),
-    }
+    Finding { verdict: Bad { fix: fix.into() }, what, found: found.into() }
 }
 
 /// A file of one line; `None` when it is not there.
@@ -196,7 +196,9 @@ fn cpus() -> Finding {
     let usable = available_cpus();
     let found = format!("{}: {}", list.len(), picture(&list));
     if usable < list.len() {
-        let fix = format!("more than {usable} PEs share CPUs, and wait by sleeping; raise cpu.max of the cgroup (docker: --cpus) for more");
+        let fix = format!(
+            "more than {usable} PEs share CPUs, and wait by sleeping; raise cpu.max of the cgroup (docker: --cpus) for more"
+        );
         return poor("CPUs", format!("{found}, but a cgroup quota leaves {usable}"), fix);
     }
     good("CPUs", found)
@@ -204,11 +206,14 @@ fn cpus() -> Finding {
 
 /// Cores in brackets, packages apart: `[0 4] [1 5] | [2 6] [3 7]`.
 fn picture(cpus: &[usize]) -> String {
-    let topology = |cpu: usize, file: &str| line(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"));
+    let topology =
+        |cpu: usize, file: &str| line(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"));
     let mut placed: Vec<_> = cpus
         .iter()
         .map(|&cpu| (topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu))
-        .map(|(package, core, cpu)| (package.and_then(|p| p.parse().ok()), core.and_then(|c| c.parse().ok()), cpu))
+        .map(|(package, core, cpu)| {
+            (package.and_then(|p| p.parse().ok()), core.and_then(|c| c.parse().ok()), cpu)
+        })
         .collect::<Vec<(Option<i32>, Option<usize>, usize)>>();
     placed.sort_unstable();
     let package = |cores: &[(Option<i32>, Option<usize>, usize)]| {
@@ -216,11 +221,7 @@ fn picture(cpus: &[usize]) -> String {
             let numbers: Vec<String> = threads.iter().map(|(_, _, cpu)| cpu.to_string()).collect();
             format!("[{}]", numbers.join(" "))
         };
-        cores
-            .chunk_by(|a, b| a.1.is_some() && a.1 == b.1)
-            .map(core)
-            .collect::<Vec<_>>()
-            .join(" ")
+        cores.chunk_by(|a, b| a.1.is_some() && a.1 == b.1).map(core).collect::<Vec<_>>().join(" ")
     };
     placed.chunk_by(|a, b| a.0 == b.0).map(package).collect::<Vec<_>>().join(" | ")
 }
@@ -232,7 +233,8 @@ fn variables() -> Finding {
         return poor("variables", unknown.join("; "), "correct their names, or unset them");
     }
     let is_set = |setting: &&Setting| std::env::var_os(setting.name).is_some();
-    let set: Vec<&str> = settings::SETTINGS.iter().filter(is_set).map(|setting| setting.name).collect();
+    let set: Vec<&str> =
+        settings::SETTINGS.iter().filter(is_set).map(|setting| setting.name).collect();
     match set.is_empty() {
         true => good("variables", "none of memonet's is set"),
         false => good(
@@ -294,7 +296,8 @@ fn nodes() -> Finding {
 }
 
 fn clock() -> Finding {
-    let source = line("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_else(|| "unknown".into());
+    let source = line("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+        .unwrap_or_else(|| "unknown".into());
     let began = Instant::now();
     let reads = 1000;
     let _ = (0..reads).map(|_| Instant::now()).max();
@@ -385,7 +388,11 @@ fn descriptors() -> Finding {
     let limits = getrlimit(Resource::Nofile);
     let pes = run::pes_by_descriptors(limits.maximum);
     let text = |limit: Option<u64>| limit.map_or("unlimited".into(), |limit| limit.to_string());
-    let found = format!("{} (at most {}): enough for {pes} PEs", text(limits.current), text(limits.maximum));
+    let found = format!(
+        "{} (at most {}): enough for {pes} PEs",
+        text(limits.current),
+        text(limits.maximum)
+    );
     if pes == 0 {
         return bad(
             "descriptors",
@@ -424,15 +431,10 @@ fn job() -> Finding {
             program: std::env::current_exe().context("cannot find this program's file")?.into(),
             args: ["doctor", "--as-pe"].map(OsString::from).into(),
         };
-        let options = run::Options {
-            timeout: Some(Duration::from_secs(20)),
-            ..run::Options::default()
-        };
+        let options =
+            run::Options { timeout: Some(Duration::from_secs(20)), ..run::Options::default() };
         let began = Instant::now();
-        let status = run::launch(run::Spec {
-            programs: vec![program],
-            options,
-        })?;
+        let status = run::launch(run::Spec { programs: vec![program], options })?;
         ensure!(status == ExitCode::SUCCESS, "a job of two PEs failed, see above");
         Ok(began.elapsed())
     };

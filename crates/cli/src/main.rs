@@ -23,7 +23,8 @@ struct Cli {
 enum Command {
     /// Start a parallel program: `memonet run -n 4 ./program arguments`
     Run(run::Args),
-    /// The same with the options of other launchers: `oshrun -np 4 ./program`; also under the name oshrun
+    /// The same with the options of other launchers: `oshrun -np 4 ./program`; also under the name
+    /// oshrun
     Oshrun(run::Words),
     /// Show what this machine offers to jobs, and what is wrong with it
     Doctor(doctor::Args),
@@ -33,13 +34,15 @@ enum Command {
     Bench(bench::Args),
     /// Show the machines that programs can be simulated on, and where each of their numbers is from
     Machines(machines::Args),
-    /// Run the published experiments on the simulated machines, each figure beside the published one
+    /// Run the published experiments on the simulated machines, each figure beside the published
+    /// one
     Reproduce(reproduce::Args),
 }
 
 /// As commands do in a pipeline. Not so the launcher: it has a job to end before.
 fn end_without_readers() {
-    // SAFETY: sets a signal to what it was before the Rust runtime came, which no code here relies on; there are no other threads yet.
+    // SAFETY: sets a signal to what it was before the Rust runtime came, which no code here relies
+    // on; there are no other threads yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 

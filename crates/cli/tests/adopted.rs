@@ -67,7 +67,8 @@ impl Drop for Ending {
     }
 }
 
-/// The other launcher tells nobody. Collected by its parent or not, who has ended is missed, whichever way the others wait.
+/// The other launcher tells nobody. Collected by its parent or not, who has ended is missed,
+/// whichever way the others wait.
 #[test]
 fn who_dies_is_missed() {
     for (how, cause) in [
@@ -92,8 +93,12 @@ fn who_dies_is_missed() {
                 assert_eq!(common::wait(&mut child.0).code(), Some(42));
                 let said = common::collect(child.0.stdout.take().unwrap()).join().unwrap();
                 // How it was, not every kernel tells once the process has been collected.
-                let told = said.contains(cause) || collected && said.contains("ended without finalising");
-                assert!(said.starts_with(&format!("PE {rank} saw: PE 3 failed: ")) && told, "{said}");
+                let told =
+                    said.contains(cause) || collected && said.contains("ended without finalising");
+                assert!(
+                    said.starts_with(&format!("PE {rank} saw: PE 3 failed: ")) && told,
+                    "{said}"
+                );
             }
         }
     }
@@ -108,7 +113,9 @@ fn processes_on_several_machines_are_no_job() {
         .unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(
-        !output.status.success() && error.contains("memonet run -n 4") && error.contains("PMI_SIZE"),
+        !output.status.success()
+            && error.contains("memonet run -n 4")
+            && error.contains("PMI_SIZE"),
         "{error}"
     );
 }
@@ -133,14 +140,16 @@ fn variables_of_several_launchers_are_no_obstacle() {
     }
 }
 
-/// Programs that do not wait for each other but to meet: some are at the next one, or the one after, before others have left the first.
+/// Programs that do not wait for each other but to meet: some are at the next one, or the one
+/// after, before others have left the first.
 #[test]
 fn programs_one_after_the_other_do_not_meet() {
     const PES: usize = 12;
     let folder = tempfile::tempdir().unwrap();
     let launcher = folder.path().join("mpirun");
     // A shell for each rank, of another name than the launcher.
-    let each = format!("for i in $(seq 60); do '{}' init || echo $PMI_RANK: $i; done", common::pe());
+    let each =
+        format!("for i in $(seq 60); do '{}' init || echo $PMI_RANK: $i; done", common::pe());
     let text = format!(
         "#!/bin/sh\nfor rank in $(seq 0 {last}); do\n\
          PMI_SIZE={PES} MPI_LOCALNRANKS={PES} PMI_RANK=$rank sh -c \"$EACH\" &\n\
@@ -152,6 +161,7 @@ fn programs_one_after_the_other_do_not_meet() {
     std::os::unix::fs::PermissionsExt::set_mode(&mut mode, 0o700);
     std::fs::set_permissions(&launcher, mode).unwrap();
     let output = Command::new(&launcher).env("EACH", each).output().unwrap();
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.is_empty() && err.is_empty(), "{out}{err}");
 }

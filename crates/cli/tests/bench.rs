@@ -1,5 +1,5 @@
-//! `memonet bench` as a user runs it: what it prints and writes, and that it leaves nothing behind. How fast the rows
-//! are is not tested here: that is for a quiet machine and a reader.
+//! `memonet bench` as a user runs it: what it prints and writes, and that it leaves nothing behind.
+//! How fast the rows are is not tested here: that is for a quiet machine and a reader.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -38,19 +38,26 @@ fn rows(filters: &[&str]) -> Vec<Value> {
     assert!(document["machine"]["cpus"].as_u64().is_some_and(|cpus| cpus > 0), "{document}");
     let rows = document["rows"].as_array().unwrap().clone();
     for row in &rows {
-        let number = |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} in {row}"));
+        let number =
+            |field: &str| row[field].as_f64().unwrap_or_else(|| panic!("{field} in {row}"));
         assert!(
-            number("min") <= number("median") && number("median") <= number("p99") && number("p99") <= number("max"),
+            number("min") <= number("median")
+                && number("median") <= number("p99")
+                && number("p99") <= number("max"),
             "{row}"
         );
         assert!(number("min") >= 0.0, "{row}");
         assert!((1.0..=10.0).contains(&number("rounds")), "{row}");
         assert!(
-            row["unit"].is_string() && ["lower", "higher"].contains(&row["better"].as_str().unwrap()),
+            row["unit"].is_string()
+                && ["lower", "higher"].contains(&row["better"].as_str().unwrap()),
             "{row}"
         );
         assert_eq!(row["limit"].is_null(), row["ratio"].is_null(), "{row}");
-        assert!(row["limit"].is_null() || (number("limit") > 0.0 && number("ratio") > 0.0), "{row}");
+        assert!(
+            row["limit"].is_null() || (number("limit") > 0.0 && number("ratio") > 0.0),
+            "{row}"
+        );
         let id = row["id"].as_str().unwrap();
         assert!(
             stdout(&output).lines().any(|line| line.split_whitespace().next() == Some(id)),
@@ -166,13 +173,9 @@ fn without_near_peers_there_is_no_limit_but_there_are_rows() {
 #[test]
 fn the_list_measures_nothing() {
     let output = succeeds(&["--list"]);
-    for text in [
-        "pingpong.8",
-        "put_bandwidth.67108864",
-        "barrier_busy.16",
-        "osu_oshm_barrier",
-        "limit:",
-    ] {
+    for text in
+        ["pingpong.8", "put_bandwidth.67108864", "barrier_busy.16", "osu_oshm_barrier", "limit:"]
+    {
         assert!(stdout(&output).contains(text), "{text} is not listed");
     }
     assert!(!stdout(&output).contains("median"), "{}", stdout(&output));
@@ -220,11 +223,8 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[test]
 fn a_killed_bench_leaves_no_busy_process_behind() {
-    let mut bench = bench(&["barrier_busy.16"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut bench =
+        bench(&["barrier_busy.16"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let cpus = std::thread::available_parallelism().unwrap().get();
     let mut processes = Vec::new();
     // The strangers, one per CPU, the guard of the launcher, and at least one PE.

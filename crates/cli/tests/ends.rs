@@ -62,12 +62,16 @@ fn a_pe_that_ends_the_job_and_itself_is_not_commented_on() {
 /// The status 0 that it has asked for says that all is well.
 #[test]
 fn a_death_in_an_exit_handler_is_a_failure() {
-    for (how, status, cause) in [("kill", 128 + 9, "killed by signal 9"), ("abort", 128 + 6, "killed by signal 6")] {
+    for (how, status, cause) in
+        [("kill", 128 + 9, "killed by signal 9"), ("abort", 128 + 6, "killed by signal 6")]
+    {
         for setting in &SETTINGS[..3] {
             let ended = in_setting(*setting, &["handler", how]);
             assert_eq!(ended.status, status, "{how}: {ended:?}");
             assert!(
-                ended.stderr.contains("PE 2 (") && ended.stderr.contains(cause) && !ended.stderr.contains("PE 0"),
+                ended.stderr.contains("PE 2 (")
+                    && ended.stderr.contains(cause)
+                    && !ended.stderr.contains("PE 0"),
                 "{how}: {ended:?}"
             );
         }
@@ -170,13 +174,16 @@ fn nothing_is_left() {
         }
     }
     // Nobody is left who could collect: the processes are there, ended.
-    let (mut launcher, folder) = silent(&["-n", "2", "sh", "-c", &format!("{} work & touch $MEMONET_PE; wait", pe())]);
+    let (mut launcher, folder) =
+        silent(&["-n", "2", "sh", "-c", &format!("{} work & touch $MEMONET_PE; wait", pe())]);
     until("the PEs run", || ["0", "1"].iter().all(|pe| folder.path().join(pe).exists()));
     send(launcher.id() as i32, Signal::KILL);
     wait(&mut launcher);
     until("all have ended", || left().iter().all(|(_, state)| matches!(state, Some(('Z', _)))));
     // As process 1 here may be of that kind.
-    while rustix::process::wait(rustix::process::WaitOptions::NOHANG).is_ok_and(|ended| ended.is_some()) {}
+    while rustix::process::wait(rustix::process::WaitOptions::NOHANG)
+        .is_ok_and(|ended| ended.is_some())
+    {}
 }
 
 #[test]
@@ -194,18 +201,16 @@ fn nothing_is_left_where_process_1_collects_nothing() {
 /// not fail has all of its output.
 #[test]
 fn kills_at_any_moment_are_failures_or_too_late() {
-    let rounds = std::env::var("MEMONET_TEST_KILLS").map_or(60, |value| value.parse().expect("a number"));
+    let rounds =
+        std::env::var("MEMONET_TEST_KILLS").map_or(60, |value| value.parse().expect("a number"));
     let mut random = Random(44);
     let program = ends();
     let (mut failed, mut late) = (0, 0);
     for round in 0..rounds {
         let wrapped = round % 3 == 2;
         let script = format!("{program} random 50; exit $?");
-        let started: &[&str] = if wrapped {
-            &["sh", "-c", &script]
-        } else {
-            &[&program, "random", "50"]
-        };
+        let started: &[&str] =
+            if wrapped { &["sh", "-c", &script] } else { &[&program, "random", "50"] };
         let job = start(&[&["-n", "7"], started].concat());
         let mut pes = Vec::new();
         until("a PE is there, or all have ended", || {

@@ -65,7 +65,8 @@ fn long_runs_agree_on_fabrics_and_machines() {
         ["--machine", "sr2201"],
         ["--machine", "dimmnet-1/D-tree"],
     ];
-    for (program, argument) in [("radix", "4194304"), ("lu", "160"), ("tsp", "9"), ("water", "300")] {
+    for (program, argument) in [("radix", "4194304"), ("lu", "160"), ("tsp", "9"), ("water", "300")]
+    {
         for place in places {
             let ended = is_right(&[&["-n", "3"], &place[..]].concat(), program, argument);
             assert!(ended.stdout.contains("right: 3 PEs "), "{program} {place:?}: {ended:?}");

@@ -1,4 +1,5 @@
-//! Deaths of PEs and of the launcher, at any moment: survivors learn of them, and nothing stays behind.
+//! Deaths of PEs and of the launcher, at any moment: survivors learn of them, and nothing stays
+//! behind.
 
 mod common;
 
@@ -8,7 +9,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{Random, children, collect, kill_one, marked, pe, run, send, skip, start, until, wait};
+use common::{
+    Random, children, collect, kill_one, marked, pe, run, send, skip, start, until, wait,
+};
 use memonet_core::launch::JobFile;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::Signal;
@@ -52,7 +55,8 @@ fn the_report_of_a_panic_quotes_its_message() {
         let setting = format!("RUST_BACKTRACE={backtrace}");
         let ended = run(&["-n", "2", "--env", &setting, &pe(), "die", "panic"]);
         assert!(ended.stderr.contains(ends_with), "{ended:?}");
-        let report: Vec<&str> = ended.stderr.lines().filter(|line| line.starts_with("memonet: ")).collect();
+        let report: Vec<&str> =
+            ended.stderr.lines().filter(|line| line.starts_with("memonet: ")).collect();
         let starts = [
             "PE 1 (",
             "  last line of its output: last words",
@@ -73,7 +77,8 @@ struct Cgroup(std::path::PathBuf);
 impl Cgroup {
     fn with_memory(bytes: u64) -> Option<Cgroup> {
         let name = format!("memonet-test-{}", std::process::id());
-        let versions = [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
+        let versions =
+            [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
         let made = versions.iter().find_map(|(root, limit)| {
             let cgroup = Cgroup(std::path::Path::new(root).join(&name));
             std::fs::create_dir(&cgroup.0).ok()?;
@@ -135,12 +140,22 @@ fn a_crash_points_to_the_checks_unless_they_were_decided_on() {
     assert!(!run(&["-n", "2", &pe(), "die", "abort"]).stderr.contains("MEMONET_CHECK"));
 }
 
-/// Nobody rings those who sleep on the words of a barrier at which PEs share CPUs; and these lie in the segment of PE 0, dead or alive.
+/// Nobody rings those who sleep on the words of a barrier at which PEs share CPUs; and these lie in
+/// the segment of PE 0, dead or alive.
 #[test]
 fn who_sleeps_in_a_barrier_learns_of_a_death() {
     for victim in [7, 0] {
         let central = "MEMONET_BARRIER=central";
-        let ended = run(&["-n", "8", "--keep-going", "--env", central, &pe(), "bereave", &victim.to_string()]);
+        let ended = run(&[
+            "-n",
+            "8",
+            "--keep-going",
+            "--env",
+            central,
+            &pe(),
+            "bereave",
+            &victim.to_string(),
+        ]);
         assert_eq!(ended.status, 128 + 9, "{ended:?}");
         let saw = |pe| format!("PE {pe} saw: PE {victim} failed: killed by signal 9 (SIGKILL)");
         let all: Vec<_> = (0..8).filter(|&pe| pe != victim).map(saw).collect();
@@ -166,9 +181,7 @@ fn who_ends_the_job_ends_the_others_before_itself() {
 fn returning_from_main_is_no_death_but_waits_for_it_end() {
     let ended = run(&["-n", "2", &pe(), "die", "return"]);
     assert!(
-        ended
-            .stdout
-            .contains("PE 0 saw: PE 1 failed: finalised while others still waited for it"),
+        ended.stdout.contains("PE 0 saw: PE 1 failed: finalised while others still waited for it"),
         "{ended:?}"
     );
     assert_eq!(ended.status, 42);
@@ -188,7 +201,9 @@ fn keep_going_tells_survivors_and_lets_them_go_on() {
 
 #[test]
 fn who_left_in_order_may_fail_later_without_the_others() {
-    for (how, status, cause) in [("3", 3, "ended with exit status 3"), ("abort", 128 + 6, "killed by signal 6")] {
+    for (how, status, cause) in
+        [("3", 3, "ended with exit status 3"), ("abort", 128 + 6, "killed by signal 6")]
+    {
         for wrapped in [false, true] {
             let ended = if wrapped {
                 run(&["-n", "3", "sh", "-c", &format!("{} leave {how}; exit $?", pe())])
@@ -198,13 +213,11 @@ fn who_left_in_order_may_fail_later_without_the_others() {
             assert_eq!(ended.status, status, "{how}: {ended:?}");
             assert_eq!(ended.lines(), ["PE 0 went on", "PE 1 went on"], "{how}: {ended:?}");
             let text = &ended.stderr;
-            let cause = if wrapped {
-                format!("exit status {status}")
-            } else {
-                cause.to_owned()
-            };
+            let cause = if wrapped { format!("exit status {status}") } else { cause.to_owned() };
             assert!(
-                text.contains("PE 2 (") && text.contains(": finalised, then ") && text.contains(&cause),
+                text.contains("PE 2 (")
+                    && text.contains(": finalised, then ")
+                    && text.contains(&cause),
                 "{text}"
             );
             assert!(!text.contains("PE 0") && !text.contains("PE 1"), "{text}");
@@ -224,7 +237,8 @@ fn a_death_after_a_failure_in_order_still_ends_the_others() {
         "{ended:?}"
     );
     assert!(
-        ended.stderr.contains("PE 1 (sh, process ") && ended.stderr.contains("): killed by signal 9"),
+        ended.stderr.contains("PE 1 (sh, process ")
+            && ended.stderr.contains("): killed by signal 9"),
         "{ended:?}"
     );
     assert!(
@@ -248,7 +262,8 @@ fn orphans_are_collected_as_they_end() {
     assert_eq!(job.end().status, 128 + 15);
 }
 
-/// A folder, readable by all, with the launcher in it and a `setpriv` that runs as root whoever starts it.
+/// A folder, readable by all, with the launcher in it and a `setpriv` that runs as root whoever
+/// starts it.
 fn folder_of_root() -> Option<tempfile::TempDir> {
     if !rustix::process::geteuid().is_root() {
         skip("only root can make a program that runs as another user");
@@ -258,12 +273,12 @@ fn folder_of_root() -> Option<tempfile::TempDir> {
     let script = "cp \"$1\" memonet && cp \"$(command -v setpriv)\" . && chmod 755 . memonet && chmod 4755 setpriv
         setpriv --reuid 65534 --regid 65534 --clear-groups ./setpriv --reuid 0 true";
     let mut prepare = Command::new("sh");
-    prepare
-        .args(["-c", script, "sh", env!("CARGO_BIN_EXE_memonet")])
-        .current_dir(folder.path());
+    prepare.args(["-c", script, "sh", env!("CARGO_BIN_EXE_memonet")]).current_dir(folder.path());
     let done = prepare.status().unwrap().success();
     if !done {
-        skip("there is no setpriv, or no program in the folder for temporary files can run as another user");
+        skip(
+            "there is no setpriv, or no program in the folder for temporary files can run as another user",
+        );
     }
     done.then_some(folder)
 }
@@ -284,7 +299,8 @@ fn what_may_not_be_killed_is_left_and_named() {
         let ended = wait(&mut launcher);
         // It holds no end of the launcher's own output, so this ends though it lives.
         let text = text.join().unwrap();
-        let left = text.lines().find_map(|line| line.strip_prefix("memonet: process ")).expect(&text);
+        let left =
+            text.lines().find_map(|line| line.strip_prefix("memonet: process ")).expect(&text);
         send(left.split(' ').next().unwrap().parse().unwrap(), Signal::KILL);
         assert!(left.contains("(sleep)") && left.contains("another user"), "{text}");
         assert_eq!(ended.code(), Some(status), "{text}");
@@ -338,10 +354,12 @@ fn role(line: &str) -> Option<&str> {
     line.split_once(" has all, though PE ")?.1.split(", ").nth(1)
 }
 
-/// Each way to have shared data in hand, as often as `MEMONET_TEST_KILLS` says, or 50 times: nobody hangs, and what is to be kept is whole.
+/// Each way to have shared data in hand, as often as `MEMONET_TEST_KILLS` says, or 50 times: nobody
+/// hangs, and what is to be kept is whole.
 #[test]
 fn kills_at_any_moment_tear_no_shared_data() {
-    let each = std::env::var("MEMONET_TEST_KILLS").map_or(50, |value| value.parse().expect("a number"));
+    let each =
+        std::env::var("MEMONET_TEST_KILLS").map_or(50, |value| value.parse().expect("a number"));
     let mut random = Random(43);
     let pe = pe();
     let mut died = BTreeMap::new();
@@ -365,7 +383,10 @@ fn kills_at_any_moment_tear_no_shared_data() {
         }
         assert!(round < 20 * each, "nobody dies in each role: {died:?}");
         if enough(&died) {
-            println!("died in {} rounds, near, far and with messages out of order: {died:?}", round + 1);
+            println!(
+                "died in {} rounds, near, far and with messages out of order: {died:?}",
+                round + 1
+            );
             break;
         }
     }
@@ -397,7 +418,8 @@ fn assert_refused(output: &Output, words: &[&str]) {
 
 #[test]
 fn a_garbage_environment_is_refused() {
-    let whole = |fd: &'static str| [("MEMONET_JOB_FD", fd), ("MEMONET_PE", "0"), ("MEMONET_NPES", "2")];
+    let whole =
+        |fd: &'static str| [("MEMONET_JOB_FD", fd), ("MEMONET_PE", "0"), ("MEMONET_NPES", "2")];
     for fd in ["", "x", "-1", "99999999999999999999", "3.5"] {
         assert_refused(&pretend(&whole(fd), None), &["MEMONET_JOB_FD"]);
     }
@@ -441,11 +463,17 @@ fn a_wrong_control_page_is_refused() {
         assert_eq!(rustix::io::pwrite(fd, bytes, offset).unwrap(), bytes.len());
     };
     assert_refused(&with(&|fd| write(fd, b"not mine", 0)), &["control page"]);
-    assert_refused(&with(&|fd| write(fd, &77u32.to_ne_bytes(), 8)), &["control page", "version", "77"]);
+    assert_refused(
+        &with(&|fd| write(fd, &77u32.to_ne_bytes(), 8)),
+        &["control page", "version", "77"],
+    );
     assert_refused(&with(&|fd| write(fd, &u32::MAX.to_ne_bytes(), 12)), &[]);
     for word in [24, 32, 40, 48] {
         for value in [0, 1, 4096, u64::MAX, u64::MAX / 2] {
-            assert_refused(&with(&|fd| write(fd, &u64::to_ne_bytes(value), word)), &["control page"]);
+            assert_refused(
+                &with(&|fd| write(fd, &u64::to_ne_bytes(value), word)),
+                &["control page"],
+            );
         }
     }
     // Cut short, or longer than it says; and right in all but the promise that it stays as it is.
@@ -454,7 +482,9 @@ fn a_wrong_control_page_is_refused() {
     rustix::io::pread(job.fd(), &mut page, 0).unwrap();
     let whole = rustix::fs::fstat(job.fd()).unwrap().st_size as u64;
     let copy = |size: u64, seals: SealFlags| {
-        let copy = rustix::fs::memfd_create("copy", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+        let copy =
+            rustix::fs::memfd_create("copy", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC)
+                .unwrap();
         write(copy.as_fd(), &page[..page.len().min(size as usize)], 0);
         rustix::fs::ftruncate(&copy, size).unwrap();
         rustix::fs::fcntl_add_seals(&copy, seals).unwrap();

@@ -6,7 +6,9 @@ use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use common::{command, has, pe, pes, run, send, start, start_with, state, until, usual_signals, wait};
+use common::{
+    command, has, pe, pes, run, send, start, start_with, state, until, usual_signals, wait,
+};
 use rustix::process::Signal;
 
 #[test]
@@ -35,7 +37,8 @@ fn arguments_reach_the_program_as_they_are() {
 
 #[test]
 fn label_marks_every_line() {
-    let ended = run(&["-n", "2", "--label", "sh", "-c", "echo out; echo; echo err >&2; printf end"]);
+    let ended =
+        run(&["-n", "2", "--label", "sh", "-c", "echo out; echo; echo err >&2; printf end"]);
     let mut out: Vec<&str> = ended.stdout.lines().collect();
     out.sort_unstable();
     assert_eq!(out, ["[0] ", "[0] end", "[0] out", "[1] ", "[1] end", "[1] out"]);
@@ -247,7 +250,15 @@ fn keep_going_lets_the_others_finish() {
 
 #[test]
 fn timeout_ends_the_job_and_says_so() {
-    let ended = run(&["-n", "2", "--timeout", "1", "sh", "-c", "[ $MEMONET_PE = 0 ] && exit 0; sleep 1000"]);
+    let ended = run(&[
+        "-n",
+        "2",
+        "--timeout",
+        "1",
+        "sh",
+        "-c",
+        "[ $MEMONET_PE = 0 ] && exit 0; sleep 1000",
+    ]);
     assert_eq!(ended.status, 124);
     assert!(
         ended.stderr.contains("--timeout") && ended.stderr.contains("Still running: PE 1\n"),
@@ -272,12 +283,14 @@ fn segments_have_the_size_that_is_asked_for() {
     let show = "stat -Lc %s /proc/self/fd/$MEMONET_JOB_FD; echo $MEMONET_SEGMENT_SIZE";
     let size = |options: &[&str]| {
         let ended = run(&[&["-n", "1"], options, &["sh", "-c", show]].concat());
-        let (size, variable) = ended.stdout.trim_end().split_once('\n').unwrap_or((ended.stdout.trim_end(), ""));
+        let (size, variable) =
+            ended.stdout.trim_end().split_once('\n').unwrap_or((ended.stdout.trim_end(), ""));
         (size.parse::<u64>().unwrap(), variable.to_owned())
     };
     let (small, variable) = size(&["--env", "MEMONET_SEGMENT_SIZE=8M"]);
     assert_eq!(variable, "8M");
-    let (large, _) = size(&["--env", "MEMONET_SEGMENT_SIZE=8M", "--env", "MEMONET_SEGMENT_SIZE=64M"]);
+    let (large, _) =
+        size(&["--env", "MEMONET_SEGMENT_SIZE=8M", "--env", "MEMONET_SEGMENT_SIZE=64M"]);
     // And a quarter of it for globals.
     assert_eq!(large - small, 70 << 20);
     assert!(size(&[]).0 > large, "all of physical memory is less than {large} bytes");
@@ -376,19 +389,16 @@ fn a_job_ended_by_a_signal_has_its_status() {
 }
 
 /// A launcher on a terminal of its own, and the terminal's other end.
-fn on_terminal(args: &[&str]) -> (std::process::Child, std::fs::File, std::path::PathBuf, tempfile::TempDir) {
+fn on_terminal(
+    args: &[&str],
+) -> (std::process::Child, std::fs::File, std::path::PathBuf, tempfile::TempDir) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
     let name = ptsname(&master, Vec::new()).unwrap();
-    let open = || {
-        std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open(name.to_str().unwrap())
-            .unwrap()
-    };
+    let open =
+        || std::fs::File::options().read(true).write(true).open(name.to_str().unwrap()).unwrap();
     let (mut command, _, folder) = command(args);
     command.stdin(open()).stdout(open()).stderr(open());
     // SAFETY: both are system calls, all that may be done between fork and exec.
@@ -429,7 +439,8 @@ fn a_terminals_interrupt_arrives_once() {
 #[test]
 fn a_terminals_interrupt_ends_the_job_and_the_launcher_by_it() {
     use std::os::unix::process::ExitStatusExt;
-    let (mut launcher, mut master, folder, _keep) = on_terminal(&["-n", "2", "sh", "-c", "touch ready$MEMONET_PE; exec sleep 1000"]);
+    let (mut launcher, mut master, folder, _keep) =
+        on_terminal(&["-n", "2", "sh", "-c", "touch ready$MEMONET_PE; exec sleep 1000"]);
     wait_for_traps(&folder);
     master.write_all(b"\x03").unwrap();
     assert_eq!(wait(&mut launcher).signal(), Some(2));
@@ -447,10 +458,7 @@ fn a_stopped_job_goes_on() {
     assert_eq!(pes.len(), 2);
     let all = |wanted: char| {
         let are = |stopped: bool| {
-            [pid]
-                .iter()
-                .chain(&pes)
-                .all(|&pid| state(pid).is_some_and(|s| (s.0 == 'T') == stopped))
+            [pid].iter().chain(&pes).all(|&pid| state(pid).is_some_and(|s| (s.0 == 'T') == stopped))
         };
         are(wanted == 'T')
     };
@@ -478,20 +486,19 @@ fn a_blocked_output_does_not_block_the_launcher() {
     let (mut command, _, folder) = command(&["-n", "2", "sh", "-c", script]);
     let mut launcher = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     wait_for_traps(folder.path());
-    // Until the pipe, and all that the launcher is willing to keep, is full: the writer then sleeps in its write.
+    // Until the pipe, and all that the launcher is willing to keep, is full: the writer then sleeps
+    // in its write.
     let writer = *pes(launcher.id() as i32).iter().min().unwrap();
-    let blocked = || std::fs::read_to_string(format!("/proc/{writer}/wchan")).is_ok_and(|place| place.contains("pipe_w"));
+    let blocked = || {
+        std::fs::read_to_string(format!("/proc/{writer}/wchan"))
+            .is_ok_and(|place| place.contains("pipe_w"))
+    };
     until("the output is blocked", || (0..20).all(|_| blocked()));
     std::thread::sleep(std::time::Duration::from_millis(300));
     let status = std::fs::read_to_string(format!("/proc/{}/status", launcher.id())).unwrap();
-    let resident = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB"))
-        .unwrap();
-    assert!(
-        resident.trim().parse::<u64>().unwrap() < 64 << 10,
-        "the launcher keeps {resident} kB"
-    );
+    let resident =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.strip_suffix("kB")).unwrap();
+    assert!(resident.trim().parse::<u64>().unwrap() < 64 << 10, "the launcher keeps {resident} kB");
     send(launcher.id() as i32, Signal::TERM);
     until("the signal arrives", || folder.path().join("got").exists());
     // All that is left to do is to wait for the reader, and another signal ends that.
@@ -525,9 +532,11 @@ fn of_the_launchers_descriptors_pes_have_only_the_jobs_memory() {
 fn stats_of_shared_objects() {
     let ended = run(&["-n", "2", "--stats", &pe(), "use"]);
     assert_eq!(ended.status, 0, "{ended:?}");
-    let rows: Vec<Vec<&str>> = ended.stderr.lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
+    let rows: Vec<Vec<&str>> =
+        ended.stderr.lines().map(|line| line.split_whitespace().skip(1).collect()).collect();
     assert_eq!(rows[0][..3], ["object", "PE", "uses"], "{ended:?}");
-    let uses: Vec<_> = rows[1..].iter().map(|row| (row[0], row[1], row[2], row[3], row[6])).collect();
+    let uses: Vec<_> =
+        rows[1..].iter().map(|row| (row[0], row[1], row[2], row[3], row[6])).collect();
     let expected = [
         ("mutex", "0", "0", "10", "0"),
         ("mutex", "0", "1", "20", "0"),
@@ -548,7 +557,8 @@ fn stats_of_shared_objects() {
     assert_eq!(none.stderr, "memonet: no PE that ended in order has had shared objects\n");
 }
 
-/// For MPI, each process of a program that is linked with it is alone: that is told once, and the program runs.
+/// For MPI, each process of a program that is linked with it is alone: that is told once, and the
+/// program runs.
 #[test]
 fn a_program_of_mpi_is_told_how_it_should_be_started() {
     if !has("cc") {
@@ -569,7 +579,8 @@ fn a_program_of_mpi_is_told_how_it_should_be_started() {
         path.display().to_string()
     };
     let program = |library: &str| {
-        let library = compile(library, &["-shared", "-fPIC", "-DLIBRARY", &format!("-Wl,-soname,{library}")]);
+        let library =
+            compile(library, &["-shared", "-fPIC", "-DLIBRARY", &format!("-Wl,-soname,{library}")]);
         let here = format!("-Wl,-rpath,{}", folder.path().display());
         compile("program", &[&library, &here])
     };
@@ -580,7 +591,8 @@ fn a_program_of_mpi_is_told_how_it_should_be_started() {
     let (status, stderr) = (ended.status, ended.stderr);
     assert_eq!((status, stderr.lines().count()), (0, 1), "{stderr}");
     assert!(
-        stderr.contains("program is linked with MPI (libmpi.so.40)") && stderr.contains("`mpiexec -n 3`"),
+        stderr.contains("program is linked with MPI (libmpi.so.40)")
+            && stderr.contains("`mpiexec -n 3`"),
         "{stderr}"
     );
     // One is what MPI takes it for.

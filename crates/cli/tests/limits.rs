@@ -8,12 +8,14 @@ use std::process::{Command, Stdio};
 use common::{pe, run};
 use rustix::process::Signal;
 
-/// The command with these arguments, as a shell starts it after `setting`: exit status, output, error output.
+/// The command with these arguments, as a shell starts it after `setting`: exit status, output,
+/// error output.
 fn under(setting: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("{setting}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_memonet")]);
     let output = shell.args(args).output().unwrap();
-    let [stdout, stderr] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
     (output.status.code(), stdout, stderr)
 }
 
@@ -28,7 +30,8 @@ fn more_pes_than_cpus_and_than_the_soft_limit_on_descriptors() {
 #[test]
 fn segments_fit_in_little_address_space() {
     for (kilobytes, npes) in [(500_000, "2"), (2_000_000, "1"), (2_000_000, "7")] {
-        let (status, _, said) = under(&format!("ulimit -v {kilobytes}"), &["run", "-n", npes, &pe(), "ring", "none"]);
+        let (status, _, said) =
+            under(&format!("ulimit -v {kilobytes}"), &["run", "-n", npes, &pe(), "ring", "none"]);
         assert_eq!(status, Some(0), "{kilobytes} KB, {npes} PEs: {said}");
         assert!(said.contains("not all of physical memory: ulimit -v"), "{said}");
     }
@@ -59,7 +62,8 @@ fn doctor_says_what_is_wrong() {
 #[test]
 fn output_that_is_lost_is_a_failure() {
     for program in [["echo", "ab"], ["yes", "ab"]] {
-        let (status, _, said) = under("exec > /dev/full", &["run", "-n", "1", program[0], program[1]]);
+        let (status, _, said) =
+            under("exec > /dev/full", &["run", "-n", "1", program[0], program[1]]);
         assert!(status.is_some_and(|status| status != 0), "{program:?}: {said}");
         assert!(said.contains("standard output: No space left"), "{program:?}: {said}");
     }

@@ -13,14 +13,12 @@ const PAUSE: &str = "sleep 0.3";
 #[test]
 fn lines_that_come_in_pieces_stay_whole() {
     for label in [&["--label"][..], &[]] {
-        let script = format!("for i in 1 2 3; do printf \"$MEMONET_PE a\"; {PAUSE}; printf b; {PAUSE}; echo c; done");
+        let script = format!(
+            "for i in 1 2 3; do printf \"$MEMONET_PE a\"; {PAUSE}; printf b; {PAUSE}; echo c; done"
+        );
         let ended = run(&[&["-n", "3"], label, &["sh", "-c", &script]].concat());
         let line = |pe: i32| {
-            if label.is_empty() {
-                format!("{pe} abc")
-            } else {
-                format!("[{pe}] {pe} abc")
-            }
+            if label.is_empty() { format!("{pe} abc") } else { format!("[{pe}] {pe} abc") }
         };
         let all: Vec<String> = (0..9).map(|i| line(i / 3)).collect();
         assert_eq!(ended.lines(), all, "{ended:?}");

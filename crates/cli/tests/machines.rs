@@ -38,7 +38,9 @@ fn this_machine_as_a_file() {
 
 #[test]
 fn a_wrong_name_is_told_before_anything_is_measured() {
-    for (name, says) in [("mine.txt", "does not end in .toml"), ("/nonexistent/mine.toml", "cannot write")] {
+    for (name, says) in
+        [("mine.txt", "does not end in .toml"), ("/nonexistent/mine.toml", "cannot write")]
+    {
         let output = machines(&["fit", "-o", name]);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && stderr.contains(says), "{stderr}");

@@ -1,4 +1,5 @@
-//! Multicast under kills at any moment, and between hosts, which are network namespaces that the tests make: by UDP multicast, with losses, narrow links and strangers.
+//! Multicast under kills at any moment, and between hosts, which are network namespaces that the
+//! tests make: by UDP multicast, with losses, narrow links and strangers.
 
 mod common;
 
@@ -17,10 +18,7 @@ struct Hosts {
 fn tool(command: &str) -> Output {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap();
-    Command::new(program)
-        .args(words)
-        .output()
-        .unwrap_or_else(|error| panic!("{command}: {error}"))
+    Command::new(program).args(words).output().unwrap_or_else(|error| panic!("{command}: {error}"))
 }
 
 fn must(command: &str) {
@@ -88,7 +86,8 @@ impl Hosts {
         count.unwrap_or_else(|| panic!("no count in {text}"))
     }
 
-    /// Has the switch's link to a host take no more than 1500 bytes at a time, of which the host knows nothing.
+    /// Has the switch's link to a host take no more than 1500 bytes at a time, of which the host
+    /// knows nothing.
     fn narrow(&self, host: usize) {
         must(&format!("ip -n {} link set port{host} mtu 1500", self.switch));
     }
@@ -136,7 +135,10 @@ impl Drop for Hosts {
 fn check(ended: &Ended, readers: usize, blocks: usize) -> f64 {
     assert_eq!(ended.status, 0, "{ended:?}");
     for reader in 1..=readers {
-        assert!(ended.stdout.contains(&format!("{reader} received {blocks} blocks\n")), "{ended:?}");
+        assert!(
+            ended.stdout.contains(&format!("{reader} received {blocks} blocks\n")),
+            "{ended:?}"
+        );
     }
     let rate = ended
         .stdout
@@ -185,7 +187,8 @@ fn small_blocks_arrive() {
     check(&hosts.run(3, &[&program, "multicast", "5000 16"]), 2, 5000);
 }
 
-/// Datagrams are as large as the links take; and where one in the middle drops all that is large, of which no end can know, they become small.
+/// Datagrams are as large as the links take; and where one in the middle drops all that is large,
+/// of which no end can know, they become small.
 #[test]
 fn a_narrow_link_in_the_middle_is_found_out() {
     let Some(hosts) = Hosts::new(3) else { return };
@@ -203,10 +206,12 @@ fn a_narrow_link_in_the_middle_is_found_out() {
     assert!(small < 2500, "{small} bytes a packet");
 }
 
-/// A network that takes nothing to one of the PEs, or a PE that does not look: nobody hangs, who waits says of whom it hears nothing, and what may be done.
+/// A network that takes nothing to one of the PEs, or a PE that does not look: nobody hangs, who
+/// waits says of whom it hears nothing, and what may be done.
 #[test]
 fn where_datagrams_do_not_pass_it_is_said() {
-    // A reader waits for a block; the writer for room; the writer, when it leaves, for what it published to arrive.
+    // A reader waits for a block; the writer for room; the writer, when it leaves, for what it
+    // published to arrive.
     for (deaf, program, silent) in [
         (Some(1), &["multicast", "10 64"][..], 0),
         (Some(0), &["multicast", "400 65536"], 1),
@@ -217,7 +222,9 @@ fn where_datagrams_do_not_pass_it_is_said() {
         let helper = pe();
         let ended = hosts.run(2, &[&[helper.as_str()], program].concat());
         assert_ne!(ended.status, 0, "{ended:?}");
-        for said in [format!("nothing was heard of PE {silent} for"), "MEMONET_MULTICAST=tree".into()] {
+        for said in
+            [format!("nothing was heard of PE {silent} for"), "MEMONET_MULTICAST=tree".into()]
+        {
             assert!(ended.stderr.contains(&said), "{said}: {ended:?}");
         }
         assert!(!ended.stderr.contains("panicked"), "{ended:?}");
@@ -234,7 +241,8 @@ impl Drop for Stranger {
     }
 }
 
-/// A stranger sends what it hears once more, and anything else, to the group and port of the channel.
+/// A stranger sends what it hears once more, and anything else, to the group and port of the
+/// channel.
 #[test]
 fn strangers_change_nothing() {
     let Some(hosts) = Hosts::new(4) else { return };
@@ -253,7 +261,8 @@ fn said(line: &str) -> Option<(usize, usize, &str)> {
     Some((pe.parse().ok()?, blocks.parse().ok()?, why))
 }
 
-/// Writer and readers, in all ways of delivery: nobody hangs, no block is torn, lost or out of turn, nothing stays behind.
+/// Writer and readers, in all ways of delivery: nobody hangs, no block is torn, lost or out of
+/// turn, nothing stays behind.
 #[test]
 fn kills_at_any_moment_tear_no_block() {
     let ways = [
@@ -290,7 +299,10 @@ fn kills_at_any_moment_tear_no_block() {
                 blocks == published || blocks < published && !closed,
                 "round {round}, {way} {survive}: {ended:?}"
             );
-            assert!(closed || survive.is_empty(), "PE {pe} got all, round {round}, {way}: {ended:?}");
+            assert!(
+                closed || survive.is_empty(),
+                "PE {pe} got all, round {round}, {way}: {ended:?}"
+            );
             complete += usize::from(closed);
         }
     }

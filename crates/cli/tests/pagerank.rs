@@ -1,4 +1,5 @@
-//! `memonet demo pagerank`, run as a user runs it, against what networkx computes for the same file.
+//! `memonet demo pagerank`, run as a user runs it, against what networkx computes for the same
+//! file.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -8,15 +9,15 @@ use std::process::{Command, Output, Stdio};
 use flate2::{Compression, write::GzEncoder};
 use tempfile::TempDir;
 
-const DEBIAN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/debian-bookworm-depends.txt.gz");
+const DEBIAN: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../data/debian-bookworm-depends.txt.gz");
 const PES: [usize; 4] = [1, 2, 4, 7];
 
-/// The demo; PEs that no longer agree on who waits for whom would wait for ever, so `timeout` ends it.
+/// The demo; PEs that no longer agree on who waits for whom would wait for ever, so `timeout` ends
+/// it.
 fn demo() -> Command {
     let mut command = Command::new("timeout");
-    command
-        .args(["300", env!("CARGO_BIN_EXE_memonet"), "demo", "pagerank"])
-        .stdin(Stdio::null());
+    command.args(["300", env!("CARGO_BIN_EXE_memonet"), "demo", "pagerank"]).stdin(Stdio::null());
     command
 }
 
@@ -45,12 +46,10 @@ fn shown(stdout: &str) -> Vec<String> {
 fn reference(file: &Path) -> Ranks {
     let python = std::env::var("MEMONET_TEST_PYTHON").unwrap_or("python3".into());
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/pagerank_reference.py");
-    let output = Command::new(&python)
-        .arg(script)
-        .arg(file)
-        .env("PYTHONUTF8", "1")
-        .output()
-        .unwrap_or_else(|e| panic!("{python}: {e}; set MEMONET_TEST_PYTHON to a Python that has networkx"));
+    let output =
+        Command::new(&python).arg(script).arg(file).env("PYTHONUTF8", "1").output().unwrap_or_else(
+            |e| panic!("{python}: {e}; set MEMONET_TEST_PYTHON to a Python that has networkx"),
+        );
     assert!(
         output.status.success(),
         "{python} {script} failed; `{python} -m pip install networkx numpy scipy` installs what it needs, \
@@ -64,15 +63,15 @@ fn assert_same(ours: &Ranks, theirs: &Ranks, case: &str) {
     let expected: HashMap<_, _> = theirs.iter().cloned().collect();
     assert_eq!(ours.len(), expected.len(), "{case}: nodes");
     for (name, rank) in ours {
-        let expected = expected
-            .get(name)
-            .unwrap_or_else(|| panic!("{case}: networkx has no node {name:.80}"));
+        let expected =
+            expected.get(name).unwrap_or_else(|| panic!("{case}: networkx has no node {name:.80}"));
         assert!(
             (rank - expected).abs() < 1e-9,
             "{case}: {name:.80} has rank {rank}, networkx says {expected}"
         );
     }
-    // Where ranks are the same, rounding decides who comes first; so the order is compared by rank, not by name.
+    // Where ranks are the same, rounding decides who comes first; so the order is compared by rank,
+    // not by name.
     for (place, ((_, ours), (_, theirs))) in ours.iter().zip(theirs).enumerate() {
         assert!(
             (ours - theirs).abs() < 1e-9,
@@ -122,7 +121,8 @@ fn check_text(edges: &str) {
 
 #[test]
 fn debian_as_networkx_ranks_it() {
-    let theirs: Vec<_> = reference(DEBIAN.as_ref()).into_iter().take(20).map(|(name, _)| name).collect();
+    let theirs: Vec<_> =
+        reference(DEBIAN.as_ref()).into_iter().take(20).map(|(name, _)| name).collect();
     assert_eq!(check(DEBIAN.as_ref(), &[]), theirs);
 
     let built_in = demo().output().unwrap();
@@ -201,34 +201,28 @@ fn gzip_is_known_by_its_bytes_and_a_pipe_will_do() {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(b"a b\nb c\n").unwrap();
     let bytes = encoder.finish().unwrap();
-    let mut child = demo()
-        .arg("/dev/stdin")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        demo().arg("/dev/stdin").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(&bytes).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success());
     assert_eq!(shown(text(&output.stdout)), ["c", "b", "a"]);
 }
 
-/// Two nodes on PEs 0 and 1 of 3, each pointing to the other. The ranks are right from the start, so one iteration changes nothing and the
-/// next look sees it.
+/// Two nodes on PEs 0 and 1 of 3, each pointing to the other. The ranks are right from the start,
+/// so one iteration changes nothing and the next look sees it.
 #[test]
 fn operations_are_counted() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("edges.txt");
     std::fs::write(&file, "a b\nb a\n").unwrap();
-    let report = |n: &str| text(&demo().args(["-n", n]).arg(&file).output().unwrap().stdout).to_owned();
+    let report =
+        |n: &str| text(&demo().args(["-n", n]).arg(&file).output().unwrap().stdout).to_owned();
     let alone = report("1");
-    assert!(
-        alone.contains(" 1 on 1 PE\n") && alone.contains(" 0 operations, 0 bytes "),
-        "{alone}"
-    );
+    assert!(alone.contains(" 1 on 1 PE\n") && alone.contains(" 0 operations, 0 bytes "), "{alone}");
     let three = report("3");
-    // Once: a list from each to each, 4 bytes and 4 more for the one place in two of them. Twice: two totals, 16 bytes, from each to each, and
-    // one sum, 8 bytes, from either node to the other.
+    // Once: a list from each to each, 4 bytes and 4 more for the one place in two of them. Twice:
+    // two totals, 16 bytes, from each to each, and one sum, 8 bytes, from either node to the other.
     assert!(three.contains(" 22 operations, 256 bytes "), "{three}");
 }
 

@@ -1,4 +1,5 @@
-//! The HTML report of `memonet reproduce` in a browser: the console stays clean, the figures are seen, and on a phone nothing is wider than it.
+//! The HTML report of `memonet reproduce` in a browser: the console stays clean, the figures are
+//! seen, and on a phone nothing is wider than it.
 
 mod common;
 

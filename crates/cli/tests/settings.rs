@@ -1,4 +1,5 @@
-//! Environment variables: names that nobody reads, values that cannot be, limits that come from them.
+//! Environment variables: names that nobody reads, values that cannot be, limits that come from
+//! them.
 
 mod common;
 
@@ -13,11 +14,14 @@ fn alone(args: &[&str], settings: &[(&str, &str)]) -> (Option<i32>, String) {
 
 #[test]
 fn a_variable_that_nobody_reads_is_told_once() {
-    let told = |name: &str, nearest: &str| format!("memonet: there is no variable {name}, so it has no effect; the nearest is {nearest}.");
-    for (name, nearest) in [
-        ("MEMONET_BARIER", "MEMONET_BARRIER"),
-        ("MEMONET_SEGMENTS_SIZE", "MEMONET_SEGMENT_SIZE"),
-    ] {
+    let told = |name: &str, nearest: &str| {
+        format!(
+            "memonet: there is no variable {name}, so it has no effect; the nearest is {nearest}."
+        )
+    };
+    for (name, nearest) in
+        [("MEMONET_BARIER", "MEMONET_BARRIER"), ("MEMONET_SEGMENTS_SIZE", "MEMONET_SEGMENT_SIZE")]
+    {
         let setting = format!("{name}=tree");
         let ended = run(&["-n", "3", "--env", &setting, &pe(), "init"]);
         assert_eq!(ended.status, 0, "{ended:?}");
@@ -27,7 +31,10 @@ fn a_variable_that_nobody_reads_is_told_once() {
         );
         let (status, stderr) = alone(&["init"], &[(name, "tree")]);
         assert_eq!(status, Some(0), "{stderr}");
-        assert!(stderr.starts_with(&told(name, nearest)) && stderr.lines().count() == 1, "{stderr}");
+        assert!(
+            stderr.starts_with(&told(name, nearest)) && stderr.lines().count() == 1,
+            "{stderr}"
+        );
     }
 }
 
@@ -36,11 +43,7 @@ fn values_that_cannot_be_are_refused_with_those_that_can() {
     for (name, value, fix) in [
         ("MEMONET_CHECK", "yes", "Give 1"),
         ("MEMONET_CHECK", "", "Give 1"),
-        (
-            "MEMONET_BARRIER",
-            "centrl",
-            "everyone (up to 8 PEs), central, tree or dissemination",
-        ),
+        ("MEMONET_BARRIER", "centrl", "everyone (up to 8 PEs), central, tree or dissemination"),
         ("MEMONET_COLLECTIVES", "fast", "line, outbox, direct or multicast"),
         // Of what the program never uses, too.
         ("MEMONET_MULTICAST", "tre", "near, tree, network or udp:"),
@@ -61,7 +64,9 @@ fn an_error_names_the_variable_that_its_limit_comes_from() {
     let need = |settings: &[(&str, &str)]| alone(&["need", "99999999999999"], settings).1;
     let set = need(&[("MEMONET_SEGMENT_SIZE", "8M")]);
     assert!(
-        set.contains("no room for 99999999999999 bytes in a segment of 8388608 (MEMONET_SEGMENT_SIZE=8M)"),
+        set.contains(
+            "no room for 99999999999999 bytes in a segment of 8388608 (MEMONET_SEGMENT_SIZE=8M)"
+        ),
         "{set}"
     );
     assert!(!need(&[]).contains("(MEMONET_SEGMENT_SIZE"));

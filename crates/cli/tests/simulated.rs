@@ -12,7 +12,8 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// The program that the tests run: the example `simulated`, built if `cargo test --test NAME` has not.
+/// The program that the tests run: the example `simulated`, built if `cargo test --test NAME` has
+/// not.
 static PROGRAM: LazyLock<String> = LazyLock::new(|| {
     let profile = PathBuf::from(common::pe()).parent().unwrap().to_owned();
     let mut build = std::process::Command::new(env!("CARGO"));
@@ -92,7 +93,9 @@ fn processes_take_the_time_that_coroutines_take() {
     for (machine, pes) in of_two.chain(MACHINES.map(|machine| (machine, 3))) {
         let text = printed(machine, &["-n", &pes.to_string()], &["ping-pong", "50"]);
         let program = |job: Job| ping_pong(&job, 50);
-        let done = memonet_sim::run(&Machine::load(machine).unwrap(), pes, &Options::default(), program).unwrap();
+        let done =
+            memonet_sim::run(&Machine::load(machine).unwrap(), pes, &Options::default(), program)
+                .unwrap();
         assert_eq!(sorted(&text), done.results, "{machine}");
     }
 }
@@ -104,17 +107,23 @@ fn blocks_of_all_lengths_arrive_on_every_machine() {
     // The machine of this file exists only in variants.
     let files = BUILT_IN.iter().map(|&(name, _)| name).filter(|&name| name != "dimmnet-1");
     for (machine, seed) in files.chain(variants).zip(1..) {
-        let ended = run_for_a_minute(&["--machine", machine, "-n", "2", &PROGRAM, "random-blocks", &seed.to_string()]);
+        let ended = run_for_a_minute(&[
+            "--machine",
+            machine,
+            "-n",
+            "2",
+            &PROGRAM,
+            "random-blocks",
+            &seed.to_string(),
+        ]);
         assert_eq!((ended.status, ended.stderr.as_str()), (0, ""), "{machine}");
         let program = |job: Job| {
             let time = random_blocks::run(&job, seed, now).unwrap();
             format!("{} {}", job.pe(), time.as_nanos())
         };
-        let options = Options {
-            segment: None,
-            ..Options::default()
-        };
-        let done = memonet_sim::run(&Machine::load(machine).unwrap(), 2, &options, program).unwrap();
+        let options = Options { segment: None, ..Options::default() };
+        let done =
+            memonet_sim::run(&Machine::load(machine).unwrap(), 2, &options, program).unwrap();
         assert_eq!(ended.lines(), done.results, "{machine}");
     }
 }
@@ -184,11 +193,10 @@ fn tracks(trace: &str) -> Vec<String> {
         .filter(|event| event["ph"] == "X" && event["dur"].is_number())
         .map(of)
         .collect();
-    let named = |event: &&serde_json::Value| event["name"] == "thread_name" && busy.contains(&of(event));
-    let names = events
-        .iter()
-        .filter(named)
-        .map(|event| event["args"]["name"].as_str().unwrap().to_owned());
+    let named =
+        |event: &&serde_json::Value| event["name"] == "thread_name" && busy.contains(&of(event));
+    let names =
+        events.iter().filter(named).map(|event| event["args"]["name"].as_str().unwrap().to_owned());
     names.collect()
 }
 
@@ -198,7 +206,11 @@ fn a_run_repeats_itself() {
     for machine in ["dimmnet-1/D-tree", "scc"] {
         let run = |name: &str, seed: &str| {
             let trace = folder.path().join(name);
-            let ended = on(machine, &["-n", "3", "--seed", seed, "--trace", trace.to_str().unwrap()], &["talk"]);
+            let ended = on(
+                machine,
+                &["-n", "3", "--seed", seed, "--trace", trace.to_str().unwrap()],
+                &["talk"],
+            );
             assert_eq!(ended.status, 0, "{ended:?}");
             (ended.stdout, ended.stderr, std::fs::read_to_string(trace).unwrap())
         };
@@ -212,7 +224,8 @@ fn a_run_repeats_itself() {
     }
 }
 
-/// What a run depends on is machine, program and seed: not the CPUs that it may use, the environment, the folder or the language.
+/// What a run depends on is machine, program and seed: not the CPUs that it may use, the
+/// environment, the folder or the language.
 #[test]
 fn a_run_repeats_itself_elsewhere() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,9 +234,7 @@ fn a_run_repeats_itself_elsewhere() {
         let (program, arguments) = wrapper.split_first().unwrap();
         let mut command = std::process::Command::new(program);
         command.args(arguments).arg(env!("CARGO_BIN_EXE_memonet"));
-        command
-            .args(["run", "--machine", "dimmnet-2/lossy", "-n", "3", "--trace"])
-            .arg(&trace);
+        command.args(["run", "--machine", "dimmnet-2/lossy", "-n", "3", "--trace"]).arg(&trace);
         let ended = command.arg(&*PROGRAM).arg("offers").output().unwrap();
         assert!(ended.status.success(), "{name}: {ended:?}");
         (ended.stdout, std::fs::read(trace).unwrap())
@@ -233,14 +244,8 @@ fn a_run_repeats_itself_elsewhere() {
     for (name, wrapper) in [
         ("one CPU", &["taskset", "1"][..]),
         ("no environment", &["env", "-i"]),
-        (
-            "much environment",
-            &["env", &large, "TZ=Asia/Tokyo", "LC_ALL=tr_TR.UTF-8", "--chdir=/"],
-        ),
-        (
-            "an older CPU",
-            &["env", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-AVX512F,-ERMS,-FMA"],
-        ),
+        ("much environment", &["env", &large, "TZ=Asia/Tokyo", "LC_ALL=tr_TR.UTF-8", "--chdir=/"]),
+        ("an older CPU", &["env", "GLIBC_TUNABLES=glibc.cpu.hwcaps=-AVX2,-AVX512F,-ERMS,-FMA"]),
         ("less memory", &["prlimit", "--nofile=256", "--stack=1048576"]),
     ] {
         assert!(run(name, wrapper) == here, "{name}");
@@ -249,7 +254,9 @@ fn a_run_repeats_itself_elsewhere() {
 
 #[test]
 fn computing_takes_its_cpu_time_when_asked_to() {
-    for (options, from, to) in [(&["-n", "1"][..], 0, 1), (&["-n", "1", "--cpu-scale", "3"], 600, 700)] {
+    for (options, from, to) in
+        [(&["-n", "1"][..], 0, 1), (&["-n", "1", "--cpu-scale", "3"], 600, 700)]
+    {
         let text = printed("rdma-100g", options, &["compute"]);
         let millis: u64 = text.trim().parse().unwrap();
         assert!((from..to).contains(&millis), "{options:?}: {millis} ms");
@@ -261,7 +268,8 @@ fn who_polls_by_plain_loads_is_told() {
     let ended = on("rdma-100g", &["-n", "2", "--patience", "0.5"], &["poll"]);
     assert_eq!(ended.status, 1, "{ended:?}");
     assert!(
-        ended.stderr.contains("PE 0 has made no call for 500ms") && ended.stderr.contains("plain loads"),
+        ended.stderr.contains("PE 0 has made no call for 500ms")
+            && ended.stderr.contains("plain loads"),
         "{ended:?}"
     );
 }
@@ -271,7 +279,8 @@ fn who_waits_for_what_is_outside_of_the_machine_is_told_that_and_not_to_poll() {
     let ended = on("rdma-100g", &["-n", "2", "--patience", "0.5"], &["listen"]);
     assert_eq!(ended.status, 1, "{ended:?}");
     assert!(
-        ended.stderr.contains("PE 0 has made no call for 500ms. It sleeps in the kernel") && !ended.stderr.contains("plain loads"),
+        ended.stderr.contains("PE 0 has made no call for 500ms. It sleeps in the kernel")
+            && !ended.stderr.contains("plain loads"),
         "{ended:?}"
     );
 }
@@ -293,15 +302,15 @@ fn a_deadlock_is_told_with_what_each_waits_for() {
 
 #[test]
 fn a_death_reaches_the_others() {
-    let ways = [
-        ("kill", 137, "signal 9"),
-        ("3", 3, "status 3"),
-        ("quietly", 1, "without finalising"),
-    ];
+    let ways =
+        [("kill", 137, "signal 9"), ("3", 3, "status 3"), ("quietly", 1, "without finalising")];
     for (machine, (how, status, words)) in ["rdma-100g", "scc", "sr2201"].into_iter().zip(ways) {
         let ended = on(machine, &["-n", "3"], &["die", how]);
         assert_eq!(ended.status, status, "{machine} {how}: {ended:?}");
-        assert!(ended.stderr.contains("PE 1 (") && ended.stderr.contains(words), "{how}: {ended:?}");
+        assert!(
+            ended.stderr.contains("PE 1 (") && ended.stderr.contains(words),
+            "{how}: {ended:?}"
+        );
         let seen = ended.stdout.lines().filter(|line| line.starts_with("error: PE 1 ")).count();
         assert_eq!(seen, 2, "{machine} {how}: {ended:?}");
     }
@@ -312,9 +321,8 @@ fn a_death_at_any_moment_ends_the_run() {
     // Multiplicative congruential, with Knuth's constants.
     let mut state = 1u64;
     let mut random = |below: usize| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as usize % below
     };
     for round in 0..100 {
@@ -344,9 +352,8 @@ fn killing_the_launcher_ends_all() {
 
 #[test]
 fn garbage_in_the_shared_pages_ends_the_run_at_most() {
-    for (seed, machine) in ["1", "2", "3", "4"]
-        .into_iter()
-        .flat_map(|seed| MACHINES.map(|machine| (seed, machine)))
+    for (seed, machine) in
+        ["1", "2", "3", "4"].into_iter().flat_map(|seed| MACHINES.map(|machine| (seed, machine)))
     {
         let ended = on(machine, &["-n", "3", "--timeout", "300"], &["hostile", seed]);
         // Where it has asked for a group that nobody else joins, it waits for ever.
@@ -358,8 +365,11 @@ fn garbage_in_the_shared_pages_ends_the_run_at_most() {
 
 #[test]
 fn garbage_in_all_that_is_shared_is_survived() {
-    for (seed, machine) in ["1", "2", "3"].into_iter().flat_map(|seed| MACHINES.map(|machine| (seed, machine))) {
-        let ended = on(machine, &["-n", "3", "--patience", "2", "--timeout", "300"], &["vandal", seed]);
+    for (seed, machine) in
+        ["1", "2", "3"].into_iter().flat_map(|seed| MACHINES.map(|machine| (seed, machine)))
+    {
+        let ended =
+            on(machine, &["-n", "3", "--patience", "2", "--timeout", "300"], &["vandal", seed]);
         // How the processes fare is their business.
         assert!(
             !ended.stderr.contains("bug of memonet") && !ended.stderr.contains("--timeout"),
@@ -370,11 +380,14 @@ fn garbage_in_all_that_is_shared_is_survived() {
 
 #[test]
 fn machines_that_are_not_there_are_named_with_those_that_are() {
-    for (machine, there) in [("dimmnet-9", "dimmnet-1, dimmnet-2"), ("dimmnet-1/Z", "A, B, C, D, E")] {
+    for (machine, there) in
+        [("dimmnet-9", "dimmnet-1, dimmnet-2"), ("dimmnet-1/Z", "A, B, C, D, E")]
+    {
         let ended = on(machine, &["-n", "1"], &["ping-pong", "1"]);
         assert_eq!(ended.status, 1, "{ended:?}");
         assert!(
-            ended.stderr.contains(machine.split('/').next().unwrap()) && ended.stderr.contains(there),
+            ended.stderr.contains(machine.split('/').next().unwrap())
+                && ended.stderr.contains(there),
             "{ended:?}"
         );
     }

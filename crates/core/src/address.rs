@@ -1,11 +1,13 @@
-//! The address at which each PE has its own segment: one number for all processes of a job, so that a pointer into symmetric
-//! memory may be sent to another PE, and means the counterpart there.
+//! The address at which each PE has its own segment: one number for all processes of a job, so that
+//! a pointer into symmetric memory may be sent to another PE, and means the counterpart there.
 //!
-//! PE `me` maps the job's whole file so that segment `me` of it comes to lie there. The segments of the others still follow each other at
-//! one distance, so no access pays for it. (A second mapping of one's own segment would need fewer addresses, but give each byte two
-//! of them, and copies find out by their addresses whether their ends overlap.)
+//! PE `me` maps the job's whole file so that segment `me` of it comes to lie there. The segments of
+//! the others still follow each other at one distance, so no access pays for it. (A second mapping
+//! of one's own segment would need fewer addresses, but give each byte two of them, and copies find
+//! out by their addresses whether their ends overlap.)
 //!
-//! So the last PE needs room for all other segments before the address, and the first one behind it.
+//! So the last PE needs room for all other segments before the address, and the first one behind
+//! it.
 
 use crate::launch::NAME;
 use crate::layout::Geometry;
@@ -14,21 +16,25 @@ use std::ops::Range;
 /// Addresses of a process on x86-64. Where there are fewer, segments lie where the kernel has room.
 const ALL: u64 = 1 << 47;
 
-/// Where to look for room: first where nothing lies, whatever the limit on the stack and the randomisation of addresses; then
-/// where only processes without a limit on their stack have something.
+/// Where to look for room: first where nothing lies, whatever the limit on the stack and the
+/// randomisation of addresses; then where only processes without a limit on their stack have
+/// something.
 ///
-/// Linux puts executables at two thirds of all addresses or, if they cannot be moved, at the very beginning; libraries and what
-/// programs map, from the end downwards. Without a limit on the stack it puts the latter from a third upwards or, on newer kernels, from a
-/// sixth downwards. AddressSanitizer takes the first eighth, and what lies behind five eighths.
+/// Linux puts executables at two thirds of all addresses or, if they cannot be moved, at the very
+/// beginning; libraries and what programs map, from the end downwards. Without a limit on the stack
+/// it puts the latter from a third upwards or, on newer kernels, from a sixth downwards.
+/// AddressSanitizer takes the first eighth, and what lies behind five eighths.
 const ROOMS: [Range<u64>; 2] = [ALL / 6..ALL / 3, ALL / 6..ALL / 8 * 5];
 
-/// Where to look in a process in which that is taken: ThreadSanitizer and MemorySanitizer leave of all addresses little but these.
+/// Where to look in a process in which that is taken: ThreadSanitizer and MemorySanitizer leave of
+/// all addresses little but these.
 const LOW: Range<u64> = 1 << 36..1 << 39;
 
 /// Bytes that the heaps of a job may have in all to fit into the first room.
 pub(crate) const HEAPS: u64 = 1 << 43;
 
-/// Where each PE of a job is to have its own segment; nowhere if the segments are too large for that.
+/// Where each PE of a job is to have its own segment; nowhere if the segments are too large for
+/// that.
 pub(crate) fn choose(geometry: &Geometry) -> Option<u64> {
     ROOMS.iter().find_map(|room| fit(geometry, room))
 }
@@ -41,21 +47,24 @@ fn fit(geometry: &Geometry, room: &Range<u64>) -> Option<u64> {
     (at.checked_add(behind)? <= room.end).then_some(at)
 }
 
-/// Whether a number that others have chosen can be such an address. Whether there is room is for the kernel to say.
+/// Whether a number that others have chosen can be such an address. Whether there is room is for
+/// the kernel to say.
 pub(crate) fn can_be(geometry: &Geometry, at: u64) -> bool {
     let first = at.checked_sub(geometry.segment(geometry.npes - 1));
     let end = at.checked_add(geometry.file_size());
     at.is_multiple_of(geometry.alignment()) && first.is_some() && end.is_some()
 }
 
-/// Where a PE is to try to have its own segment, one after the other. PEs that run under the same tool all come to the same.
+/// Where a PE is to try to have its own segment, one after the other. PEs that run under the same
+/// tool all come to the same.
 pub(crate) fn candidates(geometry: &Geometry, chosen: Option<u64>) -> impl Iterator<Item = u64> {
     [chosen, chosen.and_then(|_| fit(geometry, &LOW))].into_iter().flatten()
 }
 
 /// Why PE `me` does not have its own segment at the address that was chosen, and what to do.
 pub(crate) fn why_not(geometry: &Geometry, me: usize, chosen: Option<u64>) -> String {
-    let consequence = "A pointer to symmetric memory that one PE sends to another is of no use there";
+    let consequence =
+        "A pointer to symmetric memory that one PE sends to another is of no use there";
     let Some(chosen) = chosen else {
         let size = geometry.segment_stride >> 30;
         return format!(
@@ -109,7 +118,9 @@ mod tests {
     #[test]
     fn segments_of_any_number_of_pes_fit_into_the_first_room() {
         for npes in (0..=12).map(|shift| 1 << shift).chain([3, 7, 100, 1000, MAX_PES]) {
-            for heap in [HEAPS / npes as u64, 24 << 30, 1 << 21].map(|heap| heap.min(HEAPS / npes as u64)) {
+            for heap in
+                [HEAPS / npes as u64, 24 << 30, 1 << 21].map(|heap| heap.min(HEAPS / npes as u64))
+            {
                 let geometry = Geometry::new(npes, heap).unwrap();
                 let chosen = choose(&geometry);
                 assert_fits(&geometry, chosen.unwrap(), &ROOMS[0]);
@@ -127,7 +138,10 @@ mod tests {
         let too_large = Geometry::new(16, 1 << 41).unwrap();
         assert_eq!(choose(&too_large), None);
         assert!(
-            can_be(&larger, choose(&larger).unwrap()) && !can_be(&larger, 8) && !can_be(&larger, 1 << 30) && !can_be(&larger, !0 << 30)
+            can_be(&larger, choose(&larger).unwrap())
+                && !can_be(&larger, 8)
+                && !can_be(&larger, 1 << 30)
+                && !can_be(&larger, !0 << 30)
         );
         assert_eq!(candidates(&larger, None).count(), 0, "nowhere where none was chosen");
         assert!(why_not(&too_large, 0, None).contains("MEMONET_SEGMENT_SIZE"));

@@ -1,16 +1,20 @@
-//! Started by another launcher (`mpirun`, `mpiexec`, `srun`) on one machine: the PEs find each other by themselves, so that programs
-//! that use memonet beside MPI work, started as MPI programs are.
+//! Started by another launcher (`mpirun`, `mpiexec`, `srun`) on one machine: the PEs find each
+//! other by themselves, so that programs that use memonet beside MPI work, started as MPI programs
+//! are.
 //!
-//! PE 0 makes the job's memory and hands it to the others, through datagram sockets with abstract names made of the launcher's
-//! process and the PE's number. A PE binds its socket, greets PE 0, and waits for the descriptor. PE 0 binds its own, sends the descriptor to
-//! all who have bound theirs by then, and after that to each who greets it. *None is left out:* who was not there when PE 0 sent has
-//! bound after PE 0 did, and so its greeting arrives.
+//! PE 0 makes the job's memory and hands it to the others, through datagram sockets with abstract
+//! names made of the launcher's process and the PE's number. A PE binds its socket, greets PE 0,
+//! and waits for the descriptor. PE 0 binds its own, sends the descriptor to all who have bound
+//! theirs by then, and after that to each who greets it. *None is left out:* who was not there when
+//! PE 0 sent has bound after PE 0 did, and so its greeting arrives.
 //!
-//! *Programs that the same launcher's processes start one after the other do not meet.* A PE that has the descriptor gives up its name and
-//! then says so, and PE 0 goes on when all have: what a later PE 0 sends cannot arrive at an earlier PE. A later PE whose greeting
-//! an earlier PE 0 has taken has bound its name, and so is found by the later PE 0.
+//! *Programs that the same launcher's processes start one after the other do not meet.* A PE that
+//! has the descriptor gives up its name and then says so, and PE 0 goes on when all have: what a
+//! later PE 0 sends cannot arrive at an earlier PE. A later PE whose greeting an earlier PE 0 has
+//! taken has bound its name, and so is found by the later PE 0.
 //!
-//! The other launcher tells nobody of deaths, and may let the others run: so these PEs [look after each other](crate::watch).
+//! The other launcher tells nobody of deaths, and may let the others run: so these PEs [look after
+//! each other](crate::watch).
 
 use crate::control::Control;
 use crate::descriptors;
@@ -33,7 +37,8 @@ const HAS: u64 = 1 << 32;
 /// How long a PE waits for the others to be started.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Launchers, and the variables by which they say how many processes they have started, which of them this is, and how many run here.
+/// Launchers, and the variables by which they say how many processes they have started, which of
+/// them this is, and how many run here.
 const KNOWN: [(&str, [&str; 3]); 4] = [
     (
         "Open MPI's mpirun",
@@ -73,16 +78,15 @@ pub(crate) fn found() -> Result<Option<Adopted>> {
     for (launcher, [size_in, rank_in, local_in]) in KNOWN {
         let size = number(size_in).unwrap_or(1);
         if size > 1 {
-            let several_nodes = launcher.contains("Slurm") && number("SLURM_STEP_NUM_NODES").is_some_and(|nodes| nodes > 1);
-            if let Some(rank) = number(rank_in).filter(|&rank| rank < size && number(local_in) == Some(size) && !several_nodes) {
+            let several_nodes = launcher.contains("Slurm")
+                && number("SLURM_STEP_NUM_NODES").is_some_and(|nodes| nodes > 1);
+            if let Some(rank) = number(rank_in)
+                .filter(|&rank| rank < size && number(local_in) == Some(size) && !several_nodes)
+            {
                 return Ok(Some(Adopted { launcher, rank, size }));
             }
             // Slurm has variables of other launchers, too, but not all of theirs.
-            refused.get_or_insert(Error::ForeignLauncher {
-                launcher,
-                size,
-                variable: size_in,
-            });
+            refused.get_or_insert(Error::ForeignLauncher { launcher, size, variable: size_in });
         }
     }
     refused.map_or(Ok(None), Err)
@@ -102,7 +106,8 @@ impl Adopted {
 
     /// Meets the others. Gives the job, this PE's number in it, and what looks after the others.
     ///
-    /// All PEs have said which process they are when this returns at PE 0; at another PE, that one has.
+    /// All PEs have said which process they are when this returns at PE 0; at another PE, that one
+    /// has.
     pub(crate) fn join(&self) -> Result<(Control, usize, Option<Watch>)> {
         let mine = Identity::mine();
         let watch = mine.map(|mine| Watch::new(self.rank, self.size, mine));
@@ -123,7 +128,8 @@ impl Adopted {
             file.into_control()?
         } else {
             let fd = meeting.ask()?;
-            let size = memory::sealed_size(&fd).map_err(|problem| Error::ControlPage { problem })?;
+            let size =
+                memory::sealed_size(&fd).map_err(|problem| Error::ControlPage { problem })?;
             let control = Control::attach(fd, size, self.size, self.rank)?;
             introduce(&control);
             meeting.send(0, HAS, None)?;
@@ -132,12 +138,16 @@ impl Adopted {
         Ok((control, self.rank, watch))
     }
 
-    /// The job's memory, where this process has met the others already, as another program, which has not taken part in anything.
+    /// The job's memory, where this process has met the others already, as another program, which
+    /// has not taken part in anything.
     fn left_by_predecessor(&self, mine: Identity) -> Option<Control> {
         let name = format!("/memfd:{} (deleted)", launch::NAME);
-        let is_a_job = |entry: &DirEntry| std::fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(&name));
+        let is_a_job = |entry: &DirEntry| {
+            std::fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(&name))
+        };
         let descriptors = std::fs::read_dir("/proc/self/fd").ok()?.flatten().filter(is_a_job);
-        let numbers: Vec<usize> = descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        let numbers: Vec<usize> =
+            descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         let attach = |number| {
             // The program knows nothing of it: what is not this PE's may be closed.
             let fd = inherited(number).ok()?;
@@ -150,7 +160,8 @@ impl Adopted {
         Some(control)
     }
 
-    /// CPUs of all PEs together: where the launcher has bound this one to some, the others have as many of their own.
+    /// CPUs of all PEs together: where the launcher has bound this one to some, the others have as
+    /// many of their own.
     fn cpus(&self) -> usize {
         // SAFETY: asks for a number.
         let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
@@ -175,12 +186,7 @@ const HINT: &str = "PEs that another launcher starts need Unix sockets, and one 
 impl<'a> Meeting<'a> {
     fn new(pes: &'a Adopted) -> Result<Self> {
         let socket = descriptors::open_socket(SocketFlags::empty(), HINT)?;
-        let meeting = Meeting {
-            pes,
-            socket,
-            place: starter(),
-            end: rough_now() + PATIENCE,
-        };
+        let meeting = Meeting { pes, socket, place: starter(), end: rough_now() + PATIENCE };
         bind(&meeting.socket, &meeting.address(pes.rank)?)
             .map_err(|e| Error::system("binding the socket to meet the other PEs", e, HINT))?;
         Ok(meeting)
@@ -191,11 +197,18 @@ impl<'a> Meeting<'a> {
             .map_err(|e| Error::system("naming a socket", e, HINT))
     }
 
-    /// Sends this PE's number, or that with [`HAS`], and perhaps a descriptor; false when the receiver is not there yet.
+    /// Sends this PE's number, or that with [`HAS`], and perhaps a descriptor; false when the
+    /// receiver is not there yet.
     fn send(&self, to: usize, says: u64, fd: Option<BorrowedFd<'_>>) -> Result<bool> {
         let bytes = (self.pes.rank as u64 | says).to_ne_bytes();
         loop {
-            match descriptors::send(&self.socket, &self.address(to)?, &bytes, fd, SendFlags::NOSIGNAL) {
+            match descriptors::send(
+                &self.socket,
+                &self.address(to)?,
+                &bytes,
+                fd,
+                SendFlags::NOSIGNAL,
+            ) {
                 Ok(()) => return Ok(true),
                 Err(Errno::CONNREFUSED) => return Ok(false),
                 Err(Errno::INTR) => {}
@@ -204,7 +217,8 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// The next message of a PE of this user: its number, perhaps with [`HAS`], and the descriptor in it.
+    /// The next message of a PE of this user: its number, perhaps with [`HAS`], and the descriptor
+    /// in it.
     fn receive(&self) -> Result<(u64, Option<OwnedFd>)> {
         loop {
             let mut bytes = [0u8; 8];
@@ -257,7 +271,8 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    /// Asks PE 0 for the job's memory. This PE's name is free again when it returns, which PE 0 is still to be told.
+    /// Asks PE 0 for the job's memory. This PE's name is free again when it returns, which PE 0 is
+    /// still to be told.
     fn ask(&mut self) -> Result<OwnedFd> {
         // Where it is not there yet, it will look for this PE.
         self.send(0, 0, None)?;
@@ -271,8 +286,8 @@ impl<'a> Meeting<'a> {
     }
 }
 
-/// What all processes of one job have in common and no other job has: the process that started them, and what the launcher
-/// calls the job.
+/// What all processes of one job have in common and no other job has: the process that started
+/// them, and what the launcher calls the job.
 fn starter() -> String {
     let is_starter = |stat: &Stat| STARTERS.contains(&stat.name.as_str());
     let parent = std::os::unix::process::parent_id() as i32;
@@ -281,11 +296,7 @@ fn starter() -> String {
     while let Some(stat) = Stat::of(pid).filter(|stat| !is_starter(stat) && stat.parent > 1) {
         pid = stat.parent;
     }
-    let pid = if Stat::of(pid).is_some_and(|stat| is_starter(&stat)) {
-        pid
-    } else {
-        parent
-    };
+    let pid = if Stat::of(pid).is_some_and(|stat| is_starter(&stat)) { pid } else { parent };
     let since = Stat::of(pid).map_or(0, |stat| stat.started);
     let namespace: String = ["PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"]
         .iter()
@@ -306,13 +317,10 @@ mod tests {
     #[test]
     fn messages_give_the_missing_no_more_time() {
         const MOST: usize = 1000;
-        let pe = |rank| Adopted {
-            launcher: "a test",
-            rank,
-            size: 4002,
-        };
+        let pe = |rank| Adopted { launcher: "a test", rank, size: 4002 };
         let (listens, talks) = (pe(4000), pe(4001));
-        let (mut listener, talker) = (Meeting::new(&listens).unwrap(), Meeting::new(&talks).unwrap());
+        let (mut listener, talker) =
+            (Meeting::new(&listens).unwrap(), Meeting::new(&talks).unwrap());
         let over = AtomicBool::new(false);
         let sent = std::thread::scope(|scope| {
             let talking = scope.spawn(|| {

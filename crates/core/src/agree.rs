@@ -1,4 +1,5 @@
-//! Collective calls on the heaps: all PEs ask for the same, compare, and take the same step; or all get an error.
+//! Collective calls on the heaps: all PEs ask for the same, compare, and take the same step; or all
+//! get an error.
 
 use crate::barrier::Whole;
 use crate::error::{Error, Result};
@@ -34,20 +35,20 @@ pub(crate) const FAILED: u64 = 2;
 
 /// A collective call on the heap.
 ///
-/// **The heaps of all PEs take the same steps.** The requests that a PE reads between the two barriers
-/// of a call decide about its step.
+/// **The heaps of all PEs take the same steps.** The requests that a PE reads between the two
+/// barriers of a call decide about its step.
 ///
-/// * *A call is whole.* From its first barrier to its last, no other thread of the PE passes the world's
-///   barrier, nor makes a request: the call holds the barrier and the heap.
-/// * *All read the same requests.* Each is stamped with the phase of the barrier that publishes it, and
-///   counts for that phase alone. It stays until its owner passes the call's last barrier, for which
-///   every PE that reads it has to arrive first. A request of another phase counts as none.
-/// * *Nobody leaves in between* but for a death, after which no call on the heap succeeds any more. What
-///   the program's earlier writes failed with is kept until a later call.
+/// * *A call is whole.* From its first barrier to its last, no other thread of the PE passes the
+///   world's barrier, nor makes a request: the call holds the barrier and the heap.
+/// * *All read the same requests.* Each is stamped with the phase of the barrier that publishes it,
+///   and counts for that phase alone. It stays until its owner passes the call's last barrier, for
+///   which every PE that reads it has to arrive first. A request of another phase counts as none.
+/// * *Nobody leaves in between* but for a death, after which no call on the heap succeeds any more.
+///   What the program's earlier writes failed with is kept until a later call.
 ///
-/// Should the heaps go apart all the same, nothing may come of it: offsets that one PE has free may be
-/// another's shared data, under a guard's reference. So the stamp also has the history of the heap in
-/// it, and PEs whose heaps differ have no requests in common any more.
+/// Should the heaps go apart all the same, nothing may come of it: offsets that one PE has free may
+/// be another's shared data, under a guard's reference. So the stamp also has the history of the
+/// heap in it, and PEs whose heaps differ have no requests in common any more.
 pub(crate) struct Collective<'a> {
     pe: &'a Arc<Pe>,
     meeting: Whole<'a>,
@@ -98,7 +99,8 @@ impl<'a> Collective<'a> {
         self.read(pe, Self::outcome_word(step))
     }
 
-    /// Tells the others how a step went for this PE, and gives the first PE for which it did not go well.
+    /// Tells the others how a step went for this PE, and gives the first PE for which it did not go
+    /// well.
     pub(crate) fn failed(&self, step: usize, well: bool) -> Result<Option<usize>> {
         self.publish(step, if well { WELL } else { FAILED });
         self.meet()?;
@@ -117,15 +119,17 @@ impl<'a> Collective<'a> {
         Ok(())
     }
 
-    /// What tells this request from those of other calls, and of heaps that are not as this PE's is.
+    /// What tells this request from those of other calls, and of heaps that are not as this PE's
+    /// is.
     fn stamp(&self) -> u64 {
-        let mixed = (self.heap.history() ^ self.meeting.next_phase()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mixed =
+            (self.heap.history() ^ self.meeting.next_phase()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed >> KIND_BITS << KIND_BITS
     }
 
-    /// Compares this PE's request with everybody's, then frees what everybody has dropped. The heaps of
-    /// all PEs go through the same steps. A `request` that this PE had to refuse itself is its error, once
-    /// the others have heard of it. After an error the call is closed.
+    /// Compares this PE's request with everybody's, then frees what everybody has dropped. The
+    /// heaps of all PEs go through the same steps. A `request` that this PE had to refuse itself is
+    /// its error, once the others have heard of it. After an error the call is closed.
     pub(crate) fn agree(&mut self, request: Result<[u64; 4]>) -> Result<()> {
         let (request, refused) = match request {
             Ok(request) => (request, None),
@@ -133,7 +137,8 @@ impl<'a> Collective<'a> {
         };
         let words = self.heap.bitmap_words();
         debug_assert!(words <= MAX_WINDOWS / 64);
-        let mut dropped: Vec<u64> = (0..words).map(|index| self.pe.dropped[index].load(Ordering::Acquire)).collect();
+        let mut dropped: Vec<u64> =
+            (0..words).map(|index| self.pe.dropped[index].load(Ordering::Acquire)).collect();
         let stamp = self.stamp();
         self.publish_request(request, stamp, &dropped);
         self.meet()?;
@@ -159,7 +164,8 @@ impl<'a> Collective<'a> {
         }
     }
 
-    /// The first request that differs from this PE's; and what is left of `dropped` that all have dropped.
+    /// The first request that differs from this PE's; and what is left of `dropped` that all have
+    /// dropped.
     fn compare(&self, request: [u64; 4], stamp: u64, dropped: &mut [u64]) -> Result<Option<Error>> {
         let mut unequal = None;
         for other in 0..self.pe.npes() {
@@ -182,7 +188,8 @@ impl<'a> Collective<'a> {
                 });
             }
             if theirs[0] == NONE {
-                // It does not take this step, and what it had dropped it has said for an earlier one.
+                // It does not take this step, and what it had dropped it has said for an earlier
+                // one.
                 dropped.fill(0);
             }
             for (index, bits) in dropped.iter_mut().enumerate() {

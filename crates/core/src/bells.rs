@@ -1,12 +1,14 @@
 //! Bells by CPU: the words on which those sleep who wait for a barrier at which PEs share CPUs.
 //!
-//! Each barrier has a few of them, in the first member's slot; who sleeps, sleeps on that of the CPU it is on. They are
-//! [doorbells](crate::doorbell) with many owners, and its proof is theirs: a ring between one owner's announcement and its sleep is seen
-//! whatever others announce. So all of a CPU are woken by one system call, and only then does the CPU change processes. Woken one by one, each comes
-//! before its waker and sleeps again before the next is woken; and where they are woken from another CPU, each such call interrupts theirs.
+//! Each barrier has a few of them, in the first member's slot; who sleeps, sleeps on that of the
+//! CPU it is on. They are [doorbells](crate::doorbell) with many owners, and its proof is theirs: a
+//! ring between one owner's announcement and its sleep is seen whatever others announce. So all of
+//! a CPU are woken by one system call, and only then does the CPU change processes. Woken one by
+//! one, each comes before its waker and sleeps again before the next is woken; and where they are
+//! woken from another CPU, each such call interrupts theirs.
 //!
-//! Which bell somebody sleeps on matters for speed alone: who ends a phase rings all. And nobody else rings these bells, so a sleeper looks
-//! by itself, now and then, for who is gone.
+//! Which bell somebody sleeps on matters for speed alone: who ends a phase rings all. And nobody
+//! else rings these bells, so a sleeper looks by itself, now and then, for who is gone.
 
 use crate::doorbell::Doorbell;
 use crate::layout::BELLS;
@@ -21,7 +23,8 @@ impl Bells {
     pub(crate) const COUNT: usize = if cfg!(loom) { 2 } else { BELLS };
 
     /// # Safety
-    /// `first` is the first of [`BELLS`] aligned words that are mapped for as long as this value and its copies are used.
+    /// `first` is the first of [`BELLS`] aligned words that are mapped for as long as this value
+    /// and its copies are used.
     pub(crate) unsafe fn new(first: *mut u32) -> Self {
         // SAFETY: the caller's promise.
         Bells(unsafe { Doorbell::new(first) })
@@ -32,8 +35,9 @@ impl Bells {
         self.0.nth(cpu as usize % Self::COUNT)
     }
 
-    /// Wakes all, after a call of [`order_rings`](crate::doorbell::order_rings): those on other CPUs first, which takes longest, but for a moment that is left
-    /// to who may be awake there and wakes its own. No wake-up depends on anybody else: after that moment all are rung.
+    /// Wakes all, after a call of [`order_rings`](crate::doorbell::order_rings): those on other
+    /// CPUs first, which takes longest, but for a moment that is left to who may be awake there and
+    /// wakes its own. No wake-up depends on anybody else: after that moment all are rung.
     pub(crate) fn ring_ordered(self) {
         if !self.all().any(Doorbell::is_announced) {
             return;

@@ -1,14 +1,15 @@
 //! To which PE of which job a handle belongs.
 //!
-//! **The rule.** Every handle is made by one PE of one job, keeps that PE's view of the job ([`Pe`]),
-//! and works through it alone. An operation that takes two handles compares their owners before it
-//! reads or writes anything, and refuses two that differ with [`Error::Misuse`]. This file has the only
-//! comparison.
+//! **The rule.** Every handle is made by one PE of one job, keeps that PE's view of the job
+//! ([`Pe`]), and works through it alone. An operation that takes two handles compares their owners
+//! before it reads or writes anything, and refuses two that differ with [`Error::Misuse`]. This
+//! file has the only comparison.
 //!
 //! *Why it must be refused.* An offset or an address that was checked against one job says nothing
 //! about another: there it may lie under a guard's reference, behind the end of a segment, or in
-//! memory that goes when the other job ends. [`Job::threads`](crate::Job::threads) puts several jobs,
-//! and several PEs of one job, into one address space, so safe code can hold handles of all of them.
+//! memory that goes when the other job ends. [`Job::threads`](crate::Job::threads) puts several
+//! jobs, and several PEs of one job, into one address space, so safe code can hold handles of all
+//! of them.
 //!
 //! | takes two handles | what is compared |
 //! |---|---|
@@ -18,14 +19,16 @@
 //! | [`Job::attach`](crate::Job::attach) | the job's number, which a [`Key`](crate::Key) carries as plain data |
 //!
 //! All other handles (remotes, locks, barriers and their arrivals, channels, guards and objects of
-//! [`dsm`](crate::dsm)) are used alone: each keeps its own owner, and no call brings in a second one.
+//! [`dsm`](crate::dsm)) are used alone: each keeps its own owner, and no call brings in a second
+//! one.
 
 use crate::error::{Error, Result};
 use crate::pe::Pe;
 use std::sync::atomic::AtomicU8;
 
-/// The PE of a job that a handle belongs to: the address of something that this PE's view alone has.
-/// It stays unique as long as a handle of that owner lives, and only live handles are compared.
+/// The PE of a job that a handle belongs to: the address of something that this PE's view alone
+/// has. It stays unique as long as a handle of that owner lives, and only live handles are
+/// compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner(*const AtomicU8);
 

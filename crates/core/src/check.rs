@@ -5,7 +5,8 @@
 //! | all members of a team make the same collective call, with the same arguments | [`Team::compare`](crate::Team::compare) |
 //! | no thread takes a lock that it has already, and would wait for itself | `lock.rs`, `dsm/checked.rs` |
 //!
-//! What a front end can see better than the core, it checks itself when [`Job::is_checked`](crate::Job::is_checked).
+//! What a front end can see better than the core, it checks itself when
+//! [`Job::is_checked`](crate::Job::is_checked).
 
 use crate::error::{Error, Quick, Result};
 use crate::pe::Pe;
@@ -30,7 +31,8 @@ pub(crate) fn asked() -> Result<bool> {
     }
 }
 
-/// Which threads of this PE have what. A thread that has something may leave it to another to give it back.
+/// Which threads of this PE have what. A thread that has something may leave it to another to give
+/// it back.
 #[derive(Default)]
 pub(crate) struct Holders(Mutex<Vec<(u64, ThreadId)>>);
 

@@ -11,7 +11,8 @@ use crate::watch::Identity;
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
-/// The mapped memory of a job (all of it in a PE, the control page alone in a launcher) and its geometry.
+/// The mapped memory of a job (all of it in a PE, the control page alone in a launcher) and its
+/// geometry.
 pub(crate) struct Control {
     mapping: Mapping,
     geometry: Geometry,
@@ -25,12 +26,14 @@ pub(crate) struct Control {
     everybody: OnceLock<Everybody>,
 }
 
-/// All PEs, and how many teams each had dropped in the world's barrier slot when it began: the same for all PEs of a process.
+/// All PEs, and how many teams each had dropped in the world's barrier slot when it began: the same
+/// for all PEs of a process.
 type Everybody = (Arc<[usize]>, Arc<[u64]>);
 
 /// Doorbells lie side by side in the control part of a job's memory.
 fn doorbells(mapping: &Mapping, geometry: &Geometry) -> Doorbell {
-    // SAFETY: they lie in the mapping's control part, aligned to 4; whoever uses one holds the `Control` that keeps it.
+    // SAFETY: they lie in the mapping's control part, aligned to 4; whoever uses one holds the
+    // `Control` that keeps it.
     unsafe { Doorbell::new(mapping.at(geometry.doorbell(0)).cast()) }
 }
 
@@ -41,13 +44,20 @@ macro_rules! header {
 }
 
 impl Control {
-    /// Writes the control page of a new job whose PEs are to have their own segments at `own_segment`.
-    pub(crate) fn create(mapping: Mapping, geometry: Geometry, cpus: usize, own_segment: Option<u64>) -> Self {
-        // A fence on every CPU of the node is worth its price where sleeping is rare. Where PEs outnumber CPUs it is not, and
-        // nobody minds the nanoseconds of a fence in each ring.
+    /// Writes the control page of a new job whose PEs are to have their own segments at
+    /// `own_segment`.
+    pub(crate) fn create(
+        mapping: Mapping,
+        geometry: Geometry,
+        cpus: usize,
+        own_segment: Option<u64>,
+    ) -> Self {
+        // A fence on every CPU of the node is worth its price where sleeping is rare. Where PEs
+        // outnumber CPUs it is not, and nobody minds the nanoseconds of a fence in each ring.
         let membarrier = shm::register_membarrier() && geometry.npes <= cpus;
         let job_id = random();
-        // SAFETY: the fields lie in the first page of the mapping, are aligned (asserted in `layout`), and no PE exists yet.
+        // SAFETY: the fields lie in the first page of the mapping, are aligned (asserted in
+        // `layout`), and no PE exists yet.
         unsafe {
             shm::store::<u32>(header!(mapping, version), VERSION);
             shm::store::<u32>(header!(mapping, npes), geometry.npes as u32);
@@ -75,23 +85,34 @@ impl Control {
         }
     }
 
-    /// Reads, and believes nothing of, the control page of an inherited descriptor of `file_size` bytes. Maps all, for PE `me`.
-    pub(crate) fn attach(fd: rustix::fd::OwnedFd, file_size: u64, npes: usize, me: usize) -> Result<Self> {
+    /// Reads, and believes nothing of, the control page of an inherited descriptor of `file_size`
+    /// bytes. Maps all, for PE `me`.
+    pub(crate) fn attach(
+        fd: rustix::fd::OwnedFd,
+        file_size: u64,
+        npes: usize,
+        me: usize,
+    ) -> Result<Self> {
         let bad = |problem: String| Error::ControlPage { problem };
         if file_size < size_of::<JobHeader>() as u64 {
             return Err(bad(format!("is cut short: the file has {file_size} bytes")));
         }
         let page = Mapping::new(fd, size_of::<JobHeader>(), false)?;
-        // SAFETY: the header's fields lie in the mapping just made, and are aligned (asserted in `layout`).
-        let word64 = |offset: usize| -> u64 { unsafe { shm::load(page.at(offset as u64).cast::<u64>()) } };
-        // SAFETY: as above.
-        let word32 = |offset: usize| -> u32 { unsafe { shm::load(page.at(offset as u64).cast::<u32>()) } };
+        let word64 =
+            // SAFETY: the header's fields lie in the mapping just made, and are aligned (asserted
+            // in `layout`).
+            |offset: usize| -> u64 { unsafe { shm::load(page.at(offset as u64).cast::<u64>()) } };
+        let word32 =
+            // SAFETY: as above.
+            |offset: usize| -> u32 { unsafe { shm::load(page.at(offset as u64).cast::<u32>()) } };
         if word64(offset_of!(JobHeader, magic)) != MAGIC {
             return Err(bad("does not start with memonet's mark".into()));
         }
         let version = word32(offset_of!(JobHeader, version));
         if version != VERSION {
-            return Err(bad(format!("has layout version {version}, this library reads version {VERSION}")));
+            return Err(bad(format!(
+                "has layout version {version}, this library reads version {VERSION}"
+            )));
         }
         let said = word32(offset_of!(JobHeader, npes)) as usize;
         if said != npes {
@@ -112,7 +133,9 @@ impl Control {
                     "describes segments of {stride} bytes with a heap at {heap_offset} and globals at {globals_offset}, which cannot be"
                 ))
             })?;
-        if geometry.file_size() != word64(offset_of!(JobHeader, file_size)) || geometry.file_size() != file_size {
+        if geometry.file_size() != word64(offset_of!(JobHeader, file_size))
+            || geometry.file_size() != file_size
+        {
             return Err(bad(format!(
                 "describes {} bytes, but the file has {file_size}",
                 geometry.file_size()
@@ -120,7 +143,9 @@ impl Control {
         }
         let membarrier = word32(offset_of!(JobHeader, membarrier)) != 0;
         if membarrier && !shm::register_membarrier() {
-            return Err(bad("relies on membarrier, which this process may not use (seccomp?)".into()));
+            return Err(bad(
+                "relies on membarrier, which this process may not use (seccomp?)".into()
+            ));
         }
         let cpus = word32(offset_of!(JobHeader, cpus)).max(1) as usize;
         let job_id = word64(offset_of!(JobHeader, job_id));
@@ -143,14 +168,12 @@ impl Control {
 
     /// Maps the segments too: for PE 0, or for all PEs where they share this process.
     pub(crate) fn map_all(self) -> Result<Self> {
-        let mapping = self
-            .mapping
-            .remap(&self.geometry, 0, address::candidates(&self.geometry, self.own_segment))?;
-        Ok(Control {
-            doorbells: doorbells(&mapping, &self.geometry),
-            mapping,
-            ..self
-        })
+        let mapping = self.mapping.remap(
+            &self.geometry,
+            0,
+            address::candidates(&self.geometry, self.own_segment),
+        )?;
+        Ok(Control { doorbells: doorbells(&mapping, &self.geometry), mapping, ..self })
     }
 
     #[inline]
@@ -203,9 +226,9 @@ impl Control {
         State::from_word(unsafe { shm::load(self.status(pe)) })
     }
 
-    /// Whether the PE's process has ended, so that nothing of it touches memory any more. One that has
-    /// left in order may still run, and use what it has. So may one that has died in this very process:
-    /// a panic ends a thread, and what the PE had may live on in others.
+    /// Whether the PE's process has ended, so that nothing of it touches memory any more. One that
+    /// has left in order may still run, and use what it has. So may one that has died in this very
+    /// process: a panic ends a thread, and what the PE had may live on in others.
     pub(crate) fn is_gone(&self, pe: usize) -> bool {
         // SAFETY: `pid` gives the address of an aligned word in the mapping.
         let pid = || unsafe { shm::load(self.pid(pe)) };
@@ -235,7 +258,10 @@ impl Control {
     /// One step of a PE's life, if it is still in state `from`.
     pub(crate) fn step(&self, pe: usize, from: State, to: State) -> bool {
         // SAFETY: as in `state`.
-        unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, from.to_word(), to.to_word()) == from.to_word() }
+        unsafe {
+            shm::compare_swap_sized(self.status(pe).cast(), 8, from.to_word(), to.to_word())
+                == from.to_word()
+        }
     }
 
     /// Process id of a PE that has joined, as it knows itself.
@@ -250,9 +276,11 @@ impl Control {
         unsafe { shm::store(self.pid(pe), std::process::id()) };
     }
 
-    /// Says which process a PE is, as exactly as nobody has to know but PEs that look after each other, and a successor.
+    /// Says which process a PE is, as exactly as nobody has to know but PEs that look after each
+    /// other, and a successor.
     pub(crate) fn introduce(&self, pe: usize, who: Identity) {
-        // SAFETY: aligned words of the PE's record, in the mapping. The number comes last: with it, the rest is believed.
+        // SAFETY: aligned words of the PE's record, in the mapping. The number comes last: with it,
+        // the rest is believed.
         unsafe {
             shm::store(self.field(pe, offset_of!(PeRecord, namespace)).cast(), who.namespace);
             shm::store(self.field(pe, offset_of!(PeRecord, started)).cast(), who.started);
@@ -273,8 +301,8 @@ impl Control {
         unsafe { shm::load(self.field(pe, offset_of!(PeRecord, own_segment)).cast()) }
     }
 
-    /// At the first PE that has its own segment elsewhere than was chosen: why, if another PE has its own at another address. To be
-    /// called when all have joined.
+    /// At the first PE that has its own segment elsewhere than was chosen: why, if another PE has
+    /// its own at another address. To be called when all have joined.
     pub(crate) fn why_apart(&self, me: usize) -> Option<String> {
         let mut all = (0..self.geometry.npes).map(|pe| self.own_segment_of(pe));
         let first = all.clone().next();
@@ -301,10 +329,12 @@ impl Control {
         (who.pid != 0 && who.started != 0).then_some(who)
     }
 
-    /// Whether a PE that has joined did so in this very process, which was another program then, and had not taken part in anything when it
-    /// became this one.
+    /// Whether a PE that has joined did so in this very process, which was another program then,
+    /// and had not taken part in anything when it became this one.
     pub(crate) fn is_left_to_successor(&self, pe: usize, mine: Identity) -> bool {
-        self.state(pe) == State::Joined && self.part(pe) == Part::NotYet && self.identity(pe) == Some(mine)
+        self.state(pe) == State::Joined
+            && self.part(pe) == Part::NotYet
+            && self.identity(pe) == Some(mine)
     }
 
     /// Makes the static data in a PE's segment zeros again, before anybody else has seen them.
@@ -315,7 +345,8 @@ impl Control {
         }
     }
 
-    /// Publishes that a PE takes part in nothing any more, and wakes all who may wait for it. False if it was done or dead already.
+    /// Publishes that a PE takes part in nothing any more, and wakes all who may wait for it. False
+    /// if it was done or dead already.
     pub(crate) fn depart(&self, pe: usize, to: State) -> bool {
         loop {
             // SAFETY: as in `state`.
@@ -337,7 +368,9 @@ impl Control {
 
     fn replace_status(&self, pe: usize, found: u64, to: State) -> bool {
         // SAFETY: as in `state`.
-        if unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, found, to.to_word()) } != found {
+        if unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, found, to.to_word()) }
+            != found
+        {
             return false;
         }
         if let State::Dead(_) = to {
@@ -373,7 +406,14 @@ impl Control {
                 return;
             }
             // SAFETY: as above.
-            let before = unsafe { shm::compare_swap_sized(self.exit().cast(), 4, found.into(), exit_word(status).into()) };
+            let before = unsafe {
+                shm::compare_swap_sized(
+                    self.exit().cast(),
+                    4,
+                    found.into(),
+                    exit_word(status).into(),
+                )
+            };
             if before == u64::from(found) {
                 return;
             }
@@ -442,13 +482,16 @@ impl Control {
     /// Tells every waiter to look at the states of PEs.
     fn announce_departure(&self) {
         self.count_departure();
-        for other in (0..self.geometry.npes).filter(|&other| matches!(self.state(other), State::Joined | State::Finalizing)) {
+        for other in (0..self.geometry.npes)
+            .filter(|&other| matches!(self.state(other), State::Joined | State::Finalizing))
+        {
             self.doorbell(other).ring_always();
         }
     }
 
-    /// Says that one more PE leaves in order. Only the last one wakes sleepers, so that `npes` leaving PEs do not wake each
-    /// other `npes` times; whoever waits in vain for one that left finds out when it looks by itself.
+    /// Says that one more PE leaves in order. Only the last one wakes sleepers, so that `npes`
+    /// leaving PEs do not wake each other `npes` times; whoever waits in vain for one that left
+    /// finds out when it looks by itself.
     pub(crate) fn announce_leaving(&self) {
         if self.count_departure() as usize >= self.geometry.npes {
             for other in 0..self.geometry.npes {
@@ -460,7 +503,8 @@ impl Control {
     /// The number of departures with this one.
     fn count_departure(&self) -> u32 {
         // SAFETY: `departures` lies in the mapped header, aligned to 4.
-        let before = unsafe { shm::fetch_op(self.departures().cast_mut().cast(), 4, shm::AtomicOp::Add, 1) };
+        let before =
+            unsafe { shm::fetch_op(self.departures().cast_mut().cast(), 4, shm::AtomicOp::Add, 1) };
         before as u32 + 1
     }
 }
@@ -470,7 +514,8 @@ pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => u64::from_ne_bytes(bytes),
-        // Never on a booted Linux; the address of a local and the time distinguish jobs as well as is needed.
+        // Never on a booted Linux; the address of a local and the time distinguish jobs as well as
+        // is needed.
         _ => std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()),
     }
 }

@@ -1,4 +1,5 @@
-//! Doorbells: the words on which PEs sleep, each on its own, or several on one of a barrier's ([`bells`](crate::bells)).
+//! Doorbells: the words on which PEs sleep, each on its own, or several on one of a barrier's
+//! ([`bells`](crate::bells)).
 //!
 //! | bits | meaning |
 //! |---|---|
@@ -6,20 +7,23 @@
 //! | 1 `WORDS` | ... and waits for words that a plain store may change |
 //! | 2-31 | rings so far, wrapping |
 //!
-//! **A sleeper** announces itself (sets the bits), executes a barrier that orders every ringer, looks once more at what it
-//! waits for, and sleeps only while the word is still what its announcement made it. **A ringer** writes what the sleeper
-//! waits for, then reads the doorbell; where it finds somebody announced, it clears the bits, counts one ring, and wakes all.
+//! **A sleeper** announces itself (sets the bits), executes a barrier that orders every ringer,
+//! looks once more at what it waits for, and sleeps only while the word is still what its
+//! announcement made it. **A ringer** writes what the sleeper waits for, then reads the doorbell;
+//! where it finds somebody announced, it clears the bits, counts one ring, and wakes all.
 //!
-//! *No wake-up is lost.* Take the sleeper's barrier as the dividing moment. If the ringer read the doorbell before it,
-//! its write was visible before it too, and the look that follows sees it. If it read after, it saw the announcement (or a
-//! ring that came later, see below) and counts a ring: either the sleeper is not asleep yet, and the kernel finds the word
-//! changed; or it is, and is woken. When two ringers race, the loser of the compare-and-swap reads again: it finds the bits
-//! clear, so a ring came after its own write, and whoever that ring wakes looks again after announcing itself anew; or it
-//! finds a new announcement and rings it. Several threads of a PE share the doorbell, or several PEs a barrier's: the word they sleep on contains the
-//! count, so a ring between one thread's announcement and its sleep is seen whatever the others announce.
+//! *No wake-up is lost.* Take the sleeper's barrier as the dividing moment. If the ringer read the
+//! doorbell before it, its write was visible before it too, and the look that follows sees it. If
+//! it read after, it saw the announcement (or a ring that came later, see below) and counts a ring:
+//! either the sleeper is not asleep yet, and the kernel finds the word changed; or it is, and is
+//! woken. When two ringers race, the loser of the compare-and-swap reads again: it finds the bits
+//! clear, so a ring came after its own write, and whoever that ring wakes looks again after
+//! announcing itself anew; or it finds a new announcement and rings it. Several threads of a PE
+//! share the doorbell, or several PEs a barrier's: the word they sleep on contains the count, so a
+//! ring between one thread's announcement and its sleep is seen whatever the others announce.
 //!
-//! The bits may stay set when the sleeper woke by itself (time-out): the next ringer pays one system call for nothing.
-//! Clearing them would cost more: another thread may still sleep.
+//! The bits may stay set when the sleeper woke by itself (time-out): the next ringer pays one
+//! system call for nothing. Clearing them would cost more: another thread may still sleep.
 
 use crate::shm;
 use std::time::Duration;
@@ -37,7 +41,8 @@ unsafe impl Send for Doorbell {}
 // SAFETY: as above.
 unsafe impl Sync for Doorbell {}
 
-/// Orders a ringer's writes before its looks at doorbells; the sleeper's `announce` does where `membarrier` says so.
+/// Orders a ringer's writes before its looks at doorbells; the sleeper's `announce` does where
+/// `membarrier` says so.
 #[inline]
 pub(crate) fn order_rings(membarrier: bool) {
     if membarrier {
@@ -72,7 +77,9 @@ impl Doorbell {
 
     fn replace(self, old: u32, new: u32) -> bool {
         // SAFETY: as in `read`.
-        unsafe { shm::compare_swap_sized(self.0.cast(), 4, old.into(), new.into()) == u64::from(old) }
+        unsafe {
+            shm::compare_swap_sized(self.0.cast(), 4, old.into(), new.into()) == u64::from(old)
+        }
     }
 
     /// First half of going to sleep. The caller looks once more, then calls [`sleep`](Self::sleep).
@@ -93,8 +100,9 @@ impl Doorbell {
         unsafe { shm::futex_wait(self.0, ticket.0, Some(timeout)) }
     }
 
-    /// Whether the announcement that gave `ticket` no longer stands: it was used up by a ring, or another thread has announced
-    /// more, so that the kernel would not let anybody sleep on this ticket.
+    /// Whether the announcement that gave `ticket` no longer stands: it was used up by a ring, or
+    /// another thread has announced more, so that the kernel would not let anybody sleep on this
+    /// ticket.
     pub(crate) fn stale(self, ticket: Ticket) -> bool {
         self.read() != ticket.0
     }
@@ -122,7 +130,8 @@ impl Doorbell {
         self.ring_now(bit);
     }
 
-    /// [`ring`](Self::ring) after a call of [`order_rings`], for several doorbells at the price of one fence.
+    /// [`ring`](Self::ring) after a call of [`order_rings`], for several doorbells at the price of
+    /// one fence.
     #[inline]
     pub(crate) fn ring_ordered(self) {
         self.ring_now(ASLEEP);

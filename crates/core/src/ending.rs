@@ -65,23 +65,16 @@ pub(crate) fn refusal(pe: &Pe) -> Option<Error> {
 /// Why this process may not act as the PE.
 #[inline(always)]
 pub(crate) fn refusal_of_child(pe: &Pe) -> Option<Error> {
-    if STATUS.load(Ordering::Relaxed) & FORKED != 0 {
-        not_the_pe(pe)
-    } else {
-        None
-    }
+    if STATUS.load(Ordering::Relaxed) & FORKED != 0 { not_the_pe(pe) } else { None }
 }
 
-/// Apart, as compilers look up a thread's variable before they look whether it is needed: a call into the loader, from each barrier of a shared library.
+/// Apart, as compilers look up a thread's variable before they look whether it is needed: a call
+/// into the loader, from each barrier of a shared library.
 #[cold]
 #[inline(never)]
 fn refused(pe: &Pe) -> Option<Error> {
-    not_the_pe(pe).or_else(|| {
-        HERE.get().then(|| Error::PeerFailed {
-            pe: pe.me(),
-            cause: Cause::Finalized,
-        })
-    })
+    not_the_pe(pe)
+        .or_else(|| HERE.get().then(|| Error::PeerFailed { pe: pe.me(), cause: Cause::Finalized }))
 }
 
 /// Says that the exit handlers of this process run.
@@ -109,7 +102,8 @@ pub(crate) fn take_part(pe: &Pe, part: Part) -> Result<()> {
     if !pe.is_this_process() && !takes_over {
         return Err(Error::Misuse(NOT_THE_PE));
     }
-    let of_another = before == Part::Taking && control.process(me) != i32::try_from(std::process::id()).ok();
+    let of_another =
+        before == Part::Taking && control.process(me) != i32::try_from(std::process::id()).ok();
     if of_another || !control.step_part(me, before, part) {
         return Err(Error::Misuse(
             "another process of this PE takes part in the job already: one that it has forked off, \
@@ -145,8 +139,8 @@ pub(crate) fn tell_children() -> Result<()> {
     }
 }
 
-/// Ends this process as `exit` does. Called again by what runs then, ends it at once, with the first status; by another thread, waits
-/// for the end.
+/// Ends this process as `exit` does. Called again by what runs then, ends it at once, with the
+/// first status; by another thread, waits for the end.
 pub fn end(status: u8) -> ! {
     let begin = |before: u32| (before & !FORKED == 0).then_some(before | (u32::from(status) + 1));
     match STATUS.fetch_update(Ordering::Relaxed, Ordering::Relaxed, begin) {

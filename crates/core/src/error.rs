@@ -19,7 +19,8 @@ impl From<Box<Error>> for Error {
 pub enum Cause {
     /// Killed by this signal.
     Signal(i32),
-    /// Ended with this exit status without finalising (0 means `_exit(0)`); -1 where nobody could see the status.
+    /// Ended with this exit status without finalising (0 means `_exit(0)`); -1 where nobody could
+    /// see the status.
     Exit(i32),
     /// A PE of [`Job::threads`](crate::Job::threads) panicked.
     Panic,
@@ -118,7 +119,9 @@ pub enum Error {
         npes: usize,
     },
     /// A word that is not aligned to its own size.
-    #[error("byte offset {offset} is not a multiple of the word's size, {size}: word operations need aligned words")]
+    #[error(
+        "byte offset {offset} is not a multiple of the word's size, {size}: word operations need aligned words"
+    )]
     Misaligned {
         /// Byte offset from the start of the window's part.
         offset: usize,
@@ -126,7 +129,9 @@ pub enum Error {
         size: usize,
     },
     /// The window's access mode, or this PE's right to it, does not allow the operation.
-    #[error("no {wanted} access to PE {pe}'s part of this window: this PE has {granted:?}; ask the creator for the right")]
+    #[error(
+        "no {wanted} access to PE {pe}'s part of this window: this PE has {granted:?}; ask the creator for the right"
+    )]
     AccessDenied {
         /// PE whose part was asked for.
         pe: usize,
@@ -136,13 +141,17 @@ pub enum Error {
         granted: crate::window::Access,
     },
     /// A key that no window of this job ever had.
-    #[error("this key opens no window of PE {pe}: it was not made by that PE in this job, or its bytes were changed on the way")]
+    #[error(
+        "this key opens no window of PE {pe}: it was not made by that PE in this job, or its bytes were changed on the way"
+    )]
     WrongKey {
         /// PE that the key names.
         pe: usize,
     },
     /// A key that was valid once.
-    #[error("PE {pe} has revoked this key (key's epoch {key_epoch}, now {epoch}): ask it for a new one")]
+    #[error(
+        "PE {pe} has revoked this key (key's epoch {key_epoch}, now {epoch}): ask it for a new one"
+    )]
     Revoked {
         /// PE that revoked it.
         pe: usize,
@@ -176,7 +185,9 @@ pub enum Error {
         ours: String,
     },
     /// Members of a team are in different collective calls.
-    #[error("PE {pe} is in another collective call, {theirs}, this PE in {ours}; every member must make the same calls in the same order")]
+    #[error(
+        "PE {pe} is in another collective call, {theirs}, this PE in {ours}; every member must make the same calls in the same order"
+    )]
     OtherCall {
         /// PE in the other call.
         pe: usize,
@@ -237,7 +248,9 @@ pub enum Error {
         fix: &'static str,
     },
     /// The job's shared memory is not what this library expects.
-    #[error("the job's control page {problem}. Start all programs of a job with the `memonet run` of the same memonet version")]
+    #[error(
+        "the job's control page {problem}. Start all programs of a job with the `memonet run` of the same memonet version"
+    )]
     ControlPage {
         /// What is wrong with it.
         problem: String,
@@ -282,12 +295,12 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn system(call: impl Into<String>, answer: impl Into<std::io::Error>, hint: &'static str) -> Self {
-        Error::System {
-            call: call.into(),
-            answer: answer.into(),
-            hint,
-        }
+    pub(crate) fn system(
+        call: impl Into<String>,
+        answer: impl Into<std::io::Error>,
+        hint: &'static str,
+    ) -> Self {
+        Error::System { call: call.into(), answer: answer.into(), hint }
     }
 }
 

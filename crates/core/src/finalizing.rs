@@ -13,12 +13,14 @@ impl Pe {
         self.live_relays().iter().filter(|relay| relay.depart()).count() > 0
     }
 
-    /// Whether something that this PE passes on shows the program memory that departing would give away.
+    /// Whether something that this PE passes on shows the program memory that departing would give
+    /// away.
     pub(crate) fn shows_memory(&self) -> bool {
         self.live_relays().iter().any(|relay| relay.shows_memory())
     }
 
-    /// Leaves the job in order. Where others need this process, as a fabric or a relay may, waits until nobody does any more.
+    /// Leaves the job in order. Where others need this process, as a fabric or a relay may, waits
+    /// until nobody does any more.
     pub(crate) fn finalize(&self) -> Result<()> {
         if self.control().state(self.me()) != State::Joined || !self.is_this_process() {
             return Ok(());
@@ -30,11 +32,7 @@ impl Pe {
         }
         let reported = crate::dsm::stats::report(self);
         self.control().announce_leaving();
-        let nobody = || Terms {
-            members: Some(&[]),
-            arrived: Some(&|_| true),
-            ..Terms::default()
-        };
+        let nobody = || Terms { members: Some(&[]), arrived: Some(&|_| true), ..Terms::default() };
         let quiet = match self.has_relays.load(Ordering::Relaxed) {
             true => {
                 wait::until(self, nobody(), || (!self.is_needed()).then_some(()))?;

@@ -1,8 +1,9 @@
 //! Who leads where PEs share CPUs: a hint for waits.
 //!
-//! Programs are loops: who has heard from another PE, and told nothing in return, will hear from there again after its next wait. Where that PE is on the
-//! same CPU, to be the first there whose wait ends is worth nothing. So the follower gives way in that wait instead of hoping, and when the wait
-//! ends, the leader has the CPU.
+//! Programs are loops: who has heard from another PE, and told nothing in return, will hear from
+//! there again after its next wait. Where that PE is on the same CPU, to be the first there whose
+//! wait ends is worth nothing. So the follower gives way in that wait instead of hoping, and when
+//! the wait ends, the leader has the CPU.
 
 use crate::pe::Pe;
 use std::sync::atomic::Ordering;

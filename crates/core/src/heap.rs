@@ -1,9 +1,10 @@
 //! The symmetric heap: which bytes of every segment are windows.
 //!
-//! Every PE runs the same allocator through the same sequence of requests, so a window has the same offset in each
-//! segment without anybody telling anybody. What keeps the sequences equal: requests are collective and compared before
-//! they are carried out, and a dropped window is freed only when all PEs have dropped it, at the next collective request.
-//! All of the allocator's own data is private memory, out of reach of stray stores.
+//! Every PE runs the same allocator through the same sequence of requests, so a window has the same
+//! offset in each segment without anybody telling anybody. What keeps the sequences equal: requests
+//! are collective and compared before they are carried out, and a dropped window is freed only when
+//! all PEs have dropped it, at the next collective request. All of the allocator's own data is
+//! private memory, out of reach of stray stores.
 
 use crate::error::{Error, Result};
 use crate::layout::{MAX_KEYS, MAX_WINDOWS};
@@ -12,8 +13,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Every allocation starts and ends on a multiple of this: two cache lines, so that neighbours do not share what
-/// processors prefetch in pairs.
+/// Every allocation starts and ends on a multiple of this: two cache lines, so that neighbours do
+/// not share what processors prefetch in pairs.
 const GRAIN: u64 = 128;
 
 const STEP_WINDOW: u64 = 1;
@@ -48,8 +49,8 @@ struct Size {
     room: u64,
 }
 
-/// Blocks without a window: the size of each by its start. Under a lock of their own, as that of the heap is held in collective calls:
-/// who asks for a block must not wait for other PEs.
+/// Blocks without a window: the size of each by its start. Under a lock of their own, as that of
+/// the heap is held in collective calls: who asks for a block must not wait for other PEs.
 #[derive(Default)]
 pub(crate) struct Blocks(Mutex<BTreeMap<u64, Size>>);
 
@@ -60,7 +61,8 @@ impl Blocks {
 
     /// The block that a byte lies in.
     pub(crate) fn around(&self, offset: u64) -> Option<Range<u64>> {
-        let (start, bytes) = self.lock().range(..=offset).next_back().map(|(&start, size)| (start, size.bytes))?;
+        let (start, bytes) =
+            self.lock().range(..=offset).next_back().map(|(&start, size)| (start, size.bytes))?;
         (offset < start + bytes).then_some(start..start + bytes)
     }
 
@@ -123,17 +125,15 @@ impl Heap {
     /// Has a step go into the history: what was given or taken, and where it begins and ends.
     fn note(&mut self, step: [u64; 3]) {
         for word in step {
-            self.history = (self.history ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+            self.history =
+                (self.history ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         }
     }
 
     fn number(&mut self, block: Block) -> Result<usize> {
         let id = self.windows.iter().position(Option::is_none).unwrap_or(self.windows.len());
         if id == MAX_WINDOWS {
-            return Err(Error::TooMany {
-                what: "windows",
-                limit: MAX_WINDOWS,
-            });
+            return Err(Error::TooMany { what: "windows", limit: MAX_WINDOWS });
         }
         if id == self.windows.len() {
             self.windows.push(None);
@@ -169,7 +169,8 @@ impl Heap {
     /// Finds `bytes`, not 0; gives them, and which of them may have been used before.
     fn find(&mut self, bytes: u64, align: u64) -> Result<(Range<u64>, Range<u64>)> {
         let size = bytes.checked_next_multiple_of(GRAIN).filter(|&size| size <= self.capacity);
-        let range = size.and_then(|size| self.ranges.allocate_range_aligned(size, align.max(GRAIN)).ok());
+        let range =
+            size.and_then(|size| self.ranges.allocate_range_aligned(size, align.max(GRAIN)).ok());
         let range = range.ok_or_else(|| Error::OutOfMemory {
             bytes,
             capacity: self.capacity,
@@ -180,8 +181,13 @@ impl Heap {
         Ok((range, dirty))
     }
 
-    /// Finds `bytes`, not 0, for a block that belongs to no window; gives them, and which of them may have been used before.
-    pub(crate) fn allocate_block(&mut self, bytes: u64, align: u64) -> Result<(Range<u64>, Range<u64>)> {
+    /// Finds `bytes`, not 0, for a block that belongs to no window; gives them, and which of them
+    /// may have been used before.
+    pub(crate) fn allocate_block(
+        &mut self,
+        bytes: u64,
+        align: u64,
+    ) -> Result<(Range<u64>, Range<u64>)> {
         let (range, dirty) = self.find(bytes, align)?;
         let room = range.end - range.start;
         self.note([STEP_BLOCK, range.start, range.end]);
@@ -204,19 +210,16 @@ impl Heap {
 
     /// Takes a key slot for a restricted window.
     pub(crate) fn allocate_key(&mut self) -> Result<KeySlot> {
-        let key = self.keys.iter().position(|taken| !taken).ok_or(Error::TooMany {
-            what: "restricted windows",
-            limit: MAX_KEYS,
-        })?;
+        let key = self
+            .keys
+            .iter()
+            .position(|taken| !taken)
+            .ok_or(Error::TooMany { what: "restricted windows", limit: MAX_KEYS })?;
         let id = self.number(Block::Key(key))?;
         self.keys[key] = true;
         self.generation += 1;
         self.note([STEP_KEY, key as u64, self.generation]);
-        Ok(KeySlot {
-            id,
-            slot: key,
-            generation: self.generation,
-        })
+        Ok(KeySlot { id, slot: key, generation: self.generation })
     }
 
     /// Frees window `id`; gives what it was, or nothing if there is no such window.
@@ -254,7 +257,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Ranges never overlap, lie in the heap, are aligned, tell the truth about untouched bytes; twins given the same requests agree.
+        /// Ranges never overlap, lie in the heap, are aligned, tell the truth about untouched
+        /// bytes; twins given the same requests agree.
         #[test]
         fn allocator(requests in proptest::collection::vec((0u64..3000, 0u32..13, any::<bool>(), any::<prop::sample::Index>()), 1..200)) {
             let bounds = 4096u64..4096 + (1 << 16);
@@ -307,7 +311,10 @@ mod tests {
         let mut heap = Heap::new(4096..4096 + (1 << 20));
         let window = heap.allocate(1 << 18, 1).unwrap();
         let (block, dirty) = heap.allocate_block(3 << 18, 1).unwrap();
-        assert!(dirty.is_empty() && (block.end <= window.range.start || window.range.end <= block.start));
+        assert!(
+            dirty.is_empty()
+                && (block.end <= window.range.start || window.range.end <= block.start)
+        );
         assert!(matches!(heap.allocate_block(1, 1), Err(Error::OutOfMemory { free: 0, .. })));
         for (offset, inside) in [
             (block.start, true),

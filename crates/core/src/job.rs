@@ -42,7 +42,8 @@ impl JobOptions {
         Self::default()
     }
 
-    /// Puts a fabric before all peers, written as in `MEMONET_FABRIC`: `far` or `far:delay_us=50,reorder=1,seed=7`.
+    /// Puts a fabric before all peers, written as in `MEMONET_FABRIC`: `far` or
+    /// `far:delay_us=50,reorder=1,seed=7`.
     pub fn fabric(mut self, spec: &str) -> Self {
         self.fabric = Some(spec.into());
         self
@@ -60,13 +61,15 @@ static JOINED: OnceLock<Job> = OnceLock::new();
 static JOINING: Mutex<()> = Mutex::new(());
 
 impl Job {
-    /// Joins the job in which this process was started: by `memonet run`, or alone as a job of one PE. A second call gives
-    /// the same job.
+    /// Joins the job in which this process was started: by `memonet run`, or alone as a job of one
+    /// PE. A second call gives the same job.
     ///
-    /// When the process ends with exit status 0 it finalises by itself; any other end is a failure that the other PEs see.
+    /// When the process ends with exit status 0 it finalises by itself; any other end is a failure
+    /// that the other PEs see.
     ///
     /// # Errors
-    /// [`Error::Environment`], [`Error::ControlPage`], [`Error::ForeignLauncher`], [`Error::System`]: each says what to do.
+    /// [`Error::Environment`], [`Error::ControlPage`], [`Error::ForeignLauncher`],
+    /// [`Error::System`]: each says what to do.
     pub fn init() -> Result<Job> {
         let _one_at_a_time = JOINING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(job) = JOINED.get() {
@@ -125,10 +128,11 @@ impl Job {
         Ok(Job { pe, world })
     }
 
-    /// Runs `f` on `n` PEs that are threads of this process: the same library, without a launcher. For tests, examples,
-    /// notebooks. Gives what each PE returned, by PE.
+    /// Runs `f` on `n` PEs that are threads of this process: the same library, without a launcher.
+    /// For tests, examples, notebooks. Gives what each PE returned, by PE.
     ///
-    /// A panic in one PE is its death: the others' waits end with [`Error::PeerFailed`]; when all have ended, the panic goes on here.
+    /// A panic in one PE is its death: the others' waits end with [`Error::PeerFailed`]; when all
+    /// have ended, the panic goes on here.
     ///
     /// # Errors
     /// As for [`init`](Self::init).
@@ -157,14 +161,20 @@ impl Job {
     /// [`threads`](Self::threads) with options.
     ///
     /// # Errors
-    /// As for [`threads`](Self::threads), and [`Error::Environment`] for a fabric that does not exist.
-    pub fn threads_with<R: Send>(options: &JobOptions, n: usize, f: impl Fn(Job) -> R + Sync) -> Result<Vec<R>> {
+    /// As for [`threads`](Self::threads), and [`Error::Environment`] for a fabric that does not
+    /// exist.
+    pub fn threads_with<R: Send>(
+        options: &JobOptions,
+        n: usize,
+        f: impl Fn(Job) -> R + Sync,
+    ) -> Result<Vec<R>> {
         if n == 0 {
             return Err(Error::Misuse("a job has at least one PE"));
         }
         let fabric = options.fabric.as_deref().map(far::Spec::parse).transpose()?;
         let check = options.check.map_or_else(check::asked, Ok)?;
-        let control = Arc::new(JobFile::create_within(MAX_PES, n, available_cpus(), None)?.into_control()?);
+        let control =
+            Arc::new(JobFile::create_within(MAX_PES, n, available_cpus(), None)?.into_control()?);
         let jobs = (0..n)
             .map(|me| {
                 let fabric = fabric.map(|spec| spec.before_all(control.clone(), me));
@@ -178,7 +188,8 @@ impl Job {
             control.set_pid(pe.me());
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(job))) {
                 Ok(result) => {
-                    // Errors that surface only here belong to writes whose PE did not care to wait for them.
+                    // Errors that surface only here belong to writes whose PE did not care to wait
+                    // for them.
                     drop(pe.finalize());
                     Some(result)
                 }
@@ -211,10 +222,14 @@ impl Job {
             let ends: Vec<_> = threads.into_iter().map(end).collect();
             ends.into_iter().collect()
         });
-        if let Some(panic) = first_panic.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()) {
+        if let Some(panic) =
+            first_panic.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+        {
             std::panic::resume_unwind(panic);
         }
-        let results = results.map_err(|e| Error::system("starting a thread for each PE", e, "Run fewer PEs, or raise `ulimit -u`"))?;
+        let results = results.map_err(|e| {
+            Error::system("starting a thread for each PE", e, "Run fewer PEs, or raise `ulimit -u`")
+        })?;
         Ok(results.into_iter().map(|result| result.expect("only a panic gives none")).collect())
     }
 
@@ -237,8 +252,9 @@ impl Job {
         self.pe.is_near(pe)
     }
 
-    /// Whether a pointer into this PE's own segment means the same on all PEs: `None`, unless they have theirs at different addresses,
-    /// and this is the PE that is to say so. Then why. To be called when all PEs have joined, each in a process of its own.
+    /// Whether a pointer into this PE's own segment means the same on all PEs: `None`, unless they
+    /// have theirs at different addresses, and this is the PE that is to say so. Then why. To be
+    /// called when all PEs have joined, each in a process of its own.
     pub fn why_apart(&self) -> Option<String> {
         self.pe.control().why_apart(self.pe())
     }
@@ -248,8 +264,9 @@ impl Job {
         self.pe.has_far().then(|| self.pe.fabric().name())
     }
 
-    /// Whether mistakes are looked for that it costs time to find, as `MEMONET_CHECK=1` asks for: a collective that members call
-    /// with different arguments, or in place of another one; a lock or mutex that a thread takes twice.
+    /// Whether mistakes are looked for that it costs time to find, as `MEMONET_CHECK=1` asks for: a
+    /// collective that members call with different arguments, or in place of another one; a lock or
+    /// mutex that a thread takes twice.
     pub fn is_checked(&self) -> bool {
         self.pe.is_checked()
     }
@@ -275,7 +292,8 @@ impl Job {
         self.world.barrier()
     }
 
-    /// Orders this PE's writes: those before become visible at each PE before those after. Costs next to nothing on near peers.
+    /// Orders this PE's writes: those before become visible at each PE before those after. Costs
+    /// next to nothing on near peers.
     ///
     /// # Errors
     /// What an earlier write failed with.
@@ -297,13 +315,16 @@ impl Job {
     /// What an earlier write failed with.
     pub fn is_quiet(&self) -> Result<bool> {
         match self.pe.has_far() {
-            true => self.pe.fabric().is_quiet().inspect(|&quiet| polling::has_looked(&self.pe, quiet)),
+            true => {
+                self.pe.fabric().is_quiet().inspect(|&quiet| polling::has_looked(&self.pe, quiet))
+            }
             // Visible in the order they were made; what follows this sees them.
             false => self.quiet().map(|()| true),
         }
     }
 
-    /// Says that the program computes for so many nanoseconds. On a simulated machine that time passes; on a real one it passes by itself.
+    /// Says that the program computes for so many nanoseconds. On a simulated machine that time
+    /// passes; on a real one it passes by itself.
     pub fn compute(&self, ns: u64) {
         if let Some(clock) = self.pe.clock() {
             clock.compute(Duration::from_nanos(ns));
@@ -312,12 +333,12 @@ impl Job {
 
     /// Leaves the job in order. Happens by itself when the process ends with exit status 0.
     ///
-    /// PEs that wait for this one afterwards get [`Error::PeerFailed`] with [`Cause::Finalized`]. Writes to near peers
-    /// stay possible; with far peers, returns when every PE has finalised.
+    /// PEs that wait for this one afterwards get [`Error::PeerFailed`] with [`Cause::Finalized`].
+    /// Writes to near peers stay possible; with far peers, returns when every PE has finalised.
     ///
     /// # Errors
-    /// What an earlier write failed with. [`Error::Misuse`] while a block of a multicast channel is shown
-    /// by a [`Peek`](crate::Peek) and not popped: its memory would be given away.
+    /// What an earlier write failed with. [`Error::Misuse`] while a block of a multicast channel is
+    /// shown by a [`Peek`](crate::Peek) and not popped: its memory would be given away.
     pub fn finalize(&self) -> Result<()> {
         if self.pe.is_this_process() && self.pe.shows_memory() {
             return Err(Error::Misuse(
@@ -327,9 +348,10 @@ impl Job {
         self.pe.finalize()
     }
 
-    /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher ends the other PEs, at once, and exits with it.
-    /// The first PE that asks for it decides on the status. A job that has no launcher ends with this process. Under another launcher
-    /// than memonet's, the others end by themselves, in their next call that waits. A launcher of
+    /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher ends
+    /// the other PEs, at once, and exits with it. The first PE that asks for it decides on the
+    /// status. A job that has no launcher ends with this process. Under another launcher than
+    /// memonet's, the others end by themselves, in their next call that waits. A launcher of
     /// memonet waits a few seconds for the exit handlers of a PE that has asked, and then ends it
     /// too.
     pub fn exit(&self, status: u8) -> ! {
@@ -347,11 +369,12 @@ impl Job {
         ending::end(status)
     }
 
-    /// Says whether this PE takes part in anything now: while it does not, an end with status 0 is in order, even by `_exit` or as another
-    /// program; and after it has, no other end concerns the others. For front ends that let programs leave and come back; at first it does.
+    /// Says whether this PE takes part in anything now: while it does not, an end with status 0 is
+    /// in order, even by `_exit` or as another program; and after it has, no other end concerns the
+    /// others. For front ends that let programs leave and come back; at first it does.
     ///
-    /// A process that does not take part yet leaves its place to the program that it becomes: one that joins early, and then calls `execve`,
-    /// has not joined for that one.
+    /// A process that does not take part yet leaves its place to the program that it becomes: one
+    /// that joins early, and then calls `execve`, has not joined for that one.
     ///
     /// # Errors
     /// [`Error::Misuse`] in a process that is [not the PE](crate::ending).
@@ -366,8 +389,9 @@ impl Job {
         self.pe.control().exit_status().is_some()
     }
 
-    /// What a PE does that finds out by an error that the job [is being ended](Self::is_exiting): nothing, until the launcher ends it too;
-    /// another launcher does not, so there it ends by itself.
+    /// What a PE does that finds out by an error that the job [is being ended](Self::is_exiting):
+    /// nothing, until the launcher ends it too; another launcher does not, so there it ends by
+    /// itself.
     pub fn await_exit(&self) -> ! {
         if ending::is_under_way() || !self.pe.is_watched() || !self.pe.is_this_process() {
             self.exit(0);
@@ -378,10 +402,13 @@ impl Job {
     }
 }
 
-/// Has the launcher look at the control page, by a signal that says nothing to any other process. Where it cannot be sent (the launcher
-/// has another number here, or another user), the launcher looks when this process has ended.
+/// Has the launcher look at the control page, by a signal that says nothing to any other process.
+/// Where it cannot be sent (the launcher has another number here, or another user), the launcher
+/// looks when this process has ended.
 fn call_launcher(pid: u32) {
-    if let Some(launcher) = Pid::from_raw(pid as i32).filter(|&pid| pid != rustix::process::getpid()) {
+    if let Some(launcher) =
+        Pid::from_raw(pid as i32).filter(|&pid| pid != rustix::process::getpid())
+    {
         let _ = rustix::process::kill_process(launcher, Signal::CHILD);
     }
 }
@@ -389,7 +416,8 @@ fn call_launcher(pid: u32) {
 /// What to do about an environment in which no PE can be.
 const HOW_TO_START: &str = "Start the program with `memonet run`; or unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES to run it alone";
 
-/// Without the job's descriptor, what says that this process is one of its PEs: alone, each would believe that it is the only one.
+/// Without the job's descriptor, what says that this process is one of its PEs: alone, each would
+/// believe that it is the only one.
 fn lost_descriptor() -> Option<Error> {
     [ENV_PE, ENV_NPES].into_iter().find_map(|name| {
         Some(Error::Environment {
@@ -432,7 +460,8 @@ fn inherit() -> Result<(Control, usize, Option<Watch>)> {
     let size = memory::sealed_size(&*fd).map_err(bad_fd)?;
     let control = Control::attach(std::mem::ManuallyDrop::into_inner(fd), size, npes, me)?;
     // What this PE starts is not part of the job.
-    rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
+    rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC)
+        .map_err(|e| Error::system("fcntl", e, ""))?;
     Ok((control, me, None))
 }
 
@@ -449,17 +478,20 @@ fn warn_of_unknown_settings(me: usize) {
 pub(crate) fn inherited(number: usize) -> std::result::Result<OwnedFd, &'static str> {
     let raw = i32::try_from(number).ok().filter(|&raw| raw > 2);
     let raw = raw.ok_or("cannot be the job's descriptor")?;
-    // SAFETY: only asks the kernel whether there is such a descriptor; an integer that is none is answered with an error.
+    // SAFETY: only asks the kernel whether there is such a descriptor; an integer that is none is
+    // answered with an error.
     if unsafe { libc::fcntl(raw, libc::F_GETFD) } < 0 {
         return Err(
             "is not an open descriptor: a program in between has closed it, or has taken part in the job before it became this one",
         );
     }
-    // SAFETY: the descriptor is open, and nobody else in this process owns it: it came with the environment that names it.
+    // SAFETY: the descriptor is open, and nobody else in this process owns it: it came with the
+    // environment that names it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
-/// Finalises when the process ends in order. An exit status other than 0 is a failure, which the launcher publishes.
+/// Finalises when the process ends in order. An exit status other than 0 is a failure, which the
+/// launcher publishes.
 fn finalize_at_exit() {
     extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         let Some(job) = JOINED.get() else { return };
@@ -474,9 +506,13 @@ fn finalize_at_exit() {
         }
     }
     unsafe extern "C" {
-        fn on_exit(function: extern "C" fn(libc::c_int, *mut libc::c_void), argument: *mut libc::c_void) -> libc::c_int;
+        fn on_exit(
+            function: extern "C" fn(libc::c_int, *mut libc::c_void),
+            argument: *mut libc::c_void,
+        ) -> libc::c_int;
     }
-    // SAFETY: the function has the C signature that glibc calls, uses no argument, and stays loaded until the process ends.
+    // SAFETY: the function has the C signature that glibc calls, uses no argument, and stays loaded
+    // until the process ends.
     unsafe { on_exit(at_exit, std::ptr::null_mut()) };
 }
 

@@ -1,4 +1,5 @@
-//! What a launcher needs: to create a job's memory, to describe it to the PEs, and to publish deaths.
+//! What a launcher needs: to create a job's memory, to describe it to the PEs, and to publish
+//! deaths.
 
 use crate::address;
 use crate::control::Control;
@@ -33,16 +34,19 @@ pub struct JobFile {
 impl JobFile {
     /// Creates the memory of a job of `npes` PEs that may use `cpus` CPUs on this node.
     ///
-    /// Segments are as large as physical memory (pages exist when touched), unless `MEMONET_SEGMENT_SIZE`, a limit on
-    /// address space or on file size, or the number of PEs asks for less; then [`note`](Self::note) says so.
+    /// Segments are as large as physical memory (pages exist when touched), unless
+    /// `MEMONET_SEGMENT_SIZE`, a limit on address space or on file size, or the number of PEs asks
+    /// for less; then [`note`](Self::note) says so.
     ///
     /// # Errors
-    /// [`Error::Environment`] for a bad `MEMONET_SEGMENT_SIZE`, [`Error::NoSuchPe`] for too many PEs, [`Error::System`].
+    /// [`Error::Environment`] for a bad `MEMONET_SEGMENT_SIZE`, [`Error::NoSuchPe`] for too many
+    /// PEs, [`Error::System`].
     pub fn create(npes: usize, cpus: usize) -> Result<Self> {
         Self::create_with(npes, cpus, None)
     }
 
-    /// [`create`](Self::create) with segments of `segment` bytes, where given, whatever `MEMONET_SEGMENT_SIZE` says.
+    /// [`create`](Self::create) with segments of `segment` bytes, where given, whatever
+    /// `MEMONET_SEGMENT_SIZE` says.
     ///
     /// # Errors
     /// As for [`create`](Self::create).
@@ -51,14 +55,24 @@ impl JobFile {
         Self::of(geometry, note, cpus, address::choose(&geometry))
     }
 
-    /// [`create_with`](Self::create_with) for at most `limit` PEs that share this process, and so cannot have their own segments at
-    /// one address.
-    pub(crate) fn create_within(limit: usize, npes: usize, cpus: usize, segment: Option<u64>) -> Result<Self> {
+    /// [`create_with`](Self::create_with) for at most `limit` PEs that share this process, and so
+    /// cannot have their own segments at one address.
+    pub(crate) fn create_within(
+        limit: usize,
+        npes: usize,
+        cpus: usize,
+        segment: Option<u64>,
+    ) -> Result<Self> {
         let (geometry, note) = fit_segments(limit, npes, segment, ADDRESS_BUDGET)?;
         Self::of(geometry, note, cpus, None)
     }
 
-    fn of(geometry: Geometry, note: Option<String>, cpus: usize, own_segment: Option<u64>) -> Result<Self> {
+    fn of(
+        geometry: Geometry,
+        note: Option<String>,
+        cpus: usize,
+        own_segment: Option<u64>,
+    ) -> Result<Self> {
         let fd = create_memfd(NAME, geometry.file_size())?;
         let mapping = Mapping::new(fd, geometry.segments as usize, true)?;
         let control = Control::create(mapping, geometry, cpus, own_segment);
@@ -68,7 +82,8 @@ impl JobFile {
     /// Maps all of it, for PE 0 or all PEs in this process. What they start has no part in the job.
     pub(crate) fn into_control(self) -> Result<Control> {
         let control = self.control.map_all()?;
-        rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
+        rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC)
+            .map_err(|e| Error::system("fcntl", e, ""))?;
         Ok(control)
     }
 
@@ -76,7 +91,8 @@ impl JobFile {
         &self.control
     }
 
-    /// The descriptor that every PE must inherit under the number given in [`environment`](Self::environment).
+    /// The descriptor that every PE must inherit under the number given in
+    /// [`environment`](Self::environment).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.control.mapping().fd()
     }
@@ -115,12 +131,14 @@ impl JobFile {
         self.control.part(pe)
     }
 
-    /// Process id of a PE that has joined, as it knows itself: in a pid namespace of its own it has another number outside.
+    /// Process id of a PE that has joined, as it knows itself: in a pid namespace of its own it has
+    /// another number outside.
     pub fn process(&self, pe: usize) -> Option<i32> {
         self.control.process(pe)
     }
 
-    /// Publishes that a PE's process has ended in failure, and wakes every waiter. One that had left in order stays so.
+    /// Publishes that a PE's process has ended in failure, and wakes every waiter. One that had
+    /// left in order stays so.
     pub fn depart(&self, pe: usize, cause: Cause) {
         self.control.set_gone(pe);
         self.control.depart(pe, State::Dead(cause));
@@ -151,15 +169,21 @@ pub fn segment_size(value: &str) -> Result<u64> {
     })
 }
 
-/// Chooses the size of segments, whose heaps take at most `space` bytes in all unless the user wishes more. Says so where a limit keeps
-/// a PE from as much as physical memory.
-fn fit_segments(limit: usize, npes: usize, asked: Option<u64>, space: u64) -> Result<(Geometry, Option<String>)> {
+/// Chooses the size of segments, whose heaps take at most `space` bytes in all unless the user
+/// wishes more. Says so where a limit keeps a PE from as much as physical memory.
+fn fit_segments(
+    limit: usize,
+    npes: usize,
+    asked: Option<u64>,
+    space: u64,
+) -> Result<(Geometry, Option<String>)> {
     if npes == 0 || npes > limit {
         return Err(Error::TooMany { what: "PEs", limit });
     }
     let system = rustix::system::sysinfo();
     let physical = system.totalram as u64 * u64::from(system.mem_unit.max(1));
-    let from_env = || std::env::var_os(ENV_SEGMENT_SIZE).map(|value| segment_size(&value.to_string_lossy()));
+    let from_env =
+        || std::env::var_os(ENV_SEGMENT_SIZE).map(|value| segment_size(&value.to_string_lossy()));
     let asked = asked.map(Ok).or_else(from_env).transpose()?;
     let share = space / npes as u64;
     let mut heap = match asked {
@@ -185,8 +209,8 @@ fn fit_segments(limit: usize, npes: usize, asked: Option<u64>, space: u64) -> Re
         (rustix::process::Resource::Fsize, "ulimit -f", 1),
     ] {
         if let Some(limit) = rustix::process::getrlimit(resource).current {
-            // A third of the address space may be needed to align a segment, and one is left to the program itself.
-            // Globals take a quarter of what the heap takes.
+            // A third of the address space may be needed to align a segment, and one is left to the
+            // program itself. Globals take a quarter of what the heap takes.
             let room = (limit / share).saturating_sub(overhead) / npes as u64 / 5 * 4;
             shrink(
                 room / crate::layout::HUGE_PAGE * crate::layout::HUGE_PAGE,
@@ -202,10 +226,8 @@ fn fit_segments(limit: usize, npes: usize, asked: Option<u64>, space: u64) -> Re
             "Raise that limit, or start fewer PEs",
         ));
     }
-    let geometry = Geometry::new(npes, heap).ok_or(Error::Overflow {
-        index: npes,
-        size: heap as usize,
-    })?;
+    let geometry =
+        Geometry::new(npes, heap).ok_or(Error::Overflow { index: npes, size: heap as usize })?;
     let note = reason.map(|why| {
         format!(
             "each PE's segment holds {} MiB, not all of physical memory: {why}",
@@ -215,7 +237,8 @@ fn fit_segments(limit: usize, npes: usize, asked: Option<u64>, space: u64) -> Re
     Ok((geometry, note))
 }
 
-/// Reads a size as OpenSHMEM has it: a number, which may have a fraction, and a unit of which the first letter counts.
+/// Reads a size as OpenSHMEM has it: a number, which may have a fraction, and a unit of which the
+/// first letter counts.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -231,7 +254,8 @@ pub fn parse_size(text: &str) -> Option<u64> {
     (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
-/// Whether a launcher, memonet's or another, has started this process as a PE of a job, be it the only one.
+/// Whether a launcher, memonet's or another, has started this process as a PE of a job, be it the
+/// only one.
 pub fn is_pe() -> bool {
     std::env::var_os(ENV_FD).is_some() || crate::adopt::is_launched()
 }
@@ -241,7 +265,8 @@ pub fn cpu_list() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
     match set {
         Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
-        // More CPUs than a `CpuSet` holds: std knows how many, and numbers do not matter where nobody binds.
+        // More CPUs than a `CpuSet` holds: std knows how many, and numbers do not matter where
+        // nobody binds.
         Err(_) => (0..std::thread::available_parallelism().map_or(1, |n| n.get())).collect(),
     }
 }

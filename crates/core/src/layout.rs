@@ -14,8 +14,8 @@
 //!                globals              at `globals_offset`: where a front end may put the program's own static data
 //! ```
 //!
-//! Nothing here is ever accessed through a reference: peers write it at any time. The types exist for their
-//! sizes and offsets; [`crate::shm`] does the accesses.
+//! Nothing here is ever accessed through a reference: peers write it at any time. The types exist
+//! for their sizes and offsets; [`crate::shm`] does the accesses.
 
 use std::mem::{offset_of, size_of};
 
@@ -81,7 +81,8 @@ pub struct JobHeader {
     /// it.
     pub exit: u32,
     _pad2: [u32; 13],
-    /// Clock cycle until which waits on this node sleep at once, because strangers were seen on its CPUs ([`crate::wait`]).
+    /// Clock cycle until which waits on this node sleep at once, because strangers were seen on its
+    /// CPUs ([`crate::wait`]).
     pub strangers_until: u64,
     /// Cycles by which `strangers_until` was last moved.
     pub strangers_window: u64,
@@ -109,7 +110,8 @@ pub struct PeRecord {
     pub exiting: u32,
     /// The PE's [`Part`](crate::launch::Part).
     pub part: u32,
-    /// One more than the CPU on which the PE was when it last waited, where PEs share CPUs; 0: not known.
+    /// One more than the CPU on which the PE was when it last waited, where PEs share CPUs; 0: not
+    /// known.
     pub cpu: u32,
 }
 
@@ -122,10 +124,11 @@ pub const BELLS: usize = 16;
 /// A 1 KiB block in which one barrier of one team lives; each PE has the same blocks.
 #[repr(C, align(128))]
 pub struct BarrierSlot {
-    /// Phase of which the owner has done its part: nobody waits for it any more. Written by the owner, read by whoever wants
-    /// to know who is late.
+    /// Phase of which the owner has done its part: nobody waits for it any more. Written by the
+    /// owner, read by whoever wants to know who is late.
     pub done: u64,
-    /// How many of the network's collectives the owner has come to, in the slot of the world. Read by who wants to know who did not.
+    /// How many of the network's collectives the owner has come to, in the slot of the world. Read
+    /// by who wants to know who did not.
     pub collectives: u64,
     _pad: [u64; 14],
     /// `everyone` and `tree`: a byte per member or child, its low phase byte.
@@ -147,19 +150,23 @@ pub struct BarrierSlot {
     pub proposal: [u64; 2],
     /// Scratch of the same: whether the owner could take the slot.
     pub claim: u64,
-    /// What the owner says of the collective that it is in, where that is compared: [`Team::compare`](crate::Team::compare).
+    /// What the owner says of the collective that it is in, where that is compared:
+    /// [`Team::compare`](crate::Team::compare).
     pub said: [u64; SAID],
     _pad6: [u64; 40 - SAID],
-    /// Teams and barriers that the owner has had here and has dropped. Not cleared for the next one.
+    /// Teams and barriers that the owner has had here and has dropped. Not cleared for the next
+    /// one.
     pub ended: u64,
 }
 
-/// Steps of a team's collectives after which they use the same lines and outboxes again. Where all interleavings are tried, as few as can show it.
+/// Steps of a team's collectives after which they use the same lines and outboxes again. Where all
+/// interleavings are tried, as few as can show it.
 pub const TURNS: usize = if cfg!(loom) { 2 } else { 4 };
 /// Bytes of an outbox.
 pub const OUTBOX: usize = 1024;
 
-/// What a member of a team publishes in its collectives of middling size, a part for each turn. In the slot of the team's barrier.
+/// What a member of a team publishes in its collectives of middling size, a part for each turn. In
+/// the slot of the team's barrier.
 #[repr(C, align(128))]
 pub struct Outbox {
     /// Anything.
@@ -171,7 +178,8 @@ pub const LINE: usize = 56;
 /// Most members of a team that have lines.
 pub const MAX_LINED: usize = 64;
 
-/// A cache line in which one member of a team tells another that it has come to a step of a collective, and gives it a few bytes.
+/// A cache line in which one member of a team tells another that it has come to a step of a
+/// collective, and gives it a few bytes.
 #[repr(C, align(64))]
 pub struct Line {
     /// Anything. Complete when `number` is that of the step.
@@ -180,7 +188,8 @@ pub struct Line {
     pub number: u64,
 }
 
-/// Where the members of a team tell its owner: a line of each rank for each turn. In the slot of the team's barrier.
+/// Where the members of a team tell its owner: a line of each rank for each turn. In the slot of
+/// the team's barrier.
 #[repr(C, align(128))]
 pub struct Lines {
     /// By rank, then by turn.
@@ -224,12 +233,14 @@ pub struct Turns {
     pub calls: [u64; MAX_CALLS],
     /// The set whose turn it is at the owner; 0: none.
     pub turn: u64,
-    /// Of a set that the owner leads: the number with which it begins to meet; 0: not yet. Written by the owner in its turn.
+    /// Of a set that the owner leads: the number with which it begins to meet; 0: not yet. Written
+    /// by the owner in its turn.
     pub begins: u64,
 }
 
-/// What a reader of a multicast channel and the writer of its ring tell each other; a cache line pair of its own. In the segment
-/// of whoever writes the ring, before the ring, one for each reader.
+/// What a reader of a multicast channel and the writer of its ring tell each other; a cache line
+/// pair of its own. In the segment of whoever writes the ring, before the ring, one for each
+/// reader.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(128))]
 pub struct ReaderLine {
@@ -281,7 +292,9 @@ const _: () = {
     assert!(offset_of!(SystemArea, barriers) % 128 == 0);
     assert!(size_of::<Outbox>() == TURNS * OUTBOX && offset_of!(SystemArea, outboxes) % 128 == 0);
     assert!(size_of::<Line>() == 64 && offset_of!(Line, number) == LINE);
-    assert!(size_of::<Lines>() == MAX_LINED * TURNS * 64 && offset_of!(SystemArea, lines) % 128 == 0);
+    assert!(
+        size_of::<Lines>() == MAX_LINED * TURNS * 64 && offset_of!(SystemArea, lines) % 128 == 0
+    );
     assert!(size_of::<SystemArea>() < 3 * HUGE_PAGE as usize);
     assert!(1 << MAX_ROUNDS >= MAX_HOSTED);
 };
@@ -305,7 +318,8 @@ impl Geometry {
     /// Offset of the PE records.
     pub const RECORDS: u64 = 4096;
 
-    /// The geometry of `npes` segments that hold at least `heap` bytes of windows each; `None` when it would not fit in an address.
+    /// The geometry of `npes` segments that hold at least `heap` bytes of windows each; `None` when
+    /// it would not fit in an address.
     pub fn new(npes: usize, heap: u64) -> Option<Self> {
         if npes == 0 || npes > MAX_HOSTED {
             return None;
@@ -347,7 +361,8 @@ impl Geometry {
         self.segment_stride - self.globals_offset
     }
 
-    /// What the start of a PE's own segment is aligned to in its process, so that its blocks can be: to more than a segment's size none is.
+    /// What the start of a PE's own segment is aligned to in its process, so that its blocks can
+    /// be: to more than a segment's size none is.
     pub fn alignment(&self) -> u64 {
         ALIGNMENT.min(1 << self.segment_stride.ilog2())
     }
@@ -367,12 +382,14 @@ impl Geometry {
         self.segments + self.segment_stride * pe as u64
     }
 
-    /// Offset, in a segment, of the word in which PE `from` tells the owner that it has come to a meeting.
+    /// Offset, in a segment, of the word in which PE `from` tells the owner that it has come to a
+    /// meeting.
     pub fn mail(&self, from: usize) -> u64 {
         (size_of::<SystemArea>() + 4 * MAX_KEYS * self.npes + 8 * from) as u64
     }
 
-    /// Offset, in a segment, of the count of the owner's live remotes into `home`'s part of the restricted window in slot `key`.
+    /// Offset, in a segment, of the count of the owner's live remotes into `home`'s part of the
+    /// restricted window in slot `key`.
     pub fn hold(&self, key: usize, home: usize) -> u64 {
         (size_of::<SystemArea>() + 4 * (key * self.npes + home)) as u64
     }

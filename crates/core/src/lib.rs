@@ -1,8 +1,9 @@
 //! The core of memonet: **a send is a store**.
 //!
-//! The processes of a job (PEs) reach each other's memory as memory. A peer on the same machine is *near*: its memory is mapped, and a
-//! store to it is one instruction. Any other peer is *far*: the operation goes to a [`fabric::Fabric`]. Programs do not see the difference;
-//! the contract that both keep stands in [`fabric`].
+//! The processes of a job (PEs) reach each other's memory as memory. A peer on the same machine is
+//! *near*: its memory is mapped, and a store to it is one instruction. Any other peer is *far*: the
+//! operation goes to a [`fabric::Fabric`]. Programs do not see the difference; the contract that
+//! both keep stands in [`fabric`].
 //!
 //! | to | use |
 //! |---|---|
@@ -38,15 +39,18 @@
 //!
 //! # Trade-offs
 //!
-//! * Windows hold plain data and give out copies, not references: a peer may write at any time, and the processor's rules are
-//!   the only ones that hold between processes ([`shm`]).
-//! * Making and freeing windows and teams is collective. That is what makes a remote address arithmetic instead of a message.
-//! * A plain store costs one instruction because it tells nobody. A PE that sleeps while it waits for one sees it within
-//!   about 4 ms, or as soon as the writer waits, fences or quiets; a signal wakes at once ([`wait`]).
-//! * Bounds, ranks and overlaps are checked always. What costs time to check is checked with `MEMONET_CHECK=1`
-//!   ([`Job::is_checked`]): that members of a team make the same collective calls with the same arguments, and that no thread
-//!   takes a lock twice. It does not look for data races (a [`Region`](dsm::Region) can), for what is written beside a
-//!   collective that uses it, or for waits that nobody ends.
+//! * Windows hold plain data and give out copies, not references: a peer may write at any time, and
+//!   the processor's rules are the only ones that hold between processes ([`shm`]).
+//! * Making and freeing windows and teams is collective. That is what makes a remote address
+//!   arithmetic instead of a message.
+//! * A plain store costs one instruction because it tells nobody. A PE that sleeps while it waits
+//!   for one sees it within about 4 ms, or as soon as the writer waits, fences or quiets; a signal
+//!   wakes at once ([`wait`]).
+//! * Bounds, ranks and overlaps are checked always. What costs time to check is checked with
+//!   `MEMONET_CHECK=1` ([`Job::is_checked`]): that members of a team make the same collective calls
+//!   with the same arguments, and that no thread takes a lock twice. It does not look for data
+//!   races (a [`Region`](dsm::Region) can), for what is written beside a collective that uses it,
+//!   or for waits that nobody ends.
 //! * Safety is against mistakes of cooperating programs, not against hostile ones of the same user.
 
 mod address;
@@ -100,7 +104,8 @@ mod window;
 pub use barrier::{Algorithm, Arrival, Barrier, ENV_BARRIER};
 pub use check::ENV_CHECK;
 pub use collective::{
-    And, By, Destinations, ENV_COLLECTIVES, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Place, Product, Span, Sum, Way, Xor,
+    And, By, Destinations, ENV_COLLECTIVES, Elements, Goal, Integers, Max, Min, Number, Operator,
+    Or, Place, Product, Span, Sum, Way, Xor,
 };
 pub use error::{Cause, Error, Result, signal_name};
 pub use fabric::SignalOp;

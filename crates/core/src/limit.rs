@@ -18,10 +18,7 @@ pub(crate) struct Limit {
 impl Limit {
     #[inline(always)]
     pub(crate) fn new(after: Duration) -> Self {
-        Limit {
-            after,
-            deadline: Cell::new(None),
-        }
+        Limit { after, deadline: Cell::new(None) }
     }
 
     /// Begins the limit, unless it has begun.
@@ -54,11 +51,7 @@ impl Limit {
 
     /// The patience of a call with this limit.
     pub(crate) fn patience(&self) -> Patience<'_> {
-        if self.after.is_zero() {
-            Patience::Try
-        } else {
-            Patience::Within(self)
-        }
+        if self.after.is_zero() { Patience::Try } else { Patience::Within(self) }
     }
 }
 

@@ -37,8 +37,8 @@ impl<T: Plain> Window<T> {
         unsafe { shm::read_plain(self.at(index, 1)) }
     }
 
-    /// To be called beside a read of `bytes` at `from`, memory of this window: a program may read again and again until it finds
-    /// something else.
+    /// To be called beside a read of `bytes` at `from`, memory of this window: a program may read
+    /// again and again until it finds something else.
     #[cold]
     pub(crate) fn has_read(&self, from: *const u8, bytes: usize) {
         // SAFETY: the caller has checked the range.
@@ -63,7 +63,9 @@ impl<T: Plain> Window<T> {
     /// When out of range.
     pub fn read_into(&self, index: usize, to: &mut [T]) {
         // SAFETY: `at` checked the range; `to` is private memory.
-        unsafe { shm::copy(to.as_mut_ptr().cast(), self.at(index, to.len()).cast(), size_of_val(to)) }
+        unsafe {
+            shm::copy(to.as_mut_ptr().cast(), self.at(index, to.len()).cast(), size_of_val(to))
+        }
     }
 
     /// Copies `from` into this PE's own part, from `index` on.
@@ -72,7 +74,9 @@ impl<T: Plain> Window<T> {
     /// When out of range.
     pub fn write_from(&self, index: usize, from: &[T]) {
         // SAFETY: `at` checked the range; `from` is private memory.
-        unsafe { shm::copy(self.at(index, from.len()).cast(), from.as_ptr().cast(), size_of_val(from)) }
+        unsafe {
+            shm::copy(self.at(index, from.len()).cast(), from.as_ptr().cast(), size_of_val(from))
+        }
     }
 
     /// All elements of this PE's own part.
@@ -94,7 +98,8 @@ impl<T: Plain> Window<T> {
         }
     }
 
-    /// Address of this PE's own part, `len` elements, for foreign code. See [`local_slice`](Self::local_slice) for what may be done with it.
+    /// Address of this PE's own part, `len` elements, for foreign code. See
+    /// [`local_slice`](Self::local_slice) for what may be done with it.
     pub fn local_ptr(&self) -> *mut T {
         self.reach.local.cast()
     }
@@ -102,10 +107,11 @@ impl<T: Plain> Window<T> {
     /// This PE's own part as a slice.
     ///
     /// # Safety
-    /// While the slice lives, no PE (this one included) writes what it covers: between two barriers in a phase in which
-    /// nobody writes, for example.
+    /// While the slice lives, no PE (this one included) writes what it covers: between two barriers
+    /// in a phase in which nobody writes, for example.
     pub unsafe fn local_slice(&self) -> &[T] {
-        // SAFETY: the memory is mapped and aligned as long as the window lives, any bytes are a `T`, and the caller promises that nobody writes.
+        // SAFETY: the memory is mapped and aligned as long as the window lives, any bytes are a
+        // `T`, and the caller promises that nobody writes.
         unsafe { std::slice::from_raw_parts(self.local_ptr(), self.len()) }
     }
 
@@ -122,8 +128,9 @@ impl<T: Plain> Window<T> {
         unsafe { std::slice::from_raw_parts_mut(self.local_ptr(), self.len()) }
     }
 
-    /// Address of an element of a near PE's part; `None` when it is far, out of range or not granted. For foreign code and
-    /// measurements; the same rules as for [`local_slice`](Self::local_slice) apply to it.
+    /// Address of an element of a near PE's part; `None` when it is far, out of range or not
+    /// granted. For foreign code and measurements; the same rules as for
+    /// [`local_slice`](Self::local_slice) apply to it.
     pub fn near_ptr(&self, pe: usize, index: usize) -> Option<*mut T> {
         match self.target(pe, index, 1, crate::window::Access::ReadWrite).ok()?.route {
             crate::route::Route::Near(p) => Some(p.cast()),

@@ -1,8 +1,10 @@
-//! Locks: fair, and each in one 8-byte word of every segment, at the same offset, zero when nobody uses it.
+//! Locks: fair, and each in one 8-byte word of every segment, at the same offset, zero when nobody
+//! uses it.
 //!
-//! Those who want a lock stand in a queue (that of Mellor-Crummey and Scott). Each knows who stands behind it, in its own word; the
-//! last one's number stands in the word of the lock's **home**, a PE that follows from the offset. Who waits looks at its own word
-//! alone, and a hand-over touches two words.
+//! Those who want a lock stand in a queue (that of Mellor-Crummey and Scott). Each knows who stands
+//! behind it, in its own word; the last one's number stands in the word of the lock's **home**, a
+//! PE that follows from the offset. Who waits looks at its own word alone, and a hand-over touches
+//! two words.
 //!
 //! | bytes | name | whose | meaning |
 //! |---|---|---|---|
@@ -11,49 +13,63 @@
 //! | 6 | state | each PE's | 0 `IDLE`; 1 `HELD`: the lock is this PE's, as it found or as the PE before says; 2 `BROKEN`: the PE before found that this is no lock |
 //! | 7 | claim | each PE's | 0 `FREE`; 1 `CLAIMED`: a thread of this PE holds the lock or is on its way; 2 `QUEUED`: and others may be waiting for that |
 //!
-//! **Set**: claim; swap oneself for the tail. Was that 0, the lock is held. Otherwise the old tail's `next` becomes this PE, which waits
-//! for `HELD`. **Clear**: complete all writes. With nobody known behind, swap the tail from oneself back to 0. Where somebody is,
-//! or turns out to be because the tail is another by now, its `state` becomes `HELD`. In both cases make one's own words idle, and then
-//! give up the claim.
+//! **Set**: claim; swap oneself for the tail. Was that 0, the lock is held. Otherwise the old
+//! tail's `next` becomes this PE, which waits for `HELD`. **Clear**: complete all writes. With
+//! nobody known behind, swap the tail from oneself back to 0. Where somebody is, or turns out to be
+//! because the tail is another by now, its `state` becomes `HELD`. In both cases make one's own
+//! words idle, and then give up the claim.
 //!
-//! *One PE at a time.* The swaps of the tail put all comers in one order, with one before and one behind each. Whoever finds 0 holds the
-//! lock at once: only its last holder writes 0, and only where nobody came behind. Everybody else is let in by the one before it alone, as
-//! that one leaves.
+//! *One PE at a time.* The swaps of the tail put all comers in one order, with one before and one
+//! behind each. Whoever finds 0 holds the lock at once: only its last holder writes 0, and only
+//! where nobody came behind. Everybody else is let in by the one before it alone, as that one
+//! leaves.
 //!
-//! *No hand-over is lost.* When the compare-and-swap of the one that leaves fails, somebody has swapped itself behind it. Its link may
-//! be late, but is on its way, so the one that leaves waits for it; if the one behind died in between, that wait ends as all waits
-//! do. When it succeeds, nobody is behind, and no link will come. So each link and each grant is read before its reader gives up its
-//! claim, and so comes again, and `next` and `state` are idle by then: what arrives there belongs to this turn and not to one before. They
-//! become so only after the hand-over, which is what somebody waits for: the one behind has written to them, so their line is in its cache,
+//! *No hand-over is lost.* When the compare-and-swap of the one that leaves fails, somebody has
+//! swapped itself behind it. Its link may be late, but is on its way, so the one that leaves waits
+//! for it; if the one behind died in between, that wait ends as all waits do. When it succeeds,
+//! nobody is behind, and no link will come. So each link and each grant is read before its reader
+//! gives up its claim, and so comes again, and `next` and `state` are idle by then: what arrives
+//! there belongs to this turn and not to one before. They become so only after the hand-over, which
+//! is what somebody waits for: the one behind has written to them, so their line is in its cache,
 //! and a store before the hand-over would have to fetch it first.
 //!
-//! *The next holder sees what the last one wrote.* Clear completes all writes before it touches the tail or the next one's `state`; whoever
-//! has read these, reads those. Near, stores keep their order, and quiet is what far ones are told by.
+//! *The next holder sees what the last one wrote.* Clear completes all writes before it touches the
+//! tail or the next one's `state`; whoever has read these, reads those. Near, stores keep their
+//! order, and quiet is what far ones are told by.
 //!
-//! *One updater.* The tail is updated by the atomics of the fabric that leads to the home, or by the processor's where that is mapped,
-//! for all PEs alike. The others are never touched by a fabric's atomics: `next` has one writer at a time, the one behind; `state`
-//! the one before and then the owner; `claim` is the business of the owner's threads.
+//! *One updater.* The tail is updated by the atomics of the fabric that leads to the home, or by
+//! the processor's where that is mapped, for all PEs alike. The others are never touched by a
+//! fabric's atomics: `next` has one writer at a time, the one behind; `state` the one before and
+//! then the owner; `claim` is the business of the owner's threads.
 //!
-//! *No number comes back too early (ABA).* That the tail is this PE's number, though others came and went, would take this PE to queue
-//! again while it leaves: its claim keeps its own threads out until it has left.
+//! *No number comes back too early (ABA).* That the tail is this PE's number, though others came
+//! and went, would take this PE to queue again while it leaves: its claim keeps its own threads out
+//! until it has left.
 //!
-//! **Threads.** The queue knows PEs. Of a PE's threads, the one with the claim takes part; the others wait in a line of this process, in
-//! the order they came. A thread that leaves gives the lock back to the queue first, and only then the claim to the next thread, so that a
-//! PE with many threads does not keep the lock from the others. `QUEUED` is set, and taken back where the line is found empty, under
-//! the mutex of the line: so it stands whenever somebody is in line, and whoever gives up a claim that is only `CLAIMED` leaves nobody behind.
-//! A PE's only thread replaces the claim by a load and a store: nobody else writes to it in between, as whoever might is not there. A thread
-//! that it starts later finds what it stored, and other PEs, which look at the claim of one that has left, find it stored before that.
+//! **Threads.** The queue knows PEs. Of a PE's threads, the one with the claim takes part; the
+//! others wait in a line of this process, in the order they came. A thread that leaves gives the
+//! lock back to the queue first, and only then the claim to the next thread, so that a PE with many
+//! threads does not keep the lock from the others. `QUEUED` is set, and taken back where the line
+//! is found empty, under the mutex of the line: so it stands whenever somebody is in line, and
+//! whoever gives up a claim that is only `CLAIMED` leaves nobody behind. A PE's only thread
+//! replaces the claim by a load and a store: nobody else writes to it in between, as whoever might
+//! is not there. A thread that it starts later finds what it stored, and other PEs, which look at
+//! the claim of one that has left, find it stored before that.
 //!
-//! **What it costs.** Two PEs on two CPUs that take turns, each adding to a word: per turn, the line of one's own word, to which the one
-//! behind has written, and that of the data go from one CPU to the other. The same loads and stores in bare C take as long as a ticket lock
-//! whose three words have a line each (0.95 to 1.05 of its time, over many places of the words), and with looks that are
-//! [apart](crate::wait::looks_apart) 0.8 to 0.9 of it. Called from C this takes 160 ns where that takes 180; 185 where the word is changed by
-//! `shmem_long_g` and `shmem_long_p`, whose targets are looked after at the end (240 with looks one `pause` apart). A queue whose members look
-//! at the word of the one before has nothing to read and no compare-and-swap when it leaves: in bare C it takes 0.8 to 0.9 of the ticket
-//! lock's time, too, and alone, where this takes 18 ns there and 25 here, 9. It would do for near PEs only.
+//! **What it costs.** Two PEs on two CPUs that take turns, each adding to a word: per turn, the
+//! line of one's own word, to which the one behind has written, and that of the data go from one
+//! CPU to the other. The same loads and stores in bare C take as long as a ticket lock whose three
+//! words have a line each (0.95 to 1.05 of its time, over many places of the words), and with looks
+//! that are [apart](crate::wait::looks_apart) 0.8 to 0.9 of it. Called from C this takes 160 ns
+//! where that takes 180; 185 where the word is changed by `shmem_long_g` and `shmem_long_p`, whose
+//! targets are looked after at the end (240 with looks one `pause` apart). A queue whose members
+//! look at the word of the one before has nothing to read and no compare-and-swap when it leaves:
+//! in bare C it takes 0.8 to 0.9 of the ticket lock's time, too, and alone, where this takes 18 ns
+//! there and 25 here, 9. It would do for near PEs only.
 //!
-//! **Failures.** A death ends all waits. Who finalises with a claim can never hand over: that ends the waits too. A word that was not
-//! zero at first is found out by its numbers, and from then on is no lock for anybody: who finds it out tells the one behind.
+//! **Failures.** A death ends all waits. Who finalises with a claim can never hand over: that ends
+//! the waits too. A word that was not zero at first is found out by its numbers, and from then on
+//! is no lock for anybody: who finds it out tells the one behind.
 
 use crate::ending;
 use crate::error::{Error, Quick, Result};
@@ -120,11 +136,7 @@ impl<'a> Queue<'a> {
     /// The lock in the words at `offset`, which lie in the segments and are aligned.
     #[inline]
     pub(crate) fn new(pe: &'a Pe, offset: u64) -> Self {
-        Queue {
-            pe,
-            offset,
-            own: pe.local(offset),
-        }
+        Queue { pe, offset, own: pe.local(offset) }
     }
 
     /// Waits for the lock.
@@ -188,7 +200,8 @@ impl<'a> Queue<'a> {
             return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
         }
         self.pe.unlocked(self.offset);
-        // A write that failed is this PE's error; the others are not to wait for ever because of it.
+        // A write that failed is this PE's error; the others are not to wait for ever because of
+        // it.
         let written = self.pe.complete_unrung();
         let next = match self.read::<u16>(NEXT) {
             0 if self.tail().compare_swap(self.pe, self.number(), 0)? == self.number() => 0,
@@ -213,7 +226,8 @@ impl<'a> Queue<'a> {
         let Ok(before) = self.other(before) else { return self.break_up() };
         self.tell(before, NEXT, self.number() as u16);
         let answered = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
-        // The claim stays where this fails: this PE is in the queue for ever, as is whoever comes after it.
+        // The claim stays where this fails: this PE is in the queue for ever, as is whoever comes
+        // after it.
         let state = match wait::looks_apart(self.pe, answered) {
             Some(state) => state,
             None => self.terms(|terms| wait::until(self.pe, terms, answered))?,
@@ -280,12 +294,11 @@ impl<'a> Queue<'a> {
                     return Ok(());
                 }
             }
-            line.push(Waiter {
-                offset: self.offset,
-                turn: turn.clone(),
-            });
+            line.push(Waiter { offset: self.offset, turn: turn.clone() });
         }
-        let ended = self.terms(|terms| wait::until(self.pe, terms, || turn.load(Ordering::Acquire).then_some(())));
+        let ended = self.terms(|terms| {
+            wait::until(self.pe, terms, || turn.load(Ordering::Acquire).then_some(()))
+        });
         if ended.is_err() {
             let mut line = self.pe.lock_line.lock();
             match line.iter().position(|waiter| Arc::ptr_eq(&waiter.turn, &turn)) {
@@ -320,13 +333,11 @@ impl<'a> Queue<'a> {
         self.pe.ring(self.pe.me());
     }
 
-    /// What a wait here depends on: all PEs live, and none leaves with the lock or its place in the queue.
+    /// What a wait here depends on: all PEs live, and none leaves with the lock or its place in the
+    /// queue.
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| matches!(self.word(pe, CLAIM).load::<u8>(self.pe), Ok(FREE));
-        f(Terms {
-            arrived: Some(&left_free),
-            ..Terms::default()
-        })
+        f(Terms { arrived: Some(&left_free), ..Terms::default() })
     }
 
     /// Whether this process may stand in the queue, and every PE's number has room in `next`: not
@@ -376,7 +387,8 @@ impl<'a> Queue<'a> {
 
     #[inline]
     fn read<T: Word>(&self, part: u64) -> T {
-        // SAFETY: an aligned part of a word in this PE's mapped segment, as `new`'s caller promised.
+        // SAFETY: an aligned part of a word in this PE's mapped segment, as `new`'s caller
+        // promised.
         unsafe { shm::load(self.own.wrapping_add(part as usize).cast()) }
     }
 
@@ -396,7 +408,14 @@ impl<'a> Queue<'a> {
             return seen;
         }
         // SAFETY: as in `read`.
-        unsafe { shm::compare_swap_sized(self.own.wrapping_add(CLAIM as usize), 1, old.into(), new.into()) as u8 }
+        unsafe {
+            shm::compare_swap_sized(
+                self.own.wrapping_add(CLAIM as usize),
+                1,
+                old.into(),
+                new.into(),
+            ) as u8
+        }
     }
 }
 
@@ -407,7 +426,8 @@ fn no_lock() -> Box<Error> {
     ))
 }
 
-/// A lock in a word of a window: whoever has it, has it alone in the whole job. Made by [`Window::lock`].
+/// A lock in a word of a window: whoever has it, has it alone in the whole job. Made by
+/// [`Window::lock`].
 ///
 /// ```
 /// # use memonet_core::Job;
@@ -432,24 +452,21 @@ pub struct Lock {
 }
 
 impl Window<u64> {
-    /// The lock in element `index` of all parts, which were zero before its first use, and which nothing else touches.
+    /// The lock in element `index` of all parts, which were zero before its first use, and which
+    /// nothing else touches.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that others may not read and write; [`Error::Misuse`] for a
-    /// restricted one, whose parts not everybody may reach.
+    /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that others may not read and
+    /// write; [`Error::Misuse`] for a restricted one, whose parts not everybody may reach.
     pub fn lock(&self, index: usize) -> Result<Lock> {
         let bytes = self.range(index, 1)?;
         let pe = &self.inner.pe;
-        let base = self
-            .inner
-            .heap_offset()
-            .ok_or(Error::Misuse("a lock needs a word of an ordinary window, not of a restricted one"))?;
+        let base = self.inner.heap_offset().ok_or(Error::Misuse(
+            "a lock needs a word of an ordinary window, not of a restricted one",
+        ))?;
         // Asked of somebody else's part, where there is one: one's own may always be written.
         self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
-        Ok(Lock {
-            window: self.inner.clone(),
-            offset: base + bytes as u64,
-        })
+        Ok(Lock { window: self.inner.clone(), offset: base + bytes as u64 })
     }
 }
 
@@ -458,7 +475,8 @@ impl Lock {
         Queue::new(&self.window.pe, self.offset)
     }
 
-    /// Waits for the lock. Those who wait get it in the order they came, also when they are threads of one PE. Not reentrant.
+    /// Waits for the lock. Those who wait get it in the order they came, also when they are threads
+    /// of one PE. Not reentrant.
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock.
@@ -476,8 +494,8 @@ impl Lock {
     }
 }
 
-/// The lock is this PE's, until this is dropped: then its writes are completed, and the next one's turn comes. So too when a
-/// panic drops it: what the lock protects is then as it was left.
+/// The lock is this PE's, until this is dropped: then its writes are completed, and the next one's
+/// turn comes. So too when a panic drops it: what the lock protects is then as it was left.
 #[must_use = "dropped, it gives the lock back"]
 pub struct Held<'a> {
     lock: &'a Lock,
@@ -545,9 +563,7 @@ mod tests {
         let homes = Job::threads(NPES, |job| {
             let tails = (0..1000).map(|i| {
                 let lock = Queue::new(&job.pe, job.pe.control().geometry().heap_offset + 8 * i);
-                let Route::Near(tail) = lock.tail() else {
-                    unreachable!("all are near")
-                };
+                let Route::Near(tail) = lock.tail() else { unreachable!("all are near") };
                 (0..NPES)
                     .find(|&pe| matches!(lock.word(pe, TAIL), Route::Near(word) if word == tail))
                     .unwrap()

@@ -1,9 +1,11 @@
-//! Every interleaving that loom finds, of the parts whose proofs stand in comments: the doorbell and the wait loop, departures,
-//! barriers, steps of collectives, locks, the queue of shared data, turns, multicast, and revocation. Run with
+//! Every interleaving that loom finds, of the parts whose proofs stand in comments: the doorbell
+//! and the wait loop, departures, barriers, steps of collectives, locks, the queue of shared data,
+//! turns, multicast, and revocation. Run with
 //! `RUSTFLAGS='--cfg loom' cargo test --release -p memonet-core --lib`.
 //!
-//! The code under test is the library's own, on a job's real layout; only [`crate::shm`] is a model. Sleeps have no
-//! time-out there: whatever a sleeper would only notice by looking again by itself is a deadlock, which fails the test.
+//! The code under test is the library's own, on a job's real layout; only [`crate::shm`] is a
+//! model. Sleeps have no time-out there: whatever a sleeper would only notice by looking again by
+//! itself is a deadlock, which fails the test.
 
 mod handover;
 mod lock;
@@ -45,15 +47,19 @@ fn explore(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
 /// A job whose PEs have all joined.
 fn job(npes: usize) -> Vec<Arc<Pe>> {
     let geometry = Geometry::new(npes, 0).unwrap();
-    // One file for all explorations: nothing is ever written to it, and new pages cost more than a short exploration.
+    // One file for all explorations: nothing is ever written to it, and new pages cost more than a
+    // short exploration.
     static FILES: [OnceLock<OwnedFd>; 4] = [const { OnceLock::new() }; 4];
-    let fd = FILES[npes].get_or_init(|| create_memfd("memonet-loom", geometry.file_size()).unwrap());
-    let mapping = Mapping::new(fd.try_clone().unwrap(), geometry.file_size() as usize, true).unwrap();
+    let fd =
+        FILES[npes].get_or_init(|| create_memfd("memonet-loom", geometry.file_size()).unwrap());
+    let mapping =
+        Mapping::new(fd.try_clone().unwrap(), geometry.file_size() as usize, true).unwrap();
     let control = Arc::new(Control::create(mapping, geometry, npes, None));
     // SAFETY: the header's counter lies in the mapping, aligned.
     unsafe { shm::load(control.departures()) };
     assert_eq!(control.first_death(), None);
-    let pes: Vec<_> = (0..npes).map(|me| Arc::new(Pe::new(control.clone(), me, None, None))).collect();
+    let pes: Vec<_> =
+        (0..npes).map(|me| Arc::new(Pe::new(control.clone(), me, None, None))).collect();
     for pe in &pes {
         assert!(control.step(pe.me(), State::Empty, State::Joined));
         control.doorbell(pe.me()).ring(true);
@@ -76,7 +82,8 @@ fn write(pe: &Pe, index: usize, value: u64) {
     unsafe { shm::store(word(pe, index), value) }
 }
 
-/// A wait that departures do not end; for `words` that plain stores may change, or for what is certain to be rung.
+/// A wait that departures do not end; for `words` that plain stores may change, or for what is
+/// certain to be rung.
 fn terms(words: bool) -> Terms<'static> {
     Terms {
         members: Some(&[]),
@@ -149,7 +156,10 @@ mod doorbell {
                 let pe = pe.clone();
                 thread::spawn(move || signal(&pe, index))
             });
-            wait::until(&pe, terms(false), || (read(&pe, 0) != 0 && read(&pe, 1) != 0).then_some(())).unwrap();
+            wait::until(&pe, terms(false), || {
+                (read(&pe, 0) != 0 && read(&pe, 1) != 0).then_some(())
+            })
+            .unwrap();
             ringers.into_iter().for_each(|ringer| ringer.join().unwrap());
         });
     }
@@ -183,7 +193,8 @@ mod doorbell {
         });
     }
 
-    /// One waits for words and the other does not: the announcement of either changes the doorbell under the other.
+    /// One waits for words and the other does not: the announcement of either changes the doorbell
+    /// under the other.
     #[test]
     fn sleepers_of_both_kinds() {
         explore(2, || {
@@ -218,13 +229,12 @@ mod departure {
             explore(0, move || {
                 let pes = job(2);
                 let launcher = pes[1].clone();
-                let launcher = thread::spawn(move || assert!(launcher.control().depart(1, State::Dead(Cause::Signal(9)))));
+                let launcher = thread::spawn(move || {
+                    assert!(launcher.control().depart(1, State::Dead(Cause::Signal(9))))
+                });
                 let late = |_: usize| false;
-                let terms = Terms {
-                    members: None,
-                    arrived: (!words).then_some(&late),
-                    ..Terms::default()
-                };
+                let terms =
+                    Terms { members: None, arrived: (!words).then_some(&late), ..Terms::default() };
                 let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
                 assert_killed(ended, 1);
                 launcher.join().unwrap();
@@ -242,24 +252,25 @@ mod departure {
                 write(&dying[0], 0, 1);
                 dying[1].control().depart(1, State::Dead(Cause::Signal(9)));
             });
-            wait::until(&pes[0], Terms::default(), || (read(&pes[0], 0) != 0).then_some(())).unwrap();
+            wait::until(&pes[0], Terms::default(), || (read(&pes[0], 0) != 0).then_some(()))
+                .unwrap();
             dying.join().unwrap();
         });
     }
 
-    /// Two deaths, published at once; the PE that is waited for may have taken a step of its own just then.
+    /// Two deaths, published at once; the PE that is waited for may have taken a step of its own
+    /// just then.
     #[test]
     fn a_death_while_leaving() {
         explore(3, || {
             let pes = job(3);
             let launcher = pes[1].clone();
-            let launcher = thread::spawn(move || assert!(launcher.control().depart(1, State::Dead(Cause::Signal(9)))));
+            let launcher = thread::spawn(move || {
+                assert!(launcher.control().depart(1, State::Dead(Cause::Signal(9))))
+            });
             let leaving = pes[2].clone();
             let leaving = thread::spawn(move || leaving.finalize().unwrap());
-            let terms = Terms {
-                members: Some(&[1]),
-                ..Terms::default()
-            };
+            let terms = Terms { members: Some(&[1]), ..Terms::default() };
             let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
             assert_killed(ended, 1);
             launcher.join().unwrap();
@@ -271,8 +282,13 @@ mod departure {
 mod barrier {
     use super::*;
 
-    /// Members of a barrier go through two phases of it; each says in its word where it is, with a plain store before it arrives.
-    fn meet(pes: Vec<Arc<Pe>>, algorithm: Algorithm, passes: fn(&Barrier, &dyn Fn(u64), &dyn Fn(u64))) {
+    /// Members of a barrier go through two phases of it; each says in its word where it is, with a
+    /// plain store before it arrives.
+    fn meet(
+        pes: Vec<Arc<Pe>>,
+        algorithm: Algorithm,
+        passes: fn(&Barrier, &dyn Fn(u64), &dyn Fn(u64)),
+    ) {
         let npes = pes.len();
         let slot = Pe::barrier_slot(0);
         let rounds = npes.next_power_of_two().trailing_zeros() as usize;
@@ -298,12 +314,23 @@ mod barrier {
             let pes = pes.clone();
             move || {
                 let members = (0..npes).collect();
-                let barrier = Barrier::with_algorithm(pes[me].clone(), members, me, 0, vec![0; npes].into(), algorithm);
+                let barrier = Barrier::with_algorithm(
+                    pes[me].clone(),
+                    members,
+                    me,
+                    0,
+                    vec![0; npes].into(),
+                    algorithm,
+                );
                 let arriving = |phase: u64| write(&pes[me], 0, phase);
                 let passed = |phase: u64| {
                     for pe in &pes {
                         let at = read(pe, 0);
-                        assert!(at >= phase, "PE {me} passed phase {phase}, PE {} was at {at}", pe.me());
+                        assert!(
+                            at >= phase,
+                            "PE {me} passed phase {phase}, PE {} was at {at}",
+                            pe.me()
+                        );
                     }
                 };
                 passes(&barrier, &arriving, &passed);
@@ -356,7 +383,8 @@ mod barrier {
         dissemination_3: Dissemination 3 whole, 1;
     }
 
-    /// One that sees the end of a phase rings those of one bell before, or while, who ends it rings all: beside strangers, who spins for its CPU.
+    /// One that sees the end of a phase rings those of one bell before, or while, who ends it rings
+    /// all: beside strangers, who spins for its CPU.
     fn ringing(barrier: &Barrier, arriving: &dyn Fn(u64), passed: &dyn Fn(u64)) {
         for phase in 1..=2 {
             arriving(phase);
@@ -375,7 +403,8 @@ mod barrier {
         explore(1, || meet(job(3), Algorithm::Central, ringing));
     }
 
-    /// Who passes on others' news sleeps on its own doorbell, where that comes, and not on the barrier's.
+    /// Who passes on others' news sleeps on its own doorbell, where that comes, and not on the
+    /// barrier's.
     #[test]
     fn central_2_with_one_that_relays() {
         explore(3, || {
@@ -415,17 +444,16 @@ mod revocation {
                 thread::spawn(move || {
                     let wrote = match Hold::take(&pes[1], 0, 0, 0) {
                         Ok(hold) => {
-                            assert!(!revoked.load(Ordering::Relaxed), "a hold was granted after revoke_wait");
+                            assert!(
+                                !revoked.load(Ordering::Relaxed),
+                                "a hold was granted after revoke_wait"
+                            );
                             write(&pes[0], 0, 1);
                             assert!(!revoked.load(Ordering::Relaxed), "a write after revoke_wait");
                             drop(hold);
                             true
                         }
-                        Err(Error::Revoked {
-                            pe: 0,
-                            key_epoch: 0,
-                            epoch: 1,
-                        }) => false,
+                        Err(Error::Revoked { pe: 0, key_epoch: 0, epoch: 1 }) => false,
                         Err(error) => panic!("{error}"),
                     };
                     pes[1].quiet().unwrap();
@@ -456,7 +484,8 @@ mod revocation {
     }
 }
 
-/// Each of two PEs writes, makes that quiet, and looks at what the other wrote: one of them sees it.
+/// Each of two PEs writes, makes that quiet, and looks at what the other wrote: one of them sees
+/// it.
 #[test]
 fn quiet_comes_before_later_loads() {
     explore(0, || {

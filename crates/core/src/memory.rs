@@ -10,8 +10,9 @@ use std::ptr::NonNull;
 
 /// A shared mapping of a memfd. Unmapped when dropped.
 ///
-/// Programs that close all descriptors they know nothing of, and open others, are common: once mapped, the file is reached through
-/// its mapping; and where there is no way but the descriptor, only after a look whether that is still the file's.
+/// Programs that close all descriptors they know nothing of, and open others, are common: once
+/// mapped, the file is reached through its mapping; and where there is no way but the descriptor,
+/// only after a look whether that is still the file's.
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
@@ -26,7 +27,8 @@ fn file_id(fd: &OwnedFd) -> Option<FileId> {
     rustix::fs::fstat(fd).ok().map(|stat| (stat.st_dev, stat.st_ino))
 }
 
-// SAFETY: a mapping is an address range; every access to its content goes through `crate::shm`, which expects others to write it.
+// SAFETY: a mapping is an address range; every access to its content goes through `crate::shm`,
+// which expects others to write it.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -50,7 +52,8 @@ pub(crate) fn create_memfd_to_seal(name: &str, size: u64) -> Result<OwnedFd> {
     // Without CLOEXEC: PEs inherit it, also through debuggers and scripts.
     let fd = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING)
         .map_err(|e| Error::system("memfd_create", e, "memonet needs Linux 3.17 or later"))?;
-    rustix::fs::ftruncate(&fd, size).map_err(|e| Error::system(format!("ftruncate to {size} bytes"), e, hint))?;
+    rustix::fs::ftruncate(&fd, size)
+        .map_err(|e| Error::system(format!("ftruncate to {size} bytes"), e, hint))?;
     // A file that cannot shrink cannot turn a valid address into a bus error.
     seal(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
     Ok(fd)
@@ -60,30 +63,35 @@ fn seal(fd: impl AsFd, seals: SealFlags) -> Result<()> {
     rustix::fs::fcntl_add_seals(fd, seals).map_err(|e| Error::system("sealing a memfd", e, ""))
 }
 
-/// From now on nobody can map the file for writing, or write to it, by whatever descriptor: only by the mappings that there
-/// are. Kernels before 5.1 do not know how, which is no error: this only makes mistakes harder.
+/// From now on nobody can map the file for writing, or write to it, by whatever descriptor: only by
+/// the mappings that there are. Kernels before 5.1 do not know how, which is no error: this only
+/// makes mistakes harder.
 pub(crate) fn close_to_writers(fd: impl AsFd) {
     let _ = seal(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL);
 }
 
-/// The length of a memfd that cannot shrink, as those of jobs; or what is wrong with the descriptor.
+/// The length of a memfd that cannot shrink, as those of jobs; or what is wrong with the
+/// descriptor.
 pub(crate) fn sealed_size(fd: impl AsFd) -> std::result::Result<u64, String> {
     let stat = rustix::fs::fstat(&fd).map_err(|e| format!("cannot be examined ({e})"))?;
     // Only a memfd of ours is sealed like this; any other file could be truncated under our feet.
-    let seals = rustix::fs::fcntl_get_seals(&fd).map_err(|_| "is not the memory of a job".to_owned())?;
+    let seals =
+        rustix::fs::fcntl_get_seals(&fd).map_err(|_| "is not the memory of a job".to_owned())?;
     if !seals.contains(SealFlags::SHRINK) {
         return Err("is a memory file that could still shrink, so not the memory of a job".into());
     }
     Ok(stat.st_size as u64)
 }
 
-/// Maps the first `len` bytes, with byte `aligned.0` of them, if that is given, at a multiple of `aligned.1`.
-fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<(u64, u64)>) -> Result<NonNull<u8>> {
-    let prot = if writable {
-        ProtFlags::READ | ProtFlags::WRITE
-    } else {
-        ProtFlags::READ
-    };
+/// Maps the first `len` bytes, with byte `aligned.0` of them, if that is given, at a multiple of
+/// `aligned.1`.
+fn map(
+    fd: &OwnedFd,
+    len: usize,
+    writable: bool,
+    aligned: Option<(u64, u64)>,
+) -> Result<NonNull<u8>> {
+    let prot = if writable { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
     let failed = |e| {
         Error::system(
             format!("mapping {len} bytes of shared memory"),
@@ -92,20 +100,28 @@ fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<(u64, u64)>) ->
         )
     };
     let base = match aligned {
-        // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        None => unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }.map_err(failed)?,
+        None => {
+            // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0) }
+                .map_err(failed)?
+        }
         Some((aligned, alignment)) => {
             let room = len + alignment as usize;
             let (nothing, flags) = (ProtFlags::empty(), MapFlags::PRIVATE | MapFlags::NORESERVE);
             // SAFETY: as above.
-            let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), room, nothing, flags) }.map_err(failed)?;
+            let start =
+                unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), room, nothing, flags) }
+                    .map_err(failed)?;
             let at = start as u64 + aligned;
             let before = (at.next_multiple_of(alignment) - at) as usize;
-            // SAFETY: all three ranges are parts of the one that was reserved just now and that nobody else knows: before, the file,
-            // behind; `before` is less than `alignment`. The whole is taken back where the file does not get its part.
+            // SAFETY: all three ranges are parts of the one that was reserved just now and that
+            // nobody else knows: before, the file, behind; `before` is less than `alignment`. The
+            // whole is taken back where the file does not get its part.
             unsafe {
                 let base = start.byte_add(before);
-                if let Err(e) = rustix::mm::mmap(base, len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0) {
+                if let Err(e) =
+                    rustix::mm::mmap(base, len, prot, MapFlags::SHARED | MapFlags::FIXED, fd, 0)
+                {
                     let _ = rustix::mm::munmap(start, room);
                     return Err(failed(e));
                 }
@@ -122,8 +138,10 @@ fn map(fd: &OwnedFd, len: usize, writable: bool, aligned: Option<(u64, u64)>) ->
 
 /// Maps the first `len` bytes at this address, unless something is there, or cannot be.
 fn map_at(fd: &OwnedFd, len: usize, base: u64) -> Option<NonNull<u8>> {
-    let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED_NOREPLACE);
-    // SAFETY: the kernel refuses a range of which anything is mapped; before Linux 4.17 it takes the address for a wish.
+    let (prot, flags) =
+        (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED_NOREPLACE);
+    // SAFETY: the kernel refuses a range of which anything is mapped; before Linux 4.17 it takes
+    // the address for a wish.
     let got = unsafe { rustix::mm::mmap(base as *mut _, len, prot, flags, fd, 0) }.ok()?;
     if got as u64 != base {
         // SAFETY: the range was mapped just now, and nobody else knows it.
@@ -133,7 +151,8 @@ fn map_at(fd: &OwnedFd, len: usize, base: u64) -> Option<NonNull<u8>> {
     NonNull::new(got.cast::<u8>())
 }
 
-/// Keeps a mapping out of core dumps, which would otherwise hold every segment of a job, once per PE. Refusal changes nothing else.
+/// Keeps a mapping out of core dumps, which would otherwise hold every segment of a job, once per
+/// PE. Refusal changes nothing else.
 fn without_dumps(base: NonNull<u8>, len: usize) -> NonNull<u8> {
     // SAFETY: the caller has just mapped the range; the advice keeps its content.
     let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontDump) };
@@ -156,15 +175,18 @@ impl Mapping {
         let fd = fd.try_clone().map_err(|e| Error::system("dup", e, "Raise `ulimit -n`"))?;
         let (prot, nothing) = (ProtFlags::READ | ProtFlags::WRITE, std::ptr::null_mut());
         // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-        let base = unsafe { rustix::mm::mmap(nothing, len as usize, prot, MapFlags::SHARED, &fd, offset) }
-            .map_err(|e| Error::system(format!("mapping {len} bytes of shared memory"), e, "Raise `ulimit -v`"))?;
-        let base = NonNull::new(base.cast::<u8>()).expect("mmap returns address 0 only when asked to");
-        Ok(Mapping {
-            base,
-            len: len as usize,
-            file: file_id(&fd),
-            fd,
-        })
+        let base =
+            unsafe { rustix::mm::mmap(nothing, len as usize, prot, MapFlags::SHARED, &fd, offset) }
+                .map_err(|e| {
+                    Error::system(
+                        format!("mapping {len} bytes of shared memory"),
+                        e,
+                        "Raise `ulimit -v`",
+                    )
+                })?;
+        let base =
+            NonNull::new(base.cast::<u8>()).expect("mmap returns address 0 only when asked to");
+        Ok(Mapping { base, len: len as usize, file: file_id(&fd), fd })
     }
 
     /// Whether the descriptor is inherited by another program that this process becomes, or starts.
@@ -180,16 +202,25 @@ impl Mapping {
 
     /// Leaves it out of what processes have that this one forks off.
     pub(crate) fn keep_from_children(&self) {
-        // SAFETY: the range is this mapping's own; the advice changes nothing in this process. Refusal leaves children with what they must not use.
+        // SAFETY: the range is this mapping's own; the advice changes nothing in this process.
+        // Refusal leaves children with what they must not use.
         unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, libc::MADV_DONTFORK) };
     }
 
-    /// Maps all of a job's memory, writable, in place of this part of it, with the segment of PE `me` at the first of the addresses `own`
-    /// that is not taken. Without one, it lies at some multiple of [`Geometry::alignment`]. The descriptor keeps its number.
-    pub(crate) fn remap(mut self, geometry: &Geometry, me: usize, mut own: impl Iterator<Item = u64>) -> Result<Self> {
+    /// Maps all of a job's memory, writable, in place of this part of it, with the segment of PE
+    /// `me` at the first of the addresses `own` that is not taken. Without one, it lies at some
+    /// multiple of [`Geometry::alignment`]. The descriptor keeps its number.
+    pub(crate) fn remap(
+        mut self,
+        geometry: &Geometry,
+        me: usize,
+        mut own: impl Iterator<Item = u64>,
+    ) -> Result<Self> {
         let len = geometry.file_size() as usize;
-        let base = own.find_map(|own| map_at(&self.fd, len, own.checked_sub(geometry.segment(me))?));
-        let elsewhere = || map(&self.fd, len, true, Some((geometry.segment(me), geometry.alignment())));
+        let base =
+            own.find_map(|own| map_at(&self.fd, len, own.checked_sub(geometry.segment(me))?));
+        let elsewhere =
+            || map(&self.fd, len, true, Some((geometry.segment(me), geometry.alignment())));
         let base = without_dumps(base.map_or_else(elsewhere, Ok)?, len);
         // SAFETY: the old range is this mapping's own, and `self` was the only thing that knew it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
@@ -220,17 +251,25 @@ impl Mapping {
     /// Maps the file, from `offset` on, over pages of this process.
     ///
     /// # Safety
-    /// `pages` are whole pages that this process has mapped and may give up, `offset` is that of a page, and the range lies in the file.
+    /// `pages` are whole pages that this process has mapped and may give up, `offset` is that of a
+    /// page, and the range lies in the file.
     pub(crate) unsafe fn map_over(&self, pages: std::ops::Range<usize>, offset: u64) -> Result<()> {
-        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        let (prot, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
         // SAFETY: the caller promises pages that may be replaced.
-        unsafe { rustix::mm::mmap(pages.start as *mut _, pages.len(), prot, flags, &self.fd, offset) }
-            .map_err(|e| Error::system("mapping the job's memory over static data", e, ""))?;
+        unsafe {
+            rustix::mm::mmap(pages.start as *mut _, pages.len(), prot, flags, &self.fd, offset)
+        }
+        .map_err(|e| Error::system("mapping the job's memory over static data", e, ""))?;
         Ok(())
     }
 
-    /// The parts of a range of the file that have pages, in memory or swapped out; all else reads as zeros.
-    pub(crate) fn with_pages(&self, range: std::ops::Range<u64>) -> impl Iterator<Item = std::ops::Range<u64>> {
+    /// The parts of a range of the file that have pages, in memory or swapped out; all else reads
+    /// as zeros.
+    pub(crate) fn with_pages(
+        &self,
+        range: std::ops::Range<u64>,
+    ) -> impl Iterator<Item = std::ops::Range<u64>> {
         use rustix::fs::{SeekFrom, seek};
         use rustix::io::Errno;
         let (mut at, known) = (range.start, self.file.is_some() && file_id(&self.fd) == self.file);
@@ -256,9 +295,17 @@ impl Mapping {
         let page = page_size() as u64;
         let (start, end) = (offset.next_multiple_of(page), (offset + len) / page * page);
         assert!(offset + len <= self.len as u64);
-        // SAFETY: whole pages of the range, just checked to lie in the mapping, which is shared and so has no copies of its own; they read as zeros.
-        let zeroed =
-            start < end && unsafe { rustix::mm::madvise(self.at(start).cast(), (end - start) as usize, Advice::LinuxRemove) }.is_ok();
+        // SAFETY: whole pages of the range, just checked to lie in the mapping, which is shared and
+        // so has no copies of its own; they read as zeros.
+        let zeroed = start < end
+            && unsafe {
+                rustix::mm::madvise(
+                    self.at(start).cast(),
+                    (end - start) as usize,
+                    Advice::LinuxRemove,
+                )
+            }
+            .is_ok();
         let (head, tail) = if zeroed { (start - offset, offset + len - end) } else { (len, 0) };
         // SAFETY: both ranges lie in `offset..offset + len`, just checked to lie in the mapping.
         unsafe {
@@ -267,12 +314,14 @@ impl Mapping {
         }
     }
 
-    /// Asks for huge pages in a range, and with `now` makes all of its pages at once. A wish: refusal costs speed, not correctness.
+    /// Asks for huge pages in a range, and with `now` makes all of its pages at once. A wish:
+    /// refusal costs speed, not correctness.
     pub(crate) fn want_huge_pages(&self, offset: u64, len: u64, now: bool) {
         let advise = |unit: u64, advice: i32| {
             let (start, end) = (offset.next_multiple_of(unit), (offset + len) / unit * unit);
             if start < end {
-                // SAFETY: the range lies in the mapping (`at` checks), and all advices used here keep its content.
+                // SAFETY: the range lies in the mapping (`at` checks), and all advices used here
+                // keep its content.
                 unsafe { libc::madvise(self.at(start).cast(), (end - start) as usize, advice) };
             }
         };
@@ -284,17 +333,30 @@ impl Mapping {
         }
     }
 
-    /// Asks for the pages of a range to be placed on this CPU's NUMA node, whoever touches them first. A wish, as above.
+    /// Asks for the pages of a range to be placed on this CPU's NUMA node, whoever touches them
+    /// first. A wish, as above.
     pub(crate) fn want_local_pages(&self, offset: u64, len: u64) {
         const MPOL_LOCAL: i32 = 4;
-        // SAFETY: the range lies in the mapping; mbind sets a placement policy and keeps the content.
-        unsafe { libc::syscall(libc::SYS_mbind, self.at(offset), len, MPOL_LOCAL, std::ptr::null::<u64>(), 0, 0) };
+        // SAFETY: the range lies in the mapping; mbind sets a placement policy and keeps the
+        // content.
+        unsafe {
+            libc::syscall(
+                libc::SYS_mbind,
+                self.at(offset),
+                len,
+                MPOL_LOCAL,
+                std::ptr::null::<u64>(),
+                0,
+                0,
+            )
+        };
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the range is this mapping's own, and every pointer into it is held by something that holds this value.
+        // SAFETY: the range is this mapping's own, and every pointer into it is held by something
+        // that holds this value.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,5 @@
-//! What a PE knows of its job: where everybody's memory is, whom it may have written to, who sleeps.
+//! What a PE knows of its job: where everybody's memory is, whom it may have written to, who
+//! sleeps.
 
 use crate::barrier::Relay;
 use crate::check::Holders;
@@ -40,8 +41,9 @@ pub(crate) struct Pe {
     simulated: bool,
     /// PEs on this node for each CPU; with more than one, waits yield instead of spinning.
     pes_per_cpu: usize,
-    /// First, whether any of what follows is set; then for each near PE, whether it may have been written to, without a ring, since it was last
-    /// looked after. Bytes, so that to remember is two stores.
+    /// First, whether any of what follows is set; then for each near PE, whether it may have been
+    /// written to, without a ring, since it was last looked after. Bytes, so that to remember is
+    /// two stores.
     written: Box<[AtomicU8]>,
     /// Live remotes into each near PE; while there are some, any store may come at any time.
     live: Box<[AtomicU32]>,
@@ -62,7 +64,8 @@ pub(crate) struct Pe {
     pub(crate) socket: Mutex<Option<Arc<Socket>>>,
     /// Restricted windows by key slot, for keys to find.
     restricted: Mutex<Vec<Weak<Inner>>>,
-    /// Barriers in which others wait for what this PE passes on; looked at only once there has been one.
+    /// Barriers in which others wait for what this PE passes on; looked at only once there has been
+    /// one.
     relays: Mutex<Vec<Weak<dyn Relay>>>,
     pub(crate) has_relays: AtomicBool,
     /// Sets of PEs for which threads of this PE make a team.
@@ -105,8 +108,14 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Pe {
-    /// PE `me` of the job that `control` describes, whose peers are all behind `fabric` where there is one.
-    pub(crate) fn new(control: Arc<Control>, me: usize, fabric: Option<Box<dyn Fabric>>, watch: Option<Watch>) -> Self {
+    /// PE `me` of the job that `control` describes, whose peers are all behind `fabric` where there
+    /// is one.
+    pub(crate) fn new(
+        control: Arc<Control>,
+        me: usize,
+        fabric: Option<Box<dyn Fabric>>,
+        watch: Option<Watch>,
+    ) -> Self {
         let geometry = *control.geometry();
         let npes = geometry.npes;
         // Slot 0 is the world's; the next is where teams without a parent are agreed on.
@@ -221,11 +230,7 @@ impl Pe {
 
     #[inline]
     pub(crate) fn check_pe(&self, pe: usize) -> Result<()> {
-        if pe < self.npes {
-            Ok(())
-        } else {
-            Err(Error::NoSuchPe { pe, npes: self.npes })
-        }
+        if pe < self.npes { Ok(()) } else { Err(Error::NoSuchPe { pe, npes: self.npes }) }
     }
 
     /// The place at byte `offset` of a PE's segment. The caller has checked both.
@@ -234,15 +239,12 @@ impl Pe {
         debug_assert!(pe < self.npes && offset <= self.control.geometry().segment_stride);
         match self.near.get(pe) {
             Some(segment) => Route::Near(segment.0.wrapping_add(offset as usize)),
-            None => Route::Far(FarAddress {
-                pe: pe as u32,
-                region: 0,
-                offset,
-            }),
+            None => Route::Far(FarAddress { pe: pe as u32, region: 0, offset }),
         }
     }
 
-    /// Address of byte `offset` of PE 0's segment, and the distance to the next PE's; nothing unless all are near.
+    /// Address of byte `offset` of PE 0's segment, and the distance to the next PE's; nothing
+    /// unless all are near.
     pub(crate) fn near_parts(&self, offset: u64) -> Option<(*mut u8, usize)> {
         let first = self.near.first()?;
         Some((
@@ -275,7 +277,8 @@ impl Pe {
         crate::doorbell::order_rings(self.control.membarrier());
     }
 
-    /// The other side of [`order_rings`](Self::order_rings): orders what this thread has written before its next looks, and those of whoever rings.
+    /// The other side of [`order_rings`](Self::order_rings): orders what this thread has written
+    /// before its next looks, and those of whoever rings.
     pub(crate) fn announce_barrier(&self) {
         shm::announce_barrier(self.control.membarrier());
     }
@@ -333,7 +336,8 @@ impl Pe {
         self.written[0].load(Ordering::Relaxed) != 0
     }
 
-    /// The end of a fence or quiet: [`ring_written`](Self::ring_written). A program that completes nothing again and again polls.
+    /// The end of a fence or quiet: [`ring_written`](Self::ring_written). A program that completes
+    /// nothing again and again polls.
     #[inline]
     fn ring_completed(&self) {
         if self.may_have_written() {
@@ -343,9 +347,10 @@ impl Pe {
         }
     }
 
-    /// Bytes are taken back by exchanges, which are fences: what a thread remembers meanwhile is either found here, and its write visible
-    /// before the ring; or its byte, and the first one after it, are set later, and stay. Without other threads there is no meanwhile, and
-    /// stores do: they and the writes they stand for are this thread's own.
+    /// Bytes are taken back by exchanges, which are fences: what a thread remembers meanwhile is
+    /// either found here, and its write visible before the ring; or its byte, and the first one
+    /// after it, are set later, and stay. Without other threads there is no meanwhile, and stores
+    /// do: they and the writes they stand for are this thread's own.
     fn ring_each_written(&self) {
         let alone = shm::alone();
         let take_back = |byte: &AtomicU8| {
@@ -397,8 +402,9 @@ impl Pe {
         self.surface()
     }
 
-    /// [`quiet`](Self::quiet) where a store follows that tells of it: near, stores keep their order by themselves. What could not be
-    /// returned earlier does not surface here: a protocol would take it for a failure of its own step, and leave in its midst.
+    /// [`quiet`](Self::quiet) where a store follows that tells of it: near, stores keep their order
+    /// by themselves. What could not be returned earlier does not surface here: a protocol would
+    /// take it for a failure of its own step, and leave in its midst.
     #[inline]
     pub(crate) fn complete_writes(&self) -> Quick<()> {
         let far = self.complete_unrung();
@@ -406,7 +412,8 @@ impl Pe {
         far
     }
 
-    /// [`complete_writes`](Self::complete_writes), but for the rings, which can wait until somebody else has been told.
+    /// [`complete_writes`](Self::complete_writes), but for the rings, which can wait until somebody
+    /// else has been told.
     #[inline]
     pub(crate) fn complete_unrung(&self) -> Quick<()> {
         crate::shm::compiler_fence();
@@ -419,11 +426,7 @@ impl Pe {
     /// What could not be returned before: for the program's own calls.
     #[inline]
     pub(crate) fn surface(&self) -> Quick<()> {
-        if self.is_late.load(Ordering::Relaxed) {
-            self.surface_now()
-        } else {
-            Ok(())
-        }
+        if self.is_late.load(Ordering::Relaxed) { self.surface_now() } else { Ok(()) }
     }
 
     #[cold]
@@ -469,7 +472,8 @@ impl Pe {
 
     /// This PE has dropped what it had in a barrier slot, as the others did or will.
     pub(crate) fn rest_slot(&self, slot: usize, pes: Arc<[usize]>, ended: Arc<[u64]>) {
-        let word = self.local(Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64);
+        let word = self
+            .local(Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64);
         // SAFETY: an aligned word of this PE's own slot, which others only read.
         unsafe { shm::store(word.cast(), self.ended(slot) + 1) };
         let resting = Resting { slot, pes, ended };
@@ -478,7 +482,8 @@ impl Pe {
 
     /// How often this PE has dropped something in a barrier slot.
     pub(crate) fn ended(&self, slot: usize) -> u64 {
-        let word = self.local(Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64);
+        let word = self
+            .local(Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64);
         // SAFETY: an aligned word of this PE's own slot.
         unsafe { shm::load(word.cast()) }
     }
@@ -486,9 +491,13 @@ impl Pe {
     /// Frees the slots that everybody has dropped. Of a PE that has failed that is never known.
     pub(crate) fn free_rested(&self) {
         // Others may drop meanwhile: to read may take a while.
-        let resting = std::mem::take(&mut *self.resting.lock().unwrap_or_else(PoisonError::into_inner));
+        let resting =
+            std::mem::take(&mut *self.resting.lock().unwrap_or_else(PoisonError::into_inner));
         let dropped = |slot: usize, pe: usize, before: u64| {
-            let word = self.route(pe, Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64);
+            let word = self.route(
+                pe,
+                Self::barrier_slot(slot) + offset_of!(crate::layout::BarrierSlot, ended) as u64,
+            );
             word.load::<u64>(self).is_ok_and(|ended| ended > before)
         };
         let (rested, others): (Vec<_>, Vec<_>) = resting.into_iter().partition(|resting| {
@@ -508,17 +517,14 @@ impl Pe {
         self.relay_news();
     }
 
-    /// The part of [`progress`](Self::progress) that other PEs' barriers wait for. Gives when it is due again though nothing happens, as [`Relay::relay`] does.
+    /// The part of [`progress`](Self::progress) that other PEs' barriers wait for. Gives when it is
+    /// due again though nothing happens, as [`Relay::relay`] does.
     #[inline]
     pub(crate) fn relay_news(&self) -> Option<Due> {
         if let Some(watch) = &self.watch {
             watch.look_now_and_then(&self.control);
         }
-        if self.has_relays.load(Ordering::Relaxed) {
-            self.relay()
-        } else {
-            None
-        }
+        if self.has_relays.load(Ordering::Relaxed) { self.relay() } else { None }
     }
 
     /// Whether a launcher watches the PEs, tells them of deaths, and ends all when one asks for it.
@@ -533,8 +539,9 @@ impl Pe {
     }
 
     fn relay(&self) -> Option<Due> {
-        // Another thread that has it does nearly the same: it may have passed a barrier just before its news came. Then the next look does it,
-        // or the next one's: no sleep is longer than `LONG_NAP`.
+        // Another thread that has it does nearly the same: it may have passed a barrier just before
+        // its news came. Then the next look does it, or the next one's: no sleep is longer than
+        // `LONG_NAP`.
         let mut relays = self.relays.try_lock().ok()?;
         let mut due = None;
         relays.retain(|relay| {
@@ -572,11 +579,7 @@ impl Pe {
     }
 
     pub(crate) fn find_restricted(&self, slot: usize) -> Option<Arc<Inner>> {
-        self.restricted
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .get(slot)?
-            .upgrade()
+        self.restricted.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get(slot)?.upgrade()
     }
 
     /// Offset in a segment of the lines of a barrier slot.
@@ -586,6 +589,7 @@ impl Pe {
 
     /// Offset in a segment of a barrier slot.
     pub(crate) fn barrier_slot(slot: usize) -> u64 {
-        offset_of!(SystemArea, barriers) as u64 + (slot * size_of::<crate::layout::BarrierSlot>()) as u64
+        offset_of!(SystemArea, barriers) as u64
+            + (slot * size_of::<crate::layout::BarrierSlot>()) as u64
     }
 }

@@ -1,22 +1,28 @@
-//! Recognises a program that polls: that reads remote words, or completes its writes, again and again, and learns nothing new.
+//! Recognises a program that polls: that reads remote words, or completes its writes, again and
+//! again, and learns nothing new.
 //!
-//! Where PEs share CPUs, such a program keeps the PE that it waits for from running until its time slice ends, some milliseconds
-//! later. A wait yields, and so does a failed test. But a read does not say what the program hopes to see. So this module guesses:
+//! Where PEs share CPUs, such a program keeps the PE that it waits for from running until its time
+//! slice ends, some milliseconds later. A wait yields, and so does a failed test. But a read does
+//! not say what the program hopes to see. So this module guesses:
 //!
-//! * Of each `PERIOD` reads it looks at one. The others cost a counter. The period is odd, so a loop over 2, 4 or 8 places does
-//!   not show the same place each time.
-//! * `Polling::learns_nothing` keeps what was read last, in a small table by address. A read is in vain if the table has the same
-//!   value for the same address. A fence or quiet with nothing to complete counts as a read of a constant.
-//! * After reads in vain for `PATIENCE` cycles in a row the PE yields, once. One read of anything new begins anew.
+//! * Of each `PERIOD` reads it looks at one. The others cost a counter. The period is odd, so a
+//!   loop over 2, 4 or 8 places does not show the same place each time.
+//! * `Polling::learns_nothing` keeps what was read last, in a small table by address. A read is in
+//!   vain if the table has the same value for the same address. A fence or quiet with nothing to
+//!   complete counts as a read of a constant.
+//! * After reads in vain for `PATIENCE` cycles in a row the PE yields, once. One read of anything
+//!   new begins anew.
 //!
-//! *A wrong guess costs little.* A program that rightly reads a few constants all the time loses one yield in `PATIENCE` cycles.
-//! That is about what changing to another process and back takes; so at the worst a wrong guess doubles the time, and a
-//! right one comes after no more than the time that it saves. Reads of a larger table rarely find an address in the small one.
+//! *A wrong guess costs little.* A program that rightly reads a few constants all the time loses
+//! one yield in `PATIENCE` cycles. That is about what changing to another process and back takes;
+//! so at the worst a wrong guess doubles the time, and a right one comes after no more than the
+//! time that it saves. Reads of a larger table rarely find an address in the small one.
 //!
-//! *A write is no read in vain.* A PE that has written since it last yielded is not polling: it starts anew, as the caller sees.
+//! *A write is no read in vain.* A PE that has written since it last yielded is not polling: it
+//! starts anew, as the caller sees.
 //!
-//! Nothing here must be right. Threads of a PE may lose counts and overwrite each other's entries; a wrong guess changes when a PE
-//! yields, and nothing else.
+//! Nothing here must be right. Threads of a PE may lose counts and overwrite each other's entries;
+//! a wrong guess changes when a PE yields, and nothing else.
 
 use crate::pe::Pe;
 use crate::shm;
@@ -37,7 +43,8 @@ const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 /// Whether a PE of this process shares its CPU: elsewhere, a read costs no more than this.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// What stands for so many bytes in a read that a program may repeat until it finds something else. Nothing for large ones: to copy them is work.
+/// What stands for so many bytes in a read that a program may repeat until it finds something else.
+/// Nothing for large ones: to copy them is work.
 ///
 /// # Safety
 /// `from` is readable for `bytes`.
@@ -48,11 +55,7 @@ pub unsafe fn digest(from: *const u8, bytes: usize) -> Option<u64> {
     }
     // SAFETY: the caller's promise; there is room for so many.
     unsafe { shm::copy(words.as_mut_ptr().cast(), from, bytes) };
-    Some(
-        words
-            .iter()
-            .fold(0, |digest: u64, word| digest.rotate_left(7).wrapping_mul(MIX) ^ word),
-    )
+    Some(words.iter().fold(0, |digest: u64, word| digest.rotate_left(7).wrapping_mul(MIX) ^ word))
 }
 
 /// Whether reads are worth a look.
@@ -82,12 +85,7 @@ impl Default for Polling {
         Polling {
             left: AtomicU32::new(PERIOD),
             since: AtomicU64::new(0),
-            table: [const {
-                Entry {
-                    place: AtomicU64::new(0),
-                    value: AtomicU64::new(0),
-                }
-            }; PLACES],
+            table: [const { Entry { place: AtomicU64::new(0), value: AtomicU64::new(0) } }; PLACES],
         }
     }
 }
@@ -101,12 +99,14 @@ impl Polling {
         due
     }
 
-    /// Whether this place held another value, or none that is known, when it was last read. Remembers this one.
+    /// Whether this place held another value, or none that is known, when it was last read.
+    /// Remembers this one.
     pub(crate) fn is_news(&self, place: usize, value: u64) -> bool {
         // The addresses of one word on several PEs differ in a few bits only.
         let hash = (place as u64).wrapping_mul(MIX) >> (64 - PLACES.ilog2());
         let entry = &self.table[hash as usize];
-        let known = entry.place.load(Ordering::Relaxed) == place as u64 && entry.value.load(Ordering::Relaxed) == value;
+        let known = entry.place.load(Ordering::Relaxed) == place as u64
+            && entry.value.load(Ordering::Relaxed) == value;
         entry.place.store(place as u64, Ordering::Relaxed);
         entry.value.store(value, Ordering::Relaxed);
         !known
@@ -131,7 +131,8 @@ impl Polling {
     }
 }
 
-/// The end of a [`test`](wait::test), for calls that look in another way: whether they have found something.
+/// The end of a [`test`](wait::test), for calls that look in another way: whether they have found
+/// something.
 #[inline(always)]
 pub(crate) fn has_looked(pe: &Pe, found: bool) {
     if pe.crowded() && !pe.is_simulated() {
@@ -152,7 +153,8 @@ fn tested(pe: &Pe, found: bool) {
     }
 }
 
-/// To be called after a read of `value` at the address `place`: yields if the program seems to poll.
+/// To be called after a read of `value` at the address `place`: yields if the program seems to
+/// poll.
 #[cold]
 #[inline(never)]
 pub(crate) fn has_read(pe: &Pe, place: usize, value: u64) {
@@ -259,9 +261,13 @@ mod tests {
         usage.ru_nvcsw + usage.ru_nivcsw
     }
 
-    /// Has two PEs share a CPU and look in vain, in a way that `make` makes, until both have had many turns; or one has not, though it
-    /// has looked very often.
-    fn assert_gives_way<W: FnMut()>(fabric: Option<&str>, how: &str, make: impl Fn(&Job) -> W + Sync) {
+    /// Has two PEs share a CPU and look in vain, in a way that `make` makes, until both have had
+    /// many turns; or one has not, though it has looked very often.
+    fn assert_gives_way<W: FnMut()>(
+        fabric: Option<&str>,
+        how: &str,
+        make: impl Fn(&Job) -> W + Sync,
+    ) {
         let options = fabric.map_or_else(JobOptions::new, |name| JobOptions::new().fabric(name));
         let content = AtomicUsize::new(0);
         let run = || {

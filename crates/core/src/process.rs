@@ -14,7 +14,8 @@ pub struct Stat {
     pub state: char,
     /// The number of its parent.
     pub parent: i32,
-    /// When it started, in ticks since the machine did. No two processes have this and their number in common.
+    /// When it started, in ticks since the machine did. No two processes have this and their number
+    /// in common.
     pub started: u64,
     /// As `wait` has it, where it has ended; 0 where that is not for this process to know.
     status: i32,
@@ -52,9 +53,11 @@ pub fn is_asleep(pid: i32) -> bool {
     stats.into_iter().all(|stat| stat.state == 'S')
 }
 
-/// How a process ended that this one is not the parent of. `pid` and `pidfd` are of the same one, which has ended.
+/// How a process ended that this one is not the parent of. `pid` and `pidfd` are of the same one,
+/// which has ended.
 pub fn end_of(pid: i32, pidfd: BorrowedFd<'_>) -> Cause {
-    // The kernel (Linux 6.15 or newer) tells it once the parent has collected the process, and /proc shows it until then.
+    // The kernel (Linux 6.15 or newer) tells it once the parent has collected the process, and
+    // /proc shows it until then.
     let shown = || Stat::of(pid).filter(|stat| stat.state == 'Z').map(|stat| stat.status);
     match told(pidfd).or_else(shown).or_else(|| told(pidfd)) {
         Some(status) if libc::WIFSIGNALED(status) => Cause::Signal(libc::WTERMSIG(status)),
@@ -69,7 +72,8 @@ fn told(pidfd: BorrowedFd<'_>) -> Option<i32> {
     let mut info: libc::pidfd_info = unsafe { std::mem::zeroed() };
     info.mask = wanted;
     // SAFETY: the request's number tells the kernel the size of the structure, which lives.
-    let result = unsafe { libc::ioctl(pidfd.as_fd().as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
+    let result =
+        unsafe { libc::ioctl(pidfd.as_fd().as_raw_fd(), libc::PIDFD_GET_INFO, &raw mut info) };
     (result == 0 && info.mask & wanted != 0).then_some(info.exit_code)
 }
 

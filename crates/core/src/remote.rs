@@ -49,12 +49,13 @@ impl CanWrite for ReadWrite {}
 
 /// A word in some PE's memory, of which PE, bounds, key and access have been checked.
 ///
-/// On a near PE, [`store`](Self::store) is a predictable branch and one `mov`. While a remote lives, its window's memory is not
-/// reused, and a revocation that waits, waits for it.
+/// On a near PE, [`store`](Self::store) is a predictable branch and one `mov`. While a remote
+/// lives, its window's memory is not reused, and a revocation that waits, waits for it.
 pub struct Remote<T, A = ReadWrite> {
     route: Route,
     pe: usize,
-    // Dropped after `Drop for Remote` has run: the hold goes while the window still keeps the memory.
+    // Dropped after `Drop for Remote` has run: the hold goes while the window still keeps the
+    // memory.
     _hold: Option<Hold>,
     window: Arc<Inner>,
     word: PhantomData<fn(A) -> T>,
@@ -64,8 +65,9 @@ impl<T: Plain> Window<T> {
     /// Resolves element `index` of `pe`'s part for reading, writing and atomics.
     ///
     /// # Errors
-    /// [`NoSuchPe`](crate::Error::NoSuchPe), [`OutOfBounds`](crate::Error::OutOfBounds), [`AccessDenied`](crate::Error::AccessDenied),
-    /// [`Revoked`](crate::Error::Revoked); nothing is written.
+    /// [`NoSuchPe`](crate::Error::NoSuchPe), [`OutOfBounds`](crate::Error::OutOfBounds),
+    /// [`AccessDenied`](crate::Error::AccessDenied), [`Revoked`](crate::Error::Revoked); nothing is
+    /// written.
     pub fn remote(&self, pe: usize, index: usize) -> Result<Remote<T>>
     where
         T: Word,
@@ -73,7 +75,8 @@ impl<T: Plain> Window<T> {
         self.remote_as(pe, index)
     }
 
-    /// Resolves element `index` of `pe`'s part for what `A` says: [`Read`], [`Write`] or [`ReadWrite`].
+    /// Resolves element `index` of `pe`'s part for what `A` says: [`Read`], [`Write`] or
+    /// [`ReadWrite`].
     ///
     /// # Errors
     /// As for [`remote`](Self::remote).
@@ -98,13 +101,7 @@ impl<T: Plain> Window<T> {
 impl<T: Word, A> Remote<T, A> {
     fn new(window: Arc<Inner>, pe: usize, target: Target) -> Self {
         window.pe.remote_made(pe);
-        Remote {
-            route: target.route,
-            pe,
-            _hold: target.hold,
-            window,
-            word: PhantomData,
-        }
+        Remote { route: target.route, pe, _hold: target.hold, window, word: PhantomData }
     }
 
     /// The PE whose memory it is.
@@ -125,13 +122,14 @@ impl<T, A> Drop for Remote<T, A> {
 }
 
 impl<T: Word, A: CanWrite> Remote<T, A> {
-    /// Stores a word. Never torn; visible at once on a near PE, after a [`quiet`](crate::Job::quiet) for certain on a far one.
+    /// Stores a word. Never torn; visible at once on a near PE, after a
+    /// [`quiet`](crate::Job::quiet) for certain on a far one.
     ///
-    /// In order after earlier stores and puts only across a [`fence`](crate::Job::fence), as the contract says; that
-    /// includes plain writes to [`local_slice_mut`](Window::local_slice_mut).
+    /// In order after earlier stores and puts only across a [`fence`](crate::Job::fence), as the
+    /// contract says; that includes plain writes to [`local_slice_mut`](Window::local_slice_mut).
     ///
-    /// A PE that sleeps while it waits for this word looks by itself within about 4 ms, and at once when this PE enters any
-    /// wait, fence or quiet. [`Window::signal`] wakes it at once.
+    /// A PE that sleeps while it waits for this word looks by itself within about 4 ms, and at once
+    /// when this PE enters any wait, fence or quiet. [`Window::signal`] wakes it at once.
     #[inline(always)]
     pub fn store(&self, value: T) {
         self.route.post(&self.window.pe, value);
@@ -180,7 +178,8 @@ impl<T: Word> Remote<T, ReadWrite> {
         self.fetch_op(AtomicOp::Swap, value)
     }
 
-    /// Atomically replaces the word by `new` if it holds `expected`, bit for bit; returns what it held.
+    /// Atomically replaces the word by `new` if it holds `expected`, bit for bit; returns what it
+    /// held.
     ///
     /// # Errors
     /// As for [`swap`](Self::swap).

@@ -1,14 +1,17 @@
-//! Restricted windows: memory that only right-holders have mapped, and rights that can be taken back.
+//! Restricted windows: memory that only right-holders have mapped, and rights that can be taken
+//! back.
 //!
-//! Every home publishes a *grant* in its segment: a random number and an epoch. A holder keeps what it read there when the
-//! window was made, or what a [`Key`] says. **Resolving** counts one more *hold* in the holder's own segment, then
-//! compares the epoch; **revoking** raises the epoch, and [`Window::revoke_wait`] then waits until nobody holds anything.
+//! Every home publishes a *grant* in its segment: a random number and an epoch. A holder keeps what
+//! it read there when the window was made, or what a [`Key`] says. **Resolving** counts one more
+//! *hold* in the holder's own segment, then compares the epoch; **revoking** raises the epoch, and
+//! [`Window::revoke_wait`] then waits until nobody holds anything.
 //!
-//! *No remote outlives `revoke_wait` unseen.* Holder: count up (an atomic, which is a full fence), read the epoch. Home:
-//! raise the epoch, full fence, read the counts. If the holder read the old epoch, its read came before the home's store
-//! was visible, so its count, which came before that read, is seen by the home, which waits. Otherwise it read the new epoch, counts
-//! down again and reports [`Error::Revoked`]. A holder whose process has ended cannot use what it holds: its counts are passed over.
-//! Each count has one writer (the holder), so a death leaves it readable.
+//! *No remote outlives `revoke_wait` unseen.* Holder: count up (an atomic, which is a full fence),
+//! read the epoch. Home: raise the epoch, full fence, read the counts. If the holder read the old
+//! epoch, its read came before the home's store was visible, so its count, which came before that
+//! read, is seen by the home, which waits. Otherwise it read the new epoch, counts down again and
+//! reports [`Error::Revoked`]. A holder whose process has ended cannot use what it holds: its
+//! counts are passed over. Each count has one writer (the holder), so a death leaves it readable.
 
 use crate::descriptors::{Arrived, Socket};
 use crate::error::{Error, Result};
@@ -29,8 +32,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// The right to one PE's part of a restricted window, as plain data: it can be put into a window for another PE to use.
-/// It opens nothing to a PE that was given no right when the window was made.
+/// The right to one PE's part of a restricted window, as plain data: it can be put into a window
+/// for another PE to use. It opens nothing to a PE that was given no right when the window was
+/// made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct Key {
@@ -60,7 +64,8 @@ impl Rights {
             had: vec![Access::None; npes].into(),
             digest: 0,
         };
-        for (home, holder) in (0..npes).flat_map(|home| (0..npes).map(move |holder| (home, holder))) {
+        for (home, holder) in (0..npes).flat_map(|home| (0..npes).map(move |holder| (home, holder)))
+        {
             let access = if home == holder { Access::ReadWrite } else { right(home, holder) };
             if home == me {
                 rights.given[holder] = access;
@@ -102,8 +107,10 @@ impl OwnPart {
         let len = bytes.max(1).next_multiple_of(crate::memory::page_size());
         let fd = create_memfd_to_seal("memonet-restricted", len as u64)?;
         // A home's descriptor must not leak into programs it starts.
-        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC).map_err(|e| Error::system("fcntl", e, ""))?;
-        // A descriptor opened for reading cannot be mapped for writing, whatever its holder does by mistake.
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)
+            .map_err(|e| Error::system("fcntl", e, ""))?;
+        // A descriptor opened for reading cannot be mapped for writing, whatever its holder does by
+        // mistake.
         let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
         let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
         let read_only = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| {
@@ -117,9 +124,10 @@ impl OwnPart {
     }
 }
 
-/// Holds of one PE in one part. A program that forgets remotes (`mem::forget`) is refused more of them
-/// before the count of 32 bits wraps to 0, which would tell the home that nobody holds anything. What
-/// is left up to the wrap is more than there can be threads that have counted and not yet compared.
+/// Holds of one PE in one part. A program that forgets remotes (`mem::forget`) is refused more of
+/// them before the count of 32 bits wraps to 0, which would tell the home that nobody holds
+/// anything. What is left up to the wrap is more than there can be threads that have counted and
+/// not yet compared.
 const MOST_HOLDS: u32 = 1 << 31;
 
 /// A counted use of a part; see the module's text.
@@ -157,18 +165,15 @@ impl Hold {
         if now == epoch {
             Ok(hold)
         } else {
-            Err(Error::Revoked {
-                pe: home,
-                key_epoch: epoch,
-                epoch: now,
-            })
+            Err(Error::Revoked { pe: home, key_epoch: epoch, epoch: now })
         }
     }
 
     /// Gives what the count was.
     fn count(&self, change: u32) -> u32 {
         let word = self.pe.local(self.pe.control().geometry().hold(self.key, self.home));
-        // SAFETY: the count's offset lies in this PE's segment, before the heap, aligned to 4; a full fence on x86 and in the model.
+        // SAFETY: the count's offset lies in this PE's segment, before the heap, aligned to 4; a
+        // full fence on x86 and in the model.
         unsafe { shm::fetch_op(word, 4, AtomicOp::Add, change.into()) as u32 }
     }
 }
@@ -207,7 +212,8 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Does what can be done now; whether it was all. What fails does not stop the round, for the others' sake.
+    /// Does what can be done now; whether it was all. What fails does not stop the round, for the
+    /// others' sake.
     fn go_on(&mut self) -> Result<bool> {
         // Sending and receiving alternate: a full queue on either side would otherwise stop both.
         while let Some(&to) = self.sends.last() {
@@ -222,14 +228,10 @@ impl Round<'_> {
                 }
             }
         }
-        while let Some(Arrived {
-            home,
-            slot,
-            generation,
-            fd,
-        }) = self.exchange.socket.receive()?
-        {
-            if (slot, generation) == (self.exchange.slot, self.exchange.generation) && self.missing.contains(&home) {
+        while let Some(Arrived { home, slot, generation, fd }) = self.exchange.socket.receive()? {
+            if (slot, generation) == (self.exchange.slot, self.exchange.generation)
+                && self.missing.contains(&home)
+            {
                 self.missing.retain(|&other| other != home);
                 match fd.and_then(|fd| map_part(fd, self.own.len, self.parts[home].access)) {
                     Ok(mapping) => self.parts[home].mapping = Some(mapping),
@@ -241,7 +243,9 @@ impl Round<'_> {
             let home = self.missing[index];
             if (self.exchange.has_failed)(home)? {
                 self.missing.swap_remove(index);
-                let error = std::io::Error::other(format!("PE {home} could not hand out its part; its own error says why"));
+                let error = std::io::Error::other(format!(
+                    "PE {home} could not hand out its part; its own error says why"
+                ));
                 self.failed.get_or_insert(Error::system("making a restricted window", error, ""));
             }
         }
@@ -249,13 +253,7 @@ impl Round<'_> {
     }
 
     fn send(&self, to: usize) -> Result<bool> {
-        let Exchange {
-            pe,
-            socket,
-            slot,
-            generation,
-            ..
-        } = self.exchange;
+        let Exchange { pe, socket, slot, generation, .. } = self.exchange;
         let read_only = self.rights.given[to] == Access::Read;
         let fd = if read_only { &self.own.read_only } else { &self.own.fd };
         let sent = socket.send(to, pe.me(), *slot, *generation, fd.as_fd())?;
@@ -268,15 +266,15 @@ impl Round<'_> {
 
 impl Restricted {
     /// Hands this PE's part to those with a right to it, and takes what others hand to this PE.
-    pub(crate) fn create(exchange: &Exchange<'_>, bytes: usize, own: OwnPart, rights: &Rights) -> Result<Self> {
+    pub(crate) fn create(
+        exchange: &Exchange<'_>,
+        bytes: usize,
+        own: OwnPart,
+        rights: &Rights,
+    ) -> Result<Self> {
         let (pe, key) = (exchange.pe, exchange.slot);
         let (me, n) = (pe.me(), pe.npes());
-        let part = |home| Part {
-            mapping: None,
-            access: rights.had[home],
-            epoch: 0,
-            nonce: 0,
-        };
+        let part = |home| Part { mapping: None, access: rights.had[home], epoch: 0, nonce: 0 };
         let mut round = Round {
             exchange,
             own: &own,
@@ -284,7 +282,9 @@ impl Restricted {
             sends: (0..n)
                 .filter(|&holder| holder != me && rights.given[holder] != Access::None)
                 .collect(),
-            missing: (0..n).filter(|&home| home != me && rights.had[home] != Access::None).collect(),
+            missing: (0..n)
+                .filter(|&home| home != me && rights.had[home] != Access::None)
+                .collect(),
             parts: (0..n).map(part).collect(),
             failed: None,
         };
@@ -303,25 +303,24 @@ impl Restricted {
             shm::store(own_grant(pe, key, offset_of!(Grant, len)), bytes as u64);
             shm::fetch_op(own_grant(pe, key, offset_of!(Grant, epoch)).cast(), 8, AtomicOp::Add, 1);
         }
-        let restricted = Restricted {
-            key,
-            parts: parts.into(),
-            pe: pe.clone(),
-        };
+        let restricted = Restricted { key, parts: parts.into(), pe: pe.clone() };
         if pe.has_far() {
             for (home, part) in restricted.parts.iter().enumerate() {
                 if let Some(mapping) = &part.mapping {
                     let (base, len) = (mapping.at(0), mapping.len());
-                    // SAFETY: the mapping lives until `Drop for Restricted`, which takes the region back first; it is writable where writing is granted.
-                    unsafe { pe.fabric().map_region(home as u32, key as u32 + 1, base, len, mapping.fd()) }?;
+                    // SAFETY: the mapping lives until `Drop for Restricted`, which takes the region
+                    // back first; it is writable where writing is granted.
+                    unsafe {
+                        pe.fabric().map_region(home as u32, key as u32 + 1, base, len, mapping.fd())
+                    }?;
                 }
             }
         }
         Ok(restricted)
     }
 
-    /// Has this PE's part written by those alone who have mapped it, once all have that may: a read-only descriptor can be opened
-    /// anew for writing by its name in /proc.
+    /// Has this PE's part written by those alone who have mapped it, once all have that may: a
+    /// read-only descriptor can be opened anew for writing by its name in /proc.
     pub(crate) fn close_own_part(&self) {
         let own = self.parts[self.pe.me()].mapping.as_ref().expect("a PE always maps its own part");
         close_to_writers(own.fd());
@@ -351,12 +350,10 @@ impl Restricted {
         attached: Option<(usize, u64)>,
     ) -> Result<Target> {
         let part = &self.parts[home];
-        let denied = || Error::AccessDenied {
-            pe: home,
-            wanted: wanted.name(),
-            granted: part.access,
-        };
-        let mapping = part.mapping.as_ref().filter(|_| part.access.allows(wanted)).ok_or_else(denied)?;
+        let denied =
+            || Error::AccessDenied { pe: home, wanted: wanted.name(), granted: part.access };
+        let mapping =
+            part.mapping.as_ref().filter(|_| part.access.allows(wanted)).ok_or_else(denied)?;
         let epoch = match attached {
             None => part.epoch,
             Some((only, epoch)) if only == home => epoch,
@@ -384,16 +381,14 @@ impl Restricted {
     fn check(&self, pe: &Pe, key: &Key) -> Result<u64> {
         let home = key.home as usize;
         let grant = |field| grant_word(pe, home, self.key, field);
-        if grant(offset_of!(Grant, nonce))? != key.nonce || grant(offset_of!(Grant, len))? != key.len {
+        if grant(offset_of!(Grant, nonce))? != key.nonce
+            || grant(offset_of!(Grant, len))? != key.len
+        {
             return Err(Error::WrongKey { pe: home });
         }
         match grant(offset_of!(Grant, epoch))? {
             epoch if epoch == key.epoch => Ok(epoch),
-            epoch => Err(Error::Revoked {
-                pe: home,
-                key_epoch: key.epoch,
-                epoch,
-            }),
+            epoch => Err(Error::Revoked { pe: home, key_epoch: key.epoch, epoch }),
         }
     }
 }
@@ -414,7 +409,9 @@ fn map_part(fd: OwnedFd, len: usize, access: Access) -> Result<Mapping> {
     let size = rustix::fs::fstat(&fd).map_err(|e| Error::system("fstat", e, ""))?.st_size;
     if size as u64 != len as u64 {
         return Err(Error::ControlPage {
-            problem: format!("is fine, but a restricted window of {size} instead of {len} bytes was handed over"),
+            problem: format!(
+                "is fine, but a restricted window of {size} instead of {len} bytes was handed over"
+            ),
         });
     }
     Mapping::new(fd, len, access != Access::Read)
@@ -445,31 +442,44 @@ impl<T: Plain> Window<T> {
         })
     }
 
-    /// Takes back all rights to this PE's part: from now on others' resolves get [`Error::Revoked`]. Remotes resolved before stay
-    /// valid until dropped; [`revoke_wait`](Self::revoke_wait) waits for that. Who is to have the right again gets a new [`key`](Self::key).
+    /// Takes back all rights to this PE's part: from now on others' resolves get
+    /// [`Error::Revoked`]. Remotes resolved before stay valid until dropped;
+    /// [`revoke_wait`](Self::revoke_wait) waits for that. Who is to have the right again gets a new
+    /// [`key`](Self::key).
     ///
     /// # Errors
     /// As for [`key`](Self::key).
     pub fn revoke(&self) -> Result<()> {
         let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
-        // SAFETY: an aligned word of this PE's own grant; the atomic is a full fence, as the module's proof needs.
-        unsafe { shm::fetch_op(own_grant(pe, restricted.key, offset_of!(Grant, epoch)).cast(), 8, AtomicOp::Add, 1) };
+        // SAFETY: an aligned word of this PE's own grant; the atomic is a full fence, as the
+        // module's proof needs.
+        unsafe {
+            shm::fetch_op(
+                own_grant(pe, restricted.key, offset_of!(Grant, epoch)).cast(),
+                8,
+                AtomicOp::Add,
+                1,
+            )
+        };
         shm::full_fence();
         Ok(())
     }
 
-    /// Waits until every remote and operation that another PE resolved into this PE's part is done with, or its holder's process has ended. After
-    /// a [`revoke`](Self::revoke), nobody writes this part any more. Remotes of this PE itself do not count.
+    /// Waits until every remote and operation that another PE resolved into this PE's part is done
+    /// with, or its holder's process has ended. After a [`revoke`](Self::revoke), nobody writes
+    /// this part any more. Remotes of this PE itself do not count.
     ///
     /// # Errors
-    /// As for [`key`](Self::key); [`Error::Timeout`]. [`Error::PeerFailed`] where a PE that is a thread of this
-    /// process has died, and what it had resolved lives on: another thread may use it.
+    /// As for [`key`](Self::key); [`Error::Timeout`]. [`Error::PeerFailed`] where a PE that is a
+    /// thread of this process has died, and what it had resolved lives on: another thread may use
+    /// it.
     pub fn revoke_wait(&self, timeout: Option<Duration>) -> Result<()> {
         let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
         let hold = pe.control().geometry().hold(restricted.key, pe.me());
         let done = |holder: usize| {
             let held = || pe.route(holder, hold).load::<u32>(pe);
-            // Looked at first: whoever was dead by then, and is not gone behind that, is a thread of this process.
+            // Looked at first: whoever was dead by then, and is not gone behind that, is a thread
+            // of this process.
             let state = pe.control().state(holder);
             if holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0)) {
                 return Ok(true);
@@ -489,11 +499,7 @@ impl<T: Plain> Window<T> {
         };
         // Depends on nobody's life: the dead are passed over.
         let limit = timeout.map(Limit::new);
-        let terms = Terms {
-            members: Some(&[]),
-            limit: limit.as_ref(),
-            ..Terms::default()
-        };
+        let terms = Terms { members: Some(&[]), limit: limit.as_ref(), ..Terms::default() };
         wait::until(pe, terms, all_done)?
     }
 }
@@ -502,13 +508,16 @@ impl Job {
     /// Opens one PE's part of a restricted window by its key. The view reaches that part alone.
     ///
     /// # Errors
-    /// [`Error::WrongKey`] for a key that was never made in this job, or for another element type's length;
-    /// [`Error::Revoked`]; [`Error::AccessDenied`] when this PE has no right to it.
+    /// [`Error::WrongKey`] for a key that was never made in this job, or for another element type's
+    /// length; [`Error::Revoked`]; [`Error::AccessDenied`] when this PE has no right to it.
     pub fn attach<T: Plain>(&self, key: &Key) -> Result<Window<T>> {
         element_bytes::<T>(0)?;
         let home = key.home as usize;
         let wrong = || Error::WrongKey { pe: home };
-        if key.job != self.pe.control().job_id() || home >= self.npes() || !(key.len as usize).is_multiple_of(size_of::<T>()) {
+        if key.job != self.pe.control().job_id()
+            || home >= self.npes()
+            || !(key.len as usize).is_multiple_of(size_of::<T>())
+        {
             return Err(wrong());
         }
         let inner: Arc<Inner> = self.pe.find_restricted(key.slot as usize).ok_or_else(wrong)?;
@@ -516,11 +525,7 @@ impl Job {
         let epoch = restricted.check(&self.pe, key)?;
         let part = &restricted.parts[home];
         if part.mapping.is_none() {
-            return Err(Error::AccessDenied {
-                pe: home,
-                wanted: "any",
-                granted: part.access,
-            });
+            return Err(Error::AccessDenied { pe: home, wanted: "any", granted: part.access });
         }
         Ok(Window::view(inner, Some((home, epoch))))
     }

@@ -5,7 +5,8 @@ use crate::fabric::{FarAddress, SignalOp};
 use crate::pe::Pe;
 use crate::shm::{self, AtomicOp, Word};
 
-/// A resolved place in some PE's memory. Made by [`Pe::route`] from a checked range; lives no longer than that range does.
+/// A resolved place in some PE's memory. Made by [`Pe::route`] from a checked range; lives no
+/// longer than that range does.
 #[derive(Clone, Copy)]
 pub(crate) enum Route {
     /// Mapped here.
@@ -14,7 +15,8 @@ pub(crate) enum Route {
     Far(FarAddress),
 }
 
-// SAFETY: a pointer of a route is an address in a mapping that outlives it, and is used only through `crate::shm`.
+// SAFETY: a pointer of a route is an address in a mapping that outlives it, and is used only
+// through `crate::shm`.
 unsafe impl Send for Route {}
 // SAFETY: as above.
 unsafe impl Sync for Route {}
@@ -25,25 +27,26 @@ impl Route {
     pub(crate) fn add(self, bytes: usize) -> Route {
         match self {
             Route::Near(p) => Route::Near(p.wrapping_add(bytes)),
-            Route::Far(a) => Route::Far(FarAddress {
-                offset: a.offset + bytes as u64,
-                ..a
-            }),
+            Route::Far(a) => Route::Far(FarAddress { offset: a.offset + bytes as u64, ..a }),
         }
     }
 
-    /// A number for the place that no other place on this PE's way has, or hardly any: what it polls is told apart by that.
+    /// A number for the place that no other place on this PE's way has, or hardly any: what it
+    /// polls is told apart by that.
     pub(crate) fn place(self) -> usize {
         match self {
             Route::Near(p) => p as usize,
-            Route::Far(at) => at.offset as usize ^ (at.region as usize) << 40 ^ (at.pe as usize) << 48,
+            Route::Far(at) => {
+                at.offset as usize ^ (at.region as usize) << 40 ^ (at.pe as usize) << 48
+            }
         }
     }
 
     #[inline(always)]
     pub(crate) fn store<T: Word>(self, pe: &Pe, value: T) {
         match self {
-            // SAFETY: a route's pointer is mapped, writable and aligned: checked when it was resolved.
+            // SAFETY: a route's pointer is mapped, writable and aligned: checked when it was
+            // resolved.
             Route::Near(p) => unsafe { shm::store(p.cast::<T>(), value) },
             Route::Far(to) => far_store(pe, to, size_of::<T>(), value.to_bits()),
         }
@@ -71,9 +74,13 @@ impl Route {
     #[inline(always)]
     pub(crate) fn fetch_op<T: Word>(self, pe: &Pe, op: AtomicOp, operand: T) -> Quick<T> {
         match self {
-            // SAFETY: as in `store`.
-            Route::Near(p) => Ok(T::from_bits(unsafe { shm::fetch_op(p, size_of::<T>(), op, operand.to_bits()) })),
-            Route::Far(at) => far_fetch_op(pe, at, size_of::<T>(), op, operand.to_bits()).map(T::from_bits),
+            Route::Near(p) => {
+                // SAFETY: as in `store`.
+                Ok(T::from_bits(unsafe { shm::fetch_op(p, size_of::<T>(), op, operand.to_bits()) }))
+            }
+            Route::Far(at) => {
+                far_fetch_op(pe, at, size_of::<T>(), op, operand.to_bits()).map(T::from_bits)
+            }
         }
     }
 
@@ -84,7 +91,10 @@ impl Route {
             Route::Near(p) => Ok(T::from_bits(unsafe {
                 shm::compare_swap_sized(p, size_of::<T>(), expected.to_bits(), new.to_bits())
             })),
-            Route::Far(at) => far_compare_swap(pe, at, size_of::<T>(), expected.to_bits(), new.to_bits()).map(T::from_bits),
+            Route::Far(at) => {
+                far_compare_swap(pe, at, size_of::<T>(), expected.to_bits(), new.to_bits())
+                    .map(T::from_bits)
+            }
         }
     }
 
@@ -96,7 +106,8 @@ impl Route {
     pub(crate) unsafe fn put(self, pe: &Pe, src: *const u8, len: usize) -> Quick<()> {
         match self {
             Route::Near(p) => {
-                // SAFETY: the caller promises both ranges; they overlap only when a PE puts onto its own source, which `put` excludes.
+                // SAFETY: the caller promises both ranges; they overlap only when a PE puts onto
+                // its own source, which `put` excludes.
                 unsafe { shm::copy(p, src, len) };
                 Ok(())
             }
@@ -122,17 +133,29 @@ impl Route {
         }
     }
 
-    /// Copies `len` bytes there, and then stores `value` in `word`, of the same PE: whoever sees the value sees the bytes. Near, wakes nobody.
+    /// Copies `len` bytes there, and then stores `value` in `word`, of the same PE: whoever sees
+    /// the value sees the bytes. Near, wakes nobody.
     ///
     /// # Safety
-    /// `src` is readable for `len` bytes, both routes were resolved for writing, this one for `len` bytes, and nothing overlaps.
+    /// `src` is readable for `len` bytes, both routes were resolved for writing, this one for `len`
+    /// bytes, and nothing overlaps.
     #[inline(always)]
-    pub(crate) unsafe fn put_and_store(self, pe: &Pe, src: *const u8, len: usize, word: Route, value: u64) -> Quick<()> {
+    pub(crate) unsafe fn put_and_store(
+        self,
+        pe: &Pe,
+        src: *const u8,
+        len: usize,
+        word: Route,
+        value: u64,
+    ) -> Quick<()> {
         match (self, word) {
-            // SAFETY: the caller promises both ranges.
-            (Route::Far(to), Route::Far(at)) => Ok(unsafe { pe.fabric().put_signal(to, src, len, at, SignalOp::Set, value) }?),
+            (Route::Far(to), Route::Far(at)) => {
+                // SAFETY: the caller promises both ranges.
+                Ok(unsafe { pe.fabric().put_signal(to, src, len, at, SignalOp::Set, value) }?)
+            }
             _ => {
-                // SAFETY: as above. A near copy is complete, for every later store, when it returns.
+                // SAFETY: as above. A near copy is complete, for every later store, when it
+                // returns.
                 unsafe { self.put(pe, src, len)? };
                 word.store(pe, value);
                 Ok(())
@@ -181,7 +204,8 @@ fn far_signal(pe: &Pe, to: FarAddress, op: SignalOp, value: u64) -> Quick<()> {
 #[inline(never)]
 fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
     let mut bits = 0u64;
-    // SAFETY: `bits` has 8 bytes and `size` is at most 8; the low bytes come first on every processor memonet runs on.
+    // SAFETY: `bits` has 8 bytes and `size` is at most 8; the low bytes come first on every
+    // processor memonet runs on.
     unsafe { pe.fabric().get(from, (&raw mut bits).cast(), size) }?;
     Ok(bits)
 }

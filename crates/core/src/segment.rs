@@ -1,9 +1,10 @@
 //! Segments by byte offset: what a front end for another language is built of.
 //!
-//! Windows are for programs in Rust. A C program has addresses: each is a byte offset in this PE's segment, and the same
-//! offset in another's is its counterpart there. Nothing keeps an offset from lying in memory of the library, so whatever takes one is unsafe: the
-//! caller promises that it lies in memory of its own. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on near peers
-//! a pointer. What a spot does follows the same contract as remotes and windows do.
+//! Windows are for programs in Rust. A C program has addresses: each is a byte offset in this PE's
+//! segment, and the same offset in another's is its counterpart there. Nothing keeps an offset from
+//! lying in memory of the library, so whatever takes one is unsafe: the caller promises that it
+//! lies in memory of its own. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on
+//! near peers a pointer. What a spot does follows the same contract as remotes and windows do.
 
 mod locks;
 
@@ -51,12 +52,14 @@ impl Job {
         }
     }
 
-    /// Allocates `bytes` (not 0) at the same offset of every segment, aligned to `align` (a power of two, at most
-    /// [`ALIGNMENT`]); gives the offset. Where each PE is a process, its own block's address is aligned, too.
-    /// With `zeroed` they read as zeros, otherwise as anything. *Collective*; ends with a barrier.
+    /// Allocates `bytes` (not 0) at the same offset of every segment, aligned to `align` (a power
+    /// of two, at most [`ALIGNMENT`]); gives the offset. Where each PE is a process, its own
+    /// block's address is aligned, too. With `zeroed` they read as zeros, otherwise as anything.
+    /// *Collective*; ends with a barrier.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different blocks, [`Error::PeerFailed`].
+    /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different blocks,
+    /// [`Error::PeerFailed`].
     pub fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<u64> {
         let mut call = Collective::begin(&self.pe, self.world())?;
         let possible = if bytes > 0 && align.is_power_of_two() && align as u64 <= ALIGNMENT {
@@ -70,7 +73,8 @@ impl Job {
         // Equal on all PEs, so all of them leave through the same door.
         let allocated = call.heap.allocate_block(bytes as u64, align as u64);
         if let Ok((range, dirty)) = &allocated {
-            let (segment, mapping) = (self.pe.control().geometry().segment(self.pe()), self.pe.control().mapping());
+            let (segment, mapping) =
+                (self.pe.control().geometry().segment(self.pe()), self.pe.control().mapping());
             if zeroed {
                 mapping.release(segment + dirty.start, dirty.end - dirty.start);
             }
@@ -80,11 +84,12 @@ impl Job {
         allocated.map(|(range, _)| range.start)
     }
 
-    /// Frees the block that [`allocate`](Self::allocate) gave. *Collective*: this PE's writes are complete, and all PEs have called,
-    /// before it is freed.
+    /// Frees the block that [`allocate`](Self::allocate) gave. *Collective*: this PE's writes are
+    /// complete, and all PEs have called, before it is freed.
     ///
     /// # Errors
-    /// [`Error::Misuse`] when there is no such block, [`Error::Unequal`] when PEs free different ones, [`Error::PeerFailed`].
+    /// [`Error::Misuse`] when there is no such block, [`Error::Unequal`] when PEs free different
+    /// ones, [`Error::PeerFailed`].
     pub fn release(&self, offset: u64) -> Result<()> {
         let mut call = Collective::begin(&self.pe, self.world())?;
         call.agree(Ok([KIND_FREE_BLOCK, offset, 0, 0]))?;
@@ -95,22 +100,25 @@ impl Job {
             mapping.release(segment + range.start, range.end - range.start);
         }
         call.close()?;
-        freed
-            .map(drop)
-            .ok_or(Error::Misuse("there is no allocated block at this address; was it freed before?"))
+        freed.map(drop).ok_or(Error::Misuse(
+            "there is no allocated block at this address; was it freed before?",
+        ))
     }
 
-    /// The bytes that were asked for of [`allocate`](Self::allocate) in the block, not yet freed, that the byte at `offset` lies in.
+    /// The bytes that were asked for of [`allocate`](Self::allocate) in the block, not yet freed,
+    /// that the byte at `offset` lies in.
     pub fn block_around(&self, offset: u64) -> Option<Range<u64>> {
         self.pe.blocks.around(offset)
     }
 
-    /// Where the blocks start that [`allocate`](Self::allocate) has given, and that are not yet freed.
+    /// Where the blocks start that [`allocate`](Self::allocate) has given, and that are not yet
+    /// freed.
     pub fn blocks(&self) -> Vec<u64> {
         self.pe.blocks.starts()
     }
 
-    /// The parts of `bytes` from `offset` on, in this PE's segment, that may hold anything but zeros, as distances from `offset`.
+    /// The parts of `bytes` from `offset` on, in this PE's segment, that may hold anything but
+    /// zeros, as distances from `offset`.
     ///
     /// # Panics
     /// When the range does not lie in the segment.
@@ -127,16 +135,23 @@ impl Job {
         parts.map(move |part| (part.start - start) as usize..(part.end - start) as usize)
     }
 
-    /// Puts this process's static data into the job: maps the globals of this PE's segment, from `at` bytes on, over the pages
-    /// `pages` of this process, after copying what they hold there. Gives their offset in the segment.
+    /// Puts this process's static data into the job: maps the globals of this PE's segment, from
+    /// `at` bytes on, over the pages `pages` of this process, after copying what they hold there.
+    /// Gives their offset in the segment.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] when the globals end before `at` and the pages do; [`Error::System`].
     ///
     /// # Safety
-    /// `pages` are whole pages of this process's private writable memory, of which nobody else writes during the call: at best, before
-    /// there are other threads. `touched` tells of each page whether it holds anything but zeros.
-    pub unsafe fn share_globals(&self, pages: Range<usize>, at: usize, touched: &dyn Fn(usize) -> bool) -> Result<u64> {
+    /// `pages` are whole pages of this process's private writable memory, of which nobody else
+    /// writes during the call: at best, before there are other threads. `touched` tells of each
+    /// page whether it holds anything but zeros.
+    pub unsafe fn share_globals(
+        &self,
+        pages: Range<usize>,
+        at: usize,
+        touched: &dyn Fn(usize) -> bool,
+    ) -> Result<u64> {
         let geometry = self.pe.control().geometry();
         let end = (at + pages.len()) as u64;
         if end > geometry.globals_size() {
@@ -150,12 +165,20 @@ impl Job {
         let page = page_size();
         for start in pages.clone().step_by(page) {
             if touched(start) {
-                // SAFETY: the page is readable, as the caller promises; its copy lies in this PE's segment, checked above.
-                unsafe { shm::copy(self.pe.local(offset + (start - pages.start) as u64), start as *const u8, page) };
+                // SAFETY: the page is readable, as the caller promises; its copy lies in this PE's
+                // segment, checked above.
+                unsafe {
+                    shm::copy(
+                        self.pe.local(offset + (start - pages.start) as u64),
+                        start as *const u8,
+                        page,
+                    )
+                };
             }
         }
         let file_offset = geometry.segment(self.pe()) + offset;
-        // SAFETY: the caller promises private pages that nobody uses in between; from now on they show the copy.
+        // SAFETY: the caller promises private pages that nobody uses in between; from now on they
+        // show the copy.
         unsafe { self.pe.control().mapping().map_over(pages, file_offset) }?;
         Ok(offset)
     }
@@ -178,12 +201,14 @@ impl Segment {
         self.stride
     }
 
-    /// Address of PE 0's segment, where all are near; the others follow, each [`size`](Self::size) bytes further on.
+    /// Address of PE 0's segment, where all are near; the others follow, each [`size`](Self::size)
+    /// bytes further on.
     pub fn first(&self) -> Option<*mut u8> {
         self.near
     }
 
-    /// What a store into a near PE's segment has to be remembered in that does not go through a [`Spot`].
+    /// What a store into a near PE's segment has to be remembered in that does not go through a
+    /// [`Spot`].
     pub fn written(&self) -> Written {
         Written::of(&self.pe)
     }
@@ -207,8 +232,9 @@ impl Segment {
     ///
     /// # Safety
     /// While the spot or a part of it is used, the bytes are memory that the caller has got from
-    /// [`Job::allocate`] and not yet released, or has shared by [`Job::share_globals`]. All else are
-    /// words that the library works with, and shared data to which a guard may have given a reference.
+    /// [`Job::allocate`] and not yet released, or has shared by [`Job::share_globals`]. All else
+    /// are words that the library works with, and shared data to which a guard may have given a
+    /// reference.
     #[inline(always)]
     pub unsafe fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
         let end = offset.checked_add(bytes as u64)?;
@@ -219,15 +245,11 @@ impl Segment {
             Some(first) => Route::Near(first.wrapping_add(pe * self.stride + offset as usize)),
             None => self.pe.route(pe, offset),
         };
-        Some(Spot {
-            owner: &self.pe,
-            pe,
-            bytes,
-            route,
-        })
+        Some(Spot { owner: &self.pe, pe, bytes, route })
     }
 
-    /// Waits until `look` gives something: it reads words of this PE's own memory through [`shm`], any of which any PE may write.
+    /// Waits until `look` gives something: it reads words of this PE's own memory through [`shm`],
+    /// any of which any PE may write.
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies.
@@ -236,7 +258,8 @@ impl Segment {
         Ok(wait::until(&self.pe, Terms::default(), look)?)
     }
 
-    /// Looks once, as [`wait`](Self::wait) does: lets others get on who depend on this PE, so that a program may look until it succeeds.
+    /// Looks once, as [`wait`](Self::wait) does: lets others get on who depend on this PE, so that
+    /// a program may look until it succeeds.
     #[inline(always)]
     pub fn test<R>(&self, look: impl FnOnce() -> Option<R>) -> Option<R> {
         wait::test(&self.pe, look)
@@ -244,18 +267,21 @@ impl Segment {
 }
 
 impl Segment {
-    /// Whether this PE shares its CPU, so that [`has_read`](Self::has_read) is to be told of some reads.
+    /// Whether this PE shares its CPU, so that [`has_read`](Self::has_read) is to be told of some
+    /// reads.
     pub fn counts_reads(&self) -> bool {
         self.pe.polling.is_some()
     }
 
-    /// Tells of one in [`PERIOD`](crate::polling::PERIOD) reads of near memory that did not go through a [`Spot`]: of the address, and
-    /// of what was there. Yields if the program seems to poll.
+    /// Tells of one in [`PERIOD`](crate::polling::PERIOD) reads of near memory that did not go
+    /// through a [`Spot`]: of the address, and of what was there. Yields if the program seems to
+    /// poll.
     pub fn has_read(&self, place: usize, value: u64) {
         polling::look_at_read(&self.pe, place, value);
     }
 
-    /// Loads a word of this PE's own for a program that may do so until it changes: a [`test`](Self::test) that succeeds when it has.
+    /// Loads a word of this PE's own for a program that may do so until it changes: a
+    /// [`test`](Self::test) that succeeds when it has.
     ///
     /// # Safety
     /// The word can be read, and is aligned.
@@ -272,8 +298,8 @@ impl Segment {
     }
 }
 
-/// Whom this PE may have written to: the next wait, fence or quiet looks whether they sleep. Good as long as the job's
-/// [`Segment`] lives.
+/// Whom this PE may have written to: the next wait, fence or quiet looks whether they sleep. Good
+/// as long as the job's [`Segment`] lives.
 #[derive(Clone, Copy)]
 pub struct Written(*const AtomicU8);
 
@@ -338,24 +364,18 @@ impl Spot<'_> {
             "{bytes} bytes from {from} on, of {}",
             self.bytes
         );
-        Spot {
-            bytes,
-            route: self.route.add(from),
-            ..*self
-        }
+        Spot { bytes, route: self.route.add(from), ..*self }
     }
 
-    /// The same memory at another address of this process: copies within it see whether their ends overlap.
+    /// The same memory at another address of this process: copies within it see whether their ends
+    /// overlap.
     ///
     /// # Safety
     /// It is mapped there, too, for as long as this is used.
     #[must_use]
     pub unsafe fn as_seen_at(&self, address: *mut u8) -> Self {
         match self.route {
-            Route::Near(_) => Spot {
-                route: Route::Near(address),
-                ..*self
-            },
+            Route::Near(_) => Spot { route: Route::Near(address), ..*self },
             Route::Far(_) => *self,
         }
     }
@@ -382,7 +402,8 @@ impl Spot<'_> {
         }
     }
 
-    /// The word here. Segments begin at pages, and so do the places of [`as_seen_at`](Self::as_seen_at): an offset is aligned where its address is.
+    /// The word here. Segments begin at pages, and so do the places of
+    /// [`as_seen_at`](Self::as_seen_at): an offset is aligned where its address is.
     #[inline(always)]
     fn word<T: Word>(&self) -> Route {
         let (place, size) = match self.route {
@@ -431,7 +452,8 @@ impl Spot<'_> {
         Ok(old)
     }
 
-    /// Replaces the word at the range's start by `new` if it holds `expected`, bit for bit; gives what it held.
+    /// Replaces the word at the range's start by `new` if it holds `expected`, bit for bit; gives
+    /// what it held.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -442,7 +464,8 @@ impl Spot<'_> {
         Ok(old)
     }
 
-    /// The end of an atomic operation, which has found `old`. One that has changed nothing is a read.
+    /// The end of an atomic operation, which has found `old`. One that has changed nothing is a
+    /// read.
     #[inline(always)]
     fn updated<T: Word>(&self, changed: bool, old: T) {
         if changed || !polling::is_on() {
@@ -452,7 +475,8 @@ impl Spot<'_> {
         }
     }
 
-    /// Copies the range's bytes here; the source may be reused on return, and may overlap with the range.
+    /// Copies the range's bytes here; the source may be reused on return, and may overlap with the
+    /// range.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -517,7 +541,8 @@ impl Spot<'_> {
         Ok(self.word::<u64>().signal(self.owner, self.pe, op, value)?)
     }
 
-    /// [`put`](Self::put), and then [`signal`](Self::signal) of a word of the same PE: whoever sees the signal sees the bytes.
+    /// [`put`](Self::put), and then [`signal`](Self::signal) of a word of the same PE: whoever sees
+    /// the signal sees the bytes.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -525,7 +550,13 @@ impl Spot<'_> {
     /// # Safety
     /// As for [`put`](Self::put).
     #[inline(always)]
-    pub unsafe fn put_signal(&self, from: *const u8, signal: &Spot<'_>, op: SignalOp, value: u64) -> Result<()> {
+    pub unsafe fn put_signal(
+        &self,
+        from: *const u8,
+        signal: &Spot<'_>,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
         debug_assert_eq!(self.pe, signal.pe);
         match (self.route, signal.route) {
             (Route::Far(to), Route::Far(word)) => {

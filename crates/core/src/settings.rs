@@ -1,7 +1,7 @@
 //! The environment variables that memonet knows, in one list.
 //!
-//! Each is read where it takes effect, which refuses a value that cannot be. Here are the names, so that one that nobody
-//! reads, such as a misspelled one, is told.
+//! Each is read where it takes effect, which refuses a value that cannot be. Here are the names, so
+//! that one that nobody reads, such as a misspelled one, is told.
 
 use crate::ENV_FABRIC;
 use crate::barrier::ENV_BARRIER;
@@ -23,7 +23,8 @@ pub struct Setting {
 
 /// Variable by which the C front end is told of libraries whose static data are symmetric.
 pub const ENV_SYMMETRIC_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
-/// Holds the marks of all jobs that a process belongs to: by them a launcher finds what its job has left behind.
+/// Holds the marks of all jobs that a process belongs to: by them a launcher finds what its job has
+/// left behind.
 pub const ENV_MARK: &str = "MEMONET_MARK";
 
 /// What users may set.
@@ -39,7 +40,8 @@ pub const SETTINGS: [Setting; 7] = [
 ];
 
 /// What launchers set for their PEs.
-const OF_LAUNCHERS: [&str; 6] = [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, crate::hosted::ENV_FD, ENV_MARK];
+const OF_LAUNCHERS: [&str; 6] =
+    [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, crate::hosted::ENV_FD, ENV_MARK];
 /// What memonet's own builds set, or the compiler wrapper reads, in its source tree.
 const OF_BUILDS: [&str; 4] = ["MEMONET_API", "MEMONET_INCLUDE", "MEMONET_PROFILE", "MEMONET_BLESS"];
 /// How the names begin that memonet's own tests use.
@@ -56,10 +58,12 @@ pub fn is_known(name: &str) -> bool {
         || OF_TESTS.iter().any(|start| name.starts_with(start))
 }
 
-/// What to say of these variables, one line for each that is memonet's by its name, and that nobody reads.
+/// What to say of these variables, one line for each that is memonet's by its name, and that nobody
+/// reads.
 pub fn complaints(names: impl Iterator<Item = OsString>) -> Vec<String> {
     let unknown = names.map(|name| name.to_string_lossy().into_owned());
-    let mut unknown: Vec<String> = unknown.filter(|name| name.starts_with(PREFIX) && !is_known(name)).collect();
+    let mut unknown: Vec<String> =
+        unknown.filter(|name| name.starts_with(PREFIX) && !is_known(name)).collect();
     unknown.sort_unstable();
     unknown.dedup();
     unknown.into_iter().map(|name| complaint(&name)).collect()
@@ -68,7 +72,9 @@ pub fn complaints(names: impl Iterator<Item = OsString>) -> Vec<String> {
 fn complaint(name: &str) -> String {
     let all = SETTINGS.iter().map(|setting| setting.name).chain(OF_LAUNCHERS);
     let nearest = all.min_by_key(|known| distance(name, known)).unwrap_or(PREFIX);
-    format!("there is no variable {name}, so it has no effect; the nearest is {nearest}. `memonet doctor --settings` lists all")
+    format!(
+        "there is no variable {name}, so it has no effect; the nearest is {nearest}. `memonet doctor --settings` lists all"
+    )
 }
 
 /// How many letters are to be added, left out or changed to make one name of the other.
@@ -85,9 +91,11 @@ fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// ` (NAME=VALUE)` where a limit comes from a variable that is set, for the error that the limit causes.
+/// ` (NAME=VALUE)` where a limit comes from a variable that is set, for the error that the limit
+/// causes.
 pub(crate) fn origin(name: &str) -> String {
-    std::env::var_os(name).map_or_else(String::new, |value| format!(" ({name}={})", value.to_string_lossy()))
+    std::env::var_os(name)
+        .map_or_else(String::new, |value| format!(" ({name}={})", value.to_string_lossy()))
 }
 
 #[cfg(test)]

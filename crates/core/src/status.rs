@@ -33,7 +33,8 @@ pub(crate) fn exit_status(word: u32) -> Option<u8> {
     (word & !0xFF == EXIT).then_some(word as u8)
 }
 
-/// Whether a PE takes part in the job's doings, as far as its front end lets it: one may let it leave, and come back, before it is done.
+/// Whether a PE takes part in the job's doings, as far as its front end lets it: one may let it
+/// leave, and come back, before it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Part {
@@ -124,7 +125,8 @@ mod tests {
 
     #[test]
     fn words_round_trip() {
-        let dead = [Cause::Signal(9), Cause::Signal(-1), Cause::Exit(0), Cause::Exit(255), Cause::Panic];
+        let dead =
+            [Cause::Signal(9), Cause::Signal(-1), Cause::Exit(0), Cause::Exit(255), Cause::Panic];
         let states = [State::Empty, State::Joined, State::Finalizing, State::Done]
             .into_iter()
             .chain(dead.map(State::Dead));
@@ -144,7 +146,11 @@ mod tests {
         for word in small.chain(bits).chain(alike).chain((0..64).map(|bit| done ^ 1 << bit)) {
             assert_ne!(State::from_word(word), State::Done, "{word:#x}");
             for half in [word as u32, (word >> 32) as u32] {
-                assert_eq!((Part::from_word(half), exit_status(half)), (Part::Taking, None), "{half:#x}");
+                assert_eq!(
+                    (Part::from_word(half), exit_status(half)),
+                    (Part::Taking, None),
+                    "{half:#x}"
+                );
             }
         }
         for word in [5, 0x101, 1 << 32 | 2, u64::MAX, 4 | 77 << 8, 4 | 2 << 8 | 1 << 32] {

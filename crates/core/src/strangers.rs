@@ -1,12 +1,15 @@
-//! Whether this node's CPUs belong to the job: what its waits have learnt, shared through the control page.
+//! Whether this node's CPUs belong to the job: what its waits have learnt, shared through the
+//! control page.
 //!
-//! A gap between two looks of a wait that spins or yields means that somebody else had the CPU. After one, all waits of the job on
-//! this node sleep at once, for a *window* of cycles. When it is over, the next waits *probe*: they spin or yield again. A
-//! gap within a few scheduler slices of probing says that the strangers stayed, and the next window is longer; a later one is
-//! taken for bad luck, and the windows begin anew.
+//! A gap between two looks of a wait that spins or yields means that somebody else had the CPU.
+//! After one, all waits of the job on this node sleep at once, for a *window* of cycles. When it is
+//! over, the next waits *probe*: they spin or yield again. A gap within a few scheduler slices of
+//! probing says that the strangers stayed, and the next window is longer; a later one is taken for
+//! bad luck, and the windows begin anew.
 //!
-//! Nothing here must be right: races between PEs, or a word overwritten by a stray store, change for how long waits sleep
-//! rather than spin, and nothing else. Times are cycles of the node's clock and wrap.
+//! Nothing here must be right: races between PEs, or a word overwritten by a stray store, change
+//! for how long waits sleep rather than spin, and nothing else. Times are cycles of the node's
+//! clock and wrap.
 
 use crate::layout::JobHeader;
 use crate::pe::Pe;
@@ -14,9 +17,10 @@ use crate::shm;
 use std::mem::offset_of;
 use std::ops::Range;
 
-/// Length of a window: at first, and at most. Short at first, as a PE of the job that computes looks like a stranger. At most some
-/// hundredths of a second: a probe costs a slice or two, but who sleeps on after PEs have computed, or after a noisy moment, pays thirty
-/// times what a barrier costs.
+/// Length of a window: at first, and at most. Short at first, as a PE of the job that computes
+/// looks like a stranger. At most some hundredths of a second: a probe costs a slice or two, but
+/// who sleeps on after PEs have computed, or after a noisy moment, pays thirty times what a barrier
+/// costs.
 const WINDOW: Range<u64> = 2_500_000..100_000_000;
 /// Cycles of probing in which strangers who are still there show: a few slices of the scheduler.
 const PROBE: u64 = 12_500_000;
@@ -43,7 +47,8 @@ impl Strangers {
 
     #[inline]
     fn read(word: *mut u64) -> u64 {
-        // SAFETY: aligned words of the control page, which the PE that made this value keeps mapped.
+        // SAFETY: aligned words of the control page, which the PE that made this value keeps
+        // mapped.
         unsafe { shm::load(word) }
     }
 
@@ -88,7 +93,8 @@ impl Strangers {
         if until != 0 && Self::ahead(until, now) {
             return;
         }
-        let probing = Self::read(self.probed) == until && now.wrapping_sub(Self::read(self.probing_since)) < PROBE;
+        let probing = Self::read(self.probed) == until
+            && now.wrapping_sub(Self::read(self.probing_since)) < PROBE;
         let next = if until != 0 && probing {
             Self::read(self.window).saturating_mul(4).clamp(WINDOW.start, WINDOW.end - 1)
         } else {

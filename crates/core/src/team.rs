@@ -16,7 +16,8 @@ use crate::pe::Pe;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// An ordered subset of the job's PEs. Calls marked *collective* must be made by all of its members, in the same order.
+/// An ordered subset of the job's PEs. Calls marked *collective* must be made by all of its
+/// members, in the same order.
 pub struct Team {
     pe: Arc<Pe>,
     members: Arc<[usize]>,
@@ -45,7 +46,13 @@ impl Team {
         Self::with_slot(pe, members, rank, (agreed.slot, agreed.left), ended)
     }
 
-    fn with_slot(pe: &Arc<Pe>, members: Arc<[usize]>, rank: usize, (slot, slots_left): (usize, usize), ended: Arc<[u64]>) -> Result<Self> {
+    fn with_slot(
+        pe: &Arc<Pe>,
+        members: Arc<[usize]>,
+        rank: usize,
+        (slot, slots_left): (usize, usize),
+        ended: Arc<[u64]>,
+    ) -> Result<Self> {
         let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended)?;
         let forced = Forced::asked()?;
         Ok(Team {
@@ -90,7 +97,8 @@ impl Team {
         &self.circles
     }
 
-    /// How many more teams and barriers all members had room for when this team was made: the same number at each of them.
+    /// How many more teams and barriers all members had room for when this team was made: the same
+    /// number at each of them.
     pub fn room(&self) -> usize {
         self.slots_left
     }
@@ -105,7 +113,8 @@ impl Team {
         self.rank
     }
 
-    /// The rank in `other` of the member with rank `rank` of this team; `None` when it is not in both.
+    /// The rank in `other` of the member with rank `rank` of this team; `None` when it is not in
+    /// both.
     pub fn translate(&self, rank: usize, other: &Team) -> Option<usize> {
         let &pe = self.members.get(rank)?;
         // In the world, and in what is split off its beginning, a PE's number is its rank.
@@ -134,7 +143,8 @@ impl Team {
         &self.barrier
     }
 
-    /// A further barrier over the team, whose phases overlap with those of others as they like. *Collective.*
+    /// A further barrier over the team, whose phases overlap with those of others as they like.
+    /// *Collective.*
     ///
     /// # Errors
     /// [`Error::TooMany`], [`Error::PeerFailed`].
@@ -145,17 +155,18 @@ impl Team {
         Barrier::new(self.pe.clone(), self.members.clone(), self.rank, slot.slot, ended)
     }
 
-    /// A team of some of this team's members, given as PE numbers of the job in the wanted order. *Collective over this
-    /// team*: each member names the team it will be in; those outside of it get `None`. Several disjoint teams may be made by
-    /// one call, each member naming its own.
+    /// A team of some of this team's members, given as PE numbers of the job in the wanted order.
+    /// *Collective over this team*: each member names the team it will be in; those outside of it
+    /// get `None`. Several disjoint teams may be made by one call, each member naming its own.
     ///
     /// # Errors
-    /// [`Error::NoSuchPe`] for a number outside of this team, [`Error::Unequal`] when two members of one list
-    /// name different lists, [`Error::TooMany`], [`Error::PeerFailed`].
+    /// [`Error::NoSuchPe`] for a number outside of this team, [`Error::Unequal`] when two members
+    /// of one list name different lists, [`Error::TooMany`], [`Error::PeerFailed`].
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
         let named = pes.contains(&self.pe.me());
         let allowed = self.check(pes).and_then(|()| Algorithm::choose(&self.pe, pes.len()));
-        let slot = self.agree("team", allowed.map(|_| format!("{pes:?}")), if named { pes } else { &[] })?;
+        let slot =
+            self.agree("team", allowed.map(|_| format!("{pes:?}")), if named { pes } else { &[] })?;
         self.take_slot(&slot, pes)
     }
 
@@ -177,12 +188,11 @@ impl Team {
         for &pe in pes {
             match left.get_mut(pe) {
                 Some(left) if *left => *left = false,
-                _ if self.members.contains(&pe) => return Err(Error::Misuse("a PE stands twice in the list of a team's members")),
+                _ if self.members.contains(&pe) => {
+                    return Err(Error::Misuse("a PE stands twice in the list of a team's members"));
+                }
                 _ => {
-                    return Err(Error::NoSuchPe {
-                        pe,
-                        npes: self.members.len(),
-                    });
+                    return Err(Error::NoSuchPe { pe, npes: self.members.len() });
                 }
             }
         }

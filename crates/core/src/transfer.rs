@@ -11,8 +11,9 @@ use crate::window::{Inner, Target, Window};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A copy from this PE's own part of a window to another PE's part of one, with everything checked and resolved. [`start`](Self::start)
-/// is all that is left to do, each time with what the source holds then.
+/// A copy from this PE's own part of a window to another PE's part of one, with everything checked
+/// and resolved. [`start`](Self::start) is all that is left to do, each time with what the source
+/// holds then.
 pub struct Transfer {
     target: Target,
     pe: usize,
@@ -26,15 +27,23 @@ pub struct Transfer {
     _signal_window: Option<Arc<Inner>>,
 }
 
-// SAFETY: `source` is an address in a mapping that `_source_window` keeps, read only through `crate::shm` or the fabric.
+// SAFETY: `source` is an address in a mapping that `_source_window` keeps, read only through
+// `crate::shm` or the fabric.
 unsafe impl Send for Transfer {}
 
 impl<T: Plain> Window<T> {
-    /// Prepares a copy of `from`, of this PE's own part of `source`, to `pe`'s part of this window, from `index` on.
+    /// Prepares a copy of `from`, of this PE's own part of `source`, to `pe`'s part of this window,
+    /// from `index` on.
     ///
     /// # Errors
     /// As for [`put_nbi`](Self::put_nbi).
-    pub fn prepare(&self, pe: usize, index: usize, source: &Window<T>, from: Range<usize>) -> Result<Transfer> {
+    pub fn prepare(
+        &self,
+        pe: usize,
+        index: usize,
+        source: &Window<T>,
+        from: Range<usize>,
+    ) -> Result<Transfer> {
         let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
         Ok(Transfer {
             target,
@@ -51,12 +60,19 @@ impl<T: Plain> Window<T> {
 }
 
 impl Transfer {
-    /// Lets every [`start`](Self::start) update word `index` of the target PE's part of `signals` after the copy.
+    /// Lets every [`start`](Self::start) update word `index` of the target PE's part of `signals`
+    /// after the copy.
     ///
     /// # Errors
-    /// As for [`Window::signal`]; [`Misuse`](Error::Misuse) when `signals` belongs to another job, or to
-    /// another PE of this one.
-    pub fn with_signal(mut self, signals: &Window<u64>, index: usize, op: SignalOp, value: u64) -> Result<Self> {
+    /// As for [`Window::signal`]; [`Misuse`](Error::Misuse) when `signals` belongs to another job,
+    /// or to another PE of this one.
+    pub fn with_signal(
+        mut self,
+        signals: &Window<u64>,
+        index: usize,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<Self> {
         check_together(&*self.window.pe, signals)?;
         let target = signals.target(self.pe, index, 1, signal_access(op))?;
         self.signal = Some((target, op, value));
@@ -64,7 +80,8 @@ impl Transfer {
         Ok(self)
     }
 
-    /// Starts the copy. The source must stay as it is until [`test`](Self::test) or [`wait`](Self::wait) says that it is complete.
+    /// Starts the copy. The source must stay as it is until [`test`](Self::test) or
+    /// [`wait`](Self::wait) says that it is complete.
     ///
     /// # Errors
     /// [`Misuse`](Error::Misuse) while the previous start is not complete.
@@ -77,7 +94,8 @@ impl Transfer {
         let pe = &self.window.pe;
         match (self.target.route, &self.signal) {
             (route @ Route::Near(_), signal) => {
-                // SAFETY: both ranges were checked when the transfer was prepared, and their windows are kept.
+                // SAFETY: both ranges were checked when the transfer was prepared, and their
+                // windows are kept.
                 unsafe { route.put(pe, self.source, self.bytes)? };
                 match signal {
                     Some((word, op, value)) => Ok(word.route.signal(pe, self.pe, *op, *value)?),
@@ -94,16 +112,15 @@ impl Transfer {
             }
             (Route::Far(to), Some((word, op, value))) => {
                 self.under_way = true;
-                let Route::Far(at) = word.route else {
-                    unreachable!("a PE is either near or far")
-                };
+                let Route::Far(at) = word.route else { unreachable!("a PE is either near or far") };
                 // SAFETY: as above.
                 unsafe { pe.fabric().put_signal(to, self.source, self.bytes, at, *op, *value) }
             }
         }
     }
 
-    /// Whether the last start is complete: the block is visible at the target, and the source may change. True before any start.
+    /// Whether the last start is complete: the block is visible at the target, and the source may
+    /// change. True before any start.
     ///
     /// # Errors
     /// What the copy failed with.

@@ -41,8 +41,8 @@ impl Cmp {
 
 /// A wait on words of this PE's part, with terms: made by [`Window::wait`].
 ///
-/// Without [`depends_on`](Self::depends_on) it ends with [`PeerFailed`](crate::Error::PeerFailed) when any PE dies, as any may be the one
-/// whose store it waits for.
+/// Without [`depends_on`](Self::depends_on) it ends with [`PeerFailed`](crate::Error::PeerFailed)
+/// when any PE dies, as any may be the one whose store it waits for.
 pub struct Wait<'a, T> {
     window: &'a Window<T>,
     members: Option<&'a [usize]>,
@@ -62,15 +62,12 @@ impl<T: Word> Window<T> {
     /// # }).unwrap();
     /// ```
     pub fn wait(&self) -> Wait<'_, T> {
-        Wait {
-            window: self,
-            members: None,
-            limit: None,
-        }
+        Wait { window: self, members: None, limit: None }
     }
 
-    /// Waits until element `index` of this PE's part compares so with `value`; gives what it then held. What was written before
-    /// the store or signal that ended the wait, and separated from it by a fence, is visible too.
+    /// Waits until element `index` of this PE's part compares so with `value`; gives what it then
+    /// held. What was written before the store or signal that ended the wait, and separated from it
+    /// by a fence, is visible too.
     ///
     /// # Errors
     /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies.
@@ -82,10 +79,12 @@ impl<T: Word> Window<T> {
         self.wait().until(index, cmp, value)
     }
 
-    /// Waits until one of the elements compares so; gives its place in `indices`. The lowest, when there are several.
+    /// Waits until one of the elements compares so; gives its place in `indices`. The lowest, when
+    /// there are several.
     ///
     /// # Errors
-    /// As for [`wait_until`](Self::wait_until); [`Misuse`](crate::Error::Misuse) when `indices` is empty: that would never end.
+    /// As for [`wait_until`](Self::wait_until); [`Misuse`](crate::Error::Misuse) when `indices` is
+    /// empty: that would never end.
     pub fn wait_until_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
         self.wait().any(indices, cmp, value)
     }
@@ -98,7 +97,8 @@ impl<T: Word> Window<T> {
         self.wait().all(indices, cmp, value)
     }
 
-    /// Waits until at least one of the elements compares so; gives the places in `indices` of all that do.
+    /// Waits until at least one of the elements compares so; gives the places in `indices` of all
+    /// that do.
     ///
     /// # Errors
     /// As for [`wait_until_any`](Self::wait_until_any).
@@ -128,7 +128,10 @@ impl<T: Word> Window<T> {
     /// The places in `indices` whose elements compare so now.
     pub fn test_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Vec<usize> {
         let holds = |&place: &usize| cmp.holds(self.look(indices[place]), value);
-        let look = || Some((0..indices.len()).filter(holds).collect()).filter(|found: &Vec<_>| !found.is_empty());
+        let look = || {
+            Some((0..indices.len()).filter(holds).collect())
+                .filter(|found: &Vec<_>| !found.is_empty())
+        };
         wait::test(&self.inner.pe, look).unwrap_or_default()
     }
 }
@@ -148,11 +151,7 @@ impl<'a, T: Word> Wait<'a, T> {
 
     #[inline(always)]
     fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Quick<R> {
-        let terms = Terms {
-            members: self.members,
-            limit: self.limit.as_ref(),
-            ..Terms::default()
-        };
+        let terms = Terms { members: self.members, limit: self.limit.as_ref(), ..Terms::default() };
         wait::until(&self.window.inner.pe, terms, look)
     }
 
@@ -160,14 +159,16 @@ impl<'a, T: Word> Wait<'a, T> {
     ///
     /// # Errors
     /// See there, and [`Timeout`](crate::Error::Timeout).
-    // Always inline: the comparison is nearly always a constant, and then one instruction of the loop.
+    // Always inline: the comparison is nearly always a constant, and then one instruction of the
+    // loop.
     #[inline(always)]
     pub fn until(self, index: usize, cmp: Cmp, value: T) -> Result<T> {
         // Checked once; the loop then reads one pointer.
         self.window.look(index);
         let word = self.window.local_ptr().wrapping_add(index).cast_const();
         Ok(self.wait(move || {
-            // SAFETY: `index` was checked just now, and the window lives as long as this borrow of it.
+            // SAFETY: `index` was checked just now, and the window lives as long as this borrow of
+            // it.
             let seen = unsafe { shm::load(word) };
             cmp.holds(seen, value).then_some(seen)
         })?)

@@ -6,19 +6,23 @@
 //! ```
 //!
 //! 1. Most waits end at the first look.
-//! 2. With a CPU for each PE a wait spins; with fewer it yields, which hands the CPU to a PE that has something to do. Where
-//!    nobody on this CPU can do what is waited for, it spins a little before it yields: the answer comes from another CPU
-//!    within less than it takes to come back, and this PE goes on without a change of processes.
-//!    Either only pays while the CPUs belong to the job: a stranger that gets the CPU keeps it for a scheduler's slice,
-//!    milliseconds, a thousand times what a barrier takes. So each round reads the cycle counter: a gap of more than
-//!    `GAP` between two looks means that somebody else was running, and **all** waits of the job on this node then
-//!    sleep at once for a while (the private module `strangers`). A sleeper that is woken gets its CPU at once, as
-//!    the scheduler owes it time. Then, where PEs share CPUs, one PE of each CPU spins for those that sleep there.
-//! 3. Sleepers cost no CPU. Signals and barriers ring them; a plain store does not, so a sleeper that waits for
-//!    words looks again by itself, ever less often, down to every `LONGEST_NAP`.
+//! 2. With a CPU for each PE a wait spins; with fewer it yields, which hands the CPU to a PE that
+//!    has something to do. Where nobody on this CPU can do what is waited for, it spins a little
+//!    before it yields: the answer comes from another CPU within less than it takes to come back,
+//!    and this PE goes on without a change of processes. Either only pays while the CPUs belong to
+//!    the job: a stranger that gets the CPU keeps it for a scheduler's slice, milliseconds, a
+//!    thousand times what a barrier takes. So each round reads the cycle counter: a gap of more
+//!    than `GAP` between two looks means that somebody else was running, and **all** waits of the
+//!    job on this node then sleep at once for a while (the private module `strangers`). A sleeper
+//!    that is woken gets its CPU at once, as the scheduler owes it time. Then, where PEs share
+//!    CPUs, one PE of each CPU spins for those that sleep there.
+//! 3. Sleepers cost no CPU. Signals and barriers ring them; a plain store does not, so a sleeper
+//!    that waits for words looks again by itself, ever less often, down to every `LONGEST_NAP`.
 //!
-//! Every wait ends: with what it looks for, with [`Error::PeerFailed`] when somebody it depends on is gone (a departure
-//! moves a counter that every step watches; a death rings every PE's doorbell, too; who sleeps in a barrier hears of it by looking every 50 ms) or this PE is [ending itself](crate::ending), or with [`Error::Timeout`].
+//! Every wait ends: with what it looks for, with [`Error::PeerFailed`] when somebody it depends on
+//! is gone (a departure moves a counter that every step watches; a death rings every PE's doorbell,
+//! too; who sleeps in a barrier hears of it by looking every 50 ms) or this PE is [ending
+//! itself](crate::ending), or with [`Error::Timeout`].
 
 use crate::bells::Bells;
 use crate::ending;
@@ -33,20 +37,24 @@ use crate::strangers::Strangers;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Cycles without a look that mean that something else had the CPU. At 1 to 5 GHz, 80 to 400 us; where PEs share CPUs, for each
-/// of them up to [`MOST_GAPS`], as each may have a little to do.
+/// Cycles without a look that mean that something else had the CPU. At 1 to 5 GHz, 80 to 400 us;
+/// where PEs share CPUs, for each of them up to [`MOST_GAPS`], as each may have a little to do.
 const GAP: u64 = 400_000;
 const MOST_GAPS: u64 = 4;
-/// Cycles of spinning or yielding before sleeping, for each PE that shares the CPU: some ten times what going to sleep and being
-/// woken costs. Less, and PEs that were woken one after the other would sleep again before the last of them is up.
+/// Cycles of spinning or yielding before sleeping, for each PE that shares the CPU: some ten times
+/// what going to sleep and being woken costs. Less, and PEs that were woken one after the other
+/// would sleep again before the last of them is up.
 const PATIENCE: u64 = 400_000;
-/// Cycles of spinning before a yield to PEs that have nothing to do with what is waited for: what changing to another process and back takes.
+/// Cycles of spinning before a yield to PEs that have nothing to do with what is waited for: what
+/// changing to another process and back takes.
 const HOPE: u64 = 6_000;
-/// Cycles of spinning, beside strangers, for those of other CPUs, for each PE of a CPU: some times what these take who sleep and wake each other.
+/// Cycles of spinning, beside strangers, for those of other CPUs, for each PE of a CPU: some times
+/// what these take who sleep and wake each other.
 const HOPE_FOR_ALL: u64 = 30_000;
 /// Cycles in which who spins for all of a CPU sees that the wait is over, and begins to wake them.
 const GRACE: u64 = 1_500;
-/// With more PEs on each CPU than this, waits sleep at once: if all yielded, nothing else on the machine would run.
+/// With more PEs on each CPU than this, waits sleep at once: if all yielded, nothing else on the
+/// machine would run.
 const MOST_SHARING: u64 = 64;
 /// Looks between two reads of the cycle counter, when spinning.
 pub(crate) const LOOKS: u32 = 32;
@@ -57,7 +65,8 @@ const APART: u64 = 60;
 const FIRST_NAP: Duration = Duration::from_micros(50);
 /// The longest that a sleeper which waits for words goes without looking by itself.
 const LONGEST_NAP: Duration = Duration::from_millis(4);
-/// How long a sleeper sleeps that is certain to be rung: to see who has left in order, which rings nobody.
+/// How long a sleeper sleeps that is certain to be rung: to see who has left in order, which rings
+/// nobody.
 const LONG_NAP: Duration = Duration::from_millis(50);
 
 /// What a wait depends on, and for how long.
@@ -65,8 +74,8 @@ const LONG_NAP: Duration = Duration::from_millis(50);
 pub(crate) struct Terms<'a> {
     /// Whose death ends the wait; `None`: anybody's.
     pub(crate) members: Option<&'a [usize]>,
-    /// For a barrier: whether a member that has finalised had done its part before. `None`: a word; finalised PEs end the
-    /// wait once nobody else is left who could write it.
+    /// For a barrier: whether a member that has finalised had done its part before. `None`: a word;
+    /// finalised PEs end the wait once nobody else is left who could write it.
     pub(crate) arrived: Option<&'a dyn Fn(usize) -> bool>,
     /// For a barrier: where all of its members sleep.
     pub(crate) bells: Option<Bells>,
@@ -125,10 +134,10 @@ impl Terms<'_> {
             left = 0;
         }
         // Nobody else may ever write this word: waiting on would be a hang.
-        (left == 0).then_some(finalized).flatten().map(|pe| Error::PeerFailed {
-            pe,
-            cause: Cause::Finalized,
-        })
+        (left == 0)
+            .then_some(finalized)
+            .flatten()
+            .map(|pe| Error::PeerFailed { pe, cause: Cause::Finalized })
     }
 }
 
@@ -141,7 +150,8 @@ pub(crate) fn until<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Opti
     }
 }
 
-/// The beginning of a wait: for those who have something to say before they wait for long. Where it finds nothing, [`until`] follows.
+/// The beginning of a wait: for those who have something to say before they wait for long. Where it
+/// finds nothing, [`until`] follows.
 #[inline(always)]
 pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> Option<R> {
     pe.ring_written();
@@ -152,7 +162,8 @@ pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> O
     if found.is_some() {
         return found;
     }
-    // The answer to what was just sent: nothing may come between it and the caller, not even a clock.
+    // The answer to what was just sent: nothing may come between it and the caller, not even a
+    // clock.
     if cfg!(not(loom)) && !pe.crowded() {
         for _ in 0..LOOKS {
             shm::pause();
@@ -165,11 +176,14 @@ pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> O
     None
 }
 
-/// The beginning of a wait for one's turn with what PEs hand to each other. Where it finds nothing, [`until`] follows.
+/// The beginning of a wait for one's turn with what PEs hand to each other. Where it finds nothing,
+/// [`until`] follows.
 ///
-/// Who hands over has more to write to the lines that are looked at: at the least, that it wants its turn again. A look in between takes the
-/// line away from it, and the next one then waits for what comes late. So looks are [`APART`] by the clock, as a `pause` takes from 30 to
-/// 140 cycles; and there are enough of them for some turns of others, so that none of what a longer wait does comes between.
+/// Who hands over has more to write to the lines that are looked at: at the least, that it wants
+/// its turn again. A look in between takes the line away from it, and the next one then waits for
+/// what comes late. So looks are [`APART`] by the clock, as a `pause` takes from 30 to 140 cycles;
+/// and there are enough of them for some turns of others, so that none of what a longer wait does
+/// comes between.
 #[inline(always)]
 pub(crate) fn looks_apart<R>(pe: &Pe, mut look: impl FnMut() -> Option<R>) -> Option<R> {
     pe.ring_written();
@@ -194,8 +208,9 @@ pub(crate) fn looks_apart<R>(pe: &Pe, mut look: impl FnMut() -> Option<R>) -> Op
     None
 }
 
-/// Looks once. A program may do so until it succeeds: where PEs share CPUs it then keeps the one that would have to act from running,
-/// for all of a scheduler's slice; so after a few that failed, tests yield as waits do.
+/// Looks once. A program may do so until it succeeds: where PEs share CPUs it then keeps the one
+/// that would have to act from running, for all of a scheduler's slice; so after a few that failed,
+/// tests yield as waits do.
 #[inline(always)]
 pub(crate) fn test<R>(pe: &Pe, look: impl FnOnce() -> Option<R>) -> Option<R> {
     pe.progress();
@@ -205,7 +220,8 @@ pub(crate) fn test<R>(pe: &Pe, look: impl FnOnce() -> Option<R>) -> Option<R> {
     found
 }
 
-/// Lets another PE have the CPU, for calls that look once. Beside strangers it sleeps a little, as a wait does: they would keep the CPU.
+/// Lets another PE have the CPU, for calls that look once. Beside strangers it sleeps a little, as
+/// a wait does: they would keep the CPU.
 #[cold]
 pub(crate) fn give_way(pe: &Pe) {
     if cfg!(loom) {
@@ -250,7 +266,8 @@ pub(crate) fn nanos(pe: &Pe) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// A moment in the time in which this PE lives, in which timeouts are meant; only differences mean anything.
+/// A moment in the time in which this PE lives, in which timeouts are meant; only differences mean
+/// anything.
 pub(crate) fn now(pe: &Pe) -> Duration {
     Duration::from_nanos(nanos(pe))
 }
@@ -269,7 +286,8 @@ fn simulated<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) 
     let deadline = terms.limit.map(|limit| limit.deadline(pe));
     clock.look();
     loop {
-        // First, as what they take in may be what this waits for, and nothing else would tell of that.
+        // First, as what they take in may be what this waits for, and nothing else would tell of
+        // that.
         let relays = pe.relay_news();
         if let Some(found) = look() {
             return Ok(found);
@@ -359,8 +377,8 @@ fn spin<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Q
     Ok(None)
 }
 
-/// Beside strangers, one PE of each CPU, the last there to arrive, spins for all that sleep there, and wakes them: waking who sleeps on
-/// another CPU takes longer than all else of a barrier.
+/// Beside strangers, one PE of each CPU, the last there to arrive, spins for all that sleep there,
+/// and wakes them: waking who sleeps on another CPU takes longer than all else of a barrier.
 #[cold]
 fn spin_for_all<R>(pe: &Pe, terms: &Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Option<R> {
     let (Some(members), 1..) = (terms.members, hope(pe, terms)) else {
@@ -389,8 +407,9 @@ fn ring_at(pe: &Pe, here: u32, members: &[usize]) {
     there.for_each(|&other| control.doorbell(other).ring_ordered());
 }
 
-/// The other half of [`spin_for_all`], for who is about to ring `targets`: rings those on other CPUs, but leaves them a moment to who
-/// is awake there. No wake-up depends on anybody else: after that moment all are rung as ever, and who was rung twice looks twice.
+/// The other half of [`spin_for_all`], for who is about to ring `targets`: rings those on other
+/// CPUs, but leaves them a moment to who is awake there. No wake-up depends on anybody else: after
+/// that moment all are rung as ever, and who was rung twice looks twice.
 pub(crate) fn ring_elsewhere(pe: &Pe, targets: impl Iterator<Item = usize> + Clone) {
     if Strangers::of(pe).are_believed_in(cycles) {
         ring_beyond(pe, this_cpu(), targets);
@@ -413,7 +432,8 @@ fn ring_beyond(pe: &Pe, here: u32, targets: impl Iterator<Item = usize> + Clone)
     }
 }
 
-/// Waits for those who are awake on other CPUs to wake theirs, until `done` or for [`GRACE`] from `start` on.
+/// Waits for those who are awake on other CPUs to wake theirs, until `done` or for [`GRACE`] from
+/// `start` on.
 pub(crate) fn for_a_moment(start: u64, done: impl Fn() -> bool) {
     while cfg!(not(loom)) && !done() && cycles().saturating_sub(start) < GRACE {
         shm::pause();
@@ -432,13 +452,15 @@ fn hope(pe: &Pe, terms: &Terms<'_>) -> u64 {
     if may_need(pe, terms, here) { 0 } else { HOPE }
 }
 
-/// Whether somebody else on CPU `here` may have to do what is waited for. A hint: PEs may have moved since they said where they are, and
-/// who has done its part for this wait may have others to do. So hope ends, and then a PE yields as ever.
+/// Whether somebody else on CPU `here` may have to do what is waited for. A hint: PEs may have
+/// moved since they said where they are, and who has done its part for this wait may have others to
+/// do. So hope ends, and then a PE yields as ever.
 fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
     let (Some(members), Some(arrived), false) = (terms.members, terms.arrived, pe.has_far()) else {
         return true;
     };
-    let may_be_here = |other: usize| matches!(pe.control().cpu_of(other), cpu if cpu == here || cpu == 0);
+    let may_be_here =
+        |other: usize| matches!(pe.control().cpu_of(other), cpu if cpu == here || cpu == 0);
     // Who was missing last time is the likeliest to be missing again, as PEs that yield take turns.
     let last = pe.missed.load(Ordering::Relaxed).min(members.len());
     let missing = (last..members.len())
@@ -450,8 +472,9 @@ fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
     missing.is_some()
 }
 
-/// Sleeps. Nothing, where spinning is better: whoever was rung, though not with the answer, is being worked for, and would
-/// have its CPU for itself. If it slept again at once, each quiet of a PE that writes to it would have to wake it.
+/// Sleeps. Nothing, where spinning is better: whoever was rung, though not with the answer, is
+/// being worked for, and would have its CPU for itself. If it slept again at once, each quiet of a
+/// PE that writes to it would have to wake it.
 #[cold]
 fn sleep<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     // A fabric may deliver without ringing.
@@ -497,8 +520,8 @@ fn sleep<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> 
     }
 }
 
-/// Time until the next multiple of `nap`: sleepers that look at the same moment share a timer's interrupt, and one end of the
-/// CPU's idling.
+/// Time until the next multiple of `nap`: sleepers that look at the same moment share a timer's
+/// interrupt, and one end of the CPU's idling.
 fn until_common_time(nap: Duration) -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     let past = now.tv_nsec as u64 + now.tv_sec as u64 % 60 * 1_000_000_000;
@@ -509,7 +532,8 @@ fn until_common_time(nap: Duration) -> Duration {
 fn check<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     pe.progress();
     match terms.departed(pe).or_else(|| terms.late(pe)) {
-        // Whoever left may have done its part just before: what it wrote is visible now that its departure is.
+        // Whoever left may have done its part just before: what it wrote is visible now that its
+        // departure is.
         Some(error) => look().map(Some).ok_or_else(|| error.into()),
         None => Ok(None),
     }
@@ -566,7 +590,8 @@ mod tests {
         assert!(needed([1, 2, 0, 1], &[2], ALL), "it may be anywhere");
     }
 
-    /// Who of PEs 1 to 3, on CPUs 1, 2 and 2, still sleeps after `f` at PE 0 on CPU 1, if only `sleepers` did before.
+    /// Who of PEs 1 to 3, on CPUs 1, 2 and 2, still sleeps after `f` at PE 0 on CPU 1, if only
+    /// `sleepers` did before.
     fn still_asleep(sleepers: &[usize], f: fn(&Pe)) -> Vec<usize> {
         let all = Job::threads(4, |job| {
             if job.pe() != 0 {

@@ -1,13 +1,17 @@
-//! PEs that look after each other: those that another launcher has started, which tells nobody of deaths.
+//! PEs that look after each other: those that another launcher has started, which tells nobody of
+//! deaths.
 //!
-//! Every wait and every test looks, once in a while, whether the process of another PE has ended, and publishes it as a launcher of memonet
-//! would. Waits look at least every `LONGEST_NAP` or `LONG_NAP` ([`crate::wait`]), so whoever waits for a dead PE hears of it within 100 ms.
+//! Every wait and every test looks, once in a while, whether the process of another PE has ended,
+//! and publishes it as a launcher of memonet would. Waits look at least every `LONGEST_NAP` or
+//! `LONG_NAP` ([`crate::wait`]), so whoever waits for a dead PE hears of it within 100 ms.
 //!
-//! *Nobody is taken for dead who lives.* A PE says before it meets the others who it is: the number of its process, and when that started,
-//! which together no other process ever has. A descriptor of the process is opened by number, and kept once that number has been seen to be
-//! the PE's still: then it was so, too, when the descriptor was opened, as the PE had said its number before. A readable
-//! descriptor is believed only where /proc, too, shows no such process, or one that has ended: programs that close all descriptors
-//! they know nothing of, and open others, are common. A PE in another pid namespace, or that could not read /proc, is not watched.
+//! *Nobody is taken for dead who lives.* A PE says before it meets the others who it is: the number
+//! of its process, and when that started, which together no other process ever has. A descriptor of
+//! the process is opened by number, and kept once that number has been seen to be the PE's still:
+//! then it was so, too, when the descriptor was opened, as the PE had said its number before. A
+//! readable descriptor is believed only where /proc, too, shows no such process, or one that has
+//! ended: programs that close all descriptors they know nothing of, and open others, are common. A
+//! PE in another pid namespace, or that could not read /proc, is not watched.
 
 use crate::control::Control;
 use crate::error::Cause;
@@ -72,10 +76,7 @@ impl Watch {
         let (now, last) = (rough_now().as_millis() as u64, self.looked.load(Ordering::Relaxed));
         let due = now.wrapping_sub(last) >= PAUSE.as_millis() as u64;
         if due
-            && self
-                .looked
-                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+            && self.looked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
             self.look(control);
         }
@@ -88,7 +89,9 @@ impl Watch {
         let living = |pe: &usize| *pe != self.me && !matches!(control.state(*pe), State::Dead(_));
         let known: Vec<(usize, Identity)> = (0..pidfds.len())
             .filter(living)
-            .filter_map(|pe| Some((pe, control.identity(pe).filter(|who| who.namespace == self.namespace)?)))
+            .filter_map(|pe| {
+                Some((pe, control.identity(pe).filter(|who| who.namespace == self.namespace)?))
+            })
             .collect();
         for &(pe, who) in &known {
             if pidfds[pe].is_none() {
@@ -101,12 +104,14 @@ impl Watch {
                 Some(_) if !ended[pe] => {}
                 Some(pidfd) => match Stat::of(who.pid) {
                     Some(stat) if stat.started == who.started && stat.state != 'Z' => {
-                        // Its number now stands for something else, which is not this PE's to close.
+                        // Its number now stands for something else, which is not this PE's to
+                        // close.
                         pidfds[pe].take().map(IntoRawFd::into_raw_fd);
                     }
                     _ => publish(control, pe, end_of(who.pid as i32, pidfd.as_fd())),
                 },
-                // No room for a descriptor, or no such process. One that has ended and is still to be collected looks as if it lived.
+                // No room for a descriptor, or no such process. One that has ended and is still to
+                // be collected looks as if it lived.
                 None => match Stat::of(who.pid) {
                     Some(stat) if stat.started == who.started => {}
                     _ => publish(control, pe, UNKNOWN),
@@ -189,7 +194,10 @@ mod tests {
             }
             end(child);
             watch.look(&control);
-            assert!(matches!(control.state(1), State::Dead(Cause::Signal(libc::SIGKILL) | UNKNOWN)));
+            assert!(matches!(
+                control.state(1),
+                State::Dead(Cause::Signal(libc::SIGKILL) | UNKNOWN)
+            ));
             assert_eq!((control.identity(1), control.state(0)), (None, State::Joined));
         }
     }
@@ -215,18 +223,18 @@ mod tests {
         assert_eq!(control.state(1), State::Joined);
     }
 
-    /// A program closes a descriptor that it knows nothing of, and opens another, which gets its number.
+    /// A program closes a descriptor that it knows nothing of, and opens another, which gets its
+    /// number.
     #[test]
     fn descriptors_are_taken_away() {
         let (child, who) = sleeper();
         let (control, watch) = job(who);
         watch.look(&control);
         let null = std::fs::File::open("/dev/null").unwrap();
-        let watched = watch.pidfds.lock().unwrap()[1]
-            .as_ref()
-            .map(rustix::fd::AsRawFd::as_raw_fd)
-            .unwrap();
-        // SAFETY: replaces the descriptor that the watch believes to have, as a careless program would; it never closes it again.
+        let watched =
+            watch.pidfds.lock().unwrap()[1].as_ref().map(rustix::fd::AsRawFd::as_raw_fd).unwrap();
+        // SAFETY: replaces the descriptor that the watch believes to have, as a careless program
+        // would; it never closes it again.
         assert_eq!(unsafe { libc::dup2(rustix::fd::AsRawFd::as_raw_fd(&null), watched) }, watched);
         (0..3).for_each(|_| watch.look(&control));
         assert_eq!(control.state(1), State::Joined);

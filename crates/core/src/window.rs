@@ -81,14 +81,17 @@ impl WindowOptions {
     }
 }
 
-/// Memory on each PE that the others reach: `len` elements of plain data, at the same place everywhere.
+/// Memory on each PE that the others reach: `len` elements of plain data, at the same place
+/// everywhere.
 ///
-/// Made collectively by [`Job::window`]; zero at first. Handles are cheap to clone. The memory is reused when every PE has
-/// dropped its last handle and remote, at the next collective call that makes or frees a window.
+/// Made collectively by [`Job::window`]; zero at first. Handles are cheap to clone. The memory is
+/// reused when every PE has dropped its last handle and remote, at the next collective call that
+/// makes or frees a window.
 ///
-/// Peers may write at any time, so there are no slices of it in safe code: own elements are read and written by copies
-/// ([`read`](Self::read), [`write`](Self::write), [`read_into`](Self::read_into), ...), others' by [`put`](Self::put),
-/// [`get`](Self::get), and, element by element, [`remote`](Self::remote).
+/// Peers may write at any time, so there are no slices of it in safe code: own elements are read
+/// and written by copies ([`read`](Self::read), [`write`](Self::write),
+/// [`read_into`](Self::read_into), ...), others' by [`put`](Self::put), [`get`](Self::get), and,
+/// element by element, [`remote`](Self::remote).
 pub struct Window<T> {
     pub(crate) inner: Arc<Inner>,
     pub(crate) reach: Reach,
@@ -118,7 +121,8 @@ pub(crate) struct Reach {
     /// PE 0's part; the others follow at a `stride`.
     parts: *mut u8,
     stride: usize,
-    /// How many PEs' parts may be read, and written, at that address without asking further: all, or none.
+    /// How many PEs' parts may be read, and written, at that address without asking further: all,
+    /// or none.
     readable: usize,
     writable: usize,
     pub(crate) me: usize,
@@ -143,7 +147,8 @@ pub(crate) struct Inner {
     place: Place,
 }
 
-// SAFETY: `local` is an address in a mapping that `pe` or `place` holds, used only through `crate::shm`.
+// SAFETY: `local` is an address in a mapping that `pe` or `place` holds, used only through
+// `crate::shm`.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -193,18 +198,23 @@ impl Inner {
 
     /// Resolves bytes of `pe`'s part, which the caller has found to be in range.
     #[inline]
-    fn resolve(&self, pe: usize, offset: usize, wanted: Access, attached: Option<(usize, u64)>) -> Result<Target> {
+    fn resolve(
+        &self,
+        pe: usize,
+        offset: usize,
+        wanted: Access,
+        attached: Option<(usize, u64)>,
+    ) -> Result<Target> {
         match &self.place {
             Place::Heap(base) => {
                 if !self.access.allows(wanted) && pe != self.pe.me() {
                     return self.denied(pe, wanted);
                 }
-                Ok(Target {
-                    route: self.pe.route(pe, base + offset as u64),
-                    hold: None,
-                })
+                Ok(Target { route: self.pe.route(pe, base + offset as u64), hold: None })
             }
-            Place::Restricted(restricted) => restricted.resolve(&self.pe, pe, offset, wanted, attached),
+            Place::Restricted(restricted) => {
+                restricted.resolve(&self.pe, pe, offset, wanted, attached)
+            }
         }
     }
 }
@@ -218,11 +228,7 @@ impl Inner {
         };
         let (parts, stride) = near.unwrap_or((std::ptr::null_mut(), 0));
         let count = |wanted| {
-            if near.is_some() && self.access.allows(wanted) {
-                self.pe.npes()
-            } else {
-                0
-            }
+            if near.is_some() && self.access.allows(wanted) { self.pe.npes() } else { 0 }
         };
         Reach {
             local: self.local,
@@ -260,12 +266,7 @@ impl<T> Belongs for Window<T> {
 
 impl<T: Plain> Window<T> {
     pub(crate) fn view(inner: Arc<Inner>, attached: Option<(usize, u64)>) -> Self {
-        Window {
-            reach: inner.reach(),
-            inner,
-            attached,
-            element: PhantomData,
-        }
+        Window { reach: inner.reach(), inner, attached, element: PhantomData }
     }
 
     /// Elements of each PE's part.
@@ -285,7 +286,8 @@ impl<T: Plain> Window<T> {
     /// # Errors
     /// [`Error::Unequal`] when PEs free different windows, [`Error::PeerFailed`].
     pub fn free(self) -> Result<()> {
-        let (pe, world, id) = (self.inner.pe.clone(), self.inner.world.clone(), self.inner.id as u64);
+        let (pe, world, id) =
+            (self.inner.pe.clone(), self.inner.world.clone(), self.inner.id as u64);
         drop(self);
         let mut call = Collective::begin(&pe, &world)?;
         call.agree(Ok([KIND_FREE, id, 0, 0]))?;
@@ -299,17 +301,20 @@ impl<T: Plain> Window<T> {
         match index.checked_add(count) {
             Some(end) if end <= len => Ok(index * size_of::<T>()),
             Some(_) => Err(Error::OutOfBounds { index, count, len }),
-            None => Err(Error::Overflow {
-                index,
-                size: size_of::<T>(),
-            }),
+            None => Err(Error::Overflow { index, size: size_of::<T>() }),
         }
     }
 
-    /// [`target`](Self::target) for the common case, in registers: a window of the segments, all PEs near. Everything else, errors
-    /// included, is `None`.
+    /// [`target`](Self::target) for the common case, in registers: a window of the segments, all
+    /// PEs near. Everything else, errors included, is `None`.
     #[inline(always)]
-    pub(crate) fn near(&self, pe: usize, index: usize, count: usize, wanted: Access) -> Option<*mut u8> {
+    pub(crate) fn near(
+        &self,
+        pe: usize,
+        index: usize,
+        count: usize,
+        wanted: Access,
+    ) -> Option<*mut u8> {
         let reach = &self.reach;
         let pes = match wanted {
             Access::Read => reach.readable,
@@ -330,28 +335,37 @@ impl<T: Plain> Window<T> {
     /// `near` found this PE's part, writable.
     #[inline(always)]
     pub(crate) unsafe fn wrote_near(&self, pe: usize) {
-        // SAFETY: where parts are near, there is one for each PE, and this is one of them; `inner` keeps the bytes.
+        // SAFETY: where parts are near, there is one for each PE, and this is one of them; `inner`
+        // keeps the bytes.
         unsafe { self.reach.written.to(pe) };
     }
 
     /// Resolves `count` elements from `index` of `pe`'s part.
     #[inline]
-    pub(crate) fn target(&self, pe: usize, index: usize, count: usize, wanted: Access) -> Result<Target> {
+    pub(crate) fn target(
+        &self,
+        pe: usize,
+        index: usize,
+        count: usize,
+        wanted: Access,
+    ) -> Result<Target> {
         self.inner.pe.check_pe(pe)?;
         let offset = self.range(index, count)?;
         self.inner.resolve(pe, offset, wanted, self.attached)
     }
 
     /// Resolves a word of `size` bytes at a byte offset of `pe`'s part.
-    pub(crate) fn word_target(&self, pe: usize, offset: usize, size: usize, wanted: Access) -> Result<Target> {
+    pub(crate) fn word_target(
+        &self,
+        pe: usize,
+        offset: usize,
+        size: usize,
+        wanted: Access,
+    ) -> Result<Target> {
         self.inner.pe.check_pe(pe)?;
         let end = offset.checked_add(size).ok_or(Error::Overflow { index: offset, size: 1 })?;
         if end > self.inner.bytes {
-            return Err(Error::OutOfBounds {
-                index: offset,
-                count: size,
-                len: self.inner.bytes,
-            });
+            return Err(Error::OutOfBounds { index: offset, count: size, len: self.inner.bytes });
         }
         if !offset.is_multiple_of(size) {
             return Err(Error::Misaligned { offset, size });
@@ -361,10 +375,12 @@ impl<T: Plain> Window<T> {
 }
 
 impl Job {
-    /// Makes a window of `len` elements on every PE, zero, that all PEs may read and write. *Collective*; ends with a barrier.
+    /// Makes a window of `len` elements on every PE, zero, that all PEs may read and write.
+    /// *Collective*; ends with a barrier.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different windows, [`Error::TooMany`], [`Error::PeerFailed`].
+    /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different windows,
+    /// [`Error::TooMany`], [`Error::PeerFailed`].
     pub fn window<T: Plain>(&self, len: usize) -> Result<Window<T>> {
         self.window_with(len, WindowOptions::new())
     }
@@ -374,16 +390,12 @@ impl Job {
     /// # Errors
     /// As for [`window`](Self::window).
     pub fn window_with<T: Plain>(&self, len: usize, options: WindowOptions) -> Result<Window<T>> {
-        let terms = WindowTerms {
-            kind: KIND_WINDOW,
-            shape: align_of::<T>() as u64,
-            digest: 0,
-        };
+        let terms = WindowTerms { kind: KIND_WINDOW, shape: align_of::<T>() as u64, digest: 0 };
         self.window_of(terms, len, options, |_| {})
     }
 
-    /// The window of something that is made collectively, on the same terms at all PEs. `start` is given the
-    /// offset of the window, zeros by then, before any PE can use it.
+    /// The window of something that is made collectively, on the same terms at all PEs. `start` is
+    /// given the offset of the window, zeros by then, before any PE can use it.
     pub(crate) fn window_of<T: Plain>(
         &self,
         terms: WindowTerms,
@@ -394,7 +406,8 @@ impl Job {
         let pe = &self.pe;
         let mut call = Collective::begin(pe, self.world())?;
         let bits = options.access.bits() | u64::from(options.populate) << 8 | terms.digest << 16;
-        let request = element_bytes::<T>(len).map(|bytes| [terms.kind, bytes as u64, terms.shape, bits]);
+        let request =
+            element_bytes::<T>(len).map(|bytes| [terms.kind, bytes as u64, terms.shape, bits]);
         call.agree(request)?;
         let bytes = len * size_of::<T>();
         let allocated = call.heap.allocate(bytes as u64, align_of::<T>() as u64);
@@ -420,36 +433,49 @@ impl Job {
             allocation.range.end - allocation.range.start,
         );
         let (dirty, mapping) = (allocation.dirty, pe.control().mapping());
-        mapping.release(pe.control().geometry().segment(pe.me()) + dirty.start, dirty.end - dirty.start);
+        mapping.release(
+            pe.control().geometry().segment(pe.me()) + dirty.start,
+            dirty.end - dirty.start,
+        );
         mapping.want_huge_pages(first, size, options.populate);
         start(allocation.range.start);
         call.close()?;
         Ok(Window::view(Arc::new(inner), None))
     }
 
-    /// What [`window_of`](Self::window_of) would be called for, when this PE finds that it cannot be: the others are not to wait.
+    /// What [`window_of`](Self::window_of) would be called for, when this PE finds that it cannot
+    /// be: the others are not to wait.
     pub(crate) fn refuse_window(&self, error: Error) -> Error {
-        let refused = Collective::begin(&self.pe, self.world()).and_then(|mut call| call.agree(Err(error)));
+        let refused =
+            Collective::begin(&self.pe, self.world()).and_then(|mut call| call.agree(Err(error)));
         refused.expect_err("a refused request is refused")
     }
 
-    /// Makes a restricted window: memory of its own on every PE, never part of the job's, of which each PE maps only what
-    /// `right(home, holder)` gives it, read-only where it may only read. A stray store by a PE without the right faults in
-    /// that PE and leaves the memory untouched. Its rights can be revoked ([`Window::revoke`]). *Collective*; `right` must be the same
-    /// function on every PE, and is called before anything else happens. The home itself always may read and write.
+    /// Makes a restricted window: memory of its own on every PE, never part of the job's, of which
+    /// each PE maps only what `right(home, holder)` gives it, read-only where it may only read. A
+    /// stray store by a PE without the right faults in that PE and leaves the memory untouched. Its
+    /// rights can be revoked ([`Window::revoke`]). *Collective*; `right` must be the same function
+    /// on every PE, and is called before anything else happens. The home itself always may read and
+    /// write.
     ///
-    /// PEs that are threads of one process ([`Job::threads`]) share an address space: there the rights are checked, not enforced by the processor.
+    /// PEs that are threads of one process ([`Job::threads`]) share an address space: there the
+    /// rights are checked, not enforced by the processor.
     ///
     /// # Errors
     /// As for [`window`](Self::window); [`Error::Unequal`] when PEs disagree about the rights.
-    pub fn restricted<T: Plain>(&self, len: usize, right: impl Fn(usize, usize) -> Access) -> Result<Window<T>> {
+    pub fn restricted<T: Plain>(
+        &self,
+        len: usize,
+        right: impl Fn(usize, usize) -> Access,
+    ) -> Result<Window<T>> {
         let n = self.npes();
         // The caller's function is done with before any lock is taken: it may call the job itself.
         let rights = Rights::ask(self.pe(), n, right);
         let mut call = Collective::begin(&self.pe, self.world())?;
         // Bound before anybody sends to it.
         let socket = crate::descriptors::Socket::of(&self.pe);
-        let request = element_bytes::<T>(len).map(|bytes| [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]);
+        let request = element_bytes::<T>(len)
+            .map(|bytes| [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]);
         call.agree(request)?;
         let bytes = len * size_of::<T>();
         let KeySlot { id, slot, generation } = match call.heap.allocate_key() {
@@ -464,7 +490,9 @@ impl Job {
             self.pe.dropped[id / 64].fetch_or(1 << (id % 64), Ordering::Release);
             call.close()?;
             Err(error.unwrap_or_else(|| {
-                let there = std::io::Error::other(format!("PE {pe} could not make or map a part; its own error says why"));
+                let there = std::io::Error::other(format!(
+                    "PE {pe} could not make or map a part; its own error says why"
+                ));
                 Error::system("making a restricted window", there, "")
             }))
         };
@@ -535,8 +563,5 @@ pub(crate) fn element_bytes<T>(len: usize) -> Result<usize> {
     }
     len.checked_mul(size_of::<T>())
         .filter(|&bytes| bytes <= isize::MAX as usize)
-        .ok_or(Error::Overflow {
-            index: len,
-            size: size_of::<T>(),
-        })
+        .ok_or(Error::Overflow { index: len, size: size_of::<T>() })
 }

@@ -1,6 +1,9 @@
-//! Where the pieces of a job lie: in order, apart, aligned, and within the file, for any number of PEs and any size.
+//! Where the pieces of a job lie: in order, apart, aligned, and within the file, for any number of
+//! PEs and any size.
 
-use memonet_core::layout::{BarrierSlot, Geometry, HUGE_PAGE, JobHeader, MAX_HOSTED, MAX_KEYS, PeRecord, SystemArea};
+use memonet_core::layout::{
+    BarrierSlot, Geometry, HUGE_PAGE, JobHeader, MAX_HOSTED, MAX_KEYS, PeRecord, SystemArea,
+};
 use proptest::prelude::*;
 
 /// Sizes of heaps: small, round, ragged, and some that no address can hold.
@@ -79,6 +82,8 @@ fn what_cannot_be_is_refused() {
 /// Words that different PEs store to do not share a cache line where that would cost.
 #[test]
 fn hot_words_have_lines_of_their_own() {
-    assert!(size_of::<PeRecord>().is_multiple_of(128) && size_of::<BarrierSlot>().is_multiple_of(128));
+    assert!(
+        size_of::<PeRecord>().is_multiple_of(128) && size_of::<BarrierSlot>().is_multiple_of(128)
+    );
     assert!(align_of::<BarrierSlot>() >= 128);
 }

@@ -1,4 +1,5 @@
-//! What `Remote::store` compiles to; `tests/disassembly.rs` reads the machine code of these functions.
+//! What `Remote::store` compiles to; `tests/disassembly.rs` reads the machine code of these
+//! functions.
 
 use memonet::{Job, Remote};
 

@@ -1,9 +1,11 @@
-//! A store to a near peer is one predictable branch and one `mov`: read from the machine code of the release build.
+//! A store to a near peer is one predictable branch and one `mov`: read from the machine code of
+//! the release build.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Instructions of a function in the release build of `examples/store_probe.rs`, from its entry on, without addresses.
+/// Instructions of a function in the release build of `examples/store_probe.rs`, from its entry on,
+/// without addresses.
 fn instructions(function: &str) -> Vec<String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
@@ -60,8 +62,10 @@ fn check_near_path(function: &str) {
     assert_eq!(writes.len(), 1, "one instruction writes memory:\n{near:#?}");
     assert!(writes[0].starts_with("mov "), "and it is a plain mov:\n{near:#?}");
     assert!(
-        near.iter()
-            .all(|i| !i.starts_with("call") && !i.starts_with("lock") && !i.contains("fence") && !i.starts_with("xchg")),
+        near.iter().all(|i| !i.starts_with("call")
+            && !i.starts_with("lock")
+            && !i.contains("fence")
+            && !i.starts_with("xchg")),
         "nothing else costs:\n{near:#?}"
     );
     assert!(near.len() <= 6, "tag, branch, pointer, value, store:\n{near:#?}");

@@ -11,9 +11,8 @@ fn root() -> PathBuf {
 
 /// Files and folders below one, but for what is built and hidden.
 fn walk(dir: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(dir)
-        .expect("a readable folder")
-        .map(|e| e.expect("an entry").path())
+    for entry in
+        std::fs::read_dir(dir).expect("a readable folder").map(|e| e.expect("an entry").path())
     {
         let name = entry.file_name().expect("a name").to_string_lossy();
         if entry.is_dir() && name != "target" && !name.starts_with('.') {
@@ -44,27 +43,60 @@ fn sources() -> Vec<(String, String)> {
 /// The code of a line, without a comment at its end.
 fn code(line: &str) -> &str {
     let line = line.trim_start();
-    if line.starts_with("//") {
-        ""
-    } else {
-        line.split(" // ").next().unwrap_or(line)
+    if line.starts_with("//") { "" } else { line.split(" // ").next().unwrap_or(line) }
+}
+
+/// Lines of comments, or of a document, that are too wide, but for tables and drawings.
+fn wide_lines<'a>(
+    lines: impl Iterator<Item = (usize, &'a str)>,
+    text_of: fn(&str) -> Option<&str>,
+) -> Vec<usize> {
+    let mut drawing = false;
+    let mut wide = Vec::new();
+    for (number, line) in lines {
+        let Some(text) = text_of(line).map(str::trim_start) else {
+            drawing = false;
+            continue;
+        };
+        drawing ^= text.starts_with("```");
+        if !drawing && !text.starts_with('|') && line.chars().count() > 100 {
+            wide.push(number);
+        }
     }
+    wide
+}
+
+fn comment(line: &str) -> Option<&str> {
+    let text = line.trim_start().strip_prefix("//")?;
+    Some(text.trim_start_matches(['/', '!']))
 }
 
 #[test]
-fn files_are_short() {
-    let long: Vec<_> = sources()
-        .into_iter()
-        .map(|(path, text)| (path, text.lines().count()))
-        .filter(|(_, lines)| *lines > 600)
-        .collect();
-    assert!(long.is_empty(), "a file past 600 lines is asking to be two: {long:?}");
+fn comments_and_documents_are_wrapped() {
+    let mut wide = Vec::new();
+    for (path, text) in sources() {
+        let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line));
+        wide.extend(wide_lines(lines, comment).into_iter().map(|line| format!("{path}:{line}")));
+    }
+    let mut all = Vec::new();
+    walk(&root(), &mut all);
+    for path in all.iter().filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let text = std::fs::read_to_string(path).expect("UTF-8");
+        // Four spaces begin a drawing or a program.
+        let lines = text.lines().enumerate().map(|(i, line)| (i + 1, line));
+        let lines = lines.filter(|(_, line)| !line.starts_with("    "));
+        let found = wide_lines(lines, |line| Some(line));
+        wide.extend(found.into_iter().map(|line| format!("{}:{line}", path.display())));
+    }
+    assert!(wide.is_empty(), "wider than 100 columns: {wide:#?}");
 }
 
 #[test]
 fn every_file_belongs_to_a_module() {
     let all = sources();
-    for (path, _) in all.iter().filter(|(path, _)| path.contains("/src/") && !path.contains("/src/bin/")) {
+    for (path, _) in
+        all.iter().filter(|(path, _)| path.contains("/src/") && !path.contains("/src/bin/"))
+    {
         let file = Path::new(path);
         let stem = file.file_stem().unwrap().to_str().unwrap();
         let name = if stem == "mod" {
@@ -72,7 +104,10 @@ fn every_file_belongs_to_a_module() {
         } else {
             stem
         };
-        let declared = |text: &str| text.contains(&format!("mod {name};")) || text.contains(&format!("#[path = \"{stem}.rs\"]"));
+        let declared = |text: &str| {
+            text.contains(&format!("mod {name};"))
+                || text.contains(&format!("#[path = \"{stem}.rs\"]"))
+        };
         assert!(
             matches!(name, "lib" | "main") || all.iter().any(|(_, text)| declared(text)),
             "no module declares {path}: it is never compiled"
@@ -80,7 +115,8 @@ fn every_file_belongs_to_a_module() {
     }
 }
 
-/// Calls that have one home each: where else they stand, somebody waits, reads a clock, or touches shared memory on his own.
+/// Calls that have one home each: where else they stand, somebody waits, reads a clock, or touches
+/// shared memory on his own.
 #[test]
 fn banned_calls_stay_in_their_home() {
     let wait: &[&str] = &["wait.rs", "shm/"];
@@ -119,7 +155,9 @@ fn banned_calls_stay_in_their_home() {
         let library = text.split("#[cfg(all(test").next().unwrap_or(text);
         for (number, line) in library.lines().enumerate() {
             for (call, homes) in rules {
-                let home = homes.iter().any(|home| path["crates/core/src/".len()..].starts_with(home)) || path.ends_with("loom_tests.rs");
+                let home =
+                    homes.iter().any(|home| path["crates/core/src/".len()..].starts_with(home))
+                        || path.ends_with("loom_tests.rs");
                 if code(line).contains(call) && !home {
                     found.push(format!("{path}:{}: {call} belongs into {homes:?}", number + 1));
                 }
@@ -138,7 +176,8 @@ fn every_variable_is_in_the_list_of_settings() {
             continue;
         }
         for line in text.lines().map(code).filter(|line| line.contains("ENV_")) {
-            let names = line.split('"').skip(1).step_by(2).filter(|name| name.starts_with("MEMONET_"));
+            let names =
+                line.split('"').skip(1).step_by(2).filter(|name| name.starts_with("MEMONET_"));
             for name in names {
                 assert!(
                     memonet_core::settings::is_known(name),
@@ -162,7 +201,8 @@ fn the_core_knows_nobody_above_it() {
     }
 }
 
-/// What documents link to is there; so are the files and folders that the map names, by the ends of their paths.
+/// What documents link to is there; so are the files and folders that the map names, by the ends of
+/// their paths.
 #[test]
 fn documents_name_what_exists() {
     let root = root();
@@ -186,7 +226,11 @@ fn documents_name_what_exists() {
     walk(&root, &mut all);
     let map = read(&root.join("ARCHITECTURE.md"));
     let words = map.split('`').skip(1).step_by(2).filter(|word| !word.contains([' ', '*']));
-    let files = words.filter(|word| [".rs", ".c", ".py", ".md", ".api", "/"].iter().any(|end| word.ends_with(end)));
-    missing.extend(files.filter(|file| !all.iter().any(|path| path.ends_with(file))).map(str::to_owned));
+    let files = words.filter(|word| {
+        [".rs", ".c", ".py", ".md", ".api", "/"].iter().any(|end| word.ends_with(end))
+    });
+    missing.extend(
+        files.filter(|file| !all.iter().any(|path| path.ends_with(file))).map(str::to_owned),
+    );
     assert!(missing.is_empty(), "{missing:#?}");
 }

@@ -14,12 +14,14 @@ pub struct Config {
     pub epoch: u32,
     /// How many readers there are; they are numbered from 0.
     pub readers: u16,
-    /// Bytes of the log that both sides keep, at most [`wire::MOST_APART`](crate::wire::MOST_APART).
+    /// Bytes of the log that both sides keep, at most
+    /// [`wire::MOST_APART`](crate::wire::MOST_APART).
     pub capacity: u64,
     /// Most bytes that are sent beyond what the slowest reader has seen.
     pub window: u64,
-    /// Most bytes of a datagram, at least [`wire::LEAST_DATAGRAM`](crate::wire::LEAST_DATAGRAM): what the links of all ends take. Where a link between
-    /// them takes less, datagrams become small.
+    /// Most bytes of a datagram, at least [`wire::LEAST_DATAGRAM`](crate::wire::LEAST_DATAGRAM):
+    /// what the links of all ends take. Where a link between them takes less, datagrams become
+    /// small.
     pub datagram: usize,
     /// When things are done.
     pub timing: Timing,
@@ -40,7 +42,8 @@ pub struct Timing {
     pub retry_first: Nanos,
     /// up to this.
     pub retry_most: Nanos,
-    /// A range that was repaired so short a time ago is not repaired again: the repair is on its way.
+    /// A range that was repaired so short a time ago is not repaired again: the repair is on its
+    /// way.
     pub linger: Nanos,
     /// An end of which nothing was heard for so long is given up.
     pub dead_after: Nanos,
@@ -60,7 +63,8 @@ impl Timing {
     };
 }
 
-/// Bytes of the log in a datagram that passes wherever IP does well: the least packet of IPv6, without headers.
+/// Bytes of the log in a datagram that passes wherever IP does well: the least packet of IPv6,
+/// without headers.
 pub(crate) const SAFE_PAYLOAD: usize = 1280 - 48 - crate::wire::HEADER;
 
 impl Config {
@@ -93,7 +97,12 @@ pub(crate) struct Dice(u64);
 
 impl Dice {
     pub(crate) fn new(config: &Config, number: u16) -> Self {
-        Dice(config.job ^ u64::from(config.channel) << 32 ^ u64::from(config.epoch) << 16 ^ u64::from(number))
+        Dice(
+            config.job
+                ^ u64::from(config.channel) << 32
+                ^ u64::from(config.epoch) << 16
+                ^ u64::from(number),
+        )
     }
 
     /// A number from `least` to `most`.

@@ -1,4 +1,5 @@
-//! What a reader misses: a short, sorted list of ranges below the highest position that it knows of.
+//! What a reader misses: a short, sorted list of ranges below the highest position that it knows
+//! of.
 
 use crate::{Nanos, Refused};
 
@@ -24,10 +25,7 @@ pub(crate) struct Gaps {
 
 impl Gaps {
     pub(crate) fn new() -> Self {
-        Gaps {
-            list: Vec::with_capacity(MAX_GAPS + 1),
-            highest: 0,
-        }
+        Gaps { list: Vec::with_capacity(MAX_GAPS + 1), highest: 0 }
     }
 
     /// Everything below this has arrived.
@@ -72,18 +70,20 @@ impl Gaps {
             // What nobody has asked for yet grows.
             Some(last) if last.end == start && last.asked == 0 => last.end = to,
             _ if full => return Err(Refused::Scattered),
-            _ => self.list.push(Gap {
-                start,
-                end: to,
-                due,
-                asked: 0,
-            }),
+            _ => self.list.push(Gap { start, end: to, due, asked: 0 }),
         }
         Ok(())
     }
 
-    /// Bytes from `start` to `end` have come; `keep` is called with each range of them that was missing.
-    pub(crate) fn fill(&mut self, start: u64, end: u64, due: Nanos, mut keep: impl FnMut(u64, u64)) -> Result<(), Refused> {
+    /// Bytes from `start` to `end` have come; `keep` is called with each range of them that was
+    /// missing.
+    pub(crate) fn fill(
+        &mut self,
+        start: u64,
+        end: u64,
+        due: Nanos,
+        mut keep: impl FnMut(u64, u64),
+    ) -> Result<(), Refused> {
         debug_assert!(start < end);
         // The usual case.
         if start == self.highest {

@@ -88,7 +88,8 @@ impl Reader {
         self.naks
     }
 
-    /// Grows with all that this reader learns of the log. Where it stays, what was exchanged has taught it nothing.
+    /// Grows with all that this reader learns of the log. Where it stays, what was exchanged has
+    /// taught it nothing.
     pub fn learnt(&self) -> u64 {
         self.gaps.learnt()
     }
@@ -107,11 +108,18 @@ impl Reader {
     ///
     /// # Errors
     /// When it is refused; it has changed nothing then.
-    pub fn receive(&mut self, datagram: &[u8], now: Nanos, store: &mut impl Store) -> Result<(), Refused> {
+    pub fn receive(
+        &mut self,
+        datagram: &[u8],
+        now: Nanos,
+        store: &mut impl Store,
+    ) -> Result<(), Refused> {
         let near = |count| match count {
             Count::Positions => Some(self.received()),
             Count::Writers => Some(self.writer_serial),
-            Count::Naks(reader) if reader != self.number => Some(self.reader_serials[usize::from(reader)]),
+            Count::Naks(reader) if reader != self.number => {
+                Some(self.reader_serials[usize::from(reader)])
+            }
             Count::Naks(_) | Count::Statuses(_) => None,
         };
         let message = wire::parse(&self.config, datagram, near)?;
@@ -140,7 +148,13 @@ impl Reader {
         self.consumed + self.config.capacity
     }
 
-    fn data(&mut self, position: u64, bytes: &[u8], now: Nanos, store: &mut impl Store) -> Result<(), Refused> {
+    fn data(
+        &mut self,
+        position: u64,
+        bytes: &[u8],
+        now: Nanos,
+        store: &mut impl Store,
+    ) -> Result<(), Refused> {
         let end = position.checked_add(bytes.len() as u64).ok_or(Refused::Impossible)?;
         if end > self.room() {
             return Err(Refused::Impossible);
@@ -179,7 +193,13 @@ impl Reader {
     }
 
     /// Another reader has asked for a range: the repair is on its way.
-    fn overhear(&mut self, reader: u16, serial: u64, ranges: &[Range], now: Nanos) -> Result<(), Refused> {
+    fn overhear(
+        &mut self,
+        reader: u16,
+        serial: u64,
+        ranges: &[Range],
+        now: Nanos,
+    ) -> Result<(), Refused> {
         let before = &mut self.reader_serials[usize::from(reader)];
         if serial <= *before {
             return Err(Refused::Old);
@@ -207,8 +227,9 @@ impl Reader {
         }
     }
 
-    /// The next datagram to send now, written into `out`, which has room for [`Config::datagram`] bytes; to be called until there is none, after
-    /// everything that changes something, and at the [deadline](Self::deadline).
+    /// The next datagram to send now, written into `out`, which has room for [`Config::datagram`]
+    /// bytes; to be called until there is none, after everything that changes something, and at the
+    /// [deadline](Self::deadline).
     pub fn next(&mut self, now: Nanos, out: &mut [u8]) -> Option<Outgoing> {
         if self.dropped {
             return None;
@@ -232,35 +253,27 @@ impl Reader {
         self.status_at.min(self.gaps.first_due())
     }
 
-    /// When it asks for what it misses; never ([`Nanos::MAX`]), where it knows of nothing. The part of its [deadline](Self::deadline) without which something would not come.
+    /// When it asks for what it misses; never ([`Nanos::MAX`]), where it knows of nothing. The part
+    /// of its [deadline](Self::deadline) without which something would not come.
     pub fn asks_at(&self) -> Nanos {
         if self.dropped { Nanos::MAX } else { self.gaps.first_due() }
     }
 
     fn ask(&mut self, now: Nanos, out: &mut [u8]) -> Outgoing {
         let timing = self.config.timing;
-        let most = ((self.config.datagram - HEADER - size_of::<u16>()) / size_of::<Range>()).min(MAX_GAPS);
-        let mut ranges = [Range {
-            start: 0.into(),
-            end: 0.into(),
-        }; MAX_GAPS];
+        let most =
+            ((self.config.datagram - HEADER - size_of::<u16>()) / size_of::<Range>()).min(MAX_GAPS);
+        let mut ranges = [Range { start: 0.into(), end: 0.into() }; MAX_GAPS];
         let mut count = 0;
         for gap in self.gaps.list().iter_mut().filter(|gap| gap.due <= now).take(most) {
-            ranges[count] = Range {
-                start: gap.start.into(),
-                end: gap.end.into(),
-            };
+            ranges[count] = Range { start: gap.start.into(), end: gap.end.into() };
             count += 1;
             gap.due = now + retry(&timing, gap);
             gap.asked += 1;
         }
         self.serial += 1;
         self.naks += 1;
-        let body = Body::Nak {
-            reader: self.number,
-            serial: self.serial,
-            ranges: &ranges[..count],
-        };
+        let body = Body::Nak { reader: self.number, serial: self.serial, ranges: &ranges[..count] };
         let len = wire::write(&self.config, body, out);
         Outgoing { len, to: To::All }
     }
@@ -275,11 +288,7 @@ impl Reader {
             seen: self.told_seen.into(),
             consumed: self.consumed.into(),
         };
-        let body = Body::Status {
-            reader: self.number,
-            serial: self.serial,
-            status,
-        };
+        let body = Body::Status { reader: self.number, serial: self.serial, status };
         let len = wire::write(&self.config, body, out);
         Outgoing { len, to: To::Writer }
     }

@@ -11,9 +11,11 @@
 //! | | NAK: u16, number of the reader; pairs of u64, start and end of ranges that it misses, ascending, at least one |
 //! | | bye: u64, number of the reader that is none any more |
 //!
-//! **What both ends know** is not sent, but is in the checksum: protocol and version, job, channel and epoch, and the high half of positions and serial numbers, which the
-//! receiver takes from where it is itself. So what belongs elsewhere, or is older by a whole turn of the low half, is refused as what was damaged is; that it is not happens to one
-//! in 2^56. Where a switch copies packets of 2 KiB, every byte here is one that is copied for each reader.
+//! **What both ends know** is not sent, but is in the checksum: protocol and version, job, channel
+//! and epoch, and the high half of positions and serial numbers, which the receiver takes from
+//! where it is itself. So what belongs elsewhere, or is older by a whole turn of the low half, is
+//! refused as what was damaged is; that it is not happens to one in 2^56. Where a switch copies
+//! packets of 2 KiB, every byte here is one that is copied for each reader.
 
 use crate::Config;
 use zerocopy::little_endian::{U16, U32, U64};
@@ -155,8 +157,13 @@ fn whole(low: u32, near: u64) -> u64 {
     near.wrapping_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
 }
 
-/// Reads a datagram, believing nothing. `near` says where this end is in a count, or that it takes no such datagrams.
-pub(crate) fn parse<'a>(config: &Config, datagram: &'a [u8], near: impl FnOnce(Count) -> Option<u64>) -> Result<Message<'a>, Refused> {
+/// Reads a datagram, believing nothing. `near` says where this end is in a count, or that it takes
+/// no such datagrams.
+pub(crate) fn parse<'a>(
+    config: &Config,
+    datagram: &'a [u8],
+    near: impl FnOnce(Count) -> Option<u64>,
+) -> Result<Message<'a>, Refused> {
     let (header, body) = Header::ref_from_prefix(datagram).map_err(|_| Refused::Foreign)?;
     let from = |body: &'a [u8]| -> Result<(u16, &'a [u8]), Refused> {
         let (reader, rest) = U16::ref_from_prefix(body).map_err(|_| Refused::Malformed)?;
@@ -176,16 +183,11 @@ pub(crate) fn parse<'a>(config: &Config, datagram: &'a [u8], near: impl FnOnce(C
     if header.check != check(config, header.kind, place, body) {
         return Err(Refused::Checksum);
     }
-    let word = || U64::ref_from_bytes(content).map(|word| word.get()).map_err(|_| Refused::Malformed);
+    let word =
+        || U64::ref_from_bytes(content).map(|word| word.get()).map_err(|_| Refused::Malformed);
     match header.kind {
-        DATA if !content.is_empty() => Ok(Message::Data {
-            position: place,
-            bytes: content,
-        }),
-        HEARTBEAT => Ok(Message::Heartbeat {
-            serial: place,
-            sent: word()?,
-        }),
+        DATA if !content.is_empty() => Ok(Message::Data { position: place, bytes: content }),
+        HEARTBEAT => Ok(Message::Heartbeat { serial: place, sent: word()? }),
         STATUS => Ok(Message::Status {
             reader,
             serial: place,
@@ -210,7 +212,8 @@ pub(crate) enum Body<'a> {
     Bye { serial: u64, reader: u16 },
 }
 
-/// Writes a datagram into `out`, where the bytes of data already stand behind the header; its length.
+/// Writes a datagram into `out`, where the bytes of data already stand behind the header; its
+/// length.
 pub(crate) fn write(config: &Config, body: Body<'_>, out: &mut [u8]) -> usize {
     let mut fill = |parts: [&[u8]; 2]| {
         let mut len = 0;
@@ -222,10 +225,18 @@ pub(crate) fn write(config: &Config, body: Body<'_>, out: &mut [u8]) -> usize {
     };
     let (kind, place, length) = match body {
         Body::Data { position, len } => (DATA, position, len),
-        Body::Heartbeat { serial, sent } => (HEARTBEAT, serial, fill([U64::new(sent).as_bytes(), &[]])),
-        Body::Status { reader, serial, status } => (STATUS, serial, fill([U16::new(reader).as_bytes(), status.as_bytes()])),
-        Body::Nak { reader, serial, ranges } => (NAK, serial, fill([U16::new(reader).as_bytes(), ranges.as_bytes()])),
-        Body::Bye { serial, reader } => (BYE, serial, fill([U64::new(reader.into()).as_bytes(), &[]])),
+        Body::Heartbeat { serial, sent } => {
+            (HEARTBEAT, serial, fill([U64::new(sent).as_bytes(), &[]]))
+        }
+        Body::Status { reader, serial, status } => {
+            (STATUS, serial, fill([U16::new(reader).as_bytes(), status.as_bytes()]))
+        }
+        Body::Nak { reader, serial, ranges } => {
+            (NAK, serial, fill([U16::new(reader).as_bytes(), ranges.as_bytes()]))
+        }
+        Body::Bye { serial, reader } => {
+            (BYE, serial, fill([U64::new(reader.into()).as_bytes(), &[]]))
+        }
     };
     let len = HEADER + length;
     out[CHECK] = kind;
@@ -233,18 +244,16 @@ pub(crate) fn write(config: &Config, body: Body<'_>, out: &mut [u8]) -> usize {
     len
 }
 
-/// Says of a datagram at which place it is, and sets its checksum. Public for tests, which forge some.
+/// Says of a datagram at which place it is, and sets its checksum. Public for tests, which forge
+/// some.
 ///
 /// # Panics
 /// When there is no room for a header.
 pub fn seal(config: &Config, place: u64, datagram: &mut [u8]) {
     let (header, body) = datagram.split_at_mut(HEADER);
     let kind = header[CHECK];
-    let whole = Header {
-        check: check(config, kind, place, body),
-        kind,
-        place: (place as u32).into(),
-    };
+    let whole =
+        Header { check: check(config, kind, place, body), kind, place: (place as u32).into() };
     header.copy_from_slice(whole.as_bytes());
 }
 

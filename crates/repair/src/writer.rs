@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 /// Most ranges that wait to be sent again; what is asked for beyond that will be asked for again.
 const MOST_REPAIRS: usize = 4 * MAX_GAPS;
 
-/// A range that a reader asks for so often does not arrive because its datagrams are too large for some link on the way: by chance alone, with a loss of 30 %, one
-/// in ten thousand would. Taken for that by mistake, datagrams are small from then on, and all still arrives.
+/// A range that a reader asks for so often does not arrive because its datagrams are too large for
+/// some link on the way: by chance alone, with a loss of 30 %, one in ten thousand would. Taken for
+/// that by mistake, datagrams are small from then on, and all still arrives.
 const STUCK: u32 = 8;
 
 /// The writer's end of a channel.
@@ -133,9 +134,12 @@ impl Writer {
         self.sent == self.end && self.live().all(|reader| reader.received == self.end)
     }
 
-    /// Grows with all that is sent for the first time, and all that readers tell of themselves. Where it stays, what was exchanged has taught the writer nothing.
+    /// Grows with all that is sent for the first time, and all that readers tell of themselves.
+    /// Where it stays, what was exchanged has taught the writer nothing.
     pub fn learnt(&self) -> u64 {
-        let told = |reader: &Peer| reader.received + reader.seen + reader.consumed + u64::from(reader.dropped);
+        let told = |reader: &Peer| {
+            reader.received + reader.seen + reader.consumed + u64::from(reader.dropped)
+        };
         self.sent + self.readers.iter().map(told).sum::<u64>()
     }
 
@@ -147,7 +151,9 @@ impl Writer {
 
     /// A live reader of which nothing was heard for [`dead_after`](crate::Timing::dead_after).
     pub fn silent(&self, now: Nanos) -> Option<u16> {
-        let silent = |reader: &Peer| !reader.dropped && now.saturating_sub(reader.heard_at) >= self.config.timing.dead_after;
+        let silent = |reader: &Peer| {
+            !reader.dropped && now.saturating_sub(reader.heard_at) >= self.config.timing.dead_after
+        };
         self.readers.iter().position(silent).map(|reader| reader as u16)
     }
 
@@ -176,17 +182,22 @@ impl Writer {
     /// Takes a datagram.
     ///
     /// # Errors
-    /// When it is refused; it has changed nothing then, except that a dropped reader that goes on talking is told again.
+    /// When it is refused; it has changed nothing then, except that a dropped reader that goes on
+    /// talking is told again.
     pub fn receive(&mut self, datagram: &[u8], now: Nanos) -> Result<(), Refused> {
         let near = |count| match count {
-            Count::Statuses(reader) | Count::Naks(reader) => Some(self.readers[usize::from(reader)].serial),
+            Count::Statuses(reader) | Count::Naks(reader) => {
+                Some(self.readers[usize::from(reader)].serial)
+            }
             // Its own come back to it.
             Count::Positions | Count::Writers => None,
         };
         match wire::parse(&self.config, datagram, near)? {
             Message::Status { reader, serial, status } => self.status(reader, serial, status, now),
             Message::Nak { reader, serial, ranges } => self.nak(reader, serial, ranges, now),
-            Message::Data { .. } | Message::Heartbeat { .. } | Message::Bye { .. } => Err(Refused::Sender),
+            Message::Data { .. } | Message::Heartbeat { .. } | Message::Bye { .. } => {
+                Err(Refused::Sender)
+            }
         }
     }
 
@@ -203,10 +214,17 @@ impl Writer {
         Ok(peer)
     }
 
-    fn status(&mut self, reader: u16, serial: u64, status: &Status, now: Nanos) -> Result<(), Refused> {
+    fn status(
+        &mut self,
+        reader: u16,
+        serial: u64,
+        status: &Status,
+        now: Nanos,
+    ) -> Result<(), Refused> {
         let sent = self.sent;
         let peer = self.talking(reader, serial)?;
-        let (received, seen, consumed) = (status.received.get(), status.seen.get(), status.consumed.get());
+        let (received, seen, consumed) =
+            (status.received.get(), status.seen.get(), status.consumed.get());
         let grows = peer.received <= received && peer.seen <= seen && peer.consumed <= consumed;
         if !(grows && consumed <= received && received <= seen && seen <= sent) {
             return Err(Refused::Impossible);
@@ -217,7 +235,13 @@ impl Writer {
         Ok(())
     }
 
-    fn nak(&mut self, reader: u16, serial: u64, ranges: &[Range], now: Nanos) -> Result<(), Refused> {
+    fn nak(
+        &mut self,
+        reader: u16,
+        serial: u64,
+        ranges: &[Range],
+        now: Nanos,
+    ) -> Result<(), Refused> {
         let (sent, small) = (self.sent, self.payload <= SAFE_PAYLOAD);
         let peer = self.talking(reader, serial)?;
         if ranges.len() > MAX_GAPS {
@@ -274,8 +298,9 @@ impl Writer {
         }
     }
 
-    /// The next datagram to send now, written into `out`, which has room for [`Config::datagram`] bytes; to be called until there is none, after
-    /// everything that changes something, and at the [deadline](Self::deadline).
+    /// The next datagram to send now, written into `out`, which has room for [`Config::datagram`]
+    /// bytes; to be called until there is none, after everything that changes something, and at the
+    /// [deadline](Self::deadline).
     pub fn next(&mut self, now: Nanos, log: &impl Log, out: &mut [u8]) -> Option<Outgoing> {
         self.goodbye(out)
             .or_else(|| self.next_repair(now, log, out))

@@ -1,4 +1,5 @@
-//! Any datagram whatever: what is not of the channel changes nothing, what is forged crashes nothing.
+//! Any datagram whatever: what is not of the channel changes nothing, what is forged crashes
+//! nothing.
 //!
 //! `REPAIR_FUZZ=10000000 cargo test --release -p memonet-repair --test fuzz` runs so many of each.
 
@@ -16,14 +17,12 @@ fn rounds() -> u64 {
 /// A channel in the midst of its work, with gaps, and datagrams of all kinds that it has sent.
 fn busy(config: &Config, seed: u64) -> (Sending, Vec<Receiving>, Vec<Vec<u8>>, u64) {
     let mut writer = Sending::new(config);
-    let mut readers: Vec<_> = (0..config.readers).map(|number| Receiving::new(config, number)).collect();
-    let faults = Faults {
-        loss: 300,
-        delay: (10_000, 100_000),
-        ..Faults::default()
-    };
+    let mut readers: Vec<_> =
+        (0..config.readers).map(|number| Receiving::new(config, number)).collect();
+    let faults = Faults { loss: 300, delay: (10_000, 100_000), ..Faults::default() };
     let mut network = Network::new(readers.len() + 1, seed, faults);
-    let (mut dice, mut now, mut out, mut sent) = (Dice(seed), 0, vec![0; config.datagram], Vec::new());
+    let (mut dice, mut now, mut out, mut sent) =
+        (Dice(seed), 0, vec![0; config.datagram], Vec::new());
     for _ in 0..400 {
         writer.write(dice.below(400));
         while let Some((end, datagram)) = network.take(now) {
@@ -97,9 +96,11 @@ fn forged_datagrams_crash_nothing() {
         match dice.below(3) {
             0 => damage(&mut dice, &mut datagram),
             1 => {
-                // A number somewhere that is as large, or as likely, as can be: behind the header, and perhaps a reader's number.
+                // A number somewhere that is as large, or as likely, as can be: behind the header,
+                // and perhaps a reader's number.
                 let fields = (datagram.len() as u64 - wire::HEADER as u64).div_ceil(8);
-                let at = wire::HEADER + 8 * dice.below(fields) as usize + [0, 2][dice.below(2) as usize];
+                let at =
+                    wire::HEADER + 8 * dice.below(fields) as usize + [0, 2][dice.below(2) as usize];
                 let at = at.min(datagram.len() - 8);
                 let number = [
                     0,
@@ -159,7 +160,10 @@ fn replays_change_nothing() {
         // All that is under way arrives.
         let (mut out, mut all) = (vec![0; config.datagram], sent);
         let mut time = now;
-        while readers[0].machine.received() < writer.end || !writer.machine.is_complete() || !readers[1].machine.is_dropped() {
+        while readers[0].machine.received() < writer.end
+            || !writer.machine.is_complete()
+            || !readers[1].machine.is_dropped()
+        {
             time = time.max(writer.machine.deadline()).max(readers[0].machine.deadline());
             let mut post = Vec::new();
             while let Some(outgoing) = writer.machine.next(time, &writer.log, &mut out) {
@@ -211,18 +215,9 @@ fn others_datagrams_are_refused() {
     let (mut writer, mut readers, sent, now) = busy(&config, 11);
     let (first_writer, first_readers) = (writer.clone(), readers.clone());
     let others = [
-        Config {
-            job: config.job + 1,
-            ..config
-        },
-        Config {
-            channel: config.channel + 1,
-            ..config
-        },
-        Config {
-            epoch: config.epoch - 1,
-            ..config
-        },
+        Config { job: config.job + 1, ..config },
+        Config { channel: config.channel + 1, ..config },
+        Config { epoch: config.epoch - 1, ..config },
     ];
     // Of another, or not for this end.
     let refused = |result| matches!(result, Err(Refused::Checksum | Refused::Sender));
@@ -235,7 +230,10 @@ fn others_datagrams_are_refused() {
     }
     for datagram in &sent {
         assert!(refused(writer.machine.receive(&datagram[..datagram.len() - 1], now)));
-        assert_eq!(writer.machine.receive(&datagram[..wire::HEADER - 1], now), Err(Refused::Foreign));
+        assert_eq!(
+            writer.machine.receive(&datagram[..wire::HEADER - 1], now),
+            Err(Refused::Foreign)
+        );
     }
     assert!(writer == first_writer && readers == first_readers);
 }

@@ -1,8 +1,9 @@
-//! All that can happen in a small world: one writer, a few messages, and a network that delivers, loses and doubles in every order, while time
-//! passes whenever it likes. Bounded by how often each may happen; states that were seen before are not explored again.
+//! All that can happen in a small world: one writer, a few messages, and a network that delivers,
+//! loses and doubles in every order, while time passes whenever it likes. Bounded by how often each
+//! may happen; states that were seen before are not explored again.
 //!
-//! In every state what was received is what was written, and nothing is written over that somebody needs; and from every state on, with a network
-//! that then loses nothing, everything arrives.
+//! In every state what was received is what was written, and nothing is written over that somebody
+//! needs; and from every state on, with a network that then loses nothing, everything arrives.
 
 mod common;
 
@@ -100,8 +101,7 @@ impl World {
                 To::All => 0..ends,
                 To::Writer => 0..1,
             };
-            self.bag
-                .extend(to_ends.filter(|&end| end != from).map(|end| (end, datagram.to_vec())));
+            self.bag.extend(to_ends.filter(|&end| end != from).map(|end| (end, datagram.to_vec())));
         };
         while let Some(outgoing) = self.writer.machine.next(0, &self.writer.log, &mut out) {
             post(0, outgoing.to, &out[..outgoing.len]);
@@ -120,7 +120,9 @@ impl World {
         if self.messages > 0 && self.writer.machine.limit() >= self.writer.end + MESSAGE {
             steps.push(Step::Write);
         }
-        for index in (0..self.bag.len()).filter(|&index| index == 0 || self.bag[index] != self.bag[index - 1]) {
+        for index in (0..self.bag.len())
+            .filter(|&index| index == 0 || self.bag[index] != self.bag[index - 1])
+        {
             steps.push(Step::Deliver(index));
             if self.losses > 0 {
                 steps.push(Step::Lose(index));
@@ -138,7 +140,10 @@ impl World {
         if self.timeouts > 0 {
             steps.push(Step::Wait);
         }
-        if self.dropping && self.messages > 0 && self.writer.machine.limit() < self.writer.end + MESSAGE {
+        if self.dropping
+            && self.messages > 0
+            && self.writer.machine.limit() < self.writer.end + MESSAGE
+        {
             steps.push(Step::DropSlowest);
         }
         steps
@@ -221,8 +226,13 @@ impl World {
                 self.check(config);
                 (0..self.readers.len()).for_each(|reader| self.take(Step::Consume(reader)));
             }
-            let told = |(number, reader): (usize, &Receiving)| reader.machine.is_dropped() == self.writer.machine.is_dropped(number as u16);
-            if self.messages == 0 && self.writer.machine.is_complete() && self.readers.iter().enumerate().all(told) {
+            let told = |(number, reader): (usize, &Receiving)| {
+                reader.machine.is_dropped() == self.writer.machine.is_dropped(number as u16)
+            };
+            if self.messages == 0
+                && self.writer.machine.is_complete()
+                && self.readers.iter().enumerate().all(told)
+            {
                 return;
             }
             self.pass_time();

@@ -1,6 +1,8 @@
-//! The protocol under a network that loses, doubles, delays, reorders, damages and parts: every byte arrives at every reader, in order, once.
+//! The protocol under a network that loses, doubles, delays, reorders, damages and parts: every
+//! byte arrives at every reader, in order, once.
 //!
-//! `REPAIR_SEEDS=N cargo test --release -p memonet-repair --test simulator` runs N seeds of each network instead of a few.
+//! `REPAIR_SEEDS=N cargo test --release -p memonet-repair --test simulator` runs N seeds of each
+//! network instead of a few.
 
 mod common;
 
@@ -52,14 +54,13 @@ impl World {
             reader.check();
             reader.check_again();
             let waiting = reader.machine.received() - reader.machine.consumed();
-            let bite = if appetite == 1000 {
-                waiting
-            } else {
-                dice.below(waiting * appetite / 1000 + 1)
-            };
+            let bite =
+                if appetite == 1000 { waiting } else { dice.below(waiting * appetite / 1000 + 1) };
             reader.machine.consume(reader.machine.consumed() + bite);
         }
-        while let Some(outgoing) = self.writer.machine.next(self.now, &self.writer.log, &mut self.out) {
+        while let Some(outgoing) =
+            self.writer.machine.next(self.now, &self.writer.log, &mut self.out)
+        {
             self.network.send(self.now, 0, outgoing.to, &self.out[..outgoing.len]);
         }
         for (number, reader) in self.readers.iter_mut().enumerate() {
@@ -76,10 +77,8 @@ impl World {
             }
         }
         let readers = self.readers.iter().map(|reader| reader.machine.deadline());
-        let next = readers
-            .chain([self.writer.machine.deadline(), self.network.next_at()])
-            .min()
-            .unwrap();
+        let next =
+            readers.chain([self.writer.machine.deadline(), self.network.next_at()]).min().unwrap();
         self.now = next.max(self.now + 1);
     }
 
@@ -120,54 +119,33 @@ const FAR: (Nanos, Nanos) = (10_000, 3_000_000);
 
 #[test]
 fn a_perfect_network() {
-    let faults = Faults {
-        delay: (10_000, 10_000),
-        ..Faults::default()
-    };
+    let faults = Faults { delay: (10_000, 10_000), ..Faults::default() };
     arrives(2, 300_000, faults, &[1, 2, 3, 17]);
 }
 
 #[test]
 fn loss() {
     for loss in [10, 50, 300, 700] {
-        let faults = Faults {
-            loss,
-            delay: NEAR,
-            ..Faults::default()
-        };
+        let faults = Faults { loss, delay: NEAR, ..Faults::default() };
         arrives(3, 150_000, faults, &[1, 2, 5]);
     }
 }
 
 #[test]
 fn doubling_and_reordering() {
-    let faults = Faults {
-        doubling: 200,
-        delay: FAR,
-        ..Faults::default()
-    };
+    let faults = Faults { doubling: 200, delay: FAR, ..Faults::default() };
     arrives(4, 150_000, faults, &[1, 3]);
 }
 
 #[test]
 fn damage() {
-    let faults = Faults {
-        damage: 200,
-        delay: NEAR,
-        ..Faults::default()
-    };
+    let faults = Faults { damage: 200, delay: NEAR, ..Faults::default() };
     arrives(4, 150_000, faults, &[1, 3]);
 }
 
 #[test]
 fn everything_at_once() {
-    let faults = Faults {
-        loss: 200,
-        doubling: 100,
-        damage: 100,
-        delay: FAR,
-        ..Faults::default()
-    };
+    let faults = Faults { loss: 200, doubling: 100, damage: 100, delay: FAR, ..Faults::default() };
     arrives(4, 200_000, faults, &[1, 2, 3, 9]);
 }
 
@@ -176,17 +154,8 @@ fn everything_at_once() {
 fn a_narrow_link() {
     for seed in seeds(4) {
         for loss in [0, 100] {
-            let faults = Faults {
-                loss,
-                delay: NEAR,
-                ..Faults::default()
-            };
-            let jumbo = Config {
-                capacity: 1 << 18,
-                window: 1 << 17,
-                datagram: 8900,
-                ..config(3)
-            };
+            let faults = Faults { loss, delay: NEAR, ..Faults::default() };
+            let jumbo = Config { capacity: 1 << 18, window: 1 << 17, datagram: 8900, ..config(3) };
             let mut world = World::new(jumbo, seed, faults);
             let mut dice = Dice(!seed);
             world.run(500_000, &mut dice);
@@ -203,17 +172,8 @@ fn a_narrow_link() {
 /// Losses alone do not make datagrams small, nor does a reader that was away.
 #[test]
 fn datagrams_stay_large() {
-    let jumbo = Config {
-        capacity: 1 << 18,
-        window: 1 << 17,
-        datagram: 8900,
-        ..config(3)
-    };
-    let faults = Faults {
-        loss: 100,
-        delay: NEAR,
-        ..Faults::default()
-    };
+    let jumbo = Config { capacity: 1 << 18, window: 1 << 17, datagram: 8900, ..config(3) };
+    let faults = Faults { loss: 100, delay: NEAR, ..Faults::default() };
     let (mut world, mut dice) = (World::new(jumbo, 1, faults), Dice(1));
     for _ in 0..10 {
         world.run(500_000, &mut dice);
@@ -236,11 +196,7 @@ fn datagrams_stay_large() {
 #[test]
 fn partition() {
     for seed in seeds(6) {
-        let faults = Faults {
-            loss: 50,
-            delay: NEAR,
-            ..Faults::default()
-        };
+        let faults = Faults { loss: 50, delay: NEAR, ..Faults::default() };
         let (mut world, mut dice) = (World::new(config(3), seed, faults), Dice(seed ^ 77));
         for _ in 0..20 {
             for end in 0..4 {
@@ -261,11 +217,7 @@ fn partition() {
 #[test]
 fn slow_readers() {
     for seed in seeds(5) {
-        let faults = Faults {
-            loss: 50,
-            delay: NEAR,
-            ..Faults::default()
-        };
+        let faults = Faults { loss: 50, delay: NEAR, ..Faults::default() };
         let mut world = World::new(config(3), seed, faults);
         world.appetite = vec![1000, 200, 20];
         world.run(100_000, &mut Dice(seed));
@@ -301,10 +253,7 @@ fn slow_readers() {
 /// A reader that is gone is noticed, and so is a writer.
 #[test]
 fn silence() {
-    let faults = Faults {
-        delay: NEAR,
-        ..Faults::default()
-    };
+    let faults = Faults { delay: NEAR, ..Faults::default() };
     let (mut world, mut dice) = (World::new(config(2), 1, faults), Dice(1));
     world.run(10_000, &mut dice);
     let idle = world.now + 30 * SECOND;
@@ -319,7 +268,10 @@ fn silence() {
         world.step(&mut dice);
     }
     assert_eq!(world.writer.machine.silent(world.now), Some(1));
-    assert!(world.readers[1].machine.is_writer_silent(world.now) && !world.readers[0].machine.is_writer_silent(world.now));
+    assert!(
+        world.readers[1].machine.is_writer_silent(world.now)
+            && !world.readers[0].machine.is_writer_silent(world.now)
+    );
     world.writer.machine.drop_reader(1);
     assert_eq!(world.writer.machine.silent(world.now), None);
     world.readers[1].machine = world.readers[0].machine.clone();
@@ -331,10 +283,7 @@ fn silence() {
 /// An idle channel costs a few datagrams a second.
 #[test]
 fn an_idle_channel_is_quiet() {
-    let faults = Faults {
-        delay: NEAR,
-        ..Faults::default()
-    };
+    let faults = Faults { delay: NEAR, ..Faults::default() };
     let (mut world, mut dice) = (World::new(config(2), 1, faults), Dice(1));
     world.run(10_000, &mut dice);
     let before = world.network.sent;
@@ -350,10 +299,7 @@ fn an_idle_channel_is_quiet() {
 #[test]
 fn repairs_are_few() {
     for readers in [1, 3, 17] {
-        let faults = Faults {
-            delay: NEAR,
-            ..Faults::default()
-        };
+        let faults = Faults { delay: NEAR, ..Faults::default() };
         let mut world = World::new(config(readers), 5, faults);
         world.network.faults[1].loss = 50;
         let bytes = 1_000_000;

@@ -1,4 +1,5 @@
-//! What makes a table of lines a table of the API: nothing unknown, nothing twice, one signature for each operation.
+//! What makes a table of lines a table of the API: nothing unknown, nothing twice, one signature
+//! for each operation.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,10 +14,7 @@ use crate::table::{Error, Over, Table, Template};
 pub fn check(table: &Table) -> Result<(), Error> {
     let mut signatures: HashMap<_, String> = HashMap::new();
     for template in table.templates() {
-        let at = |problem| Error {
-            line: template.line,
-            problem,
-        };
+        let at = |problem| Error { line: template.line, problem };
         self::template(table, template).map_err(at)?;
         let found = signature(table, template).map_err(at)?;
         // Parameters' names may differ, as long as the types are the same.
@@ -24,17 +22,16 @@ pub fn check(table: &Table) -> Result<(), Error> {
         match signatures.insert(template.implementation.clone(), types.clone()) {
             Some(known) if known != types => {
                 let (module, operation) = &template.implementation;
-                return Err(at(format!("`{module}::{operation}` would be both `{known}` and `{types}`")));
+                return Err(at(format!(
+                    "`{module}::{operation}` would be both `{known}` and `{types}`"
+                )));
             }
             _ => {}
         }
     }
     let mut names = HashSet::new();
     for function in functions(table).map_err(|(line, problem)| Error { line, problem })? {
-        let at = |problem| Error {
-            line: function.template.line,
-            problem,
-        };
+        let at = |problem| Error { line: function.template.line, problem };
         if !is_name(&function.name) || function.name.contains(['{', '}']) {
             return Err(at(format!("`{}` is not the name of a function", function.name)));
         }
@@ -44,21 +41,20 @@ pub fn check(table: &Table) -> Result<(), Error> {
     }
     let mut generics = HashSet::new();
     for (classes, template, operator) in generic::generics(table) {
-        let at = |problem| Error {
-            line: template.line,
-            problem,
-        };
+        let at = |problem| Error { line: template.line, problem };
         let name = generic::generic_name(template, operator.as_deref());
         if !generics.insert(name.clone()) {
             return Err(at(format!("`{name}` is a name for all types twice")));
         }
         let types: Vec<_> = classes.iter().flat_map(|class| once(table, class)).collect();
-        let distinct: HashSet<_> = types.iter().map(|t| t.same_as.as_ref().unwrap_or(&t.name)).collect();
+        let distinct: HashSet<_> =
+            types.iter().map(|t| t.same_as.as_ref().unwrap_or(&t.name)).collect();
         if distinct.len() != types.len() {
             return Err(at(format!("`{name}` has a type twice, and a macro could not choose")));
         }
     }
-    let bases: HashSet<_> = table.templates().flat_map(|template| former_bases(table, template)).collect();
+    let bases: HashSet<_> =
+        table.templates().flat_map(|template| former_bases(table, template)).collect();
     match table.formerly.iter().find(|name| !bases.contains(*name)) {
         Some(name) => Err(Error {
             line: table.formerly_line,

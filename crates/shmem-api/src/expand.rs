@@ -21,8 +21,7 @@ impl Template {
     /// A function's name.
     pub fn function(&self, kind: Option<&str>, operator: Option<&str>, explicit: bool) -> String {
         let name = self.prototype.name.replace("{C}", if explicit { "ctx_" } else { "" });
-        name.replace("{N}", kind.unwrap_or_default())
-            .replace("{O}", operator.unwrap_or_default())
+        name.replace("{N}", kind.unwrap_or_default()).replace("{O}", operator.unwrap_or_default())
     }
 
     /// Its forms: without a context, and with one.
@@ -36,14 +35,20 @@ impl Template {
 pub fn functions(table: &Table) -> Result<Vec<Function<'_>>, (usize, String)> {
     let mut all = Vec::new();
     for template in table.templates() {
-        for (operator, over) in table.groups(template).map_err(|problem| (template.line, problem))? {
+        for (operator, over) in
+            table.groups(template).map_err(|problem| (template.line, problem))?
+        {
             let kinds: Vec<_> = match over {
                 Over::Nothing => vec![None],
                 _ => table.types_of(&over).into_iter().map(Some).collect(),
             };
             for kind in kinds {
                 for explicit in template.forms() {
-                    let name = template.function(kind.map(|t| t.name.as_str()), operator.as_deref(), explicit);
+                    let name = template.function(
+                        kind.map(|t| t.name.as_str()),
+                        operator.as_deref(),
+                        explicit,
+                    );
                     all.push(Function {
                         name,
                         template,
@@ -80,17 +85,18 @@ pub fn signature(table: &Table, template: &Template) -> Result<String, String> {
         .into_iter()
         .filter_map(|(has, name)| has.then_some(name))
         .collect();
-    let generics = if generics.is_empty() {
-        String::new()
-    } else {
-        format!("<{}>", generics.join(", "))
-    };
+    let generics =
+        if generics.is_empty() { String::new() } else { format!("<{}>", generics.join(", ")) };
     let mut parameters = vec!["call: &'static str".to_owned()];
     for parameter in &template.prototype.parameters {
         match parameter {
-            Parameter::Context => parameters.push(format!("ctx: {}", table.rust_of("shmem_ctx_t")?)),
+            Parameter::Context => {
+                parameters.push(format!("ctx: {}", table.rust_of("shmem_ctx_t")?))
+            }
             Parameter::Rest => {}
-            Parameter::Named(kind, name) => parameters.push(format!("{name}: {}", rust_type(table, kind, "T")?)),
+            Parameter::Named(kind, name) => {
+                parameters.push(format!("{name}: {}", rust_type(table, kind, "T")?))
+            }
         }
     }
     let result = rust_result(table, template, "T")?;

@@ -1,13 +1,19 @@
 //! `shmemx.h`: extensions, and the names that standard functions had when they were extensions.
 
-use crate::header::{base, bottom, by_class, constants, declarations, forward, handles, macro_over, pasted, section, section_of, top};
+use crate::header::{
+    base, bottom, by_class, constants, declarations, forward, handles, macro_over, pasted, section,
+    section_of, top,
+};
 use crate::table::{Over, Table, Template};
 
 /// The header.
 pub fn header(table: &Table) -> String {
-    let mut out = top("shmemx.h", "extensions of OpenSHMEM, and older names of what has become standard");
+    let mut out =
+        top("shmemx.h", "extensions of OpenSHMEM, and older names of what has become standard");
     out += "#include \"shmem.h\"\n";
-    out += &section("Handles, and what access a PE (`holder`) has to the window of another (`home`): SHMEMX_ACCESS_...");
+    out += &section(
+        "Handles, and what access a PE (`holder`) has to the window of another (`home`): SHMEMX_ACCESS_...",
+    );
     for handle in ["barrier", "transfer", "window", "mutex", "region"] {
         out += &format!("typedef struct memonet_{handle} *shmemx_{handle}_t;\n");
     }
@@ -16,7 +22,8 @@ pub fn header(table: &Table) -> String {
     out += &constants(table, true);
     out += &handles(table, true);
     out += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
-    for module in table.modules.iter().filter(|module| module.templates.iter().any(|t| t.extension)) {
+    for module in table.modules.iter().filter(|module| module.templates.iter().any(|t| t.extension))
+    {
         out += &section_of(module);
         out += &declarations(table, module, "", true);
     }
@@ -29,13 +36,19 @@ pub fn header(table: &Table) -> String {
     out += &section("Once extensions: functions for a type");
     for (class, rows) in by_class(table, &templates) {
         let mut lines = Vec::new();
-        for (template, operator) in rows.iter().filter(|(t, operator)| is_former(table, t, operator.as_deref())) {
+        for (template, operator) in
+            rows.iter().filter(|(t, operator)| is_former(table, t, operator.as_deref()))
+        {
             for explicit in template.forms() {
                 let callee = pasted(template, operator.as_deref(), explicit, "");
                 let prototype = &template.prototype;
-                let (result, parameters) = (prototype.result.before_name("T"), prototype.c_parameters("T", explicit));
+                let (result, parameters) =
+                    (prototype.result.before_name("T"), prototype.c_parameters("T", explicit));
                 let body = forward(&prototype.result, &callee, &prototype.arguments(explicit));
-                lines.push(format!("static inline {result}{}({parameters}) {body}", former_name(&callee)));
+                lines.push(format!(
+                    "static inline {result}{}({parameters}) {body}",
+                    former_name(&callee)
+                ));
             }
         }
         out += &macro_over(table, &class, "MEMONET_FORMER", &lines, false);
@@ -44,11 +57,16 @@ pub fn header(table: &Table) -> String {
     for template in templates {
         for (operator, over) in table.groups(template).expect("a checked table") {
             let names: Vec<_> = match over {
-                Over::Nothing => template.forms().map(|explicit| template.function(None, None, explicit)).collect(),
+                Over::Nothing => template
+                    .forms()
+                    .map(|explicit| template.function(None, None, explicit))
+                    .collect(),
                 _ => vec![format!("shmem_{}", base(template, operator.as_deref()))],
             };
             if template.generic.is_some() || over == Over::Nothing {
-                out.extend(names.iter().map(|name| format!("#define {} {name}\n", former_name(name))));
+                out.extend(
+                    names.iter().map(|name| format!("#define {} {name}\n", former_name(name))),
+                );
             }
         }
     }

@@ -26,7 +26,11 @@ pub fn generics(table: &Table) -> Vec<(Vec<String>, &Template, Option<String>)> 
                 _ => Vec::new(),
             };
             match found.last_mut() {
-                Some((classes, last, known)) if std::ptr::eq(*last, template) && *known == operator => classes.extend(class),
+                Some((classes, last, known))
+                    if std::ptr::eq(*last, template) && *known == operator =>
+                {
+                    classes.extend(class)
+                }
                 _ => found.push((class, template, operator)),
             }
         }
@@ -63,7 +67,9 @@ pub fn c11(table: &Table) -> String {
                 Some(true) => ("shmem_ctx_t".to_owned(), template.function(None, None, true)),
                 _ => (first_type(template), template.function(None, None, false)),
             };
-            out += &format!("#define {name}(...) _Generic((MEMONET_FIRST(__VA_ARGS__)), {kind}: {chosen}, default: {name})(__VA_ARGS__)\n");
+            out += &format!(
+                "#define {name}(...) _Generic((MEMONET_FIRST(__VA_ARGS__)), {kind}: {chosen}, default: {name})(__VA_ARGS__)\n"
+            );
             continue;
         }
         let (place, constant) = template.telling().expect("a checked table");
@@ -74,16 +80,14 @@ pub fn c11(table: &Table) -> String {
             .collect();
         for (item, explicit) in items.iter().zip(template.forms()) {
             let chosen = pasted(template, operator, explicit, "");
-            let also = if constant {
-                format!(", const T *: {chosen}")
-            } else {
-                String::new()
-            };
+            let also = if constant { format!(", const T *: {chosen}") } else { String::new() };
             out += &format!("#define {item}(N, T) , T *: {chosen}{also}\n");
         }
         let lists = classes.iter().map(|class| list_name(table, class, true));
         let by = match (items.as_slice(), place) {
-            ([item, ctx_item], 0) => format!("CTX({}, {item}, {ctx_item}", lists.collect::<Vec<_>>().join(" ")),
+            ([item, ctx_item], 0) => {
+                format!("CTX({}, {item}, {ctx_item}", lists.collect::<Vec<_>>().join(" "))
+            }
             ([item], place) => {
                 let types: Vec<_> = lists.map(|list| format!("{list}({item})")).collect();
                 format!("{}({}", ["FIRST", "SECOND"][place], types.join(" "))
@@ -97,28 +101,25 @@ pub fn c11(table: &Table) -> String {
 
 /// The type of a template's first parameter, a handle.
 fn first_type(template: &Template) -> String {
-    template
-        .prototype
-        .named()
-        .next()
-        .map_or_else(String::new, |(kind, _)| kind.base.clone())
+    template.prototype.named().next().map_or_else(String::new, |(kind, _)| kind.base.clone())
 }
 
 /// The overloads.
 pub fn cxx(table: &Table) -> String {
     let mut out = String::from("\n#ifdef __cplusplus\nextern \"C++\" {\n");
     out += &section("C++: overloaded functions; a context may come first");
-    let overload = |template: &Template, operator: Option<&str>, callee: &str, t: &str, explicit: bool| {
-        let prototype = &template.prototype;
-        format!(
-            "{}inline {}{}({}) {}",
-            if template.inline { "MEMONET_OVERLOAD_INLINE " } else { "" },
-            prototype.result.before_name(t),
-            generic_name(template, operator),
-            prototype.c_parameters(t, explicit),
-            forward(&prototype.result, callee, &prototype.arguments(explicit))
-        )
-    };
+    let overload =
+        |template: &Template, operator: Option<&str>, callee: &str, t: &str, explicit: bool| {
+            let prototype = &template.prototype;
+            format!(
+                "{}inline {}{}({}) {}",
+                if template.inline { "MEMONET_OVERLOAD_INLINE " } else { "" },
+                prototype.result.before_name(t),
+                generic_name(template, operator),
+                prototype.c_parameters(t, explicit),
+                forward(&prototype.result, callee, &prototype.arguments(explicit))
+            )
+        };
     for module in &table.modules {
         let templates: Vec<_> = module.templates.iter().filter(|t| t.generic.is_some()).collect();
         for (class, rows) in by_class(table, &templates) {
@@ -143,7 +144,8 @@ pub fn cxx(table: &Table) -> String {
     out + "\n} /* extern \"C++\" */\n#endif /* C++ */\n"
 }
 
-/// Whether the macros can tell the types of a template: by the first argument, or by the second; one class where a context may be.
+/// Whether the macros can tell the types of a template: by the first argument, or by the second;
+/// one class where a context may be.
 pub fn can_tell(template: &Template) -> bool {
     let forms = template.forms().count();
     match template.telling() {

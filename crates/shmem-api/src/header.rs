@@ -1,4 +1,5 @@
-//! The C headers: constants, types and prototypes here; names for all types in `generic`, extensions in `extension`.
+//! The C headers: constants, types and prototypes here; names for all types in `generic`,
+//! extensions in `extension`.
 
 use crate::generic;
 use crate::inline;
@@ -26,11 +27,15 @@ pub fn standard(table: &Table) -> String {
         out += &format!("__extension__ typedef {} {};\n", t.c, c_name(t));
     }
     out += "#ifdef __GNUC__\n#pragma GCC diagnostic pop\n#endif\n";
-    out += &section("Types, as lists of (NAME, TYPE); ..._ONCE without those that are another one by a second name");
+    out += &section(
+        "Types, as lists of (NAME, TYPE); ..._ONCE without those that are another one by a second name",
+    );
     out += &lists(table);
     out += &section("Functions that do not return");
     out += NORETURN;
-    out += &section("Calls that go straight to the function, not by way of a jump that lazy binding would need");
+    out += &section(
+        "Calls that go straight to the function, not by way of a jump that lazy binding would need",
+    );
     out += DIRECT;
     out += &section("Whether some functions are inlined");
     out += inline::CONDITION;
@@ -48,7 +53,8 @@ pub fn standard(table: &Table) -> String {
 
 /// `pshmem.h`: the same functions under the names by which profiling tools call them.
 pub fn profiling(table: &Table) -> String {
-    let mut out = top("pshmem.h", "the functions of shmem.h by the names that profiling tools call");
+    let mut out =
+        top("pshmem.h", "the functions of shmem.h by the names that profiling tools call");
     out += "/* The functions that a tool defines are not to be passed by where it calls them itself. */\n";
     out += "#ifndef SHMEMX_NO_INLINE\n#define SHMEMX_NO_INLINE\n#endif\n";
     out += "#include \"shmem.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
@@ -85,7 +91,9 @@ const DIRECT: &str = "\
 /// The first lines of a header.
 pub fn top(file: &str, what: &str) -> String {
     let guard = guard(file);
-    format!("/* memonet: {what}. Generated from crates/shmem-api/src/shmem.api; change that. */\n#ifndef {guard}\n#define {guard}\n\n")
+    format!(
+        "/* memonet: {what}. Generated from crates/shmem-api/src/shmem.api; change that. */\n#ifndef {guard}\n#define {guard}\n\n"
+    )
 }
 
 /// The last ones.
@@ -104,9 +112,8 @@ pub fn section(title: &str) -> String {
 
 /// The beginning of a module's.
 pub fn section_of(module: &Module) -> String {
-    let lines: Vec<_> = std::iter::once(format!("{}.", module.title))
-        .chain(module.notes.iter().cloned())
-        .collect();
+    let lines: Vec<_> =
+        std::iter::once(format!("{}.", module.title)).chain(module.notes.iter().cloned()).collect();
     format!("\n/* {} */\n", lines.join("\n   "))
 }
 
@@ -121,7 +128,9 @@ pub fn constants(table: &Table, extension: bool) -> String {
         out += "/* Open MPI's, which programs ask for. */\n";
         out += "#define OSHMEM_SPEC_VERSION (SHMEM_MAJOR_VERSION * 10000 + SHMEM_MINOR_VERSION * 100)\n";
     }
-    for constant in table.constants.iter().filter(|c| !c.is_handle() && c.is_extension() == extension) {
+    for constant in
+        table.constants.iter().filter(|c| !c.is_handle() && c.is_extension() == extension)
+    {
         let value = match (constant.kind.as_str(), constant.value) {
             ("long", value) if value >= 0 => format!("{value}L"),
             ("long", value) => format!("({value}L)"),
@@ -133,10 +142,13 @@ pub fn constants(table: &Table, extension: bool) -> String {
     out
 }
 
-/// The constants that are handles: of the standard, or of the extension. A macro of the same name hides the object from C.
+/// The constants that are handles: of the standard, or of the extension. A macro of the same name
+/// hides the object from C.
 pub fn handles(table: &Table, extension: bool) -> String {
     let handles = table.constants.iter().filter(|c| c.is_handle() && c.is_extension() == extension);
-    let mut out = String::from("/* Macros for C; and objects, for what reads headers but no macros with casts in them. */\n");
+    let mut out = String::from(
+        "/* Macros for C; and objects, for what reads headers but no macros with casts in them. */\n",
+    );
     out += "#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     for Constant { kind, name, value, .. } in handles {
         let c = table.type_named(kind).map_or("", |t| &t.c);
@@ -155,7 +167,8 @@ fn deprecated(table: &Table) -> String {
 fn structs(table: &Table) -> String {
     let mut out = String::new();
     for s in &table.structs {
-        let fields: Vec<_> = s.fields.iter().map(|(kind, name)| format!("{kind} {name};")).collect();
+        let fields: Vec<_> =
+            s.fields.iter().map(|(kind, name)| format!("{kind} {name};")).collect();
         out += &format!("typedef struct {{ {} }} {};\n", fields.join(" "), s.c);
     }
     out
@@ -170,16 +183,20 @@ pub fn c_name(t: &Type) -> String {
 fn used_classes(table: &Table) -> Vec<&str> {
     let mut used = Vec::new();
     for template in table.templates() {
-        used.extend(table.groups(template).expect("a checked table").into_iter().map(|(_, over)| over));
+        used.extend(
+            table.groups(template).expect("a checked table").into_iter().map(|(_, over)| over),
+        );
     }
-    let named = table.classes.iter().filter(|class| used.contains(&Over::Class(class.name.clone())));
+    let named =
+        table.classes.iter().filter(|class| used.contains(&Over::Class(class.name.clone())));
     named.map(|class| class.name.as_str()).collect()
 }
 
 /// The types of a class without those that are another one of it by a second name.
 pub fn once<'a>(table: &'a Table, class: &str) -> Vec<&'a Type> {
     let all = table.types_of(&Over::Class(class.to_owned()));
-    let twice = |t: &Type| t.same_as.as_ref().is_some_and(|other| all.iter().any(|t| t.name == *other));
+    let twice =
+        |t: &Type| t.same_as.as_ref().is_some_and(|other| all.iter().any(|t| t.name == *other));
     all.iter().copied().filter(|t| !twice(t)).collect()
 }
 
@@ -199,7 +216,10 @@ fn lists(table: &Table) -> String {
     for class in used_classes(table) {
         let beyond = table.beyond(class);
         if !beyond.is_empty() {
-            out += &format!("/* Not of the standard here, but of other libraries: {}. */\n", beyond.join(", "));
+            out += &format!(
+                "/* Not of the standard here, but of other libraries: {}. */\n",
+                beyond.join(", ")
+            );
         }
         let (full, distinct) = (list_name(table, class, false), list_name(table, class, true));
         let first = once(table, class);
@@ -208,8 +228,12 @@ fn lists(table: &Table) -> String {
         } else {
             out += &define(&format!("{distinct}(X)"), first.iter().map(entry));
             let all = table.types_of(&Over::Class(class.to_owned()));
-            let rest = all.iter().filter(|t| !first.iter().any(|other| other.name == t.name)).map(entry);
-            out += &define(&format!("{full}(X)"), std::iter::once(format!("{distinct}(X)")).chain(rest));
+            let rest =
+                all.iter().filter(|t| !first.iter().any(|other| other.name == t.name)).map(entry);
+            out += &define(
+                &format!("{full}(X)"),
+                std::iter::once(format!("{distinct}(X)")).chain(rest),
+            );
         }
     }
     out
@@ -274,9 +298,14 @@ pub fn declarations(table: &Table, module: &Module, prefix: &str, extension: boo
                 Over::Type(place) => Some(&table.types[place]),
                 Over::Nothing => None,
             };
-            let name = |explicit| prefix.to_owned() + &template.function(kind.map(|t| t.name.as_str()), None, explicit);
-            let lines = bodies(template, &name, &kind.map(c_name).unwrap_or_default()).join("\n") + "\n";
-            let overloaded = prefix.is_empty() && kind.is_some() && generic::is_name(table, &name(false));
+            let name = |explicit| {
+                prefix.to_owned()
+                    + &template.function(kind.map(|t| t.name.as_str()), None, explicit)
+            };
+            let lines =
+                bodies(template, &name, &kind.map(c_name).unwrap_or_default()).join("\n") + "\n";
+            let overloaded =
+                prefix.is_empty() && kind.is_some() && generic::is_name(table, &name(false));
             out += &if overloaded {
                 format!("#ifndef __cplusplus /* there, one of the overloads */\n{lines}#endif\n")
             } else {
@@ -306,7 +335,13 @@ pub fn by_class<'a>(table: &Table, templates: &[&'a Template]) -> Vec<(String, R
 }
 
 /// Lines for each type of a class: a macro, its use, and its end.
-pub fn macro_over(table: &Table, class: &str, name: &str, lines: &[String], distinct: bool) -> String {
+pub fn macro_over(
+    table: &Table,
+    class: &str,
+    name: &str,
+    lines: &[String],
+    distinct: bool,
+) -> String {
     let list = list_name(table, class, distinct);
     let body = lines.join(" \\\n    ");
     format!("#define {name}(N, T) \\\n    {body}\n{list}({name})\n#undef {name}\n")

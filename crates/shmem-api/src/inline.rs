@@ -1,8 +1,10 @@
-//! Small transfers to near PEs without a call: the part of the header that a compiler puts where they are called.
+//! Small transfers to near PEs without a call: the part of the header that a compiler puts where
+//! they are called.
 //!
-//! A call of a library's function takes longer than the store that it makes. So the header has, in the manner of libc's fortified
-//! functions, a second definition of some functions (`inline` in the table), which is used only where it is inlined. It does what
-//! `near::word` of the library does, from the same object, `memonet_near_1`, and leaves all else to the function.
+//! A call of a library's function takes longer than the store that it makes. So the header has, in
+//! the manner of libc's fortified functions, a second definition of some functions (`inline` in the
+//! table), which is used only where it is inlined. It does what `near::word` of the library does,
+//! from the same object, `memonet_near_1`, and leaves all else to the function.
 
 use crate::expand::{Function, functions};
 use crate::header::{by_class, c_name, macro_over, pasted, section};
@@ -12,7 +14,8 @@ use crate::table::{Over, Table, Template};
 /// The object that the header reads. Its name changes with its layout.
 pub const OBJECT: &str = "memonet_near_1";
 
-/// Its fields from the first on, by their paths in the library's own definition. All are words of 8 bytes, numbers or addresses.
+/// Its fields from the first on, by their paths in the library's own definition. All are words of 8
+/// bytes, numbers or addresses.
 const FIELDS: &[&str] = &[
     "heap.start",
     "heap.words",
@@ -86,7 +89,8 @@ pub const CONDITION: &str = "\
 #endif
 ";
 
-/// The tools of the bodies. Clang takes a call of a function inside of what stands for it to be one of itself, unless the name differs.
+/// The tools of the bodies. Clang takes a call of a function inside of what stands for it to be one
+/// of itself, unless the name differs.
 const TOOLS: &str = "
 #ifdef __clang__
 #define MEMONET_FUNCTION(name) __asm__(\"\\01\" name)
@@ -182,7 +186,9 @@ pub fn definitions(table: &Table) -> String {
     );
     out += "#ifdef MEMONET_INLINE\n";
     let fields: Vec<_> = FIELDS.iter().map(|path| path.replace('.', "_")).collect();
-    for (kind, fields, object) in [("near", fields.join(", "), OBJECT), ("reads", READS_FIELDS.join(", "), READS)] {
+    for (kind, fields, object) in
+        [("near", fields.join(", "), OBJECT), ("reads", READS_FIELDS.join(", "), READS)]
+    {
         out += &format!(
             "extern struct memonet_{kind} {{\n    size_t {fields}, {LAST}[{PES}];\n}} {object} __attribute__((__visibility__(\"default\")));\n"
         );
@@ -197,7 +203,10 @@ pub fn definitions(table: &Table) -> String {
         for (template, operator) in rows {
             for explicit in template.forms() {
                 let name = pasted(template, operator.as_deref(), explicit, "");
-                let string = format!("\"{}\"", template.function(Some("\" #N \""), operator.as_deref(), explicit));
+                let string = format!(
+                    "\"{}\"",
+                    template.function(Some("\" #N \""), operator.as_deref(), explicit)
+                );
                 lines.extend(definition(template, &name, &string, t, size, explicit));
             }
         }
@@ -209,7 +218,14 @@ pub fn definitions(table: &Table) -> String {
             let kind = &table.types[place];
             for explicit in template.forms() {
                 let name = template.function(Some(&kind.name), None, explicit);
-                let lines = definition(template, &name, &format!("\"{name}\""), &c_name(kind), "1", explicit);
+                let lines = definition(
+                    template,
+                    &name,
+                    &format!("\"{name}\""),
+                    &c_name(kind),
+                    "1",
+                    explicit,
+                );
                 out += &(lines.join("\n") + "\n");
             }
         }
@@ -218,9 +234,17 @@ pub fn definitions(table: &Table) -> String {
 }
 
 /// The function by another name, and what stands for it.
-fn definition(template: &Template, name: &str, string: &str, t: &str, size: &str, explicit: bool) -> [String; 2] {
+fn definition(
+    template: &Template,
+    name: &str,
+    string: &str,
+    t: &str,
+    size: &str,
+    explicit: bool,
+) -> [String; 2] {
     let prototype = &template.prototype;
-    let (result, parameters) = (prototype.result.before_name(t), prototype.c_parameters(t, explicit));
+    let (result, parameters) =
+        (prototype.result.before_name(t), prototype.c_parameters(t, explicit));
     let call = format!("memonet_{name}({})", prototype.arguments(explicit));
     let ctx = if explicit { "ctx" } else { "SHMEM_CTX_DEFAULT" };
     let body = Shape::of(template).expect("a checked table").body(t, size, ctx, &call);
@@ -230,10 +254,13 @@ fn definition(template: &Template, name: &str, string: &str, t: &str, size: &str
     ]
 }
 
-/// For the library: that its object is laid out as the header believes, and the functions that are inlined, by the name that programs
-/// call and by the library's own. They differ where somebody has defined the former.
+/// For the library: that its object is laid out as the header believes, and the functions that are
+/// inlined, by the name that programs call and by the library's own. They differ where somebody has
+/// defined the former.
 pub fn rust(table: &Table) -> String {
-    let mut out = format!("pub const NEAR_PES: usize = {PES};\nconst _: () = assert!(size_of::<usize>() == 8);\n");
+    let mut out = format!(
+        "pub const NEAR_PES: usize = {PES};\nconst _: () = assert!(size_of::<usize>() == 8);\n"
+    );
     for (object, fields) in [("Near", FIELDS), ("Reads", READS_FIELDS)] {
         for (place, path) in fields.iter().chain([&LAST]).enumerate() {
             out += &format!(
@@ -245,18 +272,18 @@ pub fn rust(table: &Table) -> String {
     let all = functions(table).expect("a checked table");
     // What Rust cannot pass is no word either.
     let opaque = |f: &Function<'_>| f.kind.is_some_and(|t| t.opaque);
-    let names: Vec<_> = all
-        .into_iter()
-        .filter(|f| f.template.inline && !opaque(f))
-        .map(|f| f.name)
-        .collect();
+    let names: Vec<_> =
+        all.into_iter().filter(|f| f.template.inline && !opaque(f)).map(|f| f.name).collect();
     out += "unsafe extern \"C\" {\n";
     for name in &names {
         out += &format!("    fn {name}();\n    fn {}();\n", own(name));
     }
     out += &format!("}}\npub static INLINED: [crate::near::Names; {}] = [\n", names.len());
     for name in &names {
-        out += &format!("    crate::near::Names({name} as *const c_void, {} as *const c_void),\n", own(name));
+        out += &format!(
+            "    crate::near::Names({name} as *const c_void, {} as *const c_void),\n",
+            own(name)
+        );
     }
     out + "];\n\n"
 }

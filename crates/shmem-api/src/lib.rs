@@ -1,9 +1,10 @@
-//! The OpenSHMEM 1.6 C API, as one table (`shmem.api`), and what is made from it: the headers, the exported functions, and the
-//! signatures of what must implement them.
+//! The OpenSHMEM 1.6 C API, as one table (`shmem.api`), and what is made from it: the headers, the
+//! exported functions, and the signatures of what must implement them.
 //!
-//! A C function `shmem_int_put` is a weak second name of `pshmem_int_put`, so that a profiling tool may define the former
-//! and call the latter. That one is Rust, and one call: `crate::rma::put::<c_int>("shmem_int_put", Ctx::DEFAULT, dest, ..)`. All
-//! functions that do the same to different types, sizes or contexts are one operation, generic where they differ.
+//! A C function `shmem_int_put` is a weak second name of `pshmem_int_put`, so that a profiling tool
+//! may define the former and call the latter. That one is Rust, and one call:
+//! `crate::rma::put::<c_int>("shmem_int_put", Ctx::DEFAULT, dest, ..)`. All functions that do the
+//! same to different types, sizes or contexts are one operation, generic where they differ.
 
 mod check;
 mod expand;
@@ -77,13 +78,15 @@ pub fn headers() -> [(&'static str, String); 5] {
     ]
 }
 
-/// The source of the exported functions and of the constants, to be included in a module that allows `dead_code`,
-/// `missing_docs`, `clippy::missing_safety_doc` and `clippy::undocumented_unsafe_blocks`.
+/// The source of the exported functions and of the constants, to be included in a module that
+/// allows `dead_code`, `missing_docs`, `clippy::missing_safety_doc` and
+/// `clippy::undocumented_unsafe_blocks`.
 pub fn rust() -> String {
     rust::source(&TABLE)
 }
 
-/// The names of the exported objects, which are no functions: what inlined functions read, and the constants that are handles.
+/// The names of the exported objects, which are no functions: what inlined functions read, and the
+/// constants that are handles.
 pub fn objects() -> Vec<&'static str> {
     let handles = TABLE.constants.iter().filter(|constant| constant.is_handle());
     [inline::OBJECT, inline::READS]

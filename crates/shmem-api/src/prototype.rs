@@ -1,6 +1,7 @@
 //! One C prototype: its pieces, and how they are written in C and in Rust.
 
-/// A C type: an optional `const`, a name (or `{T}`, the type that the function is for), and perhaps a `*`.
+/// A C type: an optional `const`, a name (or `{T}`, the type that the function is for), and perhaps
+/// a `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CType {
     /// Whether what it points to is `const`.
@@ -145,5 +146,6 @@ fn declaration(text: &str) -> Result<(CType, String), String> {
 
 /// An identifier, placeholders allowed.
 pub fn is_name(word: &str) -> bool {
-    !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '{' | '}'))
+    !word.is_empty()
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '{' | '}'))
 }

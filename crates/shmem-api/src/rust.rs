@@ -1,4 +1,5 @@
-//! The exported Rust functions: `pshmem_X` calls what implements it, and the weak `shmem_X` is another name of it.
+//! The exported Rust functions: `pshmem_X` calls what implements it, and the weak `shmem_X` is
+//! another name of it.
 
 use crate::expand::{Function, functions, rust_result, rust_type};
 use crate::prototype::Parameter;
@@ -7,7 +8,8 @@ use crate::table::{Constant, Table};
 /// The source text.
 pub fn source(table: &Table) -> String {
     let all = functions(table).expect("a checked table");
-    let mut out = String::from("// Generated from crates/shmem-api/src/shmem.api.\nuse core::ffi::*;\n\n");
+    let mut out =
+        String::from("// Generated from crates/shmem-api/src/shmem.api.\nuse core::ffi::*;\n\n");
     for constant in &table.constants {
         out += &self::constant(table, constant);
     }
@@ -44,7 +46,10 @@ fn layout(table: &Table) -> String {
             .iter()
             .map(|(kind, _)| table.rust_of(kind).expect("a checked table"))
             .collect();
-        out += &format!("const _: () = {{\n    #[repr(C)]\n    struct Fields({});\n", fields.join(", "));
+        out += &format!(
+            "const _: () = {{\n    #[repr(C)]\n    struct Fields({});\n",
+            fields.join(", ")
+        );
         out += &format!(
             "    assert!(size_of::<{0}>() == size_of::<Fields>() && align_of::<{0}>() == align_of::<Fields>());\n}};\n",
             s.rust
@@ -57,15 +62,20 @@ fn layout(table: &Table) -> String {
                 t.rust
             );
         } else if t.c.starts_with("shmem_") {
-            out += &format!("const _: () = assert!(size_of::<{}>() == size_of::<*mut c_void>());\n", t.rust);
+            out += &format!(
+                "const _: () = assert!(size_of::<{}>() == size_of::<*mut c_void>());\n",
+                t.rust
+            );
         }
     }
     out + "\n"
 }
 
-/// Whether a value is passed that Rust cannot pass: then assembly passes its address, as the last argument.
+/// Whether a value is passed that Rust cannot pass: then assembly passes its address, as the last
+/// argument.
 fn is_by_reference(function: &Function<'_>) -> bool {
-    function.kind.is_some_and(|t| t.opaque) && function.template.prototype.types().any(|kind| kind.is_value())
+    function.kind.is_some_and(|t| t.opaque)
+        && function.template.prototype.types().any(|kind| kind.is_value())
 }
 
 /// The name of the function that is told the address of a value.
@@ -74,13 +84,7 @@ fn by_reference(name: &str) -> String {
 }
 
 fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
-    let Function {
-        name,
-        template,
-        kind,
-        operator,
-        explicit,
-    } = function;
+    let Function { name, template, kind, operator, explicit } = function;
     let t = kind.map_or("", |t| t.rust.as_str());
     let indirect = is_by_reference(function);
     let returned = indirect && template.prototype.result.is_value();
@@ -92,10 +96,15 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
                 parameters.push(format!("ctx: {}", table.rust_of("shmem_ctx_t")?));
                 arguments.push("ctx".to_owned());
             }
-            Parameter::Context => arguments.push(format!("{}::DEFAULT", table.rust_of("shmem_ctx_t")?)),
-            // What is not known is not read, and the caller cleans up: where `...` may follow, nothing need be declared.
+            Parameter::Context => {
+                arguments.push(format!("{}::DEFAULT", table.rust_of("shmem_ctx_t")?))
+            }
+            // What is not known is not read, and the caller cleans up: where `...` may follow,
+            // nothing need be declared.
             Parameter::Rest => {}
-            Parameter::Named(kind, word) if indirect && kind.is_value() => arguments.push(format!("{word}.read()")),
+            Parameter::Named(kind, word) if indirect && kind.is_value() => {
+                arguments.push(format!("{word}.read()"))
+            }
             Parameter::Named(kind, word) => {
                 parameters.push(format!("{word}: {}", rust_type(table, kind, t)?));
                 arguments.push(word.clone());
@@ -108,11 +117,7 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     } else if let (true, Some((_, word))) = (indirect, value) {
         parameters.push(format!("{word}: *const {t}"));
     }
-    let result = if returned {
-        String::new()
-    } else {
-        rust_result(table, template, t)?
-    };
+    let result = if returned { String::new() } else { rust_result(table, template, t)? };
     let mut generics: Vec<&str> = Vec::new();
     if template.has_type() {
         generics.push(t);
@@ -120,11 +125,8 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     if let Some(operator) = operator {
         generics.push(table.operator(operator)?);
     }
-    let generics = if generics.is_empty() {
-        String::new()
-    } else {
-        format!("::<{}>", generics.join(", "))
-    };
+    let generics =
+        if generics.is_empty() { String::new() } else { format!("::<{}>", generics.join(", ")) };
     let (module, operation) = &template.implementation;
     let call = format!("crate::{module}::{operation}{generics}({})", arguments.join(", "));
     let call = if returned { format!("result.write({call})") } else { call };
@@ -153,8 +155,9 @@ pub fn profiling(name: &str) -> String {
     format!("p{name}")
 }
 
-/// What makes `name` a weak second name of the function: a call of it costs no jump, and a profiling tool may define it. An alias has to
-/// be in the object file that its function is in, whichever that is; so this stands in the function, which is never inlined.
+/// What makes `name` a weak second name of the function: a call of it costs no jump, and a
+/// profiling tool may define it. An alias has to be in the object file that its function is in,
+/// whichever that is; so this stands in the function, which is never inlined.
 fn weak(name: &str) -> [String; 3] {
     [
         format!(".weak {name}"),
@@ -163,7 +166,8 @@ fn weak(name: &str) -> [String; 3] {
     ]
 }
 
-/// The name of a function that nobody else has one for: of the library's own, whatever the others stand for.
+/// The name of a function that nobody else has one for: of the library's own, whatever the others
+/// stand for.
 pub fn own(name: &str) -> String {
     format!("memonet_own_{name}")
 }
@@ -171,11 +175,7 @@ pub fn own(name: &str) -> String {
 /// What makes it one. Hidden, so that the loader need not search for it.
 fn own_alias(name: &str) -> [String; 3] {
     let own = own(name);
-    [
-        format!(".globl {own}"),
-        format!(".hidden {own}"),
-        format!(".set {own}, {}", profiling(name)),
-    ]
+    [format!(".globl {own}"), format!(".hidden {own}"), format!(".set {own}, {}", profiling(name))]
 }
 
 /// How an architecture passes a `long double`.
@@ -187,7 +187,8 @@ struct Machine {
     returns: &'static str,
 }
 
-// A `long double` is on the stack, above the return address; one is returned on the stack of the x87.
+// A `long double` is on the stack, above the return address; one is returned on the stack of the
+// x87.
 const X86_64: Machine = Machine {
     registers: ["rdi", "rsi", "rdx", "rcx", "r8", "r9"],
     takes: "    lea REG, [rsp + 8]\n    jmp CALLEE@PLT\n",
@@ -213,15 +214,15 @@ fn assembly(functions: &[&Function<'_>], machine: &Machine) -> String {
         let prototype = &function.template.prototype;
         let others = prototype.named().filter(|(kind, _)| !kind.is_value()).count();
         let register = machine.registers[others + usize::from(function.explicit)];
-        let body = if prototype.result.is_value() {
-            machine.returns
-        } else {
-            machine.takes
-        };
+        let body = if prototype.result.is_value() { machine.returns } else { machine.takes };
         let body = body.replace("REG", register).replace("CALLEE", &by_reference(&function.name));
         let name = profiling(&function.name);
-        out += &format!(".pushsection .text.{name}, \"ax\", %progbits\n.p2align 4\n.globl {name}\n.type {name}, %function\n");
-        out += &format!("{name}:\n    .cfi_startproc\n{body}    .cfi_endproc\n.size {name}, . - {name}\n.popsection\n");
+        out += &format!(
+            ".pushsection .text.{name}, \"ax\", %progbits\n.p2align 4\n.globl {name}\n.type {name}, %function\n"
+        );
+        out += &format!(
+            "{name}:\n    .cfi_startproc\n{body}    .cfi_endproc\n.size {name}, . - {name}\n.popsection\n"
+        );
         out += &format!("{}\n", weak(&function.name).join("\n"));
     }
     out + "\"#\n);\n"

@@ -1,4 +1,5 @@
-//! What a library must implement: one Rust function for each operation, whatever the number of C functions that call it.
+//! What a library must implement: one Rust function for each operation, whatever the number of C
+//! functions that call it.
 
 use crate::expand::signature;
 use crate::table::{Module, Table};

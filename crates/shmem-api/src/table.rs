@@ -203,12 +203,8 @@ impl Table {
 
     fn read_class(&mut self, text: &str) -> Result<(), String> {
         let (name, rest) = colon(text)?;
-        let mut class = Class {
-            name: name.to_owned(),
-            types: Vec::new(),
-            beyond: 0,
-            operators: Vec::new(),
-        };
+        let mut class =
+            Class { name: name.to_owned(), types: Vec::new(), beyond: 0, operators: Vec::new() };
         let (standard, beyond) = rest.split_once(" | ").unwrap_or((rest, ""));
         for word in standard.split_whitespace() {
             if let Some((operator, over)) = word.split_once('*') {
@@ -235,7 +231,9 @@ impl Table {
 
     fn read_constant(&mut self, text: &str) -> Result<(), String> {
         let words: Vec<_> = text.split_whitespace().collect();
-        let (&[kind, name, "=", value], deprecated) = words.split_at_checked(4).ok_or("a constant is `TYPE NAME = VALUE`")? else {
+        let (&[kind, name, "=", value], deprecated) =
+            words.split_at_checked(4).ok_or("a constant is `TYPE NAME = VALUE`")?
+        else {
             return Err("a constant is `TYPE NAME = VALUE`".to_owned());
         };
         self.type_named(kind)?;
@@ -252,7 +250,8 @@ impl Table {
         let (c, rest) = arrow(text)?;
         let (rust, fields) = rest.split_once(": ").ok_or("a struct has fields after a colon")?;
         let fields = fields.split(',').map(|field| {
-            let (kind, name) = field.trim().rsplit_once(' ').ok_or("a field has a type and a name")?;
+            let (kind, name) =
+                field.trim().rsplit_once(' ').ok_or("a field has a type and a name")?;
             Ok((kind.to_owned(), name.to_owned()))
         });
         self.structs.push(Struct {
@@ -301,10 +300,13 @@ impl Table {
         let (prototype, after) = Prototype::parse(text)?;
         let implementation = match after.strip_prefix("= ") {
             Some(path) => {
-                let (module, operation) = path.split_once("::").ok_or("an implementation is `= MODULE::OPERATION`")?;
+                let (module, operation) =
+                    path.split_once("::").ok_or("an implementation is `= MODULE::OPERATION`")?;
                 (module.to_owned(), operation.to_owned())
             }
-            None if after.is_empty() => (module.name.clone(), operation(&prototype.name, module.without.as_deref())),
+            None if after.is_empty() => {
+                (module.name.clone(), operation(&prototype.name, module.without.as_deref()))
+            }
             None => return Err(format!("`{after}` follows the prototype")),
         };
         let generic = generic.then(|| match name {
@@ -354,9 +356,7 @@ impl Table {
     /// The Rust type of an operator.
     pub fn operator(&self, name: &str) -> Result<&str, String> {
         let found = self.operators.iter().find(|(operator, _)| operator == name);
-        found
-            .map(|(_, rust)| rust.as_str())
-            .ok_or_else(|| format!("there is no operator `{name}`"))
+        found.map(|(_, rust)| rust.as_str()).ok_or_else(|| format!("there is no operator `{name}`"))
     }
 
     /// The Rust type for a C type that stands in a prototype or a struct.
@@ -391,12 +391,9 @@ impl Table {
         for word in &template.words {
             match self.class(word) {
                 Some(class) if !class.operators.is_empty() => {
-                    groups.extend(
-                        class
-                            .operators
-                            .iter()
-                            .map(|(operator, over)| (Some(operator.clone()), Over::Class(over.clone()))),
-                    );
+                    groups.extend(class.operators.iter().map(|(operator, over)| {
+                        (Some(operator.clone()), Over::Class(over.clone()))
+                    }));
                 }
                 Some(class) => groups.push((None, Over::Class(class.name.clone()))),
                 None => groups.push((None, Over::Type(self.type_index(word)?))),
@@ -447,7 +444,9 @@ impl Template {
     pub fn telling(&self) -> Option<(usize, bool)> {
         let named = self.prototype.parameters.iter().filter(|p| **p != Parameter::Context);
         named.enumerate().find_map(|(place, p)| match p {
-            Parameter::Named(kind, _) if kind.base == "{T}" && kind.pointer => Some((place, kind.constant)),
+            Parameter::Named(kind, _) if kind.base == "{T}" && kind.pointer => {
+                Some((place, kind.constant))
+            }
             _ => None,
         })
     }
@@ -455,15 +454,12 @@ impl Template {
 
 /// The operation that implements a function.
 fn operation(name: &str, without: Option<&str>) -> String {
-    let bare = ["{C}", "{N}", "{O}"]
-        .iter()
-        .fold(name.to_owned(), |name, hole| name.replace(hole, ""));
+    let bare =
+        ["{C}", "{N}", "{O}"].iter().fold(name.to_owned(), |name, hole| name.replace(hole, ""));
     let words: Vec<_> = bare.split('_').filter(|word| !word.is_empty()).collect();
     let joined = words.join("_");
-    let short = joined
-        .strip_prefix("shmem_")
-        .or_else(|| joined.strip_prefix("shmemx_"))
-        .unwrap_or(&joined);
+    let short =
+        joined.strip_prefix("shmem_").or_else(|| joined.strip_prefix("shmemx_")).unwrap_or(&joined);
     without.and_then(|prefix| short.strip_prefix(prefix)).unwrap_or(short).to_owned()
 }
 

@@ -1,4 +1,5 @@
-//! The headers compile without a warning in every language, and every name for all types chooses the function that it should.
+//! The headers compile without a warning in every language, and every name for all types chooses
+//! the function that it should.
 
 mod common;
 
@@ -11,7 +12,8 @@ use memonet_shmem_api::{Table, table};
 /// A name and what goes with it.
 type Pair = (String, String);
 
-/// A generic's calls: for each of its types, the C type's name, and the functions that one call each must reach.
+/// A generic's calls: for each of its types, the C type's name, and the functions that one call
+/// each must reach.
 struct Generic {
     name: String,
     result: String,
@@ -32,7 +34,8 @@ fn generics(table: &Table) -> Vec<Generic> {
         }
         let mut by_operator: Vec<(Option<String>, Vec<Pair>)> = Vec::new();
         for (operator, over) in table.groups(template).expect("known classes") {
-            let types: Vec<_> = table.types_of(&over).iter().map(|t| (t.name.clone(), t.c.clone())).collect();
+            let types: Vec<_> =
+                table.types_of(&over).iter().map(|t| (t.name.clone(), t.c.clone())).collect();
             match by_operator.iter_mut().find(|(known, _)| *known == operator) {
                 Some((_, list)) => list.extend(types),
                 None => by_operator.push((operator, types)),
@@ -52,7 +55,10 @@ fn generics(table: &Table) -> Vec<Generic> {
                     .map(|(kind, _)| argument(&kind.base, kind.pointer, kind.constant))
                     .collect(),
                 types,
-                functions: contexts.iter().map(|ctx| (before.replace("{C}", ctx), fill(after))).collect(),
+                functions: contexts
+                    .iter()
+                    .map(|ctx| (before.replace("{C}", ctx), fill(after)))
+                    .collect(),
             });
         }
     }
@@ -74,15 +80,12 @@ fn argument(base: &str, pointer: bool, constant: bool) -> String {
 /// A file that calls every generic with every type of its class, in each form.
 fn calls(generics: &[Generic]) -> String {
     let mut text = String::from("#include <shmem.h>\n");
-    text += "static int some_int[2]; static size_t some_size_t[2]; static uint64_t some_uint64_t[2];\n";
+    text +=
+        "static int some_int[2]; static size_t some_size_t[2]; static uint64_t some_uint64_t[2];\n";
     let types: BTreeSet<_> = generics.iter().flat_map(|generic| generic.types.clone()).collect();
     for (name, c) in &types {
         // The oldest C++ knows these by the names that the header gives them.
-        let c = if c.contains("long long") {
-            format!("memonet_{name}")
-        } else {
-            c.clone()
-        };
+        let c = if c.contains("long long") { format!("memonet_{name}") } else { c.clone() };
         writeln!(text, "__extension__ typedef {c} type_{name};").unwrap();
         writeln!(
             text,
@@ -113,7 +116,8 @@ fn calls(generics: &[Generic]) -> String {
     text + "}\n"
 }
 
-/// The functions that those calls must reach: of two names of one type, the one that is in the class.
+/// The functions that those calls must reach: of two names of one type, the one that is in the
+/// class.
 fn reached(table: &Table, generics: &[Generic]) -> BTreeSet<String> {
     let mut all = BTreeSet::new();
     for generic in generics {
@@ -122,7 +126,9 @@ fn reached(table: &Table, generics: &[Generic]) -> BTreeSet<String> {
             let chosen = other
                 .filter(|other| generic.types.iter().any(|(name, _)| name == other))
                 .unwrap_or_else(|| name.clone());
-            all.extend(generic.functions.iter().map(|(before, after)| format!("{before}{chosen}{after}")));
+            all.extend(
+                generic.functions.iter().map(|(before, after)| format!("{before}{chosen}{after}")),
+            );
         }
     }
     all
@@ -162,10 +168,10 @@ fn every_generic_reaches_every_function() {
     let mut expected = reached(table(), &generics);
     expected.extend(UNTYPED_REACHED.iter().map(|name| (*name).to_owned()));
     for standard in ["c11", "gnu11", "c17"].iter().chain(CXX) {
-        let object = folder
-            .compile(standard, &text)
-            .unwrap_or_else(|error| panic!("{standard}: {error}"));
-        let found: BTreeSet<_> = symbols(&object, "U").into_iter().filter(|name| name.contains("shmem")).collect();
+        let object =
+            folder.compile(standard, &text).unwrap_or_else(|error| panic!("{standard}: {error}"));
+        let found: BTreeSet<_> =
+            symbols(&object, "U").into_iter().filter(|name| name.contains("shmem")).collect();
         let missing: Vec<_> = expected.difference(&found).collect();
         let surplus: Vec<_> = found.difference(&expected).collect();
         assert!(
@@ -179,7 +185,9 @@ fn every_generic_reaches_every_function() {
 fn a_wrong_type_is_no_call() {
     let folder = Folder::new();
     let with = |call: &str| {
-        format!("#include <shmem.h>\nstatic struct {{ int a; }} wrong[2];\nvoid f(void);\nvoid f(void) {{ (void)wrong; {call} }}\n")
+        format!(
+            "#include <shmem.h>\nstatic struct {{ int a; }} wrong[2];\nvoid f(void);\nvoid f(void) {{ (void)wrong; {call} }}\n"
+        )
     };
     for standard in ["c11", "c++11"] {
         for call in ["", "shmem_quiet();"] {
@@ -236,9 +244,7 @@ fn programs_compile_in_every_language() {
     }
     for standard in ["c11", "c++11"] {
         let text = USE.replace("shmemx_int_ib", "shmemx_ib");
-        folder
-            .compile(standard, &text)
-            .expect("a name for all types that was an extension once");
+        folder.compile(standard, &text).expect("a name for all types that was an extension once");
     }
 }
 
@@ -257,7 +263,8 @@ fn addresses(prefix: &str, names: &[String]) -> String {
 fn every_function_is_declared() {
     let folder = Folder::new();
     let names = memonet_shmem_api::symbols();
-    let standard: Vec<_> = names.iter().filter(|name| !name.starts_with("shmemx_")).cloned().collect();
+    let standard: Vec<_> =
+        names.iter().filter(|name| !name.starts_with("shmemx_")).cloned().collect();
     for c in C {
         let object = folder
             .compile(c, &addresses("", &names))
@@ -272,7 +279,8 @@ fn every_function_is_declared() {
     }
 }
 
-/// A word by every function that can be inlined, of those that have a type of 8 bytes; and the same one twice, and again.
+/// A word by every function that can be inlined, of those that have a type of 8 bytes; and the same
+/// one twice, and again.
 const WORDS: &str = "\
 #include <shmem.h>
 void words(double *there, double *here, int pe);
@@ -294,7 +302,13 @@ void again(int *there) {
 ";
 
 /// The instructions that the compiler was not to look into.
-fn opaque(folder: &Folder, names: [&str; 2], standard: &str, options: &[&str], text: &str) -> usize {
+fn opaque(
+    folder: &Folder,
+    names: [&str; 2],
+    standard: &str,
+    options: &[&str],
+    text: &str,
+) -> usize {
     let file = folder
         .compile_with(names, standard, &[options, &["-S"]].concat(), text)
         .unwrap_or_else(|error| panic!("{standard}: {error}"));
@@ -313,7 +327,9 @@ fn every_word_is_one_instruction_of_its_own() {
                 assert!(found >= 8 + 3, "{names:?} {standard} {level}: {found}");
             }
             // Where it is not wanted, nothing is inlined.
-            for options in [&["-O0"][..], &["-Os"], &["-O2", "-fno-inline"], &["-O2", "-DSHMEMX_NO_INLINE"]] {
+            for options in
+                [&["-O0"][..], &["-Os"], &["-O2", "-fno-inline"], &["-O2", "-DSHMEMX_NO_INLINE"]]
+            {
                 assert_eq!(
                     opaque(&folder, names, standard, options, WORDS),
                     0,
@@ -363,13 +379,16 @@ fn tools_define_what_is_inlined() {
     // Clang's C++ knows no second definition.
     let text = tool("#include <shmem.h>");
     for names in compilers() {
-        for standard in C.iter().chain(CXX).filter(|standard| names[0] == "cc" || !standard.contains("++")) {
+        for standard in
+            C.iter().chain(CXX).filter(|standard| names[0] == "cc" || !standard.contains("++"))
+        {
             let object = folder.compile_with(names, standard, &["-O2"], &text);
             let object = object.unwrap_or_else(|error| panic!("{names:?} {standard}: {error}"));
             assert!(symbols(&object, "T").contains("shmem_int_p"));
         }
         for standard in C.iter().chain(CXX) {
-            let object = folder.compile_with(names, standard, &["-O2", "-DSHMEMX_NO_INLINE"], &text);
+            let object =
+                folder.compile_with(names, standard, &["-O2", "-DSHMEMX_NO_INLINE"], &text);
             object.unwrap_or_else(|error| panic!("{names:?} {standard}: {error}"));
         }
     }

@@ -1,4 +1,5 @@
-//! The exported functions, with made-up implementations, as libraries: symbols that a profiling tool can replace, static and shared.
+//! The exported functions, with made-up implementations, as libraries: symbols that a profiling
+//! tool can replace, static and shared.
 
 mod common;
 
@@ -41,18 +42,16 @@ mod operation {
 }
 ";
 
-/// A library whose functions say their name and end the program, except for a few that work on local memory.
+/// A library whose functions say their name and end the program, except for a few that work on
+/// local memory.
 fn source() -> String {
     let mut text = TYPES.to_owned();
     for line in memonet_shmem_api::signatures().lines() {
         match line.strip_prefix("// ") {
             Some(title) => {
                 let module = title.split(':').next().unwrap();
-                let end = if text.ends_with('\n') && text.contains("// module") {
-                    "}\n"
-                } else {
-                    ""
-                };
+                let end =
+                    if text.ends_with('\n') && text.contains("// module") { "}\n" } else { "" };
                 text += &format!("{end}// module\nmod {module} {{\n    use core::ffi::*;\n");
                 if module == "window" {
                     text += "    pub use crate::handle::Right;\n";
@@ -89,7 +88,12 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let archive = folder.path("liblibrary.a");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let mut command = Command::new(rustc);
-    command.args(["--edition=2024", "--crate-type=staticlib", "-Cpanic=abort", "-Ccodegen-units=2"]);
+    command.args([
+        "--edition=2024",
+        "--crate-type=staticlib",
+        "-Cpanic=abort",
+        "-Ccodegen-units=2",
+    ]);
     run(command.arg("-o").arg(&archive).arg(source)).expect("rustc takes it");
     let names = memonet_shmem_api::symbols();
     let lines: String = names.iter().map(|name| format!("{name}; p{name};\n")).collect();
@@ -101,7 +105,8 @@ static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
         .arg("-o")
         .arg(&shared)
         .arg(format!("-Wl,--version-script={},-z,text", script.display()));
-    run(command.arg("-Wl,--whole-archive").arg(&archive).arg("-Wl,--no-whole-archive")).expect("it links");
+    run(command.arg("-Wl,--whole-archive").arg(&archive).arg("-Wl,--no-whole-archive"))
+        .expect("it links");
     Library { folder, archive, shared }
 });
 
@@ -111,11 +116,15 @@ fn every_symbol_is_weak_and_every_other_strong() {
     let profiling: BTreeSet<_> = names.iter().map(|name| format!("p{name}")).collect();
     for file in [&LIBRARY.archive, &LIBRARY.shared] {
         let (weak, strong) = (symbols(file, "W"), symbols(file, "T"));
-        let missing: Vec<_> = names.difference(&weak).chain(profiling.difference(&strong)).collect();
+        let missing: Vec<_> =
+            names.difference(&weak).chain(profiling.difference(&strong)).collect();
         assert!(missing.is_empty(), "{file:?} lacks {missing:?}");
     }
-    let ours = |set: BTreeSet<String>| set.into_iter().filter(|name| name.contains("shmem")).collect::<BTreeSet<_>>();
-    let unknown: Vec<_> = ours(symbols(&LIBRARY.shared, "T")).difference(&profiling).cloned().collect();
+    let ours = |set: BTreeSet<String>| {
+        set.into_iter().filter(|name| name.contains("shmem")).collect::<BTreeSet<_>>()
+    };
+    let unknown: Vec<_> =
+        ours(symbols(&LIBRARY.shared, "T")).difference(&profiling).cloned().collect();
     assert!(unknown.is_empty(), "the shared library exports {unknown:?}");
 }
 
@@ -160,9 +169,11 @@ fn output(arguments: &[&Path]) -> String {
         .arg("-o")
         .arg(&program)
         .args(arguments);
-    run(command
-        .arg(format!("-Wl,-rpath,{}", include.display()))
-        .args(["-lpthread", "-ldl", "-lm"]))
+    run(command.arg(format!("-Wl,-rpath,{}", include.display())).args([
+        "-lpthread",
+        "-ldl",
+        "-lm",
+    ]))
     .expect("a program");
     let output = Command::new(&program).output().expect("it runs");
     assert_eq!(output.status.code(), Some(3), "{output:?}");

@@ -1,4 +1,5 @@
-//! The table says what the specification says, as far as counting shows it; what is no table is an error that names the line.
+//! The table says what the specification says, as far as counting shows it; what is no table is an
+//! error that names the line.
 
 use std::collections::HashSet;
 
@@ -26,7 +27,9 @@ fn families_have_their_size() {
     let all = symbols();
     let count = |test: &dyn Fn(&str) -> bool| all.iter().filter(|name| test(name)).count();
     let ends = |end: &str| count(&|name: &str| name.ends_with(end));
-    let starts = |start: &str, end: &str| count(&|name: &str| name.starts_with(start) && name.ends_with(end));
+    let starts = |start: &str, end: &str| {
+        count(&|name: &str| name.starts_with(start) && name.ends_with(end))
+    };
     // Each with and without a context: of types, of sizes, of memory.
     let put = count(&|name| name.ends_with("_put") && !name.starts_with("shmemx_"));
     assert_eq!(put, 2 * RMA);
@@ -44,7 +47,8 @@ fn families_have_their_size() {
     assert_eq!(ends("_put_signal_nbi"), 2 * RMA);
     assert_eq!(ends("_g"), 2 * RMA);
     for strided in ["iput", "iget", "ibput", "ibget"] {
-        let sized = starts(&format!("shmem_{strided}"), "") + starts(&format!("shmem_ctx_{strided}"), "");
+        let sized =
+            starts(&format!("shmem_{strided}"), "") + starts(&format!("shmem_ctx_{strided}"), "");
         assert_eq!(ends(&format!("_{strided}")) + sized, 2 * (RMA + SIZES), "{strided}");
     }
     assert_eq!(ends("_atomic_fetch"), 2 * EXTENDED);
@@ -114,7 +118,12 @@ fn operations_are_few() {
             Some(title) => module = title.split(':').next().unwrap(),
             None if line.is_empty() => {}
             None => {
-                let name = line.strip_prefix("pub unsafe fn ").expect(line).split(['<', '(']).next().unwrap();
+                let name = line
+                    .strip_prefix("pub unsafe fn ")
+                    .expect(line)
+                    .split(['<', '('])
+                    .next()
+                    .unwrap();
                 assert!(seen.insert((module, name)), "{module}::{name} twice");
             }
         }
@@ -126,9 +135,7 @@ fn operations_are_few() {
 }
 
 fn problem(extra: &str) -> Error {
-    Table::parse(&format!("{TEXT}\n{extra}\n"))
-        .err()
-        .unwrap_or_else(|| panic!("a table: {extra}"))
+    Table::parse(&format!("{TEXT}\n{extra}\n")).err().unwrap_or_else(|| panic!("a table: {extra}"))
 }
 
 #[test]
@@ -136,7 +143,10 @@ fn notes_stand_below_the_title() {
     let text = "type int: int -> c_int\nmodule x: Titles\nnote One line,\nnote another\nshmemx int shmemx_x(int pe)";
     let table = Table::parse(text).unwrap();
     assert_eq!(table.modules[0].notes, ["One line,", "another"]);
-    let below = |title: &str| memonet_shmem_api::header_x().contains(&format!("\n/* {title}\n   All PEs make one together"));
+    let below = |title: &str| {
+        memonet_shmem_api::header_x()
+            .contains(&format!("\n/* {title}\n   All PEs make one together"))
+    };
     assert!(below("Entry consistency: data that belong to a lock, and come with it."));
 }
 
@@ -156,10 +166,7 @@ fn mistakes_are_named_with_their_line() {
         ("each rma: void shmem_x({T} *a)", "there twice"),
         ("each rma: void shmem_{O}_{N}_x({T} *a)", "operator"),
         ("each longdouble: void shmem_{N}_x({T} a, {T} b)", "Rust cannot pass"),
-        (
-            "generic rma: void shmem_{N}_x(int a, {T} *b, {T} c, int d) = rma::p",
-            "would be both",
-        ),
+        ("generic rma: void shmem_{N}_x(int a, {T} *b, {T} c, int d) = rma::p", "would be both"),
         ("generic rma: void shmem_{N}_x(int a, int b, {T} *c)", "macros look at"),
         ("generic integers fixed: void shmem_{N}_x({T} *c)", "type twice"),
         ("generic int: void shmem_{N}_x({T} *c)", "classes"),

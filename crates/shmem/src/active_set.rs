@@ -1,14 +1,19 @@
 //! Deprecated collectives, of active sets: a first PE, the logarithm of a stride, and how many.
 //!
-//! A set that is used for the first time becomes a team of its own, and stays one until the library is finalised. So the work
-//! arrays that programs hand over, some of which are too small, are neither read nor written.
+//! A set that is used for the first time becomes a team of its own, and stays one until the library
+//! is finalised. So the work arrays that programs hand over, some of which are too small, are
+//! neither read nor written.
 //!
-//! A job has room for a limited number of teams, and programs may use ever different sets. A team cannot be taken back for another: members
-//! that have nothing to do with that one would have to agree, and may be anywhere. So once its members have little room left, a set
-//! is a team for one call at a time, made anew each time, which is slower and never runs out. Whether it stays one, all members decide
-//! alike: by the room that they found in common when they made it.
+//! A job has room for a limited number of teams, and programs may use ever different sets. A team
+//! cannot be taken back for another: members that have nothing to do with that one would have to
+//! agree, and may be anywhere. So once its members have little room left, a set is a team for one
+//! call at a time, made anew each time, which is slower and never runs out. Whether it stays one,
+//! all members decide alike: by the room that they found in common when they made it.
 
-use crate::collective::{alltoall_in, alltoalls_in, check_alike, check_apart, collect_in, combine_in, fcollect_in, place, root};
+use crate::collective::{
+    alltoall_in, alltoalls_in, check_alike, check_apart, collect_in, combine_in, fcollect_in,
+    place, root,
+};
 use crate::operation::Operator;
 use crate::state::{State, die, get, or_die};
 use memonet_core::{Goal, Team};
@@ -20,10 +25,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// First PE, logarithm of the stride, number.
 type Set = (c_int, c_int, c_int);
 
-/// Room for this many teams is left to what is no active set, and to sets that are teams for one call.
+/// Room for this many teams is left to what is no active set, and to sets that are teams for one
+/// call.
 const LEFT_TO_OTHERS: usize = 128;
 
-/// The teams of the sets that were used, and whether this PE was told that it called for one without being of it.
+/// The teams of the sets that were used, and whether this PE was told that it called for one
+/// without being of it.
 #[derive(Default)]
 pub struct Sets(Mutex<HashMap<Set, Arc<Team>>>, AtomicBool);
 
@@ -34,9 +41,14 @@ impl Sets {
     }
 }
 
-/// The PEs of a set, in a job of `npes`; or what is wrong with it. Takes no time for sets that cannot be.
+/// The PEs of a set, in a job of `npes`; or what is wrong with it. Takes no time for sets that
+/// cannot be.
 fn members((start, log_stride, size): Set, npes: usize) -> Result<Vec<usize>, String> {
-    let what = || format!("PE_start, logPE_stride, PE_size: an active set of {size} PEs from PE {start} on, each 2^{log_stride} further,");
+    let what = || {
+        format!(
+            "PE_start, logPE_stride, PE_size: an active set of {size} PEs from PE {start} on, each 2^{log_stride} further,"
+        )
+    };
     let fix = "name PEs of the job, and at least one";
     if start < 0 || size < 1 || !(0..31).contains(&log_stride) {
         return Err(format!("{} cannot be: {fix}", what()));
@@ -48,7 +60,8 @@ fn members((start, log_stride, size): Set, npes: usize) -> Result<Vec<usize>, St
     Ok((0..size as usize).map(|i| start as usize + (i << log_stride)).collect())
 }
 
-/// Does something with the team of a set. A PE that is not of the set does nothing, as where programs that let all call it were written; it is told so once.
+/// Does something with the team of a set. A PE that is not of the set does nothing, as where
+/// programs that let all call it were written; it is told so once.
 fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
     let (start, log_stride, size) = set;
     // One PE is the same set by any stride.
@@ -87,13 +100,23 @@ fn stranger(state: &State, call: &'static str) {
     }
 }
 
-pub unsafe fn barrier(call: &'static str, pe_start: c_int, log_pe_stride: c_int, pe_size: c_int, _psync: *mut c_long) {
-    with(get(call), call, (pe_start, log_pe_stride, pe_size), |team| {
-        or_die(call, team.barrier())
-    });
+pub unsafe fn barrier(
+    call: &'static str,
+    pe_start: c_int,
+    log_pe_stride: c_int,
+    pe_size: c_int,
+    _psync: *mut c_long,
+) {
+    with(get(call), call, (pe_start, log_pe_stride, pe_size), |team| or_die(call, team.barrier()));
 }
 
-pub unsafe fn sync(call: &'static str, pe_start: c_int, log_pe_stride: c_int, pe_size: c_int, psync: *mut c_long) {
+pub unsafe fn sync(
+    call: &'static str,
+    pe_start: c_int,
+    log_pe_stride: c_int,
+    pe_size: c_int,
+    psync: *mut c_long,
+) {
     // SAFETY: the caller's promise.
     unsafe { barrier(call, pe_start, log_pe_stride, pe_size, psync) };
 }
@@ -234,7 +257,10 @@ mod tests {
         ] {
             let why = members(garbage, 4).unwrap_err();
             assert!(
-                why.contains(&format!("an active set of {} PEs from PE {} on", garbage.2, garbage.0)),
+                why.contains(&format!(
+                    "an active set of {} PEs from PE {} on",
+                    garbage.2, garbage.0
+                )),
                 "{why}"
             );
         }

@@ -15,19 +15,34 @@ fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
 }
 
 #[cold]
-fn anywhere<T: Word>(call: &'static str, argument: &'static str, ctx: Ctx, address: *const T, pe: c_int) -> Spot<'static> {
+fn anywhere<T: Word>(
+    call: &'static str,
+    argument: &'static str,
+    ctx: Ctx,
+    address: *const T,
+    pe: c_int,
+) -> Spot<'static> {
     let (at, size) = (address as usize, size_of::<T>());
     if !at.is_multiple_of(size) {
         die(
             call,
-            format_args!("{argument}: {at:#x} is not aligned to the {size} bytes of its type: no atomic works on it"),
+            format_args!(
+                "{argument}: {at:#x} is not aligned to the {size} bytes of its type: no atomic works on it"
+            ),
         );
     }
     get(call).spot(call, argument, ctx, at, size, pe)
 }
 
 #[inline(always)]
-fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, value: T, pe: c_int) -> T {
+fn update<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    op: AtomicOp,
+    value: T,
+    pe: c_int,
+) -> T {
     if let Some(word) = aligned(ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
         let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
@@ -37,7 +52,8 @@ fn update<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, op: AtomicOp, val
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
 }
 
-/// The end of an operation on a near word that has found `old`. Where reads are counted, one that has changed nothing is a read.
+/// The end of an operation on a near word that has found `old`. Where reads are counted, one that
+/// has changed nothing is a read.
 #[inline(always)]
 fn updated<T: Word>(word: *mut T, old: u64, changed: bool, pe: c_int) {
     if !changed && near::counts_reads() {
@@ -71,7 +87,8 @@ fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c
     let spot = anywhere(call, "source", ctx, source, pe);
     let fetched = match spot.near() {
         Some(_) => spot.load(),
-        // In order with the fabric's other atomics: swaps what is there for itself, if it is 0, and nothing otherwise.
+        // In order with the fabric's other atomics: swaps what is there for itself, if it is 0, and
+        // nothing otherwise.
         None => spot.compare_swap(T::from_bits(0), T::from_bits(0)),
     };
     or_die(call, fetched)
@@ -95,10 +112,19 @@ pub unsafe fn swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T
 }
 
 #[inline(always)]
-pub unsafe fn compare_swap<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, cond: T, value: T, pe: c_int) -> T {
+pub unsafe fn compare_swap<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    cond: T,
+    value: T,
+    pe: c_int,
+) -> T {
     if let Some(word) = aligned(ctx, dest, pe) {
         // SAFETY: an aligned symmetric word of a near PE.
-        let old = unsafe { shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits()) };
+        let old = unsafe {
+            shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits())
+        };
         updated(word, old, old == cond.to_bits() && old != value.to_bits(), pe);
         return T::from_bits(old);
     }
@@ -115,8 +141,8 @@ pub unsafe fn inc<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, pe: c_int
     update(call, ctx, dest, AtomicOp::Add, one(), pe);
 }
 
-/// Operations with an operand: fetching, not fetching, and fetching into a variable. The last are complete on return, which is sooner
-/// than they have to be.
+/// Operations with an operand: fetching, not fetching, and fetching into a variable. The last are
+/// complete on return, which is sooner than they have to be.
 macro_rules! with_operand {
     ($($fetch:ident $plain:ident $nbi:ident $op:ident;)*) => {$(
         #[inline(always)]
@@ -146,25 +172,52 @@ with_operand! {
     fetch_xor xor fetch_xor_nbi Xor;
 }
 
-pub unsafe fn fetch_nbi<T: Word>(call: &'static str, ctx: Ctx, result: *mut T, source: *const T, pe: c_int) {
+pub unsafe fn fetch_nbi<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    result: *mut T,
+    source: *const T,
+    pe: c_int,
+) {
     check_result(call, "fetch", result);
     // SAFETY: the program's variable.
     unsafe { result.write(fetch(call, ctx, source, pe)) };
 }
 
-pub unsafe fn swap_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, value: T, pe: c_int) {
+pub unsafe fn swap_nbi<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    fetch: *mut T,
+    dest: *mut T,
+    value: T,
+    pe: c_int,
+) {
     check_result(call, "fetch", fetch);
     // SAFETY: the program's variable.
     unsafe { fetch.write(swap(call, ctx, dest, value, pe)) };
 }
 
-pub unsafe fn compare_swap_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, cond: T, value: T, pe: c_int) {
+pub unsafe fn compare_swap_nbi<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    fetch: *mut T,
+    dest: *mut T,
+    cond: T,
+    value: T,
+    pe: c_int,
+) {
     check_result(call, "fetch", fetch);
     // SAFETY: the program's variable.
     unsafe { fetch.write(compare_swap(call, ctx, dest, cond, value, pe)) };
 }
 
-pub unsafe fn fetch_inc_nbi<T: Word>(call: &'static str, ctx: Ctx, fetch: *mut T, dest: *mut T, pe: c_int) {
+pub unsafe fn fetch_inc_nbi<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    fetch: *mut T,
+    dest: *mut T,
+    pe: c_int,
+) {
     check_result(call, "fetch", fetch);
     // SAFETY: the program's variable.
     unsafe { fetch.write(fetch_inc(call, ctx, dest, pe)) };

@@ -1,4 +1,5 @@
-//! Calls of machines whose caches were not coherent: nothing to do, but a call too early is still one.
+//! Calls of machines whose caches were not coherent: nothing to do, but a call too early is still
+//! one.
 
 use crate::state::get;
 use std::ffi::c_void;

@@ -32,29 +32,40 @@ pub unsafe fn sync(call: &'static str, team: Team) -> c_int {
 }
 
 /// A symmetric array of `count` elements.
-pub fn place<T>(state: &State, call: &'static str, argument: &'static str, array: *const T, count: usize) -> Place {
+pub fn place<T>(
+    state: &State,
+    call: &'static str,
+    argument: &'static str,
+    array: *const T,
+    count: usize,
+) -> Place {
     let bytes = bytes::<T>(call, count);
     // An array of no elements may be anywhere.
-    let offset = if bytes == 0 {
-        0
-    } else {
-        state.symmetric(call, argument, array as usize, bytes)
-    };
+    let offset =
+        if bytes == 0 { 0 } else { state.symmetric(call, argument, array as usize, bytes) };
     match state.place(offset, bytes) {
         Some(place) => place,
-        None => die(call, format_args!("{argument}: {bytes} bytes at {array:p} are not all symmetric")),
+        None => {
+            die(call, format_args!("{argument}: {bytes} bytes at {array:p} are not all symmetric"))
+        }
     }
 }
 
-/// With all checks on: ends the job where members of a team call different collectives, or give them different arguments, which move
-/// what each of them takes for all of it.
-pub fn check_alike(state: &State, call: &'static str, team: &memonet_core::Team, arguments: &[(&'static str, u64)]) {
+/// With all checks on: ends the job where members of a team call different collectives, or give
+/// them different arguments, which move what each of them takes for all of it.
+pub fn check_alike(
+    state: &State,
+    call: &'static str,
+    team: &memonet_core::Team,
+    arguments: &[(&'static str, u64)],
+) {
     if state.check {
         or_die(call, team.compare(call, arguments));
     }
 }
 
-/// With all checks on: ends the job where the arrays overlap, though they must not, or may only where they are the same.
+/// With all checks on: ends the job where the arrays overlap, though they must not, or may only
+/// where they are the same.
 pub fn check_apart(state: &State, call: &'static str, to: Place, from: Place, same: bool) {
     if state.check && (to.overlaps(from) && !(same && to.is_apart(from))) {
         die(call, OVERLAP);
@@ -82,7 +93,14 @@ pub fn root(call: &'static str, team: &memonet_core::Team, root: c_int) -> usize
     }
 }
 
-pub unsafe fn broadcast<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize, pe_root: c_int) -> c_int {
+pub unsafe fn broadcast<T>(
+    call: &'static str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe_root: c_int,
+) -> c_int {
     with(call, team, |state, team| {
         check_alike(state, call, team, &[("nelems", nelems as u64), ("PE_root", pe_root as u64)]);
         let (to, from) = (
@@ -95,10 +113,18 @@ pub unsafe fn broadcast<T>(call: &'static str, team: Team, dest: *mut T, source:
 }
 
 /// Collects into `dest`, of which only so much has to be symmetric as is filled.
-pub fn collect_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+pub fn collect_in<T>(
+    state: &State,
+    call: &'static str,
+    team: &memonet_core::Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) {
     check_alike(state, call, team, &[]);
     let from = place(state, call, "source", source, nelems);
-    // How much will arrive is not known yet: all there is. Where nobody has anything, there may be nothing.
+    // How much will arrive is not known yet: all there is. Where nobody has anything, there may be
+    // nothing.
     let room = match dest.is_null() && nelems == 0 {
         true => 0..0,
         false => state.room(call, "dest", dest as usize),
@@ -113,20 +139,36 @@ pub fn collect_in<T>(state: &State, call: &'static str, team: &memonet_core::Tea
         Some(to) => to,
         None => die(call, format_args!("dest: {dest:p} is not symmetric")),
     };
-    if state.check && from.overlaps(state.place(room.start, usize::from(nelems > 0)).unwrap_or(to)) {
+    if state.check && from.overlaps(state.place(room.start, usize::from(nelems > 0)).unwrap_or(to))
+    {
         die(call, OVERLAP);
     }
     match team.collect_places(to, from) {
-        Err(Error::Length { left, .. }) if left > free as usize && free < room.end - room.start => die(call, OVERLAP),
+        Err(Error::Length { left, .. }) if left > free as usize && free < room.end - room.start => {
+            die(call, OVERLAP)
+        }
         collected => drop(or_die(call, collected)),
     }
 }
 
-pub unsafe fn collect<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {
+pub unsafe fn collect<T>(
+    call: &'static str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int {
     with(call, team, |state, team| collect_in(state, call, team, dest, source, nelems))
 }
 
-pub fn fcollect_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+pub fn fcollect_in<T>(
+    state: &State,
+    call: &'static str,
+    team: &memonet_core::Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) {
     check_alike(state, call, team, &[("nelems", nelems as u64)]);
     let to = place(state, call, "dest", dest, of_all(call, nelems, team.len()));
     let from = place(state, call, "source", source, nelems);
@@ -134,25 +176,47 @@ pub fn fcollect_in<T>(state: &State, call: &'static str, team: &memonet_core::Te
     or_die(call, team.gather_places(None, to, from, Destinations::Ready));
 }
 
-pub unsafe fn fcollect<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {
+pub unsafe fn fcollect<T>(
+    call: &'static str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int {
     with(call, team, |state, team| fcollect_in(state, call, team, dest, source, nelems))
 }
 
-pub fn alltoall_in<T>(state: &State, call: &'static str, team: &memonet_core::Team, dest: *mut T, source: *const T, nelems: usize) {
+pub fn alltoall_in<T>(
+    state: &State,
+    call: &'static str,
+    team: &memonet_core::Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) {
     check_alike(state, call, team, &[("nelems", nelems as u64)]);
     let all = of_all(call, nelems, team.len());
-    let (to, from) = (place(state, call, "dest", dest, all), place(state, call, "source", source, all));
+    let (to, from) =
+        (place(state, call, "dest", dest, all), place(state, call, "source", source, all));
     check_apart(state, call, to, from, false);
     or_die(call, team.all_to_all_places(to, from, Destinations::Ready));
 }
 
-pub unsafe fn alltoall<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, nelems: usize) -> c_int {
+pub unsafe fn alltoall<T>(
+    call: &'static str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+) -> c_int {
     with(call, team, |state, team| alltoall_in(state, call, team, dest, source, nelems))
 }
 
-/// Whether two arrays of `count` elements of `size` bytes, by their addresses and distances in bytes, have a byte in common.
+/// Whether two arrays of `count` elements of `size` bytes, by their addresses and distances in
+/// bytes, have a byte in common.
 fn strided_overlap(to: (usize, usize), from: (usize, usize), size: usize, count: usize) -> bool {
-    let [to, to_step, from, from_step, size] = [to.0, to.1, from.0, from.1, size].map(|bytes| bytes as i128);
+    let [to, to_step, from, from_step, size] =
+        [to.0, to.1, from.0, from.1, size].map(|bytes| bytes as i128);
     (0..count as i128).map(|i| to + i * to_step).any(|at| {
         // The first element that ends behind `at`.
         let j = (at - size - from).div_euclid(from_step) + 1;
@@ -190,14 +254,29 @@ pub fn alltoalls_in<T>(
         place(state, call, "source", source, span(sst)),
     );
     let elements = |array: usize, stride: isize| (array, stride as usize * size_of::<T>());
-    if state.check && strided_overlap(elements(dest as usize, dst), elements(source as usize, sst), size_of::<T>(), all) {
+    if state.check
+        && strided_overlap(
+            elements(dest as usize, dst),
+            elements(source as usize, sst),
+            size_of::<T>(),
+            all,
+        )
+    {
         die(call, OVERLAP);
     }
     let (to, from) = ((to, dst as usize), (from, sst as usize));
     or_die(call, team.all_to_alls_places(to, from, size_of::<T>(), nelems));
 }
 
-pub unsafe fn alltoalls<T>(call: &'static str, team: Team, dest: *mut T, source: *const T, dst: isize, sst: isize, nelems: usize) -> c_int {
+pub unsafe fn alltoalls<T>(
+    call: &'static str,
+    team: Team,
+    dest: *mut T,
+    source: *const T,
+    dst: isize,
+    sst: isize,
+    nelems: usize,
+) -> c_int {
     with(call, team, |state, team| {
         alltoalls_in(state, call, team, (dest, source), (dst, sst), nelems)
     })
@@ -214,7 +293,8 @@ pub fn combine_in<T: Copy, O: Operator<T> + Default>(
 ) {
     let name = if let Goal::All = goal { "nreduce" } else { "nelems" };
     check_alike(state, call, team, &[(name, count as u64)]);
-    let (to, from) = (place(state, call, "dest", dest, count), place(state, call, "source", source, count));
+    let (to, from) =
+        (place(state, call, "dest", dest, count), place(state, call, "source", source, count));
     check_apart(state, call, to, from, true);
     let operator = O::default();
     // SAFETY: any bytes are a value of a C type.
@@ -268,12 +348,22 @@ mod tests {
 
     #[test]
     fn strided_arrays_overlap_where_an_element_does() {
-        for (to, from, size, count) in (0..24).flat_map(|to| (1..5).map(move |size| (to, 12, size, 3))) {
-            for (to_step, from_step) in [(size, size), (2 * size, size), (size, 3 * size), (2 * size, 2 * size)] {
-                let of = |start: usize, step: usize| (0..count).flat_map(move |i| start + i * step..start + i * step + size);
-                let expected = of(to, to_step).any(|byte| of(from, from_step).any(|other| other == byte));
+        for (to, from, size, count) in
+            (0..24).flat_map(|to| (1..5).map(move |size| (to, 12, size, 3)))
+        {
+            for (to_step, from_step) in
+                [(size, size), (2 * size, size), (size, 3 * size), (2 * size, 2 * size)]
+            {
+                let of = |start: usize, step: usize| {
+                    (0..count).flat_map(move |i| start + i * step..start + i * step + size)
+                };
+                let expected =
+                    of(to, to_step).any(|byte| of(from, from_step).any(|other| other == byte));
                 let found = strided_overlap((to, to_step), (from, from_step), size, count);
-                assert_eq!(found, expected, "{to} by {to_step}, {from} by {from_step}, {count} of {size}");
+                assert_eq!(
+                    found, expected,
+                    "{to} by {to_step}, {from} by {from_step}, {count} of {size}"
+                );
             }
         }
     }

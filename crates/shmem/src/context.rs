@@ -1,7 +1,8 @@
 //! Communication contexts.
 //!
-//! On near peers a store is complete when the processor has made it, so a context has nothing to keep apart from others: it
-//! is the numbering of its team's members, and a name for the program to order by.
+//! On near peers a store is complete when the processor has made it, so a context has nothing to
+//! keep apart from others: it is the numbering of its team's members, and a name for the program to
+//! order by.
 
 use crate::handle::{Ctx, Table, Team};
 use crate::state::{check_result, die, get as state};
@@ -45,7 +46,12 @@ pub unsafe fn create(call: &'static str, options: c_long, ctx: *mut Ctx) -> c_in
     unsafe { create_in_team(call, Team::WORLD, options, ctx) }
 }
 
-pub unsafe fn create_in_team(call: &'static str, team: Team, options: c_long, ctx: *mut Ctx) -> c_int {
+pub unsafe fn create_in_team(
+    call: &'static str,
+    team: Team,
+    options: c_long,
+    ctx: *mut Ctx,
+) -> c_int {
     let state = state(call);
     check_result(call, "ctx", ctx);
     let give = |handle: Ctx| {

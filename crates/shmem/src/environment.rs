@@ -17,7 +17,8 @@ const VARIABLES: [(&str, &str); 4] = [
     ("SHMEM_DEBUG", "any value: each PE says how it is set up"),
 ];
 
-/// The first of a variable's names that is set, and its value: the standard's, then the one that it had before.
+/// The first of a variable's names that is set, and its value: the standard's, then the one that it
+/// had before.
 pub fn standard(names: [&'static str; 2]) -> Option<(&'static str, OsString)> {
     names.into_iter().find_map(|name| Some((name, std::env::var_os(name)?)))
 }

@@ -1,7 +1,7 @@
 //! Contexts and teams as C programs hold them: numbers that are checked before they are believed.
 //!
-//! A handle is the number of a place in a table and the count of its uses, so a handle that was given back is told from the
-//! one that took its place.
+//! A handle is the number of a place in a table and the count of its uses, so a handle that was
+//! given back is told from the one that took its place.
 
 use std::ffi::c_int;
 use std::sync::PoisonError;
@@ -103,16 +103,9 @@ impl<T, const N: usize> Table<T, N> {
     pub const fn new() -> Self {
         Table {
             places: [const {
-                Place {
-                    handle: AtomicUsize::new(0),
-                    thing: AtomicPtr::new(std::ptr::null_mut()),
-                }
+                Place { handle: AtomicUsize::new(0), thing: AtomicPtr::new(std::ptr::null_mut()) }
             }; N],
-            free: std::sync::Mutex::new(Free {
-                returned: Vec::new(),
-                fresh: 0,
-                uses: 0,
-            }),
+            free: std::sync::Mutex::new(Free { returned: Vec::new(), fresh: 0, uses: 0 }),
         }
     }
 
@@ -125,11 +118,13 @@ impl<T, const N: usize> Table<T, N> {
     /// What the handle stands for.
     ///
     /// # Safety
-    /// No other thread gives the handle back while the reference is in use: a program's promise, as the standard has it.
+    /// No other thread gives the handle back while the reference is in use: a program's promise, as
+    /// the standard has it.
     #[inline]
     pub unsafe fn get(&self, handle: usize) -> Option<&T> {
         let place = self.place(handle)?;
-        // SAFETY: a handle is in its place from after the thing was put there until before it is taken, which nobody does now.
+        // SAFETY: a handle is in its place from after the thing was put there until before it is
+        // taken, which nobody does now.
         Some(unsafe { &*place.thing.load(Ordering::Acquire) })
     }
 
@@ -161,7 +156,8 @@ impl<T, const N: usize> Table<T, N> {
         let place = self.place(handle)?;
         place.handle.store(0, Ordering::Release);
         free.returned.push((handle & ((1 << INDEX_BITS) - 1)) - FIRST);
-        // SAFETY: `insert` made it from a box, and only who has removed the handle, under the lock, takes it.
+        // SAFETY: `insert` made it from a box, and only who has removed the handle, under the lock,
+        // takes it.
         Some(*unsafe { Box::from_raw(place.thing.load(Ordering::Acquire)) })
     }
 
@@ -179,7 +175,8 @@ impl<T, const N: usize> Table<T, N> {
     /// All handles in use.
     pub fn handles(&self) -> Vec<usize> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = self.places[..free.fresh].iter().map(|place| place.handle.load(Ordering::Acquire));
+        let used =
+            self.places[..free.fresh].iter().map(|place| place.handle.load(Ordering::Acquire));
         used.filter(|&handle| handle != 0).collect()
     }
 }
@@ -193,7 +190,8 @@ mod tests {
         let table = Table::<String, 4>::new();
         let mut old = Vec::new();
         for round in 0..10 {
-            let now: Vec<usize> = (0..4).map(|i| table.insert(format!("{round} {i}")).unwrap()).collect();
+            let now: Vec<usize> =
+                (0..4).map(|i| table.insert(format!("{round} {i}")).unwrap()).collect();
             assert_eq!(table.insert("one too many".into()), None);
             assert_eq!(table.handles(), {
                 let mut sorted = now.clone();
@@ -212,6 +210,8 @@ mod tests {
             old.extend(now);
         }
         // SAFETY: one thread.
-        assert!(unsafe { [0, 1, 2, 15, usize::MAX, 1 << 40].iter().all(|&h| table.get(h).is_none()) });
+        assert!(unsafe {
+            [0, 1, 2, 15, usize::MAX, 1 << 40].iter().all(|&h| table.get(h).is_none())
+        });
     }
 }

@@ -1,8 +1,9 @@
 //! OpenSHMEM 1.6 on memonet.
 //!
-//! A thin front end: each C function is one call of an operation in the module that the table of the API names (`memonet-shmem-api`
-//! holds the table, and makes the header and the exported functions of it). An operation finds the offset of a symmetric
-//! address, and asks the core for the rest.
+//! A thin front end: each C function is one call of an operation in the module that the table of
+//! the API names (`memonet-shmem-api` holds the table, and makes the header and the exported
+//! functions of it). An operation finds the offset of a symmetric address, and asks the core for
+//! the rest.
 //!
 //! | to see | read |
 //! |---|---|

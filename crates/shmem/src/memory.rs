@@ -1,4 +1,5 @@
-//! The symmetric heap. All of these calls are collective over all PEs, and contain a barrier where the standard says so.
+//! The symmetric heap. All of these calls are collective over all PEs, and contain a barrier where
+//! the standard says so.
 
 use crate::environment;
 use crate::state::{State, die, get, or_die};
@@ -8,7 +9,8 @@ use std::ffi::{c_long, c_void};
 use std::ops::Range;
 use std::sync::{Mutex, Once, PoisonError};
 
-/// Variable of the standard, and its old name: bytes of the symmetric heap. A limit where it is set; without it there is none but memory itself.
+/// Variable of the standard, and its old name: bytes of the symmetric heap. A limit where it is
+/// set; without it there is none but memory itself.
 pub const ENV_LIMIT: [&str; 2] = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
 
 /// How much is allocated.
@@ -24,7 +26,8 @@ fn heap() -> std::sync::MutexGuard<'static, Heap> {
     HEAP.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The bytes that were asked for in the block around an offset, or that ends there, if there is one.
+/// The bytes that were asked for in the block around an offset, or that ends there, if there is
+/// one.
 pub fn block_around(state: &State, offset: u64) -> Option<Range<u64>> {
     let ends_there = || state.job.block_around(offset.checked_sub(1)?);
     state.job.block_around(offset).or_else(ends_there)
@@ -57,8 +60,15 @@ fn allocate(call: &'static str, bytes: usize, align: usize, zeroed: bool) -> *mu
     allocate_instead(call, 0, bytes, align, zeroed)
 }
 
-/// [`allocate`] in place of a block of `old` bytes that is about to be freed: the limit is not for both.
-fn allocate_instead(call: &'static str, old: usize, bytes: usize, align: usize, zeroed: bool) -> *mut c_void {
+/// [`allocate`] in place of a block of `old` bytes that is about to be freed: the limit is not for
+/// both.
+fn allocate_instead(
+    call: &'static str,
+    old: usize,
+    bytes: usize,
+    align: usize,
+    zeroed: bool,
+) -> *mut c_void {
     let state = get(call);
     if bytes == 0 {
         return std::ptr::null_mut();
@@ -71,7 +81,8 @@ fn allocate_instead(call: &'static str, old: usize, bytes: usize, align: usize, 
             return std::ptr::null_mut();
         }
     }
-    // Without the heap's lock: what the other PEs do before they come here may need other threads of this one, which look at blocks.
+    // Without the heap's lock: what the other PEs do before they come here may need other threads
+    // of this one, which look at blocks.
     match state.job.allocate(bytes, align, zeroed) {
         Ok(offset) => {
             heap().used += bytes as u64;
@@ -92,11 +103,14 @@ fn tell_limit(state: &State, call: &'static str, bytes: usize, used: u64, limit:
     tell_once(
         state,
         call,
-        format_args!("{bytes} bytes beside the {used} in use are more than {name}={value} allows, {limit} bytes: raise it, or unset it"),
+        format_args!(
+            "{bytes} bytes beside the {used} in use are more than {name}={value} allows, {limit} bytes: raise it, or unset it"
+        ),
     );
 }
 
-/// Programs may go on without the memory, but many do not look. All PEs fail alike, and one tells, for the first time.
+/// Programs may go on without the memory, but many do not look. All PEs fail alike, and one tells,
+/// for the first time.
 #[cold]
 fn tell_once(state: &State, call: &'static str, why: impl std::fmt::Display) {
     static TOLD: Once = Once::new();
@@ -112,7 +126,9 @@ fn block(state: &State, call: &'static str, address: *mut c_void) -> (u64, usize
         Some(block) => (offset, (block.end - offset) as usize),
         None => die(
             call,
-            format_args!("ptr: no allocated block begins at {address:p}; was it freed before, or is it not of shmem_malloc?"),
+            format_args!(
+                "ptr: no allocated block begins at {address:p}; was it freed before, or is it not of shmem_malloc?"
+            ),
         ),
     }
 }

@@ -34,7 +34,12 @@ fn made(call: &'static str, mutex: Mutex) -> &'static Made {
 }
 
 /// Collective over all PEs; the data are what `initial` has at one of them, or zeros.
-pub unsafe fn create(call: &'static str, initial: *const c_void, bytes: usize, mutex: *mut Mutex) -> c_int {
+pub unsafe fn create(
+    call: &'static str,
+    initial: *const c_void,
+    bytes: usize,
+    mutex: *mut Mutex,
+) -> c_int {
     let state = state(call);
     check_result(call, "mutex", mutex);
     let mut data = Vec::new();
@@ -44,14 +49,14 @@ pub unsafe fn create(call: &'static str, initial: *const c_void, bytes: usize, m
     }
     data.resize(count, 0u128);
     if !initial.is_null() {
-        // SAFETY: the program's source has so many bytes; the vector has as many, and all are numbers.
-        unsafe { std::ptr::copy_nonoverlapping(initial.cast::<u8>(), data.as_mut_ptr().cast(), bytes) };
+        // SAFETY: the program's source has so many bytes; the vector has as many, and all are
+        // numbers.
+        unsafe {
+            std::ptr::copy_nonoverlapping(initial.cast::<u8>(), data.as_mut_ptr().cast(), bytes)
+        };
     }
     let handle = match dsm::Mutex::new(&state.job, &data[..]) {
-        Ok(mutex) => ALL.insert(Made {
-            held: Default::default(),
-            mutex: Arc::new(mutex),
-        }),
+        Ok(mutex) => ALL.insert(Made { held: Default::default(), mutex: Arc::new(mutex) }),
         // Equal on all PEs.
         Err(memonet_core::Error::TooMany { .. } | memonet_core::Error::OutOfMemory { .. }) => None,
         Err(error) => die(call, error),

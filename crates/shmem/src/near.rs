@@ -1,8 +1,10 @@
-//! Symmetric memory on near peers: a first look that is a dozen instructions, where nearly every call ends.
+//! Symmetric memory on near peers: a first look that is a dozen instructions, where nearly every
+//! call ends.
 //!
-//! Two areas of addresses are known: the heap, and the program's static data. In each, PE `pe`'s counterpart of an address is mapped at
-//! `address + bias + pe * stride`. All that is needed stands in one static object, which knows no PE while the library is not
-//! initialised, where peers are far, and while all checks are on: then, and for everything unusual, callers take the long way
+//! Two areas of addresses are known: the heap, and the program's static data. In each, PE `pe`'s
+//! counterpart of an address is mapped at `address + bias + pe * stride`. All that is needed stands
+//! in one static object, which knows no PE while the library is not initialised, where peers are
+//! far, and while all checks are on: then, and for everything unusual, callers take the long way
 //! ([`State::spot`](crate::state::State::spot)), which also says what is wrong.
 
 use crate::api::{INLINED, NEAR_PES};
@@ -20,21 +22,26 @@ const WORD: usize = 64;
 /// No address of a user's program is near it.
 const NOWHERE: usize = 1 << 63;
 
-/// What is known. The C header reads it too (`inline.rs` of the API's table lists the fields, and has their places asserted), and a
-/// program that is not position-independent may have it in its own memory: so it is exported, and this library asks the loader where it is.
+/// What is known. The C header reads it too (`inline.rs` of the API's table lists the fields, and
+/// has their places asserted), and a program that is not position-independent may have it in its
+/// own memory: so it is exported, and this library asks the loader where it is.
 ///
 /// # The header's own way
-/// Where a program calls `shmem_long_p`, its compiler puts what the function would do in the usual case: what [`word`] does, the store of
-/// `rma::p`, and what [`wrote`] does. The address is compared with the same words. `apart` stands for the comparison of the PE's number, as
-/// it is 0 for every number that is none; and it is the same sum, made beforehand. The store is the same instruction, in an assembly
-/// statement that no access moves across, so it is neither torn nor merged with another nor left out; then come the same two marks. Where a
-/// comparison fails, the function is called: for an address that is not symmetric, a PE that does not exist, a context of the program's own,
-/// and whatever is asked while `apart` holds nothing but zeros. So what the function says or does besides is not lost: on the way that both
-/// have in common it says and does nothing else. A put of a word reads its source before it writes, as the function does.
+/// Where a program calls `shmem_long_p`, its compiler puts what the function would do in the usual
+/// case: what [`word`] does, the store of `rma::p`, and what [`wrote`] does. The address is
+/// compared with the same words. `apart` stands for the comparison of the PE's number, as it is 0
+/// for every number that is none; and it is the same sum, made beforehand. The store is the same
+/// instruction, in an assembly statement that no access moves across, so it is neither torn nor
+/// merged with another nor left out; then come the same two marks. Where a comparison fails, the
+/// function is called: for an address that is not symmetric, a PE that does not exist, a context of
+/// the program's own, and whatever is asked while `apart` holds nothing but zeros. So what the
+/// function says or does besides is not lost: on the way that both have in common it says and does
+/// nothing else. A put of a word reads its source before it writes, as the function does.
 ///
-/// `apart` is filled unless somebody has put a function of his own in the place of one that the header inlines: a tool that looks on is not
-/// passed by. It is written when the library becomes initialised and when it stops being so, between which programs make all their
-/// calls; so plain loads in C see what they should.
+/// `apart` is filled unless somebody has put a function of his own in the place of one that the
+/// header inlines: a tool that looks on is not passed by. It is written when the library becomes
+/// initialised and when it stops being so, between which programs make all their calls; so plain
+/// loads in C see what they should.
 #[repr(C, align(64))]
 pub struct Near {
     pub heap: Area,
@@ -45,7 +52,8 @@ pub struct Near {
     /// 0: nobody is near.
     pub npes: AtomicUsize,
     pub me: AtomicUsize,
-    /// For each of the first PEs, one more than its heap is mapped behind this PE's; 0: the header is not to use it.
+    /// For each of the first PEs, one more than its heap is mapped behind this PE's; 0: the header
+    /// is not to use it.
     pub apart: [AtomicUsize; NEAR_PES],
 }
 
@@ -57,11 +65,13 @@ pub struct Area {
     pub bias: AtomicUsize,
 }
 
-/// What reads go by: as [`Near`], where each PE has a CPU. Where PEs share CPUs, a program that polls keeps the PE that it waits for from
-/// running. So there reads are counted: of each [`PERIOD`] the library sees one, and yields if the program seems to poll.
+/// What reads go by: as [`Near`], where each PE has a CPU. Where PEs share CPUs, a program that
+/// polls keeps the PE that it waits for from running. So there reads are counted: of each
+/// [`PERIOD`] the library sees one, and yields if the program seems to poll.
 ///
-/// The header reads `apart` here. Where the lowest bit is not set, it counts down `left`, by plain accesses that threads may lose, and calls
-/// the function when nothing is left. That begins anew. So reads that are not counted take as many instructions as writes.
+/// The header reads `apart` here. Where the lowest bit is not set, it counts down `left`, by plain
+/// accesses that threads may lose, and calls the function when nothing is left. That begins anew.
+/// So reads that are not counted take as many instructions as writes.
 #[repr(C, align(64))]
 pub struct Reads {
     /// Reads until the next one that the library sees.
@@ -100,7 +110,8 @@ impl Names {
     /// Whether programs call another function than the library's.
     fn differ(&self) -> bool {
         let [called, own] = [&self.0, &self.1].map(|name| {
-            // SAFETY: a field. The loader or linker has filled it, so the compiler is not to know that two functions are never one.
+            // SAFETY: a field. The loader or linker has filled it, so the compiler is not to know
+            // that two functions are never one.
             unsafe { std::ptr::read_volatile(name) }
         });
         called != own
@@ -145,7 +156,8 @@ pub fn open(job: &Job, segment: &Segment, statics: Option<&Shared>) {
     }
     if !INLINED.iter().any(Names::differ) {
         let bias = NEAR.heap.bias.load(Ordering::Relaxed);
-        for (pe, (write, read)) in NEAR.apart.iter().zip(&READS.apart).take(job.npes()).enumerate() {
+        for (pe, (write, read)) in NEAR.apart.iter().zip(&READS.apart).take(job.npes()).enumerate()
+        {
             // Distances are whole pages: never one less than 0.
             let apart = bias.wrapping_add(pe * segment.size()).wrapping_add(1);
             write.store(apart, Ordering::Release);
@@ -169,10 +181,15 @@ pub fn call_functions() {
     }
 }
 
-/// Where PE `pe`'s counterpart of an address is mapped, if the address lies so in one of the areas: `fits` is told the distance from the area's start,
-/// and how far words may begin. For reads, also whether they are counted: that costs those nothing that are not.
+/// Where PE `pe`'s counterpart of an address is mapped, if the address lies so in one of the areas:
+/// `fits` is told the distance from the area's start, and how far words may begin. For reads, also
+/// whether they are counted: that costs those nothing that are not.
 #[inline(always)]
-fn find<const READS_IT: bool>(address: usize, pe: c_int, fits: impl Fn(usize, usize) -> bool) -> Option<(*mut u8, bool)> {
+fn find<const READS_IT: bool>(
+    address: usize,
+    pe: c_int,
+    fits: impl Fn(usize, usize) -> bool,
+) -> Option<(*mut u8, bool)> {
     let within = |area: &Area| {
         fits(
             address.wrapping_sub(area.start.load(Ordering::Relaxed)),
@@ -207,7 +224,11 @@ fn find<const READS_IT: bool>(address: usize, pe: c_int, fits: impl Fn(usize, us
 fn less_often() {}
 
 #[inline(always)]
-fn find_word<const READS_IT: bool, T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<(*mut T, bool)> {
+fn find_word<const READS_IT: bool, T>(
+    ctx: Ctx,
+    address: *const T,
+    pe: c_int,
+) -> Option<(*mut T, bool)> {
     const { assert!(size_of::<T>() <= WORD) };
     if ctx != Ctx::DEFAULT {
         return None;
@@ -217,12 +238,20 @@ fn find_word<const READS_IT: bool, T>(ctx: Ctx, address: *const T, pe: c_int) ->
 }
 
 #[inline(always)]
-fn find_block<const READS_IT: bool>(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<(*mut u8, bool)> {
+fn find_block<const READS_IT: bool>(
+    ctx: Ctx,
+    address: usize,
+    bytes: usize,
+    pe: c_int,
+) -> Option<(*mut u8, bool)> {
     if ctx != Ctx::DEFAULT {
         return None;
     }
-    let (there, counted) = find::<READS_IT>(address, pe, |at, words| at.checked_add(bytes).is_some_and(|end| end <= words))?;
-    // One's own, as the program knows it: a copy within it has to find out whether its ends overlap.
+    let (there, counted) = find::<READS_IT>(address, pe, |at, words| {
+        at.checked_add(bytes).is_some_and(|end| end <= words)
+    })?;
+    // One's own, as the program knows it: a copy within it has to find out whether its ends
+    // overlap.
     let own = pe as usize == NEAR.me.load(Ordering::Relaxed);
     Some((if own { address as *mut u8 } else { there }, counted))
 }
@@ -254,7 +283,8 @@ pub fn block_to_read(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Optio
 /// To be called after a store where [`word`] or [`block`] have said.
 #[inline(always)]
 pub fn wrote(pe: c_int) {
-    // SAFETY: the two have found that the library is open and has such a PE; the bytes live as long as the process.
+    // SAFETY: the two have found that the library is open and has such a PE; the bytes live as long
+    // as the process.
     unsafe { Written::kept(NEAR.written.load(Ordering::Relaxed)).to(pe as usize) };
 }
 

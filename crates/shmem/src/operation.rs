@@ -48,7 +48,8 @@ macro_rules! x87 {
         }
     )*};
     (@ ($($instruction:literal)*), $a:ident, $b:ident, $result:ident) => {
-        // SAFETY: loads two numbers of 80 bits from 16 bytes each, leaves one, and stores it: the stack is as it was.
+        // SAFETY: loads two numbers of 80 bits from 16 bytes each, leaves one, and stores it: the
+        // stack is as it was.
         unsafe {
             std::arch::asm!(
                 "fld tbyte ptr [{a}]",
@@ -68,8 +69,8 @@ macro_rules! x87 {
 x87! {
     Sum ("faddp");
     Prod ("fmulp");
-    // st(0) is b, st(1) is a. Where either is no number, the comparison is unordered, and sets all flags. One that is no number and
-    // was chosen gives way to the other, as with the other types.
+    // st(0) is b, st(1) is a. Where either is no number, the comparison is unordered, and sets all
+    // flags. One that is no number and was chosen gives way to the other, as with the other types.
     Max ("fcomi st, st(1)" "fcmovb st, st(1)" "fstp st(1)" "fld tbyte ptr [{b}]" "fxch" "fucomi st, st(0)" "fcmovu st, st(1)" "fstp st(1)");
     Min ("fcomi st, st(1)" "fcmovnbe st, st(1)" "fstp st(1)" "fld tbyte ptr [{a}]" "fxch" "fucomi st, st(0)" "fcmovu st, st(1)" "fstp st(1)");
 }
@@ -92,7 +93,8 @@ mod quad {
                 fn combine(self, a: LongDouble, b: LongDouble) -> LongDouble {
                     // SAFETY: both have 16 bytes, and any are a value.
                     let (mut a, b): (uint8x16_t, uint8x16_t) = unsafe { (std::mem::transmute(a), std::mem::transmute(b)) };
-                    // SAFETY: the function takes numbers of 128 bits in v0 and v1, gives one in v0, and keeps to the ABI otherwise.
+                    // SAFETY: the function takes numbers of 128 bits in v0 and v1, gives one in v0,
+                    // and keeps to the ABI otherwise.
                     unsafe {
                         std::arch::asm!("bl {f}", f = sym $function, inout("v0") a, in("v1") b, clobber_abi("C"));
                         std::mem::transmute(a)
@@ -106,7 +108,8 @@ mod quad {
         Prod __multf3;
     }
 
-    /// An integer that is less, or greater, than that of another number where this one is; none where it is no number.
+    /// An integer that is less, or greater, than that of another number where this one is; none
+    /// where it is no number.
     fn rank(LongDouble(bytes): LongDouble) -> Option<i128> {
         const INFINITY: u128 = 0x7FFF << 112;
         let bits = u128::from_le_bytes(bytes);
@@ -126,11 +129,7 @@ mod quad {
     impl Operator<LongDouble> for Min {
         #[inline]
         fn combine(self, a: LongDouble, b: LongDouble) -> LongDouble {
-            if rank(b).is_none() || rank(a).is_some() && rank(a) <= rank(b) {
-                a
-            } else {
-                b
-            }
+            if rank(b).is_none() || rank(a).is_some() && rank(a) <= rank(b) { a } else { b }
         }
     }
 }
@@ -162,7 +161,9 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn long_doubles() {
-        for (a, b) in [(1.5, 2.25), (-3.0, 7.0), (7.0, -3.0), (0.0, 0.0), (1e300, 2e-300), (5.0, 5.0)] {
+        for (a, b) in
+            [(1.5, 2.25), (-3.0, 7.0), (7.0, -3.0), (0.0, 0.0), (1e300, 2e-300), (5.0, 5.0)]
+        {
             let of = |f: fn(LongDouble, LongDouble) -> LongDouble| to(f(from(a), from(b)));
             assert_eq!(of(|a, b| Sum.combine(a, b)), a + b);
             assert_eq!(of(|a, b| Prod.combine(a, b)), a * b);
@@ -180,7 +181,10 @@ mod tests {
             assert_eq!(of(|a, b| Max.combine(a, b)), a.max(b), "max of {a} and {b}");
             assert_eq!(of(|a, b| Min.combine(a, b)), a.min(b), "min of {a} and {b}");
         }
-        assert!(to(Max.combine(from(f64::NAN), from(f64::NAN))).is_nan() && to(Min.combine(from(f64::NAN), from(f64::NAN))).is_nan());
+        assert!(
+            to(Max.combine(from(f64::NAN), from(f64::NAN))).is_nan()
+                && to(Min.combine(from(f64::NAN), from(f64::NAN))).is_nan()
+        );
         // More bits than a double has.
         let tiny = from(f64::powi(2.0, -60));
         let sum = Sum.combine(Sum.combine(from(1.0), tiny), from(-1.0));

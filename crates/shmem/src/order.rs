@@ -1,4 +1,5 @@
-//! Order and completion. One order for all contexts: near, a context would have nothing of its own to order.
+//! Order and completion. One order for all contexts: near, a context would have nothing of its own
+//! to order.
 
 use crate::handle::Ctx;
 use crate::state::{get, or_die};
@@ -37,7 +38,12 @@ pub unsafe fn pe_quiet(call: &'static str, ctx: Ctx, target_pes: *const c_int, n
     if !is_valid(call, ctx) {
         return;
     }
-    state.check_local(call, "target_pes", target_pes as usize, npes.saturating_mul(size_of::<c_int>()));
+    state.check_local(
+        call,
+        "target_pes",
+        target_pes as usize,
+        npes.saturating_mul(size_of::<c_int>()),
+    );
     for i in 0..npes {
         // SAFETY: the program's array of so many numbers.
         state.pe_of(call, "target_pes", ctx, unsafe { *target_pes.add(i) });

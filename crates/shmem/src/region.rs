@@ -25,7 +25,13 @@ fn made(call: &'static str, region: Region) -> &'static Made {
 }
 
 /// Collective over all PEs: zeros.
-pub unsafe fn create(call: &'static str, bytes: usize, page: usize, options: c_int, region: *mut Region) -> c_int {
+pub unsafe fn create(
+    call: &'static str,
+    bytes: usize,
+    page: usize,
+    options: c_int,
+    region: *mut Region,
+) -> c_int {
     let state = state(call);
     check_result(call, "region", region);
     let placement = match options & !CHECKED {
@@ -60,7 +66,13 @@ fn range(call: &'static str, offset: usize, bytes: usize) -> Range<usize> {
 }
 
 /// A slice needs an address, whatever is checked.
-fn check_array(state: &State, call: &'static str, argument: &'static str, array: *const c_void, bytes: usize) {
+fn check_array(
+    state: &State,
+    call: &'static str,
+    argument: &'static str,
+    array: *const c_void,
+    bytes: usize,
+) {
     if array.is_null() {
         die(
             call,
@@ -70,18 +82,31 @@ fn check_array(state: &State, call: &'static str, argument: &'static str, array:
     state.check_local(call, argument, array as usize, bytes);
 }
 
-pub unsafe fn read(call: &'static str, region: Region, dest: *mut c_void, offset: usize, bytes: usize) {
+pub unsafe fn read(
+    call: &'static str,
+    region: Region,
+    dest: *mut c_void,
+    offset: usize,
+    bytes: usize,
+) {
     let state = state(call);
     let part = or_die(call, made(call, region).read(range(call, offset, bytes)));
     if bytes > 0 {
         check_array(state, call, "dest", dest, bytes);
-        // SAFETY: the program's destination has so many bytes, and nobody else uses them meanwhile; they are written before they are read, as
-        // bytes that the program has not initialised are only ever overwritten.
+        // SAFETY: the program's destination has so many bytes, and nobody else uses them meanwhile;
+        // they are written before they are read, as bytes that the program has not initialised are
+        // only ever overwritten.
         part.read_into(offset, unsafe { std::slice::from_raw_parts_mut(dest.cast(), bytes) });
     }
 }
 
-pub unsafe fn write(call: &'static str, region: Region, offset: usize, source: *const c_void, bytes: usize) {
+pub unsafe fn write(
+    call: &'static str,
+    region: Region,
+    offset: usize,
+    source: *const c_void,
+    bytes: usize,
+) {
     let state = state(call);
     let mut part = or_die(call, made(call, region).write(range(call, offset, bytes)));
     if bytes > 0 {

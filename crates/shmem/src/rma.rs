@@ -1,7 +1,7 @@
 //! Remote memory access: a put is a copy to where the target's memory is mapped, a `p` one store.
 //!
-//! What takes the long way stands in `extern "C"` functions, which do not unwind, and take what comes in registers in the same ones: so
-//! the short way needs neither a stack frame nor moves.
+//! What takes the long way stands in `extern "C"` functions, which do not unwind, and take what
+//! comes in registers in the same ones: so the short way needs neither a stack frame nor moves.
 
 #![allow(
     improper_ctypes_definitions,
@@ -76,7 +76,14 @@ unsafe extern "C" fn get_counted(to: *mut u8, from: *const u8, bytes: usize) {
 }
 
 #[inline(always)]
-pub unsafe fn put<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+pub unsafe fn put<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe: c_int,
+) {
     // SAFETY: the program's source has so many elements.
     unsafe {
         if !put_near(ctx, dest, source, nelems, pe) {
@@ -86,7 +93,14 @@ pub unsafe fn put<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *
 }
 
 #[cold]
-unsafe extern "C" fn put_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
+unsafe extern "C" fn put_anywhere<T>(
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe: c_int,
+    ctx: Ctx,
+    call: &'static str,
+) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
@@ -97,7 +111,14 @@ unsafe extern "C" fn put_anywhere<T>(dest: *mut T, source: *const T, nelems: usi
 }
 
 #[inline(always)]
-pub unsafe fn put_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+pub unsafe fn put_nbi<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe: c_int,
+) {
     // SAFETY: the program's source has so many elements, and stays as it is until its next quiet.
     unsafe {
         if !put_near(ctx, dest, source, nelems, pe) {
@@ -107,22 +128,38 @@ pub unsafe fn put_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, sourc
 }
 
 #[cold]
-unsafe extern "C" fn put_nbi_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
+unsafe extern "C" fn put_nbi_anywhere<T>(
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe: c_int,
+    ctx: Ctx,
+    call: &'static str,
+) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
         state.check_local(call, "source", source as usize, bytes);
-        // SAFETY: the program's source has so many elements, and stays as it is until its next quiet.
+        // SAFETY: the program's source has so many elements, and stays as it is until its next
+        // quiet.
         or_die(call, unsafe { spot.put_nbi(source.cast()) });
     }
 }
 
 #[inline(always)]
-pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+pub unsafe fn get<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe: c_int,
+) {
     if let Some(bytes) = nelems.checked_mul(size_of::<T>())
         && let Some((from, counted)) = near::block_to_read(ctx, source as usize, bytes, pe)
     {
-        // SAFETY: symmetric memory of a near PE; the program's destination has room for so many elements.
+        // SAFETY: symmetric memory of a near PE; the program's destination has room for so many
+        // elements.
         return unsafe {
             if counted {
                 get_counted(dest.cast(), from, bytes);
@@ -138,7 +175,14 @@ pub unsafe fn get<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *
 }
 
 #[cold]
-unsafe extern "C" fn get_anywhere<T>(dest: *mut T, source: *const T, nelems: usize, pe: c_int, ctx: Ctx, call: &'static str) {
+unsafe extern "C" fn get_anywhere<T>(
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe: c_int,
+    ctx: Ctx,
+    call: &'static str,
+) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
     if bytes > 0 {
         let spot = state.spot(call, "source", ctx, source as usize, bytes, pe);
@@ -153,7 +197,14 @@ unsafe extern "C" fn get_anywhere<T>(dest: *mut T, source: *const T, nelems: usi
 
 /// Complete on return, which is sooner than it has to be.
 #[inline(always)]
-pub unsafe fn get_nbi<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int) {
+pub unsafe fn get_nbi<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    source: *const T,
+    nelems: usize,
+    pe: c_int,
+) {
     // SAFETY: the caller's promise.
     unsafe { get(call, ctx, dest, source, nelems, pe) };
 }
@@ -237,7 +288,8 @@ unsafe fn load<T: Copy>(from: *const T) -> T {
     }
 }
 
-/// How the elements of a strided call lie: blocks of `bytes`, so many, and the distances of their beginnings.
+/// How the elements of a strided call lie: blocks of `bytes`, so many, and the distances of their
+/// beginnings.
 struct Strides {
     bytes: usize,
     blocks: usize,
@@ -248,18 +300,26 @@ struct Strides {
 }
 
 impl Strides {
-    fn new<T>(call: &'static str, [remote, local]: [(&str, isize); 2], block: usize, blocks: usize) -> Strides {
+    fn new<T>(
+        call: &'static str,
+        [remote, local]: [(&str, isize); 2],
+        block: usize,
+        blocks: usize,
+    ) -> Strides {
         let least = isize::try_from(block).unwrap_or(isize::MAX).max(1);
         for (name, stride) in [remote, local] {
             if stride < least {
                 die(
                     call,
-                    format_args!("{name}: a stride of {stride} elements; it must be {least} at least, so that none overlap"),
+                    format_args!(
+                        "{name}: a stride of {stride} elements; it must be {least} at least, so that none overlap"
+                    ),
                 );
             }
         }
         let bytes = bytes::<T>(call, block);
-        // Of one block no stride is used, however large; of several, the span's check is one of the stride, too.
+        // Of one block no stride is used, however large; of several, the span's check is one of the
+        // stride, too.
         let step = |stride: isize| (stride as usize).wrapping_mul(size_of::<T>());
         let last = (remote.1 as usize).checked_mul(blocks.saturating_sub(1));
         let span = last.and_then(|last| last.checked_mul(size_of::<T>())?.checked_add(bytes));
@@ -268,7 +328,9 @@ impl Strides {
             blocks,
             remote: step(remote.1),
             local: step(local.1),
-            span: span.unwrap_or_else(|| die(call, "nelems: so many elements at this stride are more than memory can hold")),
+            span: span.unwrap_or_else(|| {
+                die(call, "nelems: so many elements at this stride are more than memory can hold")
+            }),
         }
     }
 
@@ -280,24 +342,50 @@ impl Strides {
     }
 }
 
-fn scatter(state: &'static State, call: &'static str, ctx: Ctx, dest: usize, source: *const u8, strides: &Strides, pe: c_int) {
+fn scatter(
+    state: &'static State,
+    call: &'static str,
+    ctx: Ctx,
+    dest: usize,
+    source: *const u8,
+    strides: &Strides,
+    pe: c_int,
+) {
     if strides.blocks == 0 || strides.bytes == 0 {
         return;
     }
     let whole = state.spot(call, "dest", ctx, dest, strides.span, pe);
-    strides.each(|_, here| state.check_local(call, "source", (source as usize).wrapping_add(here), strides.bytes));
-    // SAFETY: the blocks lie in the span, which was checked; the program's source has as many at its stride.
-    strides.each(|there, here| or_die(call, unsafe { whole.part(there, strides.bytes).put(source.add(here)) }));
+    strides.each(|_, here| {
+        state.check_local(call, "source", (source as usize).wrapping_add(here), strides.bytes)
+    });
+    strides.each(|there, here| {
+        // SAFETY: the blocks lie in the span, which was checked; the program's source has as many
+        // at its stride.
+        or_die(call, unsafe { whole.part(there, strides.bytes).put(source.add(here)) })
+    });
 }
 
-fn gather(state: &'static State, call: &'static str, ctx: Ctx, dest: *mut u8, source: usize, strides: &Strides, pe: c_int) {
+fn gather(
+    state: &'static State,
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut u8,
+    source: usize,
+    strides: &Strides,
+    pe: c_int,
+) {
     if strides.blocks == 0 || strides.bytes == 0 {
         return;
     }
     let whole = state.spot(call, "source", ctx, source, strides.span, pe);
-    strides.each(|_, here| state.check_local(call, "dest", (dest as usize).wrapping_add(here), strides.bytes));
-    // SAFETY: the blocks lie in the span, which was checked; the program's destination has as many at its stride.
-    strides.each(|there, here| or_die(call, unsafe { whole.part(there, strides.bytes).get(dest.add(here)) }));
+    strides.each(|_, here| {
+        state.check_local(call, "dest", (dest as usize).wrapping_add(here), strides.bytes)
+    });
+    strides.each(|there, here| {
+        // SAFETY: the blocks lie in the span, which was checked; the program's destination has as
+        // many at its stride.
+        or_die(call, unsafe { whole.part(there, strides.bytes).get(dest.add(here)) })
+    });
 }
 
 pub unsafe fn iput<T: Copy>(

@@ -11,7 +11,13 @@ fn check(call: &'static str, ctx: Ctx) {
     }
 }
 
-pub unsafe fn start(call: &'static str, ctx: Ctx, _options: c_long, config: *const SessionConfig, config_mask: c_long) {
+pub unsafe fn start(
+    call: &'static str,
+    ctx: Ctx,
+    _options: c_long,
+    config: *const SessionConfig,
+    config_mask: c_long,
+) {
     check(call, ctx);
     if config.is_null() && config_mask != 0 {
         die(call, "config: NULL has no parameters, but config_mask is not 0");

@@ -90,8 +90,8 @@ pub unsafe fn finalize(call: &'static str) {
 
 pub unsafe fn global_exit(call: &'static str, status: c_int) -> ! {
     let state = get(call);
-    // Other threads and the program's own handlers may be anywhere: what was printed is not to be lost.
-    // SAFETY: flushes all of the program's open streams.
+    // Other threads and the program's own handlers may be anywhere: what was printed is not to be
+    // lost. SAFETY: flushes all of the program's open streams.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     state.job.exit(status as u8)
 }
@@ -172,7 +172,5 @@ pub unsafe fn wtime(_call: &'static str) -> f64 {
 
 pub unsafe fn nodename(_call: &'static str) -> *mut c_char {
     static NAME: std::sync::OnceLock<std::ffi::CString> = std::sync::OnceLock::new();
-    NAME.get_or_init(|| rustix::system::uname().nodename().to_owned())
-        .as_ptr()
-        .cast_mut()
+    NAME.get_or_init(|| rustix::system::uname().nodename().to_owned()).as_ptr().cast_mut()
 }

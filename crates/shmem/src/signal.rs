@@ -41,7 +41,15 @@ pub unsafe fn put_signal<T: Copy>(
         return update(state, word, op, signal, pe);
     }
     // SAFETY: the caller's promise.
-    unsafe { put_signal_anywhere(call, ctx, (dest.cast(), source.cast(), bytes), (sig_addr, op, signal), pe) };
+    unsafe {
+        put_signal_anywhere(
+            call,
+            ctx,
+            (dest.cast(), source.cast(), bytes),
+            (sig_addr, op, signal),
+            pe,
+        )
+    };
 }
 
 /// A signal word that is aligned, where a near PE's is mapped.
@@ -56,7 +64,9 @@ pub fn word(call: &'static str, ctx: Ctx, sig_addr: *mut u64, pe: c_int) -> Spot
     if !sig_addr.is_aligned() {
         die(
             call,
-            format_args!("sig_addr: {sig_addr:p} is not aligned to the 8 bytes of a signal: use a variable of type uint64_t"),
+            format_args!(
+                "sig_addr: {sig_addr:p} is not aligned to the 8 bytes of a signal: use a variable of type uint64_t"
+            ),
         );
     }
     get(call).spot(call, "sig_addr", ctx, sig_addr as usize, 8, pe)
@@ -110,7 +120,14 @@ pub unsafe fn put_signal_nbi<T: Copy>(
 }
 
 #[inline(always)]
-fn signal_word(call: &'static str, ctx: Ctx, sig_addr: *mut u64, op: SignalOp, signal: u64, pe: c_int) {
+fn signal_word(
+    call: &'static str,
+    ctx: Ctx,
+    sig_addr: *mut u64,
+    op: SignalOp,
+    signal: u64,
+    pe: c_int,
+) {
     let state = get(call);
     match near_word(ctx, sig_addr, pe) {
         Some(word) => update(state, word, op, signal, pe),
@@ -131,7 +148,12 @@ pub unsafe fn fetch(call: &'static str, sig_addr: *const u64) -> u64 {
     unsafe { get(call).segment.poll(sig_addr) }
 }
 
-pub unsafe fn wait_until(call: &'static str, sig_addr: *mut u64, cmp: c_int, cmp_value: u64) -> u64 {
+pub unsafe fn wait_until(
+    call: &'static str,
+    sig_addr: *mut u64,
+    cmp: c_int,
+    cmp_value: u64,
+) -> u64 {
     // SAFETY: the caller's promise.
     unsafe { crate::sync::wait_for(call, "sig_addr", sig_addr, cmp, cmp_value) }
 }

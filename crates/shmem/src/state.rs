@@ -11,7 +11,8 @@ use std::fmt::Display;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The library in its initialised state. Made once, and never freed: a program may initialise again.
+/// The library in its initialised state. Made once, and never freed: a program may initialise
+/// again.
 pub struct State {
     /// The job.
     pub job: Job,
@@ -135,7 +136,8 @@ pub fn or_die<R>(call: &'static str, result: memonet_core::Result<R>) -> R {
     }
 }
 
-/// Ends the job where a call has no place to write its result to, rather than by a fault that names nobody.
+/// Ends the job where a call has no place to write its result to, rather than by a fault that names
+/// nobody.
 #[inline(always)]
 pub fn check_result<T>(call: &'static str, argument: &'static str, place: *mut T) {
     if place.is_null() || current().is_some_and(|state| state.check) {
@@ -149,7 +151,9 @@ fn no_place(call: &'static str, argument: &'static str, place: usize, bytes: usi
     if place == 0 {
         die(
             call,
-            format_args!("{argument}: NULL has no room for the result; give the address of a variable"),
+            format_args!(
+                "{argument}: NULL has no room for the result; give the address of a variable"
+            ),
         );
     }
     if let Some(state) = current() {
@@ -164,7 +168,10 @@ pub fn bytes<T>(call: &'static str, count: usize) -> usize {
         Some(bytes) if bytes <= isize::MAX as usize => bytes,
         _ => die(
             call,
-            format_args!("{count} elements of {} bytes are more than memory can hold", size_of::<T>()),
+            format_args!(
+                "{count} elements of {} bytes are more than memory can hold",
+                size_of::<T>()
+            ),
         ),
     }
 }
@@ -173,8 +180,8 @@ impl State {
     /// `bytes` of a PE at an offset that [`offset`](Self::offset) gives.
     #[inline(always)]
     pub fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
-        // SAFETY: memory of the heap and of static data. A C program has no other objects of the job there
-        // than blocks; what it does with blocks that it has freed is its own mistake.
+        // SAFETY: memory of the heap and of static data. A C program has no other objects of the
+        // job there than blocks; what it does with blocks that it has freed is its own mistake.
         unsafe { self.segment.at(pe, offset, bytes) }
     }
 
@@ -198,12 +205,14 @@ impl State {
             heap.start,
         )
         .or_else(|| {
-            let in_statics = |shared: &Shared| within(shared.pages.start, shared.pages.len(), shared.offset);
+            let in_statics =
+                |shared: &Shared| within(shared.pages.start, shared.pages.len(), shared.offset);
             self.statics.iter().find_map(in_statics).filter(|_| self.no_statics.get().is_none())
         })
     }
 
-    /// `bytes` at a symmetric address, in the memory of a PE of a context's team; or the end of the job.
+    /// `bytes` at a symmetric address, in the memory of a PE of a context's team; or the end of the
+    /// job.
     pub fn spot(
         &'static self,
         call: &'static str,
@@ -221,13 +230,22 @@ impl State {
             Some(spot) => spot,
             None => die(
                 call,
-                format_args!("{argument}: there are no {bytes} bytes at {address:#x} in the memory of PE {pe}"),
+                format_args!(
+                    "{argument}: there are no {bytes} bytes at {address:#x} in the memory of PE {pe}"
+                ),
             ),
         }
     }
 
-    /// With all checks on: ends the job where `bytes` at an address of the program's own are not memory of this process.
-    pub fn check_local(&self, call: &'static str, argument: &'static str, address: usize, bytes: usize) {
+    /// With all checks on: ends the job where `bytes` at an address of the program's own are not
+    /// memory of this process.
+    pub fn check_local(
+        &self,
+        call: &'static str,
+        argument: &'static str,
+        address: usize,
+        bytes: usize,
+    ) {
         if !self.check || bytes == 0 {
             return;
         }
@@ -238,7 +256,9 @@ impl State {
         if !len.is_some_and(is_mapped) {
             die(
                 call,
-                format_args!("{argument}: there are no {bytes} bytes of this program at {address:#x}: use an array of so many elements"),
+                format_args!(
+                    "{argument}: there are no {bytes} bytes of this program at {address:#x}: use an array of so many elements"
+                ),
             );
         }
     }
@@ -271,7 +291,13 @@ impl State {
 
     /// The offset of a symmetric address, or the end of the job with the reason why it is none.
     #[inline]
-    pub fn symmetric(&self, call: &'static str, argument: &'static str, address: usize, bytes: usize) -> u64 {
+    pub fn symmetric(
+        &self,
+        call: &'static str,
+        argument: &'static str,
+        address: usize,
+        bytes: usize,
+    ) -> u64 {
         match self.offset(address, bytes) {
             Some(offset) if !self.check => offset,
             offset => self.symmetric_checked(call, argument, address, bytes, offset),
@@ -281,7 +307,14 @@ impl State {
     /// The same with all checks on, or of an address that is not symmetric.
     #[cold]
     #[inline(never)]
-    fn symmetric_checked(&self, call: &'static str, argument: &'static str, address: usize, bytes: usize, offset: Option<u64>) -> u64 {
+    fn symmetric_checked(
+        &self,
+        call: &'static str,
+        argument: &'static str,
+        address: usize,
+        bytes: usize,
+        offset: Option<u64>,
+    ) -> u64 {
         if let Some(offset) = offset {
             if !self.heap_contains(address) {
                 return offset;
@@ -297,7 +330,9 @@ impl State {
                 ),
                 None => die(
                     call,
-                    format_args!("{argument}: {address:#x} lies in the symmetric heap, but in no allocated block; was it freed?"),
+                    format_args!(
+                        "{argument}: {address:#x} lies in the symmetric heap, but in no allocated block; was it freed?"
+                    ),
                 ),
             };
         }
@@ -305,13 +340,17 @@ impl State {
         if let Some(why) = self.no_statics.get() {
             die(
                 call,
-                format_args!("{what}. Static variables are not symmetric in this job: {why}. Use shmem_malloc"),
+                format_args!(
+                    "{what}. Static variables are not symmetric in this job: {why}. Use shmem_malloc"
+                ),
             );
         }
         if statics::is_constant(address) {
             die(
                 call,
-                format_args!("{what}: constants stay where they are. Declare them without const, or use memory of shmem_malloc"),
+                format_args!(
+                    "{what}: constants stay where they are. Declare them without const, or use memory of shmem_malloc"
+                ),
             );
         }
         die(
@@ -326,14 +365,15 @@ impl State {
     }
 
     /// From a symmetric address to the end of what it lies in; or the end of the job.
-    pub fn room(&self, call: &'static str, argument: &'static str, address: usize) -> std::ops::Range<u64> {
+    pub fn room(
+        &self,
+        call: &'static str,
+        argument: &'static str,
+        address: usize,
+    ) -> std::ops::Range<u64> {
         let offset = self.symmetric(call, argument, address, 0);
         let end = if self.heap_contains(address) {
-            let block = if self.check {
-                crate::memory::block_around(self, offset)
-            } else {
-                None
-            };
+            let block = if self.check { crate::memory::block_around(self, offset) } else { None };
             block.map_or(self.segment.heap().end, |block| block.end)
         } else {
             let around = self.statics.iter().find(|shared| shared.pages.contains(&address));
@@ -362,7 +402,10 @@ impl State {
                 Some(&pe) => pe,
                 None => die(
                     call,
-                    format_args!("{argument}: there is no PE {pe} in the context's team of {}", members.len()),
+                    format_args!(
+                        "{argument}: there is no PE {pe} in the context's team of {}",
+                        members.len()
+                    ),
                 ),
             },
         }
@@ -406,7 +449,12 @@ impl State {
         let mine = if apart { 0 } else { statics::digest(&self.statics) };
         let word = |pe| self.at(pe, at, 8).expect("the first word of the globals");
         // SAFETY: an aligned word of this PE's own segment.
-        unsafe { memonet_core::shm::store(self.segment.local().wrapping_add(at as usize).cast::<u64>(), mine) };
+        unsafe {
+            memonet_core::shm::store(
+                self.segment.local().wrapping_add(at as usize).cast::<u64>(),
+                mine,
+            )
+        };
         self.job.barrier()?;
         for pe in 0..self.job.npes() {
             if word(pe).load::<u64>()? != mine {

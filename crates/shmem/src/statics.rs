@@ -1,13 +1,16 @@
 //! Static and global variables as symmetric objects.
 //!
-//! The pages of the program's writable data are replaced, at their own addresses, by pages of this PE's segment: a global
-//! variable is then as near as allocated memory, and a store to another PE's is one instruction. It happens when the library
-//! is loaded into a PE of a job, before the program has threads; in a program without a launcher, in its first `shmem_init`.
+//! The pages of the program's writable data are replaced, at their own addresses, by pages of this
+//! PE's segment: a global variable is then as near as allocated memory, and a store to another PE's
+//! is one instruction. It happens when the library is loaded into a PE of a job, before the program
+//! has threads; in a program without a launcher, in its first `shmem_init`.
 //!
-//! * Only the executable's own data, and libraries named in `MEMONET_SYMMETRIC_LIBS` (separated by colons, by file name):
-//!   libc, the loader and this library keep theirs. What the loader makes read-only after relocating (RELRO) stays as it is.
+//! * Only the executable's own data, and libraries named in `MEMONET_SYMMETRIC_LIBS` (separated by
+//!   colons, by file name): libc, the loader and this library keep theirs. What the loader makes
+//!   read-only after relocating (RELRO) stays as it is.
 //! * Untouched pages of zero-initialised data are not copied, so huge arrays cost nothing.
-//! * A process that the program forks off gets a private copy ([`forks`]): it must not change its parent's variables.
+//! * A process that the program forks off gets a private copy ([`forks`]): it must not change its
+//!   parent's variables.
 
 mod forks;
 pub use forks::has_copies;
@@ -63,9 +66,12 @@ fn put_into(job: &Job, shared: &mut Vec<Shared>) -> Result<()> {
     for data in found {
         let touched = touched_pages(&data);
         let (start, page) = (data.pages.start, page_size());
-        // Nothing is allocated in here: where the program is linked statically, the allocator's own data are among the pages.
-        // SAFETY: whole pages of the program's data; the caller promises that nobody writes them now.
-        let offset = unsafe { job.share_globals(data.pages.clone(), at, &|address| touched[(address - start) / page]) }?;
+        // Nothing is allocated in here: where the program is linked statically, the allocator's own
+        // data are among the pages. SAFETY: whole pages of the program's data; the caller promises
+        // that nobody writes them now.
+        let offset = unsafe {
+            job.share_globals(data.pages.clone(), at, &|address| touched[(address - start) / page])
+        }?;
         at += data.pages.len();
         shared.push(Shared { pages: data.pages, offset });
     }
@@ -82,15 +88,21 @@ pub fn digest(shared: &[Shared]) -> u64 {
 
 /// Whether the program's own constants are there: static data that is only read stays where it is.
 pub fn is_constant(mut address: usize) -> bool {
-    // SAFETY: `constant` has the signature that libc calls, with the pointer given here, during this call only.
+    // SAFETY: `constant` has the signature that libc calls, with the pointer given here, during
+    // this call only.
     unsafe { libc::dl_iterate_phdr(Some(constant), (&raw mut address).cast()) == FOUND }
 }
 
 const FOUND: c_int = 1;
 const LOOKED: c_int = 2;
 
-unsafe extern "C" fn constant(info: *mut libc::dl_phdr_info, _size: usize, address: *mut c_void) -> c_int {
-    // SAFETY: libc gives a valid description, of the executable first, with its table of so many headers, and back the pointer it was given.
+unsafe extern "C" fn constant(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    address: *mut c_void,
+) -> c_int {
+    // SAFETY: libc gives a valid description, of the executable first, with its table of so many
+    // headers, and back the pointer it was given.
     let (base, headers, address) = unsafe {
         let info = &*info;
         (
@@ -99,19 +111,20 @@ unsafe extern "C" fn constant(info: *mut libc::dl_phdr_info, _size: usize, addre
             *address.cast::<usize>(),
         )
     };
-    let around = |h: &&libc::Elf64_Phdr| address.wrapping_sub(base + h.p_vaddr as usize) < h.p_memsz as usize;
-    let read_only = |h: &libc::Elf64_Phdr| h.p_type == libc::PT_GNU_RELRO || h.p_type == libc::PT_LOAD && h.p_flags == libc::PF_R;
-    if headers.iter().filter(around).any(read_only) {
-        FOUND
-    } else {
-        LOOKED
-    }
+    let around = |h: &&libc::Elf64_Phdr| {
+        address.wrapping_sub(base + h.p_vaddr as usize) < h.p_memsz as usize
+    };
+    let read_only = |h: &libc::Elf64_Phdr| {
+        h.p_type == libc::PT_GNU_RELRO || h.p_type == libc::PT_LOAD && h.p_flags == libc::PF_R
+    };
+    if headers.iter().filter(around).any(read_only) { FOUND } else { LOOKED }
 }
 
 /// The writable data of the executable, and of the libraries that the user names.
 fn search() -> Search {
     let wanted = std::env::var(ENV_LIBS).unwrap_or_default();
-    let wanted: Vec<_> = wanted.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let wanted: Vec<_> =
+        wanted.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     let mut search = Search {
         missing: wanted.clone(),
         wanted,
@@ -119,7 +132,8 @@ fn search() -> Search {
         first: true,
         interpreter: false,
     };
-    // SAFETY: `object` has the signature that libc calls, with the pointer given here, during this call only.
+    // SAFETY: `object` has the signature that libc calls, with the pointer given here, during this
+    // call only.
     unsafe { libc::dl_iterate_phdr(Some(object), (&raw mut search).cast()) };
     search
 }
@@ -142,8 +156,13 @@ struct Search {
     interpreter: bool,
 }
 
-unsafe extern "C" fn object(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-    // SAFETY: libc gives a valid description, and back the pointer it was given, which nobody else uses.
+unsafe extern "C" fn object(
+    info: *mut libc::dl_phdr_info,
+    _size: usize,
+    search: *mut c_void,
+) -> c_int {
+    // SAFETY: libc gives a valid description, and back the pointer it was given, which nobody else
+    // uses.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     let name = if info.dlpi_name.is_null() {
         c""
@@ -187,7 +206,9 @@ fn data_of(headers: &[libc::Elf64_Phdr], base: usize, page: usize) -> Vec<Data> 
             pages.start = relro.end.min(pages.end);
         }
         Data {
-            file_end: (whole.start + header.p_filesz as usize).next_multiple_of(page).min(pages.end),
+            file_end: (whole.start + header.p_filesz as usize)
+                .next_multiple_of(page)
+                .min(pages.end),
             pages,
         }
     });
@@ -201,7 +222,9 @@ fn touched_pages(data: &Data) -> Vec<bool> {
     let count = data.pages.len() / page;
     let mut entries = vec![0u8; 8 * count];
     let map = std::fs::File::open("/proc/self/pagemap");
-    let known = map.is_ok_and(|map| map.read_exact_at(&mut entries, (data.pages.start / page * 8) as u64).is_ok());
+    let known = map.is_ok_and(|map| {
+        map.read_exact_at(&mut entries, (data.pages.start / page * 8) as u64).is_ok()
+    });
     let touched = |i: usize| {
         let entry = u64::from_ne_bytes(entries[8 * i..8 * i + 8].try_into().expect("eight bytes"));
         !known || entry & PRESENT_OR_SWAPPED != 0 || data.pages.start + i * page < data.file_end
@@ -236,22 +259,10 @@ mod tests {
         ];
         let base = 0x55_0000_0000;
         let pages = base + 0x4000..base + 0xd000;
-        assert_eq!(
-            data_of(&headers, base, 4096),
-            [Data {
-                pages,
-                file_end: base + 0x5000
-            }]
-        );
+        assert_eq!(data_of(&headers, base, 4096), [Data { pages, file_end: base + 0x5000 }]);
         // Without RELRO; and where nothing is left.
         let pages = base + 0x3000..base + 0xd000;
-        assert_eq!(
-            data_of(&headers[..2], base, 4096),
-            [Data {
-                pages,
-                file_end: base + 0x5000
-            }]
-        );
+        assert_eq!(data_of(&headers[..2], base, 4096), [Data { pages, file_end: base + 0x5000 }]);
         let all = [
             header(libc::PT_LOAD, rw, 0x3000, 0x1000, 0x1000),
             header(libc::PT_GNU_RELRO, libc::PF_R, 0x3000, 0x1000, 0x1000),

@@ -24,7 +24,12 @@ fn comparison(call: &'static str, cmp: c_int) -> Cmp {
 }
 
 /// The state; with all checks on, when others can write the words at all.
-fn checked<T>(call: &'static str, argument: &'static str, words: *const T, count: usize) -> &'static State {
+fn checked<T>(
+    call: &'static str,
+    argument: &'static str,
+    words: *const T,
+    count: usize,
+) -> &'static State {
     let state = get(call);
     if state.check && count > 0 {
         state.symmetric(call, argument, words as usize, crate::state::bytes::<T>(call, count));
@@ -37,7 +42,13 @@ fn checked<T>(call: &'static str, argument: &'static str, words: *const T, count
 /// # Safety
 /// The program's own word.
 #[inline(always)]
-pub unsafe fn wait_for<T: Word>(call: &'static str, argument: &'static str, word: *mut T, cmp: c_int, value: T) -> T {
+pub unsafe fn wait_for<T: Word>(
+    call: &'static str,
+    argument: &'static str,
+    word: *mut T,
+    cmp: c_int,
+    value: T,
+) -> T {
     let state = checked(call, argument, word, 1);
     let cmp = comparison(call, cmp);
     or_die(
@@ -101,8 +112,8 @@ impl<T: Word> Words<T> {
         (0..self.count).all(|i| !self.counts(i) || self.compares(i))
     }
 
-    /// A word that compares so. The search goes on where the last one of this thread ended: whoever asks again and again comes to
-    /// hear of each.
+    /// A word that compares so. The search goes on where the last one of this thread ended: whoever
+    /// asks again and again comes to hear of each.
     fn any(&self) -> Option<usize> {
         thread_local! {
             static NEXT: Cell<usize> = const { Cell::new(0) };

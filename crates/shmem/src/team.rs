@@ -49,7 +49,12 @@ pub unsafe fn n_pes(call: &'static str, team: Team) -> c_int {
     }
 }
 
-pub unsafe fn get_config(call: &'static str, team: Team, config_mask: c_long, config: *mut TeamConfig) -> c_int {
+pub unsafe fn get_config(
+    call: &'static str,
+    team: Team,
+    config_mask: c_long,
+    config: *mut TeamConfig,
+) -> c_int {
     let _state = state(call);
     if team == Team::INVALID || config_mask & !NUM_CONTEXTS != 0 {
         return -1;
@@ -68,7 +73,12 @@ pub unsafe fn get_config(call: &'static str, team: Team, config_mask: c_long, co
     0
 }
 
-pub unsafe fn translate_pe(call: &'static str, src_team: Team, src_pe: c_int, dest_team: Team) -> c_int {
+pub unsafe fn translate_pe(
+    call: &'static str,
+    src_team: Team,
+    src_pe: c_int,
+    dest_team: Team,
+) -> c_int {
     let state = state(call);
     if src_team == Team::INVALID || dest_team == Team::INVALID {
         return -1;
@@ -97,8 +107,7 @@ unsafe fn parameters(call: &'static str, config: *const TeamConfig, mask: c_long
 fn hand_out(call: &'static str, team: Option<memonet_core::Team>, config: TeamConfig) -> Team {
     let Some(team) = team else { return Team::INVALID };
     // As many as the core can have.
-    ALL.insert(Made { team, config })
-        .map_or_else(|| die(call, "there are too many teams"), Team)
+    ALL.insert(Made { team, config }).map_or_else(|| die(call, "there are too many teams"), Team)
 }
 
 pub unsafe fn split_strided(
@@ -121,7 +130,8 @@ pub unsafe fn split_strided(
     // SAFETY: the program's variable, or null.
     let config = unsafe { parameters(call, config, config_mask) };
     let parent = state.team(call, parent_team);
-    let split = parent.split_strided(start as usize, stride as isize, usize::try_from(size).unwrap_or(0));
+    let split =
+        parent.split_strided(start as usize, stride as isize, usize::try_from(size).unwrap_or(0));
     match split {
         Ok(team) => {
             // SAFETY: the program's variable.
@@ -153,10 +163,7 @@ pub unsafe fn split_2d(
     }
     // SAFETY: the program's variables, or null.
     let configs = unsafe {
-        [
-            parameters(call, xaxis_config, xaxis_mask),
-            parameters(call, yaxis_config, yaxis_mask),
-        ]
+        [parameters(call, xaxis_config, xaxis_mask), parameters(call, yaxis_config, yaxis_mask)]
     };
     match state.team(call, parent_team).split_2d(usize::try_from(xrange).unwrap_or(0)) {
         Ok((row, column)) => {

@@ -1,4 +1,5 @@
-//! Puts that are prepared once, with everything checked and resolved, and started many times: an extension.
+//! Puts that are prepared once, with everything checked and resolved, and started many times: an
+//! extension.
 
 use crate::handle::{Ctx, Table, Transfer};
 use crate::signal;
@@ -7,7 +8,8 @@ use memonet_core::SignalOp;
 use memonet_core::segment::Spot;
 use std::ffi::{c_int, c_void};
 
-/// Prepared puts that the program has made. A static object, as most of its pages are never touched.
+/// Prepared puts that the program has made. A static object, as most of its pages are never
+/// touched.
 pub static ALL: Table<Made, 65536> = Table::new();
 
 /// A prepared put.
@@ -31,21 +33,19 @@ fn made(call: &'static str, transfer: Transfer) -> &'static Made {
 }
 
 fn keep(call: &'static str, made: Made) -> Transfer {
-    ALL.insert(made)
-        .map_or_else(|| die(call, "there are too many transfers; free some"), Transfer)
+    ALL.insert(made).map_or_else(|| die(call, "there are too many transfers; free some"), Transfer)
 }
 
-pub unsafe fn prepare(call: &'static str, dest: *mut c_void, source: *const c_void, bytes: usize, pe: c_int) -> Transfer {
+pub unsafe fn prepare(
+    call: &'static str,
+    dest: *mut c_void,
+    source: *const c_void,
+    bytes: usize,
+    pe: c_int,
+) -> Transfer {
     let state = state(call);
     let to = state.spot(call, "dest", Ctx::DEFAULT, dest as usize, bytes, pe);
-    keep(
-        call,
-        Made {
-            to,
-            from: source.cast(),
-            signal: None,
-        },
-    )
+    keep(call, Made { to, from: source.cast(), signal: None })
 }
 
 pub unsafe fn prepare_signal(
@@ -63,11 +63,7 @@ pub unsafe fn prepare_signal(
     let word = signal::word(call, Ctx::DEFAULT, sig_addr, pe);
     keep(
         call,
-        Made {
-            to,
-            from: source.cast(),
-            signal: Some((word, signal::op(call, sig_op), value)),
-        },
+        Made { to, from: source.cast(), signal: Some((word, signal::op(call, sig_op), value)) },
     )
 }
 

@@ -1,12 +1,13 @@
-//! Restricted windows: an extension. Memory that only those PEs reach whom its home gives the right; a stray store by any other faults
-//! there, and leaves the memory untouched.
+//! Restricted windows: an extension. Memory that only those PEs reach whom its home gives the
+//! right; a stray store by any other faults there, and leaves the memory untouched.
 
 use crate::handle::{Table, Window};
 use crate::state::{State, check_result, die, get as state, or_die};
 use memonet_core::{Access, Error};
 use std::ffi::{c_int, c_void};
 
-/// Restricted windows that the program has made. A static object, as most of its pages are never touched.
+/// Restricted windows that the program has made. A static object, as most of its pages are never
+/// touched.
 pub static ALL: Table<Made, 256> = Table::new();
 
 /// `shmemx_right_t`, behind a pointer: what access `holder` has to the part of `home`.
@@ -27,7 +28,12 @@ fn made(call: &'static str, window: Window) -> &'static Made {
 }
 
 /// Collective over all PEs; `right` must be the same function on each.
-pub unsafe fn create(call: &'static str, bytes: usize, right: *mut Right, window: *mut Window) -> c_int {
+pub unsafe fn create(
+    call: &'static str,
+    bytes: usize,
+    right: *mut Right,
+    window: *mut Window,
+) -> c_int {
     let state = state(call);
     check_result(call, "window", window);
     // SAFETY: a pointer to a function, as C hands it over; null is none.
@@ -43,7 +49,9 @@ pub unsafe fn create(call: &'static str, bytes: usize, right: *mut Right, window
             3 => Access::ReadWrite,
             other => die(
                 call,
-                format_args!("right: gives {other} for PE {holder} and the window of PE {home}; give one of SHMEMX_ACCESS_..."),
+                format_args!(
+                    "right: gives {other} for PE {holder} and the window of PE {home}; give one of SHMEMX_ACCESS_..."
+                ),
             ),
         }
     };
@@ -78,16 +86,32 @@ fn told(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
     }
 }
 
-pub unsafe fn put(call: &'static str, window: Window, offset: usize, source: *const c_void, bytes: usize, pe: c_int) -> c_int {
+pub unsafe fn put(
+    call: &'static str,
+    window: Window,
+    offset: usize,
+    source: *const c_void,
+    bytes: usize,
+    pe: c_int,
+) -> c_int {
     let state = state(call);
-    // SAFETY: the program's source has so many bytes. It may be symmetric, so that others may write it meanwhile.
+    // SAFETY: the program's source has so many bytes. It may be symmetric, so that others may write
+    // it meanwhile.
     let put = unsafe { made(call, window).put_from(pe as usize, offset, source.cast(), bytes) };
     told(state, call, put)
 }
 
-pub unsafe fn get(call: &'static str, window: Window, dest: *mut c_void, offset: usize, bytes: usize, pe: c_int) -> c_int {
+pub unsafe fn get(
+    call: &'static str,
+    window: Window,
+    dest: *mut c_void,
+    offset: usize,
+    bytes: usize,
+    pe: c_int,
+) -> c_int {
     let state = state(call);
-    // SAFETY: the program's destination has room for so many bytes. It may be symmetric, so that others may write it meanwhile.
+    // SAFETY: the program's destination has room for so many bytes. It may be symmetric, so that
+    // others may write it meanwhile.
     let got = unsafe { made(call, window).get_to(pe as usize, offset, dest.cast(), bytes) };
     told(state, call, got)
 }

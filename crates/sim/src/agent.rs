@@ -1,9 +1,10 @@
 //! What a machine's hardware lacks, done by software on the target host.
 //!
-//! Where the NIC cannot get, or update a word, a request goes to the target as an ordinary put of the NIC's, into a mailbox that an agent on that
-//! host polls. The agent sees it at its next look, takes the time of handling it and of reading or writing the memory, and answers with a put into
-//! the caller's mailbox, which the caller polls in turn. All of that takes the time that the same puts and looks of a program take; what the
-//! software itself takes are parameters:
+//! Where the NIC cannot get, or update a word, a request goes to the target as an ordinary put of
+//! the NIC's, into a mailbox that an agent on that host polls. The agent sees it at its next look,
+//! takes the time of handling it and of reading or writing the memory, and answers with a put into
+//! the caller's mailbox, which the caller polls in turn. All of that takes the time that the same
+//! puts and looks of a program take; what the software itself takes are parameters:
 //!
 //! ```toml
 //! [agent]
@@ -11,8 +12,9 @@
 //! access = ...            # for each 8 bytes of memory that the agent reads or writes for it
 //! ```
 //!
-//! Requests and answers are real packets with their real lengths, but what they say is kept here. Which it is, the upper half of their address in
-//! the mailbox says, also for each part of one that the NIC cuts in pieces; the last piece to come counts.
+//! Requests and answers are real packets with their real lengths, but what they say is kept here.
+//! Which it is, the upper half of their address in the mailbox says, also for each part of one that
+//! the NIC cuts in pieces; the last piece to come counts.
 
 use crate::host::{Answer, Atomic, GroupOp, HostOp, Op, Pe, Signal};
 use crate::machine::{Machine, MachineError};
@@ -50,16 +52,8 @@ pub(crate) fn is_agents(to: FarAddress) -> bool {
 /// What an agent is asked for.
 #[derive(Debug)]
 enum Wanted {
-    Get {
-        from: FarAddress,
-        len: u32,
-    },
-    Atomic {
-        at: FarAddress,
-        size: u8,
-        what: Atomic,
-        answer: bool,
-    },
+    Get { from: FarAddress, len: u32 },
+    Atomic { at: FarAddress, size: u8, what: Atomic, answer: bool },
 }
 
 #[derive(Debug)]
@@ -96,15 +90,15 @@ struct Costs {
 }
 
 impl Agents {
-    pub(crate) fn build(machine: &Machine, nic: &dyn Nic, pes: u32) -> Result<Agents, MachineError> {
+    pub(crate) fn build(
+        machine: &Machine,
+        nic: &dyn Nic,
+        pes: u32,
+    ) -> Result<Agents, MachineError> {
         let needed = !nic.has(Feature::Get) || !nic.has(Feature::Atomics);
         let section = machine.section("agent");
-        let costs = || {
-            Ok(Costs {
-                handle: section.time("handle")?,
-                access: section.time("access")?,
-            })
-        };
+        let costs =
+            || Ok(Costs { handle: section.time("handle")?, access: section.time("access")? });
         Ok(Agents {
             costs: needed.then(costs).transpose()?,
             agents: vec![Agent::default(); if needed { pes as usize } else { 0 }],
@@ -121,22 +115,14 @@ impl Agents {
     /// A call that the hardware cannot serve.
     pub(crate) fn begin(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, op: Op, what: HostOp) {
         match what {
-            HostOp::Get { from, len } => self.ask(cx, nic, op, from.pe, 0, Wanted::Get { from, len }),
+            HostOp::Get { from, len } => {
+                self.ask(cx, nic, op, from.pe, 0, Wanted::Get { from, len })
+            }
             HostOp::Atomic { at, size, what, .. } => {
-                let wanted = Wanted::Atomic {
-                    at,
-                    size,
-                    what,
-                    answer: true,
-                };
+                let wanted = Wanted::Atomic { at, size, what, answer: true };
                 self.ask(cx, nic, op, at.pe, 16, wanted);
             }
-            HostOp::Put {
-                to,
-                data,
-                signal: Some(signal),
-                reuse,
-            } => {
+            HostOp::Put { to, data, signal: Some(signal), reuse } => {
                 debug_assert_eq!(signal.op, SignalOp::Add);
                 let wanted = Wanted::Atomic {
                     at: signal.at,
@@ -147,21 +133,14 @@ impl Agents {
                 cx.promise(op, 1);
                 self.agents[op.pe.index()].owed += 1;
                 let mut request = self.request(op, 16, wanted);
-                // One put with the request as its signal's place: the data lands first, by the kind's own order.
-                if let HostOp::Put {
-                    to: place,
-                    data: block,
-                    reuse: again,
-                    signal: then,
-                } = &mut request
+                // One put with the request as its signal's place: the data lands first, by the
+                // kind's own order.
+                if let HostOp::Put { to: place, data: block, reuse: again, signal: then } =
+                    &mut request
                     && !data.is_empty()
                 {
                     self.requests.get_mut(number_of(*place)).due = 8;
-                    *then = Some(Signal {
-                        at: *place,
-                        op: SignalOp::Set,
-                        value: 0,
-                    });
+                    *then = Some(Signal { at: *place, op: SignalOp::Set, value: 0 });
                     (*place, *block, *again) = (to, data, reuse);
                 }
                 nic.begin(cx, call(op, self.pes, request));
@@ -172,24 +151,24 @@ impl Agents {
             _ => cx.finish(
                 cx.now(),
                 op,
-                Answer::refused("this machine's NIC does nothing for groups, and no agent does that for it"),
+                Answer::refused(
+                    "this machine's NIC does nothing for groups, and no agent does that for it",
+                ),
             ),
         }
     }
 
-    fn ask(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, op: Op, _target: u32, operands: usize, wanted: Wanted) {
+    fn ask(
+        &mut self,
+        cx: &mut Cx<'_>,
+        nic: &mut dyn Nic,
+        op: Op,
+        _target: u32,
+        operands: usize,
+        wanted: Wanted,
+    ) {
         let request = self.request(op, operands, wanted);
-        nic.begin(
-            cx,
-            call(
-                Op {
-                    pe: Pe(op.pe.0 + self.pes),
-                    ..op
-                },
-                self.pes,
-                request,
-            ),
-        );
+        nic.begin(cx, call(Op { pe: Pe(op.pe.0 + self.pes), ..op }, self.pes, request));
     }
 
     fn request(&mut self, op: Op, operands: usize, wanted: Wanted) -> HostOp {
@@ -206,8 +185,15 @@ impl Agents {
         message(target, REQUESTS, number, REQUEST + operands)
     }
 
-    /// A message has come into a mailbox: whose it is sees it at the next look, and then works on it.
-    pub(crate) fn received(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, to: FarAddress, data: &Payload) {
+    /// A message has come into a mailbox: whose it is sees it at the next look, and then works on
+    /// it.
+    pub(crate) fn received(
+        &mut self,
+        cx: &mut Cx<'_>,
+        nic: &mut dyn Nic,
+        to: FarAddress,
+        data: &Payload,
+    ) {
         let (number, pe) = (number_of(to), Pe(to.pe));
         let due = &mut self.requests.get_mut(number).due;
         *due = due.checked_sub(data.len()).expect("no more comes than was sent");
@@ -228,14 +214,7 @@ impl Agents {
         let time = costs.handle + costs.access * bytes.div_ceil(8);
         let op = self.requests.get_mut(number).op;
         let busy = self.agents[pe.index()].cpu.take(seen, time);
-        cx.host_stage(
-            "agent",
-            Op {
-                pe: Pe(pe.0 + self.pes),
-                ..op
-            },
-            busy,
-        );
+        cx.host_stage("agent", Op { pe: Pe(pe.0 + self.pes), ..op }, busy);
         cx.agent_timer(busy.1, pe, number);
     }
 
@@ -244,8 +223,12 @@ impl Agents {
         let Request { op, wanted, .. } = self.requests.get_mut(number);
         let op = *op;
         let (result, answered) = match wanted {
-            Wanted::Get { from, len } => (cx.read(op, *from, *len as usize).map(Answer::data), true),
-            Wanted::Atomic { at, size, what, answer } => (cx.atomic(op, *at, usize::from(*size), *what).map(Answer::value), *answer),
+            Wanted::Get { from, len } => {
+                (cx.read(op, *from, *len as usize).map(Answer::data), true)
+            }
+            Wanted::Atomic { at, size, what, answer } => {
+                (cx.atomic(op, *at, usize::from(*size), *what).map(Answer::value), *answer)
+            }
         };
         let answer = result.unwrap_or_else(Answer::refused);
         if !answered {
@@ -264,15 +247,18 @@ impl Agents {
         let request = self.requests.get_mut(number);
         (request.answer, request.due) = (answer, len);
         let put = message(op.pe.0, ANSWERS, number, len);
-        let by = Op {
-            pe: Pe(pe.0 + self.pes),
-            number: op.number,
-        };
+        let by = Op { pe: Pe(pe.0 + self.pes), number: op.number };
         nic.begin(cx, call(by, self.pes, put));
     }
 
     /// A put of an agent, or of a PE for one, has returned: nobody waits for that.
-    pub(crate) fn answered(&mut self, _cx: &mut Cx<'_>, _nic: &mut dyn Nic, op: Op, answer: Answer) {
+    pub(crate) fn answered(
+        &mut self,
+        _cx: &mut Cx<'_>,
+        _nic: &mut dyn Nic,
+        op: Op,
+        answer: Answer,
+    ) {
         assert!(
             answer.refused.is_none(),
             "a NIC refused the put of an agent, {op:?}: {:?}",
@@ -282,21 +268,13 @@ impl Agents {
 }
 
 fn call(op: Op, pes: u32, what: HostOp) -> Call {
-    Call {
-        op,
-        node: Node(owner(pes, op.pe).0),
-        what,
-    }
+    Call { op, node: Node(owner(pes, op.pe).0), what }
 }
 
 /// A message of so many bytes about a request, into a mailbox.
 fn message(pe: u32, region: u32, number: u32, len: usize) -> HostOp {
     HostOp::Put {
-        to: FarAddress {
-            pe,
-            region,
-            offset: u64::from(number) << 32,
-        },
+        to: FarAddress { pe, region, offset: u64::from(number) << 32 },
         data: Payload::copy(&vec![0; len]),
         signal: None,
         reuse: true,

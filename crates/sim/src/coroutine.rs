@@ -1,4 +1,5 @@
-//! Programs as coroutines: all PEs on one thread, each on a stack of its own, exactly one of them running.
+//! Programs as coroutines: all PEs on one thread, each on a stack of its own, exactly one of them
+//! running.
 
 use crate::engine::{Program, Ran, Reply, Request};
 use crate::stacks::{Mark, Piece};
@@ -13,8 +14,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The way of one PE's program to the machine.
 ///
-/// Fabrics, which hold it, may be sent to any thread and kept for any time; but only while its coroutine runs on this thread can a PE be suspended. So
-/// the engine says who runs here, and everybody else is refused.
+/// Fabrics, which hold it, may be sent to any thread and kept for any time; but only while its
+/// coroutine runs on this thread can a PE be suspended. So the engine says who runs here, and
+/// everybody else is refused.
 pub(crate) struct Port {
     pe: u32,
     /// Set by the coroutine before its program starts; where its yielder is, on its stack.
@@ -30,11 +32,7 @@ thread_local! {
 
 impl Port {
     pub(crate) fn new(pe: u32) -> Arc<Port> {
-        Arc::new(Port {
-            pe,
-            yielder: AtomicPtr::new(null_mut()),
-            now: AtomicU64::new(0),
-        })
+        Arc::new(Port { pe, yielder: AtomicPtr::new(null_mut()), now: AtomicU64::new(0) })
     }
 
     pub(crate) fn pe(&self) -> u32 {
@@ -46,14 +44,15 @@ impl Port {
         Ps(self.now.load(Ordering::Relaxed))
     }
 
-    /// Hands a request over and comes back with the reply, when other PEs have run and time has passed. Nothing, when it is not this PE that
-    /// runs on this thread.
+    /// Hands a request over and comes back with the reply, when other PEs have run and time has
+    /// passed. Nothing, when it is not this PE that runs on this thread.
     pub(crate) fn call(&self, request: Request) -> Option<Reply> {
         if !std::ptr::eq(RUNNING.get(), self) {
             return None;
         }
-        // SAFETY: `RUNNING` names this port only between a `resume` of its coroutine on this thread and the suspension or end that follows, so
-        // it is that coroutine which runs; it has set `yielder` before its program could call anything, and the yielder lives until its end.
+        // SAFETY: `RUNNING` names this port only between a `resume` of its coroutine on this thread
+        // and the suspension or end that follows, so it is that coroutine which runs; it has set
+        // `yielder` before its program could call anything, and the yielder lives until its end.
         let yielder = unsafe { &*self.yielder.load(Ordering::Relaxed) };
         let reply = yielder.suspend(request);
         self.now.store(reply.now.0, Ordering::Relaxed);
@@ -64,7 +63,8 @@ impl Port {
 /// Shows the port of the PE that runs on this thread.
 pub(crate) fn with_running<R>(f: impl FnOnce(Option<&Port>) -> R) -> R {
     let port = RUNNING.get();
-    // SAFETY: set by `Task::resume` to a port that it holds while its coroutine runs, and this is called by that coroutine.
+    // SAFETY: set by `Task::resume` to a port that it holds while its coroutine runs, and this is
+    // called by that coroutine.
     f(unsafe { port.as_ref() })
 }
 
@@ -87,7 +87,8 @@ impl Task {
             own.now.store(first.now.0, Ordering::Relaxed);
             body(&own);
         };
-        // SAFETY: request and reply own what they say, and the caller promises that what the body borrows lives longer.
+        // SAFETY: request and reply own what they say, and the caller promises that what the body
+        // borrows lives longer.
         let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, body) };
         Task { coroutine, port, mark }
     }

@@ -9,10 +9,14 @@
 //! | is parked | something changes in its memory, its deadline, or nothing else can happen; then it looks. Where a look asks other PEs, nothing in its own memory tells when to ask again: it looks by itself, ever less often: every 50 us, or every 128th part of the time that it has waited |
 //! | computes | so much time has passed |
 //!
-//! **A job is stuck** when nothing is under way in the machine and all that is left to happen are parked PEs' looks, at moments of their own, for what they have asked for in vain. What
-//! counts against that: memory that changes, a wait that ends or begins, a computation, a PE that ends, and a deadline of a program's own. What does not: looks that have seen nothing
-//! new, far or near, often enough (`LAST_LOOKS`); and what the library's ends of a channel repeat so that nothing is lost. They ask and are answered for ever where a program never does its part. An
-//! answer counts as news only for the end that gets it, which says so when it parks: its next look is in vain if very many in a row have taught it nothing.
+//! **A job is stuck** when nothing is under way in the machine and all that is left to happen are
+//! parked PEs' looks, at moments of their own, for what they have asked for in vain. What counts
+//! against that: memory that changes, a wait that ends or begins, a computation, a PE that ends,
+//! and a deadline of a program's own. What does not: looks that have seen nothing new, far or near,
+//! often enough (`LAST_LOOKS`); and what the library's ends of a channel repeat so that nothing is
+//! lost. They ask and are answered for ever where a program never does its part. An answer counts
+//! as news only for the end that gets it, which says so when it parks: its next look is in vain if
+//! very many in a row have taught it nothing.
 
 use crate::coroutine::Panic;
 use crate::error::{Error, Waiting};
@@ -83,8 +87,8 @@ pub(crate) trait Departures {
 const NEWS: Ps = Ps::us(1000);
 /// How often all that are parked look in vain, when nothing else can happen, before that counts.
 const LAST_LOOKS: u32 = 64;
-/// The longest that a PE whose looks ask other PEs goes without one, or that part of its wait: so the looks of no wait are too many, and none ends much
-/// too late.
+/// The longest that a PE whose looks ask other PEs goes without one, or that part of its wait: so
+/// the looks of no wait are too many, and none ends much too late.
 const LONGEST_NAP: Ps = Ps::us(50);
 const PART_OF_WAIT: u64 = 128;
 
@@ -109,11 +113,13 @@ enum State {
 
 struct Actor {
     state: State,
-    /// Its own time: not before the machine's when it runs, later when a look is not over that has seen what it wanted.
+    /// Its own time: not before the machine's when it runs, later when a look is not over that has
+    /// seen what it wanted.
     at: Ps,
     /// Something has changed in its memory since its last look.
     changed: bool,
-    /// It has called its NIC since its last look: that look was, or may have been, at other PEs' memory too.
+    /// It has called its NIC since its last look: that look was, or may have been, at other PEs'
+    /// memory too.
     asked: bool,
     /// How long it will do without a look by itself.
     nap: Ps,
@@ -187,7 +193,8 @@ impl<'a, P: Program> Engine<'a, P> {
         }
     }
 
-    /// Runs all programs to their ends. Gives the world as they left it, when the last ended, and the first panic; and why not all ended.
+    /// Runs all programs to their ends. Gives the world as they left it, when the last ended, and
+    /// the first panic; and why not all ended.
     pub(crate) fn run(mut self) -> (World, Ps, Option<Panic>, Result<(), Error>) {
         let result = self.run_all();
         (self.world, self.end, self.panic, result)
@@ -223,7 +230,9 @@ impl<'a, P: Program> Engine<'a, P> {
                 }
                 Some(Happened::News(pe)) => self.look_soon(pe),
                 Some(Happened::Woken(token)) => self.woken(token),
-                Some(Happened::Unrouted(op, switch, to)) => return Err(self.unrouted(op, switch, to)),
+                Some(Happened::Unrouted(op, switch, to)) => {
+                    return Err(self.unrouted(op, switch, to));
+                }
             }
             self.failed.take().map_or(Ok(()), Err)?;
         }
@@ -268,7 +277,8 @@ impl<'a, P: Program> Engine<'a, P> {
                 other => unreachable!("PE {} began what it had not asked for, {other:?}", pe.0),
             },
             SAMPLE => {
-                self.hopeful -= usize::from(matches!(actor.state, State::Parked { hopeful: true, .. }));
+                self.hopeful -=
+                    usize::from(matches!(actor.state, State::Parked { hopeful: true, .. }));
                 (actor.changed, actor.asked) = (false, false);
                 let polling = self.world.polling(pe);
                 self.resume(pe, now + (polling.interval - polling.sample), Answer::default());
@@ -356,13 +366,17 @@ impl<'a, P: Program> Engine<'a, P> {
             Request::Host(what) => {
                 actor.state = State::Calling;
                 // What may come from its own NIC wakes it, as its memory does.
-                actor.asked |= !matches!(what, HostOp::Group(GroupOp::Phase(_) | GroupOp::Receive(_) | GroupOp::Result(_)));
+                actor.asked |= !matches!(
+                    what,
+                    HostOp::Group(GroupOp::Phase(_) | GroupOp::Receive(_) | GroupOp::Result(_))
+                );
                 let op = Op { pe, number: actor.calls };
                 actor.calls = actor.calls.wrapping_add(1);
                 self.world.begin(op, what);
             }
             Request::Look => {
-                // The first look of a wait: whoever comes to a new one has got on, and may have written to its own memory what others ask for.
+                // The first look of a wait: whoever comes to a new one has got on, and may have
+                // written to its own memory what others ask for.
                 self.vain_looks = 0;
                 actor.state = State::Looking;
                 let polling = self.world.polling(pe);
@@ -377,12 +391,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 let by_itself = asks.then(|| now + actor.nap);
                 let hopeful = asks || due.is_some() && !vain;
                 self.hopeful += usize::from(hopeful);
-                actor.state = State::Parked {
-                    from: now,
-                    what,
-                    due: false,
-                    hopeful,
-                };
+                actor.state = State::Parked { from: now, what, due: false, hopeful };
                 if actor.changed {
                     self.look_at_next(pe, now);
                 } else if let Some(at) = due.into_iter().chain(by_itself).min() {
@@ -402,7 +411,8 @@ impl<'a, P: Program> Engine<'a, P> {
         None
     }
 
-    /// When only deadlines are left to happen, or nothing: whether all that are parked get a look, in case something has changed that is no part of the machine.
+    /// When only deadlines are left to happen, or nothing: whether all that are parked get a look,
+    /// in case something has changed that is no part of the machine.
     fn look_once_more(&mut self) -> bool {
         if self.vain_looks == LAST_LOOKS {
             return false;
@@ -414,12 +424,7 @@ impl<'a, P: Program> Engine<'a, P> {
     }
 
     fn unrouted(&self, op: Op, switch: u32, to: Destination) -> Error {
-        Error::Unrouted {
-            at: self.world.now(),
-            pe: op.pe.index(),
-            switch,
-            to,
-        }
+        Error::Unrouted { at: self.world.now(), pe: op.pe.index(), switch, to }
     }
 
     fn deadlock(&self) -> Error {

@@ -15,7 +15,9 @@ pub enum Error {
     #[error(transparent)]
     Job(#[from] memonet_core::Error),
     /// The memory for the PEs' stacks.
-    #[error("no memory for the stacks of {pes} PEs, {bytes} bytes each: {cause}. Run fewer PEs, or give them smaller stacks")]
+    #[error(
+        "no memory for the stacks of {pes} PEs, {bytes} bytes each: {cause}. Run fewer PEs, or give them smaller stacks"
+    )]
     Stacks {
         /// How many.
         pes: usize,
@@ -34,7 +36,8 @@ pub enum Error {
         /// Whether it has slept all the while.
         asleep: bool,
     },
-    /// A process has written to the pages by which it talks to the machine what it may not, or when it may not.
+    /// A process has written to the pages by which it talks to the machine what it may not, or when
+    /// it may not.
     #[error(
         "PE {pe} has broken the rules by which processes and the machine take turns: stray stores into memonet's shared pages, or another version of memonet"
     )]

@@ -12,9 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-const NOT_HERE: Error = Error::Misuse("a simulated PE has one thread: its job was used by another, or after its program had ended");
+const NOT_HERE: Error = Error::Misuse(
+    "a simulated PE has one thread: its job was used by another, or after its program had ended",
+);
 
-/// What the library asks for in the machine's terms. One for each PE: it knows the group of all PEs, once the PE has joined it.
+/// What the library asks for in the machine's terms. One for each PE: it knows the group of all
+/// PEs, once the PE has joined it.
 pub(crate) struct Asks {
     /// All PEs: one list for the whole job.
     everybody: Arc<[u32]>,
@@ -26,27 +29,17 @@ pub(crate) struct Asks {
 
 impl Asks {
     pub(crate) fn new(everybody: Arc<[u32]>) -> Self {
-        Asks {
-            everybody,
-            all: AtomicU32::new(0),
-            all_for_collectives: AtomicU32::new(0),
-        }
+        Asks { everybody, all: AtomicU32::new(0), all_for_collectives: AtomicU32::new(0) }
     }
 
     /// The request; `block` is what goes with it.
     pub(crate) fn request(&self, ask: Ask, block: Payload) -> Request {
         let all = || self.all.load(Ordering::Relaxed);
         Request::Host(match ask {
-            Ask::Store { to, size, bits } => HostOp::Store {
-                to,
-                word: Payload::word(size.into(), bits),
-            },
-            Ask::Put { to, reuse, signal, .. } => HostOp::Put {
-                to,
-                data: block,
-                signal,
-                reuse,
-            },
+            Ask::Store { to, size, bits } => {
+                HostOp::Store { to, word: Payload::word(size.into(), bits) }
+            }
+            Ask::Put { to, reuse, signal, .. } => HostOp::Put { to, data: block, signal, reuse },
             Ask::Get { from, len } => HostOp::Get { from, len },
             Ask::Atomic { at, size, what } => HostOp::Atomic { at, size, what },
             Ask::Fence => HostOp::Fence,
@@ -60,7 +53,9 @@ impl Asks {
                 what,
                 data: block,
             }),
-            Ask::Collected { .. } => HostOp::Group(GroupOp::Result(self.all_for_collectives.load(Ordering::Relaxed))),
+            Ask::Collected { .. } => {
+                HostOp::Group(GroupOp::Result(self.all_for_collectives.load(Ordering::Relaxed)))
+            }
             Ask::JoinDatagrams { purpose, .. } => HostOp::Group(GroupOp::Join {
                 members: members(&block).into(),
                 wanted: Wanted::Datagrams(purpose),
@@ -73,7 +68,8 @@ impl Asks {
             Ask::Park { due, what } => {
                 let vain = due.is_some_and(|due| due.vain);
                 // What is due beyond the end of time never is: no run lasts so long.
-                let due = due.map(|due| Ps::from_duration(due.at)).filter(|&at| at < Ps::END_OF_TIME);
+                let due =
+                    due.map(|due| Ps::from_duration(due.at)).filter(|&at| at < Ps::END_OF_TIME);
                 return Request::Park { due, vain, what };
             }
             Ask::Compute { time } => return Request::Compute(Ps::from_duration(time)),
@@ -144,19 +140,23 @@ impl hosted::Port for OfCoroutine {
         }
         if ask.takes() > 0 {
             let (came, most) = (answer.data.len(), ask.takes());
-            let all = if matches!(ask, Ask::Get { .. }) {
-                came == most
-            } else {
-                came <= most
-            };
+            let all = if matches!(ask, Ask::Get { .. }) { came == most } else { came <= most };
             assert!(all, "{ask:?} is answered with {came} bytes");
-            // SAFETY: the caller promises the destination; the answer has no more bytes, just asserted.
+            // SAFETY: the caller promises the destination; the answer has no more bytes, just
+            // asserted.
             answer.data.with(|bytes| unsafe { shm::copy(block, bytes.as_ptr(), bytes.len()) });
         }
         Ok(answer.value)
     }
 
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize, _file: BorrowedFd<'_>) -> Result<()> {
+    unsafe fn map_region(
+        &self,
+        pe: u32,
+        region: u32,
+        base: *mut u8,
+        len: usize,
+        _file: BorrowedFd<'_>,
+    ) -> Result<()> {
         // SAFETY: the caller promises what the host asks for.
         unsafe { self.hosted.map_region(self.port.pe(), pe, region, base, len) };
         Ok(())

@@ -1,7 +1,8 @@
 //! What a program on a simulated host asks of its NIC, and what it gets back.
 //!
-//! These types are the whole of what passes between a program and the machine: a coroutine hands them over by a switch of stacks, an
-//! attached process through a shared page. So nothing in them points into the program's memory.
+//! These types are the whole of what passes between a program and the machine: a coroutine hands
+//! them over by a switch of stacks, an attached process through a shared page. So nothing in them
+//! points into the program's memory.
 
 use crate::packet::Payload;
 use crate::time::Ps;
@@ -20,7 +21,8 @@ impl Pe {
     }
 }
 
-/// A call of a PE: the how-manieth of whom. What NICs, links and switches do is recorded for the call that caused it.
+/// A call of a PE: the how-manieth of whom. What NICs, links and switches do is recorded for the
+/// call that caused it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Op {
     /// Whose.
@@ -29,17 +31,20 @@ pub struct Op {
     pub number: u32,
 }
 
-/// An operation on the NIC. The library's calls come as the first seven; the last two are the kind's own.
+/// An operation on the NIC. The library's calls come as the first seven; the last two are the
+/// kind's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostOp {
-    /// A word of 1, 2, 4 or 8 bytes, never torn. Answered when the host has written it: [`Answer::default`].
+    /// A word of 1, 2, 4 or 8 bytes, never torn. Answered when the host has written it:
+    /// [`Answer::default`].
     Store {
         /// Where.
         to: FarAddress,
         /// What.
         word: Payload,
     },
-    /// A block, then perhaps a signal. Answered when the source may be reused (with `reuse`), or when the call returns.
+    /// A block, then perhaps a signal. Answered when the source may be reused (with `reuse`), or
+    /// when the call returns.
     Put {
         /// Where; of no meaning when `data` is empty.
         to: FarAddress,
@@ -66,7 +71,8 @@ pub enum HostOp {
         /// What to do.
         what: Atomic,
     },
-    /// What came before becomes visible at each PE before what comes after. Answered when that is certain.
+    /// What came before becomes visible at each PE before what comes after. Answered when that is
+    /// certain.
     Fence,
     /// Answered when all that the PE has written is visible.
     Quiet,
@@ -92,8 +98,9 @@ pub enum Wanted {
 /// What hardware may do for several PEs at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupOp {
-    /// Sets up hardware for these PEs; every member asks with the same list, and for the same. Answered with a value that is not 0, the group's number,
-    /// or with 0 at every member when the hardware cannot serve this group: then the library does without. For datagrams and
+    /// Sets up hardware for these PEs; every member asks with the same list, and for the same.
+    /// Answered with a value that is not 0, the group's number, or with 0 at every member when the
+    /// hardware cannot serve this group: then the library does without. For datagrams and
     /// collectives, the upper half is the most bytes of one, or of a part.
     Join {
         /// PEs. A list of very many is shared by all that ask with it.
@@ -103,7 +110,8 @@ pub enum GroupOp {
     },
     /// Arrives at the next phase of the group's barrier.
     Arrive(u32),
-    /// Answered with the last complete phase of the group's barrier. A look of the host at the NIC, with its price.
+    /// Answered with the last complete phase of the group's barrier. A look of the host at the NIC,
+    /// with its price.
     Phase(u32),
     /// Writes a block at the same offset of every member's segment but the sender's.
     Multicast {
@@ -114,7 +122,8 @@ pub enum GroupOp {
         /// What.
         data: Payload,
     },
-    /// A collective, refused where the kind's hardware has it not. Answered when the host has written its part.
+    /// A collective, refused where the kind's hardware has it not. Answered when the host has
+    /// written its part.
     Collective {
         /// Of whom.
         group: u32,
@@ -123,10 +132,12 @@ pub enum GroupOp {
         /// This member's part.
         data: Payload,
     },
-    /// Answered with the result of this PE's collective in the group, empty if it gets none, and one more than its length, when that is over for it, and it has taken part in none since; else with 0. A look of the host at
-    /// the NIC, with its price.
+    /// Answered with the result of this PE's collective in the group, empty if it gets none, and
+    /// one more than its length, when that is over for it, and it has taken part in none since;
+    /// else with 0. A look of the host at the NIC, with its price.
     Result(u32),
-    /// Sends a datagram, or several in one go, which may be lost, and of which `Quiet` and `Fence` do not know. Answered when the data may be changed.
+    /// Sends a datagram, or several in one go, which may be lost, and of which `Quiet` and `Fence`
+    /// do not know. Answered when the data may be changed.
     Send {
         /// By which group.
         group: u32,
@@ -135,7 +146,8 @@ pub enum GroupOp {
         /// What.
         data: Payload,
     },
-    /// Answered with the next datagram that has come to this PE by the group and one more than its length, or with 0. A look of the host at the NIC, with its price.
+    /// Answered with the next datagram that has come to this PE by the group and one more than its
+    /// length, or with 0. A look of the host at the NIC, with its price.
     Receive(u32),
     /// Leaves a group for datagrams.
     Leave(u32),
@@ -165,21 +177,14 @@ pub struct Answer {
 
 impl Default for Answer {
     fn default() -> Self {
-        Answer {
-            value: 0,
-            data: Payload::EMPTY,
-            refused: None,
-        }
+        Answer { value: 0, data: Payload::EMPTY, refused: None }
     }
 }
 
 impl Answer {
     /// A number.
     pub fn value(value: u64) -> Answer {
-        Answer {
-            value,
-            ..Answer::default()
-        }
+        Answer { value, ..Answer::default() }
     }
 
     /// Bytes.
@@ -189,18 +194,12 @@ impl Answer {
 
     /// Bytes that there may be or not, and one more than how many there are.
     pub fn with_length(data: Payload) -> Answer {
-        Answer {
-            value: 1 + data.len() as u64,
-            ..Answer::data(data)
-        }
+        Answer { value: 1 + data.len() as u64, ..Answer::data(data) }
     }
 
     /// A refusal, in words that name cause and fix.
     pub fn refused(why: impl Into<String>) -> Answer {
-        Answer {
-            refused: Some(why.into()),
-            ..Answer::default()
-        }
+        Answer { refused: Some(why.into()), ..Answer::default() }
     }
 }
 
@@ -214,7 +213,8 @@ pub struct Polling {
 }
 
 impl Polling {
-    /// When a host that looks again and again from `from` on has seen a change made at `changed`: the end of that look.
+    /// When a host that looks again and again from `from` on has seen a change made at `changed`:
+    /// the end of that look.
     pub fn seen(self, from: Ps, changed: Ps) -> Ps {
         self.reads(from, changed) + (self.interval - self.sample)
     }
@@ -232,10 +232,7 @@ mod tests {
 
     #[test]
     fn looks_come_one_after_the_other() {
-        let polling = Polling {
-            interval: Ps(10),
-            sample: Ps(4),
-        };
+        let polling = Polling { interval: Ps(10), sample: Ps(4) };
         for (changed, seen) in [(0, 110), (104, 110), (105, 120), (114, 120), (115, 130)] {
             assert_eq!(polling.seen(Ps(100), Ps(changed)), Ps(seen), "{changed}");
         }

@@ -1,6 +1,7 @@
 //! The simulated machine: what would this program do, and how long would it take, on that network?
 //!
-//! A run is a function of (machine, program, seed), to the byte. `memonet run --machine` runs programs ([`run_processes`]), [`run`] runs closures:
+//! A run is a function of (machine, program, seed), to the byte. `memonet run --machine` runs
+//! programs ([`run_processes`]), [`run`] runs closures:
 //!
 //! ```
 //! use memonet_sim::{Machine, Options, run};
@@ -30,48 +31,62 @@
 //!
 //! # Time
 //!
-//! [`Ps`], whole picoseconds. Events are ordered by time, and at one time by the order in which they were put in ([`queue`]). Nothing else orders
-//! anything: no address, no hash, no clock. Chance ([`random`]) is drawn from the seed, in the order of events.
+//! [`Ps`], whole picoseconds. Events are ordered by time, and at one time by the order in which
+//! they were put in ([`queue`]). Nothing else orders anything: no address, no hash, no clock.
+//! Chance ([`random`]) is drawn from the seed, in the order of events.
 //!
 //! # A PE's time
 //!
-//! Exactly one PE runs at any moment of real time, and while it runs, virtual time stands still: computing costs nothing unless the program says
-//! `job.compute`. A PE gives up the CPU with every call: its request is begun at the PE's own time, and it goes on when the machine answers.
+//! Exactly one PE runs at any moment of real time, and while it runs, virtual time stands still:
+//! computing costs nothing unless the program says `job.compute`. A PE gives up the CPU with every
+//! call: its request is begun at the PE's own time, and it goes on when the machine answers.
 //!
-//! **Looks.** A host learns what its NIC wrote by reading memory, again and again. One such look takes [`Polling::interval`](host::Polling), and reads at
-//! `sample` after its start. A PE that waits ([`memonet_core::wait`]) is not run for each look: it *parks*. When something in its memory changes, the
-//! engine computes which look would have seen it, and runs the PE at that look's sample; the rest of the look is charged before its next call.
-//! A look that finds what it wants at once costs as much as any other.
+//! **Looks.** A host learns what its NIC wrote by reading memory, again and again. One such look
+//! takes [`Polling::interval`](host::Polling), and reads at `sample` after its start. A PE that
+//! waits ([`memonet_core::wait`]) is not run for each look: it *parks*. When something in its
+//! memory changes, the engine computes which look would have seen it, and runs the PE at that
+//! look's sample; the rest of the look is charged before its next call. A look that finds what it
+//! wants at once costs as much as any other.
 //!
-//! **Ends of waits.** A deadline is an event. When nothing is left that could happen, but PEs are parked, all of them look once more (a PE may have left,
-//! or a descriptor come by a socket); if that changes nothing it is a deadlock, an error that lists what each waits for.
+//! **Ends of waits.** A deadline is an event. When nothing is left that could happen, but PEs are
+//! parked, all of them look once more (a PE may have left, or a descriptor come by a socket); if
+//! that changes nothing it is a deadlock, an error that lists what each waits for.
 //!
 //! # For the author of a NIC kind
 //!
-//! 1. Read [`nic`]: the trait, the five rules. `nic/loggp.rs` is the shortest example, with remote DMA and without.
-//! 2. Write `nic/KIND.rs` with `KIND::build(&Machine, ...)`, which reads its sections once; add a line to `nic::build`, the file in `machines/` to
-//!    [`machine::BUILT_IN`].
-//! 3. Test it without programs: [`world::World::build`] on [`memory::PlainMemory`], [`World::begin`](world::World::begin) for the calls, [`World::next`](world::World::next) until nothing
-//!    happens; [`World::counts`](world::World::counts) for conservation, [`trace::Recorder::breakdown`] for stages.
-//! 4. What your hardware shares between nodes (wires, a chain) is a field of your kind: one value holds the NICs of all nodes. What travels as packets
-//!    goes through [`Cx::send`](nic::Cx::send), so that links and switches see it.
-//! 5. The kind's own interface (kick addresses, command words, bank switch) is [`host::HostOp::Command`], with functions in your file that make the
-//!    commands. Programs reach it by [`Host`]. What the library sends comes as `Store`, `Put`, `Get`, `Atomic`, `Fence`, `Quiet`: your file is also
-//!    the driver that cuts a put into packets.
-//! 6. Memory that the host sees only after a switch of banks: keep the bytes, and [`Cx::write`](nic::Cx::write) them to the PE's segment at the switch.
-//! 7. Collectives in hardware are [`host::GroupOp`]; say so by [`nic::Feature::Groups`]; datagrams that the network copies, too, and by [`nic::Feature::Datagrams`].
-//! 8. Switch management (multicast tables): packets to [`packet::Destination::Switch`] come out in [`nic::Nic::at_switch`], which sets
-//!    [`network::Switch::set_multicast`]. Routes are written when the network is built; [`network::Network::set_route`] changes them.
+//! 1. Read [`nic`]: the trait, the five rules. `nic/loggp.rs` is the shortest example, with remote
+//!    DMA and without.
+//! 2. Write `nic/KIND.rs` with `KIND::build(&Machine, ...)`, which reads its sections once; add a
+//!    line to `nic::build`, the file in `machines/` to [`machine::BUILT_IN`].
+//! 3. Test it without programs: [`world::World::build`] on [`memory::PlainMemory`],
+//!    [`World::begin`](world::World::begin) for the calls, [`World::next`](world::World::next)
+//!    until nothing happens; [`World::counts`](world::World::counts) for conservation,
+//!    [`trace::Recorder::breakdown`] for stages.
+//! 4. What your hardware shares between nodes (wires, a chain) is a field of your kind: one value
+//!    holds the NICs of all nodes. What travels as packets goes through
+//!    [`Cx::send`](nic::Cx::send), so that links and switches see it.
+//! 5. The kind's own interface (kick addresses, command words, bank switch) is
+//!    [`host::HostOp::Command`], with functions in your file that make the commands. Programs reach
+//!    it by [`Host`]. What the library sends comes as `Store`, `Put`, `Get`, `Atomic`, `Fence`,
+//!    `Quiet`: your file is also the driver that cuts a put into packets.
+//! 6. Memory that the host sees only after a switch of banks: keep the bytes, and
+//!    [`Cx::write`](nic::Cx::write) them to the PE's segment at the switch.
+//! 7. Collectives in hardware are [`host::GroupOp`]; say so by [`nic::Feature::Groups`]; datagrams
+//!    that the network copies, too, and by [`nic::Feature::Datagrams`].
+//! 8. Switch management (multicast tables): packets to [`packet::Destination::Switch`] come out in
+//!    [`nic::Nic::at_switch`], which sets [`network::Switch::set_multicast`]. Routes are written
+//!    when the network is built; [`network::Network::set_route`] changes them.
 //!
 //! # Trade-offs
 //!
 //! * Switches never push back: whoever waits for a port does not block others. Buffers have no end.
 //! * A NIC's state is one value for all nodes, so a kind could cheat. It is read by people.
 //! * An agent runs beside its host's program and takes no CPU time from it.
-//! * `quiet` is answered when the machine knows that all is visible, plus the time in which a real host would hear of it; a host that has no way
-//!   to hear of it would have to ask.
+//! * `quiet` is answered when the machine knows that all is visible, plus the time in which a real
+//!   host would hear of it; a host that has no way to hear of it would have to ask.
 //! * Plain loads and stores of a PE to its own memory take no time.
-//! * Of an attached process the library alone is simulated: what it says to the kernel, such as reading a file, takes no time and has no order.
+//! * Of an attached process the library alone is simulated: what it says to the kernel, such as
+//!   reading a file, takes no time and has no order.
 
 mod agent;
 mod coroutine;

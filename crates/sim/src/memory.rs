@@ -4,10 +4,11 @@ use crate::host::{Atomic, Pe};
 use crate::packet::Payload;
 use memonet_core::fabric::FarAddress;
 
-/// What NICs deliver into. Addresses come from resolved remotes: their bounds and rights were checked, and are checked again here, as a kind may
-/// compute others from them.
+/// What NICs deliver into. Addresses come from resolved remotes: their bounds and rights were
+/// checked, and are checked again here, as a kind may compute others from them.
 pub trait Memory {
-    /// Writes bytes; `by` is the PE whose call it is, whose view of restricted windows counts. An error says why it cannot be.
+    /// Writes bytes; `by` is the PE whose call it is, whose view of restricted windows counts. An
+    /// error says why it cannot be.
     fn write(&mut self, by: Pe, to: FarAddress, data: &Payload) -> Result<(), String>;
     /// Reads bytes.
     fn read(&mut self, by: Pe, from: FarAddress, len: usize) -> Result<Payload, String>;
@@ -15,7 +16,8 @@ pub trait Memory {
     fn atomic(&mut self, by: Pe, at: FarAddress, size: usize, what: Atomic) -> Result<u64, String>;
 }
 
-/// Memory of its own for each PE, without a job: for tests of NIC kinds and for programs that need no library.
+/// Memory of its own for each PE, without a job: for tests of NIC kinds and for programs that need
+/// no library.
 #[derive(Debug, Clone)]
 pub struct PlainMemory {
     segments: Vec<Vec<u8>>,
@@ -24,9 +26,7 @@ pub struct PlainMemory {
 impl PlainMemory {
     /// For so many PEs, so many bytes each.
     pub fn new(pes: usize, bytes: usize) -> Self {
-        PlainMemory {
-            segments: vec![vec![0; bytes]; pes],
-        }
+        PlainMemory { segments: vec![vec![0; bytes]; pes] }
     }
 
     /// A PE's memory.
@@ -55,7 +55,13 @@ impl Memory for PlainMemory {
         Ok(Payload::copy(self.place(from, len)?))
     }
 
-    fn atomic(&mut self, _by: Pe, at: FarAddress, size: usize, what: Atomic) -> Result<u64, String> {
+    fn atomic(
+        &mut self,
+        _by: Pe,
+        at: FarAddress,
+        size: usize,
+        what: Atomic,
+    ) -> Result<u64, String> {
         let place = self.place(at, size)?;
         let mut word = [0; 8];
         word[..size].copy_from_slice(place);

@@ -1,10 +1,13 @@
 //! Links and switches: who is connected to whom, by which way, and who waits for whom.
 //!
-//! A link carries one packet at a time in each direction; a packet waits until it is free. A switch reads where a packet goes from its routes or
-//! its multicast table, and from nothing else, and sends it on by that output port, which serves packets in the order of coming: that is where contention is. The routes are
-//! written when the network is built, as its cables lie. What they have no entry for is dropped, and an error of the run. A
-//! packet with several ports in the multicast table is copied, and never sent back by the port by which it came. Buffers do not overflow: who waits does so where he is, without holding up
-//! others (no back-pressure); what a machine loses, it loses on links by a probability.
+//! A link carries one packet at a time in each direction; a packet waits until it is free. A switch
+//! reads where a packet goes from its routes or its multicast table, and from nothing else, and
+//! sends it on by that output port, which serves packets in the order of coming: that is where
+//! contention is. The routes are written when the network is built, as its cables lie. What they
+//! have no entry for is dropped, and an error of the run. A packet with several ports in the
+//! multicast table is copied, and never sent back by the port by which it came. Buffers do not
+//! overflow: who waits does so where he is, without holding up others (no back-pressure); what a
+//! machine loses, it loses on links by a probability.
 //!
 //! ```toml
 //! [link]
@@ -134,12 +137,16 @@ impl Network {
         };
         match shape {
             Shape::Direct if nodes > 2 => {
-                return Err(topology.error("shape", format!("is \"direct\", which is a cable between two nodes, not {nodes}")));
+                return Err(topology.error(
+                    "shape",
+                    format!("is \"direct\", which is a cable between two nodes, not {nodes}"),
+                ));
             }
             Shape::Direct => {
                 // A node alone has its cable in a loop.
                 for node in 0..nodes {
-                    network.node_out[node as usize] = vec![Some(Channel::to(Place::Node(Node(nodes - 1 - node)), 0, rate))];
+                    network.node_out[node as usize] =
+                        vec![Some(Channel::to(Place::Node(Node(nodes - 1 - node)), 0, rate))];
                 }
             }
             Shape::Star | Shape::Tree => network.add_switches(machine, shape, rate)?,
@@ -148,9 +155,15 @@ impl Network {
         Ok(network)
     }
 
-    fn add_switches(&mut self, machine: &Machine, shape: Shape, rate: Rate) -> Result<(), MachineError> {
+    fn add_switches(
+        &mut self,
+        machine: &Machine,
+        shape: Shape,
+        rate: Rate,
+    ) -> Result<(), MachineError> {
         let section = machine.section("switch");
-        let optional = |name: &str| if section.has(name) { section.time(name) } else { Ok(Ps::ZERO) };
+        let optional =
+            |name: &str| if section.has(name) { section.time(name) } else { Ok(Ps::ZERO) };
         let forwarding = [("cut-through", true), ("store-and-forward", false)];
         let cut_through = section.choice("forwarding", &forwarding)?;
         self.switching = Switching {
@@ -163,20 +176,28 @@ impl Network {
         };
         if shape == Shape::Star {
             if section.has("ports") && section.count("ports")? < u64::from(self.nodes) {
-                let problem = format!("is {}, too few for {} nodes at one switch", section.count("ports")?, self.nodes);
+                let problem = format!(
+                    "is {}, too few for {} nodes at one switch",
+                    section.count("ports")?,
+                    self.nodes
+                );
                 return Err(section.error("ports", problem));
             }
             let mut switch = Switch::default();
             for node in 0..self.nodes {
                 switch.out.push(Some(Channel::to(Place::Node(Node(node)), 0, rate)));
-                self.node_out[node as usize] = vec![Some(Channel::to(Place::Switch(0), node as u16, rate))];
+                self.node_out[node as usize] =
+                    vec![Some(Channel::to(Place::Switch(0), node as u16, rate))];
             }
             self.switches.push(switch);
             return Ok(());
         }
         let ports = section.count("ports")?;
         if !(3..=1024).contains(&ports) {
-            return Err(section.error("ports", format!("is {ports}; the switches of a tree have from 3 to 1024")));
+            return Err(section.error(
+                "ports",
+                format!("is {ports}; the switches of a tree have from 3 to 1024"),
+            ));
         }
         let fat = machine.section("topology").count("fat")?.max(1);
         let down = ports as u32 - 1;
@@ -194,14 +215,15 @@ impl Network {
                     };
                     Some(Channel::to(to, port, rate))
                 });
-                self.switches.push(Switch {
-                    out: out.collect(),
-                    ..Switch::default()
-                });
+                self.switches.push(Switch { out: out.collect(), ..Switch::default() });
             }
             // Upward links of the level below.
             for child in 0..below {
-                let up = Some(Channel::to(Place::Switch(first + child / down), (child % down) as u16, rate));
+                let up = Some(Channel::to(
+                    Place::Switch(first + child / down),
+                    (child % down) as u16,
+                    rate,
+                ));
                 match lower {
                     None => self.node_out[child as usize] = vec![up],
                     Some(lower) => {
@@ -219,7 +241,8 @@ impl Network {
         }
     }
 
-    /// Writes the switches' routes, as the cables lie: down to what is below, and to all else up. Switches are numbered from the lowest level on.
+    /// Writes the switches' routes, as the cables lie: down to what is below, and to all else up.
+    /// Switches are numbered from the lowest level on.
     fn fill_tables(&mut self) {
         let all = self.nodes + self.switches.len() as u32;
         // By switch: the numbers of all that is below it, and its own.
@@ -232,7 +255,9 @@ impl Network {
             for (port, channel) in (0..).zip(out) {
                 let reached = match channel.as_ref().map(|channel| channel.to) {
                     Some(Place::Node(Node(node))) => vec![alone(node)],
-                    Some(Place::Switch(other)) if (other as usize) < switch => below[other as usize].clone(),
+                    Some(Place::Switch(other)) if (other as usize) < switch => {
+                        below[other as usize].clone()
+                    }
                     Some(Place::Switch(_)) => {
                         routes.set(0..all, Some(port));
                         continue;
@@ -264,7 +289,8 @@ impl Network {
         self.nodes
     }
 
-    /// Changes an entry of a switch's table: packets to `node` leave by this port from now on, or without one are dropped.
+    /// Changes an entry of a switch's table: packets to `node` leave by this port from now on, or
+    /// without one are dropped.
     ///
     /// # Errors
     /// In words, where there is no such switch or node, or nothing at this port.
@@ -276,8 +302,12 @@ impl Network {
                 node.0
             ));
         };
-        if let Some(port) = port.filter(|&port| !matches!(here.out.get(usize::from(port)), Some(Some(_)))) {
-            return Err(format!("a route by port {port} of switch {switch}, at which there is no cable"));
+        if let Some(port) =
+            port.filter(|&port| !matches!(here.out.get(usize::from(port)), Some(Some(_))))
+        {
+            return Err(format!(
+                "a route by port {port} of switch {switch}, at which there is no cable"
+            ));
         }
         here.routes.set(alone(node.0), port);
         Ok(())
@@ -286,11 +316,7 @@ impl Network {
     /// Switch and port at which a node is connected, if it is.
     pub fn port_of(&self, node: Node) -> Option<(u32, u16)> {
         match self.node_out[node.index()].first()?.as_ref()? {
-            Channel {
-                to: Place::Switch(switch),
-                port,
-                ..
-            } => Some((*switch, *port)),
+            Channel { to: Place::Switch(switch), port, .. } => Some((*switch, *port)),
             _ => None,
         }
     }
@@ -307,7 +333,9 @@ impl Network {
     /// The ports by which a switch sends on a packet, as its tables say.
     pub(crate) fn ports(&self, switch: u32, to: Destination) -> Vec<u16> {
         match to {
-            Destination::Multicast(group) => self.switches[switch as usize].multicast(group).to_vec(),
+            Destination::Multicast(group) => {
+                self.switches[switch as usize].multicast(group).to_vec()
+            }
             to => self.route(switch, to).into_iter().collect(),
         }
     }
@@ -317,7 +345,8 @@ impl Network {
         self.switches[switch as usize].routes.port(self.number(to))
     }
 
-    /// The switches on the way from node to node, as their tables are now; nothing where these do not lead there.
+    /// The switches on the way from node to node, as their tables are now; nothing where these do
+    /// not lead there.
     pub fn way(&self, from: Node, to: Node) -> Option<Vec<Hop>> {
         let mut hops = Vec::new();
         let mut channel = self.node_out[from.index()].first()?.as_ref()?;
@@ -335,7 +364,8 @@ impl Network {
         }
     }
 
-    /// The ports, by switch, of a tree that connects these nodes: what multicast tables need, whoever of them sends. Nothing where there is no such tree.
+    /// The ports, by switch, of a tree that connects these nodes: what multicast tables need,
+    /// whoever of them sends. Nothing where there is no such tree.
     pub fn spanning(&self, nodes: &[Node]) -> Option<BTreeMap<u32, BTreeSet<u16>>> {
         let mut tree: BTreeMap<u32, BTreeSet<u16>> = BTreeMap::new();
         for &node in nodes {
@@ -352,17 +382,16 @@ impl Network {
         let ports = here.multicast(group).iter().filter(|&&port| port != by);
         let reached = ports.map(|&port| match here.out.get(usize::from(port)) {
             Some(Some(Channel { to: Place::Node(_), .. })) => 1,
-            Some(Some(Channel {
-                to: Place::Switch(next),
-                port,
-                ..
-            })) => self.reached(*next, *port, group),
+            Some(Some(Channel { to: Place::Switch(next), port, .. })) => {
+                self.reached(*next, *port, group)
+            }
             _ => 0,
         });
         reached.sum()
     }
 
-    /// When the first of so many copies of a packet begins that a switch could send on at `at`, and how much later each further one.
+    /// When the first of so many copies of a packet begins that a switch could send on at `at`, and
+    /// how much later each further one.
     pub(crate) fn copies(&mut self, switch: u32, at: Ps, copies: u64, wire_bytes: u64) -> (Ps, Ps) {
         let Switching { copy_time, copy_rate, .. } = self.switching;
         match copy_rate.filter(|_| copies > 1) {
@@ -398,12 +427,7 @@ fn joined(mut ranges: Vec<Range<u32>>) -> Vec<Range<u32>> {
 
 impl Channel {
     fn to(to: Place, port: u16, rate: Rate) -> Channel {
-        Channel {
-            to,
-            port,
-            rate,
-            free: Ps::ZERO,
-        }
+        Channel { to, port, rate, free: Ps::ZERO }
     }
 }
 
@@ -411,25 +435,35 @@ impl Channel {
 mod tests {
     use super::*;
 
-    /// On a tree of any size, tables lead from each node and switch to each, never further up than they must.
+    /// On a tree of any size, tables lead from each node and switch to each, never further up than
+    /// they must.
     #[test]
     fn tables_lead_everywhere() {
-        let text = include_str!("../../../machines/dimmnet-1.toml").replace("switch.ports = { value = 8,", "switch.ports = { value = 4,");
+        let text = include_str!("../../../machines/dimmnet-1.toml")
+            .replace("switch.ports = { value = 8,", "switch.ports = { value = 4,");
         for (variant, most) in [("D-tree", 30u32), ("D-switch", 4)] {
             for nodes in 1..=most {
-                let network = Network::build(&Machine::parse("small", &text, Some(variant)).unwrap(), nodes).unwrap();
+                let network =
+                    Network::build(&Machine::parse("small", &text, Some(variant)).unwrap(), nodes)
+                        .unwrap();
                 for (from, to) in (0..nodes).flat_map(|from| (0..nodes).map(move |to| (from, to))) {
-                    let levels = (1..).find(|&level| from / 3u32.pow(level) == to / 3u32.pow(level)).unwrap();
+                    let levels = (1..)
+                        .find(|&level| from / 3u32.pow(level) == to / 3u32.pow(level))
+                        .unwrap();
                     let hops = if variant == "D-tree" { 2 * levels - 1 } else { 1 };
                     let way = network.way(Node(from), Node(to)).expect("tables lead there");
                     assert_eq!(way.len(), hops as usize, "{from} to {to} of {nodes} at {variant}");
                 }
                 let switches = network.switches() as u32;
-                for (from, to) in (0..switches).flat_map(|from| (0..switches).map(move |to| (from, to))) {
+                for (from, to) in
+                    (0..switches).flat_map(|from| (0..switches).map(move |to| (from, to)))
+                {
                     let (mut at, mut hops) = (from, 0);
                     while at != to {
                         let port = network.route(at, Destination::Switch(to)).expect("an entry");
-                        let channel = network.switches[at as usize].out[usize::from(port)].as_ref().expect("a cable");
+                        let channel = network.switches[at as usize].out[usize::from(port)]
+                            .as_ref()
+                            .expect("a cable");
                         let Place::Switch(next) = channel.to else {
                             panic!("to switch {to} by {:?}", channel.to)
                         };

@@ -19,9 +19,11 @@ impl Node {
 pub enum Destination {
     /// To one node, by the switches' routes.
     Node(Node),
-    /// To every port that the switches' multicast tables name for this group; the switch that has several duplicates it.
+    /// To every port that the switches' multicast tables name for this group; the switch that has
+    /// several duplicates it.
     Multicast(u16),
-    /// To a switch itself: management. It comes out in [`Nic::at_switch`](crate::nic::Nic::at_switch).
+    /// To a switch itself: management. It comes out in
+    /// [`Nic::at_switch`](crate::nic::Nic::at_switch).
     Switch(u32),
 }
 
@@ -54,10 +56,7 @@ impl Payload {
     pub fn word(len: usize, bits: u64) -> Payload {
         assert!(len <= 8, "a word has at most 8 bytes");
         let mask = if len == 8 { u64::MAX } else { (1 << (8 * len)) - 1 };
-        Payload::Word {
-            len: len as u8,
-            bits: bits & mask,
-        }
+        Payload::Word { len: len as u8, bits: bits & mask }
     }
 
     /// A copy of these bytes.
@@ -99,7 +98,9 @@ impl Payload {
     pub fn with<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
         match self {
             Payload::Word { len, bits } => f(&bits.to_le_bytes()[..usize::from(*len)]),
-            Payload::Block { bytes, start, len } => f(&bytes[*start as usize..(*start + *len) as usize]),
+            Payload::Block { bytes, start, len } => {
+                f(&bytes[*start as usize..(*start + *len) as usize])
+            }
         }
     }
 
@@ -112,16 +113,15 @@ impl Payload {
         match self {
             Payload::Word { bits, .. } if from < 8 => Payload::word(len, bits >> (8 * from)),
             Payload::Word { .. } => Payload::EMPTY,
-            Payload::Block { bytes, start, .. } => Payload::Block {
-                bytes: bytes.clone(),
-                start: start + from as u32,
-                len: len as u32,
-            },
+            Payload::Block { bytes, start, .. } => {
+                Payload::Block { bytes: bytes.clone(), start: start + from as u32, len: len as u32 }
+            }
         }
     }
 }
 
-/// What a NIC hands to its link. The header is the NIC kind's own business: switches read `to` and `wire_bytes` alone.
+/// What a NIC hands to its link. The header is the NIC kind's own business: switches read `to` and
+/// `wire_bytes` alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// The NIC that sent it.
@@ -136,8 +136,9 @@ pub struct Packet {
     pub payload: Payload,
     /// The call that it belongs to, for the breakdown by stage.
     pub op: Op,
-    /// Whether a link may lose it, where the machine says that links lose packets. Then [`Nic::dropped`](crate::nic::Nic::dropped) is told,
-    /// for the books; the hardware would not know.
+    /// Whether a link may lose it, where the machine says that links lose packets. Then
+    /// [`Nic::dropped`](crate::nic::Nic::dropped) is told, for the books; the hardware would not
+    /// know.
     pub droppable: bool,
 }
 

@@ -1,13 +1,17 @@
-//! Programs as processes: each PE a process of its own, attached to the machine by shared pages, exactly one of them running.
+//! Programs as processes: each PE a process of its own, attached to the machine by shared pages,
+//! exactly one of them running.
 //!
-//! A process passes its turn to the engine with every question, and sleeps until its answer is there ([`Passages`]). The engine sleeps meanwhile, and so
-//! do all other PEs. So a PE's program goes on where it would as a coroutine, and the machine sees the same calls in the same order.
+//! A process passes its turn to the engine with every question, and sleeps until its answer is
+//! there ([`Passages`]). The engine sleeps meanwhile, and so do all other PEs. So a PE's program
+//! goes on where it would as a coroutine, and the machine sees the same calls in the same order.
 //!
-//! Processes are started one after the other, each when the one before waits for something: what a program does before it joins is in that order too.
+//! Processes are started one after the other, each when the one before waits for something: what a
+//! program does before it joins is in that order too.
 //!
-//! Nothing that a process writes is believed. What it asks is checked before the machine sees it: addresses are memory of the job, words are aligned,
-//! a barrier's phases come one after the other, time does not run out. It gets a refusal, as a call that fails. A process that breaks the rules of
-//! turns ends the run.
+//! Nothing that a process writes is believed. What it asks is checked before the machine sees it:
+//! addresses are memory of the job, words are aligned, a barrier's phases come one after the other,
+//! time does not run out. It gets a refusal, as a call that fails. A process that breaks the rules
+//! of turns ends the run.
 
 use crate::engine::{Engine, Program, Ran, Reply};
 use crate::error::Error;
@@ -44,21 +48,23 @@ pub struct Pace {
     turns: AtomicU64,
     /// The PE that runs, and 1; 0: none does.
     running: AtomicU32,
-    /// For how long, in nanoseconds, the one that runs has not passed its turn, when that is too long; else 0.
+    /// For how long, in nanoseconds, the one that runs has not passed its turn, when that is too
+    /// long; else 0.
     silent: AtomicU64,
     /// Whether it has slept all the while.
     asleep: AtomicBool,
 }
 
 impl Pace {
-    /// The turn that is under way, of whom; nothing, while none is. Who sees the same one for too long tells [`give_up`](Self::give_up).
+    /// The turn that is under way, of whom; nothing, while none is. Who sees the same one for too
+    /// long tells [`give_up`](Self::give_up).
     pub fn turn(&self) -> Option<(u64, usize)> {
         let pe = self.running.load(Ordering::Relaxed).checked_sub(1)?;
         Some((self.turns.load(Ordering::Relaxed), pe as usize))
     }
 
-    /// The PE whose turn it is has not passed it for so long, in which its process has run or been `asleep`: the run ends. To be repeated until it has, as the
-    /// engine may be about to sleep.
+    /// The PE whose turn it is has not passed it for so long, in which its process has run or been
+    /// `asleep`: the run ends. To be repeated until it has, as the engine may be about to sleep.
     pub fn give_up(&self, passages: &Passages, pe: usize, after: Duration, asleep: bool) {
         self.asleep.store(asleep, Ordering::Relaxed);
         self.silent.store(after.as_nanos() as u64, Ordering::Relaxed);
@@ -95,8 +101,8 @@ pub struct Ended {
     pub result: Result<(), Error>,
 }
 
-/// Runs a job's processes on the machine, until all have ended or none can go on. Whoever sees one end, tells so by [`Passages::left`], after its state in the
-/// job's memory says how.
+/// Runs a job's processes on the machine, until all have ended or none can go on. Whoever sees one
+/// end, tells so by [`Passages::left`], after its state in the job's memory says how.
 ///
 /// # Errors
 /// [`Error::Machine`] for a file that is wrong, before anything is started.
@@ -109,7 +115,8 @@ pub fn run_processes(
     launcher: &dyn Launcher,
 ) -> Result<Ended, Error> {
     let pes = hosted.npes() as u32;
-    let mut world = World::build(machine, pes, options.seed, Box::new(Unbelieved(JobMemory(hosted.clone()))))?;
+    let mut world =
+        World::build(machine, pes, options.seed, Box::new(Unbelieved(JobMemory(hosted.clone()))))?;
     world.recorder().keep(options.record);
     let everybody: Arc<[u32]> = (0..pes).collect();
     let shared = Shared {
@@ -117,7 +124,8 @@ pub fn run_processes(
         passages,
         launcher,
         pace,
-        offers: u64::from(world.has(Feature::Groups)) | u64::from(world.has(Feature::Datagrams)) << 1,
+        offers: u64::from(world.has(Feature::Groups))
+            | u64::from(world.has(Feature::Datagrams)) << 1,
         ran_last: Cell::new(0),
     };
     let process = |pe| Process {
@@ -128,15 +136,13 @@ pub fn run_processes(
         collectives: (false, false),
         asked: None,
     };
-    let (mut world, end, _, result) = Engine::new(world, (0..pes).map(process).collect(), &Left(hosted)).run();
-    Ok(Ended {
-        end,
-        recorder: std::mem::take(world.recorder()),
-        result,
-    })
+    let (mut world, end, _, result) =
+        Engine::new(world, (0..pes).map(process).collect(), &Left(hosted)).run();
+    Ok(Ended { end, recorder: std::mem::take(world.recorder()), result })
 }
 
-/// The job's memory, of which a process may take back what its own writes are still under way to: those are written nowhere.
+/// The job's memory, of which a process may take back what its own writes are still under way to:
+/// those are written nowhere.
 struct Unbelieved(JobMemory);
 
 impl Memory for Unbelieved {
@@ -250,7 +256,9 @@ impl Process<'_> {
         match ask {
             Ask::Join => self.barrier.serves = answer.refused.is_none() && answer.value != 0,
             Ask::Phase => self.barrier.complete = answer.value,
-            Ask::JoinCollectives => self.collectives.1 = answer.refused.is_none() && answer.value != 0,
+            Ask::JoinCollectives => {
+                self.collectives.1 = answer.refused.is_none() && answer.value != 0
+            }
             _ => {}
         }
         if let Some(why) = &answer.refused {
@@ -259,7 +267,8 @@ impl Process<'_> {
         answer.data.with(|bytes| self.answer(reply.now, Ok((answer.value, bytes))))
     }
 
-    /// What it asks next, when that can be asked: as a request, and how long it has computed before.
+    /// What it asks next, when that can be asked: as a request, and how long it has computed
+    /// before.
     fn next(&mut self, now: Ps) -> Result<Ran, Ran> {
         loop {
             self.await_turn()?;
@@ -276,7 +285,10 @@ impl Process<'_> {
             match checked {
                 Ok((ask @ (Ask::Map { .. } | Ask::Unmap { .. }), _, _)) => {
                     let mapped = self.map(ask);
-                    self.answer(now, mapped.as_ref().map(|()| (0, &[][..])).map_err(|why| why.as_str()))?;
+                    self.answer(
+                        now,
+                        mapped.as_ref().map(|()| (0, &[][..])).map_err(|why| why.as_str()),
+                    )?;
                 }
                 Ok((ask, block, spent)) => {
                     self.asked = Some(ask);
@@ -291,7 +303,9 @@ impl Process<'_> {
     fn map(&self, ask: Ask) -> Result<(), String> {
         let hosted = self.shared.hosted;
         match ask {
-            Ask::Map { pe, region, len, file } => hosted.open_region(self.pe, pe, region, file, len),
+            Ask::Map { pe, region, len, file } => {
+                hosted.open_region(self.pe, pe, region, file, len)
+            }
             Ask::Unmap { pe, region } => {
                 hosted.unmap_region(self.pe, pe, region);
                 Ok(())
@@ -311,10 +325,13 @@ impl Process<'_> {
         };
         if let Ask::JoinDatagrams { .. } = ask {
             let mut members = members(&block);
-            let inside = members.contains(&self.pe) && members.iter().all(|&pe| (pe as usize) < self.shared.hosted.npes());
+            let inside = members.contains(&self.pe)
+                && members.iter().all(|&pe| (pe as usize) < self.shared.hosted.npes());
             members.sort_unstable();
             if !inside || members.windows(2).any(|pair| pair[0] == pair[1]) {
-                return Err("a group's members are PEs of the job, each named once, and this one is among them");
+                return Err(
+                    "a group's members are PEs of the job, each named once, and this one is among them",
+                );
             }
         }
         Ok(block)
@@ -322,10 +339,11 @@ impl Process<'_> {
 
     fn check(&mut self, ask: Ask, at: Ps) -> Result<(), &'static str> {
         let hosted = self.shared.hosted;
-        let memory = |at: FarAddress, len: usize, writes: bool| match hosted.has(self.pe, at, len, writes) {
-            true => Ok(()),
-            false => Err("there is no such memory of the job"),
-        };
+        let memory =
+            |at: FarAddress, len: usize, writes: bool| match hosted.has(self.pe, at, len, writes) {
+                true => Ok(()),
+                false => Err("there is no such memory of the job"),
+            };
         let word = |at: FarAddress, size: usize| match hosted.has_word(self.pe, at, size) {
             true => Ok(()),
             false => Err("there is no such word in the memory of the job, or it is not aligned"),
@@ -335,17 +353,16 @@ impl Process<'_> {
             false => Err("simulated time ends after 106 days"),
         };
         in_time(at)?;
-        let most = if matches!(ask, Ask::Put { .. } | Ask::Get { .. }) {
-            MOST
-        } else {
-            LONGEST_PACKET
-        };
+        let most =
+            if matches!(ask, Ask::Put { .. } | Ask::Get { .. }) { MOST } else { LONGEST_PACKET };
         if ask.gives().max(ask.takes()) > most {
             return Err("no block is that long");
         }
         match ask {
             Ask::Begin => Err("this PE has begun already"),
-            Ask::Store { to, size, .. } if matches!(size, 1 | 2 | 4 | 8) => memory(to, size.into(), true),
+            Ask::Store { to, size, .. } if matches!(size, 1 | 2 | 4 | 8) => {
+                memory(to, size.into(), true)
+            }
             Ask::Store { .. } => Err("a word has 1, 2, 4 or 8 bytes"),
             Ask::Put { to, len, signal, .. } => {
                 if len > 0 {
@@ -355,9 +372,15 @@ impl Process<'_> {
             }
             Ask::Get { from, len } => memory(from, len as usize, false),
             Ask::Atomic { at, size, .. } => word(at, size.into()),
-            Ask::Join if std::mem::replace(&mut self.barrier.joined, true) => Err("this PE has joined the machine's barrier already"),
-            Ask::Arrive | Ask::Phase if !self.barrier.serves => Err("this PE has not joined the machine's barrier"),
-            Ask::Arrive if self.barrier.arrived != self.barrier.complete => Err("this PE has not seen the barrier's last phase complete"),
+            Ask::Join if std::mem::replace(&mut self.barrier.joined, true) => {
+                Err("this PE has joined the machine's barrier already")
+            }
+            Ask::Arrive | Ask::Phase if !self.barrier.serves => {
+                Err("this PE has not joined the machine's barrier")
+            }
+            Ask::Arrive if self.barrier.arrived != self.barrier.complete => {
+                Err("this PE has not seen the barrier's last phase complete")
+            }
             Ask::Arrive => {
                 self.barrier.arrived += 1;
                 Ok(())
@@ -368,7 +391,9 @@ impl Process<'_> {
             Ask::Collective { .. } | Ask::Collected { .. } if !self.collectives.1 => {
                 Err("this PE has not joined the machine's collectives")
             }
-            Ask::JoinDatagrams { len, .. } if len % 4 != 0 => Err("a list of members has 4 bytes for each"),
+            Ask::JoinDatagrams { len, .. } if len % 4 != 0 => {
+                Err("a list of members has 4 bytes for each")
+            }
             Ask::JoinCollectives
             | Ask::Collective { .. }
             | Ask::Collected { .. }

@@ -1,13 +1,17 @@
-//! The event queue: earliest first, and what is due at the same time in the order in which it was put in.
+//! The event queue: earliest first, and what is due at the same time in the order in which it was
+//! put in.
 //!
-//! Time only grows, so a radix heap does what a binary heap does without its cache misses: an event lies in the bucket of the highest bit in
-//! which its time differs from that of the last event taken. Taking finds the lowest bucket with something in it, makes its least time the
-//! last, and puts its events into lower buckets. An event moves down at most once per bit of time.
+//! Time only grows, so a radix heap does what a binary heap does without its cache misses: an event
+//! lies in the bucket of the highest bit in which its time differs from that of the last event
+//! taken. Taking finds the lowest bucket with something in it, makes its least time the last, and
+//! puts its events into lower buckets. An event moves down at most once per bit of time.
 //!
-//! **Why equal times keep their order** without a sequence number: at every moment all events of one time lie in one bucket, the one of the
-//! highest bit in which that time differs from the last. (When the last moves on, it does so within the bucket that is emptied: bits above it do
-//! not change, so what lies in higher buckets stays right, and what lay in this one is put where it belongs now.) Events enter a bucket at its end
-//! and are moved in order, so within it the earlier-put stands before the later-put.
+//! **Why equal times keep their order** without a sequence number: at every moment all events of
+//! one time lie in one bucket, the one of the highest bit in which that time differs from the last.
+//! (When the last moves on, it does so within the bucket that is emptied: bits above it do not
+//! change, so what lies in higher buckets stays right, and what lay in this one is put where it
+//! belongs now.) Events enter a bucket at its end and are moved in order, so within it the
+//! earlier-put stands before the later-put.
 
 use crate::time::Ps;
 
@@ -17,7 +21,8 @@ const BUCKETS: usize = 65;
 pub struct Queue<T> {
     /// Time of the last event taken.
     last: u64,
-    /// Bucket 0 holds those due at `last`; bucket k > 0 those whose times differ from it in bit k - 1 and in none above.
+    /// Bucket 0 holds those due at `last`; bucket k > 0 those whose times differ from it in bit k -
+    /// 1 and in none above.
     buckets: [Vec<(u64, T)>; BUCKETS],
     /// Bit k: bucket k has something in it. Bucket 0 is known by `taken`.
     occupied: u128,
@@ -28,13 +33,7 @@ pub struct Queue<T> {
 
 impl<T: Copy> Default for Queue<T> {
     fn default() -> Self {
-        Queue {
-            last: 0,
-            buckets: [const { Vec::new() }; BUCKETS],
-            occupied: 0,
-            taken: 0,
-            len: 0,
-        }
+        Queue { last: 0, buckets: [const { Vec::new() }; BUCKETS], occupied: 0, taken: 0, len: 0 }
     }
 }
 
@@ -60,7 +59,11 @@ impl<T: Copy> Queue<T> {
     /// When it is due before the last that was taken.
     #[inline]
     pub fn push(&mut self, at: Ps, event: T) {
-        assert!(at.0 >= self.last, "an event in the past: due at {at}, and it is {}", Ps(self.last));
+        assert!(
+            at.0 >= self.last,
+            "an event in the past: due at {at}, and it is {}",
+            Ps(self.last)
+        );
         let bucket = self.bucket(at.0);
         self.occupied |= 1 << bucket;
         self.buckets[bucket].push((at.0, event));

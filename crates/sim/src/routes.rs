@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-/// The table. Places are numbers; of those that lie side by side and leave by one port only the first is written down, so that tables of networks of very many nodes stay small.
+/// The table. Places are numbers; of those that lie side by side and leave by one port only the
+/// first is written down, so that tables of networks of very many nodes stay small.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
     /// From which place on, up to the next of them, it is this port, or none. In order.

@@ -27,8 +27,8 @@ pub struct Options {
     pub seed: u64,
     /// Bytes of stack for each PE; only what is used takes memory.
     pub stack: usize,
-    /// Bytes for windows in each PE's segment; only what is used takes memory. `None`: as `MEMONET_SEGMENT_SIZE` says, or as much as the machine has that
-    /// this runs on.
+    /// Bytes for windows in each PE's segment; only what is used takes memory. `None`: as
+    /// `MEMONET_SEGMENT_SIZE` says, or as much as the machine has that this runs on.
     pub segment: Option<u64>,
     /// Whether to record every stage.
     pub record: bool,
@@ -36,12 +36,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            seed: 1,
-            stack: 256 << 10,
-            segment: Some(64 << 20),
-            record: false,
-        }
+        Options { seed: 1, stack: 256 << 10, segment: Some(64 << 20), record: false }
     }
 }
 
@@ -58,11 +53,18 @@ pub struct Done<R> {
     pub counts: Counts,
 }
 
-/// Runs `program` on each of `n` PEs of the machine. A panic of one is its death, and when all have ended goes on here.
+/// Runs `program` on each of `n` PEs of the machine. A panic of one is its death, and when all have
+/// ended goes on here.
 ///
 /// # Errors
-/// [`Error::Machine`] for a file that is wrong, [`Error::Deadlock`], [`Error::Job`], [`Error::Stacks`].
-pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(Job) -> R) -> Result<Done<R>, Error> {
+/// [`Error::Machine`] for a file that is wrong, [`Error::Deadlock`], [`Error::Job`],
+/// [`Error::Stacks`].
+pub fn run<R>(
+    machine: &Machine,
+    n: usize,
+    options: &Options,
+    program: impl Fn(Job) -> R,
+) -> Result<Done<R>, Error> {
     // SAFETY: the machine carries out what PEs ask of their fabrics, which are `HostedFabric`s.
     let hosted = Arc::new(unsafe { Hosted::create(n, options.segment) }?);
     let memory = JobMemory(hosted.clone());
@@ -70,14 +72,16 @@ pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(J
     world.recorder().keep(options.record);
     let (groups, datagrams) = (world.has(Feature::Groups), world.has(Feature::Datagrams));
     let everybody: Arc<[u32]> = (0..n as u32).collect();
-    let results: RefCell<Vec<Option<Result<R, memonet_core::Error>>>> = RefCell::new((0..n).map(|_| None).collect());
+    let results: RefCell<Vec<Option<Result<R, memonet_core::Error>>>> =
+        RefCell::new((0..n).map(|_| None).collect());
     let body = |port: &Arc<Port>| {
         let pe = port.pe() as usize;
         let port = OfCoroutine::new(port.clone(), hosted.clone(), everybody.clone());
         let fabric = HostedFabric::new(port, groups, datagrams);
         let result = hosted.join(pe, Box::new(fabric)).map(|job| {
             let result = program(job.clone());
-            // Errors that surface only here belong to writes whose PE did not care to wait for them.
+            // Errors that surface only here belong to writes whose PE did not care to wait for
+            // them.
             drop(job.finalize());
             result
         });
@@ -85,7 +89,8 @@ pub fn run<R>(machine: &Machine, n: usize, options: &Options, program: impl Fn(J
     };
     let body = &body;
     let start = |(pe, stack)| {
-        // SAFETY: all that the body borrows was made above, and the tasks are gone when the engine's `run` returns.
+        // SAFETY: all that the body borrows was made above, and the tasks are gone when the
+        // engine's `run` returns.
         unsafe { Task::new(stack, Port::new(pe as u32), body) }
     };
     let tasks = stacks(n, options.stack)?.into_iter().enumerate().map(start).collect();
@@ -126,7 +131,9 @@ impl Memory for JobMemory {
     fn atomic(&mut self, by: Pe, at: FarAddress, size: usize, what: Atomic) -> Result<u64, String> {
         let old = match what {
             Atomic::Op(op, operand) => self.0.fetch_op(by.0, at, size, op, operand),
-            Atomic::CompareSwap { expected, new } => self.0.compare_swap(by.0, at, size, expected, new),
+            Atomic::CompareSwap { expected, new } => {
+                self.0.compare_swap(by.0, at, size, expected, new)
+            }
         };
         old.ok_or_else(|| no_memory(at, size))
     }
@@ -158,10 +165,13 @@ pub fn now() -> Duration {
 
 /// Has the PE that runs on this thread do nothing for so long. False when none does.
 pub fn sleep(time: Duration) -> bool {
-    with_running(|port| port.is_some_and(|port| port.call(Request::Compute(Ps::from_duration(time))).is_some()))
+    with_running(|port| {
+        port.is_some_and(|port| port.call(Request::Compute(Ps::from_duration(time))).is_some())
+    })
 }
 
-/// The NIC of the PE that runs on this thread, without the library: for programs in the terms of its kind.
+/// The NIC of the PE that runs on this thread, without the library: for programs in the terms of
+/// its kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Host(());
 
@@ -186,8 +196,9 @@ impl Host {
     /// In the NIC's words, when it refuses.
     ///
     /// # Safety
-    /// A NIC writes where it is told, in any PE's segment. What it writes because of this call is memory
-    /// that the caller has allocated ([`Job::allocate`]), or that nothing of the library uses.
+    /// A NIC writes where it is told, in any PE's segment. What it writes because of this call is
+    /// memory that the caller has allocated ([`Job::allocate`]), or that nothing of the library
+    /// uses.
     pub unsafe fn ask(self, what: HostOp) -> Result<Answer, String> {
         let reply = with_running(|port| port.and_then(|port| port.call(Request::Host(what))));
         let answer = reply.ok_or("no simulated PE runs on this thread")?.answer;

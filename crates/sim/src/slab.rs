@@ -9,10 +9,7 @@ pub(crate) struct Slab<T> {
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab {
-            places: Vec::new(),
-            free: Vec::new(),
-        }
+        Slab { places: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -33,15 +30,14 @@ impl<T> Slab<T> {
     /// # Panics
     /// When there is nothing of that number.
     pub(crate) fn take(&mut self, number: u32) -> T {
-        let thing = self.places[number as usize].take().expect("an event names something that is there");
+        let thing =
+            self.places[number as usize].take().expect("an event names something that is there");
         self.free.push(number);
         thing
     }
 
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut T {
-        self.places[number as usize]
-            .as_mut()
-            .expect("an event names something that is there")
+        self.places[number as usize].as_mut().expect("an event names something that is there")
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,8 +1,10 @@
 //! Stacks for very many coroutines: one mapping, cut in equal pieces.
 //!
-//! A guard page that the kernel knows as a mapping of its own costs two of its 65,530 mappings for each stack. Linux 6.13 and later mark guard
-//! pages within a mapping, at no such price. On an older kernel the lowest word of each stack holds a mark instead, which is looked at
-//! whenever its PE gives up the CPU: by then it may have written into its neighbour's stack, so a mark that is gone ends the process.
+//! A guard page that the kernel knows as a mapping of its own costs two of its 65,530 mappings for
+//! each stack. Linux 6.13 and later mark guard pages within a mapping, at no such price. On an
+//! older kernel the lowest word of each stack holds a mark instead, which is looked at whenever its
+//! PE gives up the CPU: by then it may have written into its neighbour's stack, so a mark that is
+//! gone ends the process.
 
 use crate::error::Error;
 use corosensei::stack::{STACK_ALIGNMENT, Stack, StackPointer};
@@ -36,25 +38,20 @@ pub(crate) struct Piece {
 /// Stacks for `n` coroutines, of `len` bytes each (rounded up to pages), besides the guard.
 pub(crate) fn stacks(n: usize, len: usize) -> Result<Vec<Piece>, Error> {
     let len = len.next_multiple_of(GUARD) + GUARD;
-    let failed = |cause: rustix::io::Errno| Error::Stacks {
-        pes: n,
-        bytes: len,
-        cause: cause.into(),
-    };
+    let failed =
+        |cause: rustix::io::Errno| Error::Stacks { pes: n, bytes: len, cause: cause.into() };
     let whole = len.checked_mul(n).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
     let (prot, flags) = (
         rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE,
         rustix::mm::MapFlags::PRIVATE | rustix::mm::MapFlags::NORESERVE,
     );
     // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
-    let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, prot, flags) }.map_err(failed)?;
-    // A huge page would give each of a hundred stacks what they never touch. Refusal costs memory alone.
-    // SAFETY: the range was mapped just now; the advice keeps its content.
+    let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, prot, flags) }
+        .map_err(failed)?;
+    // A huge page would give each of a hundred stacks what they never touch. Refusal costs memory
+    // alone. SAFETY: the range was mapped just now; the advice keeps its content.
     let _ = unsafe { rustix::mm::madvise(base, whole, rustix::mm::Advice::LinuxNoHugepage) };
-    let slab = Rc::new(Slab {
-        base: base.cast(),
-        len: whole,
-    });
+    let slab = Rc::new(Slab { base: base.cast(), len: whole });
     let piece = |offset: usize| {
         let lowest = slab.base.wrapping_add(offset);
         // SAFETY: the lowest page of this piece, in the mapping; nobody has anything in it yet.
@@ -63,12 +60,7 @@ pub(crate) fn stacks(n: usize, len: usize) -> Result<Vec<Piece>, Error> {
             // SAFETY: as above; a page is aligned for a word.
             unsafe { lowest.cast::<u64>().write(MARK) };
         }
-        Piece {
-            slab: slab.clone(),
-            offset,
-            len,
-            marked: !guarded,
-        }
+        Piece { slab: slab.clone(), offset, len, marked: !guarded }
     };
     Ok((0..n).map(|number| piece(number * len)).collect())
 }
@@ -95,16 +87,20 @@ impl Mark {
     /// # Safety
     /// The stack is still there.
     pub(crate) unsafe fn check(&self, pe: usize) {
-        // SAFETY: the word lies in the stack's mapping, which the caller promises is there, and its coroutine does not run.
+        // SAFETY: the word lies in the stack's mapping, which the caller promises is there, and its
+        // coroutine does not run.
         if self.0.is_some_and(|mark| unsafe { mark.read() } != MARK) {
-            eprintln!("memonet: PE {pe} of the simulation has overrun its stack, and what lies below it; give the PEs larger stacks");
+            eprintln!(
+                "memonet: PE {pe} of the simulation has overrun its stack, and what lies below it; give the PEs larger stacks"
+            );
             std::process::abort();
         }
     }
 }
 
-// SAFETY: the piece has `len` bytes of mapped, aligned memory of its own, many pages of it, for as long as it lives. Its lowest page is a guard page,
-// or where the kernel has no such thing, holds a mark whose loss ends the process.
+// SAFETY: the piece has `len` bytes of mapped, aligned memory of its own, many pages of it, for as
+// long as it lives. Its lowest page is a guard page, or where the kernel has no such thing, holds a
+// mark whose loss ends the process.
 unsafe impl Stack for Piece {
     fn base(&self) -> StackPointer {
         let top = self.lowest().addr() + self.len;

@@ -1,5 +1,5 @@
-//! Virtual time, in picoseconds: a cycle of every clock here is a whole number of them to a part in a thousand or better, and 64 bits
-//! last for 213 days.
+//! Virtual time, in picoseconds: a cycle of every clock here is a whole number of them to a part in
+//! a thousand or better, and 64 bits last for 213 days.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -28,7 +28,8 @@ impl Ps {
         Ps(us * 1_000_000)
     }
 
-    /// A duration, rounded up to picoseconds it has not; [`NEVER`](Self::NEVER) when it is longer than a run can be.
+    /// A duration, rounded up to picoseconds it has not; [`NEVER`](Self::NEVER) when it is longer
+    /// than a run can be.
     pub fn from_duration(duration: Duration) -> Ps {
         u64::try_from(duration.as_nanos().saturating_mul(1000)).map_or(Ps::NEVER, Ps)
     }

@@ -77,7 +77,8 @@ impl Recorder {
         self.stages.clear();
     }
 
-    /// The time that each stage of a call took, in the order in which they began; a stage that came more than once is summed.
+    /// The time that each stage of a call took, in the order in which they began; a stage that came
+    /// more than once is summed.
     pub fn breakdown(&self, op: Op) -> Vec<(&'static str, Ps)> {
         let mut stages: Vec<&Stage> = self.stages.iter().filter(|stage| stage.op == op).collect();
         stages.sort_by_key(|stage| stage.start);
@@ -107,8 +108,12 @@ impl std::fmt::Display for Track {
             Track::Pe(pe) => write!(f, "PE {}", pe.0),
             Track::Agent(pe) => write!(f, "agent of PE {}", pe.0),
             Track::Nic(node, part) => write!(f, "NIC {} {part}", node.0),
-            Track::Link(Place::Node(node), port) => write!(f, "link from node {} port {port}", node.0),
-            Track::Link(Place::Switch(switch), port) => write!(f, "link from switch {switch} port {port}"),
+            Track::Link(Place::Node(node), port) => {
+                write!(f, "link from node {} port {port}", node.0)
+            }
+            Track::Link(Place::Switch(switch), port) => {
+                write!(f, "link from switch {switch} port {port}")
+            }
             Track::Port(switch, port) => write!(f, "switch {switch} port {port}"),
         }
     }

@@ -1,5 +1,5 @@
-//! The machine at work: events, NICs, links and switches, memory. It knows no programs: those are the engine's, which gives it their calls and
-//! takes what happens.
+//! The machine at work: events, NICs, links and switches, memory. It knows no programs: those are
+//! the engine's, which gives it their calls and takes what happens.
 
 use crate::agent::{self, Agents};
 use crate::host::{Answer, HostOp, Op, Pe};
@@ -68,7 +68,8 @@ pub enum Happened {
     News(Pe),
     /// A moment that the driver asked for ([`World::wake`]).
     Woken(u64),
-    /// This switch has dropped a packet of a call: its table has no entry for where that goes. What was promised of it never comes.
+    /// This switch has dropped a packet of a call: its table has no entry for where that goes. What
+    /// was promised of it never comes.
     Unrouted(Op, u32, Destination),
 }
 
@@ -136,7 +137,12 @@ impl World {
     ///
     /// # Errors
     /// [`MachineError`]: among others, for every parameter that building the machine did not need.
-    pub fn build(machine: &Machine, pes: u32, seed: u64, memory: Box<dyn Memory>) -> Result<World, MachineError> {
+    pub fn build(
+        machine: &Machine,
+        pes: u32,
+        seed: u64,
+        memory: Box<dyn Memory>,
+    ) -> Result<World, MachineError> {
         let network = Network::build(machine, pes)?;
         let nic = nic::build(machine, &network)?;
         let agents = Agents::build(machine, &*nic, pes)?;
@@ -227,9 +233,12 @@ impl World {
         let lacking = match &what {
             HostOp::Get { .. } => !nic.has(Feature::Get),
             HostOp::Atomic { .. } => !nic.has(Feature::Atomics),
-            HostOp::Put { signal: Some(signal), .. } => signal.op == memonet_core::SignalOp::Add && !nic.has(Feature::Atomics),
+            HostOp::Put { signal: Some(signal), .. } => {
+                signal.op == memonet_core::SignalOp::Add && !nic.has(Feature::Atomics)
+            }
             HostOp::Group(_) => !nic.has(Feature::Groups),
-            // What an agent still has to do must not be overtaken by what the hardware does at once.
+            // What an agent still has to do must not be overtaken by what the hardware does at
+            // once.
             HostOp::Fence => agents.owes(op.pe),
             _ => false,
         };
@@ -246,7 +255,8 @@ impl World {
         self.nic.left(&mut Cx { parts: &mut self.parts }, pe);
     }
 
-    /// Lets the machine work until something happens that concerns programs; nothing, when no event is left.
+    /// Lets the machine work until something happens that concerns programs; nothing, when no event
+    /// is left.
     #[allow(
         clippy::should_implement_trait,
         reason = "an iterator that is given work between its items is none to loop over"
@@ -285,7 +295,9 @@ impl World {
                     let by = agent::owner(cx.parts.pes, op.pe);
                     match cx.parts.memory.write(by, to, &data) {
                         Ok(()) => cx.parts.happened.push_back(Happened::Changed(Pe(to.pe))),
-                        Err(why) => panic!("a NIC of kind {} wrote where it may not: {why}", nic.kind()),
+                        Err(why) => {
+                            panic!("a NIC of kind {} wrote where it may not: {why}", nic.kind())
+                        }
                     }
                 }
                 cx.landed(op, 1);
@@ -323,8 +335,8 @@ impl Parts {
         }
     }
 
-    /// A packet enters the link at a port of the place where it is, as soon as that is free. A switch's output port may be held for longer
-    /// than the bits need.
+    /// A packet enters the link at a port of the place where it is, as soon as that is free. A
+    /// switch's output port may be held for longer than the bits need.
     fn depart(&mut self, flight: u32, port: u16) {
         let (now, delay, switching) = (self.now, self.network.delay, self.network.switching);
         let Flight { packet, at, tail, .. } = self.flights.get_mut(flight);
@@ -334,11 +346,7 @@ impl Parts {
         let serial = channel.rate.time(wire);
         // What comes in more slowly than it goes out leaves no earlier than it came.
         let end = (start + serial).max(came);
-        let hold = if matches!(place, Place::Switch(_)) {
-            switching.port_time
-        } else {
-            Ps::ZERO
-        };
+        let hold = if matches!(place, Place::Switch(_)) { switching.port_time } else { Ps::ZERO };
         channel.free = end.max(start + hold);
         let (free, to, port_there) = (channel.free, channel.to, channel.port);
         let head = if switching.cut_through {
@@ -365,14 +373,17 @@ impl Parts {
         }
     }
 
-    /// The head of a packet has come to the place where it goes on. If it is lost, gives it, and the number of nodes that will not get it.
+    /// The head of a packet has come to the place where it goes on. If it is lost, gives it, and
+    /// the number of nodes that will not get it.
     fn head(&mut self, flight: u32) -> Option<(Packet, u64)> {
         let Flight { packet, at, by, tail } = self.flights.get_mut(flight);
         let (place, by, tail, to, droppable) = (*at, *by, *tail, packet.to, packet.droppable);
         if droppable && self.random.chance(self.network.loss) {
             self.counts.lost += 1;
             let missing = match (place, to) {
-                (Place::Switch(switch), Destination::Multicast(group)) => self.network.reached(switch, by, group),
+                (Place::Switch(switch), Destination::Multicast(group)) => {
+                    self.network.reached(switch, by, group)
+                }
                 _ => 1,
             };
             return Some((self.flights.take(flight).packet, missing));
@@ -396,23 +407,20 @@ impl Parts {
             return None;
         };
         let packet = self.flights.get_mut(flight).packet.clone();
-        let (start, each) = self.network.copies(switch, leave, ports.len() as u64, u64::from(packet.wire_bytes));
+        let (start, each) =
+            self.network.copies(switch, leave, ports.len() as u64, u64::from(packet.wire_bytes));
         self.events.push(start, Event::Depart { flight, port: first });
         for (&port, number) in more.iter().zip(1..) {
             self.counts.copied += 1;
-            let copy = Flight {
-                packet: packet.clone(),
-                at: place,
-                by,
-                tail,
-            };
+            let copy = Flight { packet: packet.clone(), at: place, by, tail };
             let flight = self.flights.put(copy);
             self.events.push(start + each * number, Event::Depart { flight, port });
         }
         None
     }
 
-    /// A switch's table has no port for a packet. For a group that is right where it came from the only member there.
+    /// A switch's table has no port for a packet. For a group that is right where it came from the
+    /// only member there.
     fn sent_nowhere(&mut self, op: Op, switch: u32, to: Destination) {
         self.counts.absorbed += 1;
         if !matches!(to, Destination::Multicast(_)) {
@@ -421,13 +429,7 @@ impl Parts {
     }
 
     fn record(&mut self, track: Track, name: &'static str, op: Op, start: Ps, end: Ps) {
-        self.recorder.stage(Stage {
-            track,
-            name,
-            op,
-            start,
-            end,
-        });
+        self.recorder.stage(Stage { track, name, op, start, end });
     }
 }
 
@@ -458,7 +460,8 @@ impl Cx<'_> {
         self.parts.events.push(at, Event::Finish { finish });
     }
 
-    /// Has the call return at `at` if all that its PE has written is visible; else `back` after it is: the time in which the news of it comes back.
+    /// Has the call return at `at` if all that its PE has written is visible; else `back` after it
+    /// is: the time in which the news of it comes back.
     pub fn finish_when_landed(&mut self, at: Ps, op: Op, back: Ps) {
         let books = &mut self.parts.books[op.pe.index()];
         if books.outstanding == 0 {
@@ -476,12 +479,7 @@ impl Cx<'_> {
     /// Hands a packet to a node's link at `at`.
     pub fn send(&mut self, at: Ps, node: Node, packet: Packet) {
         self.parts.counts.sent += 1;
-        let flight = Flight {
-            packet,
-            at: Place::Node(node),
-            by: 0,
-            tail: Ps::ZERO,
-        };
+        let flight = Flight { packet, at: Place::Node(node), by: 0, tail: Ps::ZERO };
         let flight = self.parts.flights.put(flight);
         self.parts.events.push(at, Event::Depart { flight, port: 0 });
     }
@@ -503,14 +501,16 @@ impl Cx<'_> {
         self.parts.events.push(at, Event::Depart { flight, port });
     }
 
-    /// Says that so many writes of this call will land, or be [lost](Self::lost). Before the first of them.
+    /// Says that so many writes of this call will land, or be [lost](Self::lost). Before the first
+    /// of them.
     pub fn promise(&mut self, op: Op, writes: u64) {
         if !agent::is_agent(self.parts.pes, op.pe) {
             self.parts.books[op.pe.index()].outstanding += writes;
         }
     }
 
-    /// Makes bytes visible at `at`: one promise kept. Writes of the same time land in the order of these calls.
+    /// Makes bytes visible at `at`: one promise kept. Writes of the same time land in the order of
+    /// these calls.
     pub fn write(&mut self, at: Ps, op: Op, to: FarAddress, data: Payload) {
         let landing = self.parts.landings.put(Landing { op, to, data });
         self.parts.events.push(at, Event::Land { landing });
@@ -549,7 +549,13 @@ impl Cx<'_> {
     ///
     /// # Errors
     /// In words, when there is no such word.
-    pub fn atomic(&mut self, op: Op, at: FarAddress, size: usize, what: crate::host::Atomic) -> Result<u64, String> {
+    pub fn atomic(
+        &mut self,
+        op: Op,
+        at: FarAddress,
+        size: usize,
+        what: crate::host::Atomic,
+    ) -> Result<u64, String> {
         let by = agent::owner(self.parts.pes, op.pe);
         let old = self.parts.memory.atomic(by, at, size, what)?;
         if what.result(old, size) != old {
@@ -559,7 +565,14 @@ impl Cx<'_> {
     }
 
     /// Records that a part of a node's NIC was busy with a call.
-    pub fn stage(&mut self, node: Node, part: &'static str, name: &'static str, op: Op, (start, end): (Ps, Ps)) {
+    pub fn stage(
+        &mut self,
+        node: Node,
+        part: &'static str,
+        name: &'static str,
+        op: Op,
+        (start, end): (Ps, Ps),
+    ) {
         self.parts.record(Track::Nic(node, part), name, op, start, end);
     }
 
@@ -583,10 +596,8 @@ impl Cx<'_> {
         }
         let now = self.parts.now;
         let books = &mut self.parts.books[op.pe.index()];
-        books.outstanding = books
-            .outstanding
-            .checked_sub(writes)
-            .expect("a NIC kept more promises than it made");
+        books.outstanding =
+            books.outstanding.checked_sub(writes).expect("a NIC kept more promises than it made");
         if books.outstanding == 0 {
             for (op, back) in std::mem::take(&mut books.quiet) {
                 self.finish(now + back, op, Answer::default());

@@ -1,4 +1,5 @@
-//! Machine files of any content: whatever is in them, there is a machine that works, or an error that names where and what.
+//! Machine files of any content: whatever is in them, there is a machine that works, or an error
+//! that names where and what.
 
 use memonet_core::fabric::FarAddress;
 use memonet_core::shm::AtomicOp;
@@ -18,39 +19,21 @@ const EVENTS: u64 = 200_000;
 
 /// A machine and its calls: all of them are answered, and what was written is there.
 fn use_it(machine: &Machine, nodes: u32) -> Result<(), MachineError> {
-    let mut world = World::build(machine, nodes, 1, Box::new(PlainMemory::new(nodes as usize, BYTES)))?;
+    let mut world =
+        World::build(machine, nodes, 1, Box::new(PlainMemory::new(nodes as usize, BYTES)))?;
     let last = nodes - 1;
-    let at = |offset| FarAddress {
-        pe: last,
-        region: 0,
-        offset,
-    };
+    let at = |offset| FarAddress { pe: last, region: 0, offset };
     let block: Vec<u8> = (0..3000u32).map(|byte| byte as u8).collect();
     let calls = [
-        HostOp::Store {
-            to: at(8),
-            word: Payload::word(8, 77),
-        },
-        HostOp::Put {
-            to: at(4096),
-            data: Payload::copy(&block),
-            signal: None,
-            reuse: true,
-        },
-        HostOp::Atomic {
-            at: at(16),
-            size: 8,
-            what: Atomic::Op(AtomicOp::Add, 5),
-        },
+        HostOp::Store { to: at(8), word: Payload::word(8, 77) },
+        HostOp::Put { to: at(4096), data: Payload::copy(&block), signal: None, reuse: true },
+        HostOp::Atomic { at: at(16), size: 8, what: Atomic::Op(AtomicOp::Add, 5) },
         HostOp::Get { from: at(4096), len: 500 },
         HostOp::Fence,
         HostOp::Quiet,
     ];
     for (number, call) in calls.into_iter().enumerate() {
-        let op = Op {
-            pe: Pe(0),
-            number: number as u32,
-        };
+        let op = Op { pe: Pe(0), number: number as u32 };
         world.begin(op, call);
         let most = world.counts().events + EVENTS;
         loop {
@@ -74,11 +57,10 @@ fn use_it(machine: &Machine, nodes: u32) -> Result<(), MachineError> {
 /// The machine of a text, and of each variant that it has.
 fn try_all(text: &str) {
     let whole = Machine::parse("mine.toml", text, None);
-    let names: BTreeSet<String> = whole.iter().flat_map(|machine| machine.variants().to_vec()).collect();
-    let variants = names
-        .iter()
-        .map(|name| Machine::parse("mine.toml", text, Some(name)))
-        .collect::<Vec<_>>();
+    let names: BTreeSet<String> =
+        whole.iter().flat_map(|machine| machine.variants().to_vec()).collect();
+    let variants =
+        names.iter().map(|name| Machine::parse("mine.toml", text, Some(name))).collect::<Vec<_>>();
     for machine in std::iter::once(whole).chain(variants) {
         for nodes in [1, 2, 5] {
             let error = match &machine {
@@ -153,7 +135,8 @@ fn changes() -> impl Strategy<Value = (usize, Change)> {
         (0u64..100_000).prop_map(|value| Change::Value(value.to_string())),
         prop::sample::select(units.to_vec()).prop_map(|unit| Change::Unit(unit.into())),
         "[a-z_]{1,6}".prop_map(Change::Key),
-        (any::<prop::sample::Index>(), any::<u8>()).prop_map(|(at, byte)| Change::Byte(at.index(120), byte)),
+        (any::<prop::sample::Index>(), any::<u8>())
+            .prop_map(|(at, byte)| Change::Byte(at.index(120), byte)),
         (0usize..100).prop_map(Change::Swap),
     ];
     (0usize..200, change)
@@ -229,7 +212,8 @@ fn unchanged_machines() {
     }
 }
 
-/// A missing parameter names its key; one that nobody reads, and one that is wrong, their line too. For each parameter of each machine.
+/// A missing parameter names its key; one that nobody reads, and one that is wrong, their line too.
+/// For each parameter of each machine.
 #[test]
 fn each_parameter_is_needed_and_looked_at() {
     for (name, text) in BUILT_IN {
@@ -237,7 +221,8 @@ fn each_parameter_is_needed_and_looked_at() {
         if !machine.variants().is_empty() {
             continue;
         }
-        let build = |text: &str| Machine::parse(name, text, None).and_then(|machine| use_it(&machine, 2));
+        let build =
+            |text: &str| Machine::parse(name, text, None).and_then(|machine| use_it(&machine, 2));
         build(text).unwrap_or_else(|error| panic!("{error}"));
         for (key, parameter) in machine.parameters() {
             let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -252,9 +237,14 @@ fn each_parameter_is_needed_and_looked_at() {
             }
             lines.insert(parameter.line - 1, with_part(&line, "value", "[1]"));
             let error = build(&(lines.join("\n") + "\n")).expect_err("no parameter is a list");
-            assert_eq!((error.key.as_deref(), error.line), (Some(key), Some(parameter.line)), "{error}");
+            assert_eq!(
+                (error.key.as_deref(), error.line),
+                (Some(key), Some(parameter.line)),
+                "{error}"
+            );
             lines[parameter.line - 1] = format!("un{line}");
-            let error = build(&(lines.join("\n") + "\n")).expect_err("no parameter has such a name");
+            let error =
+                build(&(lines.join("\n") + "\n")).expect_err("no parameter has such a name");
             assert!(error.key.is_some(), "{error}");
         }
     }

@@ -1,4 +1,5 @@
-//! Machine files: every built-in one can be built and used; every mistake is an error that names line and key.
+//! Machine files: every built-in one can be built and used; every mistake is an error that names
+//! line and key.
 
 use memonet_sim::machine::{BUILT_IN, Source};
 use memonet_sim::memory::PlainMemory;
@@ -22,7 +23,8 @@ fn all() -> Vec<String> {
 fn every_machine_runs_a_program() {
     for name in all() {
         let machine = Machine::load(&name).unwrap_or_else(|e| panic!("{e}"));
-        let done = run(&machine, 2, &Options::default(), |job| job.barrier()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let done = run(&machine, 2, &Options::default(), |job| job.barrier())
+            .unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(done.results.iter().all(Result::is_ok), "{name}");
         assert!(done.end.0 > 0, "{name}: a barrier takes time");
     }
@@ -61,19 +63,24 @@ fn text() -> &'static str {
 
 /// What is wrong with the machine of this text.
 fn complaint(text: &str, variant: Option<&str>) -> String {
-    let build = |machine: Machine| World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, 64))).map(drop);
-    let error = Machine::parse("mine.toml", text, variant).and_then(build).expect_err("it is wrong");
+    let build = |machine: Machine| {
+        World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, 64))).map(drop)
+    };
+    let error =
+        Machine::parse("mine.toml", text, variant).and_then(build).expect_err("it is wrong");
     error.to_string()
 }
 
 #[test]
 fn mistakes_name_line_and_key() {
-    let line_of = |text: &str, key: &str| 1 + text.lines().position(|line| line.starts_with(key)).unwrap();
+    let line_of =
+        |text: &str, key: &str| 1 + text.lines().position(|line| line.starts_with(key)).unwrap();
     let with = |from: &str, to: &str| {
         assert!(text().contains(from), "{from}");
         text().replacen(from, to, 1)
     };
-    let unused = format!("{}\n[nic.extra]\nwings = {{ value = 2, assumed = \"why not\" }}\n", text());
+    let unused =
+        format!("{}\n[nic.extra]\nwings = {{ value = 2, assumed = \"why not\" }}\n", text());
     assert_eq!(
         complaint(&unused, None),
         format!(
@@ -138,12 +145,7 @@ fn mistakes_name_line_and_key() {
             "look",
             "host.look is 0, and time would stand still",
         ),
-        (
-            "packet = { value = 1472",
-            "packet = { value = 0.5",
-            "packet",
-            "nic.packet is 0.5 \"B\"",
-        ),
+        ("packet = { value = 1472", "packet = { value = 0.5", "packet", "nic.packet is 0.5 \"B\""),
         (
             "shape = { value = \"star\"",
             "shape = { value = \"moebius\"",
@@ -186,12 +188,7 @@ fn variants_differ_where_they_say() {
     assert_eq!(machine.section("host").time("look").unwrap().0, 7_000);
     assert_eq!(machine.section("nic").time("gap").unwrap().0, 15_000);
     assert_eq!(
-        Machine::parse("mine", &variants, None)
-            .unwrap()
-            .section("host")
-            .time("look")
-            .unwrap()
-            .0,
+        Machine::parse("mine", &variants, None).unwrap().section("host").time("look").unwrap().0,
         100_000
     );
     assert!(complaint(&variants, Some("vain")).contains("is like itself"));

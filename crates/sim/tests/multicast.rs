@@ -1,4 +1,5 @@
-//! The library's multicast on simulated switches: reliable on datagrams that are lost, and repeatable.
+//! The library's multicast on simulated switches: reliable on datagrams that are lost, and
+//! repeatable.
 
 use memonet_core::{Delivery, Job, MulticastOptions, Result};
 use memonet_sim::{Done, Machine, Options, run};
@@ -36,7 +37,8 @@ fn block(number: usize) -> Vec<u64> {
 /// A writer, and all others as readers. How channels were delivered.
 fn stream(job: &Job, writer: usize, blocks: usize) -> Result<Delivery> {
     let readers: Vec<usize> = (0..job.npes()).filter(|&pe| pe != writer).collect();
-    let mut channel = job.multicast::<u64>(writer, &readers, MulticastOptions::new().capacity(1 << 14))?;
+    let mut channel =
+        job.multicast::<u64>(writer, &readers, MulticastOptions::new().capacity(1 << 14))?;
     let mut buffer = Vec::new();
     for number in 0..blocks {
         if job.pe() == writer {
@@ -61,11 +63,7 @@ fn assert_conserved<R>(done: &Done<R>) {
 }
 
 fn streams(machine: &Machine, pes: usize, seed: u64, record: bool) -> Done<Vec<Delivery>> {
-    let options = Options {
-        seed,
-        record,
-        ..Options::default()
-    };
+    let options = Options { seed, record, ..Options::default() };
     let done = run(machine, pes, &options, |job| {
         [0, pes - 1].map(|writer| stream(&job, writer, 60).expect("nobody dies")).to_vec()
     });
@@ -78,7 +76,10 @@ fn streams(machine: &Machine, pes: usize, seed: u64, record: bool) -> Done<Vec<D
 fn all_blocks_arrive_in_order_whatever_is_lost() {
     for (seed, (variant, pes, loss)) in (1..).zip(losses(16)) {
         let done = streams(&lossy(variant, loss), pes, seed, false);
-        assert!(done.results.iter().flatten().all(|&way| way == Delivery::Datagrams), "{variant:?}");
+        assert!(
+            done.results.iter().flatten().all(|&way| way == Delivery::Datagrams),
+            "{variant:?}"
+        );
         assert_eq!(done.counts.lost > 0, loss > 0.0, "{variant:?}: {:?}", done.counts);
     }
 }
@@ -86,13 +87,9 @@ fn all_blocks_arrive_in_order_whatever_is_lost() {
 /// What the network cannot serve goes by a tree, at all PEs.
 #[test]
 fn without_a_table_entry_a_tree_does() {
-    for (name, pes) in [
-        ("dimmnet-2", 20),
-        ("dimmnet-2", 2),
-        ("scc", 4),
-        ("sr2201", 3),
-        ("dimmnet-1/D-switch", 4),
-    ] {
+    for (name, pes) in
+        [("dimmnet-2", 20), ("dimmnet-2", 2), ("scc", 4), ("sr2201", 3), ("dimmnet-1/D-switch", 4)]
+    {
         let done = streams(&machine(name), pes, 1, false);
         assert!(done.results.iter().flatten().all(|&way| way == Delivery::Tree), "{name}");
     }
@@ -123,7 +120,8 @@ fn a_lossy_run_repeats_itself() {
 /// Around what goes directly where nothing copies, and around datagrams, in words.
 const LENGTHS: [usize; 10] = [0, 1, 128, 129, 250, 251, 252, 511, 2000, 20_000];
 
-/// Broadcasts in two teams, from every root, to wherever, by PEs that come at any time. Whether the first team's went by multicast.
+/// Broadcasts in two teams, from every root, to wherever, by PEs that come at any time. Whether the
+/// first team's went by multicast.
 fn broadcasts(job: &Job, rounds: usize) -> Result<bool> {
     let (me, n) = (job.pe(), job.npes());
     let window = job.window::<u64>(2 * 20_001)?;
@@ -131,10 +129,12 @@ fn broadcasts(job: &Job, rounds: usize) -> Result<bool> {
     let team = job.team(&backwards)?.expect("it is in its own");
     let mut dice = 1 + me as u64;
     for round in 0..rounds {
-        let (team, len) = (if round % 3 == 2 { &team } else { job.world() }, LENGTHS[round * 7 % LENGTHS.len()]);
+        let (team, len) =
+            (if round % 3 == 2 { &team } else { job.world() }, LENGTHS[round * 7 % LENGTHS.len()]);
         let (root, from) = (round * 5 % team.len(), round % 2);
         let to = if round % 4 == 3 { from } else { 20_001 + (round + 1) % 2 };
-        let value = |pe: usize, index: usize| (round as u64) << 40 | (pe as u64) << 32 | index as u64;
+        let value =
+            |pe: usize, index: usize| (round as u64) << 40 | (pe as u64) << 32 | index as u64;
         window.fill(to..to + len, u64::MAX);
         let own: Vec<u64> = (0..len).map(|index| value(me, index)).collect();
         window.write_from(from, &own);
@@ -154,11 +154,9 @@ fn broadcasts(job: &Job, rounds: usize) -> Result<bool> {
 }
 
 fn run_broadcasts(machine: &Machine, pes: usize, seed: u64) -> Done<bool> {
-    let options = Options {
-        seed,
-        ..Options::default()
-    };
-    let done = run(machine, pes, &options, |job| broadcasts(&job, 40).expect("nobody dies")).unwrap();
+    let options = Options { seed, ..Options::default() };
+    let done =
+        run(machine, pes, &options, |job| broadcasts(&job, 40).expect("nobody dies")).unwrap();
     assert_conserved(&done);
     done
 }
@@ -226,7 +224,8 @@ fn small_broadcasts_are_put_first() {
             from.collect::<Vec<_>>()
         });
         let done = done.unwrap();
-        let from: Vec<usize> = (1..=rounds).map(|round| (32_768 - round.min(8) * 8 * WORDS).max(1025)).collect();
+        let from: Vec<usize> =
+            (1..=rounds).map(|round| (32_768 - round.min(8) * 8 * WORDS).max(1025)).collect();
         assert_eq!(done.results, [(); 4].map(|()| from.clone()));
         done.counts.copied
     };
@@ -258,7 +257,8 @@ fn a_death_ends_a_broadcast_at_all_others() {
         let heard = heard.into_inner().unwrap();
         assert_eq!(heard.len(), 3);
         for (pe, result) in heard {
-            let right = matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
+            let right =
+                matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
             assert!(right, "PE {pe}: {result:?}, and {victim} died");
         }
     }
@@ -288,7 +288,8 @@ fn a_death_between_meeting_and_joining_ends_a_broadcast() {
         let heard = heard.into_inner().unwrap();
         assert_eq!(heard.len(), 3, "{heard:?}");
         for (pe, result) in heard {
-            let right = matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
+            let right =
+                matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
             assert!(right, "PE {pe}: {result:?}, and {victim} died");
         }
     }
@@ -336,7 +337,9 @@ fn in_a_process_with_a_way() {
             let some = window.span(1..1 + len).unwrap();
             job.world().broadcast(root, some, some).unwrap();
             let rest = if job.pe() == root { round as u8 } else { 99 };
-            let right = |(at, &byte): (usize, &u8)| byte == if (1..=len).contains(&at) { round as u8 } else { rest };
+            let right = |(at, &byte): (usize, &u8)| {
+                byte == if (1..=len).contains(&at) { round as u8 } else { rest }
+            };
             assert!(window.to_vec().iter().enumerate().all(right), "{len} bytes in round {round}");
         }
     });

@@ -1,9 +1,11 @@
 //! The published experiments: what came out last, and what must come out.
 //!
-//! `tests/golden/NAME.txt` has the rows of each experiment. A change to a model or a machine file shows here; when it is meant, `MEMONET_BLESS=1`
-//! writes them anew.
+//! `tests/golden/NAME.txt` has the rows of each experiment. A change to a model or a machine file
+//! shows here; when it is meant, `MEMONET_BLESS=1` writes them anew.
 
-use memonet_sim::reproduce::{EXPERIMENTS, Experiment, Outcome, Role, Row, SCALE, errors, experiments, scale};
+use memonet_sim::reproduce::{
+    EXPERIMENTS, Experiment, Outcome, Role, Row, SCALE, errors, experiments, scale,
+};
 use std::fmt::Write;
 use std::path::Path;
 
@@ -32,7 +34,8 @@ fn table(outcome: &Outcome) -> String {
 
 fn check(experiment: &Experiment, outcome: &Outcome) {
     let table = table(outcome);
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{}.txt", experiment.name));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/golden/{}.txt", experiment.name));
     if std::env::var_os("MEMONET_BLESS").is_some() {
         std::fs::write(&path, table).unwrap();
         return;
@@ -54,9 +57,7 @@ fn check(experiment: &Experiment, outcome: &Outcome) {
 
 #[test]
 fn what_comes_out_is_what_came_out() {
-    EXPERIMENTS
-        .iter()
-        .for_each(|experiment| check(experiment, &experiment.run().unwrap()));
+    EXPERIMENTS.iter().for_each(|experiment| check(experiment, &experiment.run().unwrap()));
 }
 
 /// Whoever knows a published figure's name finds its row by that.
@@ -65,17 +66,17 @@ fn every_published_result_has_a_row_of_its_name() {
     let published = include_str!("../src/reproduce/published.toml");
     let published = toml_edit::Document::parse(published).unwrap();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let table = |experiment: &Experiment| std::fs::read_to_string(golden.join(format!("{}.txt", experiment.name))).unwrap();
+    let table = |experiment: &Experiment| {
+        std::fs::read_to_string(golden.join(format!("{}.txt", experiment.name))).unwrap()
+    };
     let tables: Vec<_> = EXPERIMENTS.iter().map(table).collect();
     let has = |id: &str| {
-        tables
-            .iter()
-            .flat_map(|table| table.lines())
-            .any(|row| row.split(' ').next() == Some(id))
+        tables.iter().flat_map(|table| table.lines()).any(|row| row.split(' ').next() == Some(id))
     };
     let mut results = 0;
     for (system, sections) in published.iter() {
-        let Some(figures) = sections.get("results").and_then(|results| results.as_table_like()) else {
+        let Some(figures) = sections.get("results").and_then(|results| results.as_table_like())
+        else {
             continue;
         };
         for (name, figure) in figures.iter().filter(|&(name, _)| name != "kind") {
@@ -136,10 +137,7 @@ fn twice_the_same() {
 }
 
 fn rows(name: &str) -> Vec<Row> {
-    experiments(Some(name))
-        .iter()
-        .flat_map(|experiment| experiment.run().unwrap().rows)
-        .collect()
+    experiments(Some(name)).iter().flat_map(|experiment| experiment.run().unwrap().rows).collect()
 }
 
 #[test]
@@ -153,11 +151,7 @@ fn what_was_not_fitted_is_predicted_well() {
 #[test]
 fn no_more_is_fitted_than_may_be() {
     let fitted = |name| -> Vec<String> {
-        rows(name)
-            .into_iter()
-            .filter(|row| row.role == Role::Fitted)
-            .map(|row| row.id)
-            .collect()
+        rows(name).into_iter().filter(|row| row.role == Role::Fitted).map(|row| row.id).collect()
     };
     let loops = ["dimmnet-1.internal_loop.D", "dimmnet-1.external_loop.D"];
     assert_eq!(
@@ -172,7 +166,8 @@ fn no_more_is_fitted_than_may_be() {
 fn a_tree_of_eight_grows_more_slowly_than_an_exchange_of_pairs() {
     let rows = rows("dimmnet-1.barrier");
     let time = |id: String| rows.iter().find(|row| row.id == id).unwrap().simulated;
-    let growth = |name: &str| time(format!("dimmnet-1.{name}.64")) / time(format!("dimmnet-1.{name}.2"));
+    let growth =
+        |name: &str| time(format!("dimmnet-1.{name}.64")) / time(format!("dimmnet-1.{name}.2"));
     assert!(growth("barrier_tree") < growth("barrier_shuffle") / 2.0);
     assert!(time("dimmnet-1.barrier_tree.64".into()) < time("dimmnet-1.barrier_shuffle.64".into()));
 }

@@ -1,4 +1,5 @@
-//! Programs on a machine: time passes where it should, nothing hangs, and a run repeats itself to the byte.
+//! Programs on a machine: time passes where it should, nothing hangs, and a run repeats itself to
+//! the byte.
 
 use memonet_core::{Cmp, Delivery, Error as JobError, Job, MulticastOptions};
 use memonet_sim::nic::memory_slot::command::route;
@@ -31,30 +32,17 @@ fn ping_pong(job: &Job, times: u64) -> Duration {
 
 #[test]
 fn a_round_trip_is_made_of_its_parts() {
-    let options = Options {
-        record: true,
-        ..Options::default()
-    };
+    let options = Options { record: true, ..Options::default() };
     let done = run(&machine(), 2, &options, |job| ping_pong(&job, 10)).unwrap();
     let one_way = done.results[0].as_nanos() as u64 / 20;
-    // Overheads 20 + 25 us, NICs 3 + 3, two frames of 74 bytes, the switch 5, two cables, a look or two.
+    // Overheads 20 + 25 us, NICs 3 + 3, two frames of 74 bytes, the switch 5, two cables, a look or
+    // two.
     assert!((68_800..69_200).contains(&one_way), "{one_way} ns");
-    let op = done
-        .recorder
-        .stages()
-        .iter()
-        .rfind(|stage| stage.name == "send_overhead")
-        .unwrap()
-        .op;
+    let op = done.recorder.stages().iter().rfind(|stage| stage.name == "send_overhead").unwrap().op;
     let names: Vec<_> = done.recorder.breakdown(op).into_iter().map(|(name, _)| name).collect();
-    for name in [
-        "send_overhead",
-        "send_latency",
-        "link",
-        "port",
-        "receive_latency",
-        "receive_overhead",
-    ] {
+    for name in
+        ["send_overhead", "send_latency", "link", "port", "receive_latency", "receive_overhead"]
+    {
         assert!(names.contains(&name), "{name} is not among {names:?}");
     }
 }
@@ -67,13 +55,9 @@ fn timeline(done: &Done<Duration>) -> Vec<u8> {
 
 #[test]
 fn a_run_repeats_itself() {
-    let options = Options {
-        record: true,
-        ..Options::default()
-    };
-    let runs: Vec<_> = (0..2)
-        .map(|_| run(&machine(), 2, &options, |job| ping_pong(&job, 3)).unwrap())
-        .collect();
+    let options = Options { record: true, ..Options::default() };
+    let runs: Vec<_> =
+        (0..2).map(|_| run(&machine(), 2, &options, |job| ping_pong(&job, 3)).unwrap()).collect();
     assert_eq!(timeline(&runs[0]), timeline(&runs[1]));
     assert_eq!(runs[0].end, runs[1].end);
     assert_eq!(runs[0].counts, runs[1].counts);
@@ -101,7 +85,9 @@ fn a_deadline_passes_in_virtual_time() {
         now() - start
     })
     .unwrap();
-    assert!(done.results[0] >= Duration::from_secs(3600) && done.results[0] < Duration::from_secs(3601));
+    assert!(
+        done.results[0] >= Duration::from_secs(3600) && done.results[0] < Duration::from_secs(3601)
+    );
 }
 
 /// A wait with a limit that no run lasts for is one without.
@@ -163,10 +149,12 @@ fn a_full_channel_of_datagrams_that_nobody_reads_is_a_deadlock() {
 /// What is only said again and again because it is lost is no deadlock.
 #[test]
 fn a_network_that_loses_most_is_not_stuck() {
-    let text = include_str!("../../../machines/dimmnet-2.toml").replace("loss = { value = 0,", "loss = { value = 0.6,");
+    let text = include_str!("../../../machines/dimmnet-2.toml")
+        .replace("loss = { value = 0,", "loss = { value = 0.6,");
     let machine = Machine::parse("lossy", &text, None).unwrap();
     let done = run(&machine, 3, &Options::default(), |job| {
-        let mut channel = job.multicast::<u64>(0, &[1, 2], MulticastOptions::new().capacity(1 << 14)).unwrap();
+        let mut channel =
+            job.multicast::<u64>(0, &[1, 2], MulticastOptions::new().capacity(1 << 14)).unwrap();
         let mut block = Vec::new();
         for number in 0..20 {
             match job.pe() {
@@ -240,7 +228,8 @@ fn looks_that_ask_others_are_repeated() {
                 job.compute(500_000);
                 job.team_among(&[0, 1]).unwrap().barrier().unwrap();
             }
-            // Somebody has something else to do for long: the others are not to wait until nothing else can happen.
+            // Somebody has something else to do for long: the others are not to wait until nothing
+            // else can happen.
             _ => job.compute(1_000_000_000),
         }
         let time = now();
@@ -251,7 +240,8 @@ fn looks_that_ask_others_are_repeated() {
     assert!(done.results[1] < Duration::from_millis(20), "{:?}", done.results);
 }
 
-/// However long it takes: who asks again and again while another computes does so ever less often, or not at all where its NIC tells it.
+/// However long it takes: who asks again and again while another computes does so ever less often,
+/// or not at all where its NIC tells it.
 #[test]
 fn long_waits_take_few_looks() {
     let minutes = 100_000_000_000;
@@ -272,7 +262,8 @@ fn long_waits_take_few_looks() {
     }
 }
 
-/// Where a machine has wires for barriers, those of the library go by them: no packet is sent, and data that was sent before is there.
+/// Where a machine has wires for barriers, those of the library go by them: no packet is sent, and
+/// data that was sent before is there.
 #[test]
 fn barriers_by_hardware() {
     let machine = Machine::load("scc").unwrap();
@@ -320,7 +311,8 @@ fn a_barrier_without_wires_is_a_deadlock() {
     assert!(matches!(error, Err(Error::Deadlock { .. })), "{error:?}");
 }
 
-/// Where a machine has collectives in the network, those of the library of few integers go by them: no packet is sent, and the results are those of software.
+/// Where a machine has collectives in the network, those of the library of few integers go by them:
+/// no packet is sent, and the results are those of software.
 #[test]
 fn collectives_by_hardware() {
     use memonet_core::{And, Max, Min, Or, Product, Sum, Window};
@@ -364,10 +356,7 @@ fn collectives_by_hardware() {
     for pes in [2, 4, 7, 20] {
         let on = |machine: &str| {
             let machine = Machine::load(machine).unwrap();
-            let options = Options {
-                record: true,
-                ..Options::default()
-            };
+            let options = Options { record: true, ..Options::default() };
             run(&machine, pes, &options, |job| {
                 let most = job.world().most_in_network();
                 (0..3).map(|round| results(&job, round)).map(|all| (most, all)).collect::<Vec<_>>()
@@ -422,20 +411,13 @@ fn a_missing_route_ends_the_run() {
     });
     let error = error.unwrap_err();
     assert!(
-        matches!(
-            error,
-            Error::Unrouted {
-                pe: 0,
-                switch: 0,
-                to: Destination::Node(Node(2)),
-                ..
-            }
-        ),
+        matches!(error, Error::Unrouted { pe: 0, switch: 0, to: Destination::Node(Node(2)), .. }),
         "{error}"
     );
 }
 
-/// Through a fabric, large blocks come by the root's puts: about as soon as by those alone, where a get is software on the root's host.
+/// Through a fabric, large blocks come by the root's puts: about as soon as by those alone, where a
+/// get is software on the root's host.
 #[test]
 fn large_broadcasts_are_pushed() {
     const WORDS: usize = 1 << 15;
@@ -454,7 +436,8 @@ fn large_broadcasts_are_pushed() {
                 [0, 2, 3].into_iter().for_each(|pe| to.put(pe, 0, &vec![1; WORDS]).unwrap());
             }
         });
-        let broadcast = timed(&job, &|| job.world().broadcast(1, all, from.span(0..WORDS).unwrap()).unwrap());
+        let broadcast =
+            timed(&job, &|| job.world().broadcast(1, all, from.span(0..WORDS).unwrap()).unwrap());
         let scatter = timed(&job, &|| job.world().scatter(1, all, parts).unwrap());
         [broadcast, scatter].map(|time| time.as_secs_f64() / puts.as_secs_f64())
     });
@@ -490,7 +473,8 @@ fn who_is_late_for_a_broadcast_delays_nobody() {
     }
 }
 
-/// The root hears of a member that dies before it has come; who dies as root leaves nobody waiting. Others may have theirs already.
+/// The root hears of a member that dies before it has come; who dies as root leaves nobody waiting.
+/// Others may have theirs already.
 #[test]
 fn a_death_ends_a_pushed_broadcast() {
     const WORDS: usize = 10_000;

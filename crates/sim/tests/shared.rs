@@ -42,10 +42,7 @@ fn round_trip(job: &Job) -> Result<Duration> {
 
 fn measure(job: &Job) -> Result<Times> {
     let long = Duration::from_millis(1);
-    let mut times = Times {
-        round_trip: round_trip(job)?,
-        ..Times::default()
-    };
+    let mut times = Times { round_trip: round_trip(job)?, ..Times::default() };
     let mutex = Mutex::<[u64]>::new(job, &[0; WORDS])?;
     for holder in 0..2 {
         let guard = if job.pe() == holder { Some(mutex.lock()?) } else { None };
@@ -98,7 +95,8 @@ fn a_far_mutex_is_handed_over_in_one_and_a_half_round_trips_and_kept_for_nothing
     }
 }
 
-/// Of a release of so many pages, each changed in one place, whose home is the other PE; and pages that had to be got again for a look at them all after it.
+/// Of a release of so many pages, each changed in one place, whose home is the other PE; and pages
+/// that had to be got again for a look at them all after it.
 fn release(job: &Job, pages: usize) -> Result<(Duration, u64)> {
     let region = Region::<u64>::new(job, 2 * pages * 512)?;
     let theirs = (1 - job.pe()) * pages;

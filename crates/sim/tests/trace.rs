@@ -81,13 +81,16 @@ fn check(trace: &[u8], stages: usize) -> usize {
     for event in trace["traceEvents"].as_array().unwrap() {
         let track = (event["pid"].as_u64().unwrap(), event["tid"].as_u64());
         match event["ph"].as_str().unwrap() {
-            "M" => assert!(names.insert(track, event["args"]["name"].to_string()).is_none(), "{event}"),
+            "M" => {
+                assert!(names.insert(track, event["args"]["name"].to_string()).is_none(), "{event}")
+            }
             "X" => {
                 let start = nanos(&event["ts"]);
-                tracks
-                    .entry(track)
-                    .or_default()
-                    .push((start, start + nanos(&event["dur"]), event["name"].to_string()));
+                tracks.entry(track).or_default().push((
+                    start,
+                    start + nanos(&event["dur"]),
+                    event["name"].to_string(),
+                ));
             }
             "b" => assert!(begun.insert(id(event), nanos(&event["ts"])).is_none(), "{event}"),
             "e" => {
@@ -99,7 +102,11 @@ fn check(trace: &[u8], stages: usize) -> usize {
         }
     }
     assert!(tracks.keys().all(|track| names.contains_key(track)));
-    assert_eq!(names.values().collect::<BTreeSet<_>>().len(), names.len(), "two tracks of one name");
+    assert_eq!(
+        names.values().collect::<BTreeSet<_>>().len(),
+        names.len(),
+        "two tracks of one name"
+    );
     assert!(begun.is_empty(), "{begun:?} have no end");
     assert_eq!(tracks.values().map(Vec::len).sum::<usize>() + asynchronous, stages);
     for (track, mut events) in tracks {
@@ -121,24 +128,15 @@ fn check(trace: &[u8], stages: usize) -> usize {
 
 #[test]
 fn viewers_show_every_event() {
-    let options = Options {
-        record: true,
-        ..Options::default()
-    };
+    let options = Options { record: true, ..Options::default() };
     let mut asynchronous = 0;
     for name in machines() {
         let machine = Machine::load(&name).unwrap();
         // Some are two hosts and a cable.
-        let pes = if run(&machine, 4, &Options::default(), drop).is_ok() {
-            4
-        } else {
-            2
-        };
-        for (program, what) in [
-            (flood as fn(&Job) -> Result<()>, "flood"),
-            (contend, "contend"),
-            (collect, "collect"),
-        ] {
+        let pes = if run(&machine, 4, &Options::default(), drop).is_ok() { 4 } else { 2 };
+        for (program, what) in
+            [(flood as fn(&Job) -> Result<()>, "flood"), (contend, "contend"), (collect, "collect")]
+        {
             let timeline = || {
                 let done = run(&machine, pes, &options, |job| program(&job).unwrap()).unwrap();
                 let mut bytes = Vec::new();

@@ -15,7 +15,8 @@ const LONGEST: usize = 32 << 20;
 const ROOM: usize = LONGEST + 4096;
 /// Lengths around each limit of what a block passes through: a word, a page, and the block from
 /// which on the machine gives shared pages back.
-const LIMITS: [usize; 11] = [1, 8, 9, 4095, 4096, 4097, 300_000, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, LONGEST];
+const LIMITS: [usize; 11] =
+    [1, 8, 9, 4095, 4096, 4097, 300_000, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, LONGEST];
 
 #[derive(Debug, Clone, Copy)]
 enum Kind {
@@ -43,20 +44,14 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit
     }
 
     fn block(&mut self, kind: Kind, len: usize) -> Step {
         let start = self.below(ROOM - len + 1);
-        Step {
-            kind,
-            at: start..start + len,
-            operand: self.below(ROOM - len + 1),
-        }
+        Step { kind, at: start..start + len, operand: self.below(ROOM - len + 1) }
     }
 
     /// Of any order of magnitude alike, and not long.
@@ -88,7 +83,11 @@ fn steps(pe: usize, npes: usize, seed: u64) -> Vec<Step> {
         let kind = [Kind::Put, Kind::PutNbi, Kind::PutSignal][random.below(3)];
         steps.extend([random.block(Kind::Get, len), random.short_block(kind), random.word()]);
         steps.extend([random.block(kind, len), random.short_block(Kind::Get), random.word()]);
-        steps.extend([random.short_block(Kind::Put), random.short_block(Kind::PutNbi), random.word()]);
+        steps.extend([
+            random.short_block(Kind::Put),
+            random.short_block(Kind::PutNbi),
+            random.word(),
+        ]);
     }
     steps
 }
@@ -141,7 +140,9 @@ impl Writer<'_> {
         let word = || self.memory.remote_word::<u64>(next, at.start);
         let held = match step.kind {
             Kind::Put => self.memory.put(next, at.start, &self.noise.0[from]).map(|()| None)?,
-            Kind::PutNbi => self.memory.put_nbi(next, at.start, self.noise.1, from).map(|()| None)?,
+            Kind::PutNbi => {
+                self.memory.put_nbi(next, at.start, self.noise.1, from).map(|()| None)?
+            }
             Kind::PutSignal => {
                 let block = &self.noise.0[from];
                 self.memory.put_signal(next, at.start, block, self.signals, 0, SignalOp::Add, 1)?;
@@ -159,7 +160,9 @@ impl Writer<'_> {
             }
             Kind::Add => Some(word()?.fetch_add(step.operand as u64)?),
             Kind::Swap => Some(word()?.swap(step.operand as u64)?),
-            Kind::CompareSwap => Some(word()?.compare_swap(self.model.word(at), step.operand as u64)?),
+            Kind::CompareSwap => {
+                Some(word()?.compare_swap(self.model.word(at), step.operand as u64)?)
+            }
         };
         match held {
             Some(held) => assert_eq!(held, self.model.word(at), "PE {}: {step:?}", self.job.pe()),
@@ -201,11 +204,7 @@ pub fn run(job: &Job, seed: u64, now: impl Fn() -> Duration) -> Result<Duration>
     let before = steps((me + n - 1) % n, n, seed);
     let mut expected = Model(vec![0; ROOM]);
     before.iter().for_each(|step| expected.apply(step, &noise));
-    assert!(
-        memory.to_vec() == expected.0,
-        "the memory of PE {} is not what was written",
-        job.pe()
-    );
+    assert!(memory.to_vec() == expected.0, "the memory of PE {} is not what was written", job.pe());
     let signalled = before.iter().filter(|step| matches!(step.kind, Kind::PutSignal)).count();
     assert_eq!(signals.read(0), signalled as u64, "signals to PE {}", job.pe());
     Ok(time)

@@ -15,7 +15,8 @@ use super::raw_barrier::{Idle, RawBarrier, Shape, WORDS};
 /// Barriers per sample between two PEs with a core each, some tens of nanoseconds each.
 const PAIR_BATCH: usize = 200;
 const PAIR_BATCHES: usize = 100;
-/// Barriers per sample of more PEs; beside strangers each is a sample, because the tail is what matters.
+/// Barriers per sample of more PEs; beside strangers each is a sample, because the tail is what
+/// matters.
 const BATCH: usize = 10;
 /// How long each contender is measured in a round.
 const TURN: Duration = Duration::from_millis(20);
@@ -23,7 +24,8 @@ const TURN: Duration = Duration::from_millis(20);
 const BUSY_TURN: Duration = Duration::from_millis(60);
 /// Samples between two looks at whether the turn is over.
 const CHUNK: usize = 20;
-/// Looks before a raw barrier sleeps, when it does not sleep at once: about what going to sleep costs.
+/// Looks before a raw barrier sleeps, when it does not sleep at once: about what going to sleep
+/// costs.
 const SPIN_BEFORE_SLEEP: u32 = 50;
 
 pub fn measure(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
@@ -44,10 +46,12 @@ fn pair(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let library = || in_microseconds(time_each(PAIR_BATCHES, PAIR_BATCH, || Ok(job.barrier()?))?);
     let mut contenders = vec![Contender::library(library)];
     if let Some(near) = window.near_ptr(1 - job.pe(), 0) {
-        // SAFETY: words of a window that is kept to the end of this function and that only this limit uses.
+        // SAFETY: words of a window that is kept to the end of this function and that only this
+        // limit uses.
         let (own, near) = unsafe { (raw::word(window.local_ptr()), raw::word(near)) };
         let count = &count;
-        contenders.push(Contender::limit("store and poll", move || raw_pair::<false>(own, near, count)));
+        contenders
+            .push(Contender::limit("store and poll", move || raw_pair::<false>(own, near, count)));
         contenders.push(Contender::limit("store and poll with pause", move || {
             raw_pair::<true>(own, near, count)
         }));
@@ -55,7 +59,11 @@ fn pair(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-fn raw_pair<const PAUSE: bool>(own: &AtomicU64, near: &AtomicU64, count: &Cell<u64>) -> Result<Vec<f64>> {
+fn raw_pair<const PAUSE: bool>(
+    own: &AtomicU64,
+    near: &AtomicU64,
+    count: &Cell<u64>,
+) -> Result<Vec<f64>> {
     let mut value = count.get();
     let samples = time_each(PAIR_BATCHES, PAIR_BATCH, || {
         value += 1;
@@ -79,19 +87,13 @@ fn group(bench: &mut Bench<'_>, row: &Row, kind: Kind) -> Result<()> {
     let memory = job.window::<u32>(WORDS * variants.len())?;
     let parts: Option<Vec<*mut u32>> = (0..job.npes()).map(|pe| memory.near_ptr(pe, 0)).collect();
     let (budget, batch) = if busy { (BUSY_TURN, 1) } else { (TURN, BATCH) };
-    let turn = Turn {
-        job,
-        ended: &ended,
-        number: Cell::new(0),
-        budget,
-        batch,
-    };
+    let turn = Turn { job, ended: &ended, number: Cell::new(0), budget, batch };
 
     let mut contenders = vec![Contender::library(|| turn.measure(|| Ok(job.barrier()?)))];
     for (index, (name, shape, idle)) in variants.into_iter().enumerate() {
         let Some(parts) = &parts else { break };
-        // SAFETY: windows start on cache lines and WORDS is a multiple of one; each barrier has its own words, in a
-        // window that is kept to the end of this function.
+        // SAFETY: windows start on cache lines and WORDS is a multiple of one; each barrier has its
+        // own words, in a window that is kept to the end of this function.
         let mut barrier = unsafe {
             let parts: Vec<_> = parts.iter().map(|part| part.add(index * WORDS)).collect();
             RawBarrier::new(shape, idle, job.pe(), &parts)
@@ -114,8 +116,16 @@ fn variants(busy: bool, pes: usize) -> Vec<(&'static str, Shape, Idle)> {
         ("dissemination, futex", Dissemination, Idle::Futex(0)),
     ];
     if busy {
-        variants.push(("central counter, spin, then futex", Central, Idle::Futex(SPIN_BEFORE_SLEEP)));
-        variants.push(("dissemination, spin, then futex", Dissemination, Idle::Futex(SPIN_BEFORE_SLEEP)));
+        variants.push((
+            "central counter, spin, then futex",
+            Central,
+            Idle::Futex(SPIN_BEFORE_SLEEP),
+        ));
+        variants.push((
+            "dissemination, spin, then futex",
+            Dissemination,
+            Idle::Futex(SPIN_BEFORE_SLEEP),
+        ));
     } else {
         variants.push(("central counter, yield", Central, Idle::Yield));
         variants.push(("dissemination, yield", Dissemination, Idle::Yield));
@@ -129,8 +139,9 @@ fn variants(busy: bool, pes: usize) -> Vec<(&'static str, Shape, Idle)> {
 
 /// How long one contender's turn lasts.
 ///
-/// How long a barrier takes beside strangers varies a thousandfold from one moment to the next, so a number of barriers
-/// cannot be chosen beforehand. PE 0 looks at its clock, and tells the others through a word of theirs.
+/// How long a barrier takes beside strangers varies a thousandfold from one moment to the next, so
+/// a number of barriers cannot be chosen beforehand. PE 0 looks at its clock, and tells the others
+/// through a word of theirs.
 struct Turn<'a> {
     job: &'a Job,
     ended: &'a Window<u64>,
@@ -145,8 +156,9 @@ impl Turn<'_> {
         self.number.set(self.number.get() + 1);
         let mut samples = Vec::new();
         let start = Instant::now();
-        // What PE 0 writes before it arrives at the last barrier of a chunk, all know after that barrier; and nobody
-        // can know it a chunk too early, because the other barriers of the chunk are still between.
+        // What PE 0 writes before it arrives at the last barrier of a chunk, all know after that
+        // barrier; and nobody can know it a chunk too early, because the other barriers of the
+        // chunk are still between.
         while self.ended.read(0) < self.number.get() {
             for sample in 0..CHUNK {
                 if sample == CHUNK - 1 && self.job.pe() == 0 && start.elapsed() > self.budget {

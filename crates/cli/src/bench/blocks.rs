@@ -36,8 +36,9 @@ fn batches(row: &Row) -> usize {
 
 /// Private memory that starts a cache line behind the start of a page.
 ///
-/// On some CPUs memcpy falls to a twentieth of its rate when the destination begins up to 31 bytes behind the source,
-/// modulo a page: just where large allocations begin, seen from a window. That would be no limit.
+/// On some CPUs memcpy falls to a twentieth of its rate when the destination begins up to 31 bytes
+/// behind the source, modulo a page: just where large allocations begin, seen from a window. That
+/// would be no limit.
 struct Private {
     memory: Vec<u64>,
     start: usize,
@@ -59,7 +60,8 @@ impl Private {
 const PAGE: usize = 512;
 const LINE: usize = 8;
 
-/// Blocks of each row's size between the window of PE 1 and private memory of PE 0, always the same ones.
+/// Blocks of each row's size between the window of PE 1 and private memory of PE 0, always the same
+/// ones.
 pub fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Result<()> {
     let job = bench.job;
     let acts = job.pe() == 0;
@@ -70,7 +72,8 @@ pub fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> R
     for row in rows {
         let operations = (SAMPLE_BYTES / row.size).clamp(1, MOST_OPERATIONS);
         let batches = batches(row);
-        let to_rate = |samples: Vec<f64>| samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect();
+        let to_rate =
+            |samples: Vec<f64>| samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect();
         let len = row.size / size_of::<u64>();
         let mut contenders = vec![Contender::library(|| {
             if !acts {
@@ -103,7 +106,8 @@ pub fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> R
                     Direction::Get => (buffer.as_mut_ptr(), near),
                 };
                 let samples = time_each(batches, operations, || {
-                    // SAFETY: one side is the window, the other the borrowed buffer, both at least `len` words, aligned and apart.
+                    // SAFETY: one side is the window, the other the borrowed buffer, both at least
+                    // `len` words, aligned and apart.
                     unsafe { raw::copy(to.cast(), from.cast(), len * size_of::<u64>()) };
                     Ok(())
                 });
@@ -115,7 +119,8 @@ pub fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> R
     Ok(())
 }
 
-/// A block with its signal there and back. The block's first word changes every time and is checked on arrival.
+/// A block with its signal there and back. The block's first word changes every time and is checked
+/// on arrival.
 pub fn put_signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
@@ -146,28 +151,34 @@ pub fn put_signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                 Ok(())
             })
         })];
-        if let (Some(near_block), Some(near_flag)) = (window.near_ptr(peer, 0), signals.near_ptr(peer, 0)) {
-            // SAFETY: first words of windows that are kept to the end of this function, accessed as 64 bits by memonet as well.
-            let (own_block, own_flag, near_flag) =
-                unsafe { (raw::word(window.local_ptr()), raw::word(signals.local_ptr()), raw::word(near_flag)) };
-            let (block, count) = (&block, &count);
-            let limit = RawSignal {
-                me,
-                own_block,
-                own_flag,
-                near_block,
-                near_flag,
+        if let (Some(near_block), Some(near_flag)) =
+            (window.near_ptr(peer, 0), signals.near_ptr(peer, 0))
+        {
+            // SAFETY: first words of windows that are kept to the end of this function, accessed as
+            // 64 bits by memonet as well.
+            let (own_block, own_flag, near_flag) = unsafe {
+                (
+                    raw::word(window.local_ptr()),
+                    raw::word(signals.local_ptr()),
+                    raw::word(near_flag),
+                )
             };
+            let (block, count) = (&block, &count);
+            let limit = RawSignal { me, own_block, own_flag, near_block, near_flag };
             contenders.push(Contender::limit("payload, then flag", move || {
                 let block = &mut block.borrow_mut()[..len];
-                // SAFETY: the peer's part of the window is as long as the block and aligned; private memory is apart from it.
+                // SAFETY: the peer's part of the window is as long as the block and aligned;
+                // private memory is apart from it.
                 time_each(batches, operations, || unsafe { limit.trip::<false>(block, count) })
             }));
-            contenders.push(Contender::limit("payload, then flag; polling with pause", move || {
-                let block = &mut block.borrow_mut()[..len];
-                // SAFETY: as above.
-                time_each(batches, operations, || unsafe { limit.trip::<true>(block, count) })
-            }));
+            contenders.push(Contender::limit(
+                "payload, then flag; polling with pause",
+                move || {
+                    let block = &mut block.borrow_mut()[..len];
+                    // SAFETY: as above.
+                    time_each(batches, operations, || unsafe { limit.trip::<true>(block, count) })
+                },
+            ));
         }
         bench.interleave(row, &mut contenders)?;
     }
@@ -194,11 +205,14 @@ impl RawSignal<'_> {
         block[0] = value;
         let send = || {
             if let [word] = *block {
-                // SAFETY: the caller grants the range, which memonet accesses as 64 bits when it is that long.
+                // SAFETY: the caller grants the range, which memonet accesses as 64 bits when it is
+                // that long.
                 unsafe { raw::word(self.near_block) }.store(word, Ordering::Relaxed);
             } else {
                 // SAFETY: both ranges are as long as the block and apart, as the caller says.
-                unsafe { raw::copy(self.near_block.cast(), block.as_ptr().cast(), size_of_val(block)) };
+                unsafe {
+                    raw::copy(self.near_block.cast(), block.as_ptr().cast(), size_of_val(block))
+                };
             }
             self.near_flag.store(value, Ordering::Release);
         };

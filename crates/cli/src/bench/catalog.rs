@@ -12,7 +12,8 @@ pub enum Better {
     Higher,
 }
 
-/// What is measured; a job of its own measures all rows of one kind that have the same number of PEs.
+/// What is measured; a job of its own measures all rows of one kind that have the same number of
+/// PEs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Kind {
     PingPong,
@@ -57,7 +58,8 @@ pub struct Effort {
     pub quick: bool,
 }
 
-/// After how long a quick row begins no further round: on a machine that others load, a round may take seconds.
+/// After how long a quick row begins no further round: on a machine that others load, a round may
+/// take seconds.
 const QUICK_ROW: Duration = Duration::from_millis(200);
 /// A quick sample has this part of the operations of a whole one.
 const QUICK_PART: usize = 8;
@@ -138,23 +140,32 @@ impl Kind {
             Self::WaitCpu | Self::WaitStoreLatency => (3, 1),
             Self::WaitSignalLatency => (10, 3),
             // Says the same every time.
-            Self::Memory | Self::SimulatedBarrierMemory | Self::MutexHandOver | Self::MutexFetched => (1, 1),
+            Self::Memory
+            | Self::SimulatedBarrierMemory
+            | Self::MutexHandOver
+            | Self::MutexFetched => (1, 1),
             Self::SimulatedEvents => (5, 1),
             // Seconds each.
             Self::SimulatedBarrier => (3, 1),
-            Self::MulticastRate | Self::MulticastBandwidth | Self::MulticastInPlace | Self::MulticastUdp => (20, 4),
-            Self::Barrier | Self::BarrierBusy | Self::Broadcast | Self::AllReduce | Self::Startup | Self::SimulatedCall => (20, 4),
+            Self::MulticastRate
+            | Self::MulticastBandwidth
+            | Self::MulticastInPlace
+            | Self::MulticastUdp => (20, 4),
+            Self::Barrier
+            | Self::BarrierBusy
+            | Self::Broadcast
+            | Self::AllReduce
+            | Self::Startup
+            | Self::SimulatedCall => (20, 4),
             // A job of threads for each sample.
             Self::MutexKept | Self::RegionMerge => (10, 2),
             _ => (60, 4),
         };
-        Effort {
-            rounds: if quick { quick_rounds } else { full },
-            quick,
-        }
+        Effort { rounds: if quick { quick_rounds } else { full }, quick }
     }
 
-    /// Whether its limits are of different kinds, so that the best does not stand for the others, and the table shows the ratio to each.
+    /// Whether its limits are of different kinds, so that the best does not stand for the others,
+    /// and the table shows the ratio to each.
     pub fn has_unlike_limits(self) -> bool {
         matches!(self, Self::MulticastBandwidth | Self::MulticastInPlace)
     }
@@ -251,7 +262,8 @@ const SIGNALLED: [u32; 7] = [3, 6, 9, 12, 15, 18, 21];
 /// Sizes of broadcasts, as powers of two.
 const BROADCAST: [u32; 5] = [3, 12, 16, 20, 24];
 
-/// Every row, in the order of the table. `cpus` bounds the barriers: they go to 32 PEs or to one per CPU, whichever is more.
+/// Every row, in the order of the table. `cpus` bounds the barriers: they go to 32 PEs or to one
+/// per CPU, whichever is more.
 pub fn rows(cpus: usize) -> Vec<Row> {
     let mut rows = Vec::new();
     for kind in Kind::ALL {
@@ -263,8 +275,12 @@ pub fn rows(cpus: usize) -> Vec<Row> {
         match kind {
             Kind::PingPong => add(Some(8), 2, 8),
             Kind::StoreRate | Kind::PutNbiRate | Kind::FetchAdd => add(None, 2, 8),
-            Kind::PutSignal => SIGNALLED.iter().for_each(|&power| add(Some(1 << power), 2, 1 << power)),
-            Kind::PutBandwidth | Kind::GetBandwidth => BLOCKS.for_each(|power| add(Some(1 << power), 2, 1 << power)),
+            Kind::PutSignal => {
+                SIGNALLED.iter().for_each(|&power| add(Some(1 << power), 2, 1 << power))
+            }
+            Kind::PutBandwidth | Kind::GetBandwidth => {
+                BLOCKS.for_each(|power| add(Some(1 << power), 2, 1 << power))
+            }
             Kind::Barrier => {
                 let mut pes = 2;
                 while pes <= cpus.max(32) {
@@ -274,7 +290,9 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             }
             Kind::BarrierBusy => [2, 4, 8, 16].iter().for_each(|&pes| add(Some(pes), pes, 0)),
             Kind::Broadcast => {
-                for (pes, size) in [2, 4].into_iter().flat_map(|pes| BROADCAST.map(|power| (pes, 1 << power))) {
+                for (pes, size) in
+                    [2, 4].into_iter().flat_map(|pes| BROADCAST.map(|power| (pes, 1 << power)))
+                {
                     let id = format!("{name}.{pes}.{size}");
                     rows.push(Row { id, kind, pes, size });
                 }
@@ -282,7 +300,9 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             Kind::MulticastLatency => add(Some(8), 2, 8),
             Kind::MulticastRate => [8, 64].iter().for_each(|&size| add(Some(size), 2, size)),
             Kind::MulticastBandwidth | Kind::MulticastInPlace => {
-                for (pes, size) in [(2, 1 << 16), (4, 1 << 12), (4, 1 << 16), (4, 1 << 20), (4, 1 << 24)] {
+                for (pes, size) in
+                    [(2, 1 << 16), (4, 1 << 12), (4, 1 << 16), (4, 1 << 20), (4, 1 << 24)]
+                {
                     let id = format!("{name}.{pes}.{size}");
                     rows.push(Row { id, kind, pes, size });
                 }
@@ -299,11 +319,15 @@ pub fn rows(cpus: usize) -> Vec<Row> {
             Kind::MutexHandOver | Kind::MutexFetched => add(Some(1024), 2, 1024),
             Kind::RegionMerge => [8, 4096].iter().for_each(|&bytes| add(Some(bytes), 1, bytes)),
             // The PE that ends the wait is not counted.
-            Kind::WaitCpu | Kind::WaitStoreLatency | Kind::WaitSignalLatency => add(Some(16), 17, 0),
+            Kind::WaitCpu | Kind::WaitStoreLatency | Kind::WaitSignalLatency => {
+                add(Some(16), 17, 0)
+            }
             Kind::Startup => [2, 16].iter().for_each(|&pes| add(Some(pes), pes, 0)),
             Kind::Memory => add(Some(16), 16, 0),
             Kind::SimulatedEvents | Kind::SimulatedCall => add(None, 1, 0),
-            Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => [4096, 65_536].iter().for_each(|&pes| add(Some(pes), pes, 0)),
+            Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => {
+                [4096, 65_536].iter().for_each(|&pes| add(Some(pes), pes, 0))
+            }
         }
     }
     rows
@@ -312,11 +336,13 @@ pub fn rows(cpus: usize) -> Vec<Row> {
 impl Row {
     /// Whether one sample takes most of a minute.
     fn is_long(&self) -> bool {
-        matches!(self.kind, Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory) && self.pes > 10_000
+        matches!(self.kind, Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory)
+            && self.pes > 10_000
     }
 }
 
-/// Leaves out of a quick bench what would take most of its time, unless it is asked for by its whole name. Gives the names of what is left out.
+/// Leaves out of a quick bench what would take most of its time, unless it is asked for by its
+/// whole name. Gives the names of what is left out.
 pub fn leave_out_long(rows: &mut Vec<Row>, filters: &[String]) -> Vec<String> {
     let (long, short) = std::mem::take(rows)
         .into_iter()
@@ -327,7 +353,9 @@ pub fn leave_out_long(rows: &mut Vec<Row>, filters: &[String]) -> Vec<String> {
 
 /// The rows whose id contains one of the filters; all without filters.
 pub fn select(rows: Vec<Row>, filters: &[String]) -> Vec<Row> {
-    let wanted = |row: &Row| filters.is_empty() || filters.iter().any(|filter| row.id.contains(filter.as_str()));
+    let wanted = |row: &Row| {
+        filters.is_empty() || filters.iter().any(|filter| row.id.contains(filter.as_str()))
+    };
     rows.into_iter().filter(wanted).collect()
 }
 
@@ -371,7 +399,9 @@ mod tests {
 
     #[test]
     fn filters_select_by_part_of_the_id() {
-        let ids = |filter: &str| -> Vec<String> { select(rows(2), &[filter.into()]).into_iter().map(|row| row.id).collect() };
+        let ids = |filter: &str| -> Vec<String> {
+            select(rows(2), &[filter.into()]).into_iter().map(|row| row.id).collect()
+        };
         assert_eq!(ids("barrier.2"), ["barrier.2"]);
         assert_eq!(ids("startup"), ["startup.2", "startup.16"]);
         assert!(ids("nothing like it").is_empty());

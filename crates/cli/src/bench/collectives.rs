@@ -8,7 +8,8 @@ use memonet::{Job, Sum};
 use super::catalog::{Kind, Row};
 use super::pe::{Bench, Contender};
 
-/// What one contender's turn moves at least, so that a turn of small blocks is long enough to be measured.
+/// What one contender's turn moves at least, so that a turn of small blocks is long enough to be
+/// measured.
 const BYTES_PER_TURN: usize = 64 << 20;
 const MOST: usize = 2000;
 const LEAST: usize = 4;

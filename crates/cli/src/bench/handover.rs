@@ -1,4 +1,5 @@
-//! What a call costs a process on a simulated machine, in real time: to hand over to the engine and back.
+//! What a call costs a process on a simulated machine, in real time: to hand over to the engine and
+//! back.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -13,7 +14,8 @@ use super::raw::{futex_wait, futex_wake, half_word};
 const BATCH: u32 = 2_000;
 const BATCHES: usize = 5;
 
-/// The one PE of the job asks the machine something; and passes turns with a process that does nothing else, on the same CPU.
+/// The one PE of the job asks the machine something; and passes turns with a process that does
+/// nothing else, on the same CPU.
 pub fn measure(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     ensure!(
@@ -22,7 +24,8 @@ pub fn measure(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     );
     let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     // SAFETY: a fresh page, which stays mapped.
-    let page = unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, access, kind) }.context("mmap")?;
+    let page =
+        unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, access, kind) }.context("mmap")?;
     // SAFETY: aligned and zero; both processes use it as an atomic.
     let word = unsafe { half_word(page.cast()) };
     let _partner = Partner::taking_turns(word)?;
@@ -45,7 +48,8 @@ pub fn measure(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of one of so many that a batch is, by the kernel's own clock: those of the program show the machine's time.
+/// Nanoseconds of one of so many that a batch is, by the kernel's own clock: those of the program
+/// show the machine's time.
 fn each(count: u32, mut what: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let sample = |_| {
         let start = real();

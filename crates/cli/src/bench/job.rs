@@ -15,22 +15,15 @@ use crate::run;
 
 /// Measures rows of one kind with one job.
 pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
-    // Inherited by the PEs. In append mode each of their writes goes to the end, whoever else writes.
+    // Inherited by the PEs. In append mode each of their writes goes to the end, whoever else
+    // writes.
     let records = memfd_create("memonet bench", MemfdFlags::empty()).context("memfd_create")?;
     fcntl_setfl(&records, fcntl_getfl(&records)? | OFlags::APPEND)?;
-    let task = pe::Task {
-        rows: rows.to_vec(),
-        effort,
-        records: records.as_raw_fd(),
-    };
+    let task = pe::Task { rows: rows.to_vec(), effort, records: records.as_raw_fd() };
     let n = rows[0].pes;
     let args = Part::Pe(task).arguments()?.map(Into::into).into();
     let status = run::launch(run::Spec {
-        programs: vec![run::Program {
-            n,
-            program: this_program()?.into(),
-            args,
-        }],
+        programs: vec![run::Program { n, program: this_program()?.into(), args }],
         options: run::Options {
             environment: (rows[0].kind == Kind::MulticastUdp)
                 .then(raw_udp::environment)
@@ -49,6 +42,8 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
     file.rewind()?;
     let lines = BufReader::new(file).lines();
     lines
-        .map(|line| serde_json::from_str(&line?).context("a PE handed over something else than samples"))
+        .map(|line| {
+            serde_json::from_str(&line?).context("a PE handed over something else than samples")
+        })
         .collect()
 }

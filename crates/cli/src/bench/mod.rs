@@ -12,8 +12,9 @@
 //!   table, JSON, figures                                         (report, plot)
 //! ```
 //!
-//! A limit does the same work on the same words of the same processes with nothing of memonet in between (`raw`,
-//! `raw_barrier`, `raw_multicast`, `raw_udp`). Because the two take turns, what else the machine does disturbs both alike.
+//! A limit does the same work on the same words of the same processes with nothing of memonet in
+//! between (`raw`, `raw_barrier`, `raw_multicast`, `raw_udp`). Because the two take turns, what
+//! else the machine does disturbs both alike.
 
 mod barriers;
 mod blocks;
@@ -69,8 +70,8 @@ pub struct Args {
     /// Also draw latency and bandwidth against size, as SVG and PNG, into this folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// At most a minute, and less certain: samples are smaller, a row begins no further round after 0.2 s, and rows of
-    /// which one sample takes long are left out unless their whole id is given
+    /// At most a minute, and less certain: samples are smaller, a row begins no further round after
+    /// 0.2 s, and rows of which one sample takes long are left out unless their whole id is given
     #[arg(long)]
     quick: bool,
     /// Show what each row measures and what its limit is, and measure nothing
@@ -88,8 +89,8 @@ enum Part {
     Simulated(simulated::Task),
 }
 
-/// First argument of the processes that a bench starts. The command line's parser never sees it: what it touches would be
-/// measured as memory of a PE.
+/// First argument of the processes that a bench starts. The command line's parser never sees it:
+/// what it touches would be measured as memory of a PE.
 const PART: &str = "bench-part";
 
 impl Part {
@@ -132,26 +133,28 @@ fn bench(args: &Args) -> Result<()> {
     if args.list {
         return Ok(report::list(&mut std::io::stdout().lock(), &rows)?);
     }
-    let left_out = if args.quick {
-        catalog::leave_out_long(&mut rows, &args.filter)
-    } else {
-        Vec::new()
-    };
-    // Made before the measurement, so that a wrong name is told before the minutes and not after them.
+    let left_out =
+        if args.quick { catalog::leave_out_long(&mut rows, &args.filter) } else { Vec::new() };
+    // Made before the measurement, so that a wrong name is told before the minutes and not after
+    // them.
     let json = args
         .json
         .as_ref()
         .map(|path| File::create(path).with_context(|| format!("cannot write {}", path.display())));
     let json = json.transpose()?;
     if let Some(folder) = &args.plot {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
 
     let machine = Machine::found(args.quick);
     let measured = measure_all(&rows, args.quick, &machine)?;
     if !left_out.is_empty() {
         let left_out = left_out.join(", ");
-        writeln!(std::io::stdout(), "left out, as one sample takes too long to be quick: {left_out}")?;
+        writeln!(
+            std::io::stdout(),
+            "left out, as one sample takes too long to be quick: {left_out}"
+        )?;
     }
     if let Some(mut file) = json {
         report::write_json(&mut file, &machine, &measured).context("cannot write the JSON file")?;
@@ -171,7 +174,8 @@ pub fn measure_rows(ids: &[&str], quick: bool) -> Result<(Machine, Vec<Measured>
     let machine = Machine::found(quick);
     let mut measured = Vec::new();
     for row in &rows {
-        let records = measure(std::slice::from_ref(row), quick).with_context(|| format!("cannot measure {}", row.id))?;
+        let records = measure(std::slice::from_ref(row), quick)
+            .with_context(|| format!("cannot measure {}", row.id))?;
         measured.push(Measured::new(row, &records)?);
     }
     Ok((machine, measured))
@@ -191,7 +195,8 @@ fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measu
         } else {
             traits.name.into()
         });
-        let records = measure(rows, quick).with_context(|| format!("cannot measure {}", rows[0].id))?;
+        let records =
+            measure(rows, quick).with_context(|| format!("cannot measure {}", rows[0].id))?;
         for row in rows {
             let row = Measured::new(row, &records)?;
             bar.suspend(|| writeln!(out, "{row}"))?;
@@ -207,9 +212,11 @@ fn measure(rows: &[Row], quick: bool) -> Result<Vec<stats::Record>> {
     let effort = rows[0].kind.effort(quick);
     match rows[0].kind {
         Kind::Startup => startup::measure(rows, effort),
-        Kind::MutexHandOver | Kind::MutexFetched | Kind::SimulatedEvents | Kind::SimulatedBarrier | Kind::SimulatedBarrierMemory => {
-            simulated::measure(rows, effort)
-        }
+        Kind::MutexHandOver
+        | Kind::MutexFetched
+        | Kind::SimulatedEvents
+        | Kind::SimulatedBarrier
+        | Kind::SimulatedBarrierMemory => simulated::measure(rows, effort),
         Kind::BarrierBusy => {
             let _strangers = stranger::Strangers::on_each_cpu()?;
             job::measure(rows, effort)

@@ -16,7 +16,8 @@ use super::raw_udp::RawUdp;
 
 /// Blocks of a sample, so that its two barriers are nothing beside it.
 const BLOCKS: usize = 100_000;
-/// Bytes of a sample of large blocks: many times a ring, as at the end of a sample, when the writer is done, the readers' CPUs are not shared out well.
+/// Bytes of a sample of large blocks: many times a ring, as at the end of a sample, when the writer
+/// is done, the readers' CPUs are not shared out well.
 const BYTES: usize = 128 << 20;
 /// The same by datagrams, which are slower.
 const BYTES_BY_UDP: usize = 16 << 20;
@@ -86,13 +87,21 @@ fn latency(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-/// A word there and back, by bare stores and loads. How long a line takes from CPU to CPU depends on its address, by a third, and a channel goes through many of them:
-/// so each sample has a pair of lines of its own, and the median is not the luck of one.
-fn bare_trips<const PAUSE: bool>(me: usize, own: *mut u64, near: *mut u64, count: &Cell<u64>) -> Result<Vec<f64>> {
+/// A word there and back, by bare stores and loads. How long a line takes from CPU to CPU depends
+/// on its address, by a third, and a channel goes through many of them: so each sample has a pair
+/// of lines of its own, and the median is not the luck of one.
+fn bare_trips<const PAUSE: bool>(
+    me: usize,
+    own: *mut u64,
+    near: *mut u64,
+    count: &Cell<u64>,
+) -> Result<Vec<f64>> {
     let mut at = 0;
     time_batches(TRIP_SAMPLES, TRIPS, |trips| {
-        // SAFETY: both are the beginning of the caller's window, which it keeps, and which has a place for each sample; nothing else accesses it.
-        let (own, near) = unsafe { (raw::word(own.wrapping_add(at)), raw::word(near.wrapping_add(at))) };
+        // SAFETY: both are the beginning of the caller's window, which it keeps, and which has a
+        // place for each sample; nothing else accesses it.
+        let (own, near) =
+            unsafe { (raw::word(own.wrapping_add(at)), raw::word(near.wrapping_add(at))) };
         at += APART;
         let mut value = count.get();
         for _ in 0..trips {
@@ -126,16 +135,13 @@ fn rate(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     if let Some(ring) = slots.near_ptr(0, 0)
         && len < SLOT
     {
-        let limit = RawRing {
-            ring,
-            next: Cell::new(0),
-            seen: Cell::new(0),
-        };
+        let limit = RawRing { ring, next: Cell::new(0), seen: Cell::new(0) };
         let buffer = RefCell::new(vec![0u64; len]);
         contenders.push(Contender::limit("a bare ring of numbered slots", move || {
             sampled(job, blocks, || {
                 let mut buffer = buffer.borrow_mut();
-                // SAFETY: the ring is PE 0's part of a window that is kept to the end of this function; slots are longer than blocks.
+                // SAFETY: the ring is PE 0's part of a window that is kept to the end of this
+                // function; slots are longer than blocks.
                 unsafe { if me == 0 { limit.push(&buffer) } else { limit.pop(&mut buffer) } };
                 Ok(())
             })
@@ -145,7 +151,8 @@ fn rate(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-/// Slots of equal size, each with the number of the block in it; and how far the reader is, on another line.
+/// Slots of equal size, each with the number of the block in it; and how far the reader is, on
+/// another line.
 struct RawRing {
     ring: *mut u64,
     next: Cell<u64>,
@@ -162,14 +169,19 @@ impl RawRing {
     /// The ring is mapped, and nothing else uses it.
     unsafe fn push(&self, block: &[u64]) {
         let number = self.next.get();
-        // SAFETY: the caller grants the ring; the word and the slot lie in it, and nobody accesses the word otherwise than as 64 bits.
+        // SAFETY: the caller grants the ring; the word and the slot lie in it, and nobody accesses
+        // the word otherwise than as 64 bits.
         unsafe {
             let progress = raw::word(self.ring.wrapping_add(SLOTS * SLOT));
             while number - self.seen.get() >= SLOTS as u64 {
                 self.seen.set(progress.load(Ordering::Acquire));
                 std::hint::spin_loop();
             }
-            raw::copy(self.slot(number).wrapping_add(1).cast(), block.as_ptr().cast(), size_of_val(block));
+            raw::copy(
+                self.slot(number).wrapping_add(1).cast(),
+                block.as_ptr().cast(),
+                size_of_val(block),
+            );
             raw::word(self.slot(number)).store(number + 1, Ordering::Release);
         }
         self.next.set(number + 1);
@@ -188,7 +200,8 @@ impl RawRing {
                 size_of_val(block),
             );
             if (number + 1).is_multiple_of(SLOTS as u64 / 8) {
-                raw::word(self.ring.wrapping_add(SLOTS * SLOT)).store(number + 1, Ordering::Release);
+                raw::word(self.ring.wrapping_add(SLOTS * SLOT))
+                    .store(number + 1, Ordering::Release);
             }
         }
         self.next.set(number + 1);
@@ -207,7 +220,9 @@ fn bandwidth(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
     let (block, mut buffer) = (vec![1u64; len], Vec::with_capacity(len));
     let copied = RefCell::new(vec![0u64; len]);
     let delivered = (job.npes() - 1) as f64 * row.size as f64;
-    let rate = |samples: Vec<f64>| -> Vec<f64> { samples.into_iter().map(|ns| delivered * 1e3 / ns).collect() };
+    let rate = |samples: Vec<f64>| -> Vec<f64> {
+        samples.into_iter().map(|ns| delivered * 1e3 / ns).collect()
+    };
     let mut contenders = vec![Contender::library(|| {
         sampled(job, blocks, || {
             if me == 0 {
@@ -280,7 +295,9 @@ fn over_udp(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let (block, mut buffer) = (vec![1u64; row.size / size_of::<u64>()], Vec::new());
     let raw_block = RefCell::new(vec![1u8; row.size]);
     let blocks = bench.effort.of(BYTES_BY_UDP) / row.size;
-    let rate = |samples: Vec<f64>| -> Vec<f64> { samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect() };
+    let rate = |samples: Vec<f64>| -> Vec<f64> {
+        samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect()
+    };
     let mut contenders = vec![Contender::library(|| {
         sampled(job, blocks, || {
             if me == 0 {

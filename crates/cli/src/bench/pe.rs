@@ -31,12 +31,7 @@ pub fn run(task: &Task) -> Result<()> {
     let kind = rows[0].kind;
     let before = (kind == Kind::Memory).then(waits::resident_kib).transpose()?;
     let job = memonet::init()?;
-    let mut bench = Bench {
-        job: &job,
-        effort: task.effort,
-        ended: None,
-        records: Vec::new(),
-    };
+    let mut bench = Bench { job: &job, effort: task.effort, ended: None, records: Vec::new() };
     match kind {
         Kind::PingPong => words::ping_pong(&mut bench, rows)?,
         Kind::StoreRate => words::store_rate(&mut bench, rows)?,
@@ -47,7 +42,11 @@ pub fn run(task: &Task) -> Result<()> {
         Kind::GetBandwidth => blocks::bandwidth(&mut bench, rows, blocks::Direction::Get)?,
         Kind::Barrier | Kind::BarrierBusy => barriers::measure(&mut bench, rows, kind)?,
         Kind::Broadcast | Kind::AllReduce => collectives::measure(&mut bench, rows, kind)?,
-        Kind::MulticastLatency | Kind::MulticastRate | Kind::MulticastBandwidth | Kind::MulticastInPlace | Kind::MulticastUdp => {
+        Kind::MulticastLatency
+        | Kind::MulticastRate
+        | Kind::MulticastBandwidth
+        | Kind::MulticastInPlace
+        | Kind::MulticastUdp => {
             multicast::measure(&mut bench, rows, kind)?;
         }
         Kind::Mutex | Kind::MutexContended => shared::mutex(&mut bench, rows, kind)?,
@@ -102,22 +101,17 @@ pub struct Contender<'a> {
 
 impl<'a> Contender<'a> {
     pub fn library(run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Self {
-        Self {
-            series: LIBRARY.into(),
-            run: Box::new(run),
-        }
+        Self { series: LIBRARY.into(), run: Box::new(run) }
     }
 
     pub fn limit(series: impl Into<String>, run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Self {
-        Self {
-            series: series.into(),
-            run: Box::new(run),
-        }
+        Self { series: series.into(), run: Box::new(run) }
     }
 }
 
 impl Bench<'_> {
-    /// Lets the contenders run in turns, so that what disturbs the machine disturbs all alike; every other round backwards, so that none always comes first.
+    /// Lets the contenders run in turns, so that what disturbs the machine disturbs all alike;
+    /// every other round backwards, so that none always comes first.
     pub fn interleave(&mut self, row: &Row, contenders: &mut [Contender<'_>]) -> Result<()> {
         let begun = Instant::now();
         for round in 0..self.effort.rounds {
@@ -140,7 +134,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Whether a row that was begun then needs no further round. PE 0 looks at its clock, and tells all others before a barrier.
+    /// Whether a row that was begun then needs no further round. PE 0 looks at its clock, and tells
+    /// all others before a barrier.
     fn is_over(&mut self, begun: Instant) -> Result<bool> {
         if !self.effort.quick {
             return Ok(false);
@@ -175,7 +170,11 @@ impl Bench<'_> {
 
 /// Nanoseconds per operation of `batches` batches, after one that only warms up.
 #[inline(always)]
-pub fn time_batches(batches: usize, operations: usize, mut batch: impl FnMut(usize) -> Result<()>) -> Result<Vec<f64>> {
+pub fn time_batches(
+    batches: usize,
+    operations: usize,
+    mut batch: impl FnMut(usize) -> Result<()>,
+) -> Result<Vec<f64>> {
     batch(operations)?;
     let mut samples = Vec::with_capacity(batches);
     for _ in 0..batches {
@@ -188,7 +187,11 @@ pub fn time_batches(batches: usize, operations: usize, mut batch: impl FnMut(usi
 
 /// As [`time_batches`], for loops of single operations.
 #[inline(always)]
-pub fn time_each(batches: usize, operations: usize, mut operation: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
+pub fn time_each(
+    batches: usize,
+    operations: usize,
+    mut operation: impl FnMut() -> Result<()>,
+) -> Result<Vec<f64>> {
     time_batches(batches, operations, |count| {
         for _ in 0..count {
             operation()?;

@@ -30,7 +30,8 @@ struct Curve {
 /// Draws what was measured into `folder`; returns the files.
 pub fn draw(folder: &Path, rows: &[Measured]) -> Result<Vec<PathBuf>> {
     // Plotters looks for no fonts of the machine, so that there need not be any.
-    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT).map_err(|_| anyhow!("the built-in font is damaged"))?;
+    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
+        .map_err(|_| anyhow!("the built-in font is damaged"))?;
     let figures = [
         ("latency", "Latency", "microseconds", latency(rows)),
         ("bandwidth", "Bandwidth", "MB/s", bandwidth(rows)),
@@ -78,7 +79,14 @@ fn latency(rows: &[Measured]) -> Vec<Curve> {
         "memcpy to the peer",
         duration,
     ));
-    curves.extend(with_limit(rows, Kind::GetBandwidth, GET, "get", "memcpy from the peer", duration));
+    curves.extend(with_limit(
+        rows,
+        Kind::GetBandwidth,
+        GET,
+        "get",
+        "memcpy from the peer",
+        duration,
+    ));
     curves
 }
 
@@ -97,35 +105,34 @@ fn with_limit(
         .filter_map(|row| Some((row.size as f64, value(row.size as f64, row.limit?))))
         .collect();
     let curves = [
-        Curve {
-            label,
-            color,
-            is_limit: false,
-            points: mine,
-        },
-        Curve {
-            label: limit,
-            color,
-            is_limit: true,
-            points: limits,
-        },
+        Curve { label, color, is_limit: false, points: mine },
+        Curve { label: limit, color, is_limit: true, points: limits },
     ];
     curves.into_iter().filter(|curve| !curve.points.is_empty()).collect()
 }
 
-/// From the smallest to the largest value of all curves, with room around them on a logarithmic axis.
+/// From the smallest to the largest value of all curves, with room around them on a logarithmic
+/// axis.
 fn extent(curves: &[Curve], of: impl Fn(&(f64, f64)) -> f64, room: f64) -> Range<f64> {
     let values = || curves.iter().flat_map(|curve| &curve.points).map(&of);
     values().fold(f64::INFINITY, f64::min) / room..values().fold(0.0, f64::max) * room
 }
 
-fn figure<B: DrawingBackend>(area: DrawingArea<B, Shift>, title: &str, axis: &str, curves: &[Curve]) -> Result<()>
+fn figure<B: DrawingBackend>(
+    area: DrawingArea<B, Shift>,
+    title: &str,
+    axis: &str,
+    curves: &[Curve],
+) -> Result<()>
 where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
-        .caption(format!("{title} between two PEs against size (dashed: physical limit)"), (FONT, 30))
+        .caption(
+            format!("{title} between two PEs against size (dashed: physical limit)"),
+            (FONT, 30),
+        )
         .margin(20)
         .x_label_area_size(60)
         .y_label_area_size(100)
@@ -152,7 +159,9 @@ where
                 .draw_series(DashedLineSeries::new(points, 7, 5, style))?
                 .label(curve.label)
                 .legend(move |(x, y)| {
-                    EmptyElement::at((x, y)) + PathElement::new([(0, 0), (11, 0)], style) + PathElement::new([(17, 0), (28, 0)], style)
+                    EmptyElement::at((x, y))
+                        + PathElement::new([(0, 0), (11, 0)], style)
+                        + PathElement::new([(17, 0), (28, 0)], style)
                 });
         } else {
             chart
@@ -192,11 +201,8 @@ mod tests {
         let rows = catalog::select(catalog::rows(2), &[filter.into()]);
         let sample = |row: &catalog::Row, series: &str, slower: f64| {
             let ns = 2.0 + row.size as f64 / 20.0;
-            let value = if row.kind == Kind::PutSignal {
-                200.0 + ns
-            } else {
-                row.size as f64 * 1e3 / ns
-            };
+            let value =
+                if row.kind == Kind::PutSignal { 200.0 + ns } else { row.size as f64 * 1e3 / ns };
             stats::Record {
                 row: row.id.clone(),
                 series: series.into(),
@@ -205,7 +211,10 @@ mod tests {
                 values: vec![value * slower],
             }
         };
-        let measure = |row| Measured::new(row, &[sample(row, stats::LIBRARY, 0.9), sample(row, "memcpy", 1.0)]).unwrap();
+        let measure = |row| {
+            Measured::new(row, &[sample(row, stats::LIBRARY, 0.9), sample(row, "memcpy", 1.0)])
+                .unwrap()
+        };
         rows.iter().map(measure).collect()
     }
 
@@ -214,7 +223,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let rows: Vec<_> = ["put_", "get_"].into_iter().flat_map(measured).collect();
         let drawn = draw(folder.path(), &rows).unwrap();
-        let names: Vec<_> = drawn.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        let names: Vec<_> =
+            drawn.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["latency.svg", "latency.png", "bandwidth.svg", "bandwidth.png"]);
         let svg = std::fs::read_to_string(&drawn[2]).unwrap();
         assert!(svg.contains("memcpy to the peer") && svg.contains("32 Mi"), "{svg}");

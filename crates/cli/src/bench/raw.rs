@@ -1,5 +1,5 @@
-//! The physical limits: plain loads, stores, locked instructions and memcpy on the very words that memonet uses, with
-//! nothing of memonet in between.
+//! The physical limits: plain loads, stores, locked instructions and memcpy on the very words that
+//! memonet uses, with nothing of memonet in between.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,7 +9,8 @@ use rustix::thread::futex;
 /// A shared word that a peer may change.
 ///
 /// # Safety
-/// `pointer` is aligned and into a window that stays allocated for `'a`; whoever else accesses the word does it atomically and as 64 bits.
+/// `pointer` is aligned and into a window that stays allocated for `'a`; whoever else accesses the
+/// word does it atomically and as 64 bits.
 pub unsafe fn word<'a>(pointer: *mut u64) -> &'a AtomicU64 {
     // SAFETY: alignment, life time and atomicity of all accesses hold because the caller says so.
     unsafe { AtomicU64::from_ptr(pointer) }
@@ -49,10 +50,12 @@ pub fn trip<const PAUSE: bool>(me: usize, own: &AtomicU64, near: &AtomicU64, val
 /// libc's memcpy, which the compiler cannot look into.
 ///
 /// # Safety
-/// Both ranges are valid for `len` bytes and do not overlap. A peer may read or write the shared one meanwhile.
+/// Both ranges are valid for `len` bytes and do not overlap. A peer may read or write the shared
+/// one meanwhile.
 #[inline(always)]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller grants both ranges; what a peer does meanwhile a C function and its caller here cannot assume away.
+    // SAFETY: the caller grants both ranges; what a peer does meanwhile a C function and its caller
+    // here cannot assume away.
     unsafe { libc::memcpy(black_box(to).cast(), black_box(from).cast(), len) };
 }
 

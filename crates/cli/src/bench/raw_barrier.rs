@@ -1,4 +1,5 @@
-//! Raw barriers, the limits of memonet's: a central counter and dissemination, each with three ways to wait.
+//! Raw barriers, the limits of memonet's: a central counter and dissemination, each with three ways
+//! to wait.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,7 +25,8 @@ const LOOKS_BEFORE_YIELD: u32 = 4;
 
 /// Most rounds of a dissemination.
 const ROUNDS: usize = 16;
-/// Words per PE that a barrier occupies: a pair of cache lines for each of `ROUNDS` rounds, the counter and the gate.
+/// Words per PE that a barrier occupies: a pair of cache lines for each of `ROUNDS` rounds, the
+/// counter and the gate.
 pub const WORDS: usize = (ROUNDS + 2) * PAIR;
 /// Two cache lines: a value in the first, its sleepers in the second.
 const PAIR: usize = 32;
@@ -53,16 +55,15 @@ impl<'a> RawBarrier<'a> {
     /// The barrier in `WORDS` zeroed words of each PE.
     ///
     /// # Safety
-    /// Every pointer is aligned to a cache line and valid for [`WORDS`] words for `'a`, which nothing but raw barriers of this place uses.
+    /// Every pointer is aligned to a cache line and valid for [`WORDS`] words for `'a`, which
+    /// nothing but raw barriers of this place uses.
     pub unsafe fn new(shape: Shape, idle: Idle, me: usize, parts: &[*mut u32]) -> Self {
         // SAFETY: all indices below are less than WORDS, so within what the caller grants.
         let word = |pe: usize, index: usize| unsafe { raw::half_word::<'a>(parts[pe].add(index)) };
-        let flag = |pe, index| Flag {
-            value: word(pe, index),
-            sleepers: word(pe, index + LINE),
-        };
+        let flag = |pe, index| Flag { value: word(pe, index), sleepers: word(pe, index + LINE) };
         let pes = parts.len();
-        let steps = (0..ROUNDS).map(|round| (round, 1 << round)).take_while(|&(_, step)| step < pes);
+        let steps =
+            (0..ROUNDS).map(|round| (round, 1 << round)).take_while(|&(_, step)| step < pes);
         let rounds = steps
             .map(|(round, step)| (flag((me + step) % pes, round * PAIR), flag(me, round * PAIR)))
             .collect();
@@ -101,7 +102,8 @@ impl<'a> RawBarrier<'a> {
     #[inline(always)]
     fn raise(&self, flag: Flag<'_>, most: u32) {
         if let Idle::Futex(_) = self.idle {
-            // Sequentially consistent with the announcement in `wait`: one of the two sees the other.
+            // Sequentially consistent with the announcement in `wait`: one of the two sees the
+            // other.
             flag.value.store(self.phase, Ordering::SeqCst);
             if flag.sleepers.load(Ordering::SeqCst) != 0 {
                 raw::futex_wake(flag.value, most);
@@ -146,14 +148,17 @@ mod tests {
         for shape in [Shape::Central, Shape::Dissemination] {
             for idle in [Idle::Yield, Idle::Futex(0), Idle::Futex(50)] {
                 let mut memory = vec![vec![0u32; WORDS + LINE]; PES];
-                let parts: Vec<usize> = memory.iter_mut().map(|part| part.as_mut_ptr() as usize).collect();
+                let parts: Vec<usize> =
+                    memory.iter_mut().map(|part| part.as_mut_ptr() as usize).collect();
                 let entered = AtomicUsize::new(0);
                 std::thread::scope(|scope| {
                     for me in 0..PES {
                         let (parts, entered) = (&parts, &entered);
                         scope.spawn(move || {
-                            let parts: Vec<*mut u32> = parts.iter().map(|&part| part as *mut u32).collect();
-                            // SAFETY: the vectors outlive the threads and nothing else touches them meanwhile.
+                            let parts: Vec<*mut u32> =
+                                parts.iter().map(|&part| part as *mut u32).collect();
+                            // SAFETY: the vectors outlive the threads and nothing else touches them
+                            // meanwhile.
                             let mut barrier = unsafe { RawBarrier::new(shape, idle, me, &parts) };
                             for round in 1..=200 {
                                 entered.fetch_add(1, Ordering::SeqCst);

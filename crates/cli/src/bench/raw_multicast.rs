@@ -1,5 +1,6 @@
-//! The raw limit of large blocks by multicast: one process copies into a ring, the others read it there, with a bare word for each position. It takes as many processes as the channel
-//! and moves as many bytes on as few CPUs, which memcpy by one PE does not.
+//! The raw limit of large blocks by multicast: one process copies into a ring, the others read it
+//! there, with a bare word for each position. It takes as many processes as the channel and moves
+//! as many bytes on as few CPUs, which memcpy by one PE does not.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,8 +49,11 @@ impl<'a> RawMulticast<'a> {
     pub fn new(job: &Job, words: &'a Window<u64>) -> Option<Self> {
         let base = words.near_ptr(0, 0)?;
         let bytes = Self::bytes(job);
-        // SAFETY: words behind the ring in a window that is borrowed for as long; all access them as such.
-        let word = |number: usize| unsafe { raw::word(base.wrapping_add(bytes / size_of::<u64>() + number * LINE)) };
+        // SAFETY: words behind the ring in a window that is borrowed for as long; all access them
+        // as such.
+        let word = |number: usize| unsafe {
+            raw::word(base.wrapping_add(bytes / size_of::<u64>() + number * LINE))
+        };
         Some(Self {
             ring: base.cast(),
             bytes: bytes as u64,

@@ -1,5 +1,7 @@
-//! The raw limit of multicast over UDP: bare sockets on the loopback interface, between as many processes. As many bytes go in datagrams as large, in system calls that nothing repairs or checks; that
-//! nobody sends more than a socket's buffer holds is seen to by words of shared memory.
+//! The raw limit of multicast over UDP: bare sockets on the loopback interface, between as many
+//! processes. As many bytes go in datagrams as large, in system calls that nothing repairs or
+//! checks; that nobody sends more than a socket's buffer holds is seen to by words of shared
+//! memory.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -23,7 +25,8 @@ const LOST_AFTER: Duration = Duration::from_secs(5);
 /// Words of a line, on which a count is alone.
 const LINE: usize = 16;
 
-/// The variable that has a job's channels use UDP on the loopback interface, and a group that no job beside it uses.
+/// The variable that has a job's channels use UDP on the loopback interface, and a group that no
+/// job beside it uses.
 pub fn environment() -> (String, String) {
     let [.., high, low] = std::process::id().to_be_bytes();
     let group = Ipv4Addr::new(239, 77, high, low);
@@ -60,7 +63,8 @@ impl<'a> RawUdp<'a> {
         job.npes() * LINE
     }
 
-    /// `None` where PE 0 is far. The words of the window are 0 before all PEs do this, and a barrier follows.
+    /// `None` where PE 0 is far. The words of the window are 0 before all PEs do this, and a
+    /// barrier follows.
     pub fn new(job: &Job, words: &'a Window<u64>) -> Result<Option<Self>> {
         let Some(base) = words.near_ptr(0, 0) else { return Ok(None) };
         let group = group()?;
@@ -70,7 +74,8 @@ impl<'a> RawUdp<'a> {
             sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
         }
         // The same at all PEs: the writer goes by its own.
-        let most_under_way = (sockopt::socket_recv_buffer_size(&socket)? / BUFFER_OF_ONE).max(1) as u64;
+        let most_under_way =
+            (sockopt::socket_recv_buffer_size(&socket)? / BUFFER_OF_ONE).max(1) as u64;
         if reader.is_some() {
             sockopt::set_socket_reuseaddr(&socket, true)?;
             rustix::net::bind(&socket, &group)?;

@@ -50,25 +50,17 @@ pub struct Measured {
 impl Measured {
     /// Finds the numbers of `row` among the records of its job.
     pub fn new(row: &Row, records: &[Record]) -> Result<Self> {
-        let records: Vec<Record> = records.iter().filter(|record| record.row == row.id).cloned().collect();
+        let records: Vec<Record> =
+            records.iter().filter(|record| record.row == row.id).cloned().collect();
         let traits = row.kind.traits();
         let nothing = || format!("no sample of {} came back", row.id);
         let each = summarise(&records, traits.better).with_context(nothing)?;
-        let Summary {
-            min,
-            median,
-            p99,
-            max,
-            limit,
-            ratio,
-            limits,
-            ratios,
-            ..
-        } = if row.kind == Kind::WaitCpu {
-            summarise(&sum_over_pes(&records), traits.better).with_context(nothing)?
-        } else {
-            each.clone()
-        };
+        let Summary { min, median, p99, max, limit, ratio, limits, ratios, .. } =
+            if row.kind == Kind::WaitCpu {
+                summarise(&sum_over_pes(&records), traits.better).with_context(nothing)?
+            } else {
+                each.clone()
+            };
         Ok(Self {
             id: row.id.clone(),
             unit: traits.unit,
@@ -147,11 +139,13 @@ impl Machine {
     pub fn found(quick: bool) -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix(':'));
+            let line =
+                text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_prefix(':'));
             line.unwrap_or("unknown").trim().to_owned()
         };
         let memory = field(&read("/proc/meminfo"), "MemTotal");
-        let kib: u64 = memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
+        let kib: u64 =
+            memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
         Self {
             cpu: field(&read("/proc/cpuinfo"), "model name"),
             cpus: memonet_core::launch::available_cpus(),
@@ -170,15 +164,7 @@ impl Machine {
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            cpu,
-            cpus,
-            memory_mib,
-            kernel,
-            load,
-            memonet,
-            quick,
-        } = self;
+        let Self { cpu, cpus, memory_mib, kernel, load, memonet, quick } = self;
         let quick = if *quick { ", quick" } else { "" };
         write!(
             f,
@@ -228,13 +214,7 @@ mod tests {
     }
 
     fn record(row: &str, series: &str, pe: usize, value: f64) -> Record {
-        Record {
-            row: row.into(),
-            series: series.into(),
-            pe,
-            round: 0,
-            values: vec![value],
-        }
+        Record { row: row.into(), series: series.into(), pe, round: 0, values: vec![value] }
     }
 
     #[test]
@@ -271,7 +251,8 @@ mod tests {
     #[test]
     fn processor_time_is_that_of_all_pes() {
         let rows = catalog::select(catalog::rows(2), &["wait_cpu".into()]);
-        let records = [record("wait_cpu.16", LIBRARY, 1, 0.5), record("wait_cpu.16", LIBRARY, 2, 1.5)];
+        let records =
+            [record("wait_cpu.16", LIBRARY, 1, 0.5), record("wait_cpu.16", LIBRARY, 2, 1.5)];
         let measured = Measured::new(&rows[0], &records).unwrap();
         assert_eq!(
             (measured.median, measured.slowest_pe, measured.limit, measured.ratio),

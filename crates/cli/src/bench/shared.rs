@@ -50,7 +50,8 @@ pub fn mutex(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
             })
         })];
         if let Some(words) = window.near_ptr(0, 0) {
-            // SAFETY: words of one line of the window, which is kept to the end of this function; only the loops here use them.
+            // SAFETY: words of one line of the window, which is kept to the end of this function;
+            // only the loops here use them.
             let lock = unsafe { TicketLock::new(words) };
             contenders.push(Contender::limit("bare ticket lock", move || {
                 samples(&mut |count| {
@@ -141,14 +142,16 @@ pub fn kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                 Ok(())
             })
         };
-        let mut contenders = [Contender::library(library), Contender::limit("bare ticket lock", limit)];
+        let mut contenders =
+            [Contender::library(library), Contender::limit("bare ticket lock", limit)];
         bench.interleave(row, &mut contenders)?;
     }
     Ok(())
 }
 
-/// A value of `bytes` goes from one simulated PE to the other: microseconds of the machine's time until it is there, and of a put with signal of as many
-/// bytes there and back. From who releases it to who `waits`, or else from who had it last and does something else to who asks.
+/// A value of `bytes` goes from one simulated PE to the other: microseconds of the machine's time
+/// until it is there, and of a put with signal of as many bytes there and back. From who releases
+/// it to who `waits`, or else from who had it last and does something else to who asks.
 pub fn hand_over(machine: &Machine, bytes: usize, waits: bool) -> Result<[f64; 2]> {
     const TURNS: usize = 10;
     let len = bytes / 8;
@@ -199,7 +202,8 @@ pub fn hand_over(machine: &Machine, bytes: usize, waits: bool) -> Result<[f64; 2
         Ok(([begun, ended], memonet_sim::now() - start))
     };
     let done = memonet_sim::run(machine, 2, &Options::default(), |job| act(&job))?;
-    let (moments, round_trips): (Vec<_>, Vec<_>) = done.results.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    let (moments, round_trips): (Vec<_>, Vec<_>) =
+        done.results.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
     let micros = |time: Duration| time.as_nanos() as f64 / 1e3 / TURNS as f64;
     let sum = |which: usize| moments.iter().flat_map(|both| &both[which]).sum::<Duration>();
     Ok([micros(sum(1) - sum(0)), micros(round_trips[0])])
@@ -219,12 +223,14 @@ pub fn merge(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                     for round in 0..=10 {
                         let mut part = region.write(PAGES * 512..2 * PAGES * 512)?;
                         for page in PAGES..2 * PAGES {
-                            (0..row.size / 8).for_each(|word| part.set(page * 512 + word, 1 + round));
+                            (0..row.size / 8)
+                                .for_each(|word| part.set(page * 512 + word, 1 + round));
                         }
                         drop(part);
                         let start = Instant::now();
                         region.release()?;
-                        samples.push(PAGES as f64 * 4096.0 * 1e3 / start.elapsed().as_nanos() as f64);
+                        samples
+                            .push(PAGES as f64 * 4096.0 * 1e3 / start.elapsed().as_nanos() as f64);
                     }
                     samples.remove(0);
                 }

@@ -1,4 +1,5 @@
-//! Rows of the simulated machine: how fast it is, and how large; and those whose time is the machine's. Each sample is taken by a process of its own, whose memory nobody else has touched.
+//! Rows of the simulated machine: how fast it is, and how large; and those whose time is the
+//! machine's. Each sample is taken by a process of its own, whose memory nobody else has touched.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,7 +23,8 @@ use super::{Part, shared, this_program};
 
 /// The machine of all these rows.
 pub const MACHINE: &str = "rdma-100g";
-/// Nodes that send each other blocks, packets of a block, and blocks that each node has under way: 102,400 packets pending.
+/// Nodes that send each other blocks, packets of a block, and blocks that each node has under way:
+/// 102,400 packets pending.
 const NODES: u32 = 128;
 const PACKETS: usize = 100;
 const BLOCKS: usize = 8;
@@ -45,11 +47,7 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for row in rows {
         for round in 0..effort.rounds {
-            let task = Task {
-                row: row.clone(),
-                round,
-                effort,
-            };
+            let task = Task { row: row.clone(), round, effort };
             let output = Command::new(this_program()?)
                 .args(Part::Simulated(task).arguments()?)
                 .stdin(Stdio::null())
@@ -62,8 +60,8 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
                 row.id,
                 output.status
             );
-            let samples: Vec<Record> =
-                serde_json::from_slice(&output.stdout).context("the process that simulates handed over something else than samples")?;
+            let samples: Vec<Record> = serde_json::from_slice(&output.stdout)
+                .context("the process that simulates handed over something else than samples")?;
             records.extend(samples);
         }
     }
@@ -80,7 +78,8 @@ pub fn run(task: &Task) -> Result<()> {
         }
         Kind::MutexHandOver | Kind::MutexFetched => {
             let waits = task.row.kind == Kind::MutexHandOver;
-            let [hand_over, round_trip] = shared::hand_over(&Machine::load(MACHINE)?, task.row.size, waits)?;
+            let [hand_over, round_trip] =
+                shared::hand_over(&Machine::load(MACHINE)?, task.row.size, waits)?;
             vec![(LIBRARY, hand_over), ("round trip of a put with signal", round_trip)]
         }
         _ => {
@@ -114,17 +113,8 @@ fn events(count: u64) -> Result<f64> {
     let mut world = World::build(&Machine::load(MACHINE)?, NODES, 1, Box::new(memory))?;
     let block = Payload::copy(&vec![7; BLOCK]);
     let send = |world: &mut World, pe: u32, number: u32| {
-        let to = FarAddress {
-            pe: (pe + 1 + number % (NODES - 1)) % NODES,
-            region: 0,
-            offset: 0,
-        };
-        let what = HostOp::Put {
-            to,
-            data: block.clone(),
-            signal: None,
-            reuse: false,
-        };
+        let to = FarAddress { pe: (pe + 1 + number % (NODES - 1)) % NODES, region: 0, offset: 0 };
+        let what = HostOp::Put { to, data: block.clone(), signal: None, reuse: false };
         world.begin(Op { pe: Pe(pe), number }, what);
     };
     for pe in 0..NODES {
@@ -156,7 +146,8 @@ fn events(count: u64) -> Result<f64> {
 /// Millions of pops and pushes a second: each is put in again, at a random later time.
 fn heap(count: u64) -> f64 {
     let mut random = Random::new(1);
-    let mut heap: BinaryHeap<Reverse<(u64, u64)>> = (0..PENDING).map(|number| Reverse((random.next_bits() >> 40, number))).collect();
+    let mut heap: BinaryHeap<Reverse<(u64, u64)>> =
+        (0..PENDING).map(|number| Reverse((random.next_bits() >> 40, number))).collect();
     let start = cpu_time();
     for _ in 0..count {
         if let Some(Reverse((at, number))) = heap.pop() {
@@ -168,11 +159,7 @@ fn heap(count: u64) -> f64 {
 
 /// Seconds of real time.
 fn barrier(pes: usize) -> Result<f64> {
-    let options = Options {
-        segment: Some(2 << 20),
-        stack: 128 << 10,
-        ..Options::default()
-    };
+    let options = Options { segment: Some(2 << 20), stack: 128 << 10, ..Options::default() };
     let start = Instant::now();
     let done = memonet_sim::run(&Machine::load(MACHINE)?, pes, &options, |job| job.barrier())?;
     let time = start.elapsed().as_secs_f64();
@@ -186,8 +173,8 @@ fn barrier(pes: usize) -> Result<f64> {
 fn peak_mib() -> Result<f64> {
     let path = "/proc/self/status";
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    let peak = text
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok());
+    let peak = text.lines().find_map(|line| {
+        line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()
+    });
     Ok(peak.with_context(|| format!("{path} has no line `VmHWM: ... kB`"))? / 1024.0)
 }

@@ -60,7 +60,8 @@ fn job(pes: usize) -> Result<f64> {
 /// std starts processes by `posix_spawn` where nothing is to be done in between, as here.
 fn bare_loop(processes: usize) -> Result<f64> {
     let start = Instant::now();
-    let children = (0..processes).map(|_| Command::new(NOTHING).spawn()).collect::<Result<Vec<_>, _>>();
+    let children =
+        (0..processes).map(|_| Command::new(NOTHING).spawn()).collect::<Result<Vec<_>, _>>();
     for mut child in children.with_context(|| format!("cannot start {NOTHING}"))? {
         child.wait()?;
     }

@@ -32,7 +32,8 @@ pub struct Summary {
     pub slowest_pe: Option<usize>,
     /// The best limit: the one with the best median.
     pub limit: Option<Limit>,
-    /// Median over the rounds of (median of memonet over median of the limit): what drifts slower than a round cancels.
+    /// Median over the rounds of (median of memonet over median of the limit): what drifts slower
+    /// than a round cancels.
     pub ratio: Option<f64>,
     /// Medians of all limits that were measured.
     pub limits: BTreeMap<String, f64>,
@@ -57,7 +58,8 @@ pub fn summarise(records: &[Record], better: Better) -> Option<Summary> {
     if mine.is_empty() {
         return None;
     }
-    let series: BTreeSet<&str> = records.iter().map(|r| r.series.as_str()).filter(|&s| s != LIBRARY).collect();
+    let series: BTreeSet<&str> =
+        records.iter().map(|r| r.series.as_str()).filter(|&s| s != LIBRARY).collect();
     let limits: BTreeMap<String, f64> = series
         .into_iter()
         .filter_map(|s| Some((s.into(), median(values(records, s, |_| true))?)))
@@ -68,22 +70,15 @@ pub fn summarise(records: &[Record], better: Better) -> Option<Summary> {
     };
     let limit = limits.iter().min_by(|a, b| order(a.1, b.1)).map(|(name, &median)| {
         let p99 = percentile(&sorted(values(records, name, |_| true)), 99.0);
-        Limit {
-            name: name.clone(),
-            median,
-            p99,
-        }
+        Limit { name: name.clone(), median, p99 }
     });
     let ratios: BTreeMap<String, f64> = limits
         .keys()
         .filter_map(|name| Some((name.clone(), median(round_ratios(records, name))?)))
         .collect();
     let ratio = limit.as_ref().and_then(|limit| ratios.get(&limit.name).copied());
-    let pes: BTreeSet<usize> = records
-        .iter()
-        .filter(|r| r.series == LIBRARY && r.pe != PARENT)
-        .map(|r| r.pe)
-        .collect();
+    let pes: BTreeSet<usize> =
+        records.iter().filter(|r| r.series == LIBRARY && r.pe != PARENT).map(|r| r.pe).collect();
     let slowest = pes
         .into_iter()
         .filter_map(|pe| Some((pe, median(values(records, LIBRARY, |r| r.pe == pe))?)))
@@ -104,10 +99,7 @@ pub fn summarise(records: &[Record], better: Better) -> Option<Summary> {
 fn round_ratios(records: &[Record], limit: &str) -> Vec<f64> {
     let rounds: BTreeSet<usize> = records.iter().map(|r| r.round).collect();
     let of = |series: &str, round| median(values(records, series, |r| r.round == round));
-    rounds
-        .into_iter()
-        .filter_map(|round| Some(of(LIBRARY, round)? / of(limit, round)?))
-        .collect()
+    rounds.into_iter().filter_map(|round| Some(of(LIBRARY, round)? / of(limit, round)?)).collect()
 }
 
 fn values(records: &[Record], series: &str, also: impl Fn(&Record) -> bool) -> Vec<f64> {
@@ -125,17 +117,13 @@ pub fn sum_over_pes(records: &[Record]) -> Vec<Record> {
         let key = (record.row.clone(), record.series.clone(), record.round);
         *sums.entry(key).or_default() += record.values.iter().sum::<f64>();
     }
-    let record = |((row, series, round), sum)| Record {
-        row,
-        series,
-        pe: PARENT,
-        round,
-        values: vec![sum],
-    };
+    let record =
+        |((row, series, round), sum)| Record { row, series, pe: PARENT, round, values: vec![sum] };
     sums.into_iter().map(record).collect()
 }
 
-/// At most `keep` values with the same distribution: evenly spaced order statistics, first and last among them.
+/// At most `keep` values with the same distribution: evenly spaced order statistics, first and last
+/// among them.
 pub fn thin(values: Vec<f64>, keep: usize) -> Vec<f64> {
     let values = sorted(values);
     if values.len() <= keep {
@@ -165,26 +153,24 @@ mod tests {
     use super::*;
 
     fn record(series: &str, pe: usize, round: usize, values: &[f64]) -> Record {
-        Record {
-            row: "r".into(),
-            series: series.into(),
-            pe,
-            round,
-            values: values.into(),
-        }
+        Record { row: "r".into(), series: series.into(), pe, round, values: values.into() }
     }
 
     #[test]
     fn percentiles_are_order_statistics() {
         let records = [record(LIBRARY, 0, 0, &(1..=200).map(f64::from).collect::<Vec<_>>())];
         let summary = summarise(&records, Better::Lower).unwrap();
-        assert_eq!((summary.min, summary.median, summary.p99, summary.max), (1.0, 100.0, 198.0, 200.0));
+        assert_eq!(
+            (summary.min, summary.median, summary.p99, summary.max),
+            (1.0, 100.0, 198.0, 200.0)
+        );
         assert_eq!((summary.limit, summary.ratio), (None, None));
     }
 
     #[test]
     fn the_best_limit_counts_in_both_directions() {
-        let records = [record(LIBRARY, 0, 0, &[6.0]), record("a", 0, 0, &[5.0]), record("b", 0, 0, &[3.0])];
+        let records =
+            [record(LIBRARY, 0, 0, &[6.0]), record("a", 0, 0, &[5.0]), record("b", 0, 0, &[3.0])];
         let lower = summarise(&records, Better::Lower).unwrap();
         assert_eq!((lower.limit.unwrap().name, lower.ratio), ("b".into(), Some(2.0)));
         let higher = summarise(&records, Better::Higher).unwrap();
@@ -204,7 +190,8 @@ mod tests {
 
     #[test]
     fn the_slowest_pe_is_the_one_with_the_worst_median() {
-        let records = [record(LIBRARY, 0, 0, &[1.0, 1.0, 90.0]), record(LIBRARY, 1, 0, &[2.0, 2.0, 2.0])];
+        let records =
+            [record(LIBRARY, 0, 0, &[1.0, 1.0, 90.0]), record(LIBRARY, 1, 0, &[2.0, 2.0, 2.0])];
         assert_eq!(summarise(&records, Better::Lower).unwrap().slowest_pe, Some(1));
         assert_eq!(summarise(&records, Better::Higher).unwrap().slowest_pe, Some(0));
         assert_eq!(

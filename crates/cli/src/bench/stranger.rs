@@ -26,10 +26,7 @@ impl Strangers {
     pub fn on_each_cpu() -> Result<Self> {
         let mut strangers = Self(Vec::new());
         for cpu in cpu_list() {
-            let task = Task {
-                cpu,
-                parent: std::process::id(),
-            };
+            let task = Task { cpu, parent: std::process::id() };
             let mut command = Command::new(this_program()?);
             command
                 .args(Part::Stranger(task).arguments()?)

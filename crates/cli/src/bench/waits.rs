@@ -16,7 +16,8 @@ use super::stats::LIBRARY;
 const LONG_WAIT: Duration = Duration::from_secs(1);
 /// How long they wait for a signal: enough for all to be asleep.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
-/// How long the storing PE stays out of the library afterwards, where it would wake the waiters early.
+/// How long the storing PE stays out of the library afterwards, where it would wake the waiters
+/// early.
 const AWAY: Duration = Duration::from_millis(50);
 
 /// The one that ends the waits; all others wait.
@@ -32,7 +33,8 @@ fn nanoseconds(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A plain store that ends a wait of a second: the CPU time of the wait, or the time until it is seen.
+/// A plain store that ends a wait of a second: the CPU time of the wait, or the time until it is
+/// seen.
 pub fn plain_store(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
     let job = bench.job;
     let window = job.window::<u64>(1)?;
@@ -88,8 +90,10 @@ pub fn signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             .map(|pe| Some((window.near_ptr(pe, 0)?, doors.near_ptr(pe, 0)?)))
             .collect();
         if let Some(near) = near {
-            // SAFETY: words of windows that are kept to the end of this function; memonet accesses the first as 64 bits, the second not at all.
-            let (own, door) = unsafe { (raw::word(window.local_ptr()), raw::half_word(doors.local_ptr())) };
+            // SAFETY: words of windows that are kept to the end of this function; memonet accesses
+            // the first as 64 bits, the second not at all.
+            let (own, door) =
+                unsafe { (raw::word(window.local_ptr()), raw::half_word(doors.local_ptr())) };
             contenders.push(Contender::limit("store and futex wake", move || {
                 let last = own.load(Ordering::Acquire);
                 job.barrier()?;
@@ -130,7 +134,8 @@ pub fn memory(bench: &mut Bench<'_>, rows: &[Row], before: f64) -> Result<()> {
     Ok(())
 }
 
-/// Resident memory of this process, KiB; counted page by page, unlike the lazy counters of `/proc/self/status`.
+/// Resident memory of this process, KiB; counted page by page, unlike the lazy counters of
+/// `/proc/self/status`.
 pub fn resident_kib() -> Result<f64> {
     let path = "/proc/self/smaps_rollup";
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;

@@ -13,7 +13,8 @@ use super::raw;
 
 /// Words of the windows used here: enough to give each side a cache line of its own.
 const WORDS: usize = 64;
-/// Round trips, or one-sided operations of some nanoseconds, per sample: far above the clock's resolution.
+/// Round trips, or one-sided operations of some nanoseconds, per sample: far above the clock's
+/// resolution.
 const BATCH: usize = 200;
 /// Stores per sample.
 const BURST: usize = 10_000;
@@ -29,7 +30,8 @@ pub fn ping_pong(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let remote = window.remote(peer, 0)?;
     let near = window.near_ptr(peer, 0);
     let own = window.local_ptr();
-    // All contenders count on in the same two words, so they also share whatever luck these have in the caches.
+    // All contenders count on in the same two words, so they also share whatever luck these have in
+    // the caches.
     let count = Cell::new(0);
     for row in rows {
         let mut contenders = vec![Contender::library(|| {
@@ -50,7 +52,9 @@ pub fn ping_pong(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
         })];
         if let Some(near) = near {
             let count = &count;
-            contenders.push(Contender::limit("polling", move || raw_ping_pong::<false>(me, own, near, count)));
+            contenders.push(Contender::limit("polling", move || {
+                raw_ping_pong::<false>(me, own, near, count)
+            }));
             contenders.push(Contender::limit("polling with pause", move || {
                 raw_ping_pong::<true>(me, own, near, count)
             }));
@@ -60,8 +64,14 @@ pub fn ping_pong(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-fn raw_ping_pong<const PAUSE: bool>(me: usize, own: *mut u64, near: *mut u64, count: &Cell<u64>) -> Result<Vec<f64>> {
-    // SAFETY: both are first words of the caller's window, which it keeps; memonet stores and loads them as 64 bits.
+fn raw_ping_pong<const PAUSE: bool>(
+    me: usize,
+    own: *mut u64,
+    near: *mut u64,
+    count: &Cell<u64>,
+) -> Result<Vec<f64>> {
+    // SAFETY: both are first words of the caller's window, which it keeps; memonet stores and loads
+    // them as 64 bits.
     let (own, near) = unsafe { (raw::word(own), raw::word(near)) };
     let mut value = count.get();
     let samples = time_each(BATCHES, BATCH, || {
@@ -90,7 +100,8 @@ pub fn store_rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             })
         })];
         if let Some(near) = window.near_ptr(1, 0) {
-            // SAFETY: a word of the window, which is kept to the end of this function; memonet stores to it as 64 bits.
+            // SAFETY: a word of the window, which is kept to the end of this function; memonet
+            // stores to it as 64 bits.
             let near = unsafe { raw::word(near) };
             contenders.push(Contender::limit("bare stores", move || {
                 one_sided(acts, BURST, |count| {
@@ -125,7 +136,8 @@ pub fn put_nbi_rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             })
         })];
         if let Some(near) = window.near_ptr(1, 0) {
-            // SAFETY: words of windows that are kept to the end of this function; memonet accesses them as 64 bits.
+            // SAFETY: words of windows that are kept to the end of this function; memonet accesses
+            // them as 64 bits.
             let (near, own) = unsafe { (raw::word(near), raw::word(source.local_ptr())) };
             contenders.push(Contender::limit("bare loads and stores", move || {
                 one_sided(acts, BURST, |count| {
@@ -157,7 +169,8 @@ pub fn fetch_add(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             })
         })];
         if let Some(near) = window.near_ptr(1, 0) {
-            // SAFETY: a word of the window, which is kept to the end of this function; memonet updates it as 64 bits.
+            // SAFETY: a word of the window, which is kept to the end of this function; memonet
+            // updates it as 64 bits.
             let near = unsafe { raw::word(near) };
             contenders.push(Contender::limit("lock xadd", move || {
                 if !acts {

@@ -18,10 +18,12 @@ pub struct Graph {
 /// A longer line is no edge list but perhaps a device, and is refused before it fills the memory.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// Reads the edge list `input`; errors name it as `file`, with the line. Now and then `progress` is told how many lines were read.
+/// Reads the edge list `input`; errors name it as `file`, with the line. Now and then `progress` is
+/// told how many lines were read.
 ///
-/// Words are separated by white space and may hold any other character. Empty lines and lines whose first word starts with `#` are skipped.
-/// A line of more than two words is refused: a third would be a weight, and this ranking knows none.
+/// Words are separated by white space and may hold any other character. Empty lines and lines whose
+/// first word starts with `#` are skipped. A line of more than two words is refused: a third would
+/// be a weight, and this ranking knows none.
 pub fn read(input: impl Read, file: &str, mut progress: impl FnMut(usize)) -> Result<Graph> {
     let mut input = uncompressed(input).with_context(|| format!("cannot read {file}"))?;
     let mut numbers = HashMap::new();
@@ -32,10 +34,9 @@ pub fn read(input: impl Read, file: &str, mut progress: impl FnMut(usize)) -> Re
             progress(at);
         }
         line.clear();
-        let length = (&mut input)
-            .take(LONGEST_LINE)
-            .read_until(b'\n', &mut line)
-            .map_err(|e| anyhow!("{file}:{at}: cannot read on ({e}): the file is cut off or damaged"))?;
+        let length = (&mut input).take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(|e| {
+            anyhow!("{file}:{at}: cannot read on ({e}): the file is cut off or damaged")
+        })?;
         if length == 0 {
             ensure!(
                 !edges.is_empty(),
@@ -69,23 +70,23 @@ fn uncompressed<'a>(mut input: impl Read + 'a) -> std::io::Result<Box<dyn BufRea
     (&mut input).take(2).read_to_end(&mut head)?;
     let gzip = head == [0x1f, 0x8b];
     let whole = BufReader::new(Cursor::new(head).chain(input));
-    Ok(if gzip {
-        Box::new(BufReader::new(MultiGzDecoder::new(whole)))
-    } else {
-        Box::new(whole)
-    })
+    Ok(if gzip { Box::new(BufReader::new(MultiGzDecoder::new(whole))) } else { Box::new(whole) })
 }
 
 /// The two names on a line, or nothing where the line has none to give.
 fn pair(line: &[u8]) -> Result<Option<[&str; 2]>> {
-    let text = std::str::from_utf8(line).map_err(|e| anyhow!("byte {} of the line is not UTF-8; names must be", e.valid_up_to() + 1))?;
+    let text = std::str::from_utf8(line).map_err(|e| {
+        anyhow!("byte {} of the line is not UTF-8; names must be", e.valid_up_to() + 1)
+    })?;
     // Some editors begin a file with an invisible mark, which is no part of the first name.
     let mut words = text.trim_start_matches('\u{feff}').split_whitespace();
     match (words.next(), words.next(), words.next()) {
         (None, ..) => Ok(None),
         (Some(first), ..) if first.starts_with('#') => Ok(None),
         (Some(from), Some(to), None) => Ok(Some([from, to])),
-        (Some(only), None, _) => bail!("one word, `{}`; an edge is two, `from to`", printable(only)),
+        (Some(only), None, _) => {
+            bail!("one word, `{}`; an edge is two, `from to`", printable(only))
+        }
         _ => bail!(
             "{} words; an edge is two, `from to`, and has no weight",
             text.split_whitespace().count()
@@ -98,7 +99,8 @@ fn number(numbers: &mut HashMap<String, u32>, name: &str) -> Result<u32> {
     if let Some(&number) = numbers.get(name) {
         return Ok(number);
     }
-    let next = u32::try_from(numbers.len()).context("more than 2^32 nodes, too many for this demo")?;
+    let next =
+        u32::try_from(numbers.len()).context("more than 2^32 nodes, too many for this demo")?;
     numbers.insert(name.to_owned(), next);
     Ok(next)
 }
@@ -106,11 +108,8 @@ fn number(numbers: &mut HashMap<String, u32>, name: &str) -> Result<u32> {
 /// A name fit for a terminal: no control characters, and not longer than a line.
 pub fn printable(name: &str) -> String {
     const WIDTH: usize = 60;
-    let mut shown: String = name
-        .chars()
-        .take(WIDTH)
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect();
+    let mut shown: String =
+        name.chars().take(WIDTH).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     if name.chars().nth(WIDTH).is_some() {
         shown.push('…');
     }
@@ -163,13 +162,19 @@ mod tests {
 
     #[test]
     fn comments_and_empty_lines_are_skipped_but_counted() {
-        assert_eq!(edges(&read(&b"# x\n\n \t\n  #y z w\na b#c\n"[..], "").unwrap()), [("a", "b#c")]);
+        assert_eq!(
+            edges(&read(&b"# x\n\n \t\n  #y z w\na b#c\n"[..], "").unwrap()),
+            [("a", "b#c")]
+        );
         assert!(refusal(&b"# x\n\na b\nc\n"[..]).starts_with("FILE:4: one word, `c`"));
     }
 
     #[test]
     fn an_edge_counts_once_and_may_lead_back() {
-        assert_eq!(edges(&read(&b"a a\na b\na b\na a\n"[..], "").unwrap()), [("a", "a"), ("a", "b")]);
+        assert_eq!(
+            edges(&read(&b"a a\na b\na b\na a\n"[..], "").unwrap()),
+            [("a", "a"), ("a", "b")]
+        );
     }
 
     #[test]
@@ -193,7 +198,8 @@ mod tests {
         let lines: String = (0..9999).map(|i| format!("{i} {}\n", i * i)).collect();
         let whole = gzip(lines.as_bytes());
         let cut = refusal(&whole[..whole.len() / 2]);
-        let line: usize = cut.strip_prefix("FILE:").unwrap().split(':').next().unwrap().parse().unwrap();
+        let line: usize =
+            cut.strip_prefix("FILE:").unwrap().split(':').next().unwrap().parse().unwrap();
         assert!((2..9999).contains(&line), "{cut}");
         assert!(cut.contains("cut off"), "{cut}");
     }

@@ -1,4 +1,5 @@
-//! `memonet demo`: small real programs on memonet. Read `pagerank.rs` first; the rest is files, words, and who gets what.
+//! `memonet demo`: small real programs on memonet. Read `pagerank.rs` first; the rest is files,
+//! words, and who gets what.
 
 mod graph;
 mod pagerank;
@@ -48,21 +49,19 @@ struct Pagerank {
     /// Write every node's name and rank to this file, highest first
     #[arg(long, value_name = "FILE")]
     ranks: Option<PathBuf>,
-    /// Edge list, plain or gzip, one `from to` pair a line [default: who depends on whom in Debian 12]
+    /// Edge list, plain or gzip, one `from to` pair a line [default: who depends on whom in Debian
+    /// 12]
     file: Option<PathBuf>,
     /// Where a PE writes what is wrong with a file, for the launcher to tell.
     #[arg(long, hide = true)]
     complaint: Option<PathBuf>,
 }
 
-/// Runs a demo: starts a job of this very program, whose PEs come here again and find themselves in the job.
+/// Runs a demo: starts a job of this very program, whose PEs come here again and find themselves in
+/// the job.
 pub fn run(args: Args) -> Result<ExitCode> {
     let Demo::Pagerank(args) = args.demo;
-    if std::env::var_os(memonet::launch::ENV_FD).is_some() {
-        args.be_pe()
-    } else {
-        args.start()
-    }
+    if std::env::var_os(memonet::launch::ENV_FD).is_some() { args.be_pe() } else { args.start() }
 }
 
 /// What PE 0 opens: the graph, and the file for all ranks where one is wanted.
@@ -80,14 +79,11 @@ impl Pagerank {
             args.push(option);
         }
         args.extend(self.file.iter().flat_map(|path| ["--".into(), path.into()]));
-        let program = std::env::current_exe().context("cannot find the memonet program, to start it as PEs")?;
+        let program = std::env::current_exe()
+            .context("cannot find the memonet program, to start it as PEs")?;
         let n = self.n.unwrap_or(4);
         let status = run::launch(run::Spec {
-            programs: vec![run::Program {
-                n,
-                program: program.into(),
-                args,
-            }],
+            programs: vec![run::Program { n, program: program.into(), args }],
             options: run::Options::default(),
         })?;
         match std::io::read_to_string(File::from(complaint))? {
@@ -113,7 +109,8 @@ impl Pagerank {
     }
 
     fn rank(&self, job: &Job) -> Result<()> {
-        // Only PE 0 opens files: the input may be a pipe, and what is wrong with it is to be told once.
+        // Only PE 0 opens files: the input may be a pipe, and what is wrong with it is to be told
+        // once.
         let files = (job.pe() == 0).then(|| self.open()).transpose();
         let graph = files.as_ref().ok().and_then(Option::as_ref).map(|(graph, _)| graph);
         let (nodes, edges) = spread::deal(job, graph.map(|g| (g.names.len(), &g.edges[..])))?;
@@ -136,7 +133,8 @@ impl Pagerank {
         totals.remote(0, 0)?.add(outcome.sent.puts)?;
         totals.remote(0, 1)?.add(outcome.sent.bytes)?;
         job.barrier()?;
-        let ranks = (job.pe() == 0).then(|| spread::collect(job, nodes, &outcome.ranks)).transpose()?;
+        let ranks =
+            (job.pe() == 0).then(|| spread::collect(job, nodes, &outcome.ranks)).transpose()?;
         // Until PE 0 has what it gets from the others, they stay.
         job.barrier()?;
 
@@ -152,7 +150,8 @@ impl Pagerank {
                 puts: totals.read(0),
                 bytes: totals.read(1),
             };
-            report::print(BufWriter::new(std::io::stdout()), &graph, &order, &work).context("cannot print the result")?;
+            report::print(BufWriter::new(std::io::stdout()), &graph, &order, &work)
+                .context("cannot print the result")?;
         }
         Ok(())
     }
@@ -174,7 +173,8 @@ impl Pagerank {
             }
         };
         let (nodes, edges) = (graph.names.len(), graph.edges.len());
-        let (nodes, edges) = (report::count(nodes as u64, "node"), report::count(edges as u64, "edge"));
+        let (nodes, edges) =
+            (report::count(nodes as u64, "node"), report::count(edges as u64, "edge"));
         eprintln!("{nodes} and {edges} read in {:.2?}", began.elapsed());
         // Made before the ranking, so that a wrong name is told before the work and not after it.
         let create = |path| File::create(path).with_context(|| cannot("write", path));

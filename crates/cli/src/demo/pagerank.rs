@@ -1,16 +1,19 @@
 //! PageRank over all PEs of a job: the example to read first.
 //!
-//! A node passes its rank on to the nodes it points to, in equal shares, over and over until the ranks stay as they are. Node `v` lives on
-//! PE `v % npes`, at place `v / npes`, with its rank and the edges that leave it. So a PE knows all that its own nodes pass on. It sums that
-//! up for each place it leads to on another PE, and puts the sums straight into that PE's window. Nobody receives: once the barrier says
-//! that all have sent, what arrived is simply there.
+//! A node passes its rank on to the nodes it points to, in equal shares, over and over until the
+//! ranks stay as they are. Node `v` lives on PE `v % npes`, at place `v / npes`, with its rank and
+//! the edges that leave it. So a PE knows all that its own nodes pass on. It sums that up for each
+//! place it leads to on another PE, and puts the sums straight into that PE's window. Nobody
+//! receives: once the barrier says that all have sent, what arrived is simply there.
 
 use memonet::{Job, Plain, Result, Window};
 
-/// The part of a rank that is passed on; the rest is spread evenly, as if the reader jumped to a random node.
+/// The part of a rank that is passed on; the rest is spread evenly, as if the reader jumped to a
+/// random node.
 const DAMPING: f64 = 0.85;
 
-/// The ranks, which sum to 1, have settled when one iteration changes them by less than this in all.
+/// The ranks, which sum to 1, have settled when one iteration changes them by less than this in
+/// all.
 const SETTLED: f64 = 1e-12;
 
 /// What came out, on each PE.
@@ -33,7 +36,13 @@ pub struct Sent {
 }
 
 impl Sent {
-    fn put<T: Plain>(&mut self, window: &Window<T>, pe: usize, index: usize, from: &[T]) -> Result<()> {
+    fn put<T: Plain>(
+        &mut self,
+        window: &Window<T>,
+        pe: usize,
+        index: usize,
+        from: &[T],
+    ) -> Result<()> {
         if from.is_empty() {
             return Ok(());
         }
@@ -43,14 +52,21 @@ impl Sent {
     }
 }
 
-/// Ranks a graph of `nodes` nodes; collective. `edges` are those that leave the nodes of this PE, as `[from, to]`, each once.
+/// Ranks a graph of `nodes` nodes; collective. `edges` are those that leave the nodes of this PE,
+/// as `[from, to]`, each once.
 ///
 /// After each iteration `progress` is told how many there were and what the last one changed.
-pub fn pagerank(job: &Job, nodes: usize, edges: &[[u32; 2]], mut progress: impl FnMut(usize, f64)) -> Result<Outcome> {
+pub fn pagerank(
+    job: &Job,
+    nodes: usize,
+    edges: &[[u32; 2]],
+    mut progress: impl FnMut(usize, f64),
+) -> Result<Outcome> {
     let (me, npes) = (job.pe(), job.npes());
     let others: Vec<usize> = (0..npes).filter(|&pe| pe != me).collect();
     let mine = (me..nodes).step_by(npes).len();
-    // Some PEs have one node more than the rest. Windows are equally long everywhere, so there is room for it on all.
+    // Some PEs have one node more than the rest. Windows are equally long everywhere, so there is
+    // room for it on all.
     let room = nodes.div_ceil(npes);
     let mut sent = Sent::default();
 
@@ -65,10 +81,11 @@ pub fn pagerank(job: &Job, nodes: usize, edges: &[[u32; 2]], mut progress: impl 
     let (sums_for, places_from) = tell_places(job, &mut edges_to, room, &mut sent)?;
 
     let ranks = job.window::<f64>(room)?;
-    // The sums that arrive, a block from each PE. There are two sets of blocks, used in turn: whoever is past the barrier first sends into
-    // one set while the others still read the other.
+    // The sums that arrive, a block from each PE. There are two sets of blocks, used in turn:
+    // whoever is past the barrier first sends into one set while the others still read the other.
     let inbox = job.window::<f64>(2 * npes * room)?;
-    // From each PE: the rank of its nodes that point nowhere, and what the last iteration changed there.
+    // From each PE: the rank of its nodes that point nowhere, and what the last iteration changed
+    // there.
     let totals = job.window::<[f64; 2]>(2 * npes)?;
     let barrier = job.world().new_barrier()?;
 
@@ -99,7 +116,8 @@ pub fn pagerank(job: &Job, nodes: usize, edges: &[[u32; 2]], mut progress: impl 
         }
         totals.write(set + me, [dangling_here, changed_here]);
 
-        // This PE has sent all it had to. While the others get there, it does what needs nobody: what its nodes pass on to each other.
+        // This PE has sent all it had to. While the others get there, it does what needs nobody:
+        // what its nodes pass on to each other.
         let arrival = barrier.arrive()?;
         sum_up(&edges_to[me], &share, &mut gathered);
         arrival.wait()?;
@@ -137,11 +155,16 @@ pub fn pagerank(job: &Job, nodes: usize, edges: &[[u32; 2]], mut progress: impl 
     }
 }
 
-/// Tells each other PE, once, the places there to which `edges_to` it lead: from then on bare sums travel, in the order of that list. The
-/// edges get the position in the list as their target.
+/// Tells each other PE, once, the places there to which `edges_to` it lead: from then on bare sums
+/// travel, in the order of that list. The edges get the position in the list as their target.
 ///
 /// Returns the lengths of the lists sent, and the lists that arrived.
-fn tell_places(job: &Job, edges_to: &mut [Vec<[u32; 2]>], room: usize, sent: &mut Sent) -> Result<(Vec<usize>, Vec<Vec<u32>>)> {
+fn tell_places(
+    job: &Job,
+    edges_to: &mut [Vec<[u32; 2]>],
+    room: usize,
+    sent: &mut Sent,
+) -> Result<(Vec<usize>, Vec<Vec<u32>>)> {
     let (me, npes) = (job.pe(), job.npes());
     // From each PE: how many places, and which.
     let row = 1 + room;

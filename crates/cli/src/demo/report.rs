@@ -19,7 +19,8 @@ pub struct Work {
 
 /// The nodes with their ranks, highest first, and by name where ranks are the same.
 pub fn ordered<'g>(graph: &'g Graph, ranks: &[f64]) -> Vec<(&'g str, f64)> {
-    let mut order: Vec<_> = graph.names.iter().map(String::as_str).zip(ranks.iter().copied()).collect();
+    let mut order: Vec<_> =
+        graph.names.iter().map(String::as_str).zip(ranks.iter().copied()).collect();
     order.sort_unstable_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     order
 }
@@ -30,13 +31,7 @@ pub fn print(mut out: impl Write, graph: &Graph, order: &[(&str, f64)], work: &W
     for (at, (name, rank)) in order.iter().take(SHOWN).enumerate() {
         writeln!(out, "{:>4}  {rank:.9}  {}", at + 1, printable(name))?;
     }
-    let Work {
-        npes,
-        iterations,
-        time,
-        puts,
-        bytes,
-    } = *work;
+    let Work { npes, iterations, time, puts, bytes } = *work;
     let edges = graph.edges.len();
     let rate = (edges * iterations) as f64 / time.as_secs_f64() / 1e6;
     writeln!(out)?;
@@ -93,18 +88,9 @@ mod tests {
         assert_eq!(counts, ["0 edges", "1 edge", "2 edges", "1,001 edges"]);
         let (mut text, work) = (
             Vec::new(),
-            Work {
-                npes: 1,
-                iterations: 1,
-                time: Duration::from_millis(1),
-                puts: 1,
-                bytes: 1,
-            },
+            Work { npes: 1, iterations: 1, time: Duration::from_millis(1), puts: 1, bytes: 1 },
         );
-        let graph = Graph {
-            names: vec!["a".into()],
-            edges: vec![[0, 0]],
-        };
+        let graph = Graph { names: vec!["a".into()], edges: vec![[0, 0]] };
         print(&mut text, &graph, &[("a", 1.0)], &work).unwrap();
         let text = String::from_utf8(text).unwrap();
         for line in [" 1 node, 1 edge\n", " 1 on 1 PE\n", " 1 operation, 1 byte moved "] {
@@ -114,10 +100,7 @@ mod tests {
 
     #[test]
     fn equal_ranks_are_ordered_by_name() {
-        let graph = Graph {
-            names: ["c", "a", "b"].map(String::from).into(),
-            edges: vec![],
-        };
+        let graph = Graph { names: ["c", "a", "b"].map(String::from).into(), edges: vec![] };
         assert_eq!(ordered(&graph, &[0.2, 0.2, 0.6]), [("b", 0.6), ("a", 0.2), ("c", 0.2)]);
     }
 }

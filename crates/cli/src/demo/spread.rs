@@ -2,9 +2,11 @@
 
 use memonet::{Job, Result, Window};
 
-/// Gives each PE the edges that leave its nodes; collective. PE 0 passes the number of nodes and all edges, the others nothing.
+/// Gives each PE the edges that leave its nodes; collective. PE 0 passes the number of nodes and
+/// all edges, the others nothing.
 ///
-/// Returns the number of nodes and the edges of this PE. Where PE 0 passes nothing either, all PEs get 0 nodes.
+/// Returns the number of nodes and the edges of this PE. Where PE 0 passes nothing either, all PEs
+/// get 0 nodes.
 pub fn deal(job: &Job, graph: Option<(usize, &[[u32; 2]])>) -> Result<(usize, Vec<[u32; 2]>)> {
     let (nodes, all) = graph.unwrap_or_default();
     let mut parts = vec![Vec::new(); job.npes()];
@@ -13,7 +15,8 @@ pub fn deal(job: &Job, graph: Option<(usize, &[[u32; 2]])>) -> Result<(usize, Ve
     }
     let longest = parts.iter().map(Vec::len).max().unwrap_or(0);
 
-    // Windows are made by all PEs with the same length, so first PE 0 tells the lengths, in a window whose length needs no telling.
+    // Windows are made by all PEs with the same length, so first PE 0 tells the lengths, in a
+    // window whose length needs no telling.
     let lengths = job.window::<[u64; 3]>(1)?;
     if job.pe() == 0 {
         for (pe, part) in parts.iter().enumerate() {

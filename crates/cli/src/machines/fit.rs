@@ -1,4 +1,5 @@
-//! `memonet machines fit`: this machine as a machine file, of the LogGP kind, from what `memonet bench` measures with two PEs.
+//! `memonet machines fit`: this machine as a machine file, of the LogGP kind, from what
+//! `memonet bench` measures with two PEs.
 //!
 //! | measured | becomes |
 //! |---|---|
@@ -60,7 +61,8 @@ pub fn fit(mut out: impl Write, path: Option<&Path>, quick: bool) -> Result<()> 
     match path {
         None => out.write_all(text.as_bytes())?,
         Some(path) => {
-            std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(path, text)
+                .with_context(|| format!("cannot write {}", path.display()))?;
             writeln!(out, "written: {}, which `memonet machines show` explains", path.display())?;
         }
     }
@@ -82,7 +84,10 @@ impl Figures {
             Ok(Figure { value: value(row), how })
         };
         Ok(Figures {
-            machine: format!("{}, {} CPUs, Linux {}, {when}", machine.cpu, machine.cpus, machine.kernel),
+            machine: format!(
+                "{}, {} CPUs, Linux {}, {when}",
+                machine.cpu, machine.cpus, machine.kernel
+            ),
             round_trip: figure(ROUND_TRIP, |row| row.median)?,
             store: figure(STORES, |row| 1e3 / row.median)?,
             fetch_add: figure(FETCH_ADD, |row| row.median)?,
@@ -100,20 +105,17 @@ fn quoted(text: &str) -> String {
 
 /// The machine file.
 fn file(figures: &Figures) -> String {
-    let Figures {
-        machine,
-        round_trip,
-        store,
-        fetch_add,
-        get,
-        bandwidth,
-    } = figures;
-    // One way is the store's overhead, the way, and what is left of a look when the word comes: half of one.
+    let Figures { machine, round_trip, store, fetch_add, get, bandwidth } = figures;
+    // One way is the store's overhead, the way, and what is left of a look when the word comes:
+    // half of one.
     let look = store.value;
     let way = (round_trip.value / 2.0 - store.value - look / 2.0).max(0.0);
-    let line =
-        |name: &str, value: f64, unit: &str, source: &str| format!("{name} = {{ value = {value:.4}, unit = \"{unit}\", {source} }}\n");
-    let measured = |figure: &Figure, also: &str| format!("source = {}", quoted(&format!("{}{also}", figure.how)));
+    let line = |name: &str, value: f64, unit: &str, source: &str| {
+        format!("{name} = {{ value = {value:.4}, unit = \"{unit}\", {source} }}\n")
+    };
+    let measured = |figure: &Figure, also: &str| {
+        format!("source = {}", quoted(&format!("{}{also}", figure.how)))
+    };
     let assumed = |why: &str| format!("assumed = {}", quoted(why));
     let mut text = format!(
         "summary = {}\nkind = \"loggp\"\n\n[host]\n",
@@ -163,7 +165,8 @@ fn file(figures: &Figures) -> String {
     text += &line("delay", 0.0, "ns", &assumed("all of the way is in send_latency"));
     text += "\n[switch]\n";
     text += &line("delay", 0.0, "ns", &assumed("all of the way is in send_latency"));
-    text += "forwarding = { value = \"cut-through\", assumed = \"nothing is stored on the way\" }\n";
+    text +=
+        "forwarding = { value = \"cut-through\", assumed = \"nothing is stored on the way\" }\n";
     text += "head = { value = 0, unit = \"B\", assumed = \"nothing is stored on the way\" }\n";
     text += "\n[topology]\n";
     text += "shape = { value = \"star\", assumed = \"every CPU is as far from every other\" }\n";
@@ -178,10 +181,7 @@ mod tests {
     use memonet_sim::{Options, now, run};
 
     fn figures(round_trip: f64, store: f64) -> Figures {
-        let figure = |value| Figure {
-            value,
-            how: "measured then by that \"row\"".into(),
-        };
+        let figure = |value| Figure { value, how: "measured then by that \"row\"".into() };
         Figures {
             machine: "a CPU".into(),
             round_trip: figure(round_trip),
@@ -193,7 +193,8 @@ mod tests {
     }
 
     fn machine(figures: &Figures) -> Machine {
-        Machine::parse("fitted", &file(figures), None).unwrap_or_else(|error| panic!("{error}\n{}", file(figures)))
+        Machine::parse("fitted", &file(figures), None)
+            .unwrap_or_else(|error| panic!("{error}\n{}", file(figures)))
     }
 
     /// Mean round trip of a word, in ns.

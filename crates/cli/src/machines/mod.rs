@@ -56,7 +56,8 @@ fn list(mut out: impl Write) -> Result<()> {
         let machine = Machine::load(name)?;
         writeln!(out, "{name}\n    {}", machine.summary())?;
         if !machine.variants().is_empty() {
-            let variants: Vec<_> = machine.variants().iter().map(|variant| format!("{name}/{variant}")).collect();
+            let variants: Vec<_> =
+                machine.variants().iter().map(|variant| format!("{name}/{variant}")).collect();
             writeln!(out, "    {}", variants.join(", "))?;
         }
     }

@@ -26,7 +26,8 @@ const LINE: i32 = 26;
 /// Name and SVG of each figure, in the order in which their first curves come.
 pub fn all<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> Result<Vec<(String, String)>> {
     // Plotters looks for no fonts of the machine, so that there need not be any.
-    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT).map_err(|_| anyhow!("the built-in font is damaged"))?;
+    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
+        .map_err(|_| anyhow!("the built-in font is damaged"))?;
     let mut figures: Vec<(&str, Vec<&Curve>)> = Vec::new();
     for curve in curves {
         match figures.iter_mut().find(|(name, _)| *name == curve.figure) {
@@ -34,10 +35,7 @@ pub fn all<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> Result<Vec<(Strin
             None => figures.push((curve.figure, vec![curve])),
         }
     }
-    figures
-        .into_iter()
-        .map(|(name, curves)| Ok((name.to_owned(), draw(name, &curves)?)))
-        .collect()
+    figures.into_iter().map(|(name, curves)| Ok((name.to_owned(), draw(name, &curves)?))).collect()
 }
 
 /// A figure's name as that of a file.
@@ -89,7 +87,8 @@ fn draw(title: &str, curves: &[&Curve]) -> Result<String> {
             .draw()?;
         for ((number, curve), color) in (0..).zip(curves).zip(COLORS.iter().cycle()) {
             let style = color.stroke_width(2);
-            chart.draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;
+            chart
+                .draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;
             // The legend: two to a line, above, where no curve is hidden by it.
             let (x, y) = (LEFT + number % 2 * (SIZE.0 as i32 - LEFT) / 2, 52 + number / 2 * LINE);
             head.draw(&PathElement::new([(x, y), (x + 24, y)], color.stroke_width(4)))?;
@@ -113,7 +112,9 @@ mod tests {
             y: "ns",
             points: vec![(2.0, 10.0), (4.0, 20.0)],
         };
-        let figures = all(&[curve("a: x/y", "first"), curve("b", "other"), curve("a: x/y", "second")]).unwrap();
+        let figures =
+            all(&[curve("a: x/y", "first"), curve("b", "other"), curve("a: x/y", "second")])
+                .unwrap();
         assert_eq!(figures.len(), 2);
         let (name, svg) = &figures[0];
         assert!(svg.contains("first") && svg.contains("second") && !svg.contains("other"), "{svg}");

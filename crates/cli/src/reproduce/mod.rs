@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
-use memonet_sim::reproduce::{EXPERIMENTS, Experiment, MOST, Outcome, Role, Row, SCALE, errors, errors_of, experiments, scale};
+use memonet_sim::reproduce::{
+    EXPERIMENTS, Experiment, MOST, Outcome, Role, Row, SCALE, errors, errors_of, experiments, scale,
+};
 use serde::Serialize;
 
 /// The arguments of `memonet reproduce`.
@@ -70,11 +72,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     );
     let mut all = Vec::new();
     for experiment in wanted {
-        let outcome = if experiment.name == SCALE.name {
-            scaled(args.max_nodes)
-        } else {
-            experiment.run()
-        };
+        let outcome =
+            if experiment.name == SCALE.name { scaled(args.max_nodes) } else { experiment.run() };
         let outcome = outcome.with_context(|| format!("{} failed", experiment.name))?;
         let ran = Ran { experiment, outcome };
         print(&mut out, &ran)?;
@@ -86,20 +85,24 @@ pub fn run(args: Args) -> Result<ExitCode> {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(folder) = &args.plot {
-        std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+        std::fs::create_dir_all(folder)
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         for (name, svg) in figures::all(all.iter().flat_map(|ran| &ran.outcome.curves))? {
             let path = folder.join(format!("{}.svg", figures::file_name(&name)));
-            std::fs::write(&path, svg).with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(&path, svg)
+                .with_context(|| format!("cannot write {}", path.display()))?;
             writeln!(out, "drawn: {}", path.display())?;
         }
     }
     if let Some(path) = &args.html {
-        std::fs::write(path, page::page(&all)?).with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::write(path, page::page(&all)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells on stderr what is being simulated: in one line where that is a terminal, else line by line.
+/// Tells on stderr what is being simulated: in one line where that is a terminal, else line by
+/// line.
 fn scaled(most: usize) -> Result<Outcome, memonet_sim::Error> {
     let (bar, start) = (ProgressBar::new_spinner(), Instant::now());
     let outcome = scale(most, |what| {
@@ -120,7 +123,10 @@ fn print(out: &mut impl Write, Ran { experiment, outcome }: &Ran) -> Result<()> 
     for row in &outcome.rows {
         let [simulated, published, error] = cells(row);
         let mark = mark(row.role);
-        let line = format!("  {:44} {simulated:>12} {published:>12} {error:>8} {:4} {mark}", row.id, row.unit);
+        let line = format!(
+            "  {:44} {simulated:>12} {published:>12} {error:>8} {:4} {mark}",
+            row.id, row.unit
+        );
         writeln!(out, "{}", line.trim_end())?;
         for note in remarks(row) {
             writeln!(out, "      {note}")?;

@@ -23,10 +23,7 @@ figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; } p.errors { fon
 
 /// Text as HTML.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// The report of these experiments.
@@ -55,7 +52,8 @@ fn section(html: &mut String, ran: &Ran) -> Result<()> {
     html.push_str("<table><tr><th>figure</th><th>simulated</th><th>published</th><th>unit</th><th>error</th><th></th></tr>\n");
     for row in &outcome.rows {
         let [simulated, published, error] = cells(row);
-        let notes: String = remarks(row).map(|note| format!("<small>{}</small>", escaped(&note))).collect();
+        let notes: String =
+            remarks(row).map(|note| format!("<small>{}</small>", escaped(&note))).collect();
         let (mark, id, unit) = (mark(row.role), escaped(&row.id), escaped(row.unit));
         let class = mark.replace(' ', "-");
         writeln!(
@@ -71,7 +69,8 @@ fn section(html: &mut String, ran: &Ran) -> Result<()> {
         writeln!(html, "<figure>{}</figure>", scalable(&svg))?;
     }
     if !outcome.notes.is_empty() {
-        let notes: String = outcome.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
+        let notes: String =
+            outcome.notes.iter().map(|note| format!("<li>{}</li>", escaped(note))).collect();
         writeln!(html, "<ul>{notes}</ul>")?;
     }
     Ok(writeln!(html, "</section>")?)
@@ -101,15 +100,15 @@ mod tests {
             curves: vec![curve],
             notes: vec!["a note".into()],
         };
-        let ran = Ran {
-            experiment: EXPERIMENTS[0],
-            outcome,
-        };
+        let ran = Ran { experiment: EXPERIMENTS[0], outcome };
         let html = page(&[ran]).unwrap();
-        for part in ["system.&lt;row&gt;", "a &amp; b", "a note", "<svg", "a curve", "width=device-width"] {
+        for part in
+            ["system.&lt;row&gt;", "a &amp; b", "a note", "<svg", "a curve", "width=device-width"]
+        {
             assert!(html.contains(part), "{part} is not in {html}");
         }
-        let nothing_from_outside = html.matches("http").count() == html.matches("http://www.w3.org/2000/svg").count();
+        let nothing_from_outside =
+            html.matches("http").count() == html.matches("http://www.w3.org/2000/svg").count();
         assert!(nothing_from_outside, "{html}");
     }
 }

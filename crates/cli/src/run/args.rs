@@ -36,21 +36,27 @@ struct Part {
     #[arg(short, value_name = "N", value_parser = pes)]
     n: usize,
     /// Program and its arguments; ` : -n N PROGRAM [ARGUMENTS]...` adds another program to the job
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
     command: Vec<OsString>,
 }
 
 /// How to run a job.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Options {
-    /// Give each PE CPUs of its own, an equal share for itself and its threads, or let the kernel choose
-    /// [default: core when there is a CPU for each PE; as many PEs to each CPU, where that comes out even;
-    /// else none]
+    /// Give each PE CPUs of its own, an equal share for itself and its threads, or let the kernel
+    /// choose [default: core when there is a CPU for each PE; as many PEs to each CPU, where that
+    /// comes out even; else none]
     #[arg(long, value_enum)]
     pub bind: Option<Bind>,
-    /// Start each line of output with the number of its PE. A line that comes in pieces is kept until it is whole,
-    /// for up to ten seconds while other PEs write; of a line above 1 MiB, pieces are passed on. A prompt is shown when
-    /// no other PE has written for a second; if a line of another PE breaks it then, it is repeated whole
+    /// Start each line of output with the number of its PE. A line that comes in pieces is kept
+    /// until it is whole, for up to ten seconds while other PEs write; of a line above 1 MiB,
+    /// pieces are passed on. A prompt is shown when no other PE has written for a second; if a line
+    /// of another PE breaks it then, it is repeated whole
     #[arg(long)]
     pub label: bool,
     /// End the job after this many seconds, with exit status 124
@@ -59,13 +65,15 @@ pub struct Options {
     /// Let the other PEs go on when one fails
     #[arg(long)]
     pub keep_going: bool,
-    /// How PEs reach each other, for tests: `far` or e.g. `far:delay_us=50,reorder=1,seed=7` (sets MEMONET_FABRIC)
+    /// How PEs reach each other, for tests: `far` or e.g. `far:delay_us=50,reorder=1,seed=7` (sets
+    /// MEMONET_FABRIC)
     #[arg(long, value_name = "SPEC")]
     pub fabric: Option<String>,
     /// Set an environment variable in all PEs (may be repeated)
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = name_and_value)]
     pub environment: Vec<(String, String)>,
-    /// At the end, print what each PE's shared objects (`memonet::dsm`) were used for and have moved
+    /// At the end, print what each PE's shared objects (`memonet::dsm`) were used for and have
+    /// moved
     #[arg(long)]
     pub stats: bool,
     /// Say what each PE is bound to, and its process id
@@ -84,14 +92,16 @@ impl Options {
 
     /// Whether the user has set this variable of the PEs, to whatever.
     pub fn decides(&self, variable: &str) -> bool {
-        std::env::var_os(variable).is_some() || self.environment.iter().any(|(name, _)| name == variable)
+        std::env::var_os(variable).is_some()
+            || self.environment.iter().any(|(name, _)| name == variable)
     }
 }
 
 /// How to run a job on a simulated machine.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Simulated {
-    /// Run on a simulated machine, in its time: one of `memonet machines`, or a file (`./mine.toml`, `./mine.toml/VARIANT`)
+    /// Run on a simulated machine, in its time: one of `memonet machines`, or a file
+    /// (`./mine.toml`, `./mine.toml/VARIANT`)
     #[arg(long, value_name = "NAME", conflicts_with = "fabric")]
     pub machine: Option<String>,
     /// Of all chance in the machine: two runs with the same one are the same [default: 1]
@@ -100,7 +110,8 @@ pub struct Simulated {
     /// Write a timeline of PEs, NICs, links and switches: Chrome's format, which Perfetto opens
     #[arg(long, value_name = "FILE", requires = "machine")]
     pub trace: Option<PathBuf>,
-    /// Computing takes the CPU time that it takes here, times this [default: no time]. Such runs do not repeat themselves
+    /// Computing takes the CPU time that it takes here, times this [default: no time]. Such runs do
+    /// not repeat themselves
     #[arg(long, value_name = "FACTOR", requires = "machine", value_parser = factor)]
     pub cpu_scale: Option<f64>,
     /// How long a PE may run without a call before that is an error [default: 10]
@@ -120,10 +131,7 @@ pub enum Bind {
 impl Args {
     /// The job that these arguments ask for.
     pub fn spec(self) -> Result<Spec> {
-        let Args {
-            mut options,
-            part: Part { n, command },
-        } = self;
+        let Args { mut options, part: Part { n, command } } = self;
         if let Some(fabric) = options.fabric.take() {
             options.environment.push(("MEMONET_FABRIC".into(), fabric));
         }
@@ -144,18 +152,18 @@ fn program(n: usize, words: &[OsString]) -> Result<Program> {
         [option, ..] if option.as_encoded_bytes().starts_with(b"-") => {
             bail!("there is no option {}. `memonet run --help` lists all", option.display())
         }
-        [program, args @ ..] => Ok(Program {
-            n,
-            program: program.clone(),
-            args: args.to_vec(),
-        }),
-        [] => bail!("there is no program before ` : `. Write e.g. `memonet run -n 1 ./server : -n 3 ./client`"),
+        [program, args @ ..] => Ok(Program { n, program: program.clone(), args: args.to_vec() }),
+        [] => bail!(
+            "there is no program before ` : `. Write e.g. `memonet run -n 1 ./server : -n 3 ./client`"
+        ),
     }
 }
 
 impl Part {
     fn read(words: &[OsString]) -> Result<Part> {
-        let command = <Part as clap::Args>::augment_args(clap::Command::new("memonet run").no_binary_name(true));
+        let command = <Part as clap::Args>::augment_args(
+            clap::Command::new("memonet run").no_binary_name(true),
+        );
         let parsed = command
             .try_get_matches_from(words)
             .and_then(|matches| Part::from_arg_matches(&matches));
@@ -173,7 +181,8 @@ impl Part {
     }
 }
 
-/// The command line with `-np`, as other launchers spell it, made `-n`: wherever it is an option of ours and not of a program.
+/// The command line with `-np`, as other launchers spell it, made `-n`: wherever it is an option of
+/// ours and not of a program.
 pub fn spell_out_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     #[derive(Parser)]
     struct Whole {

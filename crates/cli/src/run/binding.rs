@@ -28,8 +28,10 @@ enum Share {
 
 /// Decides on the binding of `npes` PEs.
 ///
-/// Where PEs share CPUs, as many of them on each, the kernel is not to choose: PEs that yield to each other look all alike to it, it moves them about, and
-/// with one too many on a CPU each barrier costs a change of processes more. Where they do not come out even, it may as well take turns.
+/// Where PEs share CPUs, as many of them on each, the kernel is not to choose: PEs that yield to
+/// each other look all alike to it, it moves them about, and with one too many on a CPU each
+/// barrier costs a change of processes more. Where they do not come out even, it may as well take
+/// turns.
 pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
     let mut cpus = cpu_list();
     let usable = available_cpus().min(cpus.len());
@@ -45,7 +47,9 @@ pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
         None => Share::None,
     };
     // Hardware threads of one core are often numbered far apart; a PE is to get whole cores.
-    cpus.sort_by_cached_key(|&cpu| (topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu));
+    cpus.sort_by_cached_key(|&cpu| {
+        (topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu)
+    });
     Ok(Binding { cpus, share })
 }
 
@@ -105,13 +109,18 @@ impl Binding {
     pub fn describe(&self, npes: usize) -> String {
         let head = format!("{npes} PEs on {} CPUs", self.cpus.len());
         let mut text = match self.share {
-            Share::All(_) => return format!("{npes} PEs and the simulated machine on one CPU, one of them running"),
+            Share::All(_) => {
+                return format!(
+                    "{npes} PEs and the simulated machine on one CPU, one of them running"
+                );
+            }
             Share::None => return format!("{head}, not bound"),
             Share::Cpus(share) => format!("{head}: each has {share} for itself and its threads"),
             Share::Pes(share) => format!("{head}: each CPU has {share}"),
         };
         for pe in 0..npes {
-            let list: Vec<String> = self.of(pe).unwrap_or_default().iter().map(usize::to_string).collect();
+            let list: Vec<String> =
+                self.of(pe).unwrap_or_default().iter().map(usize::to_string).collect();
             text += &format!("\nPE {pe}: CPU {}", list.join(" "));
         }
         text

@@ -1,4 +1,5 @@
-//! Descendants of the job that are not PEs: what a PE started and left behind comes to the launcher, and ends with the job.
+//! Descendants of the job that are not PEs: what a PE started and left behind comes to the
+//! launcher, and ends with the job.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -7,13 +8,15 @@ use anyhow::{Context, Result};
 use memonet_core::launch::Stat;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, child_subreaper, getpid, kill_process, set_child_subreaper, waitid, waitpid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, child_subreaper, getpid, kill_process,
+    set_child_subreaper, waitid, waitpid,
 };
 
 use super::guard::Guard;
 use super::signals;
 
-/// How long a process may take to end after SIGKILL. Giving back much memory takes a while, and a hung file system forever.
+/// How long a process may take to end after SIGKILL. Giving back much memory takes a while, and a
+/// hung file system forever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// While this value lives, orphans of the job become children of this process.
@@ -29,24 +32,20 @@ impl Family {
     /// Begins to take in orphans. The guard is none of the job's processes.
     pub fn found(guard: Guard) -> Result<Family> {
         signals::keep_children()?;
-        let mut not_ours = if has_children() {
-            children().into_iter().collect()
-        } else {
-            HashSet::new()
-        };
+        let mut not_ours =
+            if has_children() { children().into_iter().collect() } else { HashSet::new() };
         not_ours.insert(guard.pid());
         let was_reaper = child_subreaper().unwrap_or(None);
         set_child_subreaper(Some(getpid())).context("prctl(PR_SET_CHILD_SUBREAPER)")?;
-        Ok(Family {
-            was_reaper,
-            not_ours,
-            _guard: guard,
-        })
+        Ok(Family { was_reaper, not_ours, _guard: guard })
     }
 
-    /// Collects orphans that have ended, of which nobody else wants to know. Stops at one of those that somebody does.
+    /// Collects orphans that have ended, of which nobody else wants to know. Stops at one of those
+    /// that somebody does.
     pub fn reap(&self, is_pe: impl Fn(Pid) -> bool) {
-        while let Some(pid) = ended_child().filter(|pid| !is_pe(*pid) && !self.not_ours.contains(pid)) {
+        while let Some(pid) =
+            ended_child().filter(|pid| !is_pe(*pid) && !self.not_ours.contains(pid))
+        {
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
     }
@@ -56,7 +55,8 @@ impl Family {
         let mut spared = self.not_ours.clone();
         let mut told = Vec::new();
         while has_children() {
-            let left: Vec<Pid> = children().into_iter().filter(|pid| !spared.contains(pid)).collect();
+            let left: Vec<Pid> =
+                children().into_iter().filter(|pid| !spared.contains(pid)).collect();
             if left.is_empty() {
                 break;
             }
@@ -71,11 +71,9 @@ impl Family {
                     .iter()
                     .map(|&pid| remains(pid, "it runs as another user, who or root can end it")),
             );
-            told.extend(
-                killed
-                    .iter()
-                    .map(|&pid| remains(pid, "SIGKILL does not end it. Often: a file system that hangs")),
-            );
+            told.extend(killed.iter().map(|&pid| {
+                remains(pid, "SIGKILL does not end it. Often: a file system that hangs")
+            }));
             spared.extend(refused.into_iter().chain(killed));
         }
         told
@@ -117,7 +115,8 @@ fn ended_child() -> Option<Pid> {
     // SAFETY: siginfo_t is plain data for which all zeros is a value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is a live siginfo_t, whose process id is zero, or set by a call that found a child.
+    // SAFETY: `info` is a live siginfo_t, whose process id is zero, or set by a call that found a
+    // child.
     unsafe {
         libc::waitid(libc::P_ALL, 0, &mut info, options);
         Pid::from_raw(info.si_pid())
@@ -126,10 +125,7 @@ fn ended_child() -> Option<Pid> {
 
 fn children() -> Vec<Pid> {
     let own = std::process::id() as i32;
-    processes()
-        .filter(|&pid| parent(pid) == Some(own))
-        .filter_map(Pid::from_raw)
-        .collect()
+    processes().filter(|&pid| parent(pid) == Some(own)).filter_map(Pid::from_raw).collect()
 }
 
 /// All processes that /proc shows.

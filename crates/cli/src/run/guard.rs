@@ -1,8 +1,8 @@
 //! What ends the job when the launcher itself is killed.
 //!
-//! The kernel kills the launcher's children with it, but not what these had started: a PE under a script, or under
-//! a tool. A second process, of which nobody knows, waits for the launcher's death, finds them by a mark in their
-//! environment, and ends them.
+//! The kernel kills the launcher's children with it, but not what these had started: a PE under a
+//! script, or under a tool. A second process, of which nobody knows, waits for the launcher's
+//! death, finds them by a mark in their environment, and ends them.
 //!
 //! The guard is a child of the launcher, which collects it when the job has ended, in whatever way:
 //! where process 1 collects nothing, as in many containers, an orphan would stay for ever. It is a
@@ -21,7 +21,9 @@ use anyhow::{Context, Result};
 use memonet_core::settings::ENV_MARK;
 use rustix::io::retry_on_intr;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
+};
 
 /// Even what cannot be killed (a process in a hung file system) is not watched forever.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -64,14 +66,9 @@ impl Guard {
             libc::clone(life, top.cast(), 0, argument.cast_mut().cast())
         };
         let pid = Pid::from_raw(pid).filter(|_| pid > 0);
-        let pid = pid
-            .ok_or_else(io::Error::last_os_error)
-            .context("cannot create a process (clone)")?;
-        Ok(Guard {
-            pid,
-            _lifeline: lifeline,
-            mark,
-        })
+        let pid =
+            pid.ok_or_else(io::Error::last_os_error).context("cannot create a process (clone)")?;
+        Ok(Guard { pid, _lifeline: lifeline, mark })
     }
 
     /// Its process.
@@ -120,7 +117,8 @@ fn stand_by(orders: &Orders) {
         return;
     };
     for standard in [1, 2] {
-        // SAFETY: replaces descriptors of this process, to which nothing here refers by anything but its number.
+        // SAFETY: replaces descriptors of this process, to which nothing here refers by anything
+        // but its number.
         unsafe { libc::dup2(null.as_raw_fd(), standard) };
     }
     // SAFETY: as above; this is the pipe's one descriptor that is read from now on.
@@ -145,11 +143,13 @@ fn hunt(mark: &str) {
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
         let mut none = true;
         for pid in pids.filter(|&pid| pid != getpid()) {
-            // The descriptor first: the process that is looked at is the one that is killed, whatever becomes of the number.
+            // The descriptor first: the process that is looked at is the one that is killed,
+            // whatever becomes of the number.
             let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
                 continue;
             };
-            let environment = std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+            let environment =
+                std::fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
             if environment.windows(mark.len()).any(|window| window == mark) {
                 none = false;
                 let _ = pidfd_send_signal(process, Signal::KILL);

@@ -1,4 +1,5 @@
-//! PEs under a wrapper: the process that joined is not the one that the launcher started, and may end long before it.
+//! PEs under a wrapper: the process that joined is not the one that the launcher started, and may
+//! end long before it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -24,14 +25,17 @@ pub enum Found {
     Here(Joined),
     /// It has ended and was collected.
     Ended,
-    /// It is not to be seen: there is such a process, but not under that wrapper, or no descriptor is left to watch it.
+    /// It is not to be seen: there is such a process, but not under that wrapper, or no descriptor
+    /// is left to watch it.
     Hidden,
 }
 
 /// Looks for the process under `wrapper` that knows itself by the number `pid`.
 pub fn find(pid: i32, wrapper: Pid) -> Found {
-    // In a pid namespace of its own it has another number here, and who has that number here is somebody else.
-    let is_it = |&candidate: &i32| own_number(candidate) == Some(pid) && descends(candidate, wrapper);
+    // In a pid namespace of its own it has another number here, and who has that number here is
+    // somebody else.
+    let is_it =
+        |&candidate: &i32| own_number(candidate) == Some(pid) && descends(candidate, wrapper);
     match std::iter::once(pid).chain(processes()).find(is_it) {
         Some(pid) => match Pid::from_raw(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
             Some(Ok(pidfd)) => Found::Here(Joined { pid, pidfd }),
@@ -51,7 +55,8 @@ fn own_number(pid: i32) -> Option<i32> {
 }
 
 fn descends(pid: i32, from: Pid) -> bool {
-    std::iter::successors(parent(pid), |&pid| parent(pid)).any(|ancestor| ancestor == from.as_raw_pid())
+    std::iter::successors(parent(pid), |&pid| parent(pid))
+        .any(|ancestor| ancestor == from.as_raw_pid())
 }
 
 impl Joined {

@@ -1,7 +1,9 @@
-//! What a report quotes of a PE's output: the message that the PE failed with, or else its last line.
+//! What a report quotes of a PE's output: the message that the PE failed with, or else its last
+//! line.
 //!
-//! A panic or a traceback is more than one line, and the last of them says little ("note: run with `RUST_BACKTRACE=1`
-//! ..."). So the messages of Rust, C, C++, Python and the sanitizers are recognised by how they begin:
+//! A panic or a traceback is more than one line, and the last of them says little ("note: run with
+//! `RUST_BACKTRACE=1` ..."). So the messages of Rust, C, C++, Python and the sanitizers are
+//! recognised by how they begin:
 //!
 //! ```text
 //!   plain --"thread 'x' panicked at", "terminate called"--> message --"note:", "stack backtrace:"--> trace --other line--> plain
@@ -99,7 +101,10 @@ impl LastWords {
     fn go_on(&mut self, line: &[u8]) {
         let line = text(line);
         let is_first = self.message.len() == 1;
-        if is_first && !self.earlier.is_empty() && CONSEQUENCES.iter().any(|start| line.starts_with(start)) {
+        if is_first
+            && !self.earlier.is_empty()
+            && CONSEQUENCES.iter().any(|start| line.starts_with(start))
+        {
             self.message = std::mem::take(&mut self.earlier);
             self.reading = Reading::Trace;
         } else if self.message.len() < LINES {
@@ -114,7 +119,8 @@ impl LastWords {
         self.buried || !self.finished || self.reading == Reading::Message && self.dropped > 0
     }
 
-    /// The lines of the message that the output ends with; of one that others follow, too, if the PE has `failed_by_message`.
+    /// The lines of the message that the output ends with; of one that others follow, too, if the
+    /// PE has `failed_by_message`.
     pub fn message(&self, failed_by_message: bool) -> Option<Vec<String>> {
         if self.message.is_empty() || self.is_buried() && !failed_by_message {
             return None;
@@ -129,8 +135,8 @@ impl LastWords {
         Some(lines)
     }
 
-    /// The beginning of the last line, and whether the line was finished; `None` when there was no output, or the line
-    /// belongs to the message.
+    /// The beginning of the last line, and whether the line was finished; `None` when there was no
+    /// output, or the line belongs to the message.
     pub fn last_line(&self) -> Option<(String, bool)> {
         let is_part = !self.message.is_empty() && !self.is_buried();
         let is_there = self.finished || !self.line.is_empty();
@@ -143,7 +149,9 @@ fn opening(line: &[u8]) -> Option<Reading> {
     let contains = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
     match line.first()? {
         // With the thread's number from Rust 1.91 on. Before 1.73, the message is in this line.
-        b't' if line.starts_with(b"thread '") && contains(b" panicked at ") => Some(Reading::Message),
+        b't' if line.starts_with(b"thread '") && contains(b" panicked at ") => {
+            Some(Reading::Message)
+        }
         b't' if line.starts_with(b"terminate called ") => Some(Reading::Message),
         b'T' if line.starts_with(b"Traceback (most recent call last)") => Some(Reading::Traceback),
         b'F' if line.starts_with(b"Fatal Python error: ") => Some(Reading::Message),
@@ -205,7 +213,8 @@ mod tests {
 
     #[test]
     fn the_message_of_a_panic() {
-        let note = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
+        let note =
+            "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace\n";
         let old = "thread 'main' panicked at 'my bug', src/x.rs:1:2";
         assert_quoted(&format!("before\n{old}\n{note}"), &[old]);
         let (at, numbered) = (
@@ -217,7 +226,10 @@ mod tests {
         // A thread's second panic has no note.
         assert_quoted(&format!("{at}\nmy bug\n"), &[at, "my bug"]);
         let equal = ["assertion `left == right` failed: why", "  left: 1", " right: 2"];
-        assert_quoted(&format!("{at}\n{}\n{note}", equal.join("\n")), &[&[at], &equal[..]].concat());
+        assert_quoted(
+            &format!("{at}\n{}\n{note}", equal.join("\n")),
+            &[&[at], &equal[..]].concat(),
+        );
         let trace = "stack backtrace:\n   0: rust_begin_unwind\n             at /rustc/library/std.rs:1:2\n   1: main\n\
                      note: Some details are omitted, run with `RUST_BACKTRACE=full` for a verbose backtrace.\n";
         assert_quoted(&format!("{at}\nmy bug\n{trace}"), &[at, "my bug"]);
@@ -227,9 +239,13 @@ mod tests {
     fn a_panic_that_follows_from_another_is_not_quoted() {
         let at = "thread 'worker' panicked at src/x.rs:1:2:";
         for consequence in CONSEQUENCES {
-            let then =
-                format!("thread 'main' panicked at src/y.rs:1:2:\n{consequence} .. }}\nthread caused non-unwinding panic. aborting.\n");
-            assert_quoted(&format!("{at}\nmy bug\nnote: run with `RUST_BACKTRACE=1`\n{then}"), &[at, "my bug"]);
+            let then = format!(
+                "thread 'main' panicked at src/y.rs:1:2:\n{consequence} .. }}\nthread caused non-unwinding panic. aborting.\n"
+            );
+            assert_quoted(
+                &format!("{at}\nmy bug\nnote: run with `RUST_BACKTRACE=1`\n{then}"),
+                &[at, "my bug"],
+            );
         }
         let second = "thread 'main' panicked at src/y.rs:1:2:\nanother bug\n";
         assert_quoted(

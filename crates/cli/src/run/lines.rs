@@ -1,8 +1,10 @@
-//! Lines of output: they leave whole, and an unfinished one only after a silence, so that prompts and progress appear.
+//! Lines of output: they leave whole, and an unfinished one only after a silence, so that prompts
+//! and progress appear.
 //!
-//! A line may come in pieces, with a pause in between. Its first piece is shown early only while nobody else writes and no
-//! other unfinished line is shown: whatever came next from another PE would break the line. So an unfinished line is kept
-//! while others write. It is passed on at the end of its PE, when it is too long to be kept, or when it is too old.
+//! A line may come in pieces, with a pause in between. Its first piece is shown early only while
+//! nobody else writes and no other unfinished line is shown: whatever came next from another PE
+//! would break the line. So an unfinished line is kept while others write. It is passed on at the
+//! end of its PE, when it is too long to be kept, or when it is too old.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -12,10 +14,11 @@ use rustix::io::Errno;
 use super::last_words::LastWords;
 use super::writer::Source;
 
-/// An unfinished line is passed on when nothing was added to it for this long and its PE sleeps, as at a prompt (one that
-/// is ready to run may just have lost its CPU in the middle of a line) ...
+/// An unfinished line is passed on when nothing was added to it for this long and its PE sleeps, as
+/// at a prompt (one that is ready to run may just have lost its CPU in the middle of a line) ...
 const SILENCE: Duration = Duration::from_millis(100);
-/// ... or when it has been kept for this long, as with a progress bar that is redrawn all the time ...
+/// ... or when it has been kept for this long, as with a progress bar that is redrawn all the time
+/// ...
 const PATIENCE: Duration = Duration::from_secs(1);
 /// ... and nobody else writes; or when it has been kept for this long, whoever writes ...
 const OLDEST: Duration = Duration::from_secs(10);
@@ -119,8 +122,14 @@ impl Stream {
         due.map(|due| self.held.map_or(due, |held| due.max(held)))
     }
 
-    /// Whether the unfinished line, which is due, is kept for longer: others write until `busy`, or its PE is ready to run.
-    pub fn is_kept(&mut self, now: Instant, busy: Option<Instant>, ready_to_run: impl FnOnce() -> bool) -> bool {
+    /// Whether the unfinished line, which is due, is kept for longer: others write until `busy`, or
+    /// its PE is ready to run.
+    pub fn is_kept(
+        &mut self,
+        now: Instant,
+        busy: Option<Instant>,
+        ready_to_run: impl FnOnce() -> bool,
+    ) -> bool {
         match busy {
             Some(until) => self.hold(now, until),
             None => ready_to_run() && self.postpone(now),
@@ -177,10 +186,7 @@ mod tests {
 
     fn stream() -> (Stream, Taken, Instant) {
         let (fd, _) = rustix::pipe::pipe().unwrap();
-        let source = Source {
-            pe: 0,
-            target: Target::Stdout,
-        };
+        let source = Source { pe: 0, target: Target::Stdout };
         (Stream::new(fd, source), Taken::default(), Instant::now())
     }
 

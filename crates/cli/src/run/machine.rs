@@ -1,4 +1,5 @@
-//! A job on a simulated machine: the engine, in a thread of the launcher, and what it needs of the main thread.
+//! A job on a simulated machine: the engine, in a thread of the launcher, and what it needs of the
+//! main thread.
 //!
 //! ```text
 //! [ engine: virtual time ] <-- turns --> PE 0, PE 1 ... one of them runs, on the same CPU
@@ -31,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often the main thread looks in that time.
 const LOOKS: u32 = 10;
 
-/// What else may be behind a deadlock: the machine does not see who waits for a PE's turn in the PE itself.
+/// What else may be behind a deadlock: the machine does not see who waits for a PE's turn in the PE
+/// itself.
 const ONE_THREAD: &str = "While one thread of a PE waits, no other of its threads gets a call of memonet through: use it from one thread";
 
 /// A simulated machine with a job on it, as the main thread has it.
@@ -77,13 +79,10 @@ impl Outputs {
     fn wait(&self, pe: usize) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(fds) = all.get(pe) else { return false };
-        let mut polled = fds.map(|fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        // SAFETY: two descriptions on this stack frame. What the numbers stand for is only looked at; one that has been closed meanwhile is
-        // answered as such, one of another file by one reading too many.
+        let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        // SAFETY: two descriptions on this stack frame. What the numbers stand for is only looked
+        // at; one that has been closed meanwhile is answered as such, one of another file by one
+        // reading too many.
         unsafe { libc::poll(polled.as_mut_ptr(), 2, 0) > 0 }
     }
 }
@@ -145,7 +144,8 @@ pub struct Plan {
 pub fn plan(options: &Simulated) -> Result<Option<Plan>> {
     let Some(name) = &options.machine else { return Ok(None) };
     let create = |path: &PathBuf| -> Result<(PathBuf, File)> {
-        let file = File::create(path).with_context(|| format!("cannot write the trace to {}", path.display()))?;
+        let file = File::create(path)
+            .with_context(|| format!("cannot write the trace to {}", path.display()))?;
         Ok((path.clone(), file))
     };
     Ok(Some(Plan {
@@ -166,9 +166,16 @@ impl Plan {
         Ok(Arc::new(Passages::create(npes, self.options.seed, self.cpu_scale)?))
     }
 
-    /// Starts the engine, on these CPUs: those of the PEs, as a hand-over to another CPU takes several times as long.
-    pub fn start(self, job: &JobFile, passages: Arc<Passages>, cpus: Option<CpuSet>) -> Result<Simulation> {
-        // SAFETY: the machine carries out what the processes ask for, each of which is a PE of this job.
+    /// Starts the engine, on these CPUs: those of the PEs, as a hand-over to another CPU takes
+    /// several times as long.
+    pub fn start(
+        self,
+        job: &JobFile,
+        passages: Arc<Passages>,
+        cpus: Option<CpuSet>,
+    ) -> Result<Simulation> {
+        // SAFETY: the machine carries out what the processes ask for, each of which is a PE of this
+        // job.
         let hosted = Arc::new(unsafe { Hosted::of(job) }?);
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("eventfd")?;
         let (sender, news) = channel();
@@ -200,23 +207,37 @@ impl Plan {
     }
 
     /// The engine's life.
-    fn run(self, hosted: &Arc<Hosted>, passages: &Passages, pace: &Pace, main: Main, cpus: Option<CpuSet>) -> Result<()> {
+    fn run(
+        self,
+        hosted: &Arc<Hosted>,
+        passages: &Passages,
+        pace: &Pace,
+        main: Main,
+        cpus: Option<CpuSet>,
+    ) -> Result<()> {
         if let Some(cpus) = cpus {
-            rustix::thread::sched_setaffinity(None, &cpus).context("cannot bind the machine to its CPU; use --bind none")?;
+            rustix::thread::sched_setaffinity(None, &cpus)
+                .context("cannot bind the machine to its CPU; use --bind none")?;
         }
-        // PEs may not read the cycle counter, and to switch between a thread that may and one that may not costs more than a hand-over. From here to
-        // the end of the run this thread reads no clock.
+        // PEs may not read the cycle counter, and to switch between a thread that may and one that
+        // may not costs more than a hand-over. From here to the end of the run this thread reads no
+        // clock.
         let ended = {
             let _like_its_pes = NoCycles::begin();
             run_processes(&self.machine, hosted, passages, &self.options, pace, &main)?
         };
         if let Some((path, file)) = self.trace {
             let mut out = BufWriter::new(file);
-            let written = ended.recorder.write_chrome(&mut out).and_then(|()| std::io::Write::flush(&mut out));
+            let written = ended
+                .recorder
+                .write_chrome(&mut out)
+                .and_then(|()| std::io::Write::flush(&mut out));
             written.with_context(|| format!("cannot write the trace to {}", path.display()))?;
         }
         match ended.result {
-            Err(error @ memonet_sim::Error::Deadlock { .. }) => Err(anyhow!("{error}  {ONE_THREAD}")),
+            Err(error @ memonet_sim::Error::Deadlock { .. }) => {
+                Err(anyhow!("{error}  {ONE_THREAD}"))
+            }
             result => Ok(result?),
         }
     }
@@ -249,23 +270,17 @@ impl Simulation {
         self.next_look
     }
 
-    /// Looks, if it is time; one that has not passed its turn for too long ends the run. `is_asleep` tells of a PE's process.
+    /// Looks, if it is time; one that has not passed its turn for too long ends the run.
+    /// `is_asleep` tells of a PE's process.
     pub fn look(&mut self, now: Instant, is_asleep: impl Fn(usize) -> bool) {
         if now < self.next_look {
             return;
         }
         self.next_look = now + self.patience / LOOKS;
         self.turn = self.pace.turn().map(|(number, pe)| {
-            let first = Turn {
-                number,
-                since: now,
-                asleep: true,
-            };
+            let first = Turn { number, since: now, asleep: true };
             let before = self.turn.filter(|turn| turn.number == number).unwrap_or(first);
-            let turn = Turn {
-                asleep: before.asleep && is_asleep(pe),
-                ..before
-            };
+            let turn = Turn { asleep: before.asleep && is_asleep(pe), ..before };
             if now - turn.since >= self.patience {
                 self.pace.give_up(&self.passages, pe, self.patience, turn.asleep);
             }
@@ -308,5 +323,7 @@ fn allow_cycles(how: i32) {
 }
 
 fn bail_out() -> Result<()> {
-    bail!("the simulated machine has broken down; what it said about that is a bug of memonet's, please report it")
+    bail!(
+        "the simulated machine has broken down; what it said about that is a bug of memonet's, please report it"
+    )
 }

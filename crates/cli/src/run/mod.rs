@@ -10,8 +10,9 @@
 //!   signals --> [ launcher: one epoll loop over signalfd, pidfds, pipes ] --> whole lines
 //! ```
 //!
-//! A PE's death arrives at its pidfd, is published in the control page, and only then reported: the others'
-//! waits end as early as they can. Where the process that joined runs under another one (a script, a tool), both are watched.
+//! A PE's death arrives at its pidfd, is published in the control page, and only then reported: the
+//! others' waits end as early as they can. Where the process that joined runs under another one (a
+//! script, a tool), both are watched.
 
 mod args;
 mod binding;
@@ -97,13 +98,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn carry_out(spec: Spec) -> Result<ExitCode> {
     let outcome = start(spec)?;
     if let Some(signal) = outcome.interrupted {
-        // A shell ends its loop at Ctrl-C only when it sees that the signal, too, ended the command.
+        // A shell ends its loop at Ctrl-C only when it sees that the signal, too, ended the
+        // command.
         signals::die_of(signal);
     }
     Ok(ExitCode::from(outcome.status))
 }
 
-/// The arguments of `memonet oshrun`, which reads them itself: they are spelled as other launchers' are.
+/// The arguments of `memonet oshrun`, which reads them itself: they are spelled as other launchers'
+/// are.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Words {
@@ -131,19 +134,19 @@ pub fn oshrun(mut words: impl Iterator<Item = OsString>) -> Option<Result<ExitCo
     }))
 }
 
-/// Starts a job and returns when it has ended, with its exit status. Error reports of the job go to stderr.
+/// Starts a job and returns when it has ended, with its exit status. Error reports of the job go to
+/// stderr.
 ///
-/// To be called from the main thread, before there are others: signals are handled for the whole process
-/// meanwhile, and the PEs are killed when the thread that started them ends.
+/// To be called from the main thread, before there are others: signals are handled for the whole
+/// process meanwhile, and the PEs are killed when the thread that started them ends.
 pub fn launch(spec: Spec) -> Result<ExitCode> {
     Ok(ExitCode::from(start(spec)?.status))
 }
 
-/// The exit status for an error: 126 or 127 for a program that cannot be started, as shells have it.
+/// The exit status for an error: 126 or 127 for a program that cannot be started, as shells have
+/// it.
 pub fn exit_code(error: &anyhow::Error) -> ExitCode {
-    error
-        .downcast_ref::<CannotStart>()
-        .map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
+    error.downcast_ref::<CannotStart>().map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
 }
 
 /// What is to be started, PE by PE.
@@ -164,7 +167,8 @@ impl Starts<'_> {
 
 fn start(spec: Spec) -> Result<Outcome> {
     let Spec { programs, mut options } = spec;
-    let stats = options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
+    let stats =
+        options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
     let npes = programs.iter().map(|program| program.n).sum();
     let images = programs.iter().map(program::find).collect::<Result<Vec<_>>>()?;
     let plan = machine::plan(&options.simulated)?;
@@ -178,7 +182,8 @@ fn start(spec: Spec) -> Result<Outcome> {
     // is left behind.
     let signals = signals::Signals::catch()?;
     let guard = guard::Guard::post()?;
-    let job = JobFile::create_with(npes, if plan.is_some() { 1 } else { available_cpus() }, segment)?;
+    let job =
+        JobFile::create_with(npes, if plan.is_some() { 1 } else { available_cpus() }, segment)?;
     let passages = plan.as_ref().map(|plan| plan.passages(npes)).transpose()?;
     if let Some(passages) = &passages {
         let (name, value) = passages.environment();
@@ -204,13 +209,11 @@ fn start(spec: Spec) -> Result<Outcome> {
         .iter()
         .zip(&programs)
         .flat_map(|(image, program)| std::iter::repeat_n(image, program.n));
-    let mut starts = Starts {
-        spawner,
-        images: of_pe.collect(),
-        binding: &binding,
-    };
+    let mut starts = Starts { spawner, images: of_pe.collect(), binding: &binding };
     match plan.zip(passages) {
-        Some((plan, passages)) => supervisor.simulate(plan.start(supervisor.job(), passages, binding.shared())?)?,
+        Some((plan, passages)) => {
+            supervisor.simulate(plan.start(supervisor.job(), passages, binding.shared())?)?
+        }
         None => (0..npes).try_for_each(|pe| starts.start(pe, &mut supervisor))?,
     }
     let outcome = supervisor.watch(&mut starts)?;

@@ -1,5 +1,6 @@
-//! MPI programs that `memonet run` starts: for MPI each process is alone, the only one of its world, and each does the whole work. They
-//! are known by the libraries that the program's file asks the loader for.
+//! MPI programs that `memonet run` starts: for MPI each process is alone, the only one of its
+//! world, and each does the whole work. They are known by the libraries that the program's file
+//! asks the loader for.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -13,7 +14,8 @@ use super::program::Image;
 /// What to tell a user who starts several processes of programs that are linked with MPI.
 pub fn warning(images: &[Image], programs: &[Program]) -> Option<String> {
     let linked = |(image, program)| Some((image, program, library_of(image)?));
-    let found: Vec<(&Image, &Program, String)> = images.iter().zip(programs).filter_map(linked).collect();
+    let found: Vec<(&Image, &Program, String)> =
+        images.iter().zip(programs).filter_map(linked).collect();
     let n: usize = found.iter().map(|(_, program, _)| program.n).sum();
     let (image, _, library) = found.first().filter(|_| n > 1)?;
     Some(format!(
@@ -30,10 +32,12 @@ fn library_of(image: &Image) -> Option<String> {
     needed(&file).ok()?.into_iter().find(|name| is_mpi(name))
 }
 
-/// Whether a library is one of MPI: that of Open MPI, MPICH, Intel MPI, MVAPICH or Cray, for C, C++ or Fortran.
+/// Whether a library is one of MPI: that of Open MPI, MPICH, Intel MPI, MVAPICH or Cray, for C, C++
+/// or Fortran.
 fn is_mpi(library: &str) -> bool {
     let stem = library.split(".so").next().unwrap_or_default();
-    ["libmpi", "libmpich", "libmpifort", "libmpichfort", "libmpicxx", "libmpichcxx"].contains(&stem) || stem.starts_with("libmpi_")
+    ["libmpi", "libmpich", "libmpifort", "libmpichfort", "libmpicxx", "libmpichcxx"].contains(&stem)
+        || stem.starts_with("libmpi_")
 }
 
 /// What this reads of a file at most: names of libraries take some KiB.
@@ -44,7 +48,8 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 
-/// The libraries that an ELF file of 64 bits for this processor's order of bytes names; none for any other file.
+/// The libraries that an ELF file of 64 bits for this processor's order of bytes names; none for
+/// any other file.
 ///
 /// # Errors
 /// Where the file cannot be read, or is not what it says.
@@ -61,16 +66,20 @@ fn needed(file: &File) -> io::Result<Vec<String>> {
         return Ok(Vec::new());
     };
     let dynamic = bytes(file, dynamic.offset, dynamic.size)?;
-    let entries = || dynamic.chunks_exact(16).map(|entry| (number(entry, 0, 8), number(entry, 8, 8)));
+    let entries =
+        || dynamic.chunks_exact(16).map(|entry| (number(entry, 0, 8), number(entry, 8, 8)));
     let of = |wanted| entries().filter(move |(tag, _)| *tag == wanted).map(|(_, value)| value);
     let place = |address: u64| {
-        let around = |segment: &&Segment| segment.kind == PT_LOAD && address.wrapping_sub(segment.address) < segment.size;
+        let around = |segment: &&Segment| {
+            segment.kind == PT_LOAD && address.wrapping_sub(segment.address) < segment.size
+        };
         segments
             .iter()
             .find(around)
             .map(|segment| segment.offset.wrapping_add(address - segment.address))
     };
-    let (Some(names), Some(length)) = (of(DT_STRTAB).next().and_then(place), of(DT_STRSZ).next()) else {
+    let (Some(names), Some(length)) = (of(DT_STRTAB).next().and_then(place), of(DT_STRSZ).next())
+    else {
         return Ok(Vec::new());
     };
     let names = bytes(file, names, length)?;
@@ -111,10 +120,7 @@ fn bytes(file: &File, from: u64, length: u64) -> io::Result<Vec<u8>> {
 
 /// The number in `size` bytes from `at` on, the lowest first.
 fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
-    bytes[at..at + size]
-        .iter()
-        .rev()
-        .fold(0, |number, &byte| number << 8 | u64::from(byte))
+    bytes[at..at + size].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
 #[cfg(test)]
@@ -160,7 +166,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-        /// What is no program, or one that was damaged, is read as something or refused, without a panic.
+        /// What is no program, or one that was damaged, is read as something or refused, without a
+        /// panic.
         #[test]
         fn damaged_programs_do_not_panic(at in prop_oneof![0..64usize, 64..1024usize], gained: [u8; 8], length in 0..5000usize) {
             let mut program = std::fs::read("/bin/sh").unwrap();

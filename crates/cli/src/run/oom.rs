@@ -1,4 +1,5 @@
-//! Whether the kernel has killed a process because memory ran out. Its counters tell: it counts before it kills.
+//! Whether the kernel has killed a process because memory ran out. Its counters tell: it counts
+//! before it kills.
 
 use std::fs::read_to_string;
 use std::path::PathBuf;
@@ -71,13 +72,15 @@ impl Kills {
     }
 }
 
-/// Where the counter may be, by what /proc says of this process: in either version's folder of the cgroup, or, inside of a
-/// container that does not see the whole tree, at its top.
+/// Where the counter may be, by what /proc says of this process: in either version's folder of the
+/// cgroup, or, inside of a container that does not see the whole tree, at its top.
 fn files(own: &str) -> Vec<PathBuf> {
     let (mut inside, mut top) = (Vec::new(), Vec::new());
     for line in own.lines() {
         let mut fields = line.splitn(3, ':');
-        let (Some(number), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+        let (Some(number), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
             continue;
         };
         let (root, file) = match controllers.split(',').any(|name| name == "memory") {
@@ -98,7 +101,9 @@ mod tests {
 
     #[test]
     fn counters_of_both_versions() {
-        let names = |own: &str| files(own).into_iter().map(|file| file.display().to_string()).collect::<Vec<_>>();
+        let names = |own: &str| {
+            files(own).into_iter().map(|file| file.display().to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(
             names("4:cpu,memory:/jobs/1\n3:cpuset:/\n0::/\n"),
             [
@@ -116,10 +121,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("memory.events");
         std::fs::write(&file, "oom 9\noom_kill 3\n").unwrap();
-        let mut kills = Kills {
-            cgroup: Counter::of(file.clone()),
-            machine: None,
-        };
+        let mut kills = Kills { cgroup: Counter::of(file.clone()), machine: None };
         assert!(kills.explain().starts_with("Either"));
         std::fs::write(&file, "oom 9\noom_kill 4\noom_group_kill 0\n").unwrap();
         assert!(kills.explain().starts_with("Memory ran out"));

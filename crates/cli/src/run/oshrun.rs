@@ -1,7 +1,9 @@
-//! `oshrun`: `memonet run` for those who know the options of other launchers, and for scripts written for them.
+//! `oshrun`: `memonet run` for those who know the options of other launchers, and for scripts
+//! written for them.
 //!
-//! The options are a table: of what others have, memonet does some, has no need of more, and cannot do a few. One is known by
-//! its name, with one dash or two, and with its value behind a blank or a `=`.
+//! The options are a table: of what others have, memonet does some, has no need of more, and cannot
+//! do a few. One is known by its name, with one dash or two, and with its value behind a blank or a
+//! `=`.
 
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -118,18 +120,19 @@ pub fn read(words: impl Iterator<Item = OsString>) -> Result<Request> {
     let mut spec = Spec::default();
     for (count, words) in programs {
         let [program, args @ ..] = words else {
-            bail!("there is no program to run. Write e.g. `oshrun -n 4 ./program`; `oshrun --help` lists the options");
+            bail!(
+                "there is no program to run. Write e.g. `oshrun -n 4 ./program`; `oshrun --help` lists the options"
+            );
         };
         let n = match count {
             Some(n) => n,
             None if alone => available_cpus(),
-            None => bail!("{}: of several programs, each needs its number of PEs (-n)", program.display()),
+            None => bail!(
+                "{}: of several programs, each needs its number of PEs (-n)",
+                program.display()
+            ),
         };
-        spec.programs.push(Program {
-            n,
-            program: program.clone(),
-            args: args.to_vec(),
-        });
+        spec.programs.push(Program { n, program: program.clone(), args: args.to_vec() });
     }
     reader.say_ignored();
     if let Some(folder) = &reader.folder {
@@ -158,11 +161,11 @@ fn option(words: &mut std::slice::Iter<'_, OsString>) -> Result<Option<Given>> {
     if word == "--" {
         return Ok(None);
     }
-    let word = word
-        .to_str()
-        .with_context(|| format!("the option {} is not text", word.display()))?;
+    let word =
+        word.to_str().with_context(|| format!("the option {} is not text", word.display()))?;
     let name = word.strip_prefix("--").unwrap_or(&word[1..]);
-    let known = |name: &str| OPTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, does)| *does);
+    let known =
+        |name: &str| OPTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, does)| *does);
     let given = |spelling: &str, does, value: Option<&str>| Given {
         spelling: spelling.to_owned(),
         does,
@@ -181,7 +184,9 @@ fn option(words: &mut std::slice::Iter<'_, OsString>) -> Result<Option<Given>> {
     {
         return Ok(Some(given("-n", Does::Count, Some(number))));
     }
-    bail!("there is no option {word}. `oshrun --help` lists all, `memonet run --help` those of memonet's own launcher")
+    bail!(
+        "there is no option {word}. `oshrun --help` lists all, `memonet run --help` those of memonet's own launcher"
+    )
 }
 
 #[derive(Default)]
@@ -196,13 +201,19 @@ struct Reader {
 }
 
 impl Reader {
-    /// Does what an option says; its values follow. Returns what is asked for where that is known now.
-    fn take(&mut self, given: Given, words: &mut std::slice::Iter<'_, OsString>) -> Result<Option<Request>> {
+    /// Does what an option says; its values follow. Returns what is asked for where that is known
+    /// now.
+    fn take(
+        &mut self,
+        given: Given,
+        words: &mut std::slice::Iter<'_, OsString>,
+    ) -> Result<Option<Request>> {
         let Given { spelling, does, mut value } = given;
         let mut value = || match value.take() {
             Some(value) => Ok(value),
             None => {
-                let word = words.next().with_context(|| format!("{spelling}: a value is missing"))?;
+                let word =
+                    words.next().with_context(|| format!("{spelling}: a value is missing"))?;
                 word.clone()
                     .into_string()
                     .ok()
@@ -233,14 +244,16 @@ impl Reader {
                     _ => Bind::None,
                 });
                 if text.contains("overload-allowed") && self.options.bind == Some(Bind::Core) {
-                    // What is done without being asked: to CPUs of their own where there are enough, else as many to each.
+                    // What is done without being asked: to CPUs of their own where there are
+                    // enough, else as many to each.
                     self.options.bind = None;
                 }
             }
             Does::Hosts => self.slots(hosts(&value()?, ',')?),
             Does::HostFile => {
                 let path = value()?;
-                let text = std::fs::read_to_string(&path).with_context(|| format!("{spelling} {path}"))?;
+                let text =
+                    std::fs::read_to_string(&path).with_context(|| format!("{spelling} {path}"))?;
                 self.slots(hosts(&text, '\n')?);
             }
             Does::Folder => {
@@ -274,7 +287,9 @@ impl Reader {
         }
         let before = self.options.environment.iter().find(|(other, _)| other == name);
         if before.is_some_and(|(_, other)| other != value) {
-            bail!("{name} is given two values, but is the same in all PEs. Use `env {name}={value} PROGRAM` for one of several programs");
+            bail!(
+                "{name} is given two values, but is the same in all PEs. Use `env {name}={value} PROGRAM` for one of several programs"
+            );
         }
         self.options.environment.push(pair);
         Ok(())
@@ -302,16 +317,21 @@ fn hosts(text: &str, separator: char) -> Result<Option<usize>> {
         let mut words = line.split_whitespace();
         let Some(host) = words.next() else { continue };
         let (host, number) = match host.rsplit_once(':') {
-            Some((host, number)) if number.parse::<usize>().is_ok() && host != ":" => (host, Some(number)),
+            Some((host, number)) if number.parse::<usize>().is_ok() && host != ":" => {
+                (host, Some(number))
+            }
             _ => (host, None),
         };
         let of_this = |name: &str| name.split('.').next() == host.split('.').next();
         if !matches!(host, "localhost" | "127.0.0.1" | "::1" | "[::1]") && !of_this(&name) {
-            bail!("{host} is another machine than this ({name}), and a job runs on one. Leave out the hosts, or start it there");
+            bail!(
+                "{host} is another machine than this ({name}), and a job runs on one. Leave out the hosts, or start it there"
+            );
         }
         let number = number.or_else(|| words.find_map(|word| word.strip_prefix("slots=")));
         if let Some(number) = number {
-            let more: NonZero<usize> = number.parse().with_context(|| format!("slots of {host}"))?;
+            let more: NonZero<usize> =
+                number.parse().with_context(|| format!("slots of {host}"))?;
             slots = Some(slots.unwrap_or(0usize).saturating_add(more.get()));
         }
     }
@@ -384,7 +404,8 @@ mod tests {
             spec("--machine scc -n 1 a").unwrap().options.simulated.machine.as_deref(),
             Some("scc")
         );
-        let set = [("A", "b=c"), ("D", "e")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let set =
+            [("A", "b=c"), ("D", "e")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(options.environment, set);
     }
 
@@ -415,7 +436,10 @@ mod tests {
         refused("-hostfile /nonexistent/hosts a", "/nonexistent/hosts");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "# two\nlocalhost slots=2 max_slots=4\n\n").unwrap();
-        assert_eq!(programs(&format!("--hostfile {} a", file.path().display())), [(2, "a".to_owned())]);
+        assert_eq!(
+            programs(&format!("--hostfile {} a", file.path().display())),
+            [(2, "a".to_owned())]
+        );
     }
 
     #[test]

@@ -66,7 +66,10 @@ impl Phase {
     pub fn until(self) -> Option<Instant> {
         match self {
             Phase::Running | Phase::Abandoned => None,
-            Phase::Grace(until) | Phase::Exiting(until) | Phase::Terminated(until) | Phase::Killed(until) => Some(until),
+            Phase::Grace(until)
+            | Phase::Exiting(until)
+            | Phase::Terminated(until)
+            | Phase::Killed(until) => Some(until),
         }
     }
 
@@ -101,7 +104,9 @@ impl Phase {
         let (next, deed) = match self {
             Phase::Terminated(_) => (Phase::Killed(now + LAST_LOOK), Deed::Kill),
             Phase::Killed(_) => (Phase::Abandoned, Deed::Abandon),
-            Phase::Exiting(_) => (Phase::Terminated(now + LAST_GRACE), Deed::Terminate { late: true }),
+            Phase::Exiting(_) => {
+                (Phase::Terminated(now + LAST_GRACE), Deed::Terminate { late: true })
+            }
             _ => (Phase::Terminated(now + LAST_GRACE), Deed::Terminate { late: false }),
         };
         *self = next;
@@ -166,7 +171,9 @@ mod tests {
     #[test]
     fn a_failure_during_the_last_phases_changes_nothing() {
         let now = Instant::now();
-        for before in [Phase::Exiting(now), Phase::Terminated(now), Phase::Killed(now), Phase::Abandoned] {
+        for before in
+            [Phase::Exiting(now), Phase::Terminated(now), Phase::Killed(now), Phase::Abandoned]
+        {
             let mut phase = before;
             phase.failed(now + GRACE);
             assert!(!phase.asked(now + GRACE) && phase == before);

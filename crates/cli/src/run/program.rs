@@ -41,7 +41,8 @@ pub fn find(program: &Program) -> Result<Image> {
 
 /// A string as the kernel takes it.
 pub fn c_string(text: OsString) -> Result<CString> {
-    CString::new(text.into_vec()).context("a program, argument or environment variable with a zero byte in it")
+    CString::new(text.into_vec())
+        .context("a program, argument or environment variable with a zero byte in it")
 }
 
 fn locate(name: &OsStr) -> Result<PathBuf> {
@@ -54,8 +55,12 @@ fn locate(name: &OsStr) -> Result<PathBuf> {
         return match usable(path) {
             Ok(()) => Ok(path.into()),
             Err(Unusable::Missing(error)) => Err(cannot(127, format!("{error}. Check the path"))),
-            Err(Unusable::Directory) => Err(cannot(126, "it is a directory. Name a program in it".into())),
-            Err(Unusable::NotExecutable) => Err(cannot(126, format!("it is not executable. Use `chmod +x {}`", name.display()))),
+            Err(Unusable::Directory) => {
+                Err(cannot(126, "it is a directory. Name a program in it".into()))
+            }
+            Err(Unusable::NotExecutable) => {
+                Err(cannot(126, format!("it is not executable. Use `chmod +x {}`", name.display())))
+            }
         };
     }
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
@@ -65,8 +70,13 @@ fn locate(name: &OsStr) -> Result<PathBuf> {
     }
     let here = Path::new(".").join(name);
     Err(match usable(&here) {
-        Ok(()) if !name.is_empty() => cannot(127, format!("it is not in PATH. There is one here: write {}", here.display())),
-        _ => cannot(127, "it is not in PATH. Check the name, or give a path such as ./program".into()),
+        Ok(()) if !name.is_empty() => {
+            cannot(127, format!("it is not in PATH. There is one here: write {}", here.display()))
+        }
+        _ => cannot(
+            127,
+            "it is not in PATH. Check the name, or give a path such as ./program".into(),
+        ),
     })
 }
 

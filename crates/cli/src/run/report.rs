@@ -20,15 +20,18 @@ pub struct Hints {
 impl Hints {
     /// What is known when the job begins.
     pub fn new(options: &Options) -> Hints {
-        Hints {
-            checked: options.decides(ENV_CHECK),
-            kills: Kills::so_far(),
-        }
+        Hints { checked: options.decides(ENV_CHECK), kills: Kills::so_far() }
     }
 }
 
 /// A failure in full: who, how, where its output ended.
-pub fn failure(who: &str, after_finalizing: bool, cause: Cause, hints: &mut Hints, streams: &[Stream; 2]) -> String {
+pub fn failure(
+    who: &str,
+    after_finalizing: bool,
+    cause: Cause,
+    hints: &mut Hints,
+    streams: &[Stream; 2],
+) -> String {
     let finalized = if after_finalizing { "finalised, then " } else { "" };
     let mut text = format!("{who}: {finalized}{}", how(cause));
     if let Some(hint) = hint(cause, hints) {
@@ -58,9 +61,13 @@ fn how(cause: Cause) -> String {
 
 fn hint(cause: Cause, hints: &mut Hints) -> Option<String> {
     let hint = match cause {
-        Cause::Signal(libc::SIGSEGV) if !hints.checked => "If it called OpenSHMEM, MEMONET_CHECK=1 may name the call and the argument",
+        Cause::Signal(libc::SIGSEGV) if !hints.checked => {
+            "If it called OpenSHMEM, MEMONET_CHECK=1 may name the call and the argument"
+        }
         Cause::Signal(libc::SIGKILL) => return Some(hints.kills.explain()),
-        Cause::Signal(libc::SIGBUS) => "Often: no memory left for a page of a window (a limit of the cgroup, or a file that shrank)",
+        Cause::Signal(libc::SIGBUS) => {
+            "Often: no memory left for a page of a window (a limit of the cgroup, or a file that shrank)"
+        }
         Cause::Exit(0) => "Return from main or call exit(0) instead, which finalise",
         _ => return None,
     };
@@ -91,7 +98,8 @@ impl Followers {
 
     /// All of them in words; `None` when there are none.
     pub fn describe(mut self) -> Option<String> {
-        let groups: Vec<String> = self.0.iter_mut().map(|(how, pes)| format!("PE {}: {how}", ranges(pes))).collect();
+        let groups: Vec<String> =
+            self.0.iter_mut().map(|(how, pes)| format!("PE {}: {how}", ranges(pes))).collect();
         (!groups.is_empty()).then(|| format!("then {}", groups.join("; ")))
     }
 }

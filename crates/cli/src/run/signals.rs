@@ -24,7 +24,8 @@ const PASSED_ON: [Signal; 8] = [
 pub struct Arrived {
     /// Which.
     pub signal: Signal,
-    /// It came from the terminal, which sent it to the PEs, too: they are in the same process group.
+    /// It came from the terminal, which sent it to the PEs, too: they are in the same process
+    /// group.
     pub from_terminal: bool,
 }
 
@@ -44,8 +45,10 @@ impl Signals {
             .filter(|&signal| !is_ignored(signal))
             .for_each(|signal| caught.add(signal));
         let mut mask_before = SigSet::empty();
-        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&caught), Some(&mut mask_before)).context("sigprocmask")?;
-        let fd = SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC).context("signalfd")?;
+        sigprocmask(SigmaskHow::SIG_BLOCK, Some(&caught), Some(&mut mask_before))
+            .context("sigprocmask")?;
+        let fd = SignalFd::with_flags(&caught, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)
+            .context("signalfd")?;
         Ok(Signals { fd, mask_before })
     }
 
@@ -53,10 +56,7 @@ impl Signals {
     pub fn next(&mut self) -> Option<Arrived> {
         let info = self.fd.next()?;
         let signal = Signal::try_from(info.ssi_signo as i32).ok()?;
-        Some(Arrived {
-            signal,
-            from_terminal: info.ssi_code == libc::SI_KERNEL,
-        })
+        Some(Arrived { signal, from_terminal: info.ssi_code == libc::SI_KERNEL })
     }
 
     /// The signal mask that PEs start with.
@@ -66,7 +66,8 @@ impl Signals {
 
     /// Stops this process as the terminal's Ctrl-Z does, until it is continued.
     pub fn stop(&self) -> Result<()> {
-        // By the signal's own default action, which, unlike SIGSTOP, spares a process that no shell would continue.
+        // By the signal's own default action, which, unlike SIGSTOP, spares a process that no shell
+        // would continue.
         let tstp = SigSet::from(Signal::SIGTSTP);
         raise(Signal::SIGTSTP)?;
         sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&tstp), None)?;
@@ -101,9 +102,9 @@ fn disposition(signal: i32) -> libc::sighandler_t {
     action.sa_sigaction
 }
 
-/// The signals that a PE must have reset to their default action. Handlers would run in this process's memory
-/// before the PE's `execve`; SIGPIPE is ignored by Rust's runtime, not by the user's wish; and with SIGCHLD ignored,
-/// the exit status of children is lost.
+/// The signals that a PE must have reset to their default action. Handlers would run in this
+/// process's memory before the PE's `execve`; SIGPIPE is ignored by Rust's runtime, not by the
+/// user's wish; and with SIGCHLD ignored, the exit status of children is lost.
 pub fn to_reset() -> Vec<i32> {
     let handled = |&signal: &i32| !matches!(disposition(signal), libc::SIG_DFL | libc::SIG_IGN);
     (1..=libc::SIGRTMAX())

@@ -1,5 +1,5 @@
-//! Starting one PE: a child that shares this process's memory until its `execve`, as `posix_spawn` does it, but which
-//! also dies with the launcher, is bound to its CPUs, and says what went wrong.
+//! Starting one PE: a child that shares this process's memory until its `execve`, as `posix_spawn`
+//! does it, but which also dies with the launcher, is bound to its CPUs, and says what went wrong.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
@@ -51,11 +51,18 @@ const STACK: usize = 64 << 10;
 
 impl Spawner {
     /// Prepares what does not depend on the PE.
-    pub fn new(job: &JobFile, guard: &Guard, signals: &Signals, nofile: Rlimit, options: &Options) -> Result<Spawner> {
+    pub fn new(
+        job: &JobFile,
+        guard: &Guard,
+        signals: &Signals,
+        nofile: Rlimit,
+        options: &Options,
+    ) -> Result<Spawner> {
         let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         // Where this launcher runs on a simulated machine itself, its own job need not.
         environment.remove(OsStr::new(memonet_core::hosted::ENV_FD));
-        environment.extend(options.environment.iter().map(|(name, value)| (name.into(), value.into())));
+        environment
+            .extend(options.environment.iter().map(|(name, value)| (name.into(), value.into())));
         let (name, value) = guard.mark();
         environment.insert(name.into(), value);
         for (name, _) in job.environment(0) {
@@ -64,7 +71,10 @@ impl Spawner {
         Ok(Spawner {
             stack: vec![0; STACK],
             null: File::open("/dev/null").context("/dev/null")?,
-            environment: environment.iter().map(|(name, value)| entry(name, value)).collect::<Result<_>>()?,
+            environment: environment
+                .iter()
+                .map(|(name, value)| entry(name, value))
+                .collect::<Result<_>>()?,
             mask: *signals.mask_before(),
             to_reset: signals::to_reset(),
             nofile: libc::rlimit {
@@ -77,7 +87,13 @@ impl Spawner {
     }
 
     /// Starts a PE.
-    pub fn spawn(&mut self, pe: usize, image: &Image, job: &JobFile, cpus: Option<CpuSet>) -> Result<Child> {
+    pub fn spawn(
+        &mut self,
+        pe: usize,
+        image: &Image,
+        job: &JobFile,
+        cpus: Option<CpuSet>,
+    ) -> Result<Child> {
         let (stdout, stdout_of_child) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
         let (stderr, stderr_of_child) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
         rustix::io::ioctl_fionbio(&stdout, true)?;
@@ -105,21 +121,18 @@ impl Spawner {
             fixed_addresses: self.fixed_addresses,
             failure: None,
         };
-        let (pid, pidfd) = clone_with(&mut self.stack, &mut order).map_err(|error| too_many(pe, error))?;
+        let (pid, pidfd) =
+            clone_with(&mut self.stack, &mut order).map_err(|error| too_many(pe, error))?;
         if let Some((step, errno)) = order.failure {
             let _ = retry_on_intr(|| waitid(WaitId::Pid(pid), WaitIdOptions::EXITED));
             return Err(step.explain(image, errno));
         }
-        Ok(Child {
-            pid,
-            pidfd,
-            stdout,
-            stderr,
-        })
+        Ok(Child { pid, pidfd, stdout, stderr })
     }
 }
 
-/// Runs [`child`] in a new process and returns once it has become another program, or has failed to.
+/// Runs [`child`] in a new process and returns once it has become another program, or has failed
+/// to.
 fn clone_with(stack: &mut [u8], order: &mut Order<'_>) -> io::Result<(Pid, OwnedFd)> {
     // No signal may be handled in the child while it shares our memory.
     let all = nix::sys::signal::SigSet::all();
@@ -127,9 +140,10 @@ fn clone_with(stack: &mut [u8], order: &mut Order<'_>) -> io::Result<(Pid, Owned
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     let mut pidfd: c_int = -1;
     let order: *mut Order<'_> = order;
-    // SAFETY: the child runs `child` on a stack of its own (the range ends at `top`, aligned to 16), on which nothing
-    // else runs: CLONE_VFORK suspends this thread until the child has left it by `execve` or `_exit`. For the same
-    // reason `order` and all it points to live, and are not used by this thread, as long as the child uses them.
+    // SAFETY: the child runs `child` on a stack of its own (the range ends at `top`, aligned to
+    // 16), on which nothing else runs: CLONE_VFORK suspends this thread until the child has left it
+    // by `execve` or `_exit`. For the same reason `order` and all it points to live, and are not
+    // used by this thread, as long as the child uses them.
     let result = unsafe {
         let end = stack.as_mut_ptr_range().end;
         let top = end.sub(end.addr() % 16);
@@ -179,7 +193,8 @@ enum Step {
 }
 
 extern "C" fn child(order: *mut c_void) -> c_int {
-    // SAFETY: the parent passed an `Order` that it does not touch before this process has left its memory.
+    // SAFETY: the parent passed an `Order` that it does not touch before this process has left its
+    // memory.
     let order = unsafe { &mut *order.cast::<Order<'_>>() };
     let Err(step) = become_program(order);
     order.failure = Some((step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
@@ -190,8 +205,9 @@ extern "C" fn child(order: *mut c_void) -> c_int {
 /// Returns the step that failed; `errno` tells why.
 fn become_program(order: &Order<'_>) -> Result<std::convert::Infallible, Step> {
     let done = |result: c_int, step: Step| if result < 0 { Err(step) } else { Ok(()) };
-    // SAFETY: system calls by this process on itself, whose pointers the parent keeps valid (see `clone_with`). None of
-    // these functions allocates or takes a lock that the suspended parent could hold.
+    // SAFETY: system calls by this process on itself, whose pointers the parent keeps valid (see
+    // `clone_with`). None of these functions allocates or takes a lock that the suspended parent
+    // could hold.
     unsafe {
         done(
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL),
@@ -241,10 +257,14 @@ impl Step {
                 "cannot start {name}: {path} exists, but not the interpreter that its first line names, or its dynamic loader. Install that, or correct the line"
             ),
             (Step::Execute, libc::ENOEXEC) => {
-                format!("cannot start {name}: {path} is neither a program for this machine nor a script that begins with #!")
+                format!(
+                    "cannot start {name}: {path} is neither a program for this machine nor a script that begins with #!"
+                )
             }
             (Step::Execute, libc::E2BIG) => {
-                format!("cannot start {name}: its arguments and environment are too long for the kernel. Pass them in a file")
+                format!(
+                    "cannot start {name}: its arguments and environment are too long for the kernel. Pass them in a file"
+                )
             }
             (Step::Execute, _) => format!("cannot start {name}: {path}: {error}"),
             (Step::Bind, _) => format!("cannot bind {name} to its CPUs: {error}. Use --bind none"),
@@ -254,17 +274,15 @@ impl Step {
             ),
             (Step::Prepare(call), _) => format!("cannot start {name}: {call}: {error}"),
         };
-        CannotStart {
-            status: if errno == libc::ENOENT { 127 } else { 126 },
-            message,
-        }
-        .into()
+        CannotStart { status: if errno == libc::ENOENT { 127 } else { 126 }, message }.into()
     }
 }
 
 fn too_many(pe: usize, error: io::Error) -> anyhow::Error {
     let hint = match error.raw_os_error() {
-        Some(libc::EAGAIN) => "The limit on processes is reached (`ulimit -u`, or pids.max of the cgroup): raise it, or use fewer PEs",
+        Some(libc::EAGAIN) => {
+            "The limit on processes is reached (`ulimit -u`, or pids.max of the cgroup): raise it, or use fewer PEs"
+        }
         Some(libc::ENOMEM) => "There is not enough memory",
         Some(libc::EINVAL) => "Linux 5.2 or newer is needed (for pidfd)",
         _ => "`memonet doctor` tells what this machine lacks",

@@ -25,9 +25,7 @@ impl Stats {
     pub fn table(mut self) -> Result<String> {
         let mut lines = String::new();
         self.0.rewind()?;
-        self.0
-            .read_to_string(&mut lines)
-            .context("what the PEs say of their shared objects")?;
+        self.0.read_to_string(&mut lines).context("what the PEs say of their shared objects")?;
         let mut rows: Vec<Vec<&str>> = lines
             .lines()
             .map(|line| line.split(' ').collect())

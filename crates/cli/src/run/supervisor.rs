@@ -39,7 +39,8 @@ const GLANCE: Duration = Duration::from_secs(1);
 const TIMED_OUT: u8 = 124;
 /// Bytes read at once.
 const SCRATCH: usize = 64 << 10;
-/// Reads from one dead PE's pipe: more than it holds, but an end, should something that it left behind go on writing.
+/// Reads from one dead PE's pipe: more than it holds, but an end, should something that it left
+/// behind go on writing.
 const LAST_READS: usize = 32;
 
 const SIGNALS: u64 = u64::MAX;
@@ -115,7 +116,12 @@ pub struct Supervisor {
 
 impl Supervisor {
     /// Gets ready for PEs.
-    pub fn new(job: JobFile, signals: Signals, family: Family, options: &Options) -> Result<Supervisor> {
+    pub fn new(
+        job: JobFile,
+        signals: Signals,
+        family: Family,
+        options: &Options,
+    ) -> Result<Supervisor> {
         let writer = Writer::start(options.label)?;
         let events = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
         let output = epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?;
@@ -234,7 +240,8 @@ impl Supervisor {
         }
         self.finish();
         let (output, mut status) = (self.writer.shared(), self.status.unwrap_or(0));
-        let interrupted = self.interrupted.filter(|&signal| self.status == Some(128 + signal as u8));
+        let interrupted =
+            self.interrupted.filter(|&signal| self.status == Some(128 + signal as u8));
         // The last output is written now, or never.
         drop(self);
         if let Some(lost) = output.lost() {
@@ -250,7 +257,8 @@ impl Supervisor {
         let due = self.due.first().map(|&(due, _)| due);
         let look = (!self.unseen.is_empty()).then_some(self.look);
         let pace = self.simulation.as_ref().map(Simulation::next_look);
-        let next = [self.phase.until(), glance, deadline, due, look, pace].into_iter().flatten().min();
+        let next =
+            [self.phase.until(), glance, deadline, due, look, pace].into_iter().flatten().min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
         ready(&self.events, timeout.as_ref())
     }
@@ -263,7 +271,9 @@ impl Supervisor {
             return self.lose(pe, joined.pid, joined.cause());
         }
         let pidfd = self.pes[pe].pidfd.as_ref()?;
-        let status = waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG).ok()??;
+        let status =
+            waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)
+                .ok()??;
         let how = match (status.terminating_signal(), status.exit_status()) {
             (Some(signal), _) => Cause::Signal(signal),
             (None, code) => Cause::Exit(code.unwrap_or(0)),
@@ -271,7 +281,8 @@ impl Supervisor {
         let verdict = self.judge(pe, how);
         // Nobody is to hear of a failure where a PE has ended the job on purpose, but for that of
         // such a PE itself.
-        let on_purpose = matches!(self.phase, Phase::Exiting(_)) && (self.pes[pe].killed || !matches!(how, Cause::Signal(_)));
+        let on_purpose = matches!(self.phase, Phase::Exiting(_))
+            && (self.pes[pe].killed || !matches!(how, Cause::Signal(_)));
         if let Some(cause) = verdict.cause.filter(|_| verdict.concerns_others() && !on_purpose) {
             self.job.depart(pe, cause);
         }
@@ -299,14 +310,16 @@ impl Supervisor {
         }
     }
 
-    /// Begins to watch the processes that have joined since the last look, where they are not those that were started.
+    /// Begins to watch the processes that have joined since the last look, where they are not those
+    /// that were started.
     fn look_for_joined(&mut self) -> Vec<End> {
         let now = Instant::now();
         if now < self.look {
             return Vec::new();
         }
         self.look = now + LOOK;
-        let new: Vec<(usize, i32)> = self.unseen.iter().filter_map(|&pe| Some((pe, self.job.process(pe)?))).collect();
+        let new: Vec<(usize, i32)> =
+            self.unseen.iter().filter_map(|&pe| Some((pe, self.job.process(pe)?))).collect();
         let mut ends = Vec::new();
         for (pe, pid) in new {
             self.unseen.remove(&pe);
@@ -315,7 +328,9 @@ impl Supervisor {
                 continue;
             }
             match joined::find(pid, started) {
-                Found::Here(joined) if listen(&self.events, &joined.pidfd, JOINED + pe as u64).is_ok() => {
+                Found::Here(joined)
+                    if listen(&self.events, &joined.pidfd, JOINED + pe as u64).is_ok() =>
+                {
                     self.pes[pe].joined = Some(joined);
                 }
                 Found::Ended => ends.extend(self.lose(pe, pid, UNKNOWN)),
@@ -325,7 +340,8 @@ impl Supervisor {
         ends
     }
 
-    /// The process that joined has ended under its wrapper. That is a death unless it had left in order.
+    /// The process that joined has ended under its wrapper. That is a death unless it had left in
+    /// order.
     fn lose(&mut self, pe: usize, pid: i32, cause: Cause) -> Option<End> {
         let verdict = self.judge(pe, cause);
         if !verdict.concerns_others() {
@@ -340,12 +356,7 @@ impl Supervisor {
         }
         self.job.depart(pe, cause);
         self.pes[pe].lost = true;
-        Some(End {
-            pe,
-            cause: Some(cause),
-            joined: Some(pid),
-            after_finalizing: false,
-        })
+        Some(End { pe, cause: Some(cause), joined: Some(pid), after_finalizing: false })
     }
 
     /// Reports an end, if it was a failure, and begins to end the others.
@@ -357,7 +368,8 @@ impl Supervisor {
         self.tell_engine(pe);
         let Some(cause) = end.cause else { return };
         if self.pes[pe].lost && end.joined.is_none() {
-            // Told already. But how the wrapper, if it ended by itself, sums it up counts: `timeout` has a status for it.
+            // Told already. But how the wrapper, if it ended by itself, sums it up counts:
+            // `timeout` has a status for it.
             if self.blamed == Some(pe) && matches!(self.phase, Phase::Running | Phase::Grace(_)) {
                 self.status = Some(exit_status(cause));
             }
@@ -372,11 +384,19 @@ impl Supervisor {
         // the same.
         let first = self.status.is_none() || self.status == Some(0) && !sent;
         let signalled = matches!(cause, Cause::Signal(_));
-        if self.interrupted.is_some() && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted) {
+        if self.interrupted.is_some()
+            && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted)
+        {
             // Not news to whoever sent it.
         } else if first || self.keep_going && !sent || signalled && !sent {
             let who = self.who(end);
-            let text = report::failure(&who, end.after_finalizing, cause, &mut self.hints, &self.pes[pe].streams);
+            let text = report::failure(
+                &who,
+                end.after_finalizing,
+                cause,
+                &mut self.hints,
+                &self.pes[pe].streams,
+            );
             self.say(&text);
         } else {
             self.followers.add(pe, cause, sent);
@@ -466,7 +486,8 @@ impl Supervisor {
     fn handle_deadlines(&mut self) {
         let now = Instant::now();
         if let Some(simulation) = &mut self.simulation {
-            let process = |pe: &Pe| pe.joined.as_ref().map_or(pe.pid.as_raw_pid(), |joined| joined.pid);
+            let process =
+                |pe: &Pe| pe.joined.as_ref().map_or(pe.pid.as_raw_pid(), |joined| joined.pid);
             simulation.look(now, |pe| self.pes.get(pe).is_some_and(|pe| is_asleep(process(pe))));
         }
         while let Some(&(due, token)) = self.due.first().filter(|(due, _)| *due <= now) {
@@ -532,7 +553,8 @@ fn token(source: Source) -> u64 {
 }
 
 fn listen(epoll: &OwnedFd, fd: impl AsFd, token: u64) -> Result<()> {
-    epoll::add(epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN).context("epoll_ctl")
+    epoll::add(epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)
+        .context("epoll_ctl")
 }
 
 fn ready(epoll: &OwnedFd, timeout: Option<&Duration>) -> Result<Vec<u64>> {

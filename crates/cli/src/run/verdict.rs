@@ -52,14 +52,13 @@ impl Verdict {
     pub fn of(how: Cause, state: State, part: Part) -> Verdict {
         let cause = match (how, state) {
             (Cause::Exit(0), State::Empty | State::Done) => None,
-            (Cause::Exit(0), State::Joined | State::Finalizing) => (part == Part::Taking).then_some(how),
+            (Cause::Exit(0), State::Joined | State::Finalizing) => {
+                (part == Part::Taking).then_some(how)
+            }
             (Cause::Exit(0), State::Dead(cause)) => Some(cause),
             _ => Some(how),
         };
-        Verdict {
-            cause,
-            after_finalizing: has_left(state, part),
-        }
+        Verdict { cause, after_finalizing: has_left(state, part) }
     }
 }
 
@@ -84,7 +83,9 @@ mod tests {
     #[test]
     fn a_signal_or_a_status_is_a_failure_at_any_moment() {
         for how in [Cause::Signal(9), Cause::Signal(15), Cause::Exit(1), Cause::Exit(255)] {
-            for (state, part) in STATES.into_iter().flat_map(|state| PARTS.map(|part| (state, part))) {
+            for (state, part) in
+                STATES.into_iter().flat_map(|state| PARTS.map(|part| (state, part)))
+            {
                 assert_eq!(Verdict::of(how, state, part).cause, Some(how), "{state:?} {part:?}");
             }
         }
@@ -98,7 +99,11 @@ mod tests {
                 (State::Dead(cause), _) => Some(cause),
                 _ => None,
             };
-            assert_eq!(Verdict::of(Cause::Exit(0), state, part).cause, expected, "{state:?} {part:?}");
+            assert_eq!(
+                Verdict::of(Cause::Exit(0), state, part).cause,
+                expected,
+                "{state:?} {part:?}"
+            );
         }
     }
 

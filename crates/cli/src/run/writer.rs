@@ -1,5 +1,5 @@
-//! Writing out what PEs wrote, in a thread of its own: a terminal or pipe that takes nothing more must not keep the
-//! launcher from noticing a death.
+//! Writing out what PEs wrote, in a thread of its own: a terminal or pipe that takes nothing more
+//! must not keep the launcher from noticing a death.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -116,7 +116,11 @@ impl Shared {
             .broken
             .iter()
             .find(|&&broken| broken.0 == Target::Stdout && broken.1 != Errno::PIPE);
-        lost.map(|(_, why)| format!("output of the job was lost, as it could not be written to standard output: {why}"))
+        lost.map(|(_, why)| {
+            format!(
+                "output of the job was lost, as it could not be written to standard output: {why}"
+            )
+        })
     }
 }
 
@@ -143,17 +147,15 @@ impl Writer {
     /// Starts the thread.
     pub fn start(label: bool) -> Result<Writer> {
         let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("eventfd")?;
-        let shared = Arc::new(Shared {
-            queue: Mutex::default(),
-            changed: Condvar::new(),
-            news,
-        });
+        let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), news });
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
             .name("output".into())
             .spawn(move || write_all(&of_thread))
             .context("cannot start the thread that writes output")?;
-        let file = |target: Target| rustix::fs::fstat(target.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        let file = |target: Target| {
+            rustix::fs::fstat(target.fd()).map(|stat| (stat.st_dev, stat.st_ino)).ok()
+        };
         let same = file(Target::Stdout).is_some() && file(Target::Stdout) == file(Target::Stderr);
         Ok(Writer {
             shared,
@@ -170,13 +172,7 @@ impl Writer {
     /// Says something in the launcher's own name, each line marked.
     pub fn say(&mut self, text: &str) {
         let text: String = text.lines().map(|line| format!("memonet: {line}\n")).collect();
-        self.take(
-            Source {
-                pe: LAUNCHER,
-                target: Target::Stderr,
-            },
-            text.as_bytes(),
-        );
+        self.take(Source { pe: LAUNCHER, target: Target::Stderr }, text.as_bytes());
     }
 
     /// Hands over what was taken. False when so much is waiting that no more should be read.
@@ -207,7 +203,8 @@ impl Writer {
         if self.same { 0 } else { target as usize }
     }
 
-    /// Until when an unfinished line is not to be written, since it would be broken, or break another one.
+    /// Until when an unfinished line is not to be written, since it would be broken, or break
+    /// another one.
     pub fn busy_until(&self, source: Source, now: Instant) -> Option<Instant> {
         let slot = self.slot(source.target);
         match &self.open[slot] {
@@ -220,7 +217,8 @@ impl Writer {
         }
     }
 
-    /// Begins a line, or goes on with the one that stands there. Gives the line so far, where it is kept.
+    /// Begins a line, or goes on with the one that stands there. Gives the line so far, where it is
+    /// kept.
     fn begin(&mut self, source: Source) -> Option<Vec<u8>> {
         match self.open[self.slot(source.target)].take() {
             Some(open) if open.source == source => return open.text,
@@ -283,9 +281,7 @@ impl Sink for Writer {
     fn ended(&mut self, source: Source) {
         self.broken.remove(&source);
         let open = &mut self.open[self.slot(source.target)];
-        open.iter_mut()
-            .filter(|open| open.source == source)
-            .for_each(|open| open.ended = true);
+        open.iter_mut().filter(|open| open.source == source).for_each(|open| open.ended = true);
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the tests of the command share: starting it, waiting for it with an end in sight, and looking for what it left behind.
+//! What the tests of the command share: starting it, waiting for it with an end in sight, and
+//! looking for what it left behind.
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
@@ -82,7 +83,8 @@ pub fn command(args: &[&str]) -> (Command, String, tempfile::TempDir) {
     (command, mark, folder)
 }
 
-/// Undoes what a shell does to what runs in its background: interrupts ignored, by all that is started from there.
+/// Undoes what a shell does to what runs in its background: interrupts ignored, by all that is
+/// started from there.
 pub fn usual_signals(command: &mut Command) {
     // SAFETY: system calls alone, all that may be done between fork and exec.
     unsafe {
@@ -103,16 +105,11 @@ pub fn start(args: &[&str]) -> Job {
 /// The same, with something to read.
 pub fn start_with(args: &[&str], stdin: Stdio) -> Job {
     let (mut command, mark, folder) = command(args);
-    let mut launcher = command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut launcher =
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let stdout = Some(collect(launcher.stdout.take().unwrap()));
     let stderr = Some(collect(launcher.stderr.take().unwrap()));
-    Job {
-        launcher,
-        mark,
-        folder,
-        stdout,
-        stderr,
-    }
+    Job { launcher, mark, folder, stdout, stderr }
 }
 
 /// Runs `memonet run` with these arguments to its end.
@@ -159,10 +156,7 @@ impl Job {
 
     /// PEs, and what they started.
     pub fn processes(&self) -> Vec<i32> {
-        marked(&self.mark)
-            .into_iter()
-            .filter(|&pid| has_entry(pid, "\0MEMONET_PE="))
-            .collect()
+        marked(&self.mark).into_iter().filter(|&pid| has_entry(pid, "\0MEMONET_PE=")).collect()
     }
 
     /// Within a short time, no process, file or shared memory object is there.
@@ -170,7 +164,8 @@ impl Job {
         until("its processes end", || marked(&self.mark).is_empty());
         let files: Vec<_> = std::fs::read_dir(self.folder.path()).unwrap().collect();
         assert!(files.is_empty(), "left behind: {files:?}");
-        let shared: Vec<_> = std::fs::read_dir("/dev/shm").into_iter().flatten().flatten().collect();
+        let shared: Vec<_> =
+            std::fs::read_dir("/dev/shm").into_iter().flatten().flatten().collect();
         assert!(
             !shared.iter().any(|entry| entry.file_name().to_string_lossy().contains("memonet")),
             "{shared:?}"
@@ -244,10 +239,7 @@ pub fn state(pid: i32) -> Option<(char, i32)> {
 
 /// The children of a process.
 pub fn children(parent: i32) -> Vec<i32> {
-    processes()
-        .into_iter()
-        .filter(|&pid| state(pid).is_some_and(|(_, of)| of == parent))
-        .collect()
+    processes().into_iter().filter(|&pid| state(pid).is_some_and(|(_, of)| of == parent)).collect()
 }
 
 /// The processes that a launcher has started as PEs; it has a child besides, its guard.
@@ -256,12 +248,16 @@ pub fn pes(launcher: i32) -> Vec<i32> {
     children.filter(|&pid| has_entry(pid, "\0MEMONET_PE=")).collect()
 }
 
-/// Whether a tool is there that a test needs. Without it the test is skipped, or fails where MEMONET_TEST_TOOLS is 1.
+/// Whether a tool is there that a test needs. Without it the test is skipped, or fails where
+/// MEMONET_TEST_TOOLS is 1.
 pub fn has(tool: &str) -> bool {
     let there = Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_ok();
     if !there {
         let wanted = std::env::var("MEMONET_TEST_TOOLS").is_ok_and(|value| value == "1");
-        assert!(!wanted, "{tool} is not installed, and MEMONET_TEST_TOOLS asks for it: `make deps`");
+        assert!(
+            !wanted,
+            "{tool} is not installed, and MEMONET_TEST_TOOLS asks for it: `make deps`"
+        );
         skip(&format!("{tool} is not installed. `make deps` does that"));
     }
     there
@@ -293,8 +289,15 @@ impl Random {
     }
 }
 
-/// Runs a program on `npes` PEs, with these options, and kills one of them at a random moment before `latest`; the others are to end by themselves.
-pub fn kill_one(npes: usize, options: &[&str], program: &[&str], latest: Duration, random: &mut Random) -> Ended {
+/// Runs a program on `npes` PEs, with these options, and kills one of them at a random moment
+/// before `latest`; the others are to end by themselves.
+pub fn kill_one(
+    npes: usize,
+    options: &[&str],
+    program: &[&str],
+    latest: Duration,
+    random: &mut Random,
+) -> Ended {
     let count = npes.to_string();
     let job = start(&[&["-n", &count, "--keep-going"], options, program].concat());
     let mut pes: Vec<i32> = Vec::new();

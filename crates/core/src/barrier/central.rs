@@ -1,6 +1,6 @@
-//! A counter at the first member: the last to arrive tells everybody. Each PE has to run only once per phase, which is what
-//! counts when they share CPUs. Near members all poll one word at the first member, so that telling them is one store; far
-//! members are told each in its own segment.
+//! A counter at the first member: the last to arrive tells everybody. Each PE has to run only once
+//! per phase, which is what counts when they share CPUs. Near members all poll one word at the
+//! first member, so that telling them is one store; far members are told each in its own segment.
 
 use super::{Phases, Slot};
 use crate::bells::Bells;
@@ -25,12 +25,9 @@ impl Central {
         let release = |rank: usize| slot.word(rank, offset_of!(BarrierSlot, release));
         let counter = slot.word(0, offset_of!(BarrierSlot, counter));
         match release(0) {
-            first @ Route::Near(_) => Central {
-                counter,
-                release: vec![first],
-                polled: first,
-                bells: bells(slot),
-            },
+            first @ Route::Near(_) => {
+                Central { counter, release: vec![first], polled: first, bells: bells(slot) }
+            }
             Route::Far(_) => Central {
                 counter,
                 release: (0..slot.members.len()).map(release).collect(),
@@ -43,7 +40,8 @@ impl Central {
 
 fn bells(slot: &Slot) -> Option<Bells> {
     match slot.word(0, offset_of!(BarrierSlot, bells)) {
-        // SAFETY: the bells of the first member's slot, in a segment that the slot's PE keeps mapped.
+        // SAFETY: the bells of the first member's slot, in a segment that the slot's PE keeps
+        // mapped.
         Route::Near(first) => Some(unsafe { Bells::new(first.cast()) }),
         Route::Far(_) => None,
     }
@@ -78,9 +76,7 @@ impl Phases for Central {
 
     #[inline(always)]
     fn poll(&self, _slot: &Slot, phase: u64) -> Quick<bool> {
-        let Route::Near(word) = self.polled else {
-            unreachable!("what is polled is mapped")
-        };
+        let Route::Near(word) = self.polled else { unreachable!("what is polled is mapped") };
         // SAFETY: an aligned word of a barrier slot, in a segment that the slot's PE keeps mapped.
         Ok(unsafe { shm::load(word.cast::<u64>()) } >= phase)
     }

@@ -1,5 +1,5 @@
-//! In round r each member tells the one 2^r further on, once it has heard from the one 2^(r-1) behind: after the last round
-//! it has heard, at second hand, from all.
+//! In round r each member tells the one 2^r further on, once it has heard from the one 2^(r-1)
+//! behind: after the last round it has heard, at second hand, from all.
 
 use super::{Mailbox, Phases, Slot};
 use crate::error::Quick;
@@ -25,10 +25,7 @@ impl Dissemination {
             let partner = (slot.rank + (1 << round)) % n;
             slot.mailbox(partner, slot.word(partner, round_word(round)))
         });
-        Dissemination {
-            partners: partners.collect(),
-            told: AtomicUsize::new(0),
-        }
+        Dissemination { partners: partners.collect(), told: AtomicUsize::new(0) }
     }
 
     fn tell(&self, slot: &Slot, round: usize, phase: u64) {

@@ -1,4 +1,5 @@
-//! Each member stores its phase byte into a word of each other member: one step, and one load sees eight arrivals.
+//! Each member stores its phase byte into a word of each other member: one step, and one load sees
+//! eight arrivals.
 
 use super::{Mailbox, Phases, Slot};
 use crate::error::Quick;
@@ -18,7 +19,9 @@ impl Everyone {
     pub(super) fn new(slot: &Slot) -> Self {
         let ranks = (0..slot.members.len()).filter(|&rank| rank != slot.rank);
         let others = ranks
-            .map(|rank| slot.mailbox(rank, slot.word(rank, offset_of!(BarrierSlot, gather)).add(slot.rank)))
+            .map(|rank| {
+                slot.mailbox(rank, slot.word(rank, offset_of!(BarrierSlot, gather)).add(slot.rank))
+            })
             .collect();
         Everyone {
             mask: byte_mask((0..slot.members.len()).filter(|&rank| rank != slot.rank)),
@@ -55,7 +58,8 @@ pub(super) fn all_at(word: u64, mask: u64, phase: u64) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x80 * ONES;
     let phases = (phase & 0xFF) * ONES;
-    // Eight subtractions at once: the top bit of each byte, set first, keeps a borrow from the next, and is put right after.
+    // Eight subtractions at once: the top bit of each byte, set first, keeps a borrow from the
+    // next, and is put right after.
     let ahead = ((word | TOPS) - (phases & !TOPS)) ^ ((word ^ !phases) & TOPS);
     ahead & mask & !ONES == 0
 }

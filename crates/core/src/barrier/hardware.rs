@@ -1,4 +1,5 @@
-//! The network's own barrier. There is one for a job, and the barrier that the job begins with has it.
+//! The network's own barrier. There is one for a job, and the barrier that the job begins with has
+//! it.
 
 use super::{ENV_BARRIER, Phases, Slot};
 use crate::error::{Quick, Result};

@@ -1,11 +1,12 @@
 //! Split-phase barriers.
 //!
-//! A phase has two halves: [`arrive`](Barrier::arrive) says that this PE is there, [`Arrival::wait`] returns when all
-//! are. Between the two a PE does work that does not depend on the others. [`step`](Barrier::step) is the form with one
-//! call per phase: it ends the previous phase and arrives at the next.
+//! A phase has two halves: [`arrive`](Barrier::arrive) says that this PE is there,
+//! [`Arrival::wait`] returns when all are. Between the two a PE does work that does not depend on
+//! the others. [`step`](Barrier::step) is the form with one call per phase: it ends the previous
+//! phase and arrives at the next.
 //!
-//! Four algorithms move the news by themselves; all of them only store growing numbers into words of the barrier's slot in the members'
-//! segments, through routes, so they run on every fabric:
+//! Four algorithms move the news by themselves; all of them only store growing numbers into words
+//! of the barrier's slot in the members' segments, through routes, so they run on every fabric:
 //!
 //! | algorithm | stores per PE | steps on the way | chosen |
 //! |---|---|---|---|
@@ -14,12 +15,14 @@
 //! | [`tree`] | 1 to 9 | 2 log8 n | on request: fewest messages at any one place |
 //! | [`dissemination`] | log2 n | log2 n | else |
 //!
-//! The barrier of all PEs that a job begins with is made by [`hardware`] where the network has some for it, without any store.
+//! The barrier of all PEs that a job begins with is made by [`hardware`] where the network has some
+//! for it, without any store.
 //!
-//! **Why no phase is passed too early.** A word holds the last phase of which it tells, and phases only grow. A PE waits
-//! for "at least my phase". No PE can be more than one phase ahead of another: to end phase p it needs, directly or along
-//! the chain of stores, everybody's arrival at p. So words never need resetting, and the low byte of a phase, of which
-//! `everyone` and `tree` send only that, tells p - 1, p and p + 1 apart.
+//! **Why no phase is passed too early.** A word holds the last phase of which it tells, and phases
+//! only grow. A PE waits for "at least my phase". No PE can be more than one phase ahead of
+//! another: to end phase p it needs, directly or along the chain of stores, everybody's arrival at
+//! p. So words never need resetting, and the low byte of a phase, of which `everyone` and `tree`
+//! send only that, tells p - 1, p and p + 1 apart.
 
 mod central;
 mod dissemination;
@@ -77,9 +80,9 @@ impl std::fmt::Display for Algorithm {
 pub const ENV_BARRIER: &str = "MEMONET_BARRIER";
 
 impl Algorithm {
-    /// Whether a PE's arrival is all that the others need of it. With the other algorithms PEs pass on each other's news, in
-    /// every wait and test of the library, whatever it is for: a PE that computes for long between arriving and waiting
-    /// should test now and then.
+    /// Whether a PE's arrival is all that the others need of it. With the other algorithms PEs pass
+    /// on each other's news, in every wait and test of the library, whatever it is for: a PE that
+    /// computes for long between arriving and waiting should test now and then.
     pub fn is_passive(self) -> bool {
         match self {
             Algorithm::Everyone => everyone::Everyone::PASSIVE,
@@ -90,7 +93,8 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm for `n` members: forced by `MEMONET_BARRIER`, or the one that measured fastest (`memonet bench barrier`).
+    /// The algorithm for `n` members: forced by `MEMONET_BARRIER`, or the one that measured fastest
+    /// (`memonet bench barrier`).
     pub(crate) fn choose(pe: &Pe, n: usize) -> Result<Self> {
         if let Some(value) = std::env::var_os(ENV_BARRIER) {
             let bad = |problem: String| Error::Environment {
@@ -151,13 +155,15 @@ impl Slot {
 
     #[inline]
     fn read_own(&self, offset: usize) -> u64 {
-        // SAFETY: `offset` is that of an aligned word of `BarrierSlot`, in this PE's mapped segment.
+        // SAFETY: `offset` is that of an aligned word of `BarrierSlot`, in this PE's mapped
+        // segment.
         unsafe { shm::load(self.own(offset)) }
     }
 
     /// A word of a member's slot, for [`tell`](Self::tell).
     fn mailbox(&self, rank: usize, word: Route) -> Mailbox {
-        let bell = matches!(word, Route::Near(_)).then(|| self.pe.control().doorbell(self.members[rank]));
+        let bell =
+            matches!(word, Route::Near(_)).then(|| self.pe.control().doorbell(self.members[rank]));
         Mailbox { word, bell }
     }
 
@@ -202,7 +208,8 @@ enum Way {
     Hardware(hardware::Hardware),
 }
 
-/// Evaluates the expression for the barrier's algorithm: which it is, is asked once per call and not once per look.
+/// Evaluates the expression for the barrier's algorithm: which it is, is asked once per call and
+/// not once per look.
 macro_rules! by_way {
     ($barrier:expr, $way:ident => $what:expr) => {
         match &$barrier.way {
@@ -217,8 +224,8 @@ macro_rules! by_way {
 
 /// A barrier over the members of a team. Made by [`Team::new_barrier`](crate::Team::new_barrier).
 ///
-/// It may be dropped once its last phase is complete: whoever arrives at it afterwards arrives at nothing. Dropped before, its
-/// place among the job's barriers is lost.
+/// It may be dropped once its last phase is complete: whoever arrives at it afterwards arrives at
+/// nothing. Dropped before, its place among the job's barriers is lost.
 pub struct Barrier {
     slot: Slot,
     algorithm: Algorithm,
@@ -232,8 +239,15 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// A barrier in `slot`, whose words are zero on every member; each member has dropped `ended` in it before.
-    pub(crate) fn new(pe: Arc<Pe>, members: Arc<[usize]>, rank: usize, slot: usize, ended: Arc<[u64]>) -> Result<Self> {
+    /// A barrier in `slot`, whose words are zero on every member; each member has dropped `ended`
+    /// in it before.
+    pub(crate) fn new(
+        pe: Arc<Pe>,
+        members: Arc<[usize]>,
+        rank: usize,
+        slot: usize,
+        ended: Arc<[u64]>,
+    ) -> Result<Self> {
         let algorithm = match hardware::serves(&pe, slot)? {
             true => Algorithm::Hardware,
             false => Algorithm::choose(&pe, members.len())?,
@@ -250,19 +264,14 @@ impl Barrier {
         algorithm: Algorithm,
     ) -> Self {
         let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
-        let slot = Slot {
-            pe,
-            members,
-            rank,
-            slot,
-            own,
-            ended,
-        };
+        let slot = Slot { pe, members, rank, slot, own, ended };
         let way = match algorithm {
             Algorithm::Everyone => Way::Everyone(everyone::Everyone::new(&slot)),
             Algorithm::Central => Way::Central(central::Central::new(&slot)),
             Algorithm::Tree => Way::Tree(Relayed::new(&slot, tree::Tree::new(&slot))),
-            Algorithm::Dissemination => Way::Dissemination(Relayed::new(&slot, dissemination::Dissemination::new(&slot))),
+            Algorithm::Dissemination => {
+                Way::Dissemination(Relayed::new(&slot, dissemination::Dissemination::new(&slot)))
+            }
             Algorithm::Hardware => Way::Hardware(hardware::Hardware),
         };
         Barrier {
@@ -299,7 +308,8 @@ impl Barrier {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Runs `f` unless another thread of this PE is in this barrier: two of them would count as two PEs.
+    /// Runs `f` unless another thread of this PE is in this barrier: two of them would count as two
+    /// PEs.
     #[inline(always)]
     fn alone<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
         if !self.take() {
@@ -310,7 +320,8 @@ impl Barrier {
         result
     }
 
-    /// Marks the barrier as busy; false where it is already. A process of one thread needs no exchange.
+    /// Marks the barrier as busy; false where it is already. A process of one thread needs no
+    /// exchange.
     #[inline(always)]
     fn take(&self) -> bool {
         if shm::alone() {
@@ -322,8 +333,8 @@ impl Barrier {
         }
     }
 
-    /// Keeps the other threads of this PE out of this barrier, for a call that passes it several times:
-    /// one that passed in between would end the call at the other PEs.
+    /// Keeps the other threads of this PE out of this barrier, for a call that passes it several
+    /// times: one that passed in between would end the call at the other PEs.
     ///
     /// # Errors
     /// [`Error::Misuse`] while another thread is in this barrier.
@@ -331,8 +342,9 @@ impl Barrier {
         if self.take() { Ok(Whole(self)) } else { Err(*two_threads()) }
     }
 
-    /// Arrives at the next phase: this PE's earlier writes are visible at their targets before anybody can pass it. If the
-    /// previous phase is not complete yet (its [`Arrival`] was dropped without waiting), waits for it first.
+    /// Arrives at the next phase: this PE's earlier writes are visible at their targets before
+    /// anybody can pass it. If the previous phase is not complete yet (its [`Arrival`] was dropped
+    /// without waiting), waits for it first.
     ///
     /// # Errors
     /// [`Error::PeerFailed`], or an error of an earlier write that surfaces now.
@@ -341,9 +353,11 @@ impl Barrier {
         Ok(Arrival { barrier: self })
     }
 
-    /// The one call per phase (RBC): waits until the previous phase is complete, and arrives at the next.
+    /// The one call per phase (RBC): waits until the previous phase is complete, and arrives at the
+    /// next.
     ///
-    /// A PE that returns from its k-th `step` knows that every PE has made its (k-1)-th. The last phase is ended by [`wait`](Self::wait).
+    /// A PE that returns from its k-th `step` knows that every PE has made its (k-1)-th. The last
+    /// phase is ended by [`wait`](Self::wait).
     ///
     /// # Errors
     /// As for [`arrive`](Self::arrive).
@@ -389,7 +403,8 @@ impl Barrier {
     /// Ends the phase that may be under way, and arrives at the next.
     #[inline(always)]
     fn next(&self, way: &impl Phases) -> Quick<()> {
-        // A write that failed is this PE's error; the others are not to wait for ever because of it.
+        // A write that failed is this PE's error; the others are not to wait for ever because of
+        // it.
         self.arrive_next(way)??;
         if self.slot.pe.has_far() { self.slot.pe.surface() } else { Ok(()) }
     }
@@ -473,7 +488,12 @@ impl Barrier {
     }
 
     #[inline(always)]
-    fn terms<R>(&self, way: &impl Phases, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(
+        &self,
+        way: &impl Phases,
+        limit: Option<&Limit>,
+        f: impl FnOnce(Terms<'_>) -> R,
+    ) -> R {
         let arrived = |pe: usize| {
             let members = &self.slot.members;
             // In the team of all, and in teams of the first PEs, without a search.
@@ -482,7 +502,9 @@ impl Barrier {
             } else {
                 members.iter().position(|&member| member == pe)
             };
-            let word = rank.map(|rank| self.slot.word(rank, offset_of!(BarrierSlot, done)).load::<u64>(&self.slot.pe));
+            let word = rank.map(|rank| {
+                self.slot.word(rank, offset_of!(BarrierSlot, done)).load::<u64>(&self.slot.pe)
+            });
             matches!(word, Some(Ok(at)) if at >= self.phase())
         };
         f(Terms {
@@ -496,10 +518,12 @@ impl Barrier {
 
 impl Drop for Barrier {
     fn drop(&mut self) {
-        // Every store into this PE's slot tells of an arrival, and all arrivals at a complete phase have been seen. Where the
-        // last phase is not complete, some are still to come, and the slot is never used again. Others may still be looking at
-        // words of this slot.
-        if matches!(by_way!(self, way => self.poll(way)), Ok(true)) && !self.lost.load(Ordering::Relaxed) {
+        // Every store into this PE's slot tells of an arrival, and all arrivals at a complete phase
+        // have been seen. Where the last phase is not complete, some are still to come, and the
+        // slot is never used again. Others may still be looking at words of this slot.
+        if matches!(by_way!(self, way => self.poll(way)), Ok(true))
+            && !self.lost.load(Ordering::Relaxed)
+        {
             let slot = &self.slot;
             slot.pe.rest_slot(slot.slot, slot.members.clone(), slot.ended.clone());
         }
@@ -517,8 +541,8 @@ fn two_threads() -> Box<Error> {
 pub(crate) struct Whole<'a>(&'a Barrier);
 
 impl Whole<'_> {
-    /// Arrives and waits. What the program's earlier writes failed with surfaces at a later call: it must
-    /// not end this one at one PE alone.
+    /// Arrives and waits. What the program's earlier writes failed with surfaces at a later call:
+    /// it must not end this one at one PE alone.
     pub(crate) fn pass(&self) -> Result<()> {
         let barrier = self.0;
         by_way!(barrier, way => {

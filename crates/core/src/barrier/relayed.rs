@@ -1,10 +1,12 @@
 //! Barriers whose members pass on each other's news.
 //!
-//! With such an algorithm a PE that has arrived still owes something: others wait for what it passes on. So every wait of the
-//! PE pays, whatever it waits for: its barriers register with it, and [`Pe::progress`](crate::pe::Pe::progress) moves those on that are
-//! under way. Without that, two PEs that wait for two overlapping barriers in different orders would wait for ever.
+//! With such an algorithm a PE that has arrived still owes something: others wait for what it
+//! passes on. So every wait of the PE pays, whatever it waits for: its barriers register with it,
+//! and [`Pe::progress`](crate::pe::Pe::progress) moves those on that are under way. Without that,
+//! two PEs that wait for two overlapping barriers in different orders would wait for ever.
 //!
-//! One thread at a time works on a barrier's words: whoever holds `at`. A thread that only passes by leaves it to the holder.
+//! One thread at a time works on a barrier's words: whoever holds `at`. A thread that only passes
+//! by leaves it to the holder.
 
 use super::{Phases, Slot};
 use crate::error::Quick;
@@ -13,10 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// What a wait moves on while it waits for something else.
 pub(crate) trait Relay: Send + Sync {
-    /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives, in the PE's time.
+    /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives, in
+    /// the PE's time.
     fn relay(&self) -> Option<Due>;
 
-    /// This PE leaves the job, in order. Gives whether others still need what it passes on: until they do not, it stays, and relays.
+    /// This PE leaves the job, in order. Gives whether others still need what it passes on: until
+    /// they do not, it stays, and relays.
     fn depart(&self) -> bool {
         false
     }
@@ -44,11 +48,7 @@ struct At {
 impl<P: Phases + Send + Sync + 'static> Relayed<P> {
     pub(super) fn new(slot: &Slot, way: P) -> Self {
         let at = Mutex::new(At { phase: 0, complete: true });
-        let shared = Arc::new(Shared {
-            slot: slot.clone(),
-            way,
-            at,
-        });
+        let shared = Arc::new(Shared { slot: slot.clone(), way, at });
         let relay: Arc<dyn Relay> = shared.clone();
         slot.pe.register_relay(Arc::downgrade(&relay));
         Relayed(shared)
@@ -85,7 +85,8 @@ impl<P: Phases + Send + Sync> Relay for Shared<P> {
         let mut at = match self.at.try_lock() {
             Ok(at) => at,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Its holder does the same, or has just done it: then the next look of a wait does, no later than a long nap.
+            // Its holder does the same, or has just done it: then the next look of a wait does, no
+            // later than a long nap.
             Err(TryLockError::WouldBlock) => return None,
         };
         // An error is met again, and reported, by the wait for this barrier.

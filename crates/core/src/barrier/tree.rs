@@ -1,5 +1,5 @@
-//! A tree of eight children each: a parent sees all of its children arrive with one load, the root tells them, they tell
-//! theirs. With up to nine members this is gathering and announcing.
+//! A tree of eight children each: a parent sees all of its children arrive with one load, the root
+//! tells them, they tell theirs. With up to nine members this is gathering and announcing.
 
 use super::everyone::{all_at, byte_mask};
 use super::{Mailbox, Phases, Slot};
@@ -29,12 +29,7 @@ impl Tree {
             let up = (rank - 1) / FAN;
             slot.mailbox(up, slot.word(up, offset_of!(BarrierSlot, gather)).add((rank - 1) % FAN))
         });
-        Tree {
-            parent,
-            mask: byte_mask(0..children.len()),
-            children,
-            passed_up: AtomicU64::new(0),
-        }
+        Tree { parent, mask: byte_mask(0..children.len()), children, passed_up: AtomicU64::new(0) }
     }
 }
 

@@ -8,12 +8,20 @@ use crate::shm::Plain;
 use crate::team::Team;
 
 impl Team {
-    /// Copies `from` of the member with rank `root` to `to` of every member, the root included. *Collective.*
+    /// Copies `from` of the member with rank `root` to `to` of every member, the root included.
+    /// *Collective.*
     ///
     /// # Errors
-    /// [`NoSuchPe`](crate::Error::NoSuchPe), [`Length`](crate::Error::Length), [`Misuse`](crate::Error::Misuse) when the spans overlap in
-    /// part, or belong to another job, or to another PE of this one: before anything is exchanged, as for all collectives. [`PeerFailed`](crate::Error::PeerFailed) when a member is gone.
-    pub fn broadcast<T: Plain>(&self, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+    /// [`NoSuchPe`](crate::Error::NoSuchPe), [`Length`](crate::Error::Length),
+    /// [`Misuse`](crate::Error::Misuse) when the spans overlap in part, or belong to another job,
+    /// or to another PE of this one: before anything is exchanged, as for all collectives.
+    /// [`PeerFailed`](crate::Error::PeerFailed) when a member is gone.
+    pub fn broadcast<T: Plain>(
+        &self,
+        root: usize,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
         let (to, from) = (self.own(to)?, self.own(from)?);
         self.check_call("broadcast", &[("root", root as u64), ("bytes", from.bytes as u64)])?;
         check_apart(to, from)?;
@@ -28,13 +36,16 @@ impl Team {
         self.check_rank(root)?;
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
-        if self.broadcast_in_network(root, to, from)? || self.broadcast_by_multicast(root, to, from)? {
+        if self.broadcast_in_network(root, to, from)?
+            || self.broadcast_by_multicast(root, to, from)?
+        {
             return Ok(());
         }
         self.hand_out(root, to, from, |_| from)
     }
 
-    /// Member r gets elements `r * to.len()` and on of `from` of the member with rank `root`. *Collective.*
+    /// Member r gets elements `r * to.len()` and on of `from` of the member with rank `root`.
+    /// *Collective.*
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
@@ -43,14 +54,24 @@ impl Team {
         self.check_call("scatter", &[("root", root as u64), ("bytes for each", to.bytes as u64)])?;
         self.check_rank(root)?;
         self.check_places(to, from)?;
-        check_length("bytes of the source, and of all destinations", from.bytes, to.bytes * self.len())?;
+        check_length(
+            "bytes of the source, and of all destinations",
+            from.bytes,
+            to.bytes * self.len(),
+        )?;
         check_disjoint(to, from)?;
         self.hand_out(root, to, from, |rank| from.part(rank * to.bytes, to.bytes))
     }
 
-    /// Copies a part of the root's source, which is as long as `to`, to each member's `to`. Whoever has its part is done, and the root is
-    /// where nobody needs it any more.
-    fn hand_out(&self, root: usize, to: Place, from: Place, part: impl Fn(usize) -> Place) -> Result<()> {
+    /// Copies a part of the root's source, which is as long as `to`, to each member's `to`. Whoever
+    /// has its part is done, and the root is where nobody needs it any more.
+    fn hand_out(
+        &self,
+        root: usize,
+        to: Place,
+        from: Place,
+        part: impl Fn(usize) -> Place,
+    ) -> Result<()> {
         let mine = part(self.rank());
         let way = match self.collective_way(to.bytes) {
             Way::Line => Way::Line,
@@ -66,7 +87,11 @@ impl Team {
             following::follow(self.pe(), self.members()[root]);
             match way {
                 Way::Line => self.take_line(step, root, to),
-                Way::Outbox => self.take(root, outbox.part((mine.offset - from.offset) as usize, mine.bytes), to)?,
+                Way::Outbox => self.take(
+                    root,
+                    outbox.part((mine.offset - from.offset) as usize, mine.bytes),
+                    to,
+                )?,
                 Way::Direct => {
                     self.take(root, mine, to)?;
                     let given = self.check_given(&|pe| self.has_told(step, root, pe));
@@ -92,8 +117,16 @@ impl Team {
         }
     }
 
-    /// Through a fabric, the root writes what each is to have: into its outbox at once, or where it belongs when it has said that it may be written.
-    fn push_out(&self, way: Way, step: Step, root: usize, to: Place, part: impl Fn(usize) -> Place) -> Result<()> {
+    /// Through a fabric, the root writes what each is to have: into its outbox at once, or where it
+    /// belongs when it has said that it may be written.
+    fn push_out(
+        &self,
+        way: Way,
+        step: Step,
+        root: usize,
+        to: Place,
+        part: impl Fn(usize) -> Place,
+    ) -> Result<()> {
         let outbox = self.outbox(step);
         match (way, self.rank() == root) {
             (Way::Direct, true) => self.serve(step, to, &part)?,
@@ -101,7 +134,9 @@ impl Team {
                 self.tell(step, root..root + 1, nothing)?;
                 return self.hear(step, root..root + 1);
             }
-            (_, true) => self.push(step, 0..self.len(), outbox.part(0, to.bytes), |rank| self.here(part(rank)))?,
+            (_, true) => self.push(step, 0..self.len(), outbox.part(0, to.bytes), |rank| {
+                self.here(part(rank))
+            })?,
             (_, false) => {
                 self.hear(step, root..root + 1)?;
                 return self.take(self.rank(), outbox.part(0, to.bytes), to);

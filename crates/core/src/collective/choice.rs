@@ -1,8 +1,10 @@
 //! By which way a collective's data travel.
 //!
-//! Which is chosen depends on bytes alone, so all members choose the same. Measured on two to sixteen near PEs (`memonet bench
-//! collective`), a line wins wherever it has room, as nothing but it has to travel; then the outbox, as it saves a meeting. On far
-//! peers they save the same, which costs more there; `docs/decisions.md` has what that is. Teams of more than [`MAX_LINED`] members have no lines.
+//! Which is chosen depends on bytes alone, so all members choose the same. Measured on two to
+//! sixteen near PEs (`memonet bench collective`), a line wins wherever it has room, as nothing but
+//! it has to travel; then the outbox, as it saves a meeting. On far peers they save the same, which
+//! costs more there; `docs/decisions.md` has what that is. Teams of more than [`MAX_LINED`] members
+//! have no lines.
 
 use crate::error::{Error, Result};
 use crate::layout::{LINE, MAX_LINED, OUTBOX};
@@ -11,11 +13,15 @@ use crate::team::Team;
 /// A way for the data of a collective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Pushed into a cache line of each member that needs it, with the news that the sender has come. Up to [`LINE`] bytes for each.
+    /// Pushed into a cache line of each member that needs it, with the news that the sender has
+    /// come. Up to [`LINE`] bytes for each.
     Line,
-    /// Published in each member's slot of the team, and read there when its owner has told of it; through a fabric, put into the slots of those who need it, with the news. Up to [`OUTBOX`] bytes per member.
+    /// Published in each member's slot of the team, and read there when its owner has told of it;
+    /// through a fabric, put into the slots of those who need it, with the news. Up to [`OUTBOX`]
+    /// bytes per member.
     Outbox,
-    /// Between the windows of the members, once they have come to the call and before they leave it. Any size.
+    /// Between the windows of the members, once they have come to the call and before they leave
+    /// it. Any size.
     Direct,
 }
 
@@ -29,8 +35,10 @@ impl std::fmt::Display for Way {
     }
 }
 
-/// Variable that forces a way, where it can serve: that of a [`Way`], of which `outbox` and `direct` do without lines altogether, and none leaves anything to the network; or `multicast`, which broadcasts then go by
-/// whatever their size, and all else as if nothing were forced, but not in the network. The same in all PEs of a job.
+/// Variable that forces a way, where it can serve: that of a [`Way`], of which `outbox` and
+/// `direct` do without lines altogether, and none leaves anything to the network; or `multicast`,
+/// which broadcasts then go by whatever their size, and all else as if nothing were forced, but not
+/// in the network. The same in all PEs of a job.
 pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
 
 /// What is forced.
@@ -66,11 +74,12 @@ impl Forced {
 impl Team {
     /// Whether the news of a team with so many members goes by lines; else, by its barrier.
     pub(super) fn has_lines(members: usize, forced: Option<Forced>) -> bool {
-        members <= MAX_LINED && matches!(forced, None | Some(Forced::To(Way::Line) | Forced::Multicast))
+        members <= MAX_LINED
+            && matches!(forced, None | Some(Forced::To(Way::Line) | Forced::Multicast))
     }
 
-    /// The way in which a collective of this team goes to which each member contributes so many bytes (at a root: which the root
-    /// hands out).
+    /// The way in which a collective of this team goes to which each member contributes so many
+    /// bytes (at a root: which the root hands out).
     #[inline]
     pub fn collective_way(&self, bytes: usize) -> Way {
         match self.forced() {
@@ -81,7 +90,8 @@ impl Team {
         }
     }
 
-    /// From how many bytes on this team's next broadcast goes by multicast instead; nothing where none does.
+    /// From how many bytes on this team's next broadcast goes by multicast instead; nothing where
+    /// none does.
     pub fn multicast_from(&self) -> Option<usize> {
         let least = match self.forced() {
             None => self.put_first().max(OUTBOX + 1),

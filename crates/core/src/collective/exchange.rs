@@ -9,16 +9,18 @@ use crate::team::Team;
 /// Bytes at the head of an outbox that say how much a member contributes.
 const COUNT: usize = 64;
 
-/// Two PEs with a CPU each, blocks of 16, 32, 64 KiB again and again: 0.68, 0.77, 0.93 of the time of whole blocks in one direction; 1 MiB
-/// in whole blocks to and fro: 0.82.
+/// Two PEs with a CPU each, blocks of 16, 32, 64 KiB again and again: 0.68, 0.77, 0.93 of the time
+/// of whole blocks in one direction; 1 MiB in whole blocks to and fro: 0.82.
 const PIECE: usize = 8 << 10;
 const LONGEST_IN_PIECES: usize = 64 << 10;
 
 impl Team {
-    /// Every member gets the elements of all, by rank: those of rank r at `r * from.len()` of `to`. *Collective.*
+    /// Every member gets the elements of all, by rank: those of rank r at `r * from.len()` of `to`.
+    /// *Collective.*
     ///
     /// # Errors
-    /// [`Length`](crate::Error::Length) when `to` does not have room for exactly that; else as for [`broadcast`](Self::broadcast).
+    /// [`Length`](crate::Error::Length) when `to` does not have room for exactly that; else as for
+    /// [`broadcast`](Self::broadcast).
     pub fn all_gather<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         let (to, from) = (self.own(to)?, self.own(from)?);
         self.check_call("all_gather", &[("bytes of each", from.bytes as u64)])?;
@@ -26,7 +28,8 @@ impl Team {
         self.gather_places(None, to, from, Destinations::InTheCall)
     }
 
-    /// The member with rank `root` gets the elements of all, as in [`all_gather`](Self::all_gather). *Collective.*
+    /// The member with rank `root` gets the elements of all, as in
+    /// [`all_gather`](Self::all_gather). *Collective.*
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
@@ -37,12 +40,12 @@ impl Team {
         self.gather_places(Some(root), to, from, Destinations::InTheCall)
     }
 
-    /// Every member gets the elements of all, one after the other by rank; members may contribute different numbers. Gives how
-    /// many there are in all. *Collective.*
+    /// Every member gets the elements of all, one after the other by rank; members may contribute
+    /// different numbers. Gives how many there are in all. *Collective.*
     ///
     /// # Errors
-    /// [`Length`](crate::Error::Length), at every member, when one's `to` does not have room for them; else as for
-    /// [`broadcast`](Self::broadcast).
+    /// [`Length`](crate::Error::Length), at every member, when one's `to` does not have room for
+    /// them; else as for [`broadcast`](Self::broadcast).
     pub fn collect<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
         let (to, from) = (self.own(to)?, self.own(from)?);
         self.check_call("collect", &[])?;
@@ -50,11 +53,12 @@ impl Team {
         Ok(self.collect_places(to, from)? / size_of::<T>())
     }
 
-    /// Member r gets elements `s * n ...` of every member s: the blocks are `to.len() / members` long; block s of `to` is block r of
-    /// s's `from`. *Collective.*
+    /// Member r gets elements `s * n ...` of every member s: the blocks are `to.len() / members`
+    /// long; block s of `to` is block r of s's `from`. *Collective.*
     ///
     /// # Errors
-    /// [`Length`](crate::Error::Length) when the spans differ, or cannot be cut evenly; else as for [`broadcast`](Self::broadcast).
+    /// [`Length`](crate::Error::Length) when the spans differ, or cannot be cut evenly; else as for
+    /// [`broadcast`](Self::broadcast).
     pub fn all_to_all<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         let beyond = from.len() % self.len();
         let (to, from) = (self.own(to)?, self.own(from)?);
@@ -64,14 +68,25 @@ impl Team {
         self.all_to_all_places(to, from, Destinations::InTheCall)
     }
 
-    /// [`gather`](Self::gather) to one rank, which tells when it may be written, or to all, between places, for front ends. *Collective.*
+    /// [`gather`](Self::gather) to one rank, which tells when it may be written, or to all, between
+    /// places, for front ends. *Collective.*
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
-    pub fn gather_places(&self, root: Option<usize>, to: Place, from: Place, writable: Destinations) -> Result<()> {
+    pub fn gather_places(
+        &self,
+        root: Option<usize>,
+        to: Place,
+        from: Place,
+        writable: Destinations,
+    ) -> Result<()> {
         root.map_or(Ok(()), |root| self.check_rank(root))?;
         self.check_places(to, from)?;
-        check_length("bytes of the destination, and of all sources", to.bytes, from.bytes * self.len())?;
+        check_length(
+            "bytes of the destination, and of all sources",
+            to.bytes,
+            from.bytes * self.len(),
+        )?;
         let block = |rank: usize| to.part(rank * from.bytes, from.bytes);
         let (me, all) = (self.rank(), 0..self.len());
         match (root, self.collective_way(from.bytes)) {
@@ -95,7 +110,8 @@ impl Team {
                 self.take(me, outbox, to)
             }
             (None, Way::Outbox) if !self.pe().has_far() => {
-                let outbox = self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
+                let outbox =
+                    self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
                 all.into_iter()
                     .try_for_each(|rank| self.take(rank, outbox.part(0, from.bytes), block(rank)))
             }
@@ -116,11 +132,17 @@ impl Team {
     }
 
     /// Writes a part of this member's source to `to` of each.
-    fn give_all(&self, part: impl Fn(usize) -> Place, to: Place, writable: Destinations) -> Result<()> {
+    fn give_all(
+        &self,
+        part: impl Fn(usize) -> Place,
+        to: Place,
+        writable: Destinations,
+    ) -> Result<()> {
         if writable == Destinations::InTheCall {
             self.barrier()?;
         }
-        // Who does the same again finds in its caches what it has copied last: so every other call goes the way back.
+        // Who does the same again finds in its caches what it has copied last: so every other call
+        // goes the way back.
         let back = self.steps().turn_round();
         let bytes = self.piece(to.bytes);
         let pieces = to.bytes.div_ceil(bytes).max(1);
@@ -134,18 +156,16 @@ impl Team {
         self.barrier()
     }
 
-    /// In how long pieces a block of so many bytes is copied: short ones where the way back finds some of it in the first cache. A longer
-    /// block is found in the second one, whole; who shares a CPU finds there what others have copied; a message is better sent whole.
+    /// In how long pieces a block of so many bytes is copied: short ones where the way back finds
+    /// some of it in the first cache. A longer block is found in the second one, whole; who shares
+    /// a CPU finds there what others have copied; a message is better sent whole.
     fn piece(&self, bytes: usize) -> usize {
         let own_cache = !self.pe().has_far() && !self.pe().crowded();
-        if own_cache && bytes <= LONGEST_IN_PIECES {
-            PIECE
-        } else {
-            bytes.max(1)
-        }
+        if own_cache && bytes <= LONGEST_IN_PIECES { PIECE } else { bytes.max(1) }
     }
 
-    /// [`collect`](Self::collect) between places, for front ends; gives bytes. `to` may be more than is filled. *Collective.*
+    /// [`collect`](Self::collect) between places, for front ends; gives bytes. `to` may be more
+    /// than is filled. *Collective.*
     ///
     /// # Errors
     /// As for [`collect`](Self::collect).
@@ -160,7 +180,8 @@ impl Team {
         );
         let step = self.step(true)?;
         let outbox = self.outbox(step);
-        // SAFETY: the head of this PE's own outbox, aligned; others read it when they have been told.
+        // SAFETY: the head of this PE's own outbox, aligned; others read it when they have been
+        // told.
         unsafe {
             crate::shm::store(self.here(outbox).cast(), from.bytes as u64);
             crate::shm::store(self.here(outbox.part(8, 8)).cast(), to.bytes as u64);
@@ -173,14 +194,17 @@ impl Team {
         let head = |at: usize| {
             let word = |rank: usize| match self.steps().are_lines() && rank != me {
                 // SAFETY: an aligned word of a line in this PE's segment.
-                true => Ok(unsafe { crate::shm::load::<u64>(self.line(step, rank).wrapping_add(at).cast()) }),
+                true => Ok(unsafe {
+                    crate::shm::load::<u64>(self.line(step, rank).wrapping_add(at).cast())
+                }),
                 false => self.there(rank, outbox.part(at, 8)).load::<u64>(self.pe()),
             };
             let words = (0..self.len()).map(|rank| Ok(word(rank)? as usize));
             words.collect::<Result<Vec<usize>>>()
         };
         let mut counts = head(0)?;
-        // Members that are in another collective have said anything: what is written stays inside of `to`.
+        // Members that are in another collective have said anything: what is written stays inside
+        // of `to`.
         counts[me] = from.bytes;
         let total = counts.iter().try_fold(0usize, |total, &count| total.checked_add(count));
         let total = total.unwrap_or(usize::MAX);
@@ -193,7 +217,8 @@ impl Team {
                 right: room,
             });
         }
-        let starts = counts.iter().scan(0, |next, count| Some(std::mem::replace(next, *next + count)));
+        let starts =
+            counts.iter().scan(0, |next, count| Some(std::mem::replace(next, *next + count)));
         let starts: Vec<usize> = starts.collect();
         if counts.iter().all(|&count| count <= small) {
             for (rank, (&start, &count)) in starts.iter().zip(&counts).enumerate() {
@@ -238,8 +263,10 @@ impl Team {
                 self.take(me, outbox, to)
             }
             Way::Outbox => {
-                let outbox = self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
-                (0..self.len()).try_for_each(|rank| self.take(rank, block(outbox, me), block(to, rank)))
+                let outbox =
+                    self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
+                (0..self.len())
+                    .try_for_each(|rank| self.take(rank, block(outbox, me), block(to, rank)))
             }
             Way::Direct => self.give_all(|rank| block(from, rank), block(to, me), writable),
         }

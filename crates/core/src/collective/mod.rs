@@ -2,10 +2,14 @@
 //!
 //! Every one of them is built of the same few things, and names no fabric:
 //!
-//! * **steps** ([`steps`]): a member tells others that it has come, in a cache line of theirs which also carries up to [`LINE`](crate::layout::LINE) bytes;
-//! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: near, what is published there is read by those who have been told; through a fabric, others put there what its owner needs;
-//! * **direct** reads and writes of the members' windows, for what is larger: of a source whose owner has said that it has come, until that has been told
-//!   that it was read; into a destination whose owner has said that it has come, which then waits until it is told that all is there;
+//! * **steps** ([`steps`]): a member tells others that it has come, in a cache line of theirs which
+//!   also carries up to [`LINE`](crate::layout::LINE) bytes;
+//! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: near, what is published
+//!   there is read by those who have been told; through a fabric, others put there what its owner
+//!   needs;
+//! * **direct** reads and writes of the members' windows, for what is larger: of a source whose
+//!   owner has said that it has come, until that has been told that it was read; into a destination
+//!   whose owner has said that it has come, which then waits until it is told that all is there;
 //! * the team's **barrier**, where each needs something of each.
 //!
 //! | collective | up to a line | up to an outbox | larger |
@@ -18,37 +22,53 @@
 //! | collect | as larger | all tell all how much they have, and publish it if it is little | then written straight into the final place; barrier |
 //! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
 //!
-//! **Through a fabric nobody reads**, where it can be helped: gets wait for an answer, and in some networks for software on the other's host. What is up to an outbox is put into the outboxes of those who need it, as into lines, with the news: a root's by
-//! itself; where each needs something of each, into a part of the outbox for each member ([`swap`](Team::swap)), if they fit. Larger reductions and scans go by the members' destinations ([`pushed`]). What is left to gets are larger reductions to one, larger blocks with
-//! strides at both ends, and reductions in teams of which not one element each fits in an outbox.
+//! **Through a fabric nobody reads**, where it can be helped: gets wait for an answer, and in some
+//! networks for software on the other's host. What is up to an outbox is put into the outboxes of
+//! those who need it, as into lines, with the news: a root's by itself; where each needs something
+//! of each, into a part of the outbox for each member ([`swap`](Team::swap)), if they fit. Larger
+//! reductions and scans go by the members' destinations ([`pushed`]). What is left to gets are
+//! larger reductions to one, larger blocks with strides at both ends, and reductions in teams of
+//! which not one element each fits in an outbox.
 //!
-//! Where the fabric offers to make some of them in the network, those of all PEs go there (`network`): broadcasts of a few bytes, reductions and scans of a few integers.
-//! Where it offers datagrams that the network copies, larger broadcasts to two or more go by those (`multicast`), in place of the direct way, once that pays.
+//! Where the fabric offers to make some of them in the network, those of all PEs go there
+//! (`network`): broadcasts of a few bytes, reductions and scans of a few integers. Where it offers
+//! datagrams that the network copies, larger broadcasts to two or more go by those (`multicast`),
+//! in place of the direct way, once that pays.
 //!
-//! So a member's memory is read and written only while it is in the call (or its destination is [`Ready`](Destinations::Ready) before), and it need not be there longer than that takes: where PEs share
-//! CPUs, a collective costs as many turns of each as news must go around. **A collective is no barrier**, and it completes no puts: a member may be done
-//! before another has begun. Only those in which each needs something of each (all-reduce, scans, all-gather, collect, all-to-all)
+//! So a member's memory is read and written only while it is in the call (or its destination is
+//! [`Ready`](Destinations::Ready) before), and it need not be there longer than that takes: where
+//! PEs share CPUs, a collective costs as many turns of each as news must go around. **A collective
+//! is no barrier**, and it completes no puts: a member may be done before another has begun. Only
+//! those in which each needs something of each (all-reduce, scans, all-gather, collect, all-to-all)
 //! cannot be over before all members have come.
 //!
-//! **When a member dies**, others give up at different moments, and those who have not heard of it go on for a while. So a call that has failed may still have its destination written, until they hear. And
-//! they may read in the memory of one who has given up and uses it for something else: so wherever somebody reads in others' windows, what came of that counts only if nobody is gone behind it. Who gives up has
-//! seen that before it writes, so who reads what it wrote, or hears from one who did, sees it too.
+//! **When a member dies**, others give up at different moments, and those who have not heard of it
+//! go on for a while. So a call that has failed may still have its destination written, until they
+//! hear. And they may read in the memory of one who has given up and uses it for something else: so
+//! wherever somebody reads in others' windows, what came of that counts only if nobody is gone
+//! behind it. Who gives up has seen that before it writes, so who reads what it wrote, or hears
+//! from one who did, sees it too.
 //!
-//! **Multicast elsewhere** does not win. Near, a channel copies once more than members that read the root's window at once: to three
-//! members on two CPUs, 4 KiB, 64 KiB, 1 MiB and 16 MiB with a barrier took 3.0, 5.1, 44 and 1054 us, by a channel 3.3, 9.0, 85 and 1979. UDP over the links of one machine copies for each
-//! reader. And where each is to have something of each, a member's own link, by which all of it comes, is the bound however often the others send.
+//! **Multicast elsewhere** does not win. Near, a channel copies once more than members that read
+//! the root's window at once: to three members on two CPUs, 4 KiB, 64 KiB, 1 MiB and 16 MiB with a
+//! barrier took 3.0, 5.1, 44 and 1054 us, by a channel 3.3, 9.0, 85 and 1979. UDP over the links of
+//! one machine copies for each reader. And where each is to have something of each, a member's own
+//! link, by which all of it comes, is the bound however often the others send.
 //!
-//! **Arguments.** What a member can see to be wrong with its own arguments is its error at once, before it tells the others
-//! anything: nothing is read or written. When all members are wrong, all get the error, and the team is as it was. When only some
-//! are, the others wait for them, as for any member that does not call, until these leave the job: [`Error::PeerFailed`]. A refusal that
-//! all heard of would need a word of every member read in every collective, or a look at it in every wait. (Making teams and
-//! windows is rarer, and does compare.) Should the refused member make its next call instead, the team's calls are no longer the same
-//! ones at all members, which nobody notices but the [check](crate::Job::is_checked) that compares them.
+//! **Arguments.** What a member can see to be wrong with its own arguments is its error at once,
+//! before it tells the others anything: nothing is read or written. When all members are wrong, all
+//! get the error, and the team is as it was. When only some are, the others wait for them, as for
+//! any member that does not call, until these leave the job: [`Error::PeerFailed`]. A refusal that
+//! all heard of would need a word of every member read in every collective, or a look at it in
+//! every wait. (Making teams and windows is rarer, and does compare.) Should the refused member
+//! make its next call instead, the team's calls are no longer the same ones at all members, which
+//! nobody notices but the [check](crate::Job::is_checked) that compares them.
 //!
-//! Collectives of places, which front ends call, do not look whether source and destination overlap: where they must not and do,
-//! what arrives is any mixture of what was there.
+//! Collectives of places, which front ends call, do not look whether source and destination
+//! overlap: where they must not and do, what arrives is any mixture of what was there.
 //!
-//! Sums of floating-point numbers are always taken in the order of ranks, so all members get the same bits, every time.
+//! Sums of floating-point numbers are always taken in the order of ranks, so all members get the
+//! same bits, every time.
 
 mod broadcast;
 mod choice;
@@ -83,7 +103,8 @@ use steps::Step;
 /// Bytes that are combined at once: two such blocks stay in a core's first cache.
 const BLOCK: usize = 8 << 10;
 
-/// Elements of a window, the same on every PE: what collectives read from and write to. Made by [`Window::span`].
+/// Elements of a window, the same on every PE: what collectives read from and write to. Made by
+/// [`Window::span`].
 pub struct Span<'a, T> {
     place: Place,
     window: &'a Window<T>,
@@ -101,7 +122,8 @@ impl<T: Plain> Window<T> {
     /// Elements `range` of every PE's part, for collectives.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Misuse`] for a restricted window, whose parts not everybody may reach.
+    /// [`Error::OutOfBounds`]; [`Error::Misuse`] for a restricted window, whose parts not everybody
+    /// may reach.
     pub fn span(&self, range: Range<usize>) -> Result<Span<'_, T>> {
         let count = range
             .end
@@ -113,10 +135,7 @@ impl<T: Plain> Window<T> {
             .heap_offset()
             .ok_or(Error::Misuse("collectives work on ordinary windows, not on restricted ones"))?;
         Ok(Span {
-            place: Place {
-                offset: offset + bytes as u64,
-                bytes: count * size_of::<T>(),
-            },
+            place: Place { offset: offset + bytes as u64, bytes: count * size_of::<T>() },
             window: self,
         })
     }
@@ -146,12 +165,14 @@ pub struct Place {
 pub enum Destinations {
     /// Once their owners have come to the call.
     InTheCall,
-    /// At once: the members have seen to it that all were ready before the first of them called, which OpenSHMEM asks of programs.
+    /// At once: the members have seen to it that all were ready before the first of them called,
+    /// which OpenSHMEM asks of programs.
     Ready,
 }
 
 impl Segment {
-    /// `bytes` of every segment from `offset` on, if there are so many: what collectives of front ends read from and write to.
+    /// `bytes` of every segment from `offset` on, if there are so many: what collectives of front
+    /// ends read from and write to.
     ///
     /// # Safety
     /// As for [`at`](Self::at), at every PE.
@@ -174,15 +195,13 @@ impl Place {
             "{bytes} bytes at {at} of {}",
             self.bytes
         );
-        Place {
-            offset: self.offset + at as u64,
-            bytes,
-        }
+        Place { offset: self.offset + at as u64, bytes }
     }
 
     /// Whether they have a byte in common.
     pub fn overlaps(self, other: Place) -> bool {
-        let (ends, other_ends) = (self.offset + self.bytes as u64, other.offset + other.bytes as u64);
+        let (ends, other_ends) =
+            (self.offset + self.bytes as u64, other.offset + other.bytes as u64);
         self.bytes > 0 && other.bytes > 0 && self.offset < other_ends && other.offset < ends
     }
 
@@ -205,17 +224,15 @@ fn check_apart(to: Place, from: Place) -> Result<()> {
 
 fn check_disjoint(to: Place, from: Place) -> Result<()> {
     if to.overlaps(from) {
-        return Err(Error::Misuse("source and destination of this collective overlap: they must not"));
+        return Err(Error::Misuse(
+            "source and destination of this collective overlap: they must not",
+        ));
     }
     Ok(())
 }
 
 fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
-    if left == right {
-        Ok(())
-    } else {
-        Err(Error::Length { what, left, right })
-    }
+    if left == right { Ok(()) } else { Err(Error::Length { what, left, right }) }
 }
 
 /// What collectives are made of.
@@ -233,7 +250,8 @@ impl Team {
         self.pe().route(self.members()[rank], place.offset)
     }
 
-    /// Copies a place of a member to `to`, which is private memory, or memory of this PE that does not overlap with it.
+    /// Copies a place of a member to `to`, which is private memory, or memory of this PE that does
+    /// not overlap with it.
     ///
     /// # Safety
     /// `to` is writable for the place's bytes.
@@ -261,7 +279,8 @@ impl Team {
 
     /// Copies what a member gave to this one in a step to a place, which is as long as that.
     fn take_line(&self, step: Step, rank: usize, to: Place) {
-        // SAFETY: the line, and the place as `check_places` has found, lie in this PE's segment, and not in the same part of it.
+        // SAFETY: the line, and the place as `check_places` has found, lie in this PE's segment,
+        // and not in the same part of it.
         unsafe { shm::copy(self.here(to), self.line(step, rank), to.bytes) };
     }
 
@@ -270,7 +289,8 @@ impl Team {
         if rank == self.rank() && from.offset == to.offset {
             return Ok(());
         }
-        // SAFETY: the destination lies in this PE's segment, and different places do not overlap, or the caller gets the mixture that it asked for.
+        // SAFETY: the destination lies in this PE's segment, and different places do not overlap,
+        // or the caller gets the mixture that it asked for.
         unsafe { self.fetch(rank, from, self.here(to)) }
     }
 
@@ -301,14 +321,7 @@ impl Team {
     }
 
     fn check_rank(&self, rank: usize) -> Result<()> {
-        if rank < self.len() {
-            Ok(())
-        } else {
-            Err(Error::NoSuchPe {
-                pe: rank,
-                npes: self.len(),
-            })
-        }
+        if rank < self.len() { Ok(()) } else { Err(Error::NoSuchPe { pe: rank, npes: self.len() }) }
     }
 }
 
@@ -339,18 +352,9 @@ mod tests {
     fn places_beyond_the_segment() {
         Job::threads(1, |job| {
             let (team, end) = (job.world(), job.pe.control().geometry().segment_stride);
-            let (good, bad) = (
-                Place {
-                    offset: end - 16,
-                    bytes: 8,
-                },
-                Place { offset: end - 4, bytes: 8 },
-            );
-            let bytes = Elements {
-                size: 1,
-                combine: &|_, _, _| {},
-                integers: None,
-            };
+            let (good, bad) =
+                (Place { offset: end - 16, bytes: 8 }, Place { offset: end - 4, bytes: 8 });
+            let bytes = Elements { size: 1, combine: &|_, _, _| {}, integers: None };
             for (to, from) in [(good, bad), (bad, good)] {
                 for refused in [
                     team.broadcast_places(0, to, from),

@@ -1,14 +1,19 @@
-//! Collectives that the network makes by itself: broadcasts of a few bytes, and reductions and scans of a few integers, of all PEs.
+//! Collectives that the network makes by itself: broadcasts of a few bytes, and reductions and
+//! scans of a few integers, of all PEs.
 //!
-//! They are used where the fabric offers them ([`NetworkCollectives`]), and cost no message. Nothing of them is in the team's lines and outboxes, and no step is counted, at any member: which
-//! way a collective goes depends on what all members give alike.
+//! They are used where the fabric offers them ([`NetworkCollectives`]), and cost no message.
+//! Nothing of them is in the team's lines and outboxes, and no step is counted, at any member:
+//! which way a collective goes depends on what all members give alike.
 //!
-//! Integers go as words of 64 bits. Sums, ands and ors of those end in the same low bits as of the elements themselves; for the least and the largest, a signed
-//! element is widened with its sign, and the sign turned over, so that words without a sign have the same order.
+//! Integers go as words of 64 bits. Sums, ands and ors of those end in the same low bits as of the
+//! elements themselves; for the least and the largest, a signed element is widened with its sign,
+//! and the sign turned over, so that words without a sign have the same order.
 //!
-//! **Before one begins, the team's barrier that is under way is ended**, as before a step: the same wires may carry either.
+//! **Before one begins, the team's barrier that is under way is ended**, as before a step: the same
+//! wires may carry either.
 //!
-//! **When members leave.** Each tells in a word of its own, before it begins, to how many it has come; who waits in vain looks at that of those who have left. A member whose wait has ended in
+//! **When members leave.** Each tells in a word of its own, before it begins, to how many it has
+//! come; who waits in vain looks at that of those who have left. A member whose wait has ended in
 //! an error uses the network no more: what goes by the other ways then fails by itself.
 
 use super::operator::Integers;
@@ -51,7 +56,9 @@ impl Network {
 }
 
 impl Team {
-    /// The most bytes that this team's collectives give to the network, which makes by itself broadcasts of so much, and reductions and scans of an eighth as many integers; 0 where it does not.
+    /// The most bytes that this team's collectives give to the network, which makes by itself
+    /// broadcasts of so much, and reductions and scans of an eighth as many integers; 0 where it
+    /// does not.
     pub fn most_in_network(&self) -> usize {
         self.network().most
     }
@@ -66,7 +73,8 @@ impl Team {
             return Ok(false);
         }
         let mut part = vec![0; from.bytes];
-        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so many bytes.
+        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so
+        // many bytes.
         unsafe { shm::copy(part.as_mut_ptr(), self.here(from), from.bytes) };
         let what = NetworkCollective::Broadcast { root: root as u32 };
         let result = self.in_network(what, &part)?;
@@ -76,9 +84,18 @@ impl Team {
     }
 
     /// A reduction or scan of elements of so many bytes, if the network makes it.
-    pub(super) fn combine_in_network(&self, size: usize, integers: Option<Integers>, goal: Goal, to: Place, from: Place) -> Result<bool> {
+    pub(super) fn combine_in_network(
+        &self,
+        size: usize,
+        integers: Option<Integers>,
+        goal: Goal,
+        to: Place,
+        from: Place,
+    ) -> Result<bool> {
         // An operator of the program's own may call anything integers.
-        let Some(Integers { operator, signed }) = integers.filter(|_| matches!(size, 1 | 2 | 4 | 8)) else {
+        let Some(Integers { operator, signed }) =
+            integers.filter(|_| matches!(size, 1 | 2 | 4 | 8))
+        else {
             return Ok(false);
         };
         if !self.network_takes(from.bytes / size * WORD) {
@@ -86,10 +103,7 @@ impl Team {
         }
         let what = match goal {
             Goal::All => NetworkCollective::AllReduce(operator),
-            Goal::Root(root) => NetworkCollective::Reduce {
-                root: root as u32,
-                operator,
-            },
+            Goal::Root(root) => NetworkCollective::Reduce { root: root as u32, operator },
             Goal::Inclusive => NetworkCollective::Scan(operator),
             Goal::Exclusive if operator == WordOperator::Add => NetworkCollective::Scan(operator),
             Goal::Exclusive => return Ok(false),
@@ -100,15 +114,19 @@ impl Team {
             ordered: matches!(operator, WordOperator::Min | WordOperator::Max),
         };
         let mut bytes = vec![0; from.bytes];
-        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so many bytes.
+        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so
+        // many bytes.
         unsafe { shm::copy(bytes.as_mut_ptr(), self.here(from), from.bytes) };
-        let words: Vec<u64> = bytes.chunks_exact(size).map(|element| widening.widen(element)).collect();
+        let words: Vec<u64> =
+            bytes.chunks_exact(size).map(|element| widening.widen(element)).collect();
         let part: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let result = self.in_network(what, &part)?;
         if matches!(goal, Goal::Root(root) if root != self.rank()) {
             return Ok(true);
         }
-        for ((result, element), own) in result.chunks_exact(WORD).zip(bytes.chunks_exact_mut(size)).zip(words) {
+        for ((result, element), own) in
+            result.chunks_exact(WORD).zip(bytes.chunks_exact_mut(size)).zip(words)
+        {
             let word = u64::from_le_bytes(result.try_into().expect("a word's bytes"));
             let word = if goal == Goal::Exclusive { word.wrapping_sub(own) } else { word };
             widening.narrow(word, element);
@@ -132,11 +150,8 @@ impl Team {
             let word = pe.route(other, begun).load::<u64>(pe);
             matches!(word, Ok(at) if at >= number)
         };
-        let terms = Terms {
-            members: Some(self.members()),
-            arrived: Some(&has_begun),
-            ..Terms::default()
-        };
+        let terms =
+            Terms { members: Some(self.members()), arrived: Some(&has_begun), ..Terms::default() };
         let mut result = vec![0; part.len()];
         let ended = offered.begin(what, part).and_then(|()| {
             wait::until(pe, terms, || match offered.end(&mut result) {
@@ -184,11 +199,7 @@ mod tests {
 
     #[test]
     fn words_have_the_order_of_elements() {
-        let widening = Widening {
-            size: 2,
-            signed: true,
-            ordered: true,
-        };
+        let widening = Widening { size: 2, signed: true, ordered: true };
         let values = [i16::MIN, -2, -1, 0, 1, i16::MAX];
         let words = values.map(|value| widening.widen(&value.to_le_bytes()));
         assert!(words.is_sorted_by(|a, b| a < b));

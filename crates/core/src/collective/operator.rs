@@ -3,12 +3,14 @@
 use crate::fabric::WordOperator;
 use crate::shm::Plain;
 
-/// A way to combine two elements into one: associative, as every collective combines in the order of ranks but in groups.
+/// A way to combine two elements into one: associative, as every collective combines in the order
+/// of ranks but in groups.
 pub trait Operator<T>: Copy {
     /// Combines what comes from lower ranks with what comes from a higher one.
     fn combine(self, lower: T, higher: T) -> T;
 
-    /// What this is to elements that are integers, where a network may know it, too. `None` for all others.
+    /// What this is to elements that are integers, where a network may know it, too. `None` for all
+    /// others.
     fn integers(self) -> Option<Integers> {
         None
     }

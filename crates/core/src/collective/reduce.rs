@@ -1,11 +1,16 @@
 //! Combining what all have: reductions and scans.
 //!
-//! Small: each tells all of its elements, or publishes them, and combines those of the ranks that it needs. Larger: the elements are cut into
-//! as many parts as there are members; each member walks through the ranks with its part, and writes what it has, after each
-//! rank or at the end, where that belongs. It alone reads and writes this part anywhere, so source and destination may be the same.
+//! Small: each tells all of its elements, or publishes them, and combines those of the ranks that
+//! it needs. Larger: the elements are cut into as many parts as there are members; each member
+//! walks through the ranks with its part, and writes what it has, after each rank or at the end,
+//! where that belongs. It alone reads and writes this part anywhere, so source and destination may
+//! be the same.
 
 use super::steps::nothing;
-use super::{BLOCK, Integers, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, Way, check_apart, check_length};
+use super::{
+    BLOCK, Integers, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, Way, check_apart,
+    check_length,
+};
 use crate::error::{Error, Result};
 use crate::shm::{self, Plain};
 use crate::team::Team;
@@ -29,14 +34,15 @@ pub enum Goal {
 pub struct Elements<'a> {
     /// Bytes of one.
     pub size: usize,
-    /// Combines `count` elements at the second address into those at the first; both are aligned private memory.
+    /// Combines `count` elements at the second address into those at the first; both are aligned
+    /// private memory.
     pub combine: &'a dyn Fn(*mut u8, *const u8, usize),
     /// The same, where they are integers and a network may know it.
     pub integers: Option<Integers>,
 }
 
-/// Takes the team from this PE where an operator panics: this PE has left the call in its midst, and
-/// whatever it called next, the others would take for the rest.
+/// Takes the team from this PE where an operator panics: this PE has left the call in its midst,
+/// and whatever it called next, the others would take for the rest.
 struct NoPanic<'a>(&'a Team);
 
 impl Drop for NoPanic<'_> {
@@ -50,7 +56,8 @@ impl Drop for NoPanic<'_> {
 }
 
 impl Team {
-    /// Combines the elements of all members, in the order of ranks; all get the result. *Collective.*
+    /// Combines the elements of all members, in the order of ranks; all get the result.
+    /// *Collective.*
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
@@ -65,23 +72,41 @@ impl Team {
     /// assert_eq!(w.to_vec(), [3.0, 3.0]);
     /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
     /// ```
-    pub fn all_reduce<T: Plain>(&self, operator: impl Operator<T>, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+    pub fn all_reduce<T: Plain>(
+        &self,
+        operator: impl Operator<T>,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
         self.combined(operator, Goal::All, to, from)
     }
 
-    /// Combines the elements of all members, in the order of ranks; the one with rank `root` gets the result. *Collective.*
+    /// Combines the elements of all members, in the order of ranks; the one with rank `root` gets
+    /// the result. *Collective.*
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
-    pub fn reduce<T: Plain>(&self, operator: impl Operator<T>, root: usize, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+    pub fn reduce<T: Plain>(
+        &self,
+        operator: impl Operator<T>,
+        root: usize,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
         self.combined(operator, Goal::Root(root), to, from)
     }
 
-    /// Each member gets the combination of its own elements and those of all lower ranks. *Collective.*
+    /// Each member gets the combination of its own elements and those of all lower ranks.
+    /// *Collective.*
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
-    pub fn scan<T: Plain>(&self, operator: impl Operator<T>, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+    pub fn scan<T: Plain>(
+        &self,
+        operator: impl Operator<T>,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
         self.combined(operator, Goal::Inclusive, to, from)
     }
 
@@ -108,7 +133,13 @@ impl Team {
         self.compare_named(call, &name, &[("elements", elements as u64), ("root", root)])
     }
 
-    fn combined<T: Plain, O: Operator<T>>(&self, operator: O, goal: Goal, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
+    fn combined<T: Plain, O: Operator<T>>(
+        &self,
+        operator: O,
+        goal: Goal,
+        to: Span<'_, T>,
+        from: Span<'_, T>,
+    ) -> Result<()> {
         let elements = from.len();
         let (to, from) = (self.own(to)?, self.own(from)?);
         if self.pe().is_checked() {
@@ -126,9 +157,16 @@ impl Team {
     ///
     /// # Safety
     /// Any bytes are a value of `T`.
-    pub unsafe fn combine_values<T: Copy>(&self, operator: impl Operator<T>, goal: Goal, to: Place, from: Place) -> Result<()> {
+    pub unsafe fn combine_values<T: Copy>(
+        &self,
+        operator: impl Operator<T>,
+        goal: Goal,
+        to: Place,
+        from: Place,
+    ) -> Result<()> {
         let combine = |into: *mut u8, with: *const u8, count: usize| {
-            // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64 bytes, private and apart.
+            // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64
+            // bytes, private and apart.
             let (into, with) = unsafe {
                 (
                     std::slice::from_raw_parts_mut(into.cast::<T>(), count),
@@ -139,11 +177,8 @@ impl Team {
                 *into = operator.combine(*into, *with);
             }
         };
-        let elements = Elements {
-            size: size_of::<T>(),
-            combine: &combine,
-            integers: operator.integers(),
-        };
+        let elements =
+            Elements { size: size_of::<T>(), combine: &combine, integers: operator.integers() };
         let _whole = NoPanic(self);
         self.combine_places(&elements, goal, to, from)
     }
@@ -152,7 +187,13 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
-    pub fn combine_places(&self, elements: &Elements<'_>, goal: Goal, to: Place, from: Place) -> Result<()> {
+    pub fn combine_places(
+        &self,
+        elements: &Elements<'_>,
+        goal: Goal,
+        to: Place,
+        from: Place,
+    ) -> Result<()> {
         if let Goal::Root(root) = goal {
             self.check_rank(root)?;
         }
@@ -166,19 +207,29 @@ impl Team {
             return Ok(());
         }
         match self.collective_way(from.bytes) {
-            way if self.can_push(way, elements, goal) => self.combine_pushed(elements, goal, to, from),
+            way if self.can_push(way, elements, goal) => {
+                self.combine_pushed(elements, goal, to, from)
+            }
             Way::Direct => self.combine_directly(elements, goal, to, from),
             way => self.combine_told(way, elements, goal, to, from),
         }
     }
 
     /// Each combines a part for all.
-    fn combine_directly(&self, elements: &Elements<'_>, goal: Goal, to: Place, from: Place) -> Result<()> {
+    fn combine_directly(
+        &self,
+        elements: &Elements<'_>,
+        goal: Goal,
+        to: Place,
+        from: Place,
+    ) -> Result<()> {
         self.barrier()?;
         let block = (BLOCK / elements.size).max(1) * elements.size;
         let (mine, end) = {
             let count = from.bytes / elements.size;
-            let cut = |rank: usize| (count as u128 * rank as u128 / self.len() as u128) as usize * elements.size;
+            let cut = |rank: usize| {
+                (count as u128 * rank as u128 / self.len() as u128) as usize * elements.size
+            };
             (cut(self.rank()), cut(self.rank() + 1))
         };
         let mut scratch = [Scratch::new(block), Scratch::new(block)];
@@ -191,12 +242,25 @@ impl Team {
     }
 
     /// Combines one block of all ranks, and delivers what the goal asks for.
-    fn walk(&self, elements: &Elements<'_>, goal: Goal, to: Place, from: Place, scratch: &mut [Scratch; 2]) -> Result<()> {
+    fn walk(
+        &self,
+        elements: &Elements<'_>,
+        goal: Goal,
+        to: Place,
+        from: Place,
+        scratch: &mut [Scratch; 2],
+    ) -> Result<()> {
         let [sum, next] = scratch.each_mut().map(Scratch::ptr);
         let count = from.bytes / elements.size;
         for rank in 0..self.len() {
             // SAFETY: the scratch blocks have as many bytes as the place at least, and are private.
-            unsafe { self.fetch(rank, from, if rank == 0 && goal != Goal::Exclusive { sum } else { next })? };
+            unsafe {
+                self.fetch(
+                    rank,
+                    from,
+                    if rank == 0 && goal != Goal::Exclusive { sum } else { next },
+                )?
+            };
             if goal == Goal::Exclusive {
                 if rank == 0 {
                     // SAFETY: as above.
@@ -226,7 +290,14 @@ impl Team {
     }
 
     /// Each tells what it has, and combines for itself.
-    fn combine_told(&self, way: Way, elements: &Elements<'_>, goal: Goal, to: Place, from: Place) -> Result<()> {
+    fn combine_told(
+        &self,
+        way: Way,
+        elements: &Elements<'_>,
+        goal: Goal,
+        to: Place,
+        from: Place,
+    ) -> Result<()> {
         let (me, all) = (self.rank(), 0..self.len());
         let root = match goal {
             Goal::Root(root) => Some(root),
@@ -262,7 +333,8 @@ impl Team {
         }
         for rank in ranks.clone() {
             let into = if rank == ranks.start { sum } else { next };
-            // SAFETY: both halves of `memory` have room for an outbox. A line, and this member's own source, lie in this PE's segment.
+            // SAFETY: both halves of `memory` have room for an outbox. A line, and this member's
+            // own source, lie in this PE's segment.
             unsafe {
                 match way {
                     _ if rank == me => shm::copy(into, self.here(from), from.bytes),
@@ -274,7 +346,8 @@ impl Team {
                 (elements.combine)(sum, next, from.bytes / elements.size);
             }
         }
-        // SAFETY: `sum` holds as many bytes as the place, the first rank's or zeros, and is private; the place lies in this PE's segment.
+        // SAFETY: `sum` holds as many bytes as the place, the first rank's or zeros, and is
+        // private; the place lies in this PE's segment.
         unsafe { shm::copy(self.here(to), sum, to.bytes) };
         Ok(())
     }

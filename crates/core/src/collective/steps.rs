@@ -1,9 +1,11 @@
-//! Steps: how members of a team tell each other that they have come to a collective, and give each other a few bytes.
+//! Steps: how members of a team tell each other that they have come to a collective, and give each
+//! other a few bytes.
 //!
-//! A message is one cache line in the receiver's own segment: up to [`LINE`] bytes, and the number of the step. The sender writes the
-//! bytes, then the number; the receiver waits until the line shows the number, and reads the bytes from the same line. So a message is one
-//! transfer of one cache line, and nothing else. Each pair of members has a line each way for each of [`TURNS`] turns; step k uses
-//! those of turn k mod `TURNS`, and the outboxes of the same turn.
+//! A message is one cache line in the receiver's own segment: up to [`LINE`] bytes, and the number
+//! of the step. The sender writes the bytes, then the number; the receiver waits until the line
+//! shows the number, and reads the bytes from the same line. So a message is one transfer of one
+//! cache line, and nothing else. Each pair of members has a line each way for each of [`TURNS`]
+//! turns; step k uses those of turn k mod `TURNS`, and the outboxes of the same turn.
 //!
 //! | call | meaning |
 //! |---|---|
@@ -15,25 +17,30 @@
 //! | [`meet`](Team::meet) | hears from all, in a step in which each tells all: a **meeting** |
 //! | [`publish`](Team::publish), [`swap`](Team::swap) | a meeting by outboxes: each fills its own, which others read, or, through a fabric, a part of everybody's |
 //!
-//! **Why no line is overwritten before it has been read, nor an outbox.** Let S write to what R reads, in step j, which was used before in
-//! step k = j - `TURNS`. Members meet in barriers of the team and in steps of which that was said. `step` sees to it that
-//! between them there is a meeting whose end S has seen before j: it counts meetings, and where there was none since k, makes one, a
-//! barrier. In that meeting S has heard from R, which told it after it had finished every earlier collective: it has read what it had to
-//! read in k. As all members count the same, all take part in that barrier. A barrier that is under way counts as a meeting, so `step` ends
-//! it first. Nor does it matter whose outbox was read by whom: S has heard from all.
+//! **Why no line is overwritten before it has been read, nor an outbox.** Let S write to what R
+//! reads, in step j, which was used before in step k = j - `TURNS`. Members meet in barriers of the
+//! team and in steps of which that was said. `step` sees to it that between them there is a meeting
+//! whose end S has seen before j: it counts meetings, and where there was none since k, makes one,
+//! a barrier. In that meeting S has heard from R, which told it after it had finished every earlier
+//! collective: it has read what it had to read in k. As all members count the same, all take part
+//! in that barrier. A barrier that is under way counts as a meeting, so `step` ends it first. Nor
+//! does it matter whose outbox was read by whom: S has heard from all.
 //!
-//! So a collective in which all tell all needs nothing else, ever; and where one has nothing to hear, as the root of a broadcast, up to
-//! `TURNS` of them follow each other before members have to meet, and often they do so anyway.
+//! So a collective in which all tell all needs nothing else, ever; and where one has nothing to
+//! hear, as the root of a broadcast, up to `TURNS` of them follow each other before members have to
+//! meet, and often they do so anyway.
 //!
-//! **When members leave.** A meeting counts once it is complete. A member that has got an error may count less than the others: it
-//! comes to a barrier, which fails as the one before has. Where a message was not heard, it may still come; so the team's place is never used again.
+//! **When members leave.** A meeting counts once it is complete. A member that has got an error may
+//! count less than the others: it comes to a barrier, which fails as the one before has. Where a
+//! message was not heard, it may still come; so the team's place is never used again.
 //!
-//! **Large teams** have no lines; nor have those whose user wants none. There a meeting is a barrier; and in another step, so is each `tell` of
-//! those who tell and each `hear` of those who hear: as many at each member. None of these barriers is a meeting that shows what was read in
+//! **Large teams** have no lines; nor have those whose user wants none. There a meeting is a
+//! barrier; and in another step, so is each `tell` of those who tell and each `hear` of those who
+//! hear: as many at each member. None of these barriers is a meeting that shows what was read in
 //! the step itself, as they come before that. So `step` counts one more.
 //!
-//! A step orders nothing but its own messages, and what was in this PE's own memory before. What was put into others' is told of
-//! after a [`fence`](crate::pe::Pe::fence).
+//! A step orders nothing but its own messages, and what was in this PE's own memory before. What
+//! was put into others' is told of after a [`fence`](crate::pe::Pe::fence).
 
 use super::{Forced, Place, Team};
 use crate::ending;
@@ -121,13 +128,19 @@ impl Team {
             self.barrier()?;
         }
         steps.begun.store(number, Ordering::Relaxed);
-        steps.free_at[turn].store(self.meetings() + u64::from(meeting || !steps.lines) + 1, Ordering::Relaxed);
+        steps.free_at[turn]
+            .store(self.meetings() + u64::from(meeting || !steps.lines) + 1, Ordering::Relaxed);
         Ok(Step { number, turn, meeting })
     }
 
-    /// Tells members that this one has come, and gives each of them what it is to have, up to [`LINE`] bytes of this PE's memory. Does not
-    /// wait, and passes over this member.
-    pub(super) fn tell(&self, step: Step, ranks: Range<usize>, what: impl Fn(usize) -> Place) -> Result<()> {
+    /// Tells members that this one has come, and gives each of them what it is to have, up to
+    /// [`LINE`] bytes of this PE's memory. Does not wait, and passes over this member.
+    pub(super) fn tell(
+        &self,
+        step: Step,
+        ranks: Range<usize>,
+        what: impl Fn(usize) -> Place,
+    ) -> Result<()> {
         if !self.steps().lines {
             return if step.meeting { Ok(()) } else { self.barrier() };
         }
@@ -137,8 +150,17 @@ impl Team {
         for rank in others() {
             let (place, line) = (what(rank), pe.route(self.members()[rank], offset));
             debug_assert!(place.bytes <= LINE);
-            // SAFETY: the place lies in this PE's segment; the line, which has room for so much, in the member's. They do not overlap.
-            unsafe { line.put_and_store(pe, self.here(place), place.bytes, line.add(offset_of!(Line, number)), step.number)? };
+            // SAFETY: the place lies in this PE's segment; the line, which has room for so much, in
+            // the member's. They do not overlap.
+            unsafe {
+                line.put_and_store(
+                    pe,
+                    self.here(place),
+                    place.bytes,
+                    line.add(offset_of!(Line, number)),
+                    step.number,
+                )?
+            };
         }
         // Far, the fabric rings.
         if !pe.has_far() {
@@ -147,8 +169,15 @@ impl Team {
         Ok(())
     }
 
-    /// Tells members as [`tell`](Self::tell) does, and before that puts what each is to have into its `to`, through a fabric. Begins behind this member, so that not all put to the same one.
-    pub(super) fn push(&self, step: Step, ranks: Range<usize>, to: Place, what: impl Fn(usize) -> *const u8) -> Result<()> {
+    /// Tells members as [`tell`](Self::tell) does, and before that puts what each is to have into
+    /// its `to`, through a fabric. Begins behind this member, so that not all put to the same one.
+    pub(super) fn push(
+        &self,
+        step: Step,
+        ranks: Range<usize>,
+        to: Place,
+        what: impl Fn(usize) -> *const u8,
+    ) -> Result<()> {
         let (me, first) = (self.rank(), self.rank() + 1);
         let order = (0..ranks.len()).map(|next| ranks.start + (first + next) % ranks.len());
         for rank in order.filter(|&rank| rank != me) {
@@ -160,7 +189,8 @@ impl Team {
         }
     }
 
-    /// Puts something into a member's `to`, and tells it; without lines, the barrier that follows does.
+    /// Puts something into a member's `to`, and tells it; without lines, the barrier that follows
+    /// does.
     fn hand(&self, step: Step, rank: usize, to: Place, from: *const u8) -> Result<()> {
         let pe = self.pe();
         if !self.steps().lines {
@@ -172,7 +202,8 @@ impl Team {
         Ok(unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, line, step.number) }?)
     }
 
-    /// Hears from all, and puts what each is to have into its `to`, as soon as it has come; whoever then hears of this member has all of it.
+    /// Hears from all, and puts what each is to have into its `to`, as soon as it has come; whoever
+    /// then hears of this member has all of it.
     ///
     /// # Errors
     /// As for [`hear`](Self::hear).
@@ -184,7 +215,8 @@ impl Team {
         }
         while !missing.is_empty() {
             let come = |&rank: &usize| self.has_come(step, rank);
-            let waits_for = |pe: usize| missing.iter().any(|rank| self.members()[*rank] == pe && !come(rank));
+            let waits_for =
+                |pe: usize| missing.iter().any(|rank| self.members()[*rank] == pe && !come(rank));
             let next = self.wait_in_step(&|pe| !waits_for(pe), || missing.iter().position(come))?;
             let rank = missing.remove(next);
             self.hand(step, rank, to, self.here(what(rank)))?;
@@ -219,12 +251,15 @@ impl Team {
     /// Waits for the messages of members.
     ///
     /// # Errors
-    /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all have come; [`Misuse`](Error::Misuse) beside another thread.
+    /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all have come;
+    /// [`Misuse`](Error::Misuse) beside another thread.
     pub(super) fn hear(&self, step: Step, ranks: Range<usize>) -> Result<()> {
         if !self.steps().lines {
             return self.barrier();
         }
-        let missing = |pe: usize| ranks.clone().any(|rank| self.members()[rank] == pe && !self.has_come(step, rank));
+        let missing = |pe: usize| {
+            ranks.clone().any(|rank| self.members()[rank] == pe && !self.has_come(step, rank))
+        };
         let mut next = ranks.start;
         self.wait_in_step(&|pe| !missing(pe), || {
             while next < ranks.end && self.has_come(step, next) {
@@ -234,19 +269,22 @@ impl Team {
         })
     }
 
-    /// Waits in a step until `look` gives something. Of `done` PEs nothing is missing: these may leave the job.
+    /// Waits in a step until `look` gives something. Of `done` PEs nothing is missing: these may
+    /// leave the job.
     ///
     /// # Errors
     /// As for [`hear`](Self::hear).
     #[inline]
-    pub(super) fn wait_in_step<R>(&self, done: &dyn Fn(usize) -> bool, look: impl FnMut() -> Option<R>) -> Result<R> {
-        let terms = Terms {
-            members: Some(self.members()),
-            arrived: Some(done),
-            ..Terms::default()
-        };
+    pub(super) fn wait_in_step<R>(
+        &self,
+        done: &dyn Fn(usize) -> bool,
+        look: impl FnMut() -> Option<R>,
+    ) -> Result<R> {
+        let terms =
+            Terms { members: Some(self.members()), arrived: Some(done), ..Terms::default() };
         let waiting = &self.steps().waiting;
-        // As in barriers: it may miss two that come within nanoseconds of each other, and costs nothing.
+        // As in barriers: it may miss two that come within nanoseconds of each other, and costs
+        // nothing.
         if waiting.load(Ordering::Relaxed) {
             return Err(Error::Misuse(
                 "two threads of one PE are in collectives of the same team at once; give each its own, or let one thread do it",
@@ -273,28 +311,25 @@ impl Team {
         Ok(())
     }
 
-    /// Whether what was read in others' memory is what they gave: who waits there until all have read gives up when a member is gone, and
-    /// may write there then. Looked at behind the reading, also that of others who have put what they made of it here; `done` are those who, though they have left, had read.
+    /// Whether what was read in others' memory is what they gave: who waits there until all have
+    /// read gives up when a member is gone, and may write there then. Looked at behind the reading,
+    /// also that of others who have put what they made of it here; `done` are those who, though
+    /// they have left, had read.
     ///
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed).
     pub(super) fn check_given(&self, done: &dyn Fn(usize) -> bool) -> Result<()> {
         shm::compiler_fence();
-        let terms = Terms {
-            members: Some(self.members()),
-            arrived: Some(done),
-            ..Terms::default()
-        };
+        let terms =
+            Terms { members: Some(self.members()), arrived: Some(done), ..Terms::default() };
         terms.departed(self.pe()).map_or(Ok(()), Err)
     }
 
-    /// Whether a member, as a PE of the job, has told the one with rank `whom` of a step; false where there are no lines.
+    /// Whether a member, as a PE of the job, has told the one with rank `whom` of a step; false
+    /// where there are no lines.
     pub(super) fn has_told(&self, step: Step, whom: usize, pe: usize) -> bool {
-        let Some(rank) = self
-            .members()
-            .iter()
-            .position(|&member| member == pe)
-            .filter(|_| self.steps().lines)
+        let Some(rank) =
+            self.members().iter().position(|&member| member == pe).filter(|_| self.steps().lines)
         else {
             return false;
         };
@@ -305,12 +340,15 @@ impl Team {
     /// The outbox of a step, in each member's slot.
     pub(super) fn outbox(&self, step: Step) -> Place {
         Place {
-            offset: (offset_of!(SystemArea, outboxes) + self.slot() * size_of::<Outbox>() + step.turn * OUTBOX) as u64,
+            offset: (offset_of!(SystemArea, outboxes)
+                + self.slot() * size_of::<Outbox>()
+                + step.turn * OUTBOX) as u64,
             bytes: OUTBOX,
         }
     }
 
-    /// A meeting before which each has published a place of its own, or something else that `publish` puts into the outbox.
+    /// A meeting before which each has published a place of its own, or something else that
+    /// `publish` puts into the outbox.
     pub(super) fn publish(&self, publish: impl FnOnce(Place) -> Result<()>) -> Result<Place> {
         let step = self.step(true)?;
         let outbox = self.outbox(step);
@@ -320,17 +358,24 @@ impl Team {
         Ok(outbox)
     }
 
-    /// A meeting in which each puts `bytes` into the outbox of each, where they lie by rank: all that it gets, its own included.
+    /// A meeting in which each puts `bytes` into the outbox of each, where they lie by rank: all
+    /// that it gets, its own included.
     pub(super) fn swap(&self, bytes: usize, what: impl Fn(usize) -> *const u8) -> Result<Place> {
         let step = self.step(true)?;
         self.swap_in(step, self.outbox(step).part(0, self.len() * bytes), what)
     }
 
     /// The same by another room, an equal part of it for each, which all may write now.
-    pub(super) fn swap_in(&self, step: Step, room: Place, what: impl Fn(usize) -> *const u8) -> Result<Place> {
+    pub(super) fn swap_in(
+        &self,
+        step: Step,
+        room: Place,
+        what: impl Fn(usize) -> *const u8,
+    ) -> Result<Place> {
         let (me, bytes) = (self.rank(), room.bytes / self.len());
         let mine = room.part(me * bytes, bytes);
-        // SAFETY: the room lies in this PE's segment, and what the callers give is readable, and lies elsewhere.
+        // SAFETY: the room lies in this PE's segment, and what the callers give is readable, and
+        // lies elsewhere.
         unsafe { shm::copy(self.here(mine), what(me), bytes) };
         self.push(step, 0..self.len(), mine, what)?;
         self.meet(step)?;

@@ -1,7 +1,7 @@
 //! All-to-all between elements that lie apart.
 //!
-//! Blocks and elements are those of a plain all-to-all, and element i of source or destination lies at i times its stride. What lies
-//! between them is neither read nor written.
+//! Blocks and elements are those of a plain all-to-all, and element i of source or destination lies
+//! at i times its stride. What lies between them is neither read nor written.
 
 use super::{BLOCK, OUTBOX, Place, Scratch, Span, Way};
 use crate::error::{Error, Result};
@@ -10,8 +10,8 @@ use crate::shm::{self, Plain};
 use crate::team::Team;
 use std::ops::Range;
 
-/// Bytes from one element to the next up to which it is less work for a fabric to move what lies between, too, than to move each
-/// element by itself.
+/// Bytes from one element to the next up to which it is less work for a fabric to move what lies
+/// between, too, than to move each element by itself.
 const WORTH_FETCHING: usize = 1 << 10;
 
 /// Elements at a stride.
@@ -63,13 +63,14 @@ impl Strided {
 
     /// Some of the elements, which are not none, and what lies between them.
     fn run(self, range: Range<usize>) -> Place {
-        self.extent
-            .part(range.start * self.stride, (range.len() - 1) * self.stride + self.size)
+        self.extent.part(range.start * self.stride, (range.len() - 1) * self.stride + self.size)
     }
 
-    /// Whether no byte is one of both: also where the elements of one lie between those of the other.
+    /// Whether no byte is one of both: also where the elements of one lie between those of the
+    /// other.
     fn is_apart(self, other: Strided) -> bool {
-        if !self.extent.overlaps(other.extent) || self.extent.bytes == 0 || other.extent.bytes == 0 {
+        if !self.extent.overlaps(other.extent) || self.extent.bytes == 0 || other.extent.bytes == 0
+        {
             return true;
         }
         let (low, high) = match self.extent.offset <= other.extent.offset {
@@ -82,12 +83,14 @@ impl Strided {
 }
 
 impl Team {
-    /// [`all_to_all`](Self::all_to_all) of `count` elements for each member, with strides: element i of all that `to` takes up lies at
-    /// `i * to_stride` of it, and element i of all that are sent at `i * from_stride` of `from`. *Collective.*
+    /// [`all_to_all`](Self::all_to_all) of `count` elements for each member, with strides: element
+    /// i of all that `to` takes up lies at `i * to_stride` of it, and element i of all that are
+    /// sent at `i * from_stride` of `from`. *Collective.*
     ///
     /// # Errors
-    /// [`Length`](Error::Length) when a span does not reach so far, [`Misuse`](Error::Misuse) for a stride of 0, or when elements of source and
-    /// destination overlap; else as for [`broadcast`](Self::broadcast).
+    /// [`Length`](Error::Length) when a span does not reach so far, [`Misuse`](Error::Misuse) for a
+    /// stride of 0, or when elements of source and destination overlap; else as for
+    /// [`broadcast`](Self::broadcast).
     pub fn all_to_alls<T: Plain>(
         &self,
         to: Span<'_, T>,
@@ -104,21 +107,32 @@ impl Team {
         let (to, from) = (self.own(to)?, self.own(from)?);
         self.check_call("all_to_alls", &strides)?;
         let all = count.saturating_mul(self.len());
-        let strided = |place: Place, stride: usize| Strided::new(place, size_of::<T>(), stride, all);
+        let strided =
+            |place: Place, stride: usize| Strided::new(place, size_of::<T>(), stride, all);
         if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
-            return Err(Error::Misuse("source and destination of this collective overlap: they must not"));
+            return Err(Error::Misuse(
+                "source and destination of this collective overlap: they must not",
+            ));
         }
         self.all_to_alls_places((to, to_stride), (from, from_stride), size_of::<T>(), count)
     }
 
-    /// [`all_to_alls`](Self::all_to_alls) of elements of `size` bytes between places with strides in elements, for front ends. *Collective.*
+    /// [`all_to_alls`](Self::all_to_alls) of elements of `size` bytes between places with strides
+    /// in elements, for front ends. *Collective.*
     ///
     /// # Errors
     /// As for [`all_to_alls`](Self::all_to_alls).
-    pub fn all_to_alls_places(&self, to: (Place, usize), from: (Place, usize), size: usize, count: usize) -> Result<()> {
+    pub fn all_to_alls_places(
+        &self,
+        to: (Place, usize),
+        from: (Place, usize),
+        size: usize,
+        count: usize,
+    ) -> Result<()> {
         self.check_places(to.0, from.0)?;
         let all = count.checked_mul(self.len()).ok_or(Error::Overflow { index: count, size })?;
-        let (to, from) = (Strided::new(to.0, size, to.1, all)?, Strided::new(from.0, size, from.1, all)?);
+        let (to, from) =
+            (Strided::new(to.0, size, to.1, all)?, Strided::new(from.0, size, from.1, all)?);
         // Elements of the block that belongs to a rank.
         let block = |rank: usize| rank * count..(rank + 1) * count;
         let mine = block(self.rank());
@@ -128,7 +142,8 @@ impl Team {
             if self.pe().has_far() {
                 // SAFETY: the memory has room for an outbox, as all of them have.
                 unsafe { self.pack(from, 0..all, memory) };
-                let outbox = self.swap(count * size, |rank| memory.wrapping_add(rank * count * size))?;
+                let outbox =
+                    self.swap(count * size, |rank| memory.wrapping_add(rank * count * size))?;
                 // SAFETY: it has as many elements.
                 unsafe { self.unpack(self.here(outbox), size, to, 0..all) };
                 return Ok(());
@@ -163,12 +178,20 @@ impl Team {
                 }
             } else if let Route::Near(first) = self.there(rank, from.extent) {
                 for (there, here) in mine.clone().zip(block(rank)) {
-                    // SAFETY: both elements lie in the segments; where they overlap, any mixture of them arrives.
-                    unsafe { shm::copy(self.here(to.element(here)), first.wrapping_add(there * from.stride), size) };
+                    // SAFETY: both elements lie in the segments; where they overlap, any mixture of
+                    // them arrives.
+                    unsafe {
+                        shm::copy(
+                            self.here(to.element(here)),
+                            first.wrapping_add(there * from.stride),
+                            size,
+                        )
+                    };
                 }
             } else if from.stride <= WORTH_FETCHING {
                 for (there, here) in pieces(mine.clone(), block(rank), BLOCK / from.stride) {
-                    // SAFETY: the memory has room for as many elements as a block has with what lies between them.
+                    // SAFETY: the memory has room for as many elements as a block has with what
+                    // lies between them.
                     unsafe {
                         self.fetch(rank, from.run(there), scratch.ptr())?;
                         self.unpack(scratch.ptr(), from.stride, to, here);
@@ -191,7 +214,9 @@ impl Team {
     unsafe fn pack(&self, from: Strided, range: Range<usize>, to: *mut u8) {
         for (place, index) in range.enumerate() {
             // SAFETY: the element lies in this PE's segment; the caller promises the destination.
-            unsafe { shm::copy(to.add(place * from.size), self.here(from.element(index)), from.size) };
+            unsafe {
+                shm::copy(to.add(place * from.size), self.here(from.element(index)), from.size)
+            };
         }
     }
 
@@ -208,7 +233,11 @@ impl Team {
 }
 
 /// Two equally long ranges, cut into pieces of `most` at most, which is 1 at least.
-fn pieces(a: Range<usize>, b: Range<usize>, most: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+fn pieces(
+    a: Range<usize>,
+    b: Range<usize>,
+    most: usize,
+) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
     let (most, count) = (most.max(1), a.len());
     (0..count).step_by(most).map(move |done| {
         let next = most.min(count - done);

@@ -1,10 +1,13 @@
-//! A queue of PEs whose last holder keeps what it had until somebody asks, without doing anything for that, not even running.
+//! A queue of PEs whose last holder keeps what it had until somebody asks, without doing anything
+//! for that, not even running.
 //!
 //! # The words
 //!
-//! A PE that wants the lock takes a **position** in a queue: its n-th is called (PE, n). Each knows the one before it; the last one is in a word of the
-//! home. Positions become *open* one after the other, and whoever finds the one before its own open is in. A PE has words for two positions, as it may ask
-//! again before all has been said about the last time: position n uses those with number n mod 2.
+//! A PE that wants the lock takes a **position** in a queue: its n-th is called (PE, n). Each knows
+//! the one before it; the last one is in a word of the home. Positions become *open* one after the
+//! other, and whoever finds the one before its own open is in. A PE has words for two positions, as
+//! it may ask again before all has been said about the last time: position n uses those with number
+//! n mod 2.
 //!
 //! | word | where | written by | meaning |
 //! |---|---|---|---|
@@ -15,51 +18,68 @@
 //! | passed | each PE, 2 | who was behind | number of the position which nobody needs any more |
 //! | news | each PE | who is before it; 0 again by the PE | a position, which is `OPEN` or `AWAY` |
 //!
-//! **Enter**, without a position: take the next number; once that two before is passed, next := 0, state := `BUSY`; swap it for *last*, which gives the one
-//! before. **Register** there: next := this PE; complete that. **Look**: news := 0, fence, get state and absent there. `OPEN`: get the data; passed there := its
-//! number; in. `AWAY`: compare-and-swap it for `GONE`; if that succeeds, register with its predecessor, which is now the one before; passed := the number of the one
-//! in between. In any case look again. `BUSY` and not absent: wait for news, and look again; news that name the position before and say `OPEN` save that look.
+//! **Enter**, without a position: take the next number; once that two before is passed, next := 0,
+//! state := `BUSY`; swap it for *last*, which gives the one before. **Register** there: next :=
+//! this PE; complete that. **Look**: news := 0, fence, get state and absent there. `OPEN`: get the
+//! data; passed there := its number; in. `AWAY`: compare-and-swap it for `GONE`; if that succeeds,
+//! register with its predecessor, which is now the one before; passed := the number of the one in
+//! between. In any case look again. `BUSY` and not absent: wait for news, and look again; news that
+//! name the position before and say `OPEN` save that look.
 //!
-//! **Leave**: state := `OPEN`, fence; if somebody is in next, send it the news. **Enter again**, by a position that is `OPEN`: nobody is in next; state := `BUSY`, fence;
-//! still nobody: in. Otherwise it is `OPEN` as before, with the news to who came, and a new position is taken.
-//! **Give up**: absent := `AWAY` and the position before; if somebody is in next, send it the news. **Enter again**, by a position that is `AWAY`: compare-and-swap that
-//! for 0; if that succeeds, look as before. If not, somebody went by, and a new position is taken.
+//! **Leave**: state := `OPEN`, fence; if somebody is in next, send it the news. **Enter again**, by
+//! a position that is `OPEN`: nobody is in next; state := `BUSY`, fence; still nobody: in.
+//! Otherwise it is `OPEN` as before, with the news to who came, and a new position is taken. **Give
+//! up**: absent := `AWAY` and the position before; if somebody is in next, send it the news.
+//! **Enter again**, by a position that is `AWAY`: compare-and-swap that for 0; if that succeeds,
+//! look as before. If not, somebody went by, and a new position is taken.
 //!
-//! So an owner that nobody asks writes and reads its own memory alone. The words that the fabric's atomics update nothing else does.
+//! So an owner that nobody asks writes and reads its own memory alone. The words that the fabric's
+//! atomics update nothing else does.
 //!
 //! # The proof
 //!
-//! *Between an owner that comes back and the one behind it nothing is decided.* Both look, and neither chooses. The owner writes `BUSY`, fences, reads next.
-//! The other completes its next, then gets the state. If the owner read 0, next became visible after that, so the other's get sees `BUSY`: it
-//! waits. If the owner read the other's number it gives way in any case, whatever the other has seen: `OPEN` before or after, or `BUSY` in between,
-//! and then news follow. So once somebody is registered the position's owner never enters by it again, and what the other then finds `OPEN` stays so, with
-//! the data.
+//! *Between an owner that comes back and the one behind it nothing is decided.* Both look, and
+//! neither chooses. The owner writes `BUSY`, fences, reads next. The other completes its next, then
+//! gets the state. If the owner read 0, next became visible after that, so the other's get sees
+//! `BUSY`: it waits. If the owner read the other's number it gives way in any case, whatever the
+//! other has seen: `OPEN` before or after, or `BUSY` in between, and then news follow. So once
+//! somebody is registered the position's owner never enters by it again, and what the other then
+//! finds `OPEN` stays so, with the data.
 //!
-//! *Between one who gave up and the one behind it*, the word `absent` decides, by one compare-and-swap. That either succeeds means that the PE was away, behind that
-//! very position, at that moment; how often it was there and away before makes no difference.
+//! *Between one who gave up and the one behind it*, the word `absent` decides, by one
+//! compare-and-swap. That either succeeds means that the PE was away, behind that very position, at
+//! that moment; how often it was there and away before makes no difference.
 //!
-//! *One is in.* The swaps of *last* put all positions in one order, each before one other. That stays so as they go by: who goes by
-//! gets the predecessor, and the position in between has nobody behind it for ever. A PE is in by an `OPEN` predecessor, or again by its own position. By
-//! induction over the order, a position is entered only when all before it are `OPEN` or gone by; those were left, and will not be entered again
-//! by what was just said.
+//! *One is in.* The swaps of *last* put all positions in one order, each before one other. That
+//! stays so as they go by: who goes by gets the predecessor, and the position in between has nobody
+//! behind it for ever. A PE is in by an `OPEN` predecessor, or again by its own position. By
+//! induction over the order, a position is entered only when all before it are `OPEN` or gone by;
+//! those were left, and will not be entered again by what was just said.
 //!
-//! *The data are the newest.* They lie at the position that was in last, which is the one that is found `OPEN`. Nobody writes there but the PE itself, and that
-//! not before it is in again, by a position behind the one that is getting them, which leaves only later.
+//! *The data are the newest.* They lie at the position that was in last, which is the one that is
+//! found `OPEN`. Nobody writes there but the PE itself, and that not before it is in again, by a
+//! position behind the one that is getting them, which leaves only later.
 //!
-//! *No news is lost.* Who waits has registered, and set news to 0, before the look that saw somebody `BUSY` and present. Who leaves or gives up writes that
-//! before it reads next. Since that look did not see it, next was there when it was read: news come, after they were set to 0. News of others
-//! (late ones, of positions gone by) may overwrite them; but whoever finds such looks again after setting them to 0, and so sees the words themselves.
+//! *No news is lost.* Who waits has registered, and set news to 0, before the look that saw
+//! somebody `BUSY` and present. Who leaves or gives up writes that before it reads next. Since that
+//! look did not see it, next was there when it was read: news come, after they were set to 0. News
+//! of others (late ones, of positions gone by) may overwrite them; but whoever finds such looks
+//! again after setting them to 0, and so sees the words themselves.
 //!
-//! *The words are free when they are used again.* Position n + 2 takes those of n once n is passed. Who writes that has completed its next there, as has everybody who
-//! was behind before, for they were away after that; and it does not look there any more.
+//! *The words are free when they are used again.* Position n + 2 takes those of n once n is passed.
+//! Who writes that has completed its next there, as has everybody who was behind before, for they
+//! were away after that; and it does not look there any more.
 //!
-//! *A position that will not be entered again is passed, whatever others give up.* Let (P, n) be `OPEN` and P have a later position, or have been gone by there. Whoever did
-//! that, or P, walks from behind, and stops only at somebody `BUSY` and present. Whoever becomes that looks at the one before, and goes by if it is away; of all
-//! who do so at a time, the first one finds (P, n).
+//! *A position that will not be entered again is passed, whatever others give up.* Let (P, n) be
+//! `OPEN` and P have a later position, or have been gone by there. Whoever did that, or P, walks
+//! from behind, and stops only at somebody `BUSY` and present. Whoever becomes that looks at the
+//! one before, and goes by if it is away; of all who do so at a time, the first one finds (P, n).
 //!
-//! *Fair.* Who is in the queue and waits is overtaken by nobody. Who gives up keeps its place until somebody behind goes by.
+//! *Fair.* Who is in the queue and waits is overtaken by nobody. Who gives up keeps its place until
+//! somebody behind goes by.
 //!
-//! This is the code that the tests explore, all interleavings of it and all orders of delivery, in `chain/model.rs`.
+//! This is the code that the tests explore, all interleavings of it and all orders of delivery, in
+//! `chain/model.rs`.
 
 #[cfg(all(test, not(loom)))]
 mod model;
@@ -89,7 +109,13 @@ pub(super) trait World {
     /// Puts a position in the place of the last.
     fn swap_last(&self, position: u64) -> Result<u64, Self::Error>;
     /// Updates the `absent` of a PE, if it is as expected; gives what it was.
-    fn swap_absent(&self, pe: usize, slot: usize, expected: u64, new: u64) -> Result<u64, Self::Error>;
+    fn swap_absent(
+        &self,
+        pe: usize,
+        slot: usize,
+        expected: u64,
+        new: u64,
+    ) -> Result<u64, Self::Error>;
     /// Writes a word of a PE, some time.
     fn write(&self, pe: usize, word: Word, value: u64) -> Result<(), Self::Error>;
     /// Makes all that was written visible.
@@ -113,9 +139,11 @@ const AWAY: u64 = 3;
 const GONE: u64 = 1;
 const KIND_BITS: u32 = 2;
 const PE_BITS: u32 = 20;
-const _: () = assert!(crate::layout::MAX_HOSTED <= 1 << PE_BITS && crate::layout::MAX_PES <= 1 << PE_BITS);
+const _: () =
+    assert!(crate::layout::MAX_HOSTED <= 1 << PE_BITS && crate::layout::MAX_PES <= 1 << PE_BITS);
 
-/// A PE's place in the queue; its numbers begin at 1, and the 42 bits that they have in a state last for years.
+/// A PE's place in the queue; its numbers begin at 1, and the 42 bits that they have in a state
+/// last for years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Position {
     pe: usize,
@@ -128,10 +156,7 @@ impl Position {
     }
 
     fn of(bits: u64) -> Self {
-        Position {
-            pe: bits as usize & ((1 << PE_BITS) - 1),
-            number: bits >> PE_BITS,
-        }
+        Position { pe: bits as usize & ((1 << PE_BITS) - 1), number: bits >> PE_BITS }
     }
 
     fn slot(self) -> usize {
@@ -215,10 +240,7 @@ impl Chain {
 
     #[inline]
     fn position<W: World>(&self, world: &W) -> Position {
-        Position {
-            pe: world.me(),
-            number: self.number,
-        }
+        Position { pe: world.me(), number: self.number }
     }
 
     /// From now on who is behind may come in.
@@ -260,10 +282,7 @@ impl Chain {
             world.swap_absent(me, slot, GONE, 0)?;
             self.standing = Standing::Nowhere;
         }
-        let position = Position {
-            pe: world.me(),
-            number: self.number + 1,
-        };
+        let position = Position { pe: world.me(), number: self.number + 1 };
         let earlier = position.number.saturating_sub(2);
         if world.wait(Word::Passed(position.slot()), |passed| passed == earlier)?.is_none() {
             return Ok(false);

@@ -16,14 +16,17 @@ pub(super) struct Checked {
 
 impl Checked {
     pub(super) fn new(way: Way) -> Self {
-        Checked {
-            way,
-            holders: Holders::default(),
-        }
+        Checked { way, holders: Holders::default() }
     }
 
     /// Comes in, as [`Way::enter`] does. With a deadline, a wait for oneself ends by itself.
-    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
+    pub(super) fn enter(
+        &self,
+        pe: &Pe,
+        counters: &Counters,
+        mode: Mode,
+        patience: Patience<'_>,
+    ) -> Result<Option<u32>> {
         if matches!(patience, Patience::Forever) && self.holders.have(|_| true) {
             return Err(Error::Misuse(
                 "this thread has it already, and would wait for itself, or for a writer between the two: give it back first (in Rust, drop the guard; in C, shmemx_mutex_release)",

@@ -10,7 +10,8 @@ mod sealed {
     impl<T: crate::shm::Plain> Sealed for [T] {}
 }
 
-/// What a [`Mutex`](super::Mutex) or [`RwLock`](super::RwLock) can own: a `T` of plain data, or a `[T]`.
+/// What a [`Mutex`](super::Mutex) or [`RwLock`](super::RwLock) can own: a `T` of plain data, or a
+/// `[T]`.
 pub trait Data: sealed::Sealed + Send + Sync + 'static {
     /// What it consists of.
     type Element: Plain;

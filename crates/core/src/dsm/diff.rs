@@ -20,7 +20,8 @@ impl Piece {
     /// When these are more than [`PIECE`].
     unsafe fn read(&mut self, from: *const u8, len: usize) -> &[u8] {
         let piece = &mut self.0[..len];
-        // SAFETY: the caller promises the source; the destination is private, `len` bytes long, and filled by the copy.
+        // SAFETY: the caller promises the source; the destination is private, `len` bytes long, and
+        // filled by the copy.
         unsafe {
             shm::copy(piece.as_mut_ptr().cast(), from, len);
             std::slice::from_raw_parts(piece.as_ptr().cast(), len)
@@ -33,7 +34,9 @@ impl Piece {
 fn differs(a: &[u8; STEP], b: &[u8; STEP]) -> bool {
     let mut difference = 0;
     for at in (0..STEP).step_by(8) {
-        let word = |bytes: &[u8; STEP]| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes of 64"));
+        let word = |bytes: &[u8; STEP]| {
+            u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes of 64"))
+        };
         difference |= word(a) ^ word(b);
     }
     difference != 0
@@ -50,8 +53,15 @@ fn equal(a: &[u8], b: &[u8]) -> bool {
 ///
 /// # Safety
 /// Both are readable for `len` bytes.
-pub(super) unsafe fn changed_blocks(data: *const u8, twin: *const u8, len: usize, block: usize, mut changed: impl FnMut(usize)) {
-    let (mut now, mut before) = (Piece([MaybeUninit::uninit(); PIECE]), Piece([MaybeUninit::uninit(); PIECE]));
+pub(super) unsafe fn changed_blocks(
+    data: *const u8,
+    twin: *const u8,
+    len: usize,
+    block: usize,
+    mut changed: impl FnMut(usize),
+) {
+    let (mut now, mut before) =
+        (Piece([MaybeUninit::uninit(); PIECE]), Piece([MaybeUninit::uninit(); PIECE]));
     // Whole blocks at once, or one block in pieces.
     let many = (PIECE / block).max(1) * block;
     for start in (0..len).step_by(many) {
@@ -60,7 +70,8 @@ pub(super) unsafe fn changed_blocks(data: *const u8, twin: *const u8, len: usize
         for at in (start..end).step_by(PIECE) {
             let n = PIECE.min(end - at);
             // SAFETY: `at + n <= len`, so both sources lie in what the caller promises.
-            let (now, before) = unsafe { (now.read(data.add(at), n), before.read(twin.add(at), n)) };
+            let (now, before) =
+                unsafe { (now.read(data.add(at), n), before.read(twin.add(at), n)) };
             if equal(now, before) {
                 continue;
             }
@@ -84,7 +95,10 @@ fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
     for at in (0..STEP).step_by(16) {
         // SAFETY: 16 of the bytes of each; every processor of this kind has these instructions.
         let same = unsafe {
-            let (a, b) = (_mm_loadu_si128(a[at..].as_ptr().cast()), _mm_loadu_si128(b[at..].as_ptr().cast()));
+            let (a, b) = (
+                _mm_loadu_si128(a[at..].as_ptr().cast()),
+                _mm_loadu_si128(b[at..].as_ptr().cast()),
+            );
             _mm_movemask_epi8(_mm_cmpeq_epi8(a, b))
         };
         mask |= u64::from(!same as u16) << at;
@@ -99,7 +113,9 @@ fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
     const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
     let mut mask = 0;
     for at in 0..STEP / 8 {
-        let word = |bytes: &[u8; STEP]| u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().expect("8 bytes of 64"));
+        let word = |bytes: &[u8; STEP]| {
+            u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().expect("8 bytes of 64"))
+        };
         let difference = word(a) ^ word(b);
         // The top bit of each byte that is not 0; then the eight of them side by side.
         let tops = (((difference & LOW) + LOW) | difference) & !LOW;
@@ -108,7 +124,8 @@ fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
     mask
 }
 
-/// Widens differing bytes of a step to the units that they are in, where a step holds whole ones and their size is a power of two.
+/// Widens differing bytes of a step to the units that they are in, where a step holds whole ones
+/// and their size is a power of two.
 #[derive(Clone, Copy)]
 struct Units {
     size: usize,
@@ -154,7 +171,8 @@ impl<F: FnMut(Range<usize>)> Runs<F> {
 
     #[inline(always)]
     fn add(&mut self, bytes: Range<usize>) {
-        // In the same unit as the last, or the next one. The first comparison saves the second, which divides, in what has changed all over.
+        // In the same unit as the last, or the next one. The first comparison saves the second,
+        // which divides, in what has changed all over.
         if bytes.start == self.open.end || bytes.start < self.end() + self.unit {
             self.open.end = bytes.end;
         } else {
@@ -171,15 +189,15 @@ impl<F: FnMut(Range<usize>)> Runs<F> {
     }
 }
 
-/// Calls `changed` for each run of units of `unit` bytes in which `now` differs from `twin`, which is as long. Exactly those: what lies in
-/// between may be another's.
-pub(super) fn changed_runs(now: &[u8], twin: &[u8], unit: usize, changed: impl FnMut(Range<usize>)) {
-    let mut runs = Runs {
-        unit,
-        len: now.len(),
-        open: 0..0,
-        changed,
-    };
+/// Calls `changed` for each run of units of `unit` bytes in which `now` differs from `twin`, which
+/// is as long. Exactly those: what lies in between may be another's.
+pub(super) fn changed_runs(
+    now: &[u8],
+    twin: &[u8],
+    unit: usize,
+    changed: impl FnMut(Range<usize>),
+) {
+    let mut runs = Runs { unit, len: now.len(), open: 0..0, changed };
     // Of numbers often only few bytes change: then there are many runs of bytes, and few of units.
     let units = Units::of(unit);
     let ((steps, rest), (twins, twin_rest)) = (now.as_chunks::<STEP>(), twin.as_chunks::<STEP>());
@@ -192,7 +210,8 @@ pub(super) fn changed_runs(now: &[u8], twin: &[u8], unit: usize, changed: impl F
             mask = units.widen(mask);
         }
         while mask != 0 {
-            let (skip, run) = (mask.trailing_zeros(), (mask >> mask.trailing_zeros()).trailing_ones());
+            let (skip, run) =
+                (mask.trailing_zeros(), (mask >> mask.trailing_zeros()).trailing_ones());
             at += skip as usize;
             runs.add(at..at + run as usize);
             at += run as usize;

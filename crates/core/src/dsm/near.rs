@@ -21,7 +21,13 @@ pub(super) struct Place {
 impl Place {
     /// Comes in; nothing if that needs waiting, and there is no patience.
     #[inline(always)]
-    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
+    pub(super) fn enter(
+        &self,
+        pe: &Pe,
+        counters: &Counters,
+        mode: Mode,
+        patience: Patience<'_>,
+    ) -> Result<Option<u32>> {
         let ticket = match patience {
             Patience::Forever => self.tickets.enter(pe, mode)?,
             Patience::Try => match self.tickets.try_enter(pe, mode)? {
@@ -79,7 +85,8 @@ impl Place {
         }
     }
 
-    /// Copies the data into `to`, which is as long, after a death or a panic: as they were released last, or with `torn` perhaps half changed.
+    /// Copies the data into `to`, which is as long, after a death or a panic: as they were released
+    /// last, or with `torn` perhaps half changed.
     pub(super) fn rescue(&self, pe: &Pe, to: &mut [u8], torn: bool) -> Result<()> {
         let copy = |from: *const u8, to: &mut [u8]| {
             // SAFETY: the data, or their shadow, which is as long; `to` is private.
@@ -114,10 +121,7 @@ impl Place {
                 return Err(super::held_here());
             }
             let (members, changed) = ([who], || (tickets.holder() != holder).then_some(()));
-            let terms = Terms {
-                members: Some(&members),
-                ..Terms::default()
-            };
+            let terms = Terms { members: Some(&members), ..Terms::default() };
             match wait::until(pe, terms, changed).map_err(|error| *error) {
                 // Looked at anew, above.
                 Ok(()) | Err(Error::PeerFailed { .. }) => {}

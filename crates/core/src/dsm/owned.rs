@@ -1,17 +1,24 @@
-//! Data that move to whoever locks them and stay there, for PEs that reach each other through a fabric: who locks again, and nobody asked meanwhile, sends nothing.
+//! Data that move to whoever locks them and stay there, for PEs that reach each other through a
+//! fabric: who locks again, and nobody asked meanwhile, sends nothing.
 //!
-//! Who is in is the business of [`chain`](super::chain); the threads of one PE stand in a queue of their own before that. This file moves the data.
+//! Who is in is the business of [`chain`](super::chain); the threads of one PE stand in a queue of
+//! their own before that. This file moves the data.
 //!
-//! Each PE has a copy of them, of some *version*: how often they were released changed. With it come *stamps*: for each block of the data the version in
-//! which it last changed. Who comes in gets the stamps from the PE that had them last, and the blocks that are newer than its own version; data of so few
-//! bytes that another round trip would cost more are got with the stamps. Nobody writes to another's copy, so whatever is late does no harm.
+//! Each PE has a copy of them, of some *version*: how often they were released changed. With it
+//! come *stamps*: for each block of the data the version in which it last changed. Who comes in
+//! gets the stamps from the PE that had them last, and the blocks that are newer than its own
+//! version; data of so few bytes that another round trip would cost more are got with the stamps.
+//! Nobody writes to another's copy, so whatever is late does no harm.
 //!
-//! Before it may change the data, a PE keeps a *twin* of them. What differs from it when it leaves gets the new version's stamp.
+//! Before it may change the data, a PE keeps a *twin* of them. What differs from it when it leaves
+//! gets the new version's stamp.
 //!
-//! **Deaths.** The *seal* of a copy tells what it is worth: its version, and whether it is that (`CLEAN`), or its twin is (`HELD`), or neither, as it and its twin
-//! are being made (0; then the one it comes from has it). The newest of all that can be read is the last released version, unless the memory of the PE that
-//! released it has died with it: then it is the newest that somebody else has got. To be sure of the last one takes a message at each release: that is
-//! what [`Mutex::with_shadow`](super::Mutex::with_shadow) is for.
+//! **Deaths.** The *seal* of a copy tells what it is worth: its version, and whether it is that
+//! (`CLEAN`), or its twin is (`HELD`), or neither, as it and its twin are being made (0; then the
+//! one it comes from has it). The newest of all that can be read is the last released version,
+//! unless the memory of the PE that released it has died with it: then it is the newest that
+//! somebody else has got. To be sure of the last one takes a message at each release: that is what
+//! [`Mutex::with_shadow`](super::Mutex::with_shadow) is for.
 
 use super::chain::{self, Chain, Word, World};
 use super::diff;
@@ -84,31 +91,22 @@ impl Owned {
     /// The lock whose words and data are at `offset` of the segments, zero so far.
     ///
     /// # Safety
-    /// There are [`size`](Self::size) bytes, of a window that lives as long as this, and that nothing else uses.
+    /// There are [`size`](Self::size) bytes, of a window that lives as long as this, and that
+    /// nothing else uses.
     pub(super) unsafe fn new(pe: Arc<Pe>, offset: u64, bytes: usize) -> Self {
         let block = bytes.div_ceil(BLOCKS).next_multiple_of(8).max(64);
         let home = super::home_of(offset, pe.npes());
         let copy = (REST + 8 * (1 + bytes.div_ceil(block) as u64)).next_multiple_of(128);
         let tail = copy + 2 * room(bytes);
         // SAFETY: the caller promises the room; both places are aligned, as the offset is.
-        let threads = unsafe { Tickets::new(pe.local(offset + THREADS), pe.local(offset + tail), pe.npes()) };
-        let mine = Mine {
-            chain: Chain::new(pe.me() == home),
-            version: Cell::new(0),
-        };
-        Owned {
-            offset,
-            home,
-            threads,
-            mine: UnsafeCell::new(mine),
-            bytes,
-            block,
-            copy,
-            pe,
-        }
+        let threads =
+            unsafe { Tickets::new(pe.local(offset + THREADS), pe.local(offset + tail), pe.npes()) };
+        let mine = Mine { chain: Chain::new(pe.me() == home), version: Cell::new(0) };
+        Owned { offset, home, threads, mine: UnsafeCell::new(mine), bytes, block, copy, pe }
     }
 
-    /// Makes the home the first owner, of `initial`, as long as the data; before anybody locks there is a barrier.
+    /// Makes the home the first owner, of `initial`, as long as the data; before anybody locks
+    /// there is a barrier.
     ///
     /// # Safety
     /// Nobody uses the lock yet, and `initial` is private memory.
@@ -248,7 +246,15 @@ impl Owned {
             self.store(self.stamp(block), new);
         };
         // SAFETY: as in `keep_twin`.
-        unsafe { diff::changed_blocks(self.data(), self.local(self.twin()), self.bytes, self.block, stamp) };
+        unsafe {
+            diff::changed_blocks(
+                self.data(),
+                self.local(self.twin()),
+                self.bytes,
+                self.block,
+                stamp,
+            )
+        };
         if changed {
             self.store(self.version(), new);
             version.set(new);
@@ -273,20 +279,17 @@ impl Owned {
         let mut words = [0u64; 2];
         // SAFETY: private memory, as long as the two words.
         unsafe {
-            self.route(pe, place(Word::State(slot)))
-                .get(&self.pe, words.as_mut_ptr().cast(), 16)
+            self.route(pe, place(Word::State(slot))).get(&self.pe, words.as_mut_ptr().cast(), 16)
         }?;
         Ok(words)
     }
 
     /// What a wait depends on: all PEs live, and none leaves while it is in, or waits.
     fn terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        let left_free = |pe: usize| (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !chain::is_busy(words)));
-        f(Terms {
-            arrived: Some(&left_free),
-            limit,
-            ..Terms::default()
-        })
+        let left_free = |pe: usize| {
+            (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !chain::is_busy(words)))
+        };
+        f(Terms { arrived: Some(&left_free), limit, ..Terms::default() })
     }
 
     /// Copies the newest version that can be read into `to`, after a death.
@@ -295,9 +298,12 @@ impl Owned {
             let seal = |pe: usize| self.route(pe, SEAL).load::<u64>(&self.pe);
             // Those that cannot be read have died; what the others have got counts.
             let seals = (0..self.pe.npes()).filter_map(|pe| Some((seal(pe).ok()?, pe)));
-            let Some((found, pe)) = seals.filter(|&(seal, _)| seal != 0).max_by_key(|&(seal, _)| seal >> 2) else {
+            let Some((found, pe)) =
+                seals.filter(|&(seal, _)| seal != 0).max_by_key(|&(seal, _)| seal >> 2)
+            else {
                 let departed = |pe: usize| self.pe.control().state(pe).departed();
-                let dead = (0..self.pe.npes()).find_map(|pe| Some(Error::PeerFailed { pe, cause: departed(pe)? }));
+                let dead = (0..self.pe.npes())
+                    .find_map(|pe| Some(Error::PeerFailed { pe, cause: departed(pe)? }));
                 return Err(dead.expect("somebody has the data, or has died with them").into());
             };
             let at = if found & HELD != 0 { self.twin() } else { self.copy };
@@ -335,14 +341,13 @@ struct Here<'a> {
 
 impl<'a> Here<'a> {
     #[inline(always)]
-    fn new(owned: &'a Owned, counters: &'a Counters, version: &'a Cell<u64>, patience: Patience<'a>) -> Self {
-        Here {
-            owned,
-            counters,
-            version,
-            patience,
-            sent: Cell::new(0),
-        }
+    fn new(
+        owned: &'a Owned,
+        counters: &'a Counters,
+        version: &'a Cell<u64>,
+        patience: Patience<'a>,
+    ) -> Self {
+        Here { owned, counters, version, patience, sent: Cell::new(0) }
     }
 
     #[inline(always)]
@@ -361,7 +366,8 @@ impl<'a> Here<'a> {
     /// Gets bytes from where they lie in `from`'s part to the same place in this PE's.
     fn get(&self, from: usize, at: u64, len: usize) -> Quick<()> {
         self.counters.sent(1, len);
-        // SAFETY: `len` bytes at `at` are version, stamps or data of this PE, which nobody uses until it is in.
+        // SAFETY: `len` bytes at `at` are version, stamps or data of this PE, which nobody uses
+        // until it is in.
         unsafe { self.owned.route(from, at).get(&self.owned.pe, self.owned.local(at), len) }
     }
 }
@@ -394,9 +400,7 @@ impl World for Here<'_> {
     }
 
     fn swap_last(&self, position: u64) -> Quick<u64> {
-        self.owned
-            .route(self.owned.home, LAST)
-            .fetch_op(self.send(), AtomicOp::Swap, position)
+        self.owned.route(self.owned.home, LAST).fetch_op(self.send(), AtomicOp::Swap, position)
     }
 
     fn swap_absent(&self, pe: usize, slot: usize, expected: u64, new: u64) -> Quick<u64> {
@@ -501,7 +505,8 @@ mod tests {
         }
     }
 
-    /// Has this thread run on a CPU that the other does not, where there are two: what one CPU does is in order for all of its threads.
+    /// Has this thread run on a CPU that the other does not, where there are two: what one CPU does
+    /// is in order for all of its threads.
     fn pin(me: usize) {
         let cpus = crate::launch::cpu_list();
         let mut mine = rustix::thread::CpuSet::new();
@@ -509,45 +514,54 @@ mod tests {
         rustix::thread::sched_setaffinity(None, &mine).expect("a CPU of this process's mask");
     }
 
-    /// Two that publish, and then look at the other's word: one of them sees it. The model of the queue relies on that.
+    /// Two that publish, and then look at the other's word: one of them sees it. The model of the
+    /// queue relies on that.
     #[test]
     fn what_is_published_is_visible_before_what_follows() {
         const WORD: Word = Word::State(0);
         let words = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
         let at = [const { Apart(AtomicU64::new(0)) }; 2];
         let late = [const { Apart(AtomicU64::new(0)) }; 2];
-        // Stores to what the other has just written take long, and keep those behind them in the processor.
+        // Stores to what the other has just written take long, and keep those behind them in the
+        // processor.
         let slow = [const { Apart(AtomicU64::new(0)) }; 8];
-        let both_late = Job::threads_with(&JobOptions::new().fabric("far"), 2, |job| -> Result<u64> {
-            let (me, other) = (job.pe(), 1 - job.pe());
-            pin(me);
-            let window = job.window::<Line>(Owned::size(8, 2).div_ceil(LINE))?;
-            let offset = window.inner.heap_offset().expect("it is a window of the heap");
-            // SAFETY: the window has that size, is kept to the end, and nothing else uses it.
-            let owned = unsafe { Owned::new(job.pe.clone(), offset, 8) };
-            let (counters, version) = (Counters::default(), Cell::new(0));
-            let here = Here::new(&owned, &counters, &version, Patience::Forever);
-            words[me].store(owned.local(place(WORD)).cast::<u64>(), Ordering::Release);
-            job.barrier()?;
-            let theirs = words[other].load(Ordering::Acquire);
-            let mut both_late = 0;
-            for round in 1..=ROUNDS {
-                at[me].0.store(2 * round, Ordering::Release);
-                until_at(&at[other].0, 2 * round);
-                slow.iter().for_each(|word| word.0.store(round, Ordering::Relaxed));
-                here.publish(WORD, round)?;
-                // SAFETY: the same word of the other PE, a thread of this process, which keeps it until the barrier below.
-                let seen = unsafe { shm::load(theirs) };
-                late[me].0.store(u64::from(seen != round), Ordering::Relaxed);
-                at[me].0.store(2 * round + 1, Ordering::Release);
-                until_at(&at[other].0, 2 * round + 1);
-                both_late += late[me].0.load(Ordering::Relaxed) & late[other].0.load(Ordering::Relaxed);
-            }
-            job.barrier()?;
-            Ok(both_late)
-        });
+        let both_late =
+            Job::threads_with(&JobOptions::new().fabric("far"), 2, |job| -> Result<u64> {
+                let (me, other) = (job.pe(), 1 - job.pe());
+                pin(me);
+                let window = job.window::<Line>(Owned::size(8, 2).div_ceil(LINE))?;
+                let offset = window.inner.heap_offset().expect("it is a window of the heap");
+                // SAFETY: the window has that size, is kept to the end, and nothing else uses it.
+                let owned = unsafe { Owned::new(job.pe.clone(), offset, 8) };
+                let (counters, version) = (Counters::default(), Cell::new(0));
+                let here = Here::new(&owned, &counters, &version, Patience::Forever);
+                words[me].store(owned.local(place(WORD)).cast::<u64>(), Ordering::Release);
+                job.barrier()?;
+                let theirs = words[other].load(Ordering::Acquire);
+                let mut both_late = 0;
+                for round in 1..=ROUNDS {
+                    at[me].0.store(2 * round, Ordering::Release);
+                    until_at(&at[other].0, 2 * round);
+                    slow.iter().for_each(|word| word.0.store(round, Ordering::Relaxed));
+                    here.publish(WORD, round)?;
+                    // SAFETY: the same word of the other PE, a thread of this process, which keeps
+                    // it until the barrier below.
+                    let seen = unsafe { shm::load(theirs) };
+                    late[me].0.store(u64::from(seen != round), Ordering::Relaxed);
+                    at[me].0.store(2 * round + 1, Ordering::Release);
+                    until_at(&at[other].0, 2 * round + 1);
+                    both_late +=
+                        late[me].0.load(Ordering::Relaxed) & late[other].0.load(Ordering::Relaxed);
+                }
+                job.barrier()?;
+                Ok(both_late)
+            });
         for found in both_late.unwrap() {
-            assert_eq!(found.unwrap(), 0, "rounds in which neither saw what the other had published");
+            assert_eq!(
+                found.unwrap(),
+                0,
+                "rounds in which neither saw what the other had published"
+            );
         }
     }
 }

@@ -1,7 +1,9 @@
-//! The queue of those who want something that lies in memory they all have mapped: fair, for threads of any PEs, exclusive or shared.
+//! The queue of those who want something that lies in memory they all have mapped: fair, for
+//! threads of any PEs, exclusive or shared.
 //!
-//! Everybody draws a ticket, and is let in in the order of the tickets. Three words lie beside each other, in front of what they protect, so
-//! that the cache line which brings the turn also brings the data:
+//! Everybody draws a ticket, and is let in in the order of the tickets. Three words lie beside each
+//! other, in front of what they protect, so that the cache line which brings the turn also brings
+//! the data:
 //!
 //! | byte | name | meaning |
 //! |---|---|---|
@@ -10,49 +12,63 @@
 //! | 16 | holder | who came in last alone: PE number + 1, in bits 1-31; bit 0: and may be changing the data now |
 //! | 20 | poison | PE number + 1 of who panicked while it changed the data; 0: nobody |
 //!
-//! and behind the data, *slots*, of which ticket t uses number t modulo their count: who waits with that ticket, for whoever lets it in to
-//! wake, or that it gave up. Behind them, for each PE, how many of its threads are in shared: nobody's turn depends on that, but if a PE leaves
-//! with some, those who wait must hear of it.
+//! and behind the data, *slots*, of which ticket t uses number t modulo their count: who waits with
+//! that ticket, for whoever lets it in to wake, or that it gave up. Behind them, for each PE, how
+//! many of its threads are in shared: nobody's turn depends on that, but if a PE leaves with some,
+//! those who wait must hear of it.
 //!
-//! **Alone**: draw t; wait until exit = t. Leave: entry and exit become t + 1, by one store. **Shared**: draw t; wait until entry = t; add 1 to
-//! entry; leave by adding 1 to exit. **Giving up** ticket t: mark its slot; then whoever finds that entry = t and the mark (and takes
-//! the mark away, which one can) comes in and leaves in its place, by adding 1 to both.
+//! **Alone**: draw t; wait until exit = t. Leave: entry and exit become t + 1, by one store.
+//! **Shared**: draw t; wait until entry = t; add 1 to entry; leave by adding 1 to exit. **Giving
+//! up** ticket t: mark its slot; then whoever finds that entry = t and the mark (and takes the mark
+//! away, which one can) comes in and leaves in its place, by adding 1 to both.
 //!
-//! *Who is alone is alone.* Entry passes t when t's owner has come in shared, has left, or has given up, so never while one waits or is
-//! in alone; so all with later tickets are outside until then. exit = t says that t others have left: the tickets before t, as no other can
-//! have come in. And the one store by which it leaves is the only one to the word: those who could add to it are outside.
+//! *Who is alone is alone.* Entry passes t when t's owner has come in shared, has left, or has
+//! given up, so never while one waits or is in alone; so all with later tickets are outside until
+//! then. exit = t says that t others have left: the tickets before t, as no other can have come in.
+//! And the one store by which it leaves is the only one to the word: those who could add to it are
+//! outside.
 //!
-//! *Fair.* Nobody overtakes: entry takes each ticket in turn. Readers that drew one after the other are in together; a writer
-//! waits for those before it alone.
+//! *Fair.* Nobody overtakes: entry takes each ticket in turn. Readers that drew one after the other
+//! are in together; a writer waits for those before it alone.
 //!
-//! *The next one sees what the last one wrote.* All stores to the data come before the store or locked addition that lets the next one in, which reads
-//! the turn before the data; a processor with weaker order gets both from [`shm`](crate::shm).
+//! *The next one sees what the last one wrote.* All stores to the data come before the store or
+//! locked addition that lets the next one in, which reads the turn before the data; a processor
+//! with weaker order gets both from [`shm`](crate::shm).
 //!
-//! *No wake-up is lost.* Who waits writes its slot before it announces itself at its doorbell, executes the barrier that orders those who ring, and
-//! looks at the turn once more. Who lets it in writes the turn, orders that before its next loads as every ringer does, and then reads
-//! the slot. As with the doorbell (see there): read before the barrier, the turn was written before it too, and the look sees it; after it,
-//! the slot is there. The same barrier stands between the mark of one who gives up and its look at the turn. In between nobody needs the slot:
-//! one who spins finds its turn by itself, so slots are written only when a wait lasts.
+//! *No wake-up is lost.* Who waits writes its slot before it announces itself at its doorbell,
+//! executes the barrier that orders those who ring, and looks at the turn once more. Who lets it in
+//! writes the turn, orders that before its next loads as every ringer does, and then reads the
+//! slot. As with the doorbell (see there): read before the barrier, the turn was written before it
+//! too, and the look sees it; after it, the slot is there. The same barrier stands between the mark
+//! of one who gives up and its look at the turn. In between nobody needs the slot: one who spins
+//! finds its turn by itself, so slots are written only when a wait lasts.
 //!
-//! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry, so by one ticket at a time.
-//! Whoever is further behind waits without one, and looks by itself at every nap. A ticket can be
-//! given up only by its slot. So a call with a time limit draws no ticket that has no slot yet: it
-//! waits outside of the queue for one that has. There others may overtake it, and its limit holds.
+//! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry,
+//! so by one ticket at a time. Whoever is further behind waits without one, and looks by itself at
+//! every nap. A ticket can be given up only by its slot. So a call with a time limit draws no
+//! ticket that has no slot yet: it waits outside of the queue for one that has. There others may
+//! overtake it, and its limit holds.
 //!
-//! *Whose turn it is, is looked at now and then* ([`looks_apart`](crate::wait::looks_apart)). Words and small data are in one line, so whoever has that line may leave, draw, and,
-//! if nobody has drawn meanwhile, come in again before it goes to another CPU. How often the line goes is nearly all that contention costs: two PEs
-//! that each add to a word take 15 to 17 million turns per second, looking after each `pause` 10 to 12, at twice the intervals 11 to 14, a bare ticket lock with its word in
-//! its line, which stores two words a turn where this stores four (the holder's twice, so that a death in between is told), 15 to 20.
+//! *Whose turn it is, is looked at now and then* ([`looks_apart`](crate::wait::looks_apart)). Words
+//! and small data are in one line, so whoever has that line may leave, draw, and, if nobody has
+//! drawn meanwhile, come in again before it goes to another CPU. How often the line goes is nearly
+//! all that contention costs: two PEs that each add to a word take 15 to 17 million turns per
+//! second, looking after each `pause` 10 to 12, at twice the intervals 11 to 14, a bare ticket lock
+//! with its word in its line, which stores two words a turn where this stores four (the holder's
+//! twice, so that a death in between is told), 15 to 20.
 //!
-//! *Numbers do not come round.* Entry, exit and tickets are compared modulo 2^32, which is right as long as no ticket is 2^32 or more
-//! ahead of exit. Tickets pile up in two ways. Readers whose guards are forgotten stay in.
-//! A wait that ends with an error, before its ticket has a slot, leaves a ticket that is never passed. A reader that finds [`MOST`] readers in leaves again, and is refused.
-//! A waiter that has as many tickets before it sets bit 63 of *next*; from then on every caller is refused. From there to 2^32 there are more
-//! numbers than threads that have drawn and not yet looked.
+//! *Numbers do not come round.* Entry, exit and tickets are compared modulo 2^32, which is right as
+//! long as no ticket is 2^32 or more ahead of exit. Tickets pile up in two ways. Readers whose
+//! guards are forgotten stay in. A wait that ends with an error, before its ticket has a slot,
+//! leaves a ticket that is never passed. A reader that finds [`MOST`] readers in leaves again, and
+//! is refused. A waiter that has as many tickets before it sets bit 63 of *next*; from then on
+//! every caller is refused. From there to 2^32 there are more numbers than threads that have drawn
+//! and not yet looked.
 //!
-//! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as every wait does. Each of them gives its own ticket up. So a
-//! death costs the PEs that wait then their turn, and no others. Whether the data are torn
-//! the holder's word tells: bit 0 is set before the first store to them and cleared after the last.
+//! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as
+//! every wait does. Each of them gives its own ticket up. So a death costs the PEs that wait then
+//! their turn, and no others. Whether the data are torn the holder's word tells: bit 0 is set
+//! before the first store to them and cleared after the last.
 
 use crate::error::{Error, Quick};
 use crate::limit::Limit;
@@ -85,7 +101,8 @@ pub(super) fn exhausted() -> Box<Error> {
 const WAITS: u64 = 1 << 32;
 const GAVE_UP: u64 = u64::MAX << 48;
 
-/// A wait this long is about to sleep: fewer looks than it spins for before it might. Where PEs share CPUs it may sleep after one.
+/// A wait this long is about to sleep: fewer looks than it spins for before it might. Where PEs
+/// share CPUs it may sleep after one.
 const LOOKS_WITHOUT_SLOT: u32 = 16;
 const _: () = assert!(LOOKS_WITHOUT_SLOT < wait::LOOKS);
 
@@ -117,7 +134,8 @@ pub(crate) struct Tickets {
     inside: *mut u32,
 }
 
-// SAFETY: addresses in a mapping that the owner of this value keeps, used only through `crate::shm`.
+// SAFETY: addresses in a mapping that the owner of this value keeps, used only through
+// `crate::shm`.
 unsafe impl Send for Tickets {}
 // SAFETY: as above.
 unsafe impl Sync for Tickets {}
@@ -136,8 +154,9 @@ fn turn(entry: u32, exit: u32) -> u64 {
 
 impl Tickets {
     /// # Safety
-    /// `head` is aligned to 8 and has [`HEAD`] bytes, `tail` is, too, and has [`tail_for`] `npes`; both are zero before their first use, and
-    /// mapped and writable for as long as this value and its copies are used. Nothing else writes there.
+    /// `head` is aligned to 8 and has [`HEAD`] bytes, `tail` is, too, and has [`tail_for`] `npes`;
+    /// both are zero before their first use, and mapped and writable for as long as this value and
+    /// its copies are used. Nothing else writes there.
     pub(crate) unsafe fn new(head: *mut u8, tail: *mut u8, npes: usize) -> Self {
         let slots = slots_for(npes);
         Tickets {
@@ -227,7 +246,9 @@ impl Tickets {
         let draw = || self.draw_if(|ticket| self.has_slot(ticket));
         let ticket = match draw()? {
             Some(ticket) => ticket,
-            None => self.terms(Some(limit), |terms| wait::until(pe, terms, || draw().transpose()))??,
+            None => {
+                self.terms(Some(limit), |terms| wait::until(pe, terms, || draw().transpose()))??
+            }
         };
         if !self.may_enter(ticket, mode) {
             self.wait(pe, ticket, mode, Some(limit))?;
@@ -268,7 +289,8 @@ impl Tickets {
             if !wanted(next as u32) {
                 return Ok(None);
             }
-            // While `next` stays what it was, no ticket has been drawn, so what the turn said of this one still holds.
+            // While `next` stays what it was, no ticket has been drawn, so what the turn said of
+            // this one still holds.
             if self.replace(NEXT, next, next.wrapping_add(1)) {
                 return Ok(Some(next as u32));
             }
@@ -296,7 +318,8 @@ impl Tickets {
         if mode == Mode::Shared {
             self.count_inside(pe, 1);
             // Where entry wraps to 0, its carry must not reach exit.
-            let before = self.add(TURN, if ticket == u32::MAX { 1u64.wrapping_sub(1 << 32) } else { 1 });
+            let before =
+                self.add(TURN, if ticket == u32::MAX { 1u64.wrapping_sub(1 << 32) } else { 1 });
             self.wake(pe, ticket.wrapping_add(1));
             if entry(before).wrapping_sub(exit(before)) >= MOST {
                 self.leave(pe, ticket, mode);
@@ -340,7 +363,8 @@ impl Tickets {
     #[inline(always)]
     fn wake(self, pe: &Pe, ticket: u32) {
         pe.order_rings();
-        // Not `next`: whoever spins has that line by now, and a look at it costs as much as a hand-over.
+        // Not `next`: whoever spins has that line by now, and a look at it costs as much as a
+        // hand-over.
         if self.load_slot(ticket) as u32 == ticket {
             self.wake_waiting(pe, ticket);
         }
@@ -367,10 +391,13 @@ impl Tickets {
         }
     }
 
-    /// Comes in and leaves for `ticket`, whose owner gave up and which entry has reached; false where somebody else has done so.
+    /// Comes in and leaves for `ticket`, whose owner gave up and which entry has reached; false
+    /// where somebody else has done so.
     fn pass(self, ticket: u32) -> bool {
         // SAFETY: as in `load_slot`.
-        let mark = unsafe { shm::compare_swap_sized(self.slot(ticket).cast(), 8, GAVE_UP | u64::from(ticket), 0) };
+        let mark = unsafe {
+            shm::compare_swap_sized(self.slot(ticket).cast(), 8, GAVE_UP | u64::from(ticket), 0)
+        };
         if mark != GAVE_UP | u64::from(ticket) {
             return false;
         }
@@ -416,14 +443,15 @@ impl Tickets {
             self.terms(limit, |terms| wait::until(pe, terms, look))
         };
         match ended {
-            // Whatever ended the wait, those behind this ticket are not to stand there for ever. Without a slot they do, and are told of
-            // the death that ended it.
+            // Whatever ended the wait, those behind this ticket are not to stand there for ever.
+            // Without a slot they do, and are told of the death that ended it.
             Err(error) if self.has_slot(ticket) => self.give_up(pe, ticket, mode, error),
             ended => ended,
         }
     }
 
-    /// Ends a wait, for a ticket that has a slot, without its turn; comes in after all if that has come.
+    /// Ends a wait, for a ticket that has a slot, without its turn; comes in after all if that has
+    /// come.
     fn give_up(self, pe: &Pe, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
         if self.may_enter(ticket, mode) {
             return Ok(());
@@ -441,11 +469,7 @@ impl Tickets {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
         let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
-        f(Terms {
-            arrived: Some(&left_free),
-            limit,
-            ..Terms::default()
-        })
+        f(Terms { arrived: Some(&left_free), limit, ..Terms::default() })
     }
 
     /// Draws a ticket and gives it up at once; whether its turn had come.
@@ -501,7 +525,8 @@ mod tests {
         }
     }
 
-    /// The last readers that find room, wherever the numbers wrap; then nobody is let in beside them.
+    /// The last readers that find room, wherever the numbers wrap; then nobody is let in beside
+    /// them.
     #[test]
     fn readers_that_never_leave() {
         for drawn in [u64::from(MOST) - 1, (1 << 32) - 1, (1 << 32) + 5] {
@@ -531,7 +556,10 @@ mod tests {
             tickets.add(NEXT, u64::from(MOST) - 1);
             assert!(is_refused(tickets.enter(pe, Mode::Alone)));
             tickets.add(NEXT, u64::from(MOST) - 1);
-            assert!(is_refused(tickets.enter(pe, Mode::Alone)), "this one has the holder's number again");
+            assert!(
+                is_refused(tickets.enter(pe, Mode::Alone)),
+                "this one has the holder's number again"
+            );
             tickets.leave(pe, holder, Mode::Alone);
         });
     }

@@ -16,7 +16,8 @@ use super::queue::Mode;
 use super::stats::{Counters, Stats};
 use super::way::{Kind, Way};
 
-/// Data of the whole job that many threads of many PEs may read at a time, or one change: `T` is plain data, or a slice `[E]` of it.
+/// Data of the whole job that many threads of many PEs may read at a time, or one change: `T` is
+/// plain data, or a slice `[E]` of it.
 ///
 /// ```
 /// # use memonet_core::{Job, dsm::RwLock};
@@ -29,8 +30,9 @@ use super::way::{Kind, Way};
 /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
 /// ```
 ///
-/// All come in in the order they asked: readers that stand one behind the other together, a writer after all before it. So neither keeps the other out.
-/// Far, the data have a home, to which writers bring what they have changed; readers keep a copy, and get what is newer.
+/// All come in in the order they asked: readers that stand one behind the other together, a writer
+/// after all before it. So neither keeps the other out. Far, the data have a home, to which writers
+/// bring what they have changed; readers keep a copy, and get what is newer.
 pub struct RwLock<T: Data + ?Sized> {
     pe: Arc<Pe>,
     way: Way,
@@ -41,14 +43,15 @@ pub struct RwLock<T: Data + ?Sized> {
     data: PhantomData<fn(&T) -> &T>,
 }
 
-// SAFETY: the pointers are addresses in a mapping that `_window` keeps; the data they lead to are changed by one guard at a time, while there is
-// no other, and may be used by any thread.
+// SAFETY: the pointers are addresses in a mapping that `_window` keeps; the data they lead to are
+// changed by one guard at a time, while there is no other, and may be used by any thread.
 unsafe impl<T: Data + ?Sized> Send for RwLock<T> {}
 // SAFETY: as above.
 unsafe impl<T: Data + ?Sized> Sync for RwLock<T> {}
 
 impl<T: Data + ?Sized> RwLock<T> {
-    /// Makes a lock. Its data are what `initial` is at one of the PEs, so all give the same. *Collective.*
+    /// Makes a lock. Its data are what `initial` is at one of the PEs, so all give the same.
+    /// *Collective.*
     ///
     /// # Errors
     /// As for [`Mutex::new`](super::Mutex::new).
@@ -56,8 +59,9 @@ impl<T: Data + ?Sized> RwLock<T> {
         Self::make(job, initial, false, Kind::RwLock)
     }
 
-    /// A lock that keeps the last released version of its data: see [`into_released`](Self::into_released). Near, each [`write`](Self::write) costs
-    /// one copy of them; far, nothing. *Collective.*
+    /// A lock that keeps the last released version of its data: see
+    /// [`into_released`](Self::into_released). Near, each [`write`](Self::write) costs one copy of
+    /// them; far, nothing. *Collective.*
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -68,9 +72,12 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: Kind) -> Result<Self> {
         let elements = initial.elements();
         // The others are not to wait for what this PE refuses.
-        let bytes = bytes_of::<T::Element>(elements.len()).map_err(|error| job.refuse_window(error))?;
+        let bytes =
+            bytes_of::<T::Element>(elements.len()).map_err(|error| job.refuse_window(error))?;
         // SAFETY: the caller's elements are private memory of so many bytes.
-        let (way, data, window) = unsafe { Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow, kind) }?;
+        let (way, data, window) = unsafe {
+            Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow, kind)
+        }?;
         let way = match job.pe.is_checked() {
             true => Way::Checked(Box::new(Checked::new(way))),
             false => way,
@@ -102,18 +109,15 @@ impl<T: Data + ?Sized> RwLock<T> {
 
     #[inline(always)]
     fn writing(&self, ticket: u32) -> WriteGuard<'_, T> {
-        WriteGuard {
-            lock: self,
-            ticket,
-            changed: false,
-            panicking: std::thread::panicking(),
-        }
+        WriteGuard { lock: self, ticket, changed: false, panicking: std::thread::panicking() }
     }
 
-    /// Waits until the data may be read. A thread that has a guard must not ask for another: a writer may stand between the two.
+    /// Waits until the data may be read. A thread that has a guard must not ask for another: a
+    /// writer may stand between the two.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when any PE dies, or leaves with a guard; for ever, if it was in, or panicked while it wrote.
+    /// [`Error::PeerFailed`] when any PE dies, or leaves with a guard; for ever, if it was in, or
+    /// panicked while it wrote.
     #[inline]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
         match self.enter(Mode::Shared, Patience::Forever)? {
@@ -162,8 +166,9 @@ impl<T: Data + ?Sized> RwLock<T> {
         ticket.map(|ticket| self.reading(ticket)).ok_or(Error::Timeout { after: timeout })
     }
 
-    /// [`write`](Self::write), giving up after `timeout`. As for [`read_timeout`](Self::read_timeout),
-    /// the order has room for a limited number of those that wait.
+    /// [`write`](Self::write), giving up after `timeout`. As for
+    /// [`read_timeout`](Self::read_timeout), the order has room for a limited number of those that
+    /// wait.
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
@@ -173,7 +178,8 @@ impl<T: Data + ?Sized> RwLock<T> {
         ticket.map(|ticket| self.writing(ticket)).ok_or(Error::Timeout { after: timeout })
     }
 
-    /// What this PE has done with it so far. Far, a hand-over is a version of the data that came here.
+    /// What this PE has done with it so far. Far, a hand-over is a version of the data that came
+    /// here.
     pub fn stats(&self) -> Stats {
         self.counters.stats()
     }
@@ -186,17 +192,19 @@ impl<T: Data + ?Sized> RwLock<T> {
         self.rescue(true)
     }
 
-    /// After a death: the data as they were last released. Near that takes a [shadow](Self::with_shadow), unless nobody was changing them.
+    /// After a death: the data as they were last released. Near that takes a
+    /// [shadow](Self::with_shadow), unless nobody was changing them.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] where only what a writer left half changed is there, or the data's far home has died and cannot be read; [`Error::Misuse`] when no
-    /// PE has died or panicked.
+    /// [`Error::PeerFailed`] where only what a writer left half changed is there, or the data's far
+    /// home has died and cannot be read; [`Error::Misuse`] when no PE has died or panicked.
     pub fn into_released(self) -> Result<T::Owned> {
         self.rescue(false)
     }
 
     fn rescue(self, torn: bool) -> Result<T::Owned> {
-        let mut copy: Vec<T::Element> = vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
+        let mut copy: Vec<T::Element> =
+            vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
         self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;
         Ok(T::from_elements(copy))
     }
@@ -209,7 +217,8 @@ pub struct ReadGuard<'a, T: Data + ?Sized> {
     ticket: u32,
 }
 
-/// The data of a [`RwLock`] to change, until this is dropped. When a panic drops it, near data without a shadow count as torn; others become what they were.
+/// The data of a [`RwLock`] to change, until this is dropped. When a panic drops it, near data
+/// without a shadow count as torn; others become what they were.
 #[must_use = "dropped, it gives the data back"]
 pub struct WriteGuard<'a, T: Data + ?Sized> {
     lock: &'a RwLock<T>,
@@ -224,8 +233,8 @@ impl<T: Data + ?Sized> Deref for ReadGuard<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: mapped and aligned as long as the lock lives; any bytes are a `T`; and while this guard lives, nobody in the job changes the
-        // data: see the proofs in `queue` and `shared`.
+        // SAFETY: mapped and aligned as long as the lock lives; any bytes are a `T`; and while this
+        // guard lives, nobody in the job changes the data: see the proofs in `queue` and `shared`.
         unsafe { &*T::at(self.lock.elements) }
     }
 }
@@ -244,7 +253,8 @@ impl<T: Data + ?Sized> DerefMut for WriteGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         self.changed = true;
-        // SAFETY: as for a `ReadGuard`, and nobody else has a guard; this one is borrowed for as long.
+        // SAFETY: as for a `ReadGuard`, and nobody else has a guard; this one is borrowed for as
+        // long.
         unsafe { &mut *T::at(self.lock.elements) }
     }
 }

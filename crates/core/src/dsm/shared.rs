@@ -1,9 +1,12 @@
-//! A lock for readers and writers who reach each other through a fabric. Queue and data have a home; who reads keeps a copy for the next time.
+//! A lock for readers and writers who reach each other through a fabric. Queue and data have a
+//! home; who reads keeps a copy for the next time.
 //!
-//! The queue is that of [`queue`](super::queue): tickets, *entry* and *exit*, slots. But here the words are changed by the fabric's atomics, at the home, and nobody
-//! looks at them again and again: who must wait writes its slot, looks once more, and then waits for its own *wake* word to change, which
-//! whoever lets it in adds to. The atomics have been applied when they return, so of one who writes its slot and looks at the turn, and one who
-//! writes the turn and looks at the slot, one sees the other.
+//! The queue is that of [`queue`](super::queue): tickets, *entry* and *exit*, slots. But here the
+//! words are changed by the fabric's atomics, at the home, and nobody looks at them again and
+//! again: who must wait writes its slot, looks once more, and then waits for its own *wake* word to
+//! change, which whoever lets it in adds to. The atomics have been applied when they return, so of
+//! one who writes its slot and looks at the turn, and one who writes the turn and looks at the
+//! slot, one sees the other.
 //!
 //! | word | where | meaning |
 //! |---|---|---|
@@ -14,12 +17,15 @@
 //! | wake | each PE | a turn may have come |
 //! | inside | each PE | its threads that are in |
 //!
-//! *What travels.* Who is in, and has a copy of an earlier version, gets the stamps and the blocks that are newer. A writer compares its copy with what it
-//! got, and puts the blocks that changed into the other buffer, with those that changed the version before, as that buffer is two versions
-//! old; then stamps, fence, version, fence, turn. So whoever comes in sees the new version whole, and a writer that dies has changed nothing of the last one.
+//! *What travels.* Who is in, and has a copy of an earlier version, gets the stamps and the blocks
+//! that are newer. A writer compares its copy with what it got, and puts the blocks that changed
+//! into the other buffer, with those that changed the version before, as that buffer is two
+//! versions old; then stamps, fence, version, fence, turn. So whoever comes in sees the new version
+//! whole, and a writer that dies has changed nothing of the last one.
 //!
-//! *A PE's copy* is changed only by who is in alone, or who comes in after somebody was: then nobody of this PE reads. Of several readers that come in
-//! together the first refreshes it, under a lock of this process.
+//! *A PE's copy* is changed only by who is in alone, or who comes in after somebody was: then
+//! nobody of this PE reads. Of several readers that come in together the first refreshes it, under
+//! a lock of this process.
 
 use crate::error::{Error, Quick, Result};
 use crate::fabric::{FarAddress, SignalOp};
@@ -114,7 +120,8 @@ impl Shared {
     /// Puts `initial`, as long as the data, where all begin from. *Collective.*
     pub(super) fn start(&self, initial: *const u8, barrier: impl Fn() -> Result<()>) -> Result<()> {
         for at in [COPY, self.buffer(0), self.buffer(1)] {
-            // SAFETY: the caller's source is as long as the data, as is each of these places in this PE's part.
+            // SAFETY: the caller's source is as long as the data, as is each of these places in
+            // this PE's part.
             unsafe { shm::copy(self.local(at), initial, self.bytes) };
         }
         self.store(VERSION, 1);
@@ -146,11 +153,7 @@ impl Shared {
     }
 
     fn address(&self, at: u64) -> FarAddress {
-        FarAddress {
-            pe: self.home as u32,
-            region: 0,
-            offset: self.offset + at,
-        }
+        FarAddress { pe: self.home as u32, region: 0, offset: self.offset + at }
     }
 
     fn blocks(&self) -> usize {
@@ -163,7 +166,12 @@ impl Shared {
 
     /// Comes in, with a copy of the data as they are; nothing if that needs waiting, and there is
     /// no patience.
-    pub(super) fn enter(&self, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Quick<Option<u32>> {
+    pub(super) fn enter(
+        &self,
+        counters: &Counters,
+        mode: Mode,
+        patience: Patience<'_>,
+    ) -> Quick<Option<u32>> {
         counters.used();
         counters.missed();
         patience.begin(&self.pe);
@@ -185,7 +193,8 @@ impl Shared {
         self.count_inside(1);
         if mode == Mode::Shared {
             let carry = if ticket == u32::MAX { 1 << 32 } else { 0 };
-            let before = self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64.wrapping_sub(carry))?;
+            let before =
+                self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64.wrapping_sub(carry))?;
             self.wake(ticket.wrapping_add(1))?;
             counters.sent(2, 0);
             if entry(before).wrapping_sub(exit(before)) >= MOST {
@@ -234,8 +243,10 @@ impl Shared {
                 }
                 return Ok(ticket);
             }
-            // All slots are taken: it asks again after a while. Somebody else drew this ticket: at once.
-            let pause = Limit::new(if has_slot { Duration::ZERO } else { POLL.min(limit.left(&self.pe)) });
+            // All slots are taken: it asks again after a while. Somebody else drew this ticket: at
+            // once.
+            let pause =
+                Limit::new(if has_slot { Duration::ZERO } else { POLL.min(limit.left(&self.pe)) });
             match self.terms(Some(&pause), |terms| wait::until(&self.pe, terms, || None::<()>)) {
                 Err(error) if !is_timeout(&error) => return Err(error),
                 _ if limit.is_over(&self.pe) => return Err(limit.error().into()),
@@ -328,7 +339,8 @@ impl Shared {
     fn pass(&self) -> Quick<()> {
         let mut seen = self.turn()?;
         loop {
-            let new = u64::from(exit(seen).wrapping_add(1)) << 32 | u64::from(entry(seen).wrapping_add(1));
+            let new = u64::from(exit(seen).wrapping_add(1)) << 32
+                | u64::from(entry(seen).wrapping_add(1));
             match self.at_home(TURN).compare_swap(&self.pe, seen, new)? {
                 now if now == seen => return Ok(()),
                 now => seen = now,
@@ -373,13 +385,18 @@ impl Shared {
         }
         let mut stamps = vec![0u64; self.blocks()];
         // SAFETY: private memory, as long.
-        unsafe { self.at_home(STAMPS).get(&self.pe, stamps.as_mut_ptr().cast(), 8 * stamps.len()) }?;
+        unsafe {
+            self.at_home(STAMPS).get(&self.pe, stamps.as_mut_ptr().cast(), 8 * stamps.len())
+        }?;
         counters.sent(1, 8 * stamps.len());
         for run in self.newer_than(&stamps, *have) {
             // SAFETY: a run of this PE's copy, which nobody reads: see "a PE's copy" above.
             unsafe {
-                self.at_home(self.buffer(now) + run.start as u64)
-                    .get(&self.pe, self.local(COPY + run.start as u64), run.len())
+                self.at_home(self.buffer(now) + run.start as u64).get(
+                    &self.pe,
+                    self.local(COPY + run.start as u64),
+                    run.len(),
+                )
             }?;
             counters.sent(1, run.len());
         }
@@ -414,7 +431,13 @@ impl Shared {
     }
 
     /// Leaves.
-    pub(super) fn leave(&self, counters: &Counters, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
+    pub(super) fn leave(
+        &self,
+        counters: &Counters,
+        ticket: u32,
+        mode: Mode,
+        changed: bool,
+    ) -> Quick<()> {
         let published = if changed { self.publish(counters) } else { Ok(()) };
         self.count_inside(u64::MAX);
         let next = ticket.wrapping_add(1);
@@ -424,7 +447,9 @@ impl Shared {
                 self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Swap, turn)?;
                 next
             }
-            Mode::Shared => entry(self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64 << 32)?),
+            Mode::Shared => {
+                entry(self.at_home(TURN).fetch_op(&self.pe, AtomicOp::Add, 1u64 << 32)?)
+            }
         };
         self.wake(waiting)?;
         counters.sent(2, 0);
@@ -435,10 +460,13 @@ impl Shared {
     fn publish(&self, counters: &Counters) -> Quick<()> {
         let mut have = self.version.lock().unwrap_or_else(PoisonError::into_inner);
         let new = *have + 1;
-        let mut stamps: Vec<u64> = (0..self.blocks()).map(|block| self.load(STAMPS + 8 * block as u64)).collect();
+        let mut stamps: Vec<u64> =
+            (0..self.blocks()).map(|block| self.load(STAMPS + 8 * block as u64)).collect();
         let (copy, twin) = (self.local(COPY), self.local(self.twin()));
         // SAFETY: both are the data's length of this PE's part.
-        unsafe { diff::changed_blocks(copy, twin, self.bytes, self.block, |block| stamps[block] = new) };
+        unsafe {
+            diff::changed_blocks(copy, twin, self.bytes, self.block, |block| stamps[block] = new)
+        };
         let fabric = self.pe.fabric();
         // The buffer holds the version before the last.
         for run in self.newer_than(&stamps, new - 2) {
@@ -474,7 +502,9 @@ impl Shared {
             loop {
                 let version: u64 = self.at_home(VERSION).load(&self.pe)?;
                 // SAFETY: `to` is private memory, as long as the data.
-                unsafe { self.at_home(self.buffer(version)).get(&self.pe, to.as_mut_ptr(), to.len()) }?;
+                unsafe {
+                    self.at_home(self.buffer(version)).get(&self.pe, to.as_mut_ptr(), to.len())
+                }?;
                 if self.at_home(VERSION).load::<u64>(&self.pe)? == version {
                     return Ok(());
                 }
@@ -488,12 +518,10 @@ impl Shared {
 
     /// What a wait depends on: all PEs live, and none leaves while it is in.
     fn terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        let left_free = |pe: usize| matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0));
-        f(Terms {
-            arrived: Some(&left_free),
-            limit,
-            ..Terms::default()
-        })
+        let left_free = |pe: usize| {
+            matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0))
+        };
+        f(Terms { arrived: Some(&left_free), limit, ..Terms::default() })
     }
 }
 

@@ -6,8 +6,8 @@ use rustix::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Number of a descriptor to which a PE that finalises writes a line for each shared object that it has had: its own number, kind and number of the object,
-/// then the fields of [`Stats`].
+/// Number of a descriptor to which a PE that finalises writes a line for each shared object that it
+/// has had: its own number, kind and number of the object, then the fields of [`Stats`].
 pub const ENV_STATS_FD: &str = "MEMONET_STATS_FD";
 
 /// The counters of all shared objects that a PE has made, in that order, with what they are.
@@ -46,20 +46,17 @@ pub(crate) fn report(pe: &Pe) -> Result<()> {
         .ok_or_else(|| refused("is no descriptor of a launcher".into()))?;
     let mut lines = String::new();
     for (number, (kind, counters)) in pe.shared_objects.lock().iter().enumerate() {
-        let Stats {
-            uses,
-            hits,
-            handovers,
-            messages,
-            bytes,
-        } = counters.stats();
-        lines += &format!("{} {kind} {number} {uses} {hits} {handovers} {messages} {bytes}\n", pe.me());
+        let Stats { uses, hits, handovers, messages, bytes } = counters.stats();
+        lines +=
+            &format!("{} {kind} {number} {uses} {hits} {handovers} {messages} {bytes}\n", pe.me());
     }
-    // SAFETY: only written to, which the kernel refuses where it is not open; the launcher opened it for this.
+    // SAFETY: only written to, which the kernel refuses where it is not open; the launcher opened
+    // it for this.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut rest = lines.as_bytes();
     while !rest.is_empty() {
-        let written = rustix::io::write(fd, rest).map_err(|error| refused(format!("cannot be written to: {error}")))?;
+        let written = rustix::io::write(fd, rest)
+            .map_err(|error| refused(format!("cannot be written to: {error}")))?;
         rest = &rest[written..];
     }
     Ok(())
@@ -80,8 +77,8 @@ pub struct Stats {
     pub bytes: u64,
 }
 
-/// Counters of one object. Each is changed by threads that exclude each other, or loses a count now and then: no locked
-/// instructions for what nobody relies on.
+/// Counters of one object. Each is changed by threads that exclude each other, or loses a count now
+/// and then: no locked instructions for what nobody relies on.
 #[derive(Default)]
 pub(crate) struct Counters {
     uses: AtomicU64,

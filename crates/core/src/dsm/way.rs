@@ -1,4 +1,5 @@
-//! Where the data of a lock are, and how one comes to them: near, in their home's memory; far, with who had them last, or at a home with copies for who reads.
+//! Where the data of a lock are, and how one comes to them: near, in their home's memory; far, with
+//! who had them last, or at a home with copies for who reads.
 
 use super::checked::Checked;
 use super::data::{LINE, Line};
@@ -41,7 +42,8 @@ impl Kind {
 }
 
 impl Way {
-    /// Makes the memory of a lock whose data are `initial` at first: these `bytes`, aligned to `align`. Gives where guards find them, too. *Collective.*
+    /// Makes the memory of a lock whose data are `initial` at first: these `bytes`, aligned to
+    /// `align`. Gives where guards find them, too. *Collective.*
     ///
     /// # Safety
     /// `initial` is private memory of `bytes`.
@@ -57,8 +59,10 @@ impl Way {
         // Small data share a cache line with the lock.
         let data_at = queue::HEAD.next_multiple_of(align);
         let shadow_at = (data_at + bytes).next_multiple_of(LINE);
-        let tail_at = if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
-        // Who keeps the data must send nothing, and cannot have told anybody what they are when it dies.
+        let tail_at =
+            if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
+        // Who keeps the data must send nothing, and cannot have told anybody what they are when it
+        // dies.
         let moves = kind == Kind::Mutex && !shadow;
         let size = match (pe.has_far(), moves) {
             (true, true) => Owned::size(bytes, pe.npes()),
@@ -68,8 +72,8 @@ impl Way {
         let start = |offset: u64| {
             let home = super::home_of(offset, pe.npes());
             if let (true, Route::Near(part)) = (home == pe.me(), pe.route(home, offset)) {
-                // SAFETY: the new window has room for the data there, and no PE uses it before all have left
-                // the call; the caller promises the source.
+                // SAFETY: the new window has room for the data there, and no PE uses it before all
+                // have left the call; the caller promises the source.
                 unsafe { shm::copy(part.wrapping_add(data_at), initial, bytes) };
             }
         };
@@ -92,20 +96,23 @@ impl Way {
             let data = shared.local(shared::COPY);
             return Ok((Way::Shared(shared), data, window));
         };
-        // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and lives as long as the lock.
+        // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and
+        // lives as long as the lock.
         let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
         let data = part.wrapping_add(data_at);
-        let place = Place {
-            tickets,
-            data,
-            bytes,
-            shadow: shadow.then(|| part.wrapping_add(shadow_at)),
-        };
+        let place =
+            Place { tickets, data, bytes, shadow: shadow.then(|| part.wrapping_add(shadow_at)) };
         Ok((Way::Near(place), data, window))
     }
 
     #[inline(always)]
-    pub(super) fn enter(&self, pe: &Pe, counters: &Counters, mode: Mode, patience: Patience<'_>) -> Result<Option<u32>> {
+    pub(super) fn enter(
+        &self,
+        pe: &Pe,
+        counters: &Counters,
+        mode: Mode,
+        patience: Patience<'_>,
+    ) -> Result<Option<u32>> {
         match self {
             Way::Near(place) => place.enter(pe, counters, mode, patience),
             Way::Owned(owned) => Ok(owned.enter(counters, patience)?),
@@ -121,7 +128,14 @@ impl Way {
     }
 
     #[inline(always)]
-    pub(super) fn leave(&self, pe: &Pe, counters: &Counters, ticket: u32, mode: Mode, changed: bool) -> Quick<()> {
+    pub(super) fn leave(
+        &self,
+        pe: &Pe,
+        counters: &Counters,
+        ticket: u32,
+        mode: Mode,
+        changed: bool,
+    ) -> Quick<()> {
         match self {
             Way::Near(place) => {
                 place.leave(pe, ticket, mode);
@@ -129,11 +143,14 @@ impl Way {
             }
             Way::Owned(owned) => owned.leave(counters, ticket, changed),
             Way::Shared(shared) => shared.leave(counters, ticket, mode, changed),
-            Way::Checked(checked) => checked.leave(ticket).leave(pe, counters, ticket, mode, changed),
+            Way::Checked(checked) => {
+                checked.leave(ticket).leave(pe, counters, ticket, mode, changed)
+            }
         }
     }
 
-    /// The end of a guard whose thread panics, with the data half changed. Far, nobody else has seen that.
+    /// The end of a guard whose thread panics, with the data half changed. Far, nobody else has
+    /// seen that.
     #[cold]
     pub(super) fn leave_broken(&self, pe: &Pe, counters: &Counters, ticket: u32) -> Quick<()> {
         match self {

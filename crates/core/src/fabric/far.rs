@@ -1,8 +1,10 @@
-//! A fabric for tests: the peers' memory is mapped, but every operation goes through the trait, and on request as late and in
-//! as strange an order as the contract allows. A program that runs on it has no wish for order that it did not ask for with a fence.
+//! A fabric for tests: the peers' memory is mapped, but every operation goes through the trait, and
+//! on request as late and in as strange an order as the contract allows. A program that runs on it
+//! has no wish for order that it did not ask for with a fence.
 //!
-//! Operations wait in a queue of their PE. A thread delivers them after a random part of `delay_us`; with `reorder` in
-//! random order among those that no fence separates. The data and the signal of a put-with-signal are delivered apart.
+//! Operations wait in a queue of their PE. A thread delivers them after a random part of
+//! `delay_us`; with `reorder` in random order among those that no fence separates. The data and the
+//! signal of a put-with-signal are delivered apart.
 
 use super::{Fabric, FarAddress, SignalOp};
 use crate::control::Control;
@@ -27,9 +29,7 @@ pub(crate) struct Spec {
 
 impl Spec {
     pub(crate) fn from_env() -> Result<Option<Self>> {
-        std::env::var_os(ENV_FABRIC)
-            .map(|value| Self::parse(&value.to_string_lossy()))
-            .transpose()
+        std::env::var_os(ENV_FABRIC).map(|value| Self::parse(&value.to_string_lossy())).transpose()
     }
 
     pub(crate) fn parse(text: &str) -> Result<Self> {
@@ -48,7 +48,8 @@ impl Spec {
             let (key, value) = setting
                 .split_once('=')
                 .ok_or_else(|| bad(format!("has a setting without a value ({setting:?})")))?;
-            let number: u64 = value.parse().map_err(|_| bad(format!("has {key}={value:?}, not a number")))?;
+            let number: u64 =
+                value.parse().map_err(|_| bad(format!("has {key}={value:?}, not a number")))?;
             match key {
                 "delay_us" if number <= 1_000_000 => spec.delay = Duration::from_micros(number),
                 "reorder" => spec.reorder = number != 0,
@@ -149,13 +150,7 @@ impl Far {
     fn send(&self, to: FarAddress, what: What, then: Option<(FarAddress, SignalOp, u64)>) {
         let mut queue = self.shared.lock();
         let due = Instant::now() + queue.delay(self.shared.spec.delay);
-        let pending = Pending {
-            epoch: queue.epoch,
-            due,
-            to,
-            what,
-            then,
-        };
+        let pending = Pending { epoch: queue.epoch, due, to, what, then };
         if self.direct {
             self.shared.apply(&mut queue, pending);
         } else {
@@ -183,11 +178,12 @@ impl Queue {
         }
     }
 
-    /// Takes operations that may be delivered now, among those for which `wanted` holds, in the order in which they are to be. None, if there
-    /// are none.
+    /// Takes operations that may be delivered now, among those for which `wanted` holds, in the
+    /// order in which they are to be. None, if there are none.
     ///
-    /// With `reorder`, some of them in any order: as each order of all comes about in some number of steps, nothing is lost against taking
-    /// one at a time, which would look at all that are pending for each.
+    /// With `reorder`, some of them in any order: as each order of all comes about in some number
+    /// of steps, nothing is lost against taking one at a time, which would look at all that are
+    /// pending for each.
     fn take(&mut self, reorder: bool, wanted: impl Fn(&Pending) -> bool) -> Vec<Pending> {
         let mut oldest = HashMap::new();
         for p in &self.pending {
@@ -230,7 +226,9 @@ impl Shared {
                 .at(self.control.geometry().segment(at.pe as usize) + at.offset),
             region => {
                 let regions = self.regions.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-                let base = regions.get(&(at.pe, region)).expect("only granted and mapped regions are resolved");
+                let base = regions
+                    .get(&(at.pe, region))
+                    .expect("only granted and mapped regions are resolved");
                 (*base as *mut u8).wrapping_add(at.offset as usize)
             }
         }
@@ -238,15 +236,18 @@ impl Shared {
 
     fn apply(&self, queue: &mut Queue, pending: Pending) {
         let to = self.place(pending.to);
-        // SAFETY: the address was resolved by the library, bounds and access checked, and `place` mapped it to memory that
-        // stays mapped; sources are readable as the trait's callers promise.
+        // SAFETY: the address was resolved by the library, bounds and access checked, and `place`
+        // mapped it to memory that stays mapped; sources are readable as the trait's callers
+        // promise.
         unsafe {
             match pending.what {
                 What::Word { size, bits } => shm::store_sized(to, size, bits),
                 What::Block(bytes) => shm::copy(to, bytes.as_ptr(), bytes.len()),
                 What::Source { from, len } => crate::segment::copy(to, from as *const u8, len),
                 What::Signal { op: SignalOp::Set, value } => shm::store(to.cast(), value),
-                What::Signal { op: SignalOp::Add, value } => drop(shm::fetch_op(to, 8, AtomicOp::Add, value)),
+                What::Signal { op: SignalOp::Add, value } => {
+                    _ = shm::fetch_op(to, 8, AtomicOp::Add, value);
+                }
             }
         }
         self.control.doorbell(pending.to.pe as usize).ring(self.control.membarrier());
@@ -286,9 +287,10 @@ impl Shared {
             let taken = queue.take(self.spec.reorder, |p| p.due <= now);
             if taken.is_empty() {
                 let next = queue.pending.iter().map(|p| p.due).filter(|&due| due > now).min();
-                let pause = next.map_or(Duration::from_millis(if queue.pending.is_empty() { 1000 } else { 1 }), |due| {
-                    due - now
-                });
+                let pause = next.map_or(
+                    Duration::from_millis(if queue.pending.is_empty() { 1000 } else { 1 }),
+                    |due| due - now,
+                );
                 queue = self
                     .changed
                     .wait_timeout(queue, pause)
@@ -320,13 +322,21 @@ impl Fabric for Far {
     }
 
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
-        // SAFETY: the caller promises the destination, which may be a part of the source where that is this PE's own; the source
-        // was resolved, bounds and access checked.
+        // SAFETY: the caller promises the destination, which may be a part of the source where that
+        // is this PE's own; the source was resolved, bounds and access checked.
         unsafe { crate::segment::copy(dst, self.shared.place(from), len) };
         Ok(())
     }
 
-    unsafe fn put_signal(&self, to: FarAddress, src: *const u8, len: usize, signal: FarAddress, op: SignalOp, value: u64) -> Result<()> {
+    unsafe fn put_signal(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
         if len == 0 {
             self.send(signal, What::Signal { op, value }, None);
         } else {
@@ -374,7 +384,14 @@ impl Fabric for Far {
 
     fn progress(&self) {}
 
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, _len: usize, _file: BorrowedFd<'_>) -> Result<()> {
+    unsafe fn map_region(
+        &self,
+        pe: u32,
+        region: u32,
+        base: *mut u8,
+        _len: usize,
+        _file: BorrowedFd<'_>,
+    ) -> Result<()> {
         self.shared
             .regions
             .write()
@@ -410,7 +427,8 @@ impl Drop for Far {
             self.shared.changed.notify_one();
         }
         if let Some(courier) = self.courier.take() {
-            // It panics only where an operation was resolved wrongly, and that panic has been printed.
+            // It panics only where an operation was resolved wrongly, and that panic has been
+            // printed.
             let _ = courier.join();
         }
     }
@@ -421,25 +439,22 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The orders in which two operations to PE 0, one more to it behind a fence, and one to PE 1 are delivered.
+    /// The orders in which two operations to PE 0, one more to it behind a fence, and one to PE 1
+    /// are delivered.
     fn orders(reorder: bool) -> BTreeSet<Vec<u64>> {
         let order = |seed| {
-            let pending = [(0, 0), (0, 0), (1, 0), (1, 1)]
-                .into_iter()
-                .zip(0..)
-                .map(|((epoch, pe), bits)| Pending {
-                    epoch,
-                    due: Instant::now(),
-                    to: FarAddress { pe, region: 0, offset: 0 },
-                    what: What::Word { size: 8, bits },
-                    then: None,
+            let pending =
+                [(0, 0), (0, 0), (1, 0), (1, 1)].into_iter().zip(0..).map(|((epoch, pe), bits)| {
+                    Pending {
+                        epoch,
+                        due: Instant::now(),
+                        to: FarAddress { pe, region: 0, offset: 0 },
+                        what: What::Word { size: 8, bits },
+                        then: None,
+                    }
                 });
-            let mut queue = Queue {
-                pending: pending.collect(),
-                epoch: 1,
-                random: seed,
-                closed: false,
-            };
+            let mut queue =
+                Queue { pending: pending.collect(), epoch: 1, random: seed, closed: false };
             let mut order = Vec::new();
             while !queue.pending.is_empty() {
                 let taken = queue.take(reorder, |_| true);
@@ -459,7 +474,12 @@ mod tests {
         assert_eq!(orders(false), [vec![0, 1, 3, 2]].into());
         let mut allowed = BTreeSet::new();
         for [a, b] in [[0, 1], [1, 0]] {
-            allowed.extend([vec![3, a, b, 2], vec![a, 3, b, 2], vec![a, b, 3, 2], vec![a, b, 2, 3]]);
+            allowed.extend([
+                vec![3, a, b, 2],
+                vec![a, 3, b, 2],
+                vec![a, b, 3, 2],
+                vec![a, b, 2, 3],
+            ]);
         }
         assert_eq!(orders(true), allowed);
     }
@@ -468,14 +488,7 @@ mod tests {
     fn specs() {
         assert_eq!(Spec::parse("far").unwrap(), Spec::default());
         let spec = Spec::parse("far:delay_us=50,reorder=1,seed=7").unwrap();
-        assert_eq!(
-            spec,
-            Spec {
-                delay: Duration::from_micros(50),
-                reorder: true,
-                seed: 7
-            }
-        );
+        assert_eq!(spec, Spec { delay: Duration::from_micros(50), reorder: true, seed: 7 });
         for bad in [
             "",
             "near",

@@ -17,7 +17,8 @@
 //! | one updater | a word on which this fabric does atomics is updated by this fabric alone: the library routes the home's own atomics through it too |
 //! | threads | every call may be made from any thread of the PE |
 //!
-//! What a fabric need not check: bounds, keys, access modes. A [`FarAddress`] was checked when it was resolved.
+//! What a fabric need not check: bounds, keys, access modes. A [`FarAddress`] was checked when it
+//! was resolved.
 
 pub(crate) mod far;
 
@@ -46,12 +47,14 @@ pub enum SignalOp {
     Add,
 }
 
-/// A way to memory that is not mapped here. Object-safe: a virtual call is nothing beside a network.
+/// A way to memory that is not mapped here. Object-safe: a virtual call is nothing beside a
+/// network.
 pub trait Fabric: Send + Sync {
     /// Name, for messages and benchmarks.
     fn name(&self) -> &'static str;
 
-    /// Stores a word of `size` (1, 2, 4, 8) bytes. Errors surface at the next [`quiet`](Self::quiet).
+    /// Stores a word of `size` (1, 2, 4, 8) bytes. Errors surface at the next
+    /// [`quiet`](Self::quiet).
     fn store(&self, to: FarAddress, size: usize, bits: u64);
 
     /// Writes a block; the source may be reused on return.
@@ -72,11 +75,20 @@ pub trait Fabric: Send + Sync {
     /// `dst` is writable for `len` bytes during the call.
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()>;
 
-    /// Writes a block, then updates the signal word: whoever sees the signal sees the block. Source as in [`put`](Self::put).
+    /// Writes a block, then updates the signal word: whoever sees the signal sees the block. Source
+    /// as in [`put`](Self::put).
     ///
     /// # Safety
     /// As for [`put`](Self::put).
-    unsafe fn put_signal(&self, to: FarAddress, src: *const u8, len: usize, signal: FarAddress, op: SignalOp, value: u64) -> Result<()>;
+    unsafe fn put_signal(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()>;
 
     /// Updates a word of `size` (4, 8; `Swap` also 1, 2) bytes and returns what it held.
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64>;
@@ -96,15 +108,23 @@ pub trait Fabric: Send + Sync {
     /// Lets the fabric work, where it has no thread or hardware of its own. Called by every wait.
     fn progress(&self);
 
-    /// Tells the fabric where a region of a PE on this node is mapped in this process, and of which memory file, for fabrics that reach it otherwise.
+    /// Tells the fabric where a region of a PE on this node is mapped in this process, and of which
+    /// memory file, for fabrics that reach it otherwise.
     ///
     /// # Errors
     /// When the fabric cannot serve it.
     ///
     /// # Safety
-    /// `base` stays mapped for `len` bytes, with the right to write where operations that write will be asked for, until
-    /// [`unmap_region`](Self::unmap_region).
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize, file: BorrowedFd<'_>) -> Result<()>;
+    /// `base` stays mapped for `len` bytes, with the right to write where operations that write
+    /// will be asked for, until [`unmap_region`](Self::unmap_region).
+    unsafe fn map_region(
+        &self,
+        pe: u32,
+        region: u32,
+        base: *mut u8,
+        len: usize,
+        file: BorrowedFd<'_>,
+    ) -> Result<()>;
 
     /// Takes back [`map_region`](Self::map_region); no operation on it is under way.
     fn unmap_region(&self, pe: u32, region: u32);
@@ -129,15 +149,18 @@ pub trait Fabric: Send + Sync {
         None
     }
 
-    /// Whether this PE's memory stays reachable for the others, and what it has written arrives, after it has left the job.
+    /// Whether this PE's memory stays reachable for the others, and what it has written arrives,
+    /// after it has left the job.
     fn outlives_pes(&self) -> bool {
         false
     }
 }
 
-/// A barrier of all PEs that the network makes by itself. It says nothing of what was written before: who arrives has made that visible.
+/// A barrier of all PEs that the network makes by itself. It says nothing of what was written
+/// before: who arrives has made that visible.
 pub trait HardwareBarrier {
-    /// Whether it serves this job. Each PE asks once, before anything else, and all get the same answer.
+    /// Whether it serves this job. Each PE asks once, before anything else, and all get the same
+    /// answer.
     ///
     /// # Errors
     /// Of the network.
@@ -156,23 +179,27 @@ pub trait HardwareBarrier {
     fn complete(&self) -> Result<u64>;
 }
 
-/// Collectives of all PEs that the network makes by itself, of a few bytes, or of words of 64 bits without a sign. As the library's own, they are no barriers, and say
-/// nothing of what was written before. A PE has one at a time; all have the same ones in the same order. That one has ended ends a [park](VirtualClock::park), as a change
-/// of memory does.
+/// Collectives of all PEs that the network makes by itself, of a few bytes, or of words of 64 bits
+/// without a sign. As the library's own, they are no barriers, and say nothing of what was written
+/// before. A PE has one at a time; all have the same ones in the same order. That one has ended
+/// ends a [park](VirtualClock::park), as a change of memory does.
 pub trait NetworkCollectives {
-    /// The most bytes of a PE's part; 0 where this job is not served. Each PE asks once, before anything but what it asks the [`HardwareBarrier`], and all get the same answer.
+    /// The most bytes of a PE's part; 0 where this job is not served. Each PE asks once, before
+    /// anything but what it asks the [`HardwareBarrier`], and all get the same answer.
     ///
     /// # Errors
     /// Of the network.
     fn join(&self) -> Result<usize>;
 
-    /// This PE comes to its next one, with its part: as many bytes at each PE, and whole words where those are put together.
+    /// This PE comes to its next one, with its part: as many bytes at each PE, and whole words
+    /// where those are put together.
     ///
     /// # Errors
     /// As for [`join`](Self::join).
     fn begin(&self, what: NetworkCollective, part: &[u8]) -> Result<()>;
 
-    /// Whether this PE is through. Then its result, if it gets one, is in `result`, which is as long as its part was; asked again after that, it is an error.
+    /// Whether this PE is through. Then its result, if it gets one, is in `result`, which is as
+    /// long as its part was; asked again after that, it is an error.
     ///
     /// # Errors
     /// As for [`join`](Self::join).
@@ -215,17 +242,24 @@ pub enum WordOperator {
     Or,
 }
 
-/// Datagrams to several PEs at once, copied by the network. Of one that comes all bytes are those that were sent; nothing else is promised: it may be
-/// lost, late, or come twice, and neither a fence nor `quiet` knows of it. One that comes ends a [park](VirtualClock::park), as a change of memory does.
+/// Datagrams to several PEs at once, copied by the network. Of one that comes all bytes are those
+/// that were sent; nothing else is promised: it may be lost, late, or come twice, and neither a
+/// fence nor `quiet` knows of it. One that comes ends a [park](VirtualClock::park), as a change of
+/// memory does.
 pub trait Datagrams {
-    /// This PE joins a new group of these PEs, which it is one of. Each of them asks with the same list, and for each list and purpose as often as the others, in the same order;
-    /// all get a group, or none does, where the network cannot serve it. Returns when what is sent to the group comes to all of them. Where one of them leaves the job instead, there is no group for those that still wait.
+    /// This PE joins a new group of these PEs, which it is one of. Each of them asks with the same
+    /// list, and for each list and purpose as often as the others, in the same order; all get a
+    /// group, or none does, where the network cannot serve it. Returns when what is sent to the
+    /// group comes to all of them. Where one of them leaves the job instead, there is no group for
+    /// those that still wait.
     ///
     /// # Errors
     /// Of the network.
     fn join(&self, members: &[usize], purpose: u32) -> Result<Option<DatagramGroup>>;
 
-    /// Sends a datagram to all other members, or to one; or several in one go, each but the last of [`most`](DatagramGroup::most) bytes, at most [`DATAGRAMS_AT_ONCE`]. The bytes may be reused on return.
+    /// Sends a datagram to all other members, or to one; or several in one go, each but the last of
+    /// [`most`](DatagramGroup::most) bytes, at most [`DATAGRAMS_AT_ONCE`]. The bytes may be reused
+    /// on return.
     ///
     /// # Errors
     /// Of the network; that a datagram does not come is none.
@@ -250,7 +284,8 @@ pub const DATAGRAMS_AT_ONCE: usize = 16;
 /// A group for datagrams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DatagramGroup {
-    /// Its name, of the fabric's choice: the same at all members, and no other's among the groups that one of them is in, or was in lately: what still comes from those is told apart by it.
+    /// Its name, of the fabric's choice: the same at all members, and no other's among the groups
+    /// that one of them is in, or was in lately: what still comes from those is told apart by it.
     pub number: u32,
     /// Most bytes of a datagram.
     pub most: usize,
@@ -271,7 +306,8 @@ pub enum Awaited {
 
 impl Awaited {
     /// Each of them.
-    pub(crate) const ALL: [Awaited; 4] = [Awaited::AnyWord, Awaited::SomeWord, Awaited::Lock, Awaited::Barrier];
+    pub(crate) const ALL: [Awaited; 4] =
+        [Awaited::AnyWord, Awaited::SomeWord, Awaited::Lock, Awaited::Barrier];
 }
 
 impl std::fmt::Display for Awaited {
@@ -290,17 +326,16 @@ impl std::fmt::Display for Awaited {
 pub struct Due {
     /// The moment, since the start of the job.
     pub at: Duration,
-    /// It will only do what it has done very often, with nothing learnt from all of that. Where nothing else is left to happen, the job is stuck.
+    /// It will only do what it has done very often, with nothing learnt from all of that. Where
+    /// nothing else is left to happen, the job is stuck.
     pub vain: bool,
 }
 
 impl Due {
     /// Of those that there are, the first; in vain if all are.
     pub(crate) fn first(one: Option<Due>, other: Option<Due>) -> Option<Due> {
-        let both = |one: Due, other: Due| Due {
-            at: one.at.min(other.at),
-            vain: one.vain && other.vain,
-        };
+        let both =
+            |one: Due, other: Due| Due { at: one.at.min(other.at), vain: one.vain && other.vain };
         match (one, other) {
             (Some(one), Some(other)) => Some(both(one, other)),
             (one, other) => one.or(other),
@@ -308,7 +343,8 @@ impl Due {
     }
 }
 
-/// A PE's time, where it is not the world's. Every call may take virtual time, and lets other PEs run meanwhile.
+/// A PE's time, where it is not the world's. Every call may take virtual time, and lets other PEs
+/// run meanwhile.
 pub trait VirtualClock {
     /// Time since the start of the job.
     fn now(&self) -> Duration;
@@ -316,8 +352,9 @@ pub trait VirtualClock {
     /// This PE looks at its own memory once: what the look takes passes.
     fn look(&self);
 
-    /// This PE has looked in vain, and does nothing until something may have changed in its memory since, or until it is `due`. It may be
-    /// woken for nothing. `what` says what it waits for, should that never come.
+    /// This PE has looked in vain, and does nothing until something may have changed in its memory
+    /// since, or until it is `due`. It may be woken for nothing. `what` says what it waits for,
+    /// should that never come.
     ///
     /// # Errors
     /// When it is not this PE that runs.

@@ -1,6 +1,8 @@
-//! What a hosted PE asks of the machine that it runs on, and the words in which an attached process writes it down.
+//! What a hosted PE asks of the machine that it runs on, and the words in which an attached process
+//! writes it down.
 //!
-//! Nothing in an [`Ask`] points into the program's memory; a block that goes with it or comes back travels beside it.
+//! Nothing in an [`Ask`] points into the program's memory; a block that goes with it or comes back
+//! travels beside it.
 
 use crate::fabric::{Awaited, Due, FarAddress, NetworkCollective, SignalOp, WordOperator};
 use crate::shm::AtomicOp;
@@ -53,27 +55,32 @@ pub enum Ask {
     Quiet,
     /// Answered with 1 when all that the PE has written is visible, else with 0; at once.
     IsQuiet,
-    /// [`HardwareBarrier::join`](crate::fabric::HardwareBarrier::join): answered with 0 where it does not serve the job.
+    /// [`HardwareBarrier::join`](crate::fabric::HardwareBarrier::join): answered with 0 where it
+    /// does not serve the job.
     Join,
     /// [`HardwareBarrier::arrive`](crate::fabric::HardwareBarrier::arrive).
     Arrive,
     /// [`HardwareBarrier::complete`](crate::fabric::HardwareBarrier::complete).
     Phase,
-    /// [`NetworkCollectives::join`](crate::fabric::NetworkCollectives::join): the most bytes are in the upper half.
+    /// [`NetworkCollectives::join`](crate::fabric::NetworkCollectives::join): the most bytes are in
+    /// the upper half.
     JoinCollectives,
-    /// [`NetworkCollectives::begin`](crate::fabric::NetworkCollectives::begin), with the part as a block.
+    /// [`NetworkCollectives::begin`](crate::fabric::NetworkCollectives::begin), with the part as a
+    /// block.
     Collective {
         /// Which.
         what: NetworkCollective,
         /// Bytes of the part.
         len: u32,
     },
-    /// [`NetworkCollectives::end`](crate::fabric::NetworkCollectives::end): 0, or one more than the bytes of the result that comes back.
+    /// [`NetworkCollectives::end`](crate::fabric::NetworkCollectives::end): 0, or one more than the
+    /// bytes of the result that comes back.
     Collected {
         /// The most bytes that may.
         len: u32,
     },
-    /// [`Datagrams::join`](crate::fabric::Datagrams::join), with the members as a block of words of 4 bytes: the group's number, and the most bytes of a datagram in the upper half.
+    /// [`Datagrams::join`](crate::fabric::Datagrams::join), with the members as a block of words of
+    /// 4 bytes: the group's number, and the most bytes of a datagram in the upper half.
     JoinDatagrams {
         /// For what.
         purpose: u32,
@@ -89,7 +96,8 @@ pub enum Ask {
         /// Bytes of the datagram.
         len: u32,
     },
-    /// [`Datagrams::receive`](crate::fabric::Datagrams::receive): 0, or one more than the bytes of the datagram that comes back.
+    /// [`Datagrams::receive`](crate::fabric::Datagrams::receive): 0, or one more than the bytes of
+    /// the datagram that comes back.
     Receive {
         /// By which group.
         group: u32,
@@ -206,7 +214,8 @@ mod kind {
     pub(super) const LEAVE: u8 = 23;
 }
 
-const OPERATIONS: [AtomicOp; 5] = [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
+const OPERATIONS: [AtomicOp; 5] =
+    [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
 const COMPARE_SWAP: u8 = OPERATIONS.len() as u8;
 const REUSE: u8 = 1;
 const SIGNAL_SET: u8 = 2;
@@ -215,17 +224,14 @@ const DUE: u8 = 1;
 const VAIN: u8 = 2;
 const TO_ONE: u8 = 1;
 
-const OPERATORS: [WordOperator; 5] = [
-    WordOperator::Add,
-    WordOperator::Min,
-    WordOperator::Max,
-    WordOperator::And,
-    WordOperator::Or,
-];
+const OPERATORS: [WordOperator; 5] =
+    [WordOperator::Add, WordOperator::Min, WordOperator::Max, WordOperator::And, WordOperator::Or];
 
 /// A collective's kind, operator and root.
 fn collective(what: NetworkCollective) -> (u8, u8, u32) {
-    let number = |operator| OPERATORS.iter().position(|&other| other == operator).expect("all are in the list") as u8;
+    let number = |operator| {
+        OPERATORS.iter().position(|&other| other == operator).expect("all are in the list") as u8
+    };
     match what {
         NetworkCollective::Broadcast { root } => (0, 0, root),
         NetworkCollective::Reduce { root, operator } => (1, number(operator), root),
@@ -255,11 +261,7 @@ fn place(at: FarAddress) -> [u64; 2] {
 }
 
 fn place_of(words: [u64; 2]) -> FarAddress {
-    FarAddress {
-        pe: words[0] as u32,
-        region: (words[0] >> 32) as u32,
-        offset: words[1],
-    }
+    FarAddress { pe: words[0] as u32, region: (words[0] >> 32) as u32, offset: words[1] }
 }
 
 fn nanos(time: Duration) -> u64 {
@@ -270,7 +272,10 @@ impl Ask {
     /// Bytes of the block that goes with it.
     pub fn gives(self) -> usize {
         match self {
-            Ask::Put { len, .. } | Ask::Collective { len, .. } | Ask::JoinDatagrams { len, .. } | Ask::Send { len, .. } => len as usize,
+            Ask::Put { len, .. }
+            | Ask::Collective { len, .. }
+            | Ask::JoinDatagrams { len, .. }
+            | Ask::Send { len, .. } => len as usize,
             _ => 0,
         }
     }
@@ -278,7 +283,9 @@ impl Ask {
     /// The most bytes of the block that comes back.
     pub fn takes(self) -> usize {
         match self {
-            Ask::Get { len, .. } | Ask::Collected { len } | Ask::Receive { len, .. } => len as usize,
+            Ask::Get { len, .. } | Ask::Collected { len } | Ask::Receive { len, .. } => {
+                len as usize
+            }
             _ => 0,
         }
     }
@@ -339,20 +346,31 @@ impl Ask {
             Ask::JoinCollectives => plain(kind::JOIN_COLLECTIVES),
             Ask::Collective { what, len } => {
                 let (number, operator, root) = collective(what);
-                [front(kind::COLLECTIVE, number, operator, 0), root.into(), 0, len.into(), 0, 0, 0, 0]
+                [
+                    front(kind::COLLECTIVE, number, operator, 0),
+                    root.into(),
+                    0,
+                    len.into(),
+                    0,
+                    0,
+                    0,
+                    0,
+                ]
             }
-            Ask::Collected { len } => [front(kind::COLLECTED, 0, 0, 0), 0, 0, len.into(), 0, 0, 0, 0],
-            Ask::JoinDatagrams { purpose, len } => [front(kind::JOIN_DATAGRAMS, 0, 0, 0), purpose.into(), 0, len.into(), 0, 0, 0, 0],
+            Ask::Collected { len } => {
+                [front(kind::COLLECTED, 0, 0, 0), 0, 0, len.into(), 0, 0, 0, 0]
+            }
+            Ask::JoinDatagrams { purpose, len } => {
+                [front(kind::JOIN_DATAGRAMS, 0, 0, 0), purpose.into(), 0, len.into(), 0, 0, 0, 0]
+            }
             Ask::Send { group, to, len } => {
                 let flags = if to.is_some() { TO_ONE } else { 0 };
-                let [at, _] = place(FarAddress {
-                    pe: group,
-                    region: to.unwrap_or(0),
-                    offset: 0,
-                });
+                let [at, _] = place(FarAddress { pe: group, region: to.unwrap_or(0), offset: 0 });
                 [front(kind::SEND, 0, 0, flags), at, 0, len.into(), 0, 0, 0, 0]
             }
-            Ask::Receive { group, len } => [front(kind::RECEIVE, 0, 0, 0), group.into(), 0, len.into(), 0, 0, 0, 0],
+            Ask::Receive { group, len } => {
+                [front(kind::RECEIVE, 0, 0, 0), group.into(), 0, len.into(), 0, 0, 0, 0]
+            }
             Ask::Leave { group } => [front(kind::LEAVE, 0, 0, 0), group.into(), 0, 0, 0, 0, 0, 0],
             Ask::Look => plain(kind::LOOK),
             Ask::Park { due, what } => {
@@ -365,19 +383,15 @@ impl Ask {
         }
     }
 
-    /// Read, believing nothing: that addresses are memory of the job, and words aligned, is for the reader to check. Nothing, where no question is
-    /// written like this.
+    /// Read, believing nothing: that addresses are memory of the job, and words aligned, is for the
+    /// reader to check. Nothing, where no question is written like this.
     pub(super) fn from_words(words: [u64; WORDS]) -> Option<Ask> {
         let [kind, size, what, flags] = u32::try_from(words[0]).ok()?.to_le_bytes();
         let at = place_of([words[1], words[2]]);
         let len = || u32::try_from(words[3]).ok();
         Some(match kind {
             kind::BEGIN => Ask::Begin,
-            kind::STORE => Ask::Store {
-                to: at,
-                size,
-                bits: words[3],
-            },
+            kind::STORE => Ask::Store { to: at, size, bits: words[3] },
             kind::PUT => {
                 let op = match flags & !REUSE {
                     0 => None,
@@ -385,26 +399,17 @@ impl Ask {
                     SIGNAL_ADD => Some(SignalOp::Add),
                     _ => return None,
                 };
-                let signal = |op| Signal {
-                    at: place_of([words[4], words[5]]),
-                    op,
-                    value: words[6],
-                };
-                Ask::Put {
-                    to: at,
-                    len: len()?,
-                    reuse: flags & REUSE != 0,
-                    signal: op.map(signal),
-                }
+                let signal =
+                    |op| Signal { at: place_of([words[4], words[5]]), op, value: words[6] };
+                Ask::Put { to: at, len: len()?, reuse: flags & REUSE != 0, signal: op.map(signal) }
             }
             kind::GET => Ask::Get { from: at, len: len()? },
             kind::ATOMIC => {
                 let what = match OPERATIONS.get(usize::from(what)) {
                     Some(&op) => Atomic::Op(op, words[3]),
-                    None if what == COMPARE_SWAP => Atomic::CompareSwap {
-                        expected: words[3],
-                        new: words[4],
-                    },
+                    None if what == COMPARE_SWAP => {
+                        Atomic::CompareSwap { expected: words[3], new: words[4] }
+                    }
                     None => return None,
                 };
                 Ask::Atomic { at, size, what }
@@ -421,20 +426,13 @@ impl Ask {
                 len: words[3],
                 file: u32::try_from(words[4]).ok()?,
             },
-            kind::UNMAP => Ask::Unmap {
-                pe: at.pe,
-                region: at.region,
-            },
+            kind::UNMAP => Ask::Unmap { pe: at.pe, region: at.region },
             kind::JOIN_COLLECTIVES => Ask::JoinCollectives,
-            kind::COLLECTIVE => Ask::Collective {
-                what: collective_of(size, what, at.pe)?,
-                len: len()?,
-            },
+            kind::COLLECTIVE => {
+                Ask::Collective { what: collective_of(size, what, at.pe)?, len: len()? }
+            }
             kind::COLLECTED => Ask::Collected { len: len()? },
-            kind::JOIN_DATAGRAMS => Ask::JoinDatagrams {
-                purpose: at.pe,
-                len: len()?,
-            },
+            kind::JOIN_DATAGRAMS => Ask::JoinDatagrams { purpose: at.pe, len: len()? },
             kind::SEND => Ask::Send {
                 group: at.pe,
                 to: (flags & TO_ONE != 0).then_some(at.region),
@@ -444,15 +442,11 @@ impl Ask {
             kind::LEAVE => Ask::Leave { group: at.pe },
             kind::LOOK => Ask::Look,
             kind::PARK => Ask::Park {
-                due: (flags & DUE != 0).then(|| Due {
-                    at: Duration::from_nanos(words[1]),
-                    vain: flags & VAIN != 0,
-                }),
+                due: (flags & DUE != 0)
+                    .then(|| Due { at: Duration::from_nanos(words[1]), vain: flags & VAIN != 0 }),
                 what: *Awaited::ALL.get(usize::from(what))?,
             },
-            kind::COMPUTE => Ask::Compute {
-                time: Duration::from_nanos(words[1]),
-            },
+            kind::COMPUTE => Ask::Compute { time: Duration::from_nanos(words[1]) },
             _ => return None,
         })
     }
@@ -480,109 +474,45 @@ mod tests {
 
     #[test]
     fn each_kind_is_written_and_read() {
-        let at = FarAddress {
-            pe: 3,
-            region: 2,
-            offset: 1 << 40,
-        };
+        let at = FarAddress { pe: 3, region: 2, offset: 1 << 40 };
         let signal = |op| Some(Signal { at, op, value: 9 });
         let asks = [
             Ask::Begin,
-            Ask::Store {
-                to: at,
-                size: 4,
-                bits: u64::MAX,
-            },
-            Ask::Put {
-                to: at,
-                len: u32::MAX,
-                reuse: true,
-                signal: None,
-            },
-            Ask::Put {
-                to: at,
-                len: 0,
-                reuse: false,
-                signal: signal(SignalOp::Set),
-            },
-            Ask::Put {
-                to: at,
-                len: 5,
-                reuse: true,
-                signal: signal(SignalOp::Add),
-            },
+            Ask::Store { to: at, size: 4, bits: u64::MAX },
+            Ask::Put { to: at, len: u32::MAX, reuse: true, signal: None },
+            Ask::Put { to: at, len: 0, reuse: false, signal: signal(SignalOp::Set) },
+            Ask::Put { to: at, len: 5, reuse: true, signal: signal(SignalOp::Add) },
             Ask::Get { from: at, len: 77 },
-            Ask::Atomic {
-                at,
-                size: 8,
-                what: Atomic::Op(AtomicOp::Xor, 5),
-            },
-            Ask::Atomic {
-                at,
-                size: 2,
-                what: Atomic::CompareSwap { expected: 1, new: 2 },
-            },
+            Ask::Atomic { at, size: 8, what: Atomic::Op(AtomicOp::Xor, 5) },
+            Ask::Atomic { at, size: 2, what: Atomic::CompareSwap { expected: 1, new: 2 } },
             Ask::Fence,
             Ask::Quiet,
             Ask::IsQuiet,
             Ask::Join,
             Ask::Arrive,
             Ask::Phase,
-            Ask::Map {
-                pe: 1,
-                region: 2,
-                len: 1 << 40,
-                file: 3,
-            },
+            Ask::Map { pe: 1, region: 2, len: 1 << 40, file: 3 },
             Ask::Unmap { pe: 1, region: 2 },
             Ask::JoinCollectives,
             Ask::Collective {
-                what: NetworkCollective::Reduce {
-                    root: 5,
-                    operator: WordOperator::Or,
-                },
+                what: NetworkCollective::Reduce { root: 5, operator: WordOperator::Or },
                 len: 56,
             },
-            Ask::Collective {
-                what: NetworkCollective::Scan(WordOperator::Max),
-                len: 8,
-            },
+            Ask::Collective { what: NetworkCollective::Scan(WordOperator::Max), len: 8 },
             Ask::Collected { len: 56 },
             Ask::JoinDatagrams { purpose: 3, len: 16 },
-            Ask::Send {
-                group: 9,
-                to: None,
-                len: 2048,
-            },
-            Ask::Send {
-                group: 9,
-                to: Some(0),
-                len: 1,
-            },
+            Ask::Send { group: 9, to: None, len: 2048 },
+            Ask::Send { group: 9, to: Some(0), len: 1 },
             Ask::Receive { group: 9, len: 2048 },
             Ask::Leave { group: 9 },
             Ask::Look,
+            Ask::Park { due: None, what: Awaited::Lock },
             Ask::Park {
-                due: None,
-                what: Awaited::Lock,
-            },
-            Ask::Park {
-                due: Some(Due {
-                    at: Duration::from_nanos(7),
-                    vain: false,
-                }),
+                due: Some(Due { at: Duration::from_nanos(7), vain: false }),
                 what: Awaited::Barrier,
             },
-            Ask::Park {
-                due: Some(Due {
-                    at: Duration::ZERO,
-                    vain: true,
-                }),
-                what: Awaited::AnyWord,
-            },
-            Ask::Compute {
-                time: Duration::from_secs(1),
-            },
+            Ask::Park { due: Some(Due { at: Duration::ZERO, vain: true }), what: Awaited::AnyWord },
+            Ask::Compute { time: Duration::from_secs(1) },
         ];
         for ask in asks {
             assert_eq!(Ask::from_words(ask.to_words()), Some(ask));

@@ -40,7 +40,8 @@ fn show_time(run: Run, pe: usize) {
     clock::show(run.cpu_scale, run.seed.rotate_left(32) ^ pe as u64);
 }
 
-/// Joins the simulated machine whose launcher has started this process as PE `me`, if it was one. Returns when it is this PE's turn.
+/// Joins the simulated machine whose launcher has started this process as PE `me`, if it was one.
+/// Returns when it is this PE's turn.
 pub(crate) fn join(me: usize, npes: usize) -> Result<Option<Box<dyn Fabric>>> {
     let Some(value) = std::env::var_os(ENV_FD) else { return Ok(None) };
     let value = value.to_string_lossy().into_owned();
@@ -56,11 +57,7 @@ pub(crate) fn join(me: usize, npes: usize) -> Result<Option<Box<dyn Fabric>>> {
     if let Some(complaint) = clock::complaint(me) {
         eprintln!("{complaint}");
     }
-    let process = Arc::new(Process {
-        me: me as u32,
-        id: std::process::id(),
-        own: Mutex::new(own),
-    });
+    let process = Arc::new(Process { me: me as u32, id: std::process::id(), own: Mutex::new(own) });
     // SAFETY: no block goes with it.
     let offers = unsafe { process.call(Ask::Begin, null_mut()) }?;
     let _ = JOINED.set(process.clone());
@@ -72,10 +69,12 @@ pub(super) fn sleep(time: Duration) -> bool {
     let Some(process) = JOINED.get() else { return false };
     // What the PE forks off has its memory, and is not the PE.
     // SAFETY: no block goes with it.
-    process.id == std::process::id() && unsafe { process.call(Ask::Compute { time }, null_mut()) }.is_ok()
+    process.id == std::process::id()
+        && unsafe { process.call(Ask::Compute { time }, null_mut()) }.is_ok()
 }
 
-/// This process's way to the machine. One call at a time: threads of the process wait for each other, in real time.
+/// This process's way to the machine. One call at a time: threads of the process wait for each
+/// other, in real time.
 struct Process {
     me: u32,
     id: u32,
@@ -99,18 +98,21 @@ impl Port for Arc<Process> {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the caller's promise.
         let reply = unsafe { own.call(ask, clock::computed(), block) };
-        let reply = reply.ok_or_else(|| refused("the launcher takes this process for ended".into()))?;
+        let reply =
+            reply.ok_or_else(|| refused("the launcher takes this process for ended".into()))?;
         clock::went_on(reply.now);
         reply.answer.map_err(refused)
     }
 
-    unsafe fn map_region(&self, pe: u32, region: u32, _base: *mut u8, len: usize, file: BorrowedFd<'_>) -> Result<()> {
-        let map = Ask::Map {
-            pe,
-            region,
-            len: len as u64,
-            file: file.as_raw_fd() as u32,
-        };
+    unsafe fn map_region(
+        &self,
+        pe: u32,
+        region: u32,
+        _base: *mut u8,
+        len: usize,
+        file: BorrowedFd<'_>,
+    ) -> Result<()> {
+        let map = Ask::Map { pe, region, len: len as u64, file: file.as_raw_fd() as u32 };
         // SAFETY: no block goes with it.
         unsafe { self.call(map, null_mut()) }.map(drop)
     }

@@ -1,7 +1,8 @@
 //! The time that an attached process sees: that of the machine.
 //!
-//! However a program asks for the time or sleeps, it ends in a few functions of the kernel's and of libc's; their code is [replaced](super::patch) in this
-//! process, be it linked statically or not. The processor's cycle counter is made to trap, and its trap shows the same time.
+//! However a program asks for the time or sleeps, it ends in a few functions of the kernel's and of
+//! libc's; their code is [replaced](super::patch) in this process, be it linked statically or not.
+//! The processor's cycle counter is made to trap, and its trap shows the same time.
 //!
 //! | the program asks for | it gets |
 //! |---|---|
@@ -11,10 +12,12 @@
 //! | wait for its other threads, so long at most | a wait in real time, as [long](super::threads) |
 //! | random bytes of the kernel | bytes from the run's seed and the PE's number, so that a run repeats itself |
 //!
-//! The time stands still while a process computes, unless it was started with `--cpu-scale`. A program that waits for time to pass by reading a clock again
-//! and again would wait for ever: so after [`FREE`] readings without a call between them, each takes [`READING`].
+//! The time stands still while a process computes, unless it was started with `--cpu-scale`. A
+//! program that waits for time to pass by reading a clock again and again would wait for ever: so
+//! after [`FREE`] readings without a call between them, each takes [`READING`].
 //!
-//! Where this cannot be done (another processor than x86-64, valgrind, a kernel that keeps code from being written), programs see real time, and each PE says so.
+//! Where this cannot be done (another processor than x86-64, valgrind, a kernel that keeps code
+//! from being written), programs see real time, and each PE says so.
 
 use super::attached;
 use super::patch;
@@ -49,7 +52,9 @@ static SHOWN: AtomicBool = AtomicBool::new(false);
 pub(super) fn computed() -> Duration {
     let scale = f64::from_bits(CPU_SCALE.load(Ordering::Relaxed));
     let computed = match scale > 0.0 {
-        true => (cpu_time().saturating_sub(CPU_SINCE.load(Ordering::Relaxed)) as f64 * scale) as u64,
+        true => {
+            (cpu_time().saturating_sub(CPU_SINCE.load(Ordering::Relaxed)) as f64 * scale) as u64
+        }
         false => 0,
     };
     Duration::from_nanos(computed + READ_FOR.load(Ordering::Relaxed))
@@ -92,7 +97,8 @@ pub(super) fn real() -> Duration {
 /// What the kernel's clock shows.
 fn kernels(clock: c_int) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes the structure on this stack frame. By number, as the function is one of those replaced.
+    // SAFETY: the kernel writes the structure on this stack frame. By number, as the function is
+    // one of those replaced.
     unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) };
     duration(time)
 }
@@ -103,7 +109,8 @@ pub(super) fn until(clock: c_int, limit: Duration) -> Duration {
     on(clock).map_or(Duration::ZERO, |now| limit.saturating_sub(now))
 }
 
-/// From now on the program sees the machine's time, and gets random bytes from `seed`. Once; before the program has threads.
+/// From now on the program sees the machine's time, and gets random bytes from `seed`. Once; before
+/// the program has threads.
 pub(super) fn show(cpu_scale: Option<f64>, seed: u64) {
     if SHOWN.swap(true, Ordering::Relaxed) {
         return;
@@ -117,7 +124,8 @@ pub(super) fn show(cpu_scale: Option<f64>, seed: u64) {
         ("__vdso_time", time as *const () as usize),
     ];
     let clocks = kernels.into_iter().all(|(name, ours)| {
-        // SAFETY: the kernel's function for this process, of the same signature; it has no threads yet that could be in it.
+        // SAFETY: the kernel's function for this process, of the same signature; it has no threads
+        // yet that could be in it.
         patch::of_kernel(name).is_some_and(|theirs| unsafe { patch::replace(&theirs, ours) })
     });
     let libcs = [
@@ -136,7 +144,9 @@ pub(super) fn show(cpu_scale: Option<f64>, seed: u64) {
     let sleeps = sleeps && unsafe { super::threads::replace() };
     let cycles = sleeps && trap_cycles();
     let all = [(clocks, "its clocks"), (sleeps, "its sleeps"), (cycles, "its cycle counter")];
-    REAL.get_or_init(|| all.into_iter().filter(|(shown, _)| !shown).map(|(_, what)| what).collect());
+    REAL.get_or_init(|| {
+        all.into_iter().filter(|(shown, _)| !shown).map(|(_, what)| what).collect()
+    });
 }
 
 /// What of this process is in real time, though it should not be.
@@ -172,18 +182,16 @@ pub(super) fn duration(time: libc::timespec) -> Duration {
 }
 
 pub(super) fn timespec(time: Duration) -> libc::timespec {
-    libc::timespec {
-        tv_sec: time.as_secs() as libc::time_t,
-        tv_nsec: time.subsec_nanos().into(),
-    }
+    libc::timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: time.subsec_nanos().into() }
 }
 
 /// The time on a clock; nothing for one that is not this process's.
 fn on(clock: c_int) -> Option<Duration> {
     match clock {
-        libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_REALTIME_ALARM | libc::CLOCK_TAI => {
-            Some(read() + Duration::from_secs(SWITCHED_ON))
-        }
+        libc::CLOCK_REALTIME
+        | libc::CLOCK_REALTIME_COARSE
+        | libc::CLOCK_REALTIME_ALARM
+        | libc::CLOCK_TAI => Some(read() + Duration::from_secs(SWITCHED_ON)),
         libc::CLOCK_MONOTONIC
         | libc::CLOCK_MONOTONIC_RAW
         | libc::CLOCK_MONOTONIC_COARSE
@@ -239,10 +247,17 @@ unsafe extern "C" fn time(to: *mut libc::time_t) -> libc::time_t {
 }
 
 /// libc's, by whose convention an error is a positive number. All its other sleeps end here.
-unsafe extern "C" fn clock_nanosleep(clock: c_int, flags: c_int, wish: *const libc::timespec, left: *mut libc::timespec) -> c_int {
+unsafe extern "C" fn clock_nanosleep(
+    clock: c_int,
+    flags: c_int,
+    wish: *const libc::timespec,
+    left: *mut libc::timespec,
+) -> c_int {
     // SAFETY: the program's.
     let wished = unsafe { wish.read() };
-    let (Ok(seconds), Ok(nanos @ ..1_000_000_000)) = (u64::try_from(wished.tv_sec), u32::try_from(wished.tv_nsec)) else {
+    let (Ok(seconds), Ok(nanos @ ..1_000_000_000)) =
+        (u64::try_from(wished.tv_sec), u32::try_from(wished.tv_nsec))
+    else {
         return libc::EINVAL;
     };
     let wished = Duration::new(seconds, nanos);
@@ -257,7 +272,9 @@ unsafe extern "C" fn clock_nanosleep(clock: c_int, flags: c_int, wish: *const li
     let time = timespec(time);
     // Another process than the PE, or before it has joined.
     // SAFETY: the program's call, but for the clock, which shows another time.
-    match unsafe { libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const time, left) } {
+    match unsafe {
+        libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const time, left)
+    } {
         0 => 0,
         _ => errno(),
     }
@@ -282,7 +299,11 @@ unsafe extern "C" fn getrandom(to: *mut c_void, len: usize, _flags: u32) -> isiz
 }
 
 /// Another program has no handler for the trap of its cycles, which it would inherit.
-unsafe extern "C" fn execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
+unsafe extern "C" fn execve(
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
     set_cycles(libc::PR_TSC_ENABLE);
     // SAFETY: the program's call, as it is.
     unsafe { libc::syscall(libc::SYS_execve, path, argv, envp) };
@@ -308,7 +329,8 @@ fn trap_cycles() -> bool {
 /// Has readings of the cycle counter show the machine's time.
 #[cfg(target_arch = "x86_64")]
 fn trap_cycles() -> bool {
-    // SAFETY: all zeros is a value of the structure; the handler has the signature that the flags ask for, and stays loaded as long as the program.
+    // SAFETY: all zeros is a value of the structure; the handler has the signature that the flags
+    // ask for, and stays loaded as long as the program.
     unsafe {
         let mut ours: libc::sigaction = std::mem::zeroed();
         ours.sa_sigaction = trapped as *const () as usize;
@@ -330,16 +352,23 @@ const READ_CYCLES_AND_CPU: [u8; 3] = [0x0F, 0x01, 0xF9];
 
 #[cfg(target_arch = "x86_64")]
 unsafe extern "C" fn trapped(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives a handler with SA_SIGINFO the state of the thread, which nobody else has.
+    // SAFETY: the kernel gives a handler with SA_SIGINFO the state of the thread, which nobody else
+    // has.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
     let at = registers[libc::REG_RIP as usize] as *const u8;
-    // Of the kernel's own, not of an address that cannot be reached: then what the thread was at is an instruction that could be read.
-    // SAFETY: the kernel's description of the signal; and where the thread stopped at an instruction that it may not use, that is mapped. Its third
-    // byte is looked at only where the first two begin an instruction of three.
+    // Of the kernel's own, not of an address that cannot be reached: then what the thread was at is
+    // an instruction that could be read. SAFETY: the kernel's description of the signal; and where
+    // the thread stopped at an instruction that it may not use, that is mapped. Its third byte is
+    // looked at only where the first two begin an instruction of three.
     let length = unsafe {
         match (*info).si_code {
             libc::SI_KERNEL if at.cast::<[u8; 2]>().read() == READ_CYCLES => 2,
-            libc::SI_KERNEL if at.cast::<[u8; 2]>().read() == READ_CYCLES_AND_CPU[..2] && at.add(2).read() == READ_CYCLES_AND_CPU[2] => 3,
+            libc::SI_KERNEL
+                if at.cast::<[u8; 2]>().read() == READ_CYCLES_AND_CPU[..2]
+                    && at.add(2).read() == READ_CYCLES_AND_CPU[2] =>
+            {
+                3
+            }
             _ => 0,
         }
     };
@@ -355,9 +384,13 @@ unsafe extern "C" fn trapped(signal: c_int, info: *mut libc::siginfo_t, context:
     }
     let before = BEFORE.get().copied();
     match before {
-        Some(before) if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN => {
-            // SAFETY: the handler that was there before, as the kernel would have called it; both conventions pass these three in the same registers.
-            let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = unsafe { std::mem::transmute(before.sa_sigaction) };
+        Some(before)
+            if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN =>
+        {
+            // SAFETY: the handler that was there before, as the kernel would have called it; both
+            // conventions pass these three in the same registers.
+            let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                unsafe { std::mem::transmute(before.sa_sigaction) };
             handler(signal, info, context);
         }
         // The fault comes again, and then ends the process.

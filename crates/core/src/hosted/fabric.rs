@@ -3,8 +3,8 @@
 use super::ask::{Ask, Atomic, Signal};
 use crate::error::{Error, Result};
 use crate::fabric::{
-    Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective, NetworkCollectives, SignalOp,
-    VirtualClock,
+    Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective,
+    NetworkCollectives, SignalOp, VirtualClock,
 };
 use crate::shm::AtomicOp;
 use rustix::fd::BorrowedFd;
@@ -29,7 +29,8 @@ pub trait Port: Send + Sync {
     /// In the machine's words, when it refuses; [`Error::Misuse`] when it is not this PE that runs.
     ///
     /// # Safety
-    /// `block` is readable for the bytes that the question [gives](Ask::gives), writable for those that it [takes](Ask::takes), during the call.
+    /// `block` is readable for the bytes that the question [gives](Ask::gives), writable for those
+    /// that it [takes](Ask::takes), during the call.
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64>;
 
     /// As in [`Fabric`].
@@ -39,7 +40,14 @@ pub trait Port: Send + Sync {
     ///
     /// # Safety
     /// As there.
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize, file: BorrowedFd<'_>) -> Result<()>;
+    unsafe fn map_region(
+        &self,
+        pe: u32,
+        region: u32,
+        base: *mut u8,
+        len: usize,
+        file: BorrowedFd<'_>,
+    ) -> Result<()>;
 
     /// As in [`Fabric`].
     fn unmap_region(&self, pe: u32, region: u32);
@@ -47,10 +55,7 @@ pub trait Port: Send + Sync {
 
 /// What the machine says, as an error.
 pub fn refused(problem: String) -> Error {
-    Error::Fabric {
-        fabric: "simulated machine",
-        problem,
-    }
+    Error::Fabric { fabric: "simulated machine", problem }
 }
 
 /// All peers behind the machine.
@@ -63,14 +68,10 @@ pub struct HostedFabric<P> {
 }
 
 impl<P: Port> HostedFabric<P> {
-    /// `groups`: whether the machine may have hardware for several PEs at once; `datagrams`: whether that copies datagrams.
+    /// `groups`: whether the machine may have hardware for several PEs at once; `datagrams`:
+    /// whether that copies datagrams.
     pub fn new(port: P, groups: bool, datagrams: bool) -> Self {
-        HostedFabric {
-            port,
-            late: Mutex::default(),
-            groups,
-            datagrams,
-        }
+        HostedFabric { port, late: Mutex::default(), groups, datagrams }
     }
 
     fn ask(&self, ask: Ask) -> Result<u64> {
@@ -96,16 +97,20 @@ impl<P: Port> HostedFabric<P> {
 
     /// # Safety
     /// `src` is readable for `len` bytes.
-    unsafe fn write(&self, to: FarAddress, src: *const u8, len: usize, reuse: bool, signal: Option<Signal>) -> Result<()> {
+    unsafe fn write(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        reuse: bool,
+        signal: Option<Signal>,
+    ) -> Result<()> {
         let mut done = 0;
         loop {
             let part = (len - done).min(MOST);
             let end = done + part == len;
             let put = Ask::Put {
-                to: FarAddress {
-                    offset: to.offset + done as u64,
-                    ..to
-                },
+                to: FarAddress { offset: to.offset + done as u64, ..to },
                 len: part as u32,
                 reuse,
                 signal: signal.filter(|_| end),
@@ -126,11 +131,7 @@ impl<P: Port> Fabric for HostedFabric<P> {
     }
 
     fn store(&self, to: FarAddress, size: usize, bits: u64) {
-        let store = Ask::Store {
-            to,
-            size: size as u8,
-            bits,
-        };
+        let store = Ask::Store { to, size: size as u8, bits };
         if let Err(error) = self.ask(store) {
             *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
@@ -149,10 +150,7 @@ impl<P: Port> Fabric for HostedFabric<P> {
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
         for done in (0..len).step_by(MOST) {
             let get = Ask::Get {
-                from: FarAddress {
-                    offset: from.offset + done as u64,
-                    ..from
-                },
+                from: FarAddress { offset: from.offset + done as u64, ..from },
                 len: (len - done).min(MOST) as u32,
             };
             // SAFETY: the caller promises the destination, of which this is a part.
@@ -161,7 +159,15 @@ impl<P: Port> Fabric for HostedFabric<P> {
         Ok(())
     }
 
-    unsafe fn put_signal(&self, to: FarAddress, src: *const u8, len: usize, signal: FarAddress, op: SignalOp, value: u64) -> Result<()> {
+    unsafe fn put_signal(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
         let signal = Signal { at: signal, op, value };
         // SAFETY: the caller promises the source.
         unsafe { self.write(to, src, len, true, Some(signal)) }
@@ -169,20 +175,12 @@ impl<P: Port> Fabric for HostedFabric<P> {
 
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
         let what = Atomic::Op(op, operand);
-        self.ask(Ask::Atomic {
-            at,
-            size: size as u8,
-            what,
-        })
+        self.ask(Ask::Atomic { at, size: size as u8, what })
     }
 
     fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
         let what = Atomic::CompareSwap { expected, new };
-        self.ask(Ask::Atomic {
-            at,
-            size: size as u8,
-            what,
-        })
+        self.ask(Ask::Atomic { at, size: size as u8, what })
     }
 
     fn fence(&self) -> Result<()> {
@@ -204,7 +202,14 @@ impl<P: Port> Fabric for HostedFabric<P> {
         self.look();
     }
 
-    unsafe fn map_region(&self, pe: u32, region: u32, base: *mut u8, len: usize, file: BorrowedFd<'_>) -> Result<()> {
+    unsafe fn map_region(
+        &self,
+        pe: u32,
+        region: u32,
+        base: *mut u8,
+        len: usize,
+        file: BorrowedFd<'_>,
+    ) -> Result<()> {
         // SAFETY: the caller promises what the port asks for.
         unsafe { self.port.map_region(pe, region, base, len, file) }
     }
@@ -269,27 +274,19 @@ impl<P: Port> Datagrams for HostedFabric<P> {
         let members: Vec<u8> = members.iter().flat_map(|&pe| (pe as u32).to_le_bytes()).collect();
         let len = members.len() as u32;
         let group = self.give(Ask::JoinDatagrams { purpose, len }, &members)?;
-        Ok((group != 0).then_some(DatagramGroup {
-            number: group as u32,
-            most: (group >> 32) as usize,
-        }))
+        Ok((group != 0)
+            .then_some(DatagramGroup { number: group as u32, most: (group >> 32) as usize }))
     }
 
     fn send(&self, group: DatagramGroup, to: Option<usize>, bytes: &[u8]) -> Result<()> {
-        let send = Ask::Send {
-            group: group.number,
-            to: to.map(|pe| pe as u32),
-            len: bytes.len() as u32,
-        };
+        let send =
+            Ask::Send { group: group.number, to: to.map(|pe| pe as u32), len: bytes.len() as u32 };
         self.give(send, bytes).map(drop)
     }
 
     fn receive(&self, group: DatagramGroup, take: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut datagram = vec![0; group.most];
-        let receive = Ask::Receive {
-            group: group.number,
-            len: group.most as u32,
-        };
+        let receive = Ask::Receive { group: group.number, len: group.most as u32 };
         let came = self.take(receive, &mut datagram)?;
         if let Some(len) = came {
             take(&datagram[..len]);
@@ -308,7 +305,8 @@ impl<P: Port> VirtualClock for HostedFabric<P> {
     }
 
     fn look(&self) {
-        // Whoever looks where no PE runs sees what is there; the next call that can fail says why it must not.
+        // Whoever looks where no PE runs sees what is there; the next call that can fail says why
+        // it must not.
         let _ = self.ask(Ask::Look);
     }
 
@@ -344,7 +342,14 @@ mod tests {
             Ok(0)
         }
 
-        unsafe fn map_region(&self, _: u32, _: u32, _: *mut u8, _: usize, _: BorrowedFd<'_>) -> Result<()> {
+        unsafe fn map_region(
+            &self,
+            _: u32,
+            _: u32,
+            _: *mut u8,
+            _: usize,
+            _: BorrowedFd<'_>,
+        ) -> Result<()> {
             unreachable!("no window is restricted here")
         }
 
@@ -373,7 +378,8 @@ mod tests {
                 reads.get(at(64), start, len).unwrap();
                 writes.put_signal(at(64), start, len, at(8), SignalOp::Set, 7).unwrap();
             }
-            let (reads, writes) = (reads.port.0.into_inner().unwrap(), writes.port.0.into_inner().unwrap());
+            let (reads, writes) =
+                (reads.port.0.into_inner().unwrap(), writes.port.0.into_inner().unwrap());
             assert_eq!((reads.len(), writes.len()), (parts.len(), parts.len()), "{len}");
             let mut done = 0;
             for (index, &part) in parts.iter().enumerate() {
@@ -384,11 +390,7 @@ mod tests {
                     to: from,
                     len: part as u32,
                     reuse: true,
-                    signal: last.then_some(Signal {
-                        at: at(8),
-                        op: SignalOp::Set,
-                        value: 7,
-                    }),
+                    signal: last.then_some(Signal { at: at(8), op: SignalOp::Set, value: 7 }),
                 };
                 assert_eq!(writes[index], (put, there), "{len}");
                 done += part;

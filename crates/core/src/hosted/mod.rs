@@ -1,11 +1,13 @@
 //! Jobs whose PEs somebody else runs, on a fabric of his own: a simulator.
 //!
-//! All segments are mapped by one process, the host's. A PE has its [`Job`] like any other; what its fabric is asked to deliver, the host writes by
-//! [`Hosted::write`] and its kin, which know where the PEs' memory is, restricted windows included.
+//! All segments are mapped by one process, the host's. A PE has its [`Job`] like any other; what
+//! its fabric is asked to deliver, the host writes by [`Hosted::write`] and its kin, which know
+//! where the PEs' memory is, restricted windows included.
 //!
-//! A PE's fabric is a [`HostedFabric`]: each call becomes an [`Ask`] that goes through a [`Port`]. Where the PE lives in the host's process, the port is the
-//! host's; where it is a process of its own, it is attached to the machine by shared pages
-//! (`passage`) and a word that says whose turn it is (`turn`).
+//! A PE's fabric is a [`HostedFabric`]: each call becomes an [`Ask`] that goes through a [`Port`].
+//! Where the PE lives in the host's process, the port is the host's; where it is a process of its
+//! own, it is attached to the machine by shared pages (`passage`) and a word that says whose turn
+//! it is (`turn`).
 
 mod ask;
 pub(crate) mod attached;
@@ -67,22 +69,21 @@ impl Hosted {
     /// Most PEs of a job.
     pub const MOST: usize = MAX_HOSTED;
 
-    /// The memory of a job of `npes` PEs, with segments that hold `segment` bytes of windows each, or as `MEMONET_SEGMENT_SIZE` says.
+    /// The memory of a job of `npes` PEs, with segments that hold `segment` bytes of windows each,
+    /// or as `MEMONET_SEGMENT_SIZE` says.
     ///
     /// # Errors
     /// As for [`JobFile::create_with`].
     ///
     /// # Safety
     /// Whoever has this reaches every byte of every PE, also those to which a guard has given a
-    /// reference. It carries out what the fabrics that [`join`](Self::join) is given were asked for, and
-    /// writes nothing else; and those fabrics keep the contract of [`fabric`](crate::fabric).
+    /// reference. It carries out what the fabrics that [`join`](Self::join) is given were asked
+    /// for, and writes nothing else; and those fabrics keep the contract of
+    /// [`fabric`](crate::fabric).
     pub unsafe fn create(npes: usize, segment: Option<u64>) -> Result<Hosted> {
         // They share one CPU: the one that the host runs them on.
         let control = JobFile::create_within(Self::MOST, npes, 1, segment)?.into_control()?;
-        Ok(Hosted {
-            control: Arc::new(control),
-            regions: Mutex::default(),
-        })
+        Ok(Hosted { control: Arc::new(control), regions: Mutex::default() })
     }
 
     /// The memory of a job whose PEs are processes, which `job`'s holder starts.
@@ -99,18 +100,22 @@ impl Hosted {
             .map_err(|e| Error::system("dup", e, "Raise `ulimit -n`"))?;
         let geometry = job.control().geometry();
         let control = Control::attach(fd, geometry.file_size(), geometry.npes, 0)?;
-        Ok(Hosted {
-            control: Arc::new(control),
-            regions: Mutex::default(),
-        })
+        Ok(Hosted { control: Arc::new(control), regions: Mutex::default() })
     }
 
-    /// PE `pe` joins, with all peers behind `fabric`. Once for each PE, by whoever is to be that PE.
+    /// PE `pe` joins, with all peers behind `fabric`. Once for each PE, by whoever is to be that
+    /// PE.
     ///
     /// # Errors
     /// [`Error::Environment`] for variables that choose what cannot be.
     pub fn join(&self, pe: usize, fabric: Box<dyn Fabric>) -> Result<Job> {
-        let job = Job::from_control(self.control.clone(), pe, Some(fabric), None, crate::check::asked()?)?;
+        let job = Job::from_control(
+            self.control.clone(),
+            pe,
+            Some(fabric),
+            None,
+            crate::check::asked()?,
+        )?;
         self.control.step(pe, State::Empty, State::Joined);
         self.control.set_pid(pe);
         Ok(job)
@@ -144,24 +149,33 @@ impl Hosted {
     /// What [`Fabric::map_region`] tells the fabric of PE `by`.
     ///
     /// # Safety
-    /// As there: `base` stays mapped for `len` bytes, writable where writes will be asked for, until [`unmap_region`](Self::unmap_region).
+    /// As there: `base` stays mapped for `len` bytes, writable where writes will be asked for,
+    /// until [`unmap_region`](Self::unmap_region).
     pub unsafe fn map_region(&self, by: u32, pe: u32, region: u32, base: *mut u8, len: usize) {
-        let part = Part {
-            base: base as usize,
-            len,
-            writable: true,
-            _own: None,
-        };
+        let part = Part { base: base as usize, len, writable: true, _own: None };
         self.regions().insert((by, pe, region), part);
     }
 
-    /// The same for a PE that is a process, by the number that the memory file has there. What the process says is believed only as far as it can be seen.
+    /// The same for a PE that is a process, by the number that the memory file has there. What the
+    /// process says is believed only as far as it can be seen.
     ///
     /// # Errors
     /// In words, when there is no such file, or it is none of a restricted window.
-    pub fn open_region(&self, by: u32, pe: u32, region: u32, file: u32, len: u64) -> std::result::Result<(), String> {
+    pub fn open_region(
+        &self,
+        by: u32,
+        pe: u32,
+        region: u32,
+        file: u32,
+        len: u64,
+    ) -> std::result::Result<(), String> {
         let geometry = self.control.geometry();
-        if pe as usize >= geometry.npes || region == 0 || region as usize > MAX_KEYS || len == 0 || len > isize::MAX as u64 {
+        if pe as usize >= geometry.npes
+            || region == 0
+            || region as usize > MAX_KEYS
+            || len == 0
+            || len > isize::MAX as u64
+        {
             return Err("there can be no such part of a restricted window".into());
         }
         let process = self
@@ -169,8 +183,10 @@ impl Hosted {
             .process(by as usize)
             .and_then(Pid::from_raw)
             .ok_or("the PE's process is not known")?;
-        // A copy of the descriptor, and nothing else of that process: to open the file anew could be anything.
-        let process = pidfd_open(process, PidfdFlags::empty()).map_err(|e| format!("the PE's process cannot be reached: {e}"))?;
+        // A copy of the descriptor, and nothing else of that process: to open the file anew could
+        // be anything.
+        let process = pidfd_open(process, PidfdFlags::empty())
+            .map_err(|e| format!("the PE's process cannot be reached: {e}"))?;
         let fd = i32::try_from(file).map_err(|_| "a descriptor has no such number".to_owned())?;
         let fd = pidfd_getfd(&process, fd, PidfdGetfdFlags::empty())
             .map_err(|e| format!("the memory of a restricted window cannot be taken over from the PE's process: {e}. The launcher must be allowed to trace it"))?;
@@ -179,12 +195,7 @@ impl Hosted {
         }
         let writable = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::RDWR));
         let own = Mapping::new(fd, len as usize, writable).map_err(|e| e.to_string())?;
-        let part = Part {
-            base: own.at(0) as usize,
-            len: len as usize,
-            writable,
-            _own: Some(own),
-        };
+        let part = Part { base: own.at(0) as usize, len: len as usize, writable, _own: Some(own) };
         self.regions().insert((by, pe, region), part);
         Ok(())
     }
@@ -194,7 +205,8 @@ impl Hosted {
         self.regions().remove(&(by, pe, region));
     }
 
-    /// Where `len` bytes are, as PE `by` has them mapped, if they are memory of the job, and may be written where that is wanted.
+    /// Where `len` bytes are, as PE `by` has them mapped, if they are memory of the job, and may be
+    /// written where that is wanted.
     fn place(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> Option<Place<'_>> {
         let geometry = self.control.geometry();
         let end = at.offset.checked_add(len as u64)?;
@@ -214,7 +226,8 @@ impl Hosted {
         })
     }
 
-    /// Whether there are `len` bytes, as PE `by` has them mapped, that may be written where that is wanted.
+    /// Whether there are `len` bytes, as PE `by` has them mapped, that may be written where that is
+    /// wanted.
     pub fn has(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> bool {
         self.place(by, at, len, writes).is_some()
     }
@@ -224,14 +237,16 @@ impl Hosted {
         self.word(by, at, size).is_some()
     }
 
-    /// Writes bytes into a PE's memory as PE `by` has it mapped; false where there is none. An aligned word is never seen torn.
+    /// Writes bytes into a PE's memory as PE `by` has it mapped; false where there is none. An
+    /// aligned word is never seen torn.
     #[must_use]
     pub fn write(&self, by: u32, to: FarAddress, bytes: &[u8]) -> bool {
         let Some(place) = self.place(by, to, bytes.len(), true) else {
             return false;
         };
-        // SAFETY: `place` lies in a mapping with room for all of them: a segment's, which `control` keeps, or one that stays as long as `place`, by
-        // itself or as `map_region`'s caller promised; `bytes` are private memory. Words are aligned where they are claimed to be.
+        // SAFETY: `place` lies in a mapping with room for all of them: a segment's, which `control`
+        // keeps, or one that stays as long as `place`, by itself or as `map_region`'s caller
+        // promised; `bytes` are private memory. Words are aligned where they are claimed to be.
         unsafe {
             match bytes.len() {
                 len @ (1 | 2 | 4 | 8) if place.at.addr() % len == 0 => {
@@ -254,15 +269,31 @@ impl Hosted {
         Some(bytes)
     }
 
-    /// Updates an aligned word of `size` (1, 2, 4, 8) bytes; gives what it held. Nothing where there is none.
-    pub fn fetch_op(&self, by: u32, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Option<u64> {
+    /// Updates an aligned word of `size` (1, 2, 4, 8) bytes; gives what it held. Nothing where
+    /// there is none.
+    pub fn fetch_op(
+        &self,
+        by: u32,
+        at: FarAddress,
+        size: usize,
+        op: AtomicOp,
+        operand: u64,
+    ) -> Option<u64> {
         let place = self.word(by, at, size)?;
         // SAFETY: as in `write`, and aligned.
         Some(unsafe { shm::fetch_op(place.at, size, op, operand) })
     }
 
-    /// Stores `new` in an aligned word that holds `expected`; gives what it held. Nothing where there is none.
-    pub fn compare_swap(&self, by: u32, at: FarAddress, size: usize, expected: u64, new: u64) -> Option<u64> {
+    /// Stores `new` in an aligned word that holds `expected`; gives what it held. Nothing where
+    /// there is none.
+    pub fn compare_swap(
+        &self,
+        by: u32,
+        at: FarAddress,
+        size: usize,
+        expected: u64,
+        new: u64,
+    ) -> Option<u64> {
         let place = self.word(by, at, size)?;
         // SAFETY: as in `write`, and aligned.
         Some(unsafe { shm::compare_swap_sized(place.at, size, expected, new) })

@@ -1,4 +1,5 @@
-//! The shared pages by which attached processes and the machine talk: layout and access, for both sides.
+//! The shared pages by which attached processes and the machine talk: layout and access, for both
+//! sides.
 //!
 //! One memfd, which only descriptors reach:
 //!
@@ -8,8 +9,9 @@
 //! ...          Passage of PE k
 //! ```
 //!
-//! A process maps its own passage, the machine all. Who may touch what, and when, says [`turn`](super::turn). The machine believes nothing that is written
-//! there: it copies the words once, and reads what they say with [`Ask::from_words`].
+//! A process maps its own passage, the machine all. Who may touch what, and when, says
+//! [`turn`](super::turn). The machine believes nothing that is written there: it copies the words
+//! once, and reads what they say with [`Ask::from_words`].
 //!
 //! Answer and question share the room for a block. In its turn, a process first reads the answer's
 //! block, then overwrites it with that of its next question. So when the machine has the turn, the
@@ -30,7 +32,8 @@ use std::time::Duration;
 pub const ENV_FD: &str = "MEMONET_MACHINE_FD";
 
 const MAGIC: u64 = u64::from_le_bytes(*b"mnmachin");
-/// Raised with every change to this file, or to the words of questions, that another version could misread.
+/// Raised with every change to this file, or to the words of questions, that another version could
+/// misread.
 const VERSION: u32 = 2;
 
 #[repr(C)]
@@ -38,7 +41,8 @@ struct Header {
     magic: u64,
     version: u32,
     npes: u32,
-    /// How much slower than this machine's CPU the simulated one is, as the bits of an `f64`; 0 where computing takes no time.
+    /// How much slower than this machine's CPU the simulated one is, as the bits of an `f64`; 0
+    /// where computing takes no time.
     cpu_scale: u64,
     /// Of all chance in the run.
     seed: u64,
@@ -86,7 +90,8 @@ struct Words {
     reply: [u64; REPLY],
 }
 
-/// Words of a reply: whether it is refused, the time in nanoseconds, a number, and the bytes in the block.
+/// Words of a reply: whether it is refused, the time in nanoseconds, a number, and the bytes in the
+/// block.
 const REPLY: usize = 4;
 const BLOCK: u64 = 4096;
 const STRIDE: u64 = BLOCK + MOST as u64;
@@ -94,7 +99,8 @@ const FIRST: u64 = 4096;
 /// Pages of longer blocks are given back after use.
 const KEPT: usize = 4 << 20;
 
-const _: () = assert!(size_of::<Header>() <= FIRST as usize && size_of::<Words>() <= BLOCK as usize);
+const _: () =
+    assert!(size_of::<Header>() <= FIRST as usize && size_of::<Words>() <= BLOCK as usize);
 
 /// One PE's passage, mapped.
 #[derive(Clone, Copy)]
@@ -110,7 +116,8 @@ unsafe impl Sync for Passage {}
 
 impl Passage {
     /// # Safety
-    /// `base` is that of a page, and a passage is mapped there for as long as this value and its copies are used.
+    /// `base` is that of a page, and a passage is mapped there for as long as this value and its
+    /// copies are used.
     unsafe fn at(base: *mut u8) -> Passage {
         // SAFETY: the caller promises the page, which begins with the word.
         let turn = unsafe { Turn::new(base.wrapping_add(offset_of!(Words, turn)).cast()) };
@@ -122,7 +129,8 @@ impl Passage {
     }
 
     fn load(self, offset: usize) -> u64 {
-        // SAFETY: `at`'s caller promised the page; the offsets used are those of aligned words of `Words`.
+        // SAFETY: `at`'s caller promised the page; the offsets used are those of aligned words of
+        // `Words`.
         unsafe { shm::load(self.word(offset)) }
     }
 
@@ -155,7 +163,8 @@ pub struct Passages {
 }
 
 impl Passages {
-    /// For so many PEs. With `cpu_scale`, what they compute takes as much time as on this machine's CPU, times that.
+    /// For so many PEs. With `cpu_scale`, what they compute takes as much time as on this machine's
+    /// CPU, times that.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -188,13 +197,15 @@ impl Passages {
 
     fn passage(&self, pe: usize) -> Passage {
         assert!(pe < self.ended.len(), "there is no PE {pe} among {}", self.ended.len());
-        // SAFETY: FIRST and STRIDE are multiples of pages, and there is a passage for each of `ended` in the mapping, which lives as long as `self`, in
-        // whose methods alone the value is used.
+        // SAFETY: FIRST and STRIDE are multiples of pages, and there is a passage for each of
+        // `ended` in the mapping, which lives as long as `self`, in whose methods alone the value
+        // is used.
         unsafe { Passage::at(self.mapping.at(FIRST + pe as u64 * STRIDE)) }
     }
 
-    /// Sleeps until PE `pe` has passed its turn to the machine, or has ended; or until woken for nothing. Without a limit of time: a timer would cost
-    /// more than all the rest of a hand-over. What the word says of an end, [`has_ended`](Self::has_ended) knows.
+    /// Sleeps until PE `pe` has passed its turn to the machine, or has ended; or until woken for
+    /// nothing. Without a limit of time: a timer would cost more than all the rest of a hand-over.
+    /// What the word says of an end, [`has_ended`](Self::has_ended) knows.
     pub fn wait(&self, pe: usize) -> Came {
         match self.has_ended(pe) {
             true => Came::Gone,
@@ -212,14 +223,16 @@ impl Passages {
         self.passage(pe).turn.wake();
     }
 
-    /// What it asks, and how long it has computed before; nothing where no question is written. In the machine's turn.
+    /// What it asks, and how long it has computed before; nothing where no question is written. In
+    /// the machine's turn.
     pub fn ask(&self, pe: usize) -> Option<(Ask, Duration)> {
         let passage = self.passage(pe);
         let ask = Ask::from_words(passage.load_all(offset_of!(Words, ask)))?;
         Some((ask, Duration::from_nanos(passage.load(offset_of!(Words, spent)))))
     }
 
-    /// The block of `len` bytes that goes with what it asks; nothing where a passage has no room for so many. In the machine's turn.
+    /// The block of `len` bytes that goes with what it asks; nothing where a passage has no room
+    /// for so many. In the machine's turn.
     pub fn block(&self, pe: usize, len: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; Some(len).filter(|&len| len <= MOST)?];
         // SAFETY: a passage has room for `MOST` bytes, and the vector was made for `len`.
@@ -227,17 +240,22 @@ impl Passages {
         Some(bytes)
     }
 
-    /// Gives pages back after a long block: `len` is the longer of the last answer and the question.
-    /// In the machine's turn, after it has read the question's [`block`](Self::block).
+    /// Gives pages back after a long block: `len` is the longer of the last answer and the
+    /// question. In the machine's turn, after it has read the question's [`block`](Self::block).
     pub fn give_back(&self, pe: usize, len: usize) {
         if (KEPT..=MOST).contains(&len) {
             self.mapping.release(FIRST + pe as u64 * STRIDE + BLOCK, len as u64);
         }
     }
 
-    /// Answers PE `pe`, whose time is `now`: with a number and bytes, or with a refusal in words. Ends the machine's turn; false when that is not the
-    /// machine's.
-    pub fn answer(&self, pe: usize, now: Duration, answer: std::result::Result<(u64, &[u8]), &str>) -> bool {
+    /// Answers PE `pe`, whose time is `now`: with a number and bytes, or with a refusal in words.
+    /// Ends the machine's turn; false when that is not the machine's.
+    pub fn answer(
+        &self,
+        pe: usize,
+        now: Duration,
+        answer: std::result::Result<(u64, &[u8]), &str>,
+    ) -> bool {
         let passage = self.passage(pe);
         let (refused, value, bytes) = match answer {
             Ok((value, bytes)) => (0, value, bytes),
@@ -279,17 +297,16 @@ impl Own {
         let run = peek(&fd).filter(|run| run.npes == npes).ok_or_else(|| Error::Environment {
             name: ENV_FD,
             value: fd.as_raw_fd().to_string(),
-            problem: format!("is not that of a simulated machine of {npes} PEs, or of another version of memonet"),
+            problem: format!(
+                "is not that of a simulated machine of {npes} PEs, or of another version of memonet"
+            ),
             fix: "Start the program with `memonet run --machine`, or unset it",
         })?;
         let mapping = Mapping::part(&fd, FIRST + me as u64 * STRIDE, STRIDE)?;
         mapping.keep_from_children();
         // SAFETY: a whole passage was mapped just now, and lives as long as this value.
         let passage = unsafe { Passage::at(mapping.at(0)) };
-        let own = Own {
-            passage,
-            _mapping: mapping,
-        };
+        let own = Own { passage, _mapping: mapping };
         Ok((own, run))
     }
 

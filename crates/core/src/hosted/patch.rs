@@ -1,7 +1,9 @@
-//! Replacing functions of the kernel's and of libc's in this process, by a jump over their first instructions.
+//! Replacing functions of the kernel's and of libc's in this process, by a jump over their first
+//! instructions.
 //!
-//! libc's callers of its own functions cannot be intercepted by symbols, nor can programs that are linked statically, nor those that find the kernel's
-//! functions by themselves. All of them run the same code, which is this process's own copy once it is written to.
+//! libc's callers of its own functions cannot be intercepted by symbols, nor can programs that are
+//! linked statically, nor those that find the kernel's functions by themselves. All of them run the
+//! same code, which is this process's own copy once it is written to.
 
 use std::ops::Range;
 
@@ -25,10 +27,12 @@ pub(super) fn of_kernel(name: &str) -> Option<Function> {
     if base == 0 {
         return None;
     }
-    // SAFETY: the kernel maps a whole ELF image there, for as long as the process lives; its header says where the table of sections ends it.
+    // SAFETY: the kernel maps a whole ELF image there, for as long as the process lives; its header
+    // says where the table of sections ends it.
     let image = unsafe {
         let header = &*(base as *const libc::Elf64_Ehdr);
-        let len = header.e_shoff as usize + usize::from(header.e_shnum) * usize::from(header.e_shentsize);
+        let len =
+            header.e_shoff as usize + usize::from(header.e_shnum) * usize::from(header.e_shentsize);
         std::slice::from_raw_parts(base as *const u8, len)
     };
     // The kernel does not let the protection of a part of it be changed.
@@ -37,7 +41,8 @@ pub(super) fn of_kernel(name: &str) -> Option<Function> {
     Some(Function { at, pages })
 }
 
-/// Where in an ELF image a function begins that has room for a jump. Nothing, where the image is none.
+/// Where in an ELF image a function begins that has room for a jump. Nothing, where the image is
+/// none.
 fn symbol(image: &[u8], name: &str) -> Option<usize> {
     let number = |at: usize, len: usize| -> Option<usize> {
         let mut word = [0; 8];
@@ -49,11 +54,13 @@ fn symbol(image: &[u8], name: &str) -> Option<usize> {
     // Of a section: type at 4, offset at 0x18, size at 0x20, the strings' section at 0x28.
     const DYNAMIC_SYMBOLS: usize = 11;
     let symbols = (0..count).map(section).find(|&at| number(at + 4, 4) == Some(DYNAMIC_SYMBOLS))?;
-    let (start, size, strings) = (number(symbols + 0x18, 8)?, number(symbols + 0x20, 8)?, number(symbols + 0x28, 4)?);
+    let (start, size, strings) =
+        (number(symbols + 0x18, 8)?, number(symbols + 0x20, 8)?, number(symbols + 0x28, 4)?);
     let strings = number(section(strings) + 0x18, 8)?;
     // Of a symbol, in 24 bytes: name at 0, value at 8, size at 16.
     let found = (start..start.checked_add(size)?).step_by(24).find(|&at| {
-        let text = number(at, 4).and_then(|from| image.get(strings + from..)?.get(..name.len() + 1));
+        let text =
+            number(at, 4).and_then(|from| image.get(strings + from..)?.get(..name.len() + 1));
         text.is_some_and(|text| &text[..name.len()] == name.as_bytes() && text[name.len()] == 0)
     })?;
     (number(found + 16, 8)? >= JUMP).then(|| number(found + 8, 8))?
@@ -62,14 +69,16 @@ fn symbol(image: &[u8], name: &str) -> Option<usize> {
 /// Bytes of a jump to anywhere.
 const JUMP: usize = 12;
 
-/// A jump to an address: mov rax, there; jmp rax. No function gets an argument in that register, nor has to keep it.
+/// A jump to an address: mov rax, there; jmp rax. No function gets an argument in that register,
+/// nor has to keep it.
 fn jump(there: usize) -> [u8; JUMP] {
     let mut jump = [0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0];
     jump[2..10].copy_from_slice(&(there as u64).to_le_bytes());
     jump
 }
 
-/// Has whoever calls `theirs` call the function at `ours`. False where this processor or the kernel does not allow it.
+/// Has whoever calls `theirs` call the function at `ours`. False where this processor or the kernel
+/// does not allow it.
 ///
 /// # Safety
 /// `theirs` has at least [`JUMP`] bytes and the signature of `ours`, and no thread is in it.
@@ -79,7 +88,8 @@ pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
     }
     let (start, len) = (theirs.pages.start as *mut libc::c_void, theirs.pages.len());
     let code = libc::PROT_READ | libc::PROT_EXEC;
-    // SAFETY: pages that hold code of this process, which stays what it was but for the bytes that the caller has promised.
+    // SAFETY: pages that hold code of this process, which stays what it was but for the bytes that
+    // the caller has promised.
     unsafe {
         if libc::mprotect(start, len, code | libc::PROT_WRITE) != 0 {
             return false;
@@ -90,8 +100,9 @@ pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
     true
 }
 
-/// The same function at another address, where it stays what it is when it is [replaced](replace): a copy of its first instructions, and a jump to the rest.
-/// Nothing where those are of other kinds than compilers begin functions with that keep many registers, or the kernel does not allow it.
+/// The same function at another address, where it stays what it is when it is [replaced](replace):
+/// a copy of its first instructions, and a jump to the rest. Nothing where those are of other kinds
+/// than compilers begin functions with that keep many registers, or the kernel does not allow it.
 ///
 /// # Safety
 /// There is a function at `theirs`, as it was compiled.
@@ -99,10 +110,12 @@ pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
 pub(super) unsafe fn elsewhere(theirs: &Function) -> Option<usize> {
     let page = crate::memory::page_size();
     // SAFETY: code up to the end of a page that is mapped, as a part of the function is in it.
-    let code = unsafe { std::slice::from_raw_parts(theirs.at as *const u8, theirs.pages.end - theirs.at) };
+    let code =
+        unsafe { std::slice::from_raw_parts(theirs.at as *const u8, theirs.pages.end - theirs.at) };
     let begin = whole(code)?;
     let instructions = [&code[..begin], &jump(theirs.at + begin)].concat();
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let (prot, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a page of its own, which stays.
     unsafe {
         let at = libc::mmap(std::ptr::null_mut(), page, prot, flags, -1, 0);
@@ -114,7 +127,8 @@ pub(super) unsafe fn elsewhere(theirs: &Function) -> Option<usize> {
     }
 }
 
-/// Bytes of the first instructions, of [`JUMP`] bytes together or more, if all of them do the same wherever they are.
+/// Bytes of the first instructions, of [`JUMP`] bytes together or more, if all of them do the same
+/// wherever they are.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn whole(code: &[u8]) -> Option<usize> {
     let mut at = 0;
@@ -156,17 +170,20 @@ mod tests {
         let call: extern "C" fn(u64) -> u64 = std::hint::black_box(theirs);
         assert_ne!(call(7), 8);
         // SAFETY: a function of several instructions of many bytes, that only this test calls.
-        assert!(unsafe { replace(&of_program(theirs as *const () as usize), ours as *const () as usize) });
+        assert!(unsafe {
+            replace(&of_program(theirs as *const () as usize), ours as *const () as usize)
+        });
         assert_eq!(call(7), 8);
     }
 
     #[test]
     fn a_function_that_is_replaced_stays_what_it_was_elsewhere() {
         let page = crate::memory::page_size();
-        // push r15; push rbx; mov rbx, rdi; sub rsp, 0x88; lea rax, [rbx + 5]; add rsp, 0x88; pop rbx; pop r15; ret
+        // push r15; push rbx; mov rbx, rdi; sub rsp, 0x88; lea rax, [rbx + 5]; add rsp, 0x88; pop
+        // rbx; pop r15; ret
         let code: [u8; 28] = [
-            0x41, 0x57, 0x53, 0x48, 0x89, 0xFB, 0x48, 0x81, 0xEC, 0x88, 0, 0, 0, 0x48, 0x8D, 0x43, 5, 0x48, 0x81, 0xC4, 0x88, 0, 0, 0,
-            0x5B, 0x41, 0x5F, 0xC3,
+            0x41, 0x57, 0x53, 0x48, 0x89, 0xFB, 0x48, 0x81, 0xEC, 0x88, 0, 0, 0, 0x48, 0x8D, 0x43,
+            5, 0x48, 0x81, 0xC4, 0x88, 0, 0, 0, 0x5B, 0x41, 0x5F, 0xC3,
         ];
         let (all, flags) = (
             libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
@@ -180,7 +197,8 @@ mod tests {
             at as usize
         };
         // SAFETY: a function of this signature, or the address of one.
-        let call = |at: usize| unsafe { std::mem::transmute::<usize, extern "C" fn(u64) -> u64>(at) }(7);
+        let call =
+            |at: usize| unsafe { std::mem::transmute::<usize, extern "C" fn(u64) -> u64>(at) }(7);
         // SAFETY: the function above, in which nobody is.
         let kept = unsafe { elsewhere(&of_program(at)) }.expect("all its instructions are known");
         assert_eq!((call(at), call(kept)), (12, 12));

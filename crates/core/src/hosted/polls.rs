@@ -1,7 +1,8 @@
 //! Waits for descriptors, in an attached process.
 //!
-//! Programs sleep by them too: with no descriptors, they wait for nothing but time, and that is the machine's. With some, they wait for what is outside of
-//! the machine, in real time; and where nothing has come for so long, as much time has passed in the machine.
+//! Programs sleep by them too: with no descriptors, they wait for nothing but time, and that is the
+//! machine's. With some, they wait for what is outside of the machine, in real time; and where
+//! nothing has come for so long, as much time has passed in the machine.
 
 use super::{attached, clock};
 use libc::{c_int, c_long, c_void};
@@ -20,7 +21,8 @@ pub(super) fn replacements() -> [(usize, usize); 6] {
     ]
 }
 
-/// Waits for so long, or without end, by `ask`, which asks the kernel for just that: with 0 when nothing has come in that time.
+/// Waits for so long, or without end, by `ask`, which asks the kernel for just that: with 0 when
+/// nothing has come in that time.
 fn wait(timeout: Option<Duration>, for_nothing: bool, ask: impl FnOnce() -> c_long) -> c_int {
     match timeout {
         Some(time) if for_nothing && attached::sleep(time) => 0,
@@ -56,7 +58,8 @@ unsafe extern "C" fn ppoll(
     // SAFETY: the program's, or null.
     let mut time = unsafe { timeout.as_ref() }.copied();
     let wished = time.map(clock::duration);
-    // A time that is none is for the kernel to refuse, which it does at once. It changes the time; libc's does not.
+    // A time that is none is for the kernel to refuse, which it does at once. It changes the time;
+    // libc's does not.
     let left = time.as_mut().map_or(null_mut(), |time| &raw mut *time);
     // SAFETY: the program's call, as it is.
     wait(wished, count == 0 && mask.is_null(), || unsafe {
@@ -68,7 +71,12 @@ unsafe extern "C" fn ppoll(
 const KERNEL_MASK: usize = 8;
 
 /// `time` becomes what is left of it.
-fn selected(count: c_int, sets: [*mut libc::fd_set; 3], time: Option<&mut libc::timespec>, mask: *const libc::sigset_t) -> c_int {
+fn selected(
+    count: c_int,
+    sets: [*mut libc::fd_set; 3],
+    time: Option<&mut libc::timespec>,
+    mask: *const libc::sigset_t,
+) -> c_int {
     let wished = time.as_deref().copied().map(clock::duration);
     let for_nothing = mask.is_null() && (count == 0 || sets.iter().all(|set| set.is_null()));
     let left = time.map_or(null_mut(), |time| &raw mut *time);
@@ -114,7 +122,12 @@ unsafe extern "C" fn pselect(
     selected(count, [read, write, other], time.as_mut(), mask)
 }
 
-unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut libc::epoll_event, most: c_int, timeout: c_int) -> c_int {
+unsafe extern "C" fn epoll_wait(
+    epoll: c_int,
+    events: *mut libc::epoll_event,
+    most: c_int,
+    timeout: c_int,
+) -> c_int {
     // SAFETY: as the caller's.
     unsafe { epoll_pwait(epoll, events, most, timeout, null()) }
 }

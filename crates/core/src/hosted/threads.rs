@@ -1,19 +1,29 @@
 //! Waits of a program's threads for each other, in an attached process.
 //!
-//! Other threads compute in real time, so who waits for them does. But how long at most, the program has said by the machine's clocks, which the kernel
-//! knows nothing of: it waits for as long in real time; and where nothing has come, as much time has passed in the machine.
+//! Other threads compute in real time, so who waits for them does. But how long at most, the
+//! program has said by the machine's clocks, which the kernel knows nothing of: it waits for as
+//! long in real time; and where nothing has come, as much time has passed in the machine.
 //!
-//! For a condition, libc's own function waits, which is kept [elsewhere](patch::elsewhere), with a limit that the kernel understands. A lock or a semaphore is tried
-//! again and again. Rust's threads wait by number.
+//! For a condition, libc's own function waits, which is kept [elsewhere](patch::elsewhere), with a
+//! limit that the kernel understands. A lock or a semaphore is tried again and again. Rust's
+//! threads wait by number.
 
 use super::attached;
 use super::clock::{self, SWITCHED_ON};
 use super::patch;
-use libc::{CLOCK_MONOTONIC, CLOCK_REALTIME, c_int, c_long, clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t, timespec};
+use libc::{
+    CLOCK_MONOTONIC, CLOCK_REALTIME, c_int, c_long, clockid_t, pthread_cond_t, pthread_mutex_t,
+    pthread_rwlock_t, sem_t, timespec,
+};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-type ClockWait = unsafe extern "C" fn(*mut pthread_cond_t, *mut pthread_mutex_t, clockid_t, *const timespec) -> c_int;
+type ClockWait = unsafe extern "C" fn(
+    *mut pthread_cond_t,
+    *mut pthread_mutex_t,
+    clockid_t,
+    *const timespec,
+) -> c_int;
 
 unsafe extern "C" {
     fn pthread_cond_clockwait(
@@ -22,11 +32,23 @@ unsafe extern "C" {
         clock: clockid_t,
         limit: *const timespec,
     ) -> c_int;
-    fn pthread_mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, limit: *const timespec) -> c_int;
+    fn pthread_mutex_clocklock(
+        mutex: *mut pthread_mutex_t,
+        clock: clockid_t,
+        limit: *const timespec,
+    ) -> c_int;
     fn pthread_rwlock_timedrdlock(lock: *mut pthread_rwlock_t, limit: *const timespec) -> c_int;
-    fn pthread_rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, limit: *const timespec) -> c_int;
+    fn pthread_rwlock_clockrdlock(
+        lock: *mut pthread_rwlock_t,
+        clock: clockid_t,
+        limit: *const timespec,
+    ) -> c_int;
     fn pthread_rwlock_timedwrlock(lock: *mut pthread_rwlock_t, limit: *const timespec) -> c_int;
-    fn pthread_rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, limit: *const timespec) -> c_int;
+    fn pthread_rwlock_clockwrlock(
+        lock: *mut pthread_rwlock_t,
+        clock: clockid_t,
+        limit: *const timespec,
+    ) -> c_int;
     fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, limit: *const timespec) -> c_int;
 }
 
@@ -39,7 +61,9 @@ static CLOCK_WAIT: OnceLock<ClockWait> = OnceLock::new();
 /// No thread is in one of them.
 pub(super) unsafe fn replace() -> bool {
     // SAFETY: libc's function, which has not been replaced.
-    let Some(kept) = (unsafe { patch::elsewhere(&patch::of_program(pthread_cond_clockwait as *const () as usize)) }) else {
+    let Some(kept) = (unsafe {
+        patch::elsewhere(&patch::of_program(pthread_cond_clockwait as *const () as usize))
+    }) else {
         return false;
     };
     // SAFETY: the same function.
@@ -58,7 +82,9 @@ pub(super) unsafe fn replace() -> bool {
         (libc::syscall as *const (), syscall as *const ()),
     ];
     // SAFETY: the two of a pair have one signature; the caller's promise.
-    let replaced = |(theirs, ours): (*const (), *const ())| unsafe { patch::replace(&patch::of_program(theirs as usize), ours as usize) };
+    let replaced = |(theirs, ours): (*const (), *const ())| unsafe {
+        patch::replace(&patch::of_program(theirs as usize), ours as usize)
+    };
     all.into_iter().all(replaced)
 }
 
@@ -73,7 +99,8 @@ impl Limit {
     fn on(clock: clockid_t, limit: timespec) -> Option<Limit> {
         let nanos = u32::try_from(limit.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000)?;
         let limit = Duration::new(limit.tv_sec.try_into().unwrap_or(0), nanos);
-        matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC).then(|| Limit(clock::until(clock, limit).min(LONGEST)))
+        matches!(clock, CLOCK_REALTIME | CLOCK_MONOTONIC)
+            .then(|| Limit(clock::until(clock, limit).min(LONGEST)))
     }
 
     /// Where the kernel's monotonic clock will be then.
@@ -89,7 +116,8 @@ impl Limit {
     }
 }
 
-/// A condition knows its clock, and does not tell. But no time of a run is after 2000 on the monotonic one, nor before on the other.
+/// A condition knows its clock, and does not tell. But no time of a run is after 2000 on the
+/// monotonic one, nor before on the other.
 fn clock_of(limit: &timespec) -> clockid_t {
     match u64::try_from(limit.tv_sec) {
         Ok(SWITCHED_ON..) => CLOCK_REALTIME,
@@ -97,7 +125,11 @@ fn clock_of(limit: &timespec) -> clockid_t {
     }
 }
 
-unsafe extern "C" fn cond_timedwait(condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, limit: *const timespec) -> c_int {
+unsafe extern "C" fn cond_timedwait(
+    condition: *mut pthread_cond_t,
+    mutex: *mut pthread_mutex_t,
+    limit: *const timespec,
+) -> c_int {
     // SAFETY: the program's.
     unsafe { cond_clockwait(condition, mutex, clock_of(&*limit), limit) }
 }
@@ -120,16 +152,18 @@ unsafe extern "C" fn cond_clockwait(
 }
 
 /// Between two tries.
-static PAUSE: timespec = timespec {
-    tv_sec: 0,
-    tv_nsec: 50_000,
-};
+static PAUSE: timespec = timespec { tv_sec: 0, tv_nsec: 50_000 };
 
 /// Tries until it is no longer busy, to a limit on a clock, or to a signal.
 ///
 /// # Safety
 /// The limit is the program's.
-unsafe fn tried(clock: clockid_t, limit: *const timespec, signals: bool, mut attempt: impl FnMut() -> c_int) -> c_int {
+unsafe fn tried(
+    clock: clockid_t,
+    limit: *const timespec,
+    signals: bool,
+    mut attempt: impl FnMut() -> c_int,
+) -> c_int {
     let mut result = attempt();
     if result != libc::EBUSY {
         return result;
@@ -141,7 +175,8 @@ unsafe fn tried(clock: clockid_t, limit: *const timespec, signals: bool, mut att
     let end = limit.real();
     while result == libc::EBUSY && clock::real() < end {
         // SAFETY: the kernel reads the time.
-        let paused = unsafe { kernel(libc::SYS_nanosleep, [&raw const PAUSE as c_long, 0, 0, 0, 0, 0]) };
+        let paused =
+            unsafe { kernel(libc::SYS_nanosleep, [&raw const PAUSE as c_long, 0, 0, 0, 0, 0]) };
         result = attempt();
         if result == libc::EBUSY && signals && paused == c_long::from(-libc::EINTR) {
             return libc::EINTR;
@@ -159,27 +194,45 @@ unsafe extern "C" fn mutex_timedlock(mutex: *mut pthread_mutex_t, limit: *const 
     unsafe { mutex_clocklock(mutex, CLOCK_REALTIME, limit) }
 }
 
-unsafe extern "C" fn mutex_clocklock(mutex: *mut pthread_mutex_t, clock: clockid_t, limit: *const timespec) -> c_int {
+unsafe extern "C" fn mutex_clocklock(
+    mutex: *mut pthread_mutex_t,
+    clock: clockid_t,
+    limit: *const timespec,
+) -> c_int {
     // SAFETY: the program's.
     unsafe { tried(clock, limit, false, || libc::pthread_mutex_trylock(mutex)) }
 }
 
-unsafe extern "C" fn rwlock_timedrdlock(lock: *mut pthread_rwlock_t, limit: *const timespec) -> c_int {
+unsafe extern "C" fn rwlock_timedrdlock(
+    lock: *mut pthread_rwlock_t,
+    limit: *const timespec,
+) -> c_int {
     // SAFETY: the program's.
     unsafe { rwlock_clockrdlock(lock, CLOCK_REALTIME, limit) }
 }
 
-unsafe extern "C" fn rwlock_clockrdlock(lock: *mut pthread_rwlock_t, clock: clockid_t, limit: *const timespec) -> c_int {
+unsafe extern "C" fn rwlock_clockrdlock(
+    lock: *mut pthread_rwlock_t,
+    clock: clockid_t,
+    limit: *const timespec,
+) -> c_int {
     // SAFETY: the program's.
     unsafe { tried(clock, limit, false, || libc::pthread_rwlock_tryrdlock(lock)) }
 }
 
-unsafe extern "C" fn rwlock_timedwrlock(lock: *mut pthread_rwlock_t, limit: *const timespec) -> c_int {
+unsafe extern "C" fn rwlock_timedwrlock(
+    lock: *mut pthread_rwlock_t,
+    limit: *const timespec,
+) -> c_int {
     // SAFETY: the program's.
     unsafe { rwlock_clockwrlock(lock, CLOCK_REALTIME, limit) }
 }
 
-unsafe extern "C" fn rwlock_clockwrlock(lock: *mut pthread_rwlock_t, clock: clockid_t, limit: *const timespec) -> c_int {
+unsafe extern "C" fn rwlock_clockwrlock(
+    lock: *mut pthread_rwlock_t,
+    clock: clockid_t,
+    limit: *const timespec,
+) -> c_int {
     // SAFETY: the program's.
     unsafe { tried(clock, limit, false, || libc::pthread_rwlock_trywrlock(lock)) }
 }
@@ -189,7 +242,11 @@ unsafe extern "C" fn semaphore_timedwait(semaphore: *mut sem_t, limit: *const ti
     unsafe { semaphore_clockwait(semaphore, CLOCK_REALTIME, limit) }
 }
 
-unsafe extern "C" fn semaphore_clockwait(semaphore: *mut sem_t, clock: clockid_t, limit: *const timespec) -> c_int {
+unsafe extern "C" fn semaphore_clockwait(
+    semaphore: *mut sem_t,
+    clock: clockid_t,
+    limit: *const timespec,
+) -> c_int {
     // SAFETY: the program's.
     let attempt = || match unsafe { libc::sem_trywait(semaphore) } {
         0 => 0,
@@ -204,7 +261,15 @@ unsafe extern "C" fn semaphore_clockwait(semaphore: *mut sem_t, clock: clockid_t
 }
 
 /// A call by number, of which only timed waits for a word are not passed on as they are.
-unsafe extern "C" fn syscall(number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long {
+unsafe extern "C" fn syscall(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+) -> c_long {
     let mut given = [a, b, c, d, e, f];
     // SAFETY: the program's, or null.
     let wished = || unsafe { (d as *const timespec).as_ref() }.copied();

@@ -1,4 +1,5 @@
-//! Turns of an attached process and the machine: one at a time, nothing lost, and an end when the process has ended.
+//! Turns of an attached process and the machine: one at a time, nothing lost, and an end when the
+//! process has ended.
 
 use super::*;
 use crate::hosted::turn::{Came, Side, Turn};

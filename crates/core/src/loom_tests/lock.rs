@@ -1,4 +1,5 @@
-//! Locks: who holds one holds it alone, no hand-over is lost, and what the last holder wrote is seen.
+//! Locks: who holds one holds it alone, no hand-over is lost, and what the last holder wrote is
+//! seen.
 
 use super::*;
 use crate::lock::Queue;
@@ -33,7 +34,8 @@ fn take(pes: &[Arc<Pe>], me: usize, times: usize) {
     }
 }
 
-/// Runs a thread for each of `who`, the first one here; all of them `take` the lock, and it is free when they have.
+/// Runs a thread for each of `who`, the first one here; all of them `take` the lock, and it is free
+/// when they have.
 fn contend(npes: usize, who: &[usize], times: usize) {
     let pes = job_with_lock(npes);
     let others: Vec<_> = who[1..]
@@ -169,7 +171,9 @@ fn a_death_as_the_turn_comes() {
         let waiting = pes[0].clone();
         let waiting = thread::spawn(move || wait_or_hear(&waiting));
         let launcher = pes[1].clone();
-        let launcher = thread::spawn(move || assert!(launcher.control().depart(1, State::Dead(Cause::Signal(9)))));
+        let launcher = thread::spawn(move || {
+            assert!(launcher.control().depart(1, State::Dead(Cause::Signal(9))))
+        });
         queue(&pes[0]).clear().unwrap();
         waiting.join().unwrap();
         launcher.join().unwrap();

@@ -1,4 +1,5 @@
-//! Multicast: blocks are whole and in order, nothing is overwritten that is still read, and nobody waits for ever.
+//! Multicast: blocks are whole and in order, nothing is overwritten that is still read, and nobody
+//! waits for ever.
 
 use super::*;
 use crate::multicast::model::{Receiver, chain, ends};
@@ -14,7 +15,8 @@ fn stream(npes: usize, count: u64) {
             receiver
         }
     };
-    let threads: Vec<_> = receivers.into_iter().map(|receiver| thread::spawn(receive(receiver))).collect();
+    let threads: Vec<_> =
+        receivers.into_iter().map(|receiver| thread::spawn(receive(receiver))).collect();
     for value in 1..=count {
         sender.send(value).unwrap();
     }
@@ -69,7 +71,8 @@ fn a_reader_leaves() {
     });
 }
 
-/// The writer goes on without a reader that is just reading: it gets what was sent, in order, until it is told.
+/// The writer goes on without a reader that is just reading: it gets what was sent, in order, until
+/// it is told.
 #[test]
 fn a_reader_is_dropped() {
     explore(3, || {
@@ -93,7 +96,8 @@ fn a_reader_is_dropped() {
     });
 }
 
-/// Each reader passes on to the next, and leaves the job when it has had enough; so does the writer. The last one gets all, and then the end.
+/// Each reader passes on to the next, and leaves the job when it has had enough; so does the
+/// writer. The last one gets all, and then the end.
 fn through_those_that_leave(npes: usize, count: u64) {
     let pes = job(npes);
     let (mut sender, receivers) = chain(&pes);

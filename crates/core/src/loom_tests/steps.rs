@@ -1,4 +1,5 @@
-//! Steps of collectives: what a member gets is what was sent for it, however far the others are ahead.
+//! Steps of collectives: what a member gets is what was sent for it, however far the others are
+//! ahead.
 
 use super::*;
 use crate::collective::{Destinations, Place};
@@ -11,7 +12,8 @@ fn job_with_lines(npes: usize) -> Vec<Arc<Pe>> {
     let pes = job(npes);
     for pe in &pes {
         let slot = Pe::barrier_slot(0);
-        let words = [offset_of!(BarrierSlot, done), offset_of!(BarrierSlot, gather)].map(|offset| slot + offset as u64);
+        let words = [offset_of!(BarrierSlot, done), offset_of!(BarrierSlot, gather)]
+            .map(|offset| slot + offset as u64);
         let lines = (0..npes).flat_map(|rank| (0..TURNS).map(move |turn| (rank, turn)));
         let lines = lines.flat_map(|(rank, turn)| {
             let line = Pe::lines(0) + ((rank * TURNS + turn) * size_of::<Line>()) as u64;
@@ -30,7 +32,8 @@ fn words(pe: &Pe, first: usize, count: usize) -> Place {
     Place::at(pe.control().geometry().heap_offset + 8 * first as u64, 8 * count)
 }
 
-/// What a member contributes to a call. Word 0 is its source, which it overwrites as soon as it may.
+/// What a member contributes to a call. Word 0 is its source, which it overwrites as soon as it
+/// may.
 fn value(rank: usize, call: usize) -> u64 {
     (1 + 10 * call + rank) as u64
 }

@@ -1,4 +1,5 @@
-//! The queue in front of shared data: who is alone is alone, nobody is forgotten, and what the last one wrote is seen.
+//! The queue in front of shared data: who is alone is alone, nobody is forgotten, and what the last
+//! one wrote is seen.
 
 use super::*;
 use crate::dsm::queue::{Mode, Tickets};
@@ -52,7 +53,8 @@ fn take(pe: &Pe, mode: Mode) {
     tickets(pe).leave(pe, ticket, mode);
 }
 
-/// Each of these PEs, in a thread of its own, the first one here. None stands for one that gives up.
+/// Each of these PEs, in a thread of its own, the first one here. None stands for one that gives
+/// up.
 fn meet(npes: usize, who: &'static [(usize, Option<Mode>)]) {
     let pes = job_with_tickets(npes);
     let act = |pe: &Pe, mode: Option<Mode>| match mode {

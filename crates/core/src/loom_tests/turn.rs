@@ -1,4 +1,5 @@
-//! Turns at making teams: one set at a time at each PE, meetings that nobody passes alone, and an end to all of it.
+//! Turns at making teams: one set at a time at each PE, meetings that nobody passes alone, and an
+//! end to all of it.
 
 use super::*;
 use crate::layout::{MAX_CALLS, Turns};
@@ -8,7 +9,12 @@ use crate::team::turn::Turn;
 fn job_with_turns(npes: usize) -> Vec<Arc<Pe>> {
     let pes = job(npes);
     for pe in &pes {
-        const { assert!(offset_of!(Turns, turn) == 8 * MAX_CALLS && offset_of!(Turns, begins) == 8 * (MAX_CALLS + 1)) };
+        const {
+            assert!(
+                offset_of!(Turns, turn) == 8 * MAX_CALLS
+                    && offset_of!(Turns, begins) == 8 * (MAX_CALLS + 1)
+            )
+        };
         let turns = (0..MAX_CALLS + 2).map(|word| offset_of!(SystemArea, turns) + 8 * word);
         let mail = (0..npes).map(|from| pe.control().geometry().mail(from) as usize);
         for offset in turns.chain(mail) {
@@ -19,7 +25,8 @@ fn job_with_turns(npes: usize) -> Vec<Arc<Pe>> {
     pes
 }
 
-/// A PE's thread takes its turn in these sets, one after the other: alone in it at its PE, and past a meeting only with the others there.
+/// A PE's thread takes its turn in these sets, one after the other: alone in it at its PE, and past
+/// a meeting only with the others there.
 fn take(pes: &[Arc<Pe>], me: usize, sets: &[&[usize]]) {
     for &set in sets {
         let turn = Turn::wait(&pes[me], set).unwrap();
@@ -29,7 +36,10 @@ fn take(pes: &[Arc<Pe>], me: usize, sets: &[&[usize]]) {
         write(&pes[me], 1, round);
         turn.meet().unwrap();
         for &member in set {
-            assert!(read(&pes[member], 1) >= round.min(1), "PE {me} has met PE {member} before it came");
+            assert!(
+                read(&pes[member], 1) >= round.min(1),
+                "PE {me} has met PE {member} before it came"
+            );
         }
         write(&pes[me], 0, 0);
         turn.end();

@@ -1,15 +1,24 @@
-//! A circle: PEs of which any one gives a block to all others, by the fabric's datagrams. What a broadcast needs, without a channel.
+//! A circle: PEs of which any one gives a block to all others, by the fabric's datagrams. What a
+//! broadcast needs, without a channel.
 //!
-//! Each block is a log of its own for [`memonet_repair`], read where its writer has it, and stored where each reader wants it. So there is no ring, no copy but the one that arrives, and
-//! nobody waits for room: what has come is consumed. The datagrams' epoch counts the blocks, alike at all members, as they are in the same calls. What is late belongs to
-//! an earlier block, and is refused.
+//! Each block is a log of its own for [`memonet_repair`], read where its writer has it, and stored
+//! where each reader wants it. So there is no ring, no copy but the one that arrives, and nobody
+//! waits for room: what has come is consumed. The datagrams' epoch counts the blocks, alike at all
+//! members, as they are in the same calls. What is late belongs to an earlier block, and is
+//! refused.
 //!
-//! **What comes too early** is refused as well: a member that has all of a block may begin the next one while others still repair theirs, and so may meet its last writer. It is then missed, asked for, and sent again.
+//! **What comes too early** is refused as well: a member that has all of a block may begin the next
+//! one while others still repair theirs, and so may meet its last writer. It is then missed, asked
+//! for, and sent again.
 //!
-//! **When a block is over.** Statuses that say so may be lost, and who sends the last one would have to stay for an answer. So a reader that has everything leaves, says so by other means, which
-//! lose nothing (a [step](crate::collective) of the broadcast), and the writer stays until it has heard that from all. Nobody asks for anything then, and no datagram of the block is taken any more.
+//! **When a block is over.** Statuses that say so may be lost, and who sends the last one would
+//! have to stay for an answer. So a reader that has everything leaves, says so by other means,
+//! which lose nothing (a [step](crate::collective) of the broadcast), and the writer stays until it
+//! has heard that from all. Nobody asks for anything then, and no datagram of the block is taken
+//! any more.
 //!
-//! One thread at a time gives or takes; all waits of the PE move it on ([`Relay`]), and when it is over, none of them touches the block any more: the end takes the lock that they work under.
+//! One thread at a time gives or takes; all waits of the PE move it on ([`Relay`]), and when it is
+//! over, none of them touches the block any more: the end takes the lock that they work under.
 
 use super::datagrams::{Carrier, MOST_GOES, Repeats, at_once, config, lock, try_lock};
 use super::network::{self, Membership};
@@ -64,7 +73,8 @@ impl repair::Log for Memory {
 
 impl repair::Store for Memory {
     fn write(&mut self, position: u64, from: &[u8]) {
-        // What lies beyond belongs to a longer block, that of a writer that broadcasts something else.
+        // What lies beyond belongs to a longer block, that of a writer that broadcasts something
+        // else.
         let len = self.bytes.saturating_sub(position).min(from.len() as u64) as usize;
         // SAFETY: inside of the block; `from` is private memory.
         unsafe { shm::copy(self.at.wrapping_add(position as usize), from.as_ptr(), len) };
@@ -77,11 +87,18 @@ impl Circle {
         network::wins(pe, members - 1)
     }
 
-    /// Makes the circle of these PEs, of which this one has that rank; all of them come straight to this call, with the same purpose, which is no other circle's of the same PEs. Nothing, at all of them, where the network does not serve it.
+    /// Makes the circle of these PEs, of which this one has that rank; all of them come straight to
+    /// this call, with the same purpose, which is no other circle's of the same PEs. Nothing, at
+    /// all of them, where the network does not serve it.
     ///
     /// # Errors
     /// Of the network.
-    pub(crate) fn join(pe: &Arc<Pe>, members: &[usize], rank: usize, purpose: u32) -> Result<Option<Arc<Circle>>> {
+    pub(crate) fn join(
+        pe: &Arc<Pe>,
+        members: &[usize],
+        rank: usize,
+        purpose: u32,
+    ) -> Result<Option<Arc<Circle>>> {
         let Some(membership) = Membership::join(pe, members, purpose)? else {
             return Ok(None);
         };
@@ -104,17 +121,25 @@ impl Circle {
         Ok(Some(circle))
     }
 
-    /// The next block is one that the member with rank `writer` gives: `bytes` at `at`, to be sent from there or stored there, by all waits until the value is dropped.
+    /// The next block is one that the member with rank `writer` gives: `bytes` at `at`, to be sent
+    /// from there or stored there, by all waits until the value is dropped.
     ///
     /// # Safety
-    /// `at` is mapped for so many bytes, more than 0, at the writer to be read and elsewhere to be written, until then.
+    /// `at` is mapped for so many bytes, more than 0, at the writer to be read and elsewhere to be
+    /// written, until then.
     pub(crate) unsafe fn begin(&self, writer: usize, at: *mut u8, bytes: usize) -> UnderWay<'_> {
         let memory = Memory { at, bytes: bytes as u64 };
         let now = wait::nanos(&self.pe);
         let capacity = memory.bytes.min(repair::wire::MOST_APART);
         let config = repair::Config {
             epoch: self.blocks.fetch_add(1, Ordering::Relaxed),
-            ..config(&self.pe, self.group.number, self.members as u16 - 1, capacity, self.group.most)
+            ..config(
+                &self.pe,
+                self.group.number,
+                self.members as u16 - 1,
+                capacity,
+                self.group.most,
+            )
         };
         let block = if writer == self.rank {
             Block::Given(repair::Writer::new(&config, now), memory)
@@ -158,15 +183,10 @@ impl Relay for Circle {
 }
 
 impl Work {
-    /// Takes what has come, and sends what is to be sent now. Gives when there is more to do though nothing happens.
+    /// Takes what has come, and sends what is to be sent now. Gives when there is more to do though
+    /// nothing happens.
     fn go_on(&mut self, pe: &Pe) -> Result<Option<Due>> {
-        let Work {
-            membership,
-            out,
-            block: Some(block),
-            repeats,
-        } = self
-        else {
+        let Work { membership, out, block: Some(block), repeats } = self else {
             return Ok(None);
         };
         for _ in 0..MOST_GOES {
@@ -207,7 +227,8 @@ impl Block {
         }
     }
 
-    /// When there is something to send though nothing comes. A writer whose readers have all stays only until they have said so by other means.
+    /// When there is something to send though nothing comes. A writer whose readers have all stays
+    /// only until they have said so by other means.
     fn due(&self, repeats: &mut Repeats) -> Option<Due> {
         let (at, learnt) = match self {
             Block::Given(machine, _) if machine.is_complete() => return None,
@@ -271,26 +292,22 @@ mod tests {
         fn outlives_pes(&self) -> bool { true }
     }
 
-    /// A thread has just taken a datagram of a block that another thread gives up, as a broadcast does that fails: none of it is stored afterwards.
+    /// A thread has just taken a datagram of a block that another thread gives up, as a broadcast
+    /// does that fails: none of it is stored afterwards.
     #[test]
     fn a_block_that_is_over_is_not_stored_to() {
         const BYTES: usize = 64;
         let ((asked, is_asked), (tell, told)) = (channel(), channel());
-        let held = Held {
-            asked: Mutex::new(asked),
-            told: Mutex::new(told),
-        };
+        let held = Held { asked: Mutex::new(asked), told: Mutex::new(told) };
         // SAFETY: nothing is written through it; the fabric holds all requests back.
         let hosted = unsafe { Hosted::create(3, Some(8 << 20)) }.unwrap();
         let job = hosted.join(1, Box::new(held)).unwrap();
         let circle = Circle::join(&job.pe, &[0, 1, 2], 1, 1).unwrap().unwrap();
         let config = config(&job.pe, circle.group.number, 2, BYTES as u64, circle.group.most);
-        let (mut writer, mut datagram) = (repair::Writer::new(&config, 0), vec![0; config.datagram]);
+        let (mut writer, mut datagram) =
+            (repair::Writer::new(&config, 0), vec![0; config.datagram]);
         let mut source = [9; BYTES];
-        let source = Memory {
-            at: source.as_mut_ptr(),
-            bytes: BYTES as u64,
-        };
+        let source = Memory { at: source.as_mut_ptr(), bytes: BYTES as u64 };
         writer.commit(BYTES as u64);
         let outgoing = writer.next(0, &source, &mut datagram).unwrap();
         datagram.truncate(outgoing.len);
@@ -298,7 +315,8 @@ mod tests {
         let block = job.pe.local(4 << 20);
         let stored = || {
             let mut bytes = [0; BYTES];
-            // SAFETY: of this PE's segment, whose memory nobody else has asked for; the array is private.
+            // SAFETY: of this PE's segment, whose memory nobody else has asked for; the array is
+            // private.
             unsafe { shm::copy(bytes.as_mut_ptr(), block, BYTES) };
             bytes
         };
@@ -319,7 +337,8 @@ mod tests {
                 bytes
             });
             has_begun.recv().unwrap();
-            // Time for an end that does not wait to be over: without it this could find nothing wrong, but not find wrong what is right.
+            // Time for an end that does not wait to be over: without it this could find nothing
+            // wrong, but not find wrong what is right.
             std::thread::sleep(Duration::from_millis(50));
             tell.send(datagram).unwrap();
             drop(tell);

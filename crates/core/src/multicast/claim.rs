@@ -9,18 +9,22 @@ use crate::shm::{self, Plain};
 use std::ops::{Deref, DerefMut};
 
 impl<T: Plain> Multicast<T> {
-    /// Publishes a block of any length, 0 included. Waits where a reader is too far behind. Writer only.
+    /// Publishes a block of any length, 0 included. Waits where a reader is too far behind. Writer
+    /// only.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when it waits for a reader that is gone, or [`Error::Silent`], unless the channel survives that; [`Error::Misuse`] at a reader.
+    /// [`Error::PeerFailed`] when it waits for a reader that is gone, or [`Error::Silent`], unless
+    /// the channel survives that; [`Error::Misuse`] at a reader.
     #[inline]
     pub fn publish(&mut self, block: &[T]) -> Result<()> {
         publish(self.writer()?, block)
     }
 
-    /// Memory for a block of `len` elements, in which it is written where the readers read it. It holds whatever it held before. Waits where a reader is too far behind. Writer only.
+    /// Memory for a block of `len` elements, in which it is written where the readers read it. It
+    /// holds whatever it held before. Waits where a reader is too far behind. Writer only.
     ///
-    /// A block of more than [`most_in_place`](Self::most_in_place) elements is in private memory until it is published.
+    /// A block of more than [`most_in_place`](Self::most_in_place) elements is in private memory
+    /// until it is published.
     ///
     /// # Errors
     /// As for [`publish`](Self::publish); [`Error::Overflow`].
@@ -57,7 +61,8 @@ impl<T: Plain> Multicast<T> {
     /// Waits for the next block, and puts it into `to` in place of what that held. Readers only.
     ///
     /// # Errors
-    /// [`Error::Closed`] when all has been read and the writer has left; [`Error::PeerFailed`] when it has died; [`Error::Silent`]; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
+    /// [`Error::Closed`] when all has been read and the writer has left; [`Error::PeerFailed`] when
+    /// it has died; [`Error::Silent`]; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
     #[inline]
     pub fn recv(&mut self, to: &mut Vec<T>) -> Result<()> {
         if !self.assembled {
@@ -73,7 +78,8 @@ impl<T: Plain> Multicast<T> {
         Ok(())
     }
 
-    /// [`recv`](Self::recv), if the next block has come; whether it has. Of a large one, parts may have come, which are kept.
+    /// [`recv`](Self::recv), if the next block has come; whether it has. Of a large one, parts may
+    /// have come, which are kept.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -93,10 +99,12 @@ impl<T: Plain> Multicast<T> {
         Ok(true)
     }
 
-    /// Waits for the next block, and shows it where it is. It stays the next one until [`Peek::pop`]. Readers only.
+    /// Waits for the next block, and shows it where it is. It stays the next one until
+    /// [`Peek::pop`]. Readers only.
     ///
-    /// A block of more than [`most_in_place`](Self::most_in_place) elements is shown in private memory, as is every one on a channel that
-    /// [drops slow readers](super::MulticastOptions::drop_slow).
+    /// A block of more than [`most_in_place`](Self::most_in_place) elements is shown in private
+    /// memory, as is every one on a channel that [drops slow
+    /// readers](super::MulticastOptions::drop_slow).
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -144,15 +152,11 @@ impl<T: Plain> Multicast<T> {
         let reader = self.reader()?;
         reader.show()?;
         let at: *const T = reader.block().cast();
-        Ok(Peek {
-            channel: self,
-            at,
-            len,
-            record: Some(record),
-        })
+        Ok(Peek { channel: self, at, len, record: Some(record) })
     }
 
-    /// Puts a record behind what has come of its block; the first one in place of what came of one that was given up.
+    /// Puts a record behind what has come of its block; the first one in place of what came of one
+    /// that was given up.
     fn append(&mut self, record: Record) -> Result<()> {
         let Multicast { end, block, .. } = self;
         let super::End::Reader(reader) = end else {
@@ -186,10 +190,7 @@ impl<T: Plain> Multicast<T> {
 fn block_bytes<T>(len: usize) -> Result<usize> {
     len.checked_mul(size_of::<T>())
         .filter(|&bytes| bytes <= isize::MAX as usize)
-        .ok_or(Error::Overflow {
-            index: len,
-            size: size_of::<T>(),
-        })
+        .ok_or(Error::Overflow { index: len, size: size_of::<T>() })
 }
 
 /// Elements of a record, which somebody may have written over.
@@ -209,7 +210,8 @@ fn elements<T>(record: Record) -> Result<usize> {
 fn copy_record<T: Plain>(reader: &mut Reader, record: Record, to: &mut Vec<T>) -> Result<()> {
     let len = elements::<T>(record)?;
     to.reserve(len);
-    // SAFETY: the record lies in the ring, as its header was checked to; `to` has room for its elements.
+    // SAFETY: the record lies in the ring, as its header was checked to; `to` has room for its
+    // elements.
     unsafe { shm::copy(to.as_mut_ptr().add(to.len()).cast(), reader.block(), record.len) };
     reader.check()?;
     // SAFETY: the copy filled so many elements, and any bytes are a `T`.
@@ -225,13 +227,15 @@ fn publish<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
         return publish_in_parts(writer, block);
     }
     let room = writer.room(bytes)?;
-    // SAFETY: `room` is that of a record of so many bytes, which no reader reads before it is published; `block` is private memory.
+    // SAFETY: `room` is that of a record of so many bytes, which no reader reads before it is
+    // published; `block` is private memory.
     unsafe { shm::copy(writer.block(room), block.as_ptr().cast(), bytes) };
     writer.publish(room, bytes, Part::WHOLE);
     Ok(())
 }
 
-/// Publishes a block as large as it likes; readers copy a part while the next one is written. One that fails in the midst was never published: readers forget its parts.
+/// Publishes a block as large as it likes; readers copy a part while the next one is written. One
+/// that fails in the midst was never published: readers forget its parts.
 #[cold]
 fn publish_in_parts<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
     let most = writer.ring().most() / size_of::<T>();
@@ -241,16 +245,14 @@ fn publish_in_parts<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
         let room = writer.room(bytes)?;
         // SAFETY: as in `publish`.
         unsafe { shm::copy(writer.block(room), elements.as_ptr().cast(), bytes) };
-        let part = Part {
-            first: number == 0,
-            last: number + 1 == count,
-        };
+        let part = Part { first: number == 0, last: number + 1 == count };
         writer.publish(room, bytes, part);
     }
     Ok(())
 }
 
-/// A block that is being written: a slice of its elements. Published by [`commit`](Self::commit); dropped without, it never was.
+/// A block that is being written: a slice of its elements. Published by [`commit`](Self::commit);
+/// dropped without, it never was.
 #[must_use = "a block is published only by `commit`"]
 pub struct Claim<'a, T> {
     writer: &'a mut Writer,
@@ -267,19 +269,11 @@ impl<'a, T: Plain> Claim<'a, T> {
     #[inline]
     fn in_place(writer: &'a mut Writer, room: Room, len: usize) -> Self {
         let at = writer.block(room).cast();
-        Claim {
-            writer,
-            memory: Memory::InPlace(room, at),
-            len,
-        }
+        Claim { writer, memory: Memory::InPlace(room, at), len }
     }
 
     fn private(writer: &'a mut Writer, len: usize) -> Self {
-        Claim {
-            writer,
-            memory: Memory::Private(vec![T::new_zeroed(); len]),
-            len,
-        }
+        Claim { writer, memory: Memory::Private(vec![T::new_zeroed(); len]), len }
     }
 
     /// Publishes the block.
@@ -304,11 +298,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     #[inline]
     pub fn commit_first(mut self, len: usize) -> Result<()> {
         if len > self.len {
-            return Err(Error::OutOfBounds {
-                index: 0,
-                count: len,
-                len: self.len,
-            });
+            return Err(Error::OutOfBounds { index: 0, count: len, len: self.len });
         }
         self.len = len;
         self.commit()
@@ -321,7 +311,8 @@ impl<T: Plain> Deref for Claim<'_, T> {
     #[inline]
     fn deref(&self) -> &[T] {
         match &self.memory {
-            // SAFETY: room for so many elements, aligned, in the ring; any bytes are a `T`. No other PE writes there, and this one only through this guard.
+            // SAFETY: room for so many elements, aligned, in the ring; any bytes are a `T`. No
+            // other PE writes there, and this one only through this guard.
             Memory::InPlace(_, at) => unsafe { std::slice::from_raw_parts(*at, self.len) },
             Memory::Private(block) => block,
         }
@@ -332,7 +323,8 @@ impl<T: Plain> DerefMut for Claim<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
-            // SAFETY: as above; and no reader reads there before the record is published, but for copies of a dropped one, which it then throws away.
+            // SAFETY: as above; and no reader reads there before the record is published, but for
+            // copies of a dropped one, which it then throws away.
             Memory::InPlace(_, at) => unsafe { std::slice::from_raw_parts_mut(*at, self.len) },
             Memory::Private(block) => block,
         }
@@ -350,12 +342,7 @@ pub struct Peek<'a, T> {
 
 impl<'a, T: Plain> Peek<'a, T> {
     fn assembled(channel: &'a mut Multicast<T>) -> Self {
-        Peek {
-            at: channel.block.as_ptr(),
-            len: channel.block.len(),
-            channel,
-            record: None,
-        }
+        Peek { at: channel.block.as_ptr(), len: channel.block.len(), channel, record: None }
     }
 
     /// Is done with the block: the next one follows, and the writer may use the memory.
@@ -377,9 +364,11 @@ impl<T: Plain> Deref for Peek<'_, T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: either the channel's own vector, which nobody changes while this borrows the channel; or a published record, whose elements are aligned and lie in the ring,
-        // and which nobody overwrites before this reader has told that it is done with it, as only `pop` does: the writer waits for this reader on every channel but those
-        // on which readers copy, and a PE that leaves keeps what was shown.
+        // SAFETY: either the channel's own vector, which nobody changes while this borrows the
+        // channel; or a published record, whose elements are aligned and lie in the ring, and which
+        // nobody overwrites before this reader has told that it is done with it, as only `pop`
+        // does: the writer waits for this reader on every channel but those on which readers copy,
+        // and a PE that leaves keeps what was shown.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 }

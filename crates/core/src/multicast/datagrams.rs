@@ -1,16 +1,25 @@
 //! Datagrams: the log goes once to all readers, and [`memonet_repair`] makes whole what arrives.
 //!
-//! What carries the datagrams is a [`Carrier`]: UDP sockets ([`super::sockets`]), or a fabric whose network copies them ([`super::network`]). They are never waited for: whoever waits
-//! for anything in this PE lets the channel work ([`Relay`]), as for the tree. So there is no thread and nothing to hand over between threads, and while a PE waits it looks at its carriers
-//! as often as at memory. A PE that computes answers later: its readers' buffers hold what comes meanwhile up to the protocol's window, and the writer waits or repairs.
+//! What carries the datagrams is a [`Carrier`]: UDP sockets ([`super::sockets`]), or a fabric whose
+//! network copies them ([`super::network`]). They are never waited for: whoever waits for anything
+//! in this PE lets the channel work ([`Relay`]), as for the tree. So there is no thread and nothing
+//! to hand over between threads, and while a PE waits it looks at its carriers as often as at
+//! memory. A PE that computes answers later: its readers' buffers hold what comes meanwhile up to
+//! the protocol's window, and the writer waits or repairs.
 //!
-//! The ring of each end is in its own segment. What the protocol has received in order up to some position are whole records and perhaps the beginning of one more; a reader
-//! takes no record before all of it is there. As all bytes of the log are received, nobody needs zeros behind records. That a reader leaves it says in its line at the writer, by a signal.
+//! The ring of each end is in its own segment. What the protocol has received in order up to some
+//! position are whole records and perhaps the beginning of one more; a reader takes no record
+//! before all of it is there. As all bytes of the log are received, nobody needs zeros behind
+//! records. That a reader leaves it says in its line at the writer, by a signal.
 //!
-//! **In virtual time nobody looks without a reason**, so each end says when it is due though nothing comes. A reader is when it misses something; a writer, while it waits for room or for arrival.
-//! An end that waits for nothing is never due, and a job in which nobody else does anything is seen to be stuck. An end that waits for what no program will do (a reader that never
-//! reads) would ask for ever, and get answers: so it is due in vain when very many of its questions in a row have taught it nothing. With loss alone that does not happen: of a thousand
-//! questions one arrives, and its answer. Whoever ends is told of by the machine, so silence is no sign there.
+//! **In virtual time nobody looks without a reason**, so each end says when it is due though
+//! nothing comes. A reader is when it misses something; a writer, while it waits for room or for
+//! arrival. An end that waits for nothing is never due, and a job in which nobody else does
+//! anything is seen to be stuck. An end that waits for what no program will do (a reader that never
+//! reads) would ask for ever, and get answers: so it is due in vain when very many of its questions
+//! in a row have taught it nothing. With loss alone that does not happen: of a thousand questions
+//! one arrives, and its answer. Whoever ends is told of by the machine, so silence is no sign
+//! there.
 
 use super::ring::{Header, Ring};
 use super::tree::Upstream;
@@ -29,21 +38,26 @@ use std::time::Duration;
 
 /// Their numbers are 16 bits of a datagram.
 pub(super) const MOST_READERS: usize = u16::MAX as usize;
-/// Bytes under way to a reader: what the smallest usual receive buffer holds, with what the kernel needs around them.
+/// Bytes under way to a reader: what the smallest usual receive buffer holds, with what the kernel
+/// needs around them.
 const WINDOW: u64 = 128 << 10;
-/// A writer that never waits looks at what has come each time that it has written so many bytes: what readers miss is to be repaired long before they stop it.
+/// A writer that never waits looks at what has come each time that it has written so many bytes:
+/// what readers miss is to be repaired long before they stop it.
 const LOOK_EACH: u64 = WINDOW / 8;
 /// Datagrams taken in one go,
 pub(super) const MOST_AT_ONCE: usize = 64;
-/// and how often in one look. It ends even where a stranger sends faster than this PE can refuse, and the next look goes on.
+/// and how often in one look. It ends even where a stranger sends faster than this PE can refuse,
+/// and the next look goes on.
 pub(super) const MOST_GOES: usize = 16;
 
-/// So many questions in a row may be lost, or be answered with nothing new; those after them are in vain. More than a reader has gaps, each of which it asks for by itself.
+/// So many questions in a row may be lost, or be answered with nothing new; those after them are in
+/// vain. More than a reader has gaps, each of which it asks for by itself.
 const MOST_IN_VAIN: u32 = 1024;
 
 /// What carries a channel's datagrams at one end.
 pub(super) trait Carrier: Send {
-    /// Where this PE hears what is for it alone, as a word for its peers; 0 where they know without.
+    /// Where this PE hears what is for it alone, as a word for its peers; 0 where they know
+    /// without.
     fn address(&self) -> u64 {
         0
     }
@@ -57,7 +71,8 @@ pub(super) trait Carrier: Send {
     /// Where nothing will come any more.
     fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Sends a datagram, at the latest when [`flush`](Self::flush) is called. One that cannot be sent now is lost, as any may be, and repaired.
+    /// Sends a datagram, at the latest when [`flush`](Self::flush) is called. One that cannot be
+    /// sent now is lost, as any may be, and repaired.
     ///
     /// # Errors
     /// Where none can be sent any more.
@@ -81,27 +96,24 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn new(config: repair::Config, carrier: Box<dyn Carrier>) -> Self {
-        Link {
-            config,
-            carrier,
-            out: vec![0; config.datagram].into(),
-        }
+        Link { config, carrier, out: vec![0; config.datagram].into() }
     }
 }
 
 /// What both ends are configured with.
-pub(super) fn config(pe: &Pe, channel: u32, readers: u16, capacity: u64, datagram: usize) -> repair::Config {
+pub(super) fn config(
+    pe: &Pe,
+    channel: u32,
+    readers: u16,
+    capacity: u64,
+    datagram: usize,
+) -> repair::Config {
     let (job, timing) = match pe.is_simulated() {
-        // What happens in a simulation is not to depend on a number that is drawn anew for each job; nor is there another job.
+        // What happens in a simulation is not to depend on a number that is drawn anew for each
+        // job; nor is there another job.
         true => {
             let never = repair::Nanos::MAX;
-            (
-                0,
-                repair::Timing {
-                    dead_after: never,
-                    ..repair::Timing::LOCAL
-                },
-            )
+            (0, repair::Timing { dead_after: never, ..repair::Timing::LOCAL })
         }
         false => (pe.control().job_id(), repair::Timing::LOCAL),
     };
@@ -161,19 +173,13 @@ impl Repeats {
         } else if std::mem::replace(&mut self.at, at) != at {
             self.times = self.times.saturating_add(1);
         }
-        Due {
-            at: Duration::from_nanos(at),
-            vain: self.times > MOST_IN_VAIN,
-        }
+        Due { at: Duration::from_nanos(at), vain: self.times > MOST_IN_VAIN }
     }
 }
 
 /// There is more to take in, now.
 pub(super) fn at_once(pe: &Pe) -> Due {
-    Due {
-        at: wait::now(pe),
-        vain: false,
-    }
+    Due { at: wait::now(pe), vain: false }
 }
 
 pub(super) fn lock<T>(work: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -298,9 +304,7 @@ impl Sending {
 
     /// Sends what is to be sent now; gives when there will be more, though nothing happens.
     fn send(&self, work: &mut SendingWork) -> Option<Due> {
-        let SendingWork {
-            machine, link, repeats, ..
-        } = work;
+        let SendingWork { machine, link, repeats, .. } = work;
         while let Some(outgoing) = machine.next(wait::nanos(&self.pe), &self.ring, &mut link.out) {
             if let Err(error) = link.carrier.send(&link.out[..outgoing.len], outgoing.to) {
                 self.pe.surface_later(error);
@@ -398,12 +402,7 @@ impl Relay for Receiving {
 
 impl Receiving {
     fn work(&self, work: &mut ReceivingWork) -> Result<Option<Due>> {
-        let ReceivingWork {
-            machine,
-            ring,
-            link,
-            repeats,
-        } = work;
+        let ReceivingWork { machine, ring, link, repeats } = work;
         for _ in 0..MOST_GOES {
             let all = link.carrier.receive(&mut |datagram| {
                 // As above.
@@ -416,8 +415,7 @@ impl Receiving {
                 machine.consume(consumed);
             }
             self.dropped.store(machine.is_dropped(), Ordering::Release);
-            self.silent
-                .store(machine.is_writer_silent(wait::nanos(&self.pe)), Ordering::Release);
+            self.silent.store(machine.is_writer_silent(wait::nanos(&self.pe)), Ordering::Release);
             while let Some(outgoing) = machine.next(wait::nanos(&self.pe), &mut link.out) {
                 link.carrier.send(&link.out[..outgoing.len], outgoing.to)?;
             }

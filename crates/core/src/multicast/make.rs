@@ -1,6 +1,8 @@
 //! Making a channel: all PEs agree on it, then each makes its own end.
 
-use super::datagrams::{self, Carrier, Link, Receiving, ReceivingWork, Repeats, Sending, SendingWork};
+use super::datagrams::{
+    self, Carrier, Link, Receiving, ReceivingWork, Repeats, Sending, SendingWork,
+};
 use super::network::{self, Membership};
 use super::reader::{Reader, Told};
 use super::ring::Ring;
@@ -34,9 +36,12 @@ pub struct MulticastOptions {
     survive: bool,
 }
 
-/// Capacities of channels that nobody chose one for. What fits into the caches of two cores goes fastest from one to the other;
+/// Capacities of channels that nobody chose one for. What fits into the caches of two cores goes
+/// fastest from one to the other;
 const CAPACITY: usize = 512 << 10;
-/// but PEs that share a CPU take turns, a ring is what moves in a turn, and in a new turn the processor's buffers are cold. A turn of a larger one lasts so long that it looks like a stranger's, and then waits sleep.
+/// but PEs that share a CPU take turns, a ring is what moves in a turn, and in a new turn the
+/// processor's buffers are cold. A turn of a larger one lasts so long that it looks like a
+/// stranger's, and then waits sleep.
 const CAPACITY_OF_TURNS: usize = 2 << 20;
 
 impl Default for MulticastOptions {
@@ -46,16 +51,14 @@ impl Default for MulticastOptions {
 }
 
 impl MulticastOptions {
-    /// A capacity of 512 KiB, or of 2 MiB where PEs near each other share CPUs; slow readers stop the writer, and a reader's death is an error.
+    /// A capacity of 512 KiB, or of 2 MiB where PEs near each other share CPUs; slow readers stop
+    /// the writer, and a reader's death is an error.
     pub fn new() -> Self {
-        MulticastOptions {
-            capacity: None,
-            drop_slow: None,
-            survive: false,
-        }
+        MulticastOptions { capacity: None, drop_slow: None, survive: false }
     }
 
-    /// Bytes that a reader may have unread before it stops the writer, rounded up to a power of two that has room for four elements.
+    /// Bytes that a reader may have unread before it stops the writer, rounded up to a power of two
+    /// that has room for four elements.
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = Some(bytes);
         self
@@ -68,7 +71,8 @@ impl MulticastOptions {
     }
 
     /// Goes on without readers that die. One that is a thread of the writer's process
-    /// ([`Job::threads`]) counts only once its end is dropped: until then another thread may be reading.
+    /// ([`Job::threads`]) counts only once its end is dropped: until then another thread may be
+    /// reading.
     pub fn survive_readers(mut self, survive: bool) -> Self {
         self.survive = survive;
         self
@@ -92,12 +96,19 @@ pub(super) struct Places {
 }
 
 impl Job {
-    /// Makes a channel on which PE `writer` publishes blocks of `T` to `readers`, other PEs in any order. *Collective* over all PEs of the job; ends with a barrier.
+    /// Makes a channel on which PE `writer` publishes blocks of `T` to `readers`, other PEs in any
+    /// order. *Collective* over all PEs of the job; ends with a barrier.
     ///
     /// # Errors
-    /// [`Error::NoSuchPe`]; [`Error::Misuse`] when the writer is a reader, or a PE is one twice, or `T` has no size; [`Error::OutOfMemory`], [`Error::Unequal`],
-    /// [`Error::TooMany`], [`Error::PeerFailed`].
-    pub fn multicast<T: Plain>(&self, writer: usize, readers: &[usize], options: MulticastOptions) -> Result<Multicast<T>> {
+    /// [`Error::NoSuchPe`]; [`Error::Misuse`] when the writer is a reader, or a PE is one twice, or
+    /// `T` has no size; [`Error::OutOfMemory`], [`Error::Unequal`], [`Error::TooMany`],
+    /// [`Error::PeerFailed`].
+    pub fn multicast<T: Plain>(
+        &self,
+        writer: usize,
+        readers: &[usize],
+        options: MulticastOptions,
+    ) -> Result<Multicast<T>> {
         let unit = align_of::<T>().max(8) as u64;
         // Room to align the ring, which begins somewhere in the window.
         let slack = if unit > LINE { unit } else { 0 };
@@ -108,7 +119,8 @@ impl Job {
                 _ => CAPACITY,
             });
             let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
-            let whole = bytes.and_then(|bytes| bytes.checked_add(slack + LINE * readers.len() as u64));
+            let whole =
+                bytes.and_then(|bytes| bytes.checked_add(slack + LINE * readers.len() as u64));
             let overflow = Error::Overflow { index: capacity, size: 1 };
             let (bytes, whole) = bytes.zip(whole).ok_or(overflow)?;
             Ok((bytes, whole, choice))
@@ -144,11 +156,7 @@ impl Job {
             readers,
             options: &options,
             places,
-            arity: if options.drop_slow.is_some() || options.survive {
-                usize::MAX
-            } else {
-                ARITY
-            },
+            arity: if options.drop_slow.is_some() || options.survive { usize::MAX } else { ARITY },
             window: window.inner.clone(),
         };
         let end = match readers.iter().position(|&reader| reader == self.pe()) {
@@ -156,13 +164,7 @@ impl Job {
             Some(number) => End::Reader(Box::new(channel.readers_end(delivery, number, link))),
             None => End::Neither,
         };
-        Ok(Multicast {
-            end,
-            delivery,
-            block: Vec::new(),
-            assembled: false,
-            element: PhantomData,
-        })
+        Ok(Multicast { end, delivery, block: Vec::new(), assembled: false, element: PhantomData })
     }
 
     /// The same at all PEs, as all see the same of each other.
@@ -171,15 +173,24 @@ impl Job {
         Ok(match Choice::forced()? {
             Some(forced @ (Choice::Tree | Choice::Sockets(_))) => forced,
             Some(Choice::Network) if self.pe.has_far() => Choice::Network,
-            None if readers <= datagrams::MOST_READERS && network::wins(&self.pe, readers) => Choice::Network,
+            None if readers <= datagrams::MOST_READERS && network::wins(&self.pe, readers) => {
+                Choice::Network
+            }
             _ if near => Choice::Near,
             _ => Choice::Tree,
         })
     }
 
-    /// Opens what carries a channel's datagrams at all PEs that take part, or at none, and finds the largest datagram that reaches all. A tree, where the network does not
-    /// serve the channel. *Collective.*
-    fn open(&self, choice: &Choice, writer: usize, readers: &[usize], bytes: u64) -> Result<(Delivery, Option<Link>)> {
+    /// Opens what carries a channel's datagrams at all PEs that take part, or at none, and finds
+    /// the largest datagram that reaches all. A tree, where the network does not serve the channel.
+    /// *Collective.*
+    fn open(
+        &self,
+        choice: &Choice,
+        writer: usize,
+        readers: &[usize],
+        bytes: u64,
+    ) -> Result<(Delivery, Option<Link>)> {
         let call = Collective::begin(&self.pe, self.world())?;
         // All PEs make the same channels in the same order.
         let number = self.pe.channels.fetch_add(1, Ordering::Relaxed);
@@ -201,8 +212,12 @@ impl Job {
         if mosts.contains(&NOT_SERVED) {
             return Ok((Delivery::Tree, None));
         }
-        if let Some(pe) = mosts.iter().position(|&most| most < repair::wire::LEAST_DATAGRAM as u64 + 64) {
-            let there = std::io::Error::other(format!("PE {pe} could not open its end; its own error says why"));
+        if let Some(pe) =
+            mosts.iter().position(|&most| most < repair::wire::LEAST_DATAGRAM as u64 + 64)
+        {
+            let there = std::io::Error::other(format!(
+                "PE {pe} could not open its end; its own error says why"
+            ));
             return Err(Error::system("making a multicast channel", there, ""));
         }
         let datagram = mosts.iter().copied().min().unwrap_or_default() as usize;
@@ -233,15 +248,17 @@ impl Job {
 /// That datagrams, if they were asked for, can number so many readers.
 fn numbered(choice: Choice, readers: usize) -> Result<Choice> {
     match choice {
-        Choice::Network | Choice::Sockets(_) if readers > datagrams::MOST_READERS => Err(Error::Environment {
-            name: ENV_MULTICAST,
-            value: std::env::var(ENV_MULTICAST).unwrap_or_default(),
-            problem: format!(
-                "asks for datagrams, which number at most {} readers, and there are {readers}",
-                datagrams::MOST_READERS
-            ),
-            fix: "Use tree, or unset it",
-        }),
+        Choice::Network | Choice::Sockets(_) if readers > datagrams::MOST_READERS => {
+            Err(Error::Environment {
+                name: ENV_MULTICAST,
+                value: std::env::var(ENV_MULTICAST).unwrap_or_default(),
+                problem: format!(
+                    "asks for datagrams, which number at most {} readers, and there are {readers}",
+                    datagrams::MOST_READERS
+                ),
+                fix: "Use tree, or unset it",
+            })
+        }
         choice => Ok(choice),
     }
 }
@@ -254,14 +271,21 @@ const NOT_SERVED: u64 = 1;
 /// A carrier, and the most bytes of a datagram.
 type Opened = (Box<dyn Carrier>, usize);
 
-fn open_carrier(pe: &Arc<Pe>, choice: &Choice, channel: u32, writer: usize, readers: &[usize]) -> Result<Option<Opened>> {
+fn open_carrier(
+    pe: &Arc<Pe>,
+    choice: &Choice,
+    channel: u32,
+    writer: usize,
+    readers: &[usize],
+) -> Result<Option<Opened>> {
     match choice {
         Choice::Sockets(group) => {
             let (sockets, most) = Sockets::open(pe, group, channel)?;
             Ok(Some((Box::new(sockets), most)))
         }
         _ => {
-            let members: Vec<usize> = std::iter::once(writer).chain(readers.iter().copied()).collect();
+            let members: Vec<usize> =
+                std::iter::once(writer).chain(readers.iter().copied()).collect();
             let opened = |membership: Membership| {
                 let most = membership.group().most;
                 (Box::new(membership) as Box<dyn Carrier>, most)
@@ -295,7 +319,8 @@ impl Channel<'_> {
     }
 
     fn own_ring(&self) -> Ring {
-        // SAFETY: of this PE's part of the window, which the end of the channel keeps; `Ring::bytes` gave its length.
+        // SAFETY: of this PE's part of the window, which the end of the channel keeps;
+        // `Ring::bytes` gave its length.
         unsafe { Ring::new(self.pe.local(self.places.ring), self.places.bytes, self.places.unit) }
     }
 
@@ -361,9 +386,10 @@ impl Channel<'_> {
             pe: self.pe.clone(),
             upstream: Upstream {
                 pe: self.writer,
-                word: self
-                    .pe
-                    .route(self.writer, self.line(number) + offset_of!(ReaderLine, position) as u64),
+                word: self.pe.route(
+                    self.writer,
+                    self.line(number) + offset_of!(ReaderLine, position) as u64,
+                ),
             },
             received: AtomicU64::new(0),
             consumed: AtomicU64::new(0),
@@ -397,16 +423,17 @@ impl Channel<'_> {
                 pe: reader,
                 bell: pe.control().doorbell(reader),
                 line: self.own_line(number),
-                dropped: Upstream {
-                    pe: reader,
-                    word: pe.route(home(reader), word),
-                },
+                dropped: Upstream { pe: reader, word: pe.route(home(reader), word) },
             }
         };
         let (here, onward) = match delivery {
             Delivery::Near => (0..self.readers.len(), Onward::Here),
-            Delivery::Tree => (children(0, self.readers.len(), self.arity), Onward::Tree(self.node(0, None))),
-            Delivery::Datagrams => (0..0, Onward::Datagrams(self.sending(link.expect("opened by who takes part")))),
+            Delivery::Tree => {
+                (children(0, self.readers.len(), self.arity), Onward::Tree(self.node(0, None)))
+            }
+            Delivery::Datagrams => {
+                (0..0, Onward::Datagrams(self.sending(link.expect("opened by who takes part"))))
+            }
         };
         Writer {
             pe: pe.clone(),
@@ -423,7 +450,12 @@ impl Channel<'_> {
         }
     }
 
-    pub(super) fn readers_end(&self, delivery: Delivery, number: usize, link: Option<Link>) -> Reader {
+    pub(super) fn readers_end(
+        &self,
+        delivery: Delivery,
+        number: usize,
+        link: Option<Link>,
+    ) -> Reader {
         let pe = self.pe;
         let position = self.line(number) + offset_of!(ReaderLine, position) as u64;
         let near = |offset: u64| match pe.route(self.writer, offset) {
@@ -436,21 +468,28 @@ impl Channel<'_> {
                 (self.own_ring(), None, Told::Datagrams(receiving), vec![self.writer])
             }
             Delivery::Near => {
-                // SAFETY: of the writer's part of the window, which is mapped as long as the job; `Ring::bytes` gave its length.
-                let ring = unsafe { Ring::new(near(self.places.ring), self.places.bytes, self.places.unit) };
-                let upstream = Told::Writer(pe.route(self.writer, position), pe.control().doorbell(self.writer));
+                // SAFETY: of the writer's part of the window, which is mapped as long as the job;
+                // `Ring::bytes` gave its length.
+                let ring = unsafe {
+                    Ring::new(near(self.places.ring), self.places.bytes, self.places.unit)
+                };
+                let upstream = Told::Writer(
+                    pe.route(self.writer, position),
+                    pe.control().doorbell(self.writer),
+                );
                 (ring, Some(Line(near(self.line(number)))), upstream, vec![self.writer])
             }
             Delivery::Tree => {
-                let who = |number: usize| if number == 0 { self.writer } else { self.readers[number - 1] };
-                let path: Vec<usize> =
-                    std::iter::successors(Some(parent(number + 1, self.arity)), |&at| (at > 0).then(|| parent(at, self.arity)))
-                        .map(who)
-                        .collect();
-                let upstream = Upstream {
-                    pe: path[0],
-                    word: pe.route(path[0], position),
+                let who = |number: usize| {
+                    if number == 0 { self.writer } else { self.readers[number - 1] }
                 };
+                let path: Vec<usize> =
+                    std::iter::successors(Some(parent(number + 1, self.arity)), |&at| {
+                        (at > 0).then(|| parent(at, self.arity))
+                    })
+                    .map(who)
+                    .collect();
+                let upstream = Upstream { pe: path[0], word: pe.route(path[0], position) };
                 let node = self.node(number + 1, Some(upstream));
                 (self.own_ring(), Some(self.own_line(number)), Told::Node(node), path)
             }
@@ -479,9 +518,12 @@ mod tests {
     #[test]
     fn datagrams_number_their_readers_in_sixteen_bits() {
         assert!(matches!(numbered(Choice::Network, 65_535), Ok(Choice::Network)));
-        let refused = numbered(Choice::Network, 65_536).err().expect("no number for the last").to_string();
+        let refused =
+            numbered(Choice::Network, 65_536).err().expect("no number for the last").to_string();
         assert!(
-            refused.contains("at most 65535") && refused.contains("65536") && refused.contains("tree"),
+            refused.contains("at most 65535")
+                && refused.contains("65536")
+                && refused.contains("tree"),
             "{refused}"
         );
         assert!(matches!(numbered(Choice::Tree, 65_536), Ok(Choice::Tree)));

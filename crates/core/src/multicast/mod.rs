@@ -35,7 +35,8 @@
 //!
 //! # How it is made
 //!
-//! All ways share one thing, the **ring** ([`ring`]): a log of records, each a header word and a block, at positions that only grow.
+//! All ways share one thing, the **ring** ([`ring`]): a log of records, each a header word and a
+//! block, at positions that only grow.
 //!
 //! | way | the log is | chosen |
 //! |---|---|---|
@@ -45,24 +46,35 @@
 //!
 //! [`ENV_MULTICAST`] forces one, where it can serve.
 //!
-//! Positions travel the other way, in a line for each reader in the segment that the writer of the ring can read cheaply. The writer looks at them only when
-//! its last look does not allow the next record; a reader tells of an eighth of the ring at a time, and of all before it waits. So while all keep up
-//! neither reads a word that the other has just written, but for the record itself: a header and a short block arrive in one cache line.
+//! Positions travel the other way, in a line for each reader in the segment that the writer of the
+//! ring can read cheaply. The writer looks at them only when its last look does not allow the next
+//! record; a reader tells of an eighth of the ring at a time, and of all before it waits. So while
+//! all keep up neither reads a word that the other has just written, but for the record itself: a
+//! header and a short block arrive in one cache line.
 //!
 //! # Proof, for the near ring
 //!
-//! Let `p` be the end of what was published, and `m` the least position that the readers still taken into account have told of.
+//! Let `p` be the end of what was published, and `m` the least position that the readers still
+//! taken into account have told of.
 //!
-//! 1. *A reader sees a header only when its block is complete.* The writer stores the block, then the header; the reader loads the header, then the block.
-//!    Stores become visible in order ([`crate::shm`]).
-//! 2. *A reader takes no old bytes for a header.* It looks only at the end of the last record that it has seen. The writer stores zero there before it stores that record's
-//!    header, and nothing else until the next record's header. So what the reader sees there is zero, or that header.
-//! 3. *Nothing is overwritten that may still be read.* Whatever the writer stores for a record from `p` on, the zero behind it included, ends at most at `m` plus the length of the ring;
-//!    a reader that has told of `m` does not read below it, as it stores its position after it is done with what is below.
-//! 4. *Nobody waits for ever.* Before it sleeps, a reader stores its whole progress, and the writer rings after each header; the rest is the [doorbell](crate::doorbell)'s proof. The
-//!    writer that has no room waits for stores of positions; each reader rings after it. A reader that has told nothing for less than an eighth of the ring holds back less than that.
-//! 5. *A dropped reader is no exception to 3.* It may still be reading when the writer goes on. So on a channel that drops, readers copy, and then look whether they were dropped; the writer
-//!    says so before it overwrites. What a copy took before it finds the word unset was not overwritten. References are given out only to such copies.
+//! 1. *A reader sees a header only when its block is complete.* The writer stores the block, then
+//!    the header; the reader loads the header, then the block. Stores become visible in order
+//!    ([`crate::shm`]).
+//! 2. *A reader takes no old bytes for a header.* It looks only at the end of the last record that
+//!    it has seen. The writer stores zero there before it stores that record's header, and nothing
+//!    else until the next record's header. So what the reader sees there is zero, or that header.
+//! 3. *Nothing is overwritten that may still be read.* Whatever the writer stores for a record from
+//!    `p` on, the zero behind it included, ends at most at `m` plus the length of the ring; a
+//!    reader that has told of `m` does not read below it, as it stores its position after it is
+//!    done with what is below.
+//! 4. *Nobody waits for ever.* Before it sleeps, a reader stores its whole progress, and the writer
+//!    rings after each header; the rest is the [doorbell](crate::doorbell)'s proof. The writer that
+//!    has no room waits for stores of positions; each reader rings after it. A reader that has told
+//!    nothing for less than an eighth of the ring holds back less than that.
+//! 5. *A dropped reader is no exception to 3.* It may still be reading when the writer goes on. So
+//!    on a channel that drops, readers copy, and then look whether they were dropped; the writer
+//!    says so before it overwrites. What a copy took before it finds the word unset was not
+//!    overwritten. References are given out only to such copies.
 
 mod circle;
 mod claim;
@@ -107,8 +119,9 @@ impl std::fmt::Display for Delivery {
     }
 }
 
-/// Variable that forces a way: `near`, `tree`, `network` for datagrams of the fabric's, or `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the interface to use.
-/// The same in all PEs of a job, but for that.
+/// Variable that forces a way: `near`, `tree`, `network` for datagrams of the fabric's, or
+/// `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the
+/// interface to use. The same in all PEs of a job, but for that.
 pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
 
 /// How a channel is to be made.
@@ -129,7 +142,9 @@ impl Choice {
             Some("near") => Ok(Some(Choice::Near)),
             Some("tree") => Ok(Some(Choice::Tree)),
             Some("network") => Ok(Some(Choice::Network)),
-            Some(text) if let Some(group) = text.strip_prefix("udp:").and_then(Group::parse) => Ok(Some(Choice::Sockets(group))),
+            Some(text) if let Some(group) = text.strip_prefix("udp:").and_then(Group::parse) => {
+                Ok(Some(Choice::Sockets(group)))
+            }
             _ => Err(Error::Environment {
                 name: ENV_MULTICAST,
                 value: value.to_string_lossy().into_owned(),
@@ -145,10 +160,12 @@ pub(crate) fn check_setting() -> Result<()> {
     Choice::forced().map(drop)
 }
 
-/// A PE's end of a channel on which one writer publishes blocks of `T` to a set of readers. Made by [`Job::multicast`](crate::Job::multicast).
+/// A PE's end of a channel on which one writer publishes blocks of `T` to a set of readers. Made by
+/// [`Job::multicast`](crate::Job::multicast).
 ///
-/// The writer calls [`publish`](Self::publish) and [`claim`](Self::claim), readers [`recv`](Self::recv) and [`peek`](Self::peek), each from one thread at a time;
-/// a PE that is neither has an end that can do nothing.
+/// The writer calls [`publish`](Self::publish) and [`claim`](Self::claim), readers
+/// [`recv`](Self::recv) and [`peek`](Self::peek), each from one thread at a time; a PE that is
+/// neither has an end that can do nothing.
 pub struct Multicast<T> {
     end: End,
     delivery: Delivery,
@@ -187,7 +204,8 @@ impl<T: Plain> Multicast<T> {
         self.delivery
     }
 
-    /// Elements of the largest block that is written and read in place. 0 at a PE that is neither writer nor reader.
+    /// Elements of the largest block that is written and read in place. 0 at a PE that is neither
+    /// writer nor reader.
     pub fn most_in_place(&self) -> usize {
         let bytes = match &self.end {
             End::Writer(writer) => writer.ring().most(),
@@ -197,7 +215,8 @@ impl<T: Plain> Multicast<T> {
         bytes / size_of::<T>()
     }
 
-    /// PEs that were readers and that the writer has gone on without, because they were slow or had died. Always empty at a reader.
+    /// PEs that were readers and that the writer has gone on without, because they were slow or had
+    /// died. Always empty at a reader.
     pub fn dropped(&self) -> &[usize] {
         match &self.end {
             End::Writer(writer) => writer.dropped(),

@@ -1,4 +1,5 @@
-//! A channel of words on a bare job of near PEs, for the exploration of its interleavings: its own code, without a window.
+//! A channel of words on a bare job of near PEs, for the exploration of its interleavings: its own
+//! code, without a window.
 
 use super::make::{Channel, MulticastOptions, Places};
 use super::ring::Part;
@@ -32,12 +33,8 @@ fn channel(pes: &[Arc<Pe>], delivery: Delivery, drops: bool) -> (Sender, Vec<Rec
         options = options.drop_slow(std::time::Duration::ZERO);
     }
     let lines = pes[0].control().geometry().heap_offset + 4096;
-    let places = || Places {
-        lines,
-        ring: lines + 128 * readers.len() as u64,
-        bytes: BYTES,
-        unit: 8,
-    };
+    let places =
+        || Places { lines, ring: lines + 128 * readers.len() as u64, bytes: BYTES, unit: 8 };
     let touch = |pe: &Pe| {
         for offset in (0..readers.len() as u64)
             .flat_map(|line| [128 * line, 128 * line + 8])
@@ -62,7 +59,8 @@ fn channel(pes: &[Arc<Pe>], delivery: Delivery, drops: bool) -> (Sender, Vec<Rec
         window: Arc::new(Inner::bare(pes[me].clone()).expect("a window")),
     };
     let sender = Sender(channel(0).writers_end(delivery, None));
-    let receivers = readers.iter().map(|&me| Receiver(channel(me).readers_end(delivery, me - 1, None)));
+    let receivers =
+        readers.iter().map(|&me| Receiver(channel(me).readers_end(delivery, me - 1, None)));
     (sender, receivers.collect())
 }
 

@@ -22,12 +22,15 @@ pub(super) struct Membership {
     members: Vec<usize>,
     /// Who of them is the writer.
     writer: usize,
-    /// Datagrams to all that are sent in one go: all are as large as may be, or it would have been sent.
+    /// Datagrams to all that are sent in one go: all are as large as may be, or it would have been
+    /// sent.
     kept: Vec<u8>,
 }
 
 impl Membership {
-    /// Joins a group of these PEs for this purpose, with all of them; the first is the writer until another is [named](Self::name_writer). Nothing, at all of them, where the network does not serve it.
+    /// Joins a group of these PEs for this purpose, with all of them; the first is the writer until
+    /// another is [named](Self::name_writer). Nothing, at all of them, where the network does not
+    /// serve it.
     pub(super) fn join(pe: &Arc<Pe>, members: &[usize], purpose: u32) -> Result<Option<Self>> {
         let Some(datagrams) = pe.fabric().datagrams() else {
             return Ok(None);
@@ -73,7 +76,9 @@ impl Carrier for Membership {
             return self.datagrams().send(self.group, Some(self.members[self.writer]), datagram);
         }
         self.kept.extend_from_slice(datagram);
-        match datagram.len() < self.group.most || self.kept.len() >= DATAGRAMS_AT_ONCE * self.group.most {
+        match datagram.len() < self.group.most
+            || self.kept.len() >= DATAGRAMS_AT_ONCE * self.group.most
+        {
             true => self.flush(),
             false => Ok(()),
         }

@@ -82,10 +82,9 @@ impl Reader {
     fn check_silence(&self) -> Result<()> {
         self.check()?;
         match &self.upstream {
-            Told::Datagrams(receiving) if receiving.is_writer_silent() => Err(Error::Silent {
-                pe: self.writer,
-                after: Sending::dead_after(),
-            }),
+            Told::Datagrams(receiving) if receiving.is_writer_silent() => {
+                Err(Error::Silent { pe: self.writer, after: Sending::dead_after() })
+            }
             _ => Ok(()),
         }
     }
@@ -107,7 +106,8 @@ impl Reader {
                 self.check_silence()?;
                 return Ok(None);
             }
-            // From here to the caller nothing overlaps anything: a short block's latency. So what is rare is out of the way.
+            // From here to the caller nothing overlaps anything: a short block's latency. So what
+            // is rare is out of the way.
             let word = self.ring.word(self.position);
             // A dropped reader's words are anything.
             self.check()?;
@@ -123,7 +123,8 @@ impl Reader {
         }
     }
 
-    /// [`look`](Self::look), for a program that tries until it succeeds: that is a wait, and ends like one.
+    /// [`look`](Self::look), for a program that tries until it succeeds: that is a wait, and ends
+    /// like one.
     #[inline]
     pub(super) fn try_next(&mut self) -> Result<Option<Record>> {
         match self.look()? {
@@ -155,7 +156,8 @@ impl Reader {
         {
             return Ok(record);
         }
-        // Of another type: written into the place of this call's own result, it would keep that in memory where nothing is waited for, too.
+        // Of another type: written into the place of this call's own result, it would keep that in
+        // memory where nothing is waited for, too.
         Ok(self.wait()?)
     }
 
@@ -174,20 +176,18 @@ impl Reader {
 
     #[inline]
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        // A writer that leaves says so in the ring, and who passes on goes on with that until it is gone.
+        // A writer that leaves says so in the ring, and who passes on goes on with that until it is
+        // gone.
         let passes_on = |pe: usize| match &self.upstream {
             Told::Node(_) => pe != self.sources[0] || self.pe.control().state(pe) != State::Done,
             _ => pe != self.writer,
         };
-        f(Terms {
-            members: Some(&self.sources),
-            arrived: Some(&passes_on),
-            ..Terms::default()
-        })
+        f(Terms { members: Some(&self.sources), arrived: Some(&passes_on), ..Terms::default() })
     }
 
-    /// Has the place of the next record, which has come, stay as it is until it is consumed. Near, and with
-    /// datagrams, that needs nothing: nobody writes there before this reader has told that it is done.
+    /// Has the place of the next record, which has come, stay as it is until it is consumed. Near,
+    /// and with datagrams, that needs nothing: nobody writes there before this reader has told that
+    /// it is done.
     pub(super) fn show(&self) -> Result<()> {
         match &self.upstream {
             Told::Node(node) => node.show(),

@@ -1,7 +1,8 @@
 //! The ring: records at growing positions of a piece of shared memory.
 //!
-//! A record is a header word, some padding where elements are aligned to more than 8 bytes, and the block. Its length is a multiple of that alignment. No record goes round the end of
-//! the ring: where one does not fit, a padding record fills the rest.
+//! A record is a header word, some padding where elements are aligned to more than 8 bytes, and the
+//! block. Its length is a multiple of that alignment. No record goes round the end of the ring:
+//! where one does not fit, a padding record fills the rest.
 //!
 //! | header | meaning |
 //! |---|---|
@@ -13,7 +14,8 @@
 //! | `len << 3 \| 5` | padding: the next record is `len` bytes further on, at the start of the ring |
 //! | `6` | the writer has left: nothing follows |
 //!
-//! A block of which there was no last part was given up by its writer: whoever sees the next one begin forgets it.
+//! A block of which there was no last part was given up by its writer: whoever sees the next one
+//! begin forgets it.
 
 use crate::error::{Error, Result};
 use crate::shm;
@@ -78,26 +80,28 @@ pub(super) struct Ring {
     unit: u64,
 }
 
-// SAFETY: `base` is an address in a window that the channel's end keeps, used through `crate::shm`, or by a guard that excludes writers.
+// SAFETY: `base` is an address in a window that the channel's end keeps, used through `crate::shm`,
+// or by a guard that excludes writers.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}
 
 impl Ring {
     /// # Safety
-    /// `base` is mapped, writable and aligned to `unit` for `len` bytes, a power of two and a multiple of `unit`, for as long as this is used.
+    /// `base` is mapped, writable and aligned to `unit` for `len` bytes, a power of two and a
+    /// multiple of `unit`, for as long as this is used.
     pub(super) unsafe fn new(base: *mut u8, len: u64, unit: u64) -> Self {
-        debug_assert!(len.is_power_of_two() && unit.is_power_of_two() && unit >= 8 && len >= 4 * unit);
+        debug_assert!(
+            len.is_power_of_two() && unit.is_power_of_two() && unit >= 8 && len >= 4 * unit
+        );
         Ring { base, len, unit }
     }
 
-    /// Bytes of a ring in which there is room for `capacity` bytes, and for blocks of `element` bytes in place.
+    /// Bytes of a ring in which there is room for `capacity` bytes, and for blocks of `element`
+    /// bytes in place.
     pub(super) fn bytes(capacity: usize, element: usize, unit: u64) -> Option<u64> {
         let least = (element as u64).checked_add(2 * unit)?.checked_mul(4)?;
-        (capacity as u64)
-            .max(least)
-            .checked_next_power_of_two()
-            .filter(|&bytes| bytes < 1 << 60)
+        (capacity as u64).max(least).checked_next_power_of_two().filter(|&bytes| bytes < 1 << 60)
     }
 
     pub(super) fn len(&self) -> u64 {
@@ -106,7 +110,8 @@ impl Ring {
 
     /// Bytes of the largest block that fits into one record.
     pub(super) fn most(&self) -> usize {
-        // With a padding before it that is nearly as long, it leaves room for what readers have not told of yet.
+        // With a padding before it that is nearly as long, it leaves room for what readers have not
+        // told of yet.
         (self.len / 4 - self.unit) as usize
     }
 
@@ -157,7 +162,8 @@ impl Ring {
     #[inline]
     pub(super) fn whole(&self, position: u64, word: u64) -> Option<usize> {
         let len = word >> 3;
-        (word & 7 == WHOLE && len <= self.left(position).saturating_sub(self.unit)).then_some(len as usize)
+        (word & 7 == WHOLE && len <= self.left(position).saturating_sub(self.unit))
+            .then_some(len as usize)
     }
 
     /// What a word that is not 0 says, as the header of a record at `position`, believing nothing.
@@ -168,13 +174,12 @@ impl Ring {
         }
         let (len, left) = (word >> 3, self.left(position));
         match word & 7 {
-            kind @ (FIRST | MORE | LAST) if len <= left.saturating_sub(self.unit) => Ok(Header::Block {
-                len: len as usize,
-                part: Part {
-                    first: kind == FIRST,
-                    last: kind == LAST,
-                },
-            }),
+            kind @ (FIRST | MORE | LAST) if len <= left.saturating_sub(self.unit) => {
+                Ok(Header::Block {
+                    len: len as usize,
+                    part: Part { first: kind == FIRST, last: kind == LAST },
+                })
+            }
             PADDING if len == left => Ok(Header::Padding { len: len as usize }),
             END if len == 0 => Ok(Header::End),
             _ => Err(Error::Misuse(
@@ -191,7 +196,8 @@ mod tests {
 
     fn ring(memory: &mut [u64], unit: u64) -> Ring {
         let len = size_of_val(memory) as u64;
-        // SAFETY: memory of the test's own; larger units than its alignment only matter to references, which no test makes.
+        // SAFETY: memory of the test's own; larger units than its alignment only matter to
+        // references, which no test makes.
         unsafe { Ring::new(memory.as_mut_ptr().cast(), len, unit) }
     }
 

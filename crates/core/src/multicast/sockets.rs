@@ -1,4 +1,5 @@
-//! UDP sockets as a carrier of datagrams: at each end one that hears the group, and one of its own, from which it sends and on which the writer hears statuses.
+//! UDP sockets as a carrier of datagrams: at each end one that hears the group, and one of its own,
+//! from which it sends and on which the writer hears statuses.
 
 use super::datagrams::{Carrier, MOST_AT_ONCE};
 use crate::error::{Error, Result};
@@ -55,7 +56,8 @@ fn socket() -> std::io::Result<UdpSocket> {
 pub(super) struct Sockets {
     pe: Arc<Pe>,
     group: SocketAddr,
-    /// Where the channel's writer hears statuses: agreed when it is made, as what a datagram says of its sender a stranger may say, too.
+    /// Where the channel's writer hears statuses: agreed when it is made, as what a datagram says
+    /// of its sender a stranger may say, too.
     writer: SocketAddr,
     hears: UdpSocket,
     own: UdpSocket,
@@ -65,9 +67,11 @@ pub(super) struct Sockets {
 }
 
 impl Sockets {
-    /// Opens the sockets of a channel; also the most bytes of a datagram that this PE's interface takes.
+    /// Opens the sockets of a channel; also the most bytes of a datagram that this PE's interface
+    /// takes.
     pub(super) fn open(pe: &Arc<Pe>, group: &Group, channel: u32) -> Result<(Self, usize)> {
-        let address = SocketAddrV4::new(*group.address.ip(), group.address.port() + (channel % 256) as u16);
+        let address =
+            SocketAddrV4::new(*group.address.ip(), group.address.port() + (channel % 256) as u16);
         let failed = |what: &str, error: std::io::Error| {
             Error::system(
                 format!("{what} {address} for multicast"),
@@ -81,14 +85,18 @@ impl Sockets {
             hears.join_multicast_v4(address.ip(), &group.interface)?;
             rustix::net::bind(&own, &SocketAddrV4::new(group.interface, 0))?;
             sockopt::set_ip_multicast_if(&own, &group.interface)?;
-            // Only a connected socket knows the way's largest packet, and which address packets come from.
+            // Only a connected socket knows the way's largest packet, and which address packets
+            // come from.
             let probe = socket()?;
             rustix::net::bind(&probe, &SocketAddrV4::new(group.interface, 0))?;
             sockopt::set_ip_multicast_if(&probe, &group.interface)?;
             probe.connect(address)?;
-            let most = (sockopt::ip_mtu(&probe)?.saturating_sub(HEADERS)).min(MOST_DATAGRAM) as usize;
+            let most =
+                (sockopt::ip_mtu(&probe)?.saturating_sub(HEADERS)).min(MOST_DATAGRAM) as usize;
             let own_address = match (probe.local_addr()?, own.local_addr()?) {
-                (SocketAddr::V4(probe), SocketAddr::V4(own)) => SocketAddrV4::new(*probe.ip(), own.port()),
+                (SocketAddr::V4(probe), SocketAddr::V4(own)) => {
+                    SocketAddrV4::new(*probe.ip(), own.port())
+                }
                 _ => unreachable!("sockets of IPv4"),
             };
             hears.set_nonblocking(true)?;
@@ -115,7 +123,8 @@ impl Carrier for Sockets {
     }
 
     fn set_writer(&mut self, address: u64) {
-        self.writer = SocketAddrV4::new(Ipv4Addr::from_bits((address >> 16) as u32), address as u16).into();
+        self.writer =
+            SocketAddrV4::new(Ipv4Addr::from_bits((address >> 16) as u32), address as u16).into();
     }
 
     fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<bool> {
@@ -150,7 +159,11 @@ impl Carrier for Sockets {
         match self.own.send_to(datagram, to) {
             Ok(_) => Ok(()),
             Err(error) if is_for_now(error.kind()) => Ok(()),
-            Err(error) => Err(Error::system("sending a multicast datagram", error, "Is the interface still up?")),
+            Err(error) => Err(Error::system(
+                "sending a multicast datagram",
+                error,
+                "Is the interface still up?",
+            )),
         }
     }
 }
@@ -158,7 +171,10 @@ impl Carrier for Sockets {
 fn is_for_now(kind: ErrorKind) -> bool {
     matches!(
         kind,
-        ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::OutOfMemory | ErrorKind::ConnectionRefused
+        ErrorKind::WouldBlock
+            | ErrorKind::Interrupted
+            | ErrorKind::OutOfMemory
+            | ErrorKind::ConnectionRefused
     )
 }
 
@@ -179,7 +195,10 @@ mod tests {
             (group.address.to_string().as_str(), group.interface),
             ("239.7.7.7:4000", Ipv4Addr::UNSPECIFIED)
         );
-        assert_eq!(Group::parse("239.7.7.7:4000@127.0.0.1").unwrap().interface, Ipv4Addr::LOCALHOST);
+        assert_eq!(
+            Group::parse("239.7.7.7:4000@127.0.0.1").unwrap().interface,
+            Ipv4Addr::LOCALHOST
+        );
         for bad in [
             "",
             "239.7.7.7",

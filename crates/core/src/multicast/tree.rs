@@ -1,26 +1,38 @@
 //! The tree: the log goes from ring to ring, where readers cannot read the writer's.
 //!
-//! Each reader has a ring in its own segment. Whoever writes to it, its *parent*, puts each record to the same position as in its own ring: block, then header, as a put with a
-//! signal. The first readers are the writer's children, up to [`ARITY`] of them; the next ones are theirs. A reader passes records on in every wait of its PE,
-//! whatever that waits for ([`Relay`]), until it has passed on the last, also when it has left itself: then its PE does not end before that.
+//! Each reader has a ring in its own segment. Whoever writes to it, its *parent*, puts each record
+//! to the same position as in its own ring: block, then header, as a put with a signal. The first
+//! readers are the writer's children, up to [`ARITY`] of them; the next ones are theirs. A reader
+//! passes records on in every wait of its PE, whatever that waits for ([`Relay`]), until it has
+//! passed on the last, also when it has left itself: then its PE does not end before that.
 //!
-//! **Why a reader takes no old bytes for a header**, though two puts may arrive in any order. It zeroes what it is done with before it tells its parent of that, and the parent puts only to what
-//! it was told of, keeping one word free. So where the reader looks for the next header there is zero, until that header arrives; and when it does, its block is there.
+//! **Why a reader takes no old bytes for a header**, though two puts may arrive in any order. It
+//! zeroes what it is done with before it tells its parent of that, and the parent puts only to what
+//! it was told of, keeping one word free. So where the reader looks for the next header there is
+//! zero, until that header arrives; and when it does, its block is there.
 //!
-//! **Why a position never falls**, though two stores may arrive in any order: a reader adds to its word at the parent what it is further on. What has arrived of that is never more than where it is.
+//! **Why a position never falls**, though two stores may arrive in any order: a reader adds to its
+//! word at the parent what it is further on. What has arrived of that is never more than where it
+//! is.
 //!
-//! **What a position means.** A reader tells its parent of what it and all below it are done with. So the writer is stopped by the slowest reader of all, at the same bound as
-//! if that read in place; and a record is passed on from memory that nobody frees.
+//! **What a position means.** A reader tells its parent of what it and all below it are done with.
+//! So the writer is stopped by the slowest reader of all, at the same bound as if that read in
+//! place; and a record is passed on from memory that nobody frees.
 //!
-//! **Why all arrives, though PEs leave the job when they are done.** Whoever finalises says that it reads no more, or, the writer, that nothing follows, and stays until it has passed the end on to
-//! all children that are still there. A parent that has finalised is no failure to its children, then, but one that is gone is: the end is in the ring by then, unless somebody below another has died,
-//! to whom nothing more could be passed on. Where one has died, nobody stays: all that depend on the writer are told by an error.
+//! **Why all arrives, though PEs leave the job when they are done.** Whoever finalises says that it
+//! reads no more, or, the writer, that nothing follows, and stays until it has passed the end on to
+//! all children that are still there. A parent that has finalised is no failure to its children,
+//! then, but one that is gone is: the end is in the ring by then, unless somebody below another has
+//! died, to whom nothing more could be passed on. Where one has died, nobody stays: all that depend
+//! on the writer are told by an error.
 //!
-//! **A place is given away by its reader alone**, by `pop` or by dropping its end; not by its PE's state, as safe code can have references to a block that is *shown*. So
-//! a PE that finalises with a shown block stays until that is popped. Once it has left it is shown nothing more. Only exit handlers pass over that: the program's
-//! references end with the process.
+//! **A place is given away by its reader alone**, by `pop` or by dropping its end; not by its PE's
+//! state, as safe code can have references to a block that is *shown*. So a PE that finalises with
+//! a shown block stays until that is popped. Once it has left it is shown nothing more. Only exit
+//! handlers pass over that: the program's references end with the process.
 //!
-//! On a channel whose readers may be dropped, or die, all readers are the writer's children, so that none depends on another.
+//! On a channel whose readers may be dropped, or die, all readers are the writer's children, so
+//! that none depends on another.
 
 use super::ring::{Header, Ring};
 use super::writer::{LEFT, Line};
@@ -36,10 +48,12 @@ use crate::window::Inner;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Children of a PE. Two keep a writer of large blocks busy the least, with a path that is not long.
+/// Children of a PE. Two keep a writer of large blocks busy the least, with a path that is not
+/// long.
 pub(super) const ARITY: usize = 2;
 
-/// The children of the `number`-th of writer (0) and readers (1 to `readers`), as numbers of readers from 0.
+/// The children of the `number`-th of writer (0) and readers (1 to `readers`), as numbers of
+/// readers from 0.
 pub(super) fn children(number: usize, readers: usize, arity: usize) -> std::ops::Range<usize> {
     let first = number.saturating_mul(arity).min(readers);
     first..first.saturating_add(arity).min(readers)
@@ -113,7 +127,8 @@ impl Node {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This PE has read, or published, up to `position`: passes on what is there, and tells of it if `all` or enough has come together.
+    /// This PE has read, or published, up to `position`: passes on what is there, and tells of it
+    /// if `all` or enough has come together.
     pub(super) fn advance(&self, position: u64, all: bool) {
         self.at.store(position, Ordering::Release);
         self.work(&mut self.lock(), all);
@@ -142,7 +157,9 @@ impl Node {
     /// [`Error::Misuse`] once this PE has left the job.
     pub(super) fn check(&self) -> Result<()> {
         if self.left.load(Ordering::Acquire) {
-            return Err(Error::Misuse("this PE has finalised: it reads no more of its multicast channels"));
+            return Err(Error::Misuse(
+                "this PE has finalised: it reads no more of its multicast channels",
+            ));
         }
         Ok(())
     }
@@ -175,10 +192,13 @@ impl Node {
     fn is_needed(&self, progress: &Progress) -> bool {
         // Where all are children of the writer, those that have died hold nobody up.
         let is_flat = progress.children.len() == self.readers.len();
-        if self.has_died(self.writer) || !is_flat && self.readers.iter().any(|&reader| self.has_died(reader)) {
+        if self.has_died(self.writer)
+            || !is_flat && self.readers.iter().any(|&reader| self.has_died(reader))
+        {
             return false;
         }
-        let is_there = |pe: usize| !matches!(self.pe.control().state(pe), State::Dead(_) | State::Done);
+        let is_there =
+            |pe: usize| !matches!(self.pe.control().state(pe), State::Dead(_) | State::Done);
         let mut children = progress.children.iter();
         children.any(|child| !child.ended && !child.line.has_left() && is_there(child.pe))
     }
@@ -198,7 +218,8 @@ impl Node {
     fn work(&self, progress: &mut Progress, all: bool) {
         for child in &mut progress.children {
             if let Err(error) = self.pass_on(child) {
-                // To be told at the next quiet; this child gets no more, and its waits end with the job's.
+                // To be told at the next quiet; this child gets no more, and its waits end with the
+                // job's.
                 self.pe.surface_later(error);
                 child.ended = true;
             }
@@ -250,12 +271,17 @@ impl Node {
     fn put(&self, child: &Child, len: usize, word: u64) -> Result<()> {
         let base = self.ring.at(0) as usize;
         let (header, block) = (self.ring.at(child.sent), self.ring.block(child.sent));
-        let there = |here: *mut u8| self.pe.route(child.pe, self.offset + (here as usize - base) as u64);
+        let there =
+            |here: *mut u8| self.pe.route(child.pe, self.offset + (here as usize - base) as u64);
         match (there(block), there(header)) {
-            // SAFETY: the block is one of this PE's ring, which stays as it is until the child is done with it.
-            (Route::Far(to), Route::Far(at)) => unsafe { self.pe.fabric().put_signal(to, block, len, at, SignalOp::Set, word) },
+            // SAFETY: the block is one of this PE's ring, which stays as it is until the child is
+            // done with it.
+            (Route::Far(to), Route::Far(at)) => unsafe {
+                self.pe.fabric().put_signal(to, block, len, at, SignalOp::Set, word)
+            },
             (to, at) => {
-                // SAFETY: as above; the child's ring has as much room at the same place, and is another's memory.
+                // SAFETY: as above; the child's ring has as much room at the same place, and is
+                // another's memory.
                 unsafe { to.put(&self.pe, block, len) }?;
                 Ok(at.signal(&self.pe, child.pe, SignalOp::Set, word)?)
             }
@@ -309,7 +335,9 @@ mod tests {
 
     #[test]
     fn everybody_has_one_parent() {
-        for (readers, arity) in (0..40).flat_map(|readers| [(readers, 2), (readers, 3), (readers, usize::MAX)]) {
+        for (readers, arity) in
+            (0..40).flat_map(|readers| [(readers, 2), (readers, 3), (readers, usize::MAX)])
+        {
             let mut seen = vec![0; readers];
             for number in 0..=readers {
                 for child in children(number, readers, arity) {
@@ -317,7 +345,10 @@ mod tests {
                     assert_eq!(parent(child + 1, arity), number);
                 }
             }
-            assert!(seen.iter().all(|&times| times == 1), "{readers} readers, {arity} each: {seen:?}");
+            assert!(
+                seen.iter().all(|&times| times == 1),
+                "{readers} readers, {arity} each: {seen:?}"
+            );
         }
     }
 }

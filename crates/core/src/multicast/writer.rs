@@ -64,7 +64,8 @@ pub(super) struct Peer {
 #[derive(Clone, Copy)]
 pub(super) struct Line(pub(super) *mut u8);
 
-// SAFETY: an address in the window that the end of the channel keeps, used only through `crate::shm`.
+// SAFETY: an address in the window that the end of the channel keeps, used only through
+// `crate::shm`.
 unsafe impl Send for Line {}
 // SAFETY: as above.
 unsafe impl Sync for Line {}
@@ -74,8 +75,10 @@ impl Line {
     #[inline]
     pub(super) fn position(self) -> u64 {
         // SAFETY: an aligned word of a line of the mapped window.
-        let position = unsafe { shm::load(self.0.wrapping_add(offset_of!(ReaderLine, position)).cast()) };
-        // Nobody gets so far by reading: it has left, and something that it said before is still on its way.
+        let position =
+            unsafe { shm::load(self.0.wrapping_add(offset_of!(ReaderLine, position)).cast()) };
+        // Nobody gets so far by reading: it has left, and something that it said before is still on
+        // its way.
         if position > LEFT / 2 { LEFT } else { position }
     }
 
@@ -86,16 +89,15 @@ impl Line {
     #[inline]
     pub(super) fn is_dropped(self) -> bool {
         // SAFETY: as above.
-        unsafe { shm::load::<u64>(self.0.wrapping_add(offset_of!(ReaderLine, dropped)).cast()) != 0 }
+        unsafe {
+            shm::load::<u64>(self.0.wrapping_add(offset_of!(ReaderLine, dropped)).cast()) != 0
+        }
     }
 }
 
 /// What a writer says of a reader that it does not hear.
 fn silence(pe: usize) -> Error {
-    Error::Silent {
-        pe,
-        after: Sending::dead_after(),
-    }
+    Error::Silent { pe, after: Sending::dead_after() }
 }
 
 /// Room for a record.
@@ -151,9 +153,7 @@ impl Writer {
 
     #[inline]
     fn place(&self, len: usize) -> Room {
-        Room {
-            padding: self.ring.padding(self.position, self.ring.record(len)),
-        }
+        Room { padding: self.ring.padding(self.position, self.ring.record(len)) }
     }
 
     /// End of what publishing a record stores to, the zero behind it included.
@@ -176,9 +176,7 @@ impl Writer {
         self.ring.set_word(end, 0);
         self.ring.set_word(start, Header::Block { len, part }.to_word());
         if room.padding > 0 {
-            let padding = Header::Padding {
-                len: room.padding as usize,
-            };
+            let padding = Header::Padding { len: room.padding as usize };
             self.ring.set_word(self.position, padding.to_word());
         }
         self.position = end;
@@ -187,7 +185,8 @@ impl Writer {
             Onward::Tree(node) => node.advance(end, true),
             Onward::Datagrams(sending) => sending.commit(end),
         }
-        // The zero behind the next record often lies in another line, and the header must not wait for that.
+        // The zero behind the next record often lies in another line, and the header must not wait
+        // for that.
         shm::prefetch_to_write(self.ring.at(end + 64));
     }
 
@@ -206,11 +205,8 @@ impl Writer {
             return sending.limit();
         }
         // Nobody has read what is not written; who has left allows everything.
-        let least = self
-            .readers
-            .iter()
-            .map(|reader| reader.line.position())
-            .fold(self.position, u64::min);
+        let least =
+            self.readers.iter().map(|reader| reader.line.position()).fold(self.position, u64::min);
         least + self.ring.len()
     }
 
@@ -261,18 +257,15 @@ impl Writer {
         Ok(())
     }
 
-    /// What a wait for readers depends on: those that are taken into account, unless they have left.
+    /// What a wait for readers depends on: those that are taken into account, unless they have
+    /// left.
     fn with_terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let reads_here = |pe: usize| self.readers.iter().find(|reader| reader.pe == pe);
         // In a tree, who finalises still passes on.
         let passes_on = matches!(self.onward, Onward::Tree(_)) && !self.survive;
-        let left = |pe: usize| passes_on || reads_here(pe).is_none_or(|reader| reader.line.has_left());
-        f(Terms {
-            members: Some(&self.watched),
-            arrived: Some(&left),
-            limit,
-            ..Terms::default()
-        })
+        let left =
+            |pe: usize| passes_on || reads_here(pe).is_none_or(|reader| reader.line.has_left());
+        f(Terms { members: Some(&self.watched), arrived: Some(&left), limit, ..Terms::default() })
     }
 
     /// Goes on without those that do not allow to write up to `end`.
@@ -284,7 +277,8 @@ impl Writer {
             }
             return;
         }
-        let slow = |reader: &Peer| reader.line.position().min(self.position) + self.ring.len() < end;
+        let slow =
+            |reader: &Peer| reader.line.position().min(self.position) + self.ring.len() < end;
         let slow: Vec<Peer> = self.readers.iter().copied().filter(slow).collect();
         for reader in &slow {
             // Told before anything is overwritten, and woken: it may wait for the rest of a block.
@@ -316,8 +310,11 @@ impl Writer {
     /// Goes on without a reader that is gone, where that is allowed.
     fn survive(&mut self, error: Error) -> Result<()> {
         match error {
-            // One that has finalised may still be reading, and is waited for until it drops its end.
-            Error::PeerFailed { pe, cause } if self.survive && cause != Cause::Finalized && self.reads_no_more(pe) => {
+            // One that has finalised may still be reading, and is waited for until it drops its
+            // end.
+            Error::PeerFailed { pe, cause }
+                if self.survive && cause != Cause::Finalized && self.reads_no_more(pe) =>
+            {
                 self.forget(pe);
                 Ok(())
             }
@@ -327,12 +324,14 @@ impl Writer {
 }
 
 impl Writer {
-    /// Waits until all that are still readers have received everything: what they miss nobody else can send again.
+    /// Waits until all that are still readers have received everything: what they miss nobody else
+    /// can send again.
     fn wait_for_arrival(&mut self) {
         let Onward::Datagrams(sending) = &self.onward else { return };
         let sending = sending.clone();
         while !sending.is_complete() && !std::thread::panicking() {
-            let look = || sending.is_complete().then_some(None).or_else(|| sending.silent().map(Some));
+            let look =
+                || sending.is_complete().then_some(None).or_else(|| sending.silent().map(Some));
             match self
                 .with_terms(None, |terms| wait::until(&self.pe, terms, look))
                 .map_err(|error| *error)

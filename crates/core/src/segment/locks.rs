@@ -5,11 +5,13 @@ use crate::error::{Error, Result};
 use crate::lock::Queue;
 
 impl Segment {
-    /// Waits for the lock in the 8-byte word at byte `offset` of the segments, which was zero on every PE before its first use.
-    /// Those who wait get it in the order they came, also when they are threads of one PE. Not reentrant.
+    /// Waits for the lock in the 8-byte word at byte `offset` of the segments, which was zero on
+    /// every PE before its first use. Those who wait get it in the order they came, also when they
+    /// are threads of one PE. Not reentrant.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock; [`Error::Misuse`] where there can be no lock.
+    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock; [`Error::Misuse`] where
+    /// there can be no lock.
     ///
     /// # Safety
     /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
@@ -32,7 +34,8 @@ impl Segment {
     /// Completes this PE's writes, and gives the lock at `offset` to who waits for it.
     ///
     /// # Errors
-    /// As for [`lock_set`](Self::lock_set); [`Error::Misuse`] when this PE does not hold the lock; what an earlier write failed with.
+    /// As for [`lock_set`](Self::lock_set); [`Error::Misuse`] when this PE does not hold the lock;
+    /// what an earlier write failed with.
     ///
     /// # Safety
     /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
@@ -46,7 +49,9 @@ impl Segment {
         let pe = self.pe();
         let geometry = pe.control().geometry();
         // The words before the heap are the library's own.
-        if offset.is_multiple_of(8) && (geometry.heap_offset..geometry.segment_stride).contains(&offset) {
+        if offset.is_multiple_of(8)
+            && (geometry.heap_offset..geometry.segment_stride).contains(&offset)
+        {
             Ok(Queue::new(pe, offset))
         } else {
             Err(Error::Misuse("a lock is an aligned 8-byte word of the segments' heap or globals"))

@@ -1,10 +1,11 @@
 //! The one place that touches memory which a peer may write.
 //!
-//! Other processes read and write this memory at any time, at any width. For Rust (and C) such accesses are data
-//! races, words read at another width than they were written are undefined behaviour even when atomic, and a
-//! `&T` into such memory is a promise nobody can keep. So every access is a small piece of inline assembly, whose
-//! meaning is the processor's and not the language's: the compiler sees an opaque instruction that may read and
-//! write any memory, and neither moves other accesses across it nor assumes anything about what it read.
+//! Other processes read and write this memory at any time, at any width. For Rust (and C) such
+//! accesses are data races, words read at another width than they were written are undefined
+//! behaviour even when atomic, and a `&T` into such memory is a promise nobody can keep. So every
+//! access is a small piece of inline assembly, whose meaning is the processor's and not the
+//! language's: the compiler sees an opaque instruction that may read and write any memory, and
+//! neither moves other accesses across it nor assumes anything about what it read.
 //!
 //! | primitive | ordering |
 //! |---|---|
@@ -15,8 +16,8 @@
 //! | [`copy`] | none inside; whole copies keep their place between loads and stores |
 //! | `full_fence` | store-load too |
 //!
-//! Under loom this module is a model of that memory (`model`); on processors without an assembly file here, and
-//! under Miri, it is Rust's atomics.
+//! Under loom this module is a model of that memory (`model`); on processors without an assembly
+//! file here, and under Miri, it is Rust's atomics.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -48,8 +49,10 @@ pub(crate) use futex::{announce_barrier, futex_wait, futex_wake, register_membar
 pub(crate) use imp::{compiler_fence, full_fence, light_fence, pause, prefetch_to_write};
 pub(crate) use threads::alone;
 
-/// Plain data: any bytes are a valid value, no padding, no interior mutability. What windows may hold. A program's own structures are
-/// with `#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]`, of which the crate `zerocopy` (0.8) has the last three.
+/// Plain data: any bytes are a valid value, no padding, no interior mutability. What windows may
+/// hold. A program's own structures are with
+/// `#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable)]`, of which the crate `zerocopy` (0.8)
+/// has the last three.
 pub trait Plain: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static {}
 impl<T: FromBytes + IntoBytes + Immutable + Copy + Send + Sync + 'static> Plain for T {}
 
@@ -137,7 +140,8 @@ pub enum AtomicOp {
 }
 
 impl AtomicOp {
-    /// Whether the operation left the word at `old`. An addition of 0 is taken for a change: to look for it would cost all others.
+    /// Whether the operation left the word at `old`. An addition of 0 is taken for a change: to
+    /// look for it would cost all others.
     #[inline(always)]
     pub fn keeps(self, old: u64, operand: u64) -> bool {
         match self {
@@ -184,9 +188,9 @@ pub unsafe fn store<T: Word>(p: *mut T, value: T) {
     }
 }
 
-/// Stores a word, in order with every other access through this module, but not with plain accesses of the program: the
-/// compiler may keep those where they are cheapest. What a remote's store needs and no more; a hot loop of them stays one
-/// instruction each.
+/// Stores a word, in order with every other access through this module, but not with plain accesses
+/// of the program: the compiler may keep those where they are cheapest. What a remote's store needs
+/// and no more; a hot loop of them stays one instruction each.
 ///
 /// # Safety
 /// As for [`store`].
@@ -218,8 +222,8 @@ pub unsafe fn fetch_op(p: *mut u8, size: usize, op: AtomicOp, operand: u64) -> u
             AtomicOp::Swap if size == 8 => imp::swap8(p, operand),
             AtomicOp::Swap if size == 4 => imp::swap4(p, operand),
             _ => {
-                // Words of 1 and 2 bytes, and the bitwise operations whose old value is wanted: a loop of compare-and-swap,
-                // as the processor has no such instruction.
+                // Words of 1 and 2 bytes, and the bitwise operations whose old value is wanted: a
+                // loop of compare-and-swap, as the processor has no such instruction.
                 let mut old = load_sized(p, size);
                 loop {
                     let new = match op {
@@ -291,11 +295,13 @@ pub unsafe fn store_sized(p: *mut u8, size: usize, bits: u64) {
     }
 }
 
-/// Copies `len` bytes; the ranges may be written by others meanwhile, in which case any mixture of old and new arrives. Each byte is written once.
-/// From [`stream_from`] bytes the copy bypasses the caches and is complete, for every later store, when it returns.
+/// Copies `len` bytes; the ranges may be written by others meanwhile, in which case any mixture of
+/// old and new arrives. Each byte is written once. From [`stream_from`] bytes the copy bypasses the
+/// caches and is complete, for every later store, when it returns.
 ///
 /// # Safety
-/// `src` is readable and `dst` writable for `len` bytes, both stay mapped during the call, and they do not overlap.
+/// `src` is readable and `dst` writable for `len` bytes, both stay mapped during the call, and they
+/// do not overlap.
 #[inline(always)]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller's promise is the one `imp::copy` asks for.
@@ -313,7 +319,8 @@ pub unsafe extern "C" fn move_within(dst: *mut u8, src: *const u8, len: usize) {
     }
     let mut buffer = [0u8; 4096];
     let mut move_part = |at: usize, n: usize| {
-        // SAFETY: `at + n <= len`, so both ends lie in the caller's ranges; the buffer is private, and has room for `n`.
+        // SAFETY: `at + n <= len`, so both ends lie in the caller's ranges; the buffer is private,
+        // and has room for `n`.
         unsafe {
             copy(buffer.as_mut_ptr(), src.add(at), n);
             copy(dst.add(at), buffer.as_ptr(), n);
@@ -336,10 +343,12 @@ pub unsafe extern "C" fn move_within(dst: *mut u8, src: *const u8, len: usize) {
 pub(crate) unsafe fn read_plain<T: Plain>(p: *const T) -> T {
     let mut value = std::mem::MaybeUninit::<T>::uninit();
     if matches!(size_of::<T>(), 1 | 2 | 4 | 8) && align_of::<T>() == size_of::<T>() {
-        // SAFETY: the caller promises an aligned word of that size; its low bytes, which come first, are the element's.
+        // SAFETY: the caller promises an aligned word of that size; its low bytes, which come
+        // first, are the element's.
         return unsafe { std::mem::transmute_copy(&load_sized(p.cast(), size_of::<T>())) };
     }
-    // SAFETY: the caller promises the source; the copy fills all of `value`, and any bytes are a `T`.
+    // SAFETY: the caller promises the source; the copy fills all of `value`, and any bytes are a
+    // `T`.
     unsafe {
         copy(value.as_mut_ptr().cast(), p.cast(), size_of::<T>());
         value.assume_init()
@@ -355,7 +364,8 @@ pub(crate) unsafe fn zero(dst: *mut u8, len: usize) {
     let mut done = 0;
     while done < len {
         let n = (len - done).min(ZEROS.len());
-        // SAFETY: `done + n <= len`, so the destination lies in the caller's range; ZEROS is private memory of 4096 bytes.
+        // SAFETY: `done + n <= len`, so the destination lies in the caller's range; ZEROS is
+        // private memory of 4096 bytes.
         unsafe { copy(dst.add(done), ZEROS.as_ptr(), n) };
         done += n;
     }
@@ -429,7 +439,8 @@ mod tests {
         }
     }
 
-    /// Whoever looks at an element while it is copied to sees all or nothing of it, wherever it comes from.
+    /// Whoever looks at an element while it is copied to sees all or nothing of it, wherever it
+    /// comes from.
     #[test]
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     fn portable_copies_tear_no_element() {
@@ -442,8 +453,15 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 0..400_000 {
-                    // SAFETY: four bytes of a source, at any alignment; the element, which others use as an atomic.
-                    unsafe { portable::copy(element.as_ptr().cast(), sources[round % 2].as_ptr().add(round / 2 % 4), 4) };
+                    // SAFETY: four bytes of a source, at any alignment; the element, which others
+                    // use as an atomic.
+                    unsafe {
+                        portable::copy(
+                            element.as_ptr().cast(),
+                            sources[round % 2].as_ptr().add(round / 2 % 4),
+                            4,
+                        )
+                    };
                 }
                 ended.store(true, Ordering::Relaxed);
             });
@@ -459,7 +477,8 @@ mod tests {
         let src: Vec<u8> = (0..len + 7).map(|i| (i * 7 % 251) as u8).collect();
         let mut dst = vec![0u8; len + 64];
         for offset in [0usize, 1, 31] {
-            // SAFETY: `offset + len` stays below the vectors' lengths for `dst`, and `7 + len` for `src`.
+            // SAFETY: `offset + len` stays below the vectors' lengths for `dst`, and `7 + len` for
+            // `src`.
             unsafe { copy(dst.as_mut_ptr().add(offset), src.as_ptr().add(7), len) };
             assert!(dst[offset..offset + len] == src[7..]);
         }

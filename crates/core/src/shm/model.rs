@@ -5,17 +5,19 @@
 )]
 //! A model of shared memory for loom: what is touched becomes a loom atomic.
 //!
-//! Bytes, pairs and 8-byte words live in cells of 8 bytes, as the library reads the bytes of a barrier eight at a time; a
-//! store of less than a cell is a read-modify-write of it that acquires nothing. Words of 4 bytes are cells of their own:
-//! nothing reads them at another width, and neighbours in one cell would be ordered with each other.
+//! Bytes, pairs and 8-byte words live in cells of 8 bytes, as the library reads the bytes of a
+//! barrier eight at a time; a store of less than a cell is a read-modify-write of it that acquires
+//! nothing. Words of 4 bytes are cells of their own: nothing reads them at another width, and
+//! neighbours in one cell would be ordered with each other.
 //!
-//! Loads are acquire, stores release, compare-and-swap both; `fetch_add` is also a full fence, as on x86. The ringer's
-//! compiler fence and the sleeper's membarrier, which together order the ringer's store before its look at the
-//! doorbell, are modelled as what they amount to: a sequentially consistent fence on either side. Sleeps have no time-out
-//! here, and no wake-up without a cause, so that a lost wake-up is a deadlock, which loom reports.
+//! Loads are acquire, stores release, compare-and-swap both; `fetch_add` is also a full fence, as
+//! on x86. The ringer's compiler fence and the sleeper's membarrier, which together order the
+//! ringer's store before its look at the doorbell, are modelled as what they amount to: a
+//! sequentially consistent fence on either side. Sleeps have no time-out here, and no wake-up
+//! without a cause, so that a lost wake-up is a deadlock, which loom reports.
 //!
-//! Loom takes the making of an atomic for a write by the thread that touches it first: a test touches all words that its threads
-//! will share before it starts them.
+//! Loom takes the making of an atomic for a write by the thread that touches it first: a test
+//! touches all words that its threads will share before it starts them.
 
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use loom::sync::{Condvar, Mutex};
@@ -45,7 +47,8 @@ fn entry<V>(table: &Table<V>, address: usize, make: impl FnOnce() -> V) -> Arc<V
 fn cell(p: *const u8) -> (Arc<AtomicU64>, u32) {
     let address = p as usize;
     let cell = entry(&CELLS, address & !7, || {
-        // SAFETY: the address is that of memory of the test's own, which nothing writes; it holds the initial value.
+        // SAFETY: the address is that of memory of the test's own, which nothing writes; it holds
+        // the initial value.
         AtomicU64::new(unsafe { ((address & !7) as *const u64).read() })
     });
     (cell, (address & 7) as u32 * 8)
@@ -151,7 +154,11 @@ fn queue(p: *const u32) -> Arc<(Mutex<u64>, Condvar)> {
     entry(&QUEUES, p as usize, || (Mutex::new(0), Condvar::new()))
 }
 
-pub(crate) unsafe fn futex_wait(p: *const u32, expected: u32, _timeout: Option<std::time::Duration>) {
+pub(crate) unsafe fn futex_wait(
+    p: *const u32,
+    expected: u32,
+    _timeout: Option<std::time::Duration>,
+) {
     let queue = queue(p);
     // As in the kernel, the comparison and going to sleep are one step with respect to a wake.
     let mut wakes = queue.0.lock().unwrap();

@@ -1,5 +1,6 @@
-//! That a copy writes each byte once. A child copies, one instruction at a time; whenever a byte of the destination has changed, it is
-//! counted and put back, as by one who waits for it and then writes there itself: a second store of it shows.
+//! That a copy writes each byte once. A child copies, one instruction at a time; whenever a byte of
+//! the destination has changed, it is counted and put back, as by one who waits for it and then
+//! writes there itself: a second store of it shows.
 
 use super::{copy, portable};
 use crate::memory::{Mapping, create_memfd};
@@ -15,7 +16,9 @@ struct Shared(Mapping);
 
 impl Shared {
     fn new(bytes: usize) -> Self {
-        let mut shared = Shared(Mapping::new(create_memfd("memonet-once", bytes as u64).unwrap(), bytes, true).unwrap());
+        let mut shared = Shared(
+            Mapping::new(create_memfd("memonet-once", bytes as u64).unwrap(), bytes, true).unwrap(),
+        );
         shared.bytes().fill(GUARD);
         shared
     }
@@ -31,8 +34,9 @@ impl Shared {
 fn writes(copy: Copy, to: usize, len: usize) -> Vec<u32> {
     let (source, mut shared) = (vec![NEW; len + 64], Shared::new(len + 128));
     let (target, mut counts) = (shared.0.at(32 + to as u64), vec![0; shared.0.len()]);
-    // SAFETY: the child calls what may be called in one of a process with threads, copies private memory to the shared, which has room, and
-    // ends. The parent lets it go on by one instruction after the other, until it has ended.
+    // SAFETY: the child calls what may be called in one of a process with threads, copies private
+    // memory to the shared, which has room, and ends. The parent lets it go on by one instruction
+    // after the other, until it has ended.
     unsafe {
         let child = libc::fork();
         assert!(child >= 0);
@@ -50,7 +54,11 @@ fn writes(copy: Copy, to: usize, len: usize) -> Vec<u32> {
                     *byte = GUARD;
                 }
             }
-            assert_eq!(libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0), 0, "a child may be traced");
+            assert_eq!(
+                libc::ptrace(libc::PTRACE_SINGLESTEP, child, 0, 0),
+                0,
+                "a child may be traced"
+            );
         }
         assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "status {status:#x}");
     }
@@ -79,7 +87,8 @@ fn copies_write_each_byte_once() {
     once(
         copy,
         &[
-            3, 6, 7, 9, 12, 15, 17, 24, 31, 33, 48, 63, 65, 100, 129, 200, 255, 256, 257, 288, 383, 384, 1000,
+            3, 6, 7, 9, 12, 15, 17, 24, 31, 33, 48, 63, 65, 100, 129, 200, 255, 256, 257, 288, 383,
+            384, 1000,
         ],
     );
 }

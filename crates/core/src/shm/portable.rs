@@ -1,9 +1,12 @@
-//! The primitives of [`crate::shm`] as Rust atomics: for processors without an assembly file, and for Miri.
+//! The primitives of [`crate::shm`] as Rust atomics: for processors without an assembly file, and
+//! for Miri.
 //!
-//! Mixed-width accesses (the barrier's bytes, read eight at a time) are beyond what the language defines; every
-//! processor this can be compiled for defines them.
+//! Mixed-width accesses (the barrier's bytes, read eight at a time) are beyond what the language
+//! defines; every processor this can be compiled for defines them.
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*, compiler_fence as fence_compiler, fence};
+use std::sync::atomic::{
+    AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*, compiler_fence as fence_compiler, fence,
+};
 
 /// No copy streams.
 pub fn stream_from() -> usize {
@@ -87,15 +90,18 @@ pub fn pause() {
 #[inline(always)]
 pub fn prefetch_to_write(_p: *const u8) {}
 
-/// Of every word that the destination aligns, in one piece: who waits for an element never sees a part of it.
+/// Of every word that the destination aligns, in one piece: who waits for an element never sees a
+/// part of it.
 ///
 /// # Safety
 /// As for [`crate::shm::copy`].
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     let mut done = 0;
     while done < len {
-        let unit = (1 << (dst as usize + done).trailing_zeros().min(3)).min(1 << (len - done).ilog2());
-        // SAFETY: `done + unit <= len`, so both ends lie in what the caller promises; the destination is a multiple of the unit.
+        let unit =
+            (1 << (dst as usize + done).trailing_zeros().min(3)).min(1 << (len - done).ilog2());
+        // SAFETY: `done + unit <= len`, so both ends lie in what the caller promises; the
+        // destination is a multiple of the unit.
         unsafe {
             let (to, from) = (dst.add(done), src.add(done));
             match unit {

@@ -1,17 +1,21 @@
-//! Whether this process has but one thread. What only keeps its threads apart then needs no locked instruction.
+//! Whether this process has but one thread. What only keeps its threads apart then needs no locked
+//! instruction.
 
-/// Whether this thread is the only one of its process, and no other begins before it starts one itself. False where nobody says.
+/// Whether this thread is the only one of its process, and no other begins before it starts one
+/// itself. False where nobody says.
 ///
-/// C libraries that say so (glibc from 2.32 on) do in a variable, `__libc_single_threaded`: it becomes false before a first
-/// thread is started, and true again at most when all others have been joined. So what this thread did while it was alone
-/// is known to any thread that comes later, and what others did is known to it when it is alone again.
+/// C libraries that say so (glibc from 2.32 on) do in a variable, `__libc_single_threaded`: it
+/// becomes false before a first thread is started, and true again at most when all others have been
+/// joined. So what this thread did while it was alone is known to any thread that comes later, and
+/// what others did is known to it when it is alone again.
 #[inline(always)]
 pub(crate) fn alone() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(any(loom, miri))))]
     {
         use std::sync::atomic::{AtomicU8, Ordering};
         let flag: *const AtomicU8;
-        // SAFETY: reads the variable's address from the table of such; weak, it is null where there is no such variable.
+        // SAFETY: reads the variable's address from the table of such; weak, it is null where there
+        // is no such variable.
         unsafe {
             std::arch::asm!(
                 ".weak __libc_single_threaded",

@@ -1,20 +1,20 @@
-//! The primitives of [`crate::shm`] as x86-64 instructions. Loads are acquire and stores release on this processor.
+//! The primitives of [`crate::shm`] as x86-64 instructions. Loads are acquire and stores release on
+//! this processor.
 
 use std::arch::asm;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Copies of at least this many bytes use streaming stores: a plain copy reads every destination line before it overwrites it,
-/// which costs more than it saves where source and destination fill most of the last cache that the core shares. Measured by
-/// `memonet bench bandwidth`.
+/// Copies of at least this many bytes use streaming stores: a plain copy reads every destination
+/// line before it overwrites it, which costs more than it saves where source and destination fill
+/// most of the last cache that the core shares. Measured by `memonet bench bandwidth`.
 pub fn stream_from() -> usize {
     static FROM: OnceLock<usize> = OnceLock::new();
     *FROM.get_or_init(|| {
         let caches = raw_cpuid::CpuId::new().get_cache_parameters();
-        let sizes = caches
-            .into_iter()
-            .flatten()
-            .map(|c| c.associativity() * c.physical_line_partitions() * c.coherency_line_size() * c.sets());
+        let sizes = caches.into_iter().flatten().map(|c| {
+            c.associativity() * c.physical_line_partitions() * c.coherency_line_size() * c.sets()
+        });
         let last = sizes.max().unwrap_or(USUAL_CACHE);
         (last / 8 * 3).max(LEAST_STREAMED)
     })
@@ -25,14 +25,16 @@ const USUAL_CACHE: usize = 32 << 20;
 /// Shorter copies do not even ask.
 const LEAST_STREAMED: usize = 1 << 20;
 
-/// Copies of at least this many bytes, up to those that stream, use the processor's own instruction where that is good: when source and
-/// destination together are more than the first cache holds, it leaves the destination out of that.
+/// Copies of at least this many bytes, up to those that stream, use the processor's own instruction
+/// where that is good: when source and destination together are more than the first cache holds, it
+/// leaves the destination out of that.
 fn string_from() -> usize {
     static FROM: OnceLock<usize> = OnceLock::new();
     *FROM.get_or_init(|| {
         let cpu = raw_cpuid::CpuId::new();
         let fast = cpu.get_extended_feature_info().is_some_and(|f| f.has_rep_movsb_stosb());
-        // Of AMD's, Zen 3 and 4 say that it is fast; from some sources to some destinations it is twenty times slower than loops.
+        // Of AMD's, Zen 3 and 4 say that it is fast; from some sources to some destinations it is
+        // twenty times slower than loops.
         let amd = cpu.get_vendor_info().is_some_and(|vendor| vendor.as_str() == "AuthenticAMD");
         let newer = cpu.get_feature_info().is_some_and(|f| f.family_id() >= 0x1A);
         if !fast || amd && !newer {
@@ -40,7 +42,9 @@ fn string_from() -> usize {
         }
         let mut caches = cpu.get_cache_parameters().into_iter().flatten();
         let first = caches.find(|c| c.level() == 1 && c.cache_type() == raw_cpuid::CacheType::Data);
-        let size = first.map(|c| c.associativity() * c.physical_line_partitions() * c.coherency_line_size() * c.sets());
+        let size = first.map(|c| {
+            c.associativity() * c.physical_line_partitions() * c.coherency_line_size() * c.sets()
+        });
         size.map_or(usize::MAX, |size| (size / 2).max(LEAST_STRING))
     })
 }
@@ -53,13 +57,15 @@ macro_rules! loads_and_stores {
         #[inline(always)]
         pub unsafe fn $load(p: *const u8) -> u64 {
             let v: u64;
-            // SAFETY: the caller promises a mapped, aligned word at `p`; the instruction reads that and nothing else.
+            // SAFETY: the caller promises a mapped, aligned word at `p`; the instruction reads that
+            // and nothing else.
             unsafe { asm!(concat!($mov, ", ", $ty, " ptr [{p}]"), p = in(reg) p, v = lateout(reg) v, options(nostack, preserves_flags)) };
             v
         }
         #[inline(always)]
         pub unsafe fn $store(p: *mut u8, v: u64) {
-            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction writes that and nothing else.
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction
+            // writes that and nothing else.
             unsafe { asm!(concat!("mov ", $ty, " ptr [{p}], {v", $reg, "}"), p = in(reg) p, v = in(reg) v, options(nostack, preserves_flags)) };
         }
         #[inline(always)]
@@ -70,7 +76,8 @@ macro_rules! loads_and_stores {
         #[inline(always)]
         pub unsafe fn $cas(p: *mut u8, expected: u64, new: u64) -> u64 {
             let mut old = expected;
-            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction touches that and nothing else.
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction
+            // touches that and nothing else.
             unsafe { asm!(concat!("lock cmpxchg ", $ty, " ptr [{p}], {v", $reg, "}"), p = in(reg) p, v = in(reg) new, inout("rax") old, options(nostack)) };
             old & (u64::MAX >> (64 - 8 * (bytes($ty))))
         }
@@ -97,7 +104,8 @@ macro_rules! exchanges {
     ($($name:ident $instruction:literal $ty:literal $reg:literal;)*) => {$(
         #[inline(always)]
         pub unsafe fn $name(p: *mut u8, mut v: u64) -> u64 {
-            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction touches that and nothing else.
+            // SAFETY: the caller promises a mapped, writable, aligned word at `p`; the instruction
+            // touches that and nothing else.
             unsafe { asm!(concat!($instruction, " ", $ty, " ptr [{p}], {v", $reg, "}"), p = in(reg) p, v = inout(reg) v, options(nostack)) };
             v & (u64::MAX >> (64 - 8 * (bytes($ty))))
         }
@@ -111,7 +119,8 @@ exchanges! {
     swap8 "xchg" "qword" ":r";
 }
 
-/// Nothing moves across it in the compiler; the processor keeps stores and loads in order by itself.
+/// Nothing moves across it in the compiler; the processor keeps stores and loads in order by
+/// itself.
 #[inline(always)]
 pub fn compiler_fence() {
     // SAFETY: an empty instruction sequence.
@@ -124,7 +133,8 @@ pub fn light_fence() {
     compiler_fence();
 }
 
-/// Every earlier store is visible before any later load. A locked instruction does that, and sooner than `mfence`.
+/// Every earlier store is visible before any later load. A locked instruction does that, and sooner
+/// than `mfence`.
 #[inline(always)]
 pub fn full_fence() {
     // SAFETY: the word at the top of the stack is this thread's own, and keeps its value.
@@ -144,14 +154,16 @@ pub fn prefetch_to_write(p: *const u8) {
     unsafe { asm!("prefetchw [{p}]", p = in(reg) p, options(nostack, preserves_flags)) };
 }
 
-/// **Each byte is written once**, by a store of whole elements: who waits for one, and then writes there itself, must not lose that to a
-/// second store of the same. So there are no pieces that overlap, as copies elsewhere have at their ends.
+/// **Each byte is written once**, by a store of whole elements: who waits for one, and then writes
+/// there itself, must not lose that to a second store of the same. So there are no pieces that
+/// overlap, as copies elsewhere have at their ends.
 ///
 /// # Safety
 /// As for [`crate::shm::copy`].
 #[inline(always)]
 pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: each call passes ranges that lie within `len` bytes of `dst` and `src`, which the caller promises.
+    // SAFETY: each call passes ranges that lie within `len` bytes of `dst` and `src`, which the
+    // caller promises.
     unsafe {
         match len {
             0 => {}
@@ -174,8 +186,9 @@ pub unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     }
 }
 
-/// Copies of all other lengths. As C functions do not unwind, a caller has nothing to do after it, and may end in a jump; so does this one
-/// where it calls another, and has no registers to save for those who call none.
+/// Copies of all other lengths. As C functions do not unwind, a caller has nothing to do after it,
+/// and may end in a jump; so does this one where it calls another, and has no registers to save for
+/// those who call none.
 #[inline(never)]
 unsafe extern "C" fn copy_pieces(dst: *mut u8, src: *const u8, len: usize) {
     // SAFETY: the caller's promise is the one that is asked for; what the processor has is known.
@@ -207,28 +220,27 @@ unsafe extern "C" fn copy_long(dst: *mut u8, src: *const u8, len: usize) {
             copy_head(dst, src, head);
             return copy_string(dst.add(head), src.add(head), len - head);
         }
-        if registers == WIDE {
-            copy_wide(dst, src, len)
-        } else {
-            copy_avx::<false>(dst, src, len)
-        }
+        if registers == WIDE { copy_wide(dst, src, len) } else { copy_avx::<false>(dst, src, len) }
     }
 }
 
 /// From here on there is a whole block behind the head.
 const LEAST_BLOCKS: usize = 256;
 
-/// What blocks are copied with: the largest registers, of those that do not slow the processor down; 0 until somebody has asked.
+/// What blocks are copied with: the largest registers, of those that do not slow the processor
+/// down; 0 until somebody has asked.
 static REGISTERS: AtomicU8 = AtomicU8::new(0);
 /// By the processor's own instruction.
 const NONE: u8 = 1;
 const AVX: u8 = 2;
-/// AVX-512, of the generations that are as fast with it: those that also have its instructions on bytes within registers.
+/// AVX-512, of the generations that are as fast with it: those that also have its instructions on
+/// bytes within registers.
 const WIDE: u8 = 3;
 
 #[cold]
 fn registers() -> u8 {
-    let wide = std::arch::is_x86_feature_detected!("avx512f") && std::arch::is_x86_feature_detected!("avx512vbmi2");
+    let wide = std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512vbmi2");
     let avx = std::arch::is_x86_feature_detected!("avx");
     let found = if wide {
         WIDE
@@ -241,15 +253,16 @@ fn registers() -> u8 {
     found
 }
 
-/// Half as many stores as with AVX: a copy in the first cache takes a tenth less, and what follows waits behind fewer. Leaves nothing in
-/// the upper halves of the other registers.
+/// Half as many stores as with AVX: a copy in the first cache takes a tenth less, and what follows
+/// waits behind fewer. Leaves nothing in the upper halves of the other registers.
 ///
 /// # Safety
 /// As for [`copy`], of [`LEAST_BLOCKS`] or more; the processor has AVX-512.
 #[inline(always)]
 unsafe fn copy_wide(dst: *mut u8, src: *const u8, len: usize) {
     let head = (dst as usize).wrapping_neg() & 63;
-    // SAFETY: head, blocks and tail are `len` bytes together, which the caller promises at both ends; the blocks are aligned.
+    // SAFETY: head, blocks and tail are `len` bytes together, which the caller promises at both
+    // ends; the blocks are aligned.
     unsafe {
         copy_head(dst, src, head);
         let (d, s, rest) = (dst.add(head), src.add(head), len - head);
@@ -267,7 +280,8 @@ unsafe fn copy_wide(dst: *mut u8, src: *const u8, len: usize) {
 unsafe fn copy_avx<const STREAM: bool>(dst: *mut u8, src: *const u8, len: usize) {
     // To an aligned destination, or it would be slower.
     let head = (dst as usize).wrapping_neg() & 31;
-    // SAFETY: head, blocks and tail are `len` bytes together, which the caller promises at both ends; the blocks are aligned.
+    // SAFETY: head, blocks and tail are `len` bytes together, which the caller promises at both
+    // ends; the blocks are aligned.
     unsafe {
         copy_head(dst, src, head);
         let (d, s, rest) = (dst.add(head), src.add(head), len - head);
@@ -371,13 +385,17 @@ unsafe fn copy64(dst: *mut u8, src: *const u8) {
 }
 
 unsafe fn copy_string(dst: *mut u8, src: *const u8, len: usize) {
-    // SAFETY: the caller promises `len` bytes at both ends; the direction flag is clear at every asm block's entry.
-    unsafe { asm!("rep movsb", inout("rcx") len => _, inout("rdi") dst => _, inout("rsi") src => _, options(nostack, preserves_flags)) };
+    // SAFETY: the caller promises `len` bytes at both ends; the direction flag is clear at every
+    // asm block's entry.
+    unsafe {
+        asm!("rep movsb", inout("rcx") len => _, inout("rdi") dst => _, inout("rsi") src => _, options(nostack, preserves_flags))
+    };
 }
 
 #[inline(always)]
 unsafe fn wide_blocks(dst: *mut u8, src: *const u8, blocks: usize) {
-    // SAFETY: the caller promises `blocks * 256` bytes at both ends, at least one block, a destination aligned to 64, and AVX-512.
+    // SAFETY: the caller promises `blocks * 256` bytes at both ends, at least one block, a
+    // destination aligned to 64, and AVX-512.
     unsafe {
         asm!(
             ".p2align 5",
@@ -405,7 +423,8 @@ macro_rules! block_loops {
     ($($name:ident $mov:literal $end:literal;)*) => {$(
         #[inline(always)]
         unsafe fn $name(dst: *mut u8, src: *const u8, blocks: usize) {
-            // SAFETY: the caller promises `blocks * 128` bytes at both ends, a destination aligned to 32, and AVX.
+            // SAFETY: the caller promises `blocks * 128` bytes at both ends, a destination aligned
+            // to 32, and AVX.
             unsafe {
                 asm!(
                     ".p2align 5",
@@ -434,6 +453,7 @@ macro_rules! block_loops {
 
 block_loops! {
     avx_blocks "vmovdqa" "";
-    // Streaming stores are not ordered with other stores; the fence makes the copy keep its place among them.
+    // Streaming stores are not ordered with other stores; the fence makes the copy keep its place
+    // among them.
     stream_blocks "vmovntdq" "sfence";
 }

@@ -1,4 +1,5 @@
-//! How the members of a team find a place for a new team or barrier: all take the same, or all get an error.
+//! How the members of a team find a place for a new team or barrier: all take the same, or all get
+//! an error.
 
 use super::Team;
 use crate::error::{Error, Result};
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// What a member proposes whose arguments are wrong by themselves. No digest.
 const WRONG: u64 = 0;
 
-/// What a member says of its claim, in the two lowest bits; above, where it succeeded, how many it has dropped in that slot.
+/// What a member says of its claim, in the two lowest bits; above, where it succeeded, how many it
+/// has dropped in that slot.
 const CLAIMED: u64 = 1;
 /// The claim cannot succeed at any slot.
 const REFUSED: u64 = 2;
@@ -23,7 +25,8 @@ pub(super) struct Agreed {
     pub(super) slot: usize,
     /// Slots that all members had free besides: the same number at each.
     pub(super) left: usize,
-    /// How many teams and barriers each PE of the job had dropped in it before; 0 where it is none of the members.
+    /// How many teams and barriers each PE of the job had dropped in it before; 0 where it is none
+    /// of the members.
     ended: Vec<u64>,
 }
 
@@ -54,13 +57,19 @@ pub(super) struct Council<'a> {
     pub(super) slot: usize,
     /// A barrier of theirs.
     pub(super) meet: &'a dyn Fn() -> Result<()>,
-    /// Proposals that were made with these scratch words; equal at all members, at least in being odd.
+    /// Proposals that were made with these scratch words; equal at all members, at least in being
+    /// odd.
     pub(super) proposals: &'a AtomicUsize,
 }
 
 impl Team {
     /// [`Council::agree`] of this team's members.
-    pub(super) fn agree(&self, call: &'static str, arguments: Result<String>, peers: &[usize]) -> Result<Agreed> {
+    pub(super) fn agree(
+        &self,
+        call: &'static str,
+        arguments: Result<String>,
+        peers: &[usize],
+    ) -> Result<Agreed> {
         let council = Council {
             pe: &self.pe,
             members: &self.members,
@@ -73,34 +82,45 @@ impl Team {
 }
 
 impl Council<'_> {
-    /// Finds a barrier slot that is free on every member, clears it, and takes it. All members get the same.
+    /// Finds a barrier slot that is free on every member, clears it, and takes it. All members get
+    /// the same.
     ///
-    /// `arguments` are those of this member's `call`, in words, which must be those of each of `peers`; or the error that they are by
-    /// themselves.
+    /// `arguments` are those of this member's `call`, in words, which must be those of each of
+    /// `peers`; or the error that they are by themselves.
     ///
-    /// Other teams, in other threads of the members, may be looking at the same time. So each member claims the slot that all
-    /// found free, and all compare whether everybody's claim succeeded; where one did not, all give it up and try another. Teams
-    /// begin their search at different slots, so that they seldom meet twice.
+    /// Other teams, in other threads of the members, may be looking at the same time. So each
+    /// member claims the slot that all found free, and all compare whether everybody's claim
+    /// succeeded; where one did not, all give it up and try another. Teams begin their search at
+    /// different slots, so that they seldom meet twice.
     ///
-    /// Nobody leaves before all have heard. An error that a member found by itself is in its proposal: all see it after one
-    /// barrier, and leave. Whoever finds proposals that contradict its own says so in its claim, as the others need not have
-    /// compared the same two; all leave after the second barrier.
+    /// Nobody leaves before all have heard. An error that a member found by itself is in its
+    /// proposal: all see it after one barrier, and leave. Whoever finds proposals that contradict
+    /// its own says so in its claim, as the others need not have compared the same two; all leave
+    /// after the second barrier.
     ///
-    /// A slot is free only where all have dropped what they had there together with this member: not only the barrier's words are
-    /// looked at by the late, but also the scratch words here after the last barrier, and outboxes. A slot that a late member, who is
-    /// in this call, has just dropped may come too late for the first attempt; so where none is free, they look once more.
+    /// A slot is free only where all have dropped what they had there together with this member:
+    /// not only the barrier's words are looked at by the late, but also the scratch words here
+    /// after the last barrier, and outboxes. A slot that a late member, who is in this call, has
+    /// just dropped may come too late for the first attempt; so where none is free, they look once
+    /// more.
     ///
-    /// The words of a claim are free again when their first barrier is passed the next time. A proposal may be the last thing
-    /// that is read of a call, so there are two words that take turns: one is written again only behind the barrier of
-    /// the proposal between.
-    pub(super) fn agree(&self, call: &'static str, arguments: Result<String>, peers: &[usize]) -> Result<Agreed> {
+    /// The words of a claim are free again when their first barrier is passed the next time. A
+    /// proposal may be the last thing that is read of a call, so there are two words that take
+    /// turns: one is written again only behind the barrier of the proposal between.
+    pub(super) fn agree(
+        &self,
+        call: &'static str,
+        arguments: Result<String>,
+        peers: &[usize],
+    ) -> Result<Agreed> {
         let base = Pe::barrier_slot(self.slot);
         let scratch = |pe: usize, offset: usize| self.pe.route(pe, base + offset as u64);
         let publish = |offset: usize, value: u64| {
             // SAFETY: an aligned word of this PE's own slot, which others only read.
             unsafe { shm::store(self.pe.local(base + offset as u64).cast(), value) }
         };
-        let (free_at, claim_at) = (offset_of!(BarrierSlot, free_slots), offset_of!(BarrierSlot, claim));
+        let (free_at, claim_at) =
+            (offset_of!(BarrierSlot, free_slots), offset_of!(BarrierSlot, claim));
         let mine = arguments.as_ref().map_or(WRONG, |arguments| digest(call, arguments));
         let unequal = |pe: usize, theirs: &str, ours: String| Error::Unequal {
             call,
@@ -138,15 +158,20 @@ impl Council<'_> {
             let slot = (0..MAX_BARRIERS)
                 .map(|i| (start + i) % MAX_BARRIERS)
                 .find(|&slot| free[slot / 64] >> (slot % 64) & 1 == 1);
-            let claimed = contradiction.is_none() && slot.is_some_and(|slot| self.pe.claim_slot(slot));
+            let claimed =
+                contradiction.is_none() && slot.is_some_and(|slot| self.pe.claim_slot(slot));
             let claim = match (slot, claimed) {
                 (Some(slot), true) => {
                     let (lines, lined) = (Pe::lines(slot), self.members.len().min(MAX_LINED));
-                    // SAFETY: this PE's own slot, all but its last word, and the lines in which the members of the new team, who are some of
-                    // these, will tell it something. Nobody uses them: everybody has dropped what was there, and has made its writes quiet
-                    // in the barrier above.
+                    // SAFETY: this PE's own slot, all but its last word, and the lines in which the
+                    // members of the new team, who are some of these, will tell it something.
+                    // Nobody uses them: everybody has dropped what was there, and has made its
+                    // writes quiet in the barrier above.
                     unsafe {
-                        shm::zero(self.pe.local(Pe::barrier_slot(slot)), offset_of!(BarrierSlot, ended));
+                        shm::zero(
+                            self.pe.local(Pe::barrier_slot(slot)),
+                            offset_of!(BarrierSlot, ended),
+                        );
                         shm::zero(self.pe.local(lines), lined * TURNS * size_of::<Line>());
                     }
                     CLAIMED | self.pe.ended(slot) << 2
@@ -169,7 +194,8 @@ impl Council<'_> {
             }
             match (slot, claimed) {
                 (Some(slot), true) if all => {
-                    let left = free.iter().map(|bits| bits.count_ones() as usize).sum::<usize>() - 1;
+                    let left =
+                        free.iter().map(|bits| bits.count_ones() as usize).sum::<usize>() - 1;
                     return Ok(Agreed { slot, left, ended });
                 }
                 (Some(slot), true) => self.pe.release_slot(slot),
@@ -182,9 +208,6 @@ impl Council<'_> {
                 break;
             }
         }
-        Err(Error::TooMany {
-            what: "teams and barriers",
-            limit: MAX_BARRIERS,
-        })
+        Err(Error::TooMany { what: "teams and barriers", limit: MAX_BARRIERS })
     }
 }

@@ -1,12 +1,14 @@
-//! Whether all members of a team call the same collective with the same arguments. A collective that is called with different
-//! ones moves what its members take for all of it, and tells nobody.
+//! Whether all members of a team call the same collective with the same arguments. A collective
+//! that is called with different ones moves what its members take for all of it, and tells nobody.
 //!
-//! Each member says what it calls in words of its own slot, stamped with the phase of the barrier that follows; behind that
-//! barrier it reads what the others have said; behind a second one all have read, and it takes its words back.
+//! Each member says what it calls in words of its own slot, stamped with the phase of the barrier
+//! that follows; behind that barrier it reads what the others have said; behind a second one all
+//! have read, and it takes its words back.
 //!
-//! *Nobody takes a member for one that compares, and does not.* A member that came to the first barrier by another call has
-//! said nothing for this phase, and whatever it says later has the stamp of a later one. So all that compare see it alike, and
-//! none of them goes to the second barrier, to which that member need not come.
+//! *Nobody takes a member for one that compares, and does not.* A member that came to the first
+//! barrier by another call has said nothing for this phase, and whatever it says later has the
+//! stamp of a later one. So all that compare see it alike, and none of them goes to the second
+//! barrier, to which that member need not come.
 
 use super::Team;
 use super::agree::digest;
@@ -58,11 +60,7 @@ impl Said {
 
     fn of(words: [u64; SAID]) -> Said {
         let [stamp, rest @ ..] = words;
-        let mut said = Said {
-            stamp,
-            name: [0; NAME],
-            arguments: [0; ARGUMENTS],
-        };
+        let mut said = Said { stamp, name: [0; NAME], arguments: [0; ARGUMENTS] };
         said.name.copy_from_slice(&rest[..NAME]);
         said.arguments.copy_from_slice(&rest[NAME..]);
         said
@@ -75,7 +73,8 @@ impl Said {
 }
 
 impl Team {
-    /// Compares a collective call and its arguments, three at most. Where members differ, each gets the error. *Collective.*
+    /// Compares a collective call and its arguments, three at most. Where members differ, each gets
+    /// the error. *Collective.*
     ///
     /// # Errors
     /// [`Error::Unequal`], [`Error::OtherCall`], [`Error::PeerFailed`].
@@ -83,9 +82,14 @@ impl Team {
         self.compare_named(call, call, arguments)
     }
 
-    /// [`compare`](Self::compare), where the user wants [checks](crate::Job::is_checked) that cost time.
+    /// [`compare`](Self::compare), where the user wants [checks](crate::Job::is_checked) that cost
+    /// time.
     #[inline]
-    pub(crate) fn check_call(&self, call: &'static str, arguments: &[(&'static str, u64)]) -> Result<()> {
+    pub(crate) fn check_call(
+        &self,
+        call: &'static str,
+        arguments: &[(&'static str, u64)],
+    ) -> Result<()> {
         match self.pe.is_checked() {
             true => self.compare(call, arguments),
             false => Ok(()),
@@ -94,7 +98,12 @@ impl Team {
 
     /// [`compare`](Self::compare) of a call whose name says more than `call` does.
     #[cold]
-    pub(crate) fn compare_named(&self, call: &'static str, name: &str, arguments: &[(&'static str, u64)]) -> Result<()> {
+    pub(crate) fn compare_named(
+        &self,
+        call: &'static str,
+        name: &str,
+        arguments: &[(&'static str, u64)],
+    ) -> Result<()> {
         let phase = self.barrier.phase() + 1;
         let mine = Said::new(phase, name, arguments);
         self.say(mine.words());
@@ -105,7 +114,9 @@ impl Team {
             if (theirs.stamp >> 32) as u32 != phase as u32 {
                 return Err(Error::OtherCall {
                     pe,
-                    theirs: "which is not compared: a barrier, or the making or freeing of something".into(),
+                    theirs:
+                        "which is not compared: a barrier, or the making or freeing of something"
+                            .into(),
                     ours: name.into(),
                 });
             }

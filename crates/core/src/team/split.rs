@@ -5,13 +5,14 @@ use crate::barrier::Algorithm;
 use crate::error::{Error, Result};
 
 impl Team {
-    /// The team of the `size` members of this one with ranks `start`, `start + stride`, and so on; a negative stride counts
-    /// down. *Collective*: all members give the same numbers, and those outside of the new team get `None`.
+    /// The team of the `size` members of this one with ranks `start`, `start + stride`, and so on;
+    /// a negative stride counts down. *Collective*: all members give the same numbers, and those
+    /// outside of the new team get `None`.
     ///
     /// # Errors
-    /// At all members when it is one's: [`Error::NoSuchPe`] for ranks outside of this team, [`Error::Misuse`] for a
-    /// `size` of 0 or a `stride` of 0 between several; [`Error::Unequal`] when members give different numbers. And
-    /// [`Error::TooMany`], [`Error::PeerFailed`].
+    /// At all members when it is one's: [`Error::NoSuchPe`] for ranks outside of this team,
+    /// [`Error::Misuse`] for a `size` of 0 or a `stride` of 0 between several; [`Error::Unequal`]
+    /// when members give different numbers. And [`Error::TooMany`], [`Error::PeerFailed`].
     pub fn split_strided(&self, start: usize, stride: isize, size: usize) -> Result<Option<Team>> {
         let pes = self.strided(start, stride, size).and_then(|pes| {
             Algorithm::choose(&self.pe, size)?;
@@ -25,13 +26,15 @@ impl Team {
         self.take_slot(&slot, &pes)
     }
 
-    /// Lays the members out in rows of `xrange`, by rank, and gives the teams of this PE's row and of its column: in the row its rank
-    /// is its x coordinate, in the column its y. A last, incomplete row makes some columns one shorter. An `xrange` beyond the
-    /// team's size means that size. *Collective*: all members give the same number.
+    /// Lays the members out in rows of `xrange`, by rank, and gives the teams of this PE's row and
+    /// of its column: in the row its rank is its x coordinate, in the column its y. A last,
+    /// incomplete row makes some columns one shorter. An `xrange` beyond the team's size means that
+    /// size. *Collective*: all members give the same number.
     ///
     /// # Errors
-    /// At all members when it is one's: [`Error::Misuse`] for an `xrange` of 0; [`Error::Unequal`] when members give different
-    /// numbers; [`Error::TooMany`]: then there is neither a row nor a column. And [`Error::PeerFailed`].
+    /// At all members when it is one's: [`Error::Misuse`] for an `xrange` of 0; [`Error::Unequal`]
+    /// when members give different numbers; [`Error::TooMany`]: then there is neither a row nor a
+    /// column. And [`Error::PeerFailed`].
     pub fn split_2d(&self, xrange: usize) -> Result<(Team, Team)> {
         let width = xrange.clamp(1, self.len());
         let (x, y) = (self.rank % width, self.rank / width);
@@ -40,7 +43,8 @@ impl Team {
         let allowed = if xrange == 0 {
             Err(Error::Misuse("rows of a team have at least one member: xrange must not be 0"))
         } else {
-            Algorithm::choose(&self.pe, row.len()).and_then(|_| Algorithm::choose(&self.pe, column.len()))
+            Algorithm::choose(&self.pe, row.len())
+                .and_then(|_| Algorithm::choose(&self.pe, column.len()))
         };
         let arguments = format!("rows of {width}");
         let first = self.agree("split_2d", allowed.map(|_| arguments.clone()), &self.members)?;
@@ -75,7 +79,8 @@ impl Team {
                 });
             }
         }
-        let at = |i: usize| self.members[start.wrapping_add_signed(stride.wrapping_mul(i as isize))];
+        let at =
+            |i: usize| self.members[start.wrapping_add_signed(stride.wrapping_mul(i as isize))];
         Ok((0..size).map(at).collect())
     }
 }

@@ -1,34 +1,42 @@
 //! Taking turns at making teams without a parent.
 //!
-//! Each PE has one set of words with which it agrees with others on such a team, so it takes part in one agreement at a time: that of the
-//! set whose *turn* it is there. Several threads of a PE may call for teams at once, with PEs whose threads call for others; if each set took
-//! the turns that it can get and waited for the rest, they could wait for each other in a circle. So:
+//! Each PE has one set of words with which it agrees with others on such a team, so it takes part
+//! in one agreement at a time: that of the set whose *turn* it is there. Several threads of a PE
+//! may call for teams at once, with PEs whose threads call for others; if each set took the turns
+//! that it can get and waited for the rest, they could wait for each other in a circle. So:
 //!
-//! 1. A thread that calls for a team notes the set (its PEs, whatever their order) among its PE's calls, where the others see it.
-//! 2. The set's leader, its lowest PE, waits until all members have called. Then it takes the turns of all of them, one after the
-//!    other in the order of their numbers, and waits where another set has one.
-//! 3. A member waits until the turn of its PE is the set's and the leader has all others; then it takes its note back. Now the members
-//!    meet, and agree; behind the last meeting each gives its own turn back.
+//! 1. A thread that calls for a team notes the set (its PEs, whatever their order) among its PE's
+//!    calls, where the others see it.
+//! 2. The set's leader, its lowest PE, waits until all members have called. Then it takes the turns
+//!    of all of them, one after the other in the order of their numbers, and waits where another
+//!    set has one.
+//! 3. A member waits until the turn of its PE is the set's and the leader has all others; then it
+//!    takes its note back. Now the members meet, and agree; behind the last meeting each gives its
+//!    own turn back.
 //!
-//! *Meetings* have numbers that no others ever have: the leader's, how often it has led, and which meeting of these it is. To meet is to write
-//! the number into a word of each other member that is for this PE, and to wait for it, or a later one of this turn, from each. A word is
-//! not written for another set before its owner has seen what it waits for: that set does not begin before it has the owner's turn, too. Numbers
-//! that a failed set has left behind are nobody's.
+//! *Meetings* have numbers that no others ever have: the leader's, how often it has led, and which
+//! meeting of these it is. To meet is to write the number into a word of each other member that is
+//! for this PE, and to wait for it, or a later one of this turn, from each. A word is not written
+//! for another set before its owner has seen what it waits for: that set does not begin before it
+//! has the owner's turn, too. Numbers that a failed set has left behind are nobody's.
 //!
-//! *No two sets have a turn at once*: it is taken by a compare-and-swap of nothing, and given back by the PE that it is the turn of, behind
-//! its last use of the words.
+//! *No two sets have a turn at once*: it is taken by a compare-and-swap of nothing, and given back
+//! by the PE that it is the turn of, behind its last use of the words.
 //!
-//! *All calls come to an end.* A set that waits for calls has no turns, so nobody waits for it. A set that has some has all of its
-//! members' threads here, and waits for nothing but turns of higher numbers than those it has. So of all sets that have turns, the one
-//! with the highest turn waits for none that another has; it gets those that it lacks, agrees, and gives all of them back. Then
-//! the same holds of the others.
+//! *All calls come to an end.* A set that waits for calls has no turns, so nobody waits for it. A
+//! set that has some has all of its members' threads here, and waits for nothing but turns of
+//! higher numbers than those it has. So of all sets that have turns, the one with the highest turn
+//! waits for none that another has; it gets those that it lacks, agrees, and gives all of them
+//! back. Then the same holds of the others.
 //!
-//! *Calls of the same set, one after the other, are not mixed up.* A member takes its note back before the first meeting, so none is left
-//! when somebody is past the last one, and what the leader sees in its next call was noted for that. A turn that a member has
-//! yet to give back is not free. Two threads of a PE that call for the same PEs at once are refused.
+//! *Calls of the same set, one after the other, are not mixed up.* A member takes its note back
+//! before the first meeting, so none is left when somebody is past the last one, and what the
+//! leader sees in its next call was noted for that. A turn that a member has yet to give back is
+//! not free. Two threads of a PE that call for the same PEs at once are refused.
 //!
-//! *A failure is no dead end.* The death of a member ends all waits of the set; each member gives back its own turn, and the leader, who may
-//! have taken it only after that, those of all. A set that has failed so never has a turn again.
+//! *A failure is no dead end.* The death of a member ends all waits of the set; each member gives
+//! back its own turn, and the leader, who may have taken it only after that, those of all. A set
+//! that has failed so never has a turn again.
 
 use crate::error::{Error, Quick, Result};
 use crate::layout::{MAX_CALLS, SystemArea, Turns};
@@ -66,14 +74,7 @@ impl<'a> Turn<'a> {
         pes.sort_unstable();
         let set = super::agree::digest("set", &format!("{pes:?}"));
         let call = note(pe, set)?;
-        let turn = Turn {
-            pe,
-            pes,
-            set,
-            call,
-            meeting: Cell::new(0),
-            ended: false,
-        };
+        let turn = Turn { pe, pes, set, call, meeting: Cell::new(0), ended: false };
         turn.come()?;
         Ok(turn)
     }
@@ -102,12 +103,14 @@ impl<'a> Turn<'a> {
             pe.ring(leader);
             // SAFETY: an aligned word of this PE's own segment.
             let turn = || unsafe { shm::load(pe.local(at(offset_of!(Turns, turn))).cast::<u64>()) };
-            // The leader, once it has given this PE the turn, keeps its own until this PE has come to the last meeting.
+            // The leader, once it has given this PE the turn, keeps its own until this PE has come
+            // to the last meeting.
             let begins = pe.route(leader, at(offset_of!(Turns, begins)));
             let meeting = wait::until(pe, terms, || match turn() == self.set {
-                true => begins
-                    .load::<u64>(pe)
-                    .map_or_else(|error| Some(Err(error)), |number| (number != 0).then_some(Ok(number))),
+                true => begins.load::<u64>(pe).map_or_else(
+                    |error| Some(Err(error)),
+                    |number| (number != 0).then_some(Ok(number)),
+                ),
                 false => None,
             })??;
             self.meeting.set(meeting);
@@ -138,10 +141,7 @@ impl<'a> Turn<'a> {
 
     /// All waits are for all members.
     fn terms(&self) -> Terms<'_> {
-        Terms {
-            members: Some(&self.pes),
-            ..Terms::default()
-        }
+        Terms { members: Some(&self.pes), ..Terms::default() }
     }
 
     /// All members have met for the last time.
@@ -209,7 +209,8 @@ fn publish(pe: &Pe, field: usize, value: u64) {
     unsafe { shm::store(pe.local(at(field)).cast(), value) };
 }
 
-/// Whether a thread of a member has called for a set. Of a member that cannot be asked, its failure tells.
+/// Whether a thread of a member has called for a set. Of a member that cannot be asked, its failure
+/// tells.
 fn has_called(pe: &Pe, member: usize, set: u64) -> bool {
     let call = |index: usize| pe.route(member, at(call_at(index))).load::<u64>(pe);
     (0..MAX_CALLS).any(|index| call(index).is_ok_and(|called| called == set))

@@ -1,4 +1,5 @@
-//! Tests of barriers, teams, collectives and multicast in each way there is. What forces one is read from the environment, so each gets a process of its own.
+//! Tests of barriers, teams, collectives and multicast in each way there is. What forces one is
+//! read from the environment, so each gets a process of its own.
 
 use crate::setup::in_another_process;
 use memonet_core::{ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, Error, Job};
@@ -82,7 +83,8 @@ fn in_a_process_with_a_bad_algorithm() {
         let refused = Job::threads(2, |_| ()).unwrap_err();
         assert!(matches!(refused, Error::Environment { name: ENV_BARRIER, .. }), "{refused}");
         assert!(
-            refused.to_string().contains("telepathy") && refused.to_string().contains("dissemination"),
+            refused.to_string().contains("telepathy")
+                && refused.to_string().contains("dissemination"),
             "{refused}"
         );
     }

@@ -42,7 +42,14 @@ fn teams_without_a_parent(setup: Setup) {
             }
             drop(kept);
             let everybody: Vec<usize> = (0..n).collect();
-            keep_apart(run, job, job.team_among(&everybody)?.split_barrier(), &progress, &everybody, 10)?;
+            keep_apart(
+                run,
+                job,
+                job.team_among(&everybody)?.split_barrier(),
+                &progress,
+                &everybody,
+                10,
+            )?;
             job.barrier()
         });
     }
@@ -66,7 +73,8 @@ fn wrong_teams_without_a_parent(setup: Setup) {
     }
 }
 
-/// Each PE makes a team with its right neighbour, and then in another thread one with its left neighbour.
+/// Each PE makes a team with its right neighbour, and then in another thread one with its left
+/// neighbour.
 fn threads_in_a_circle(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 4])) {
         let calling = Meeting::new(run.npes);
@@ -101,7 +109,8 @@ fn threads_at_random(setup: Setup) {
                 }
                 for _ in 0..if setup.is_near() { 40 } else { 8 } {
                     let set = chance.below((1 << job.npes()) / THREADS) * THREADS + thread;
-                    let members: Vec<usize> = (0..job.npes()).filter(|pe| set >> pe & 1 == 1).collect();
+                    let members: Vec<usize> =
+                        (0..job.npes()).filter(|pe| set >> pe & 1 == 1).collect();
                     if members.contains(&job.pe()) {
                         let team = job.team_among(&members)?;
                         check(&team, job, &members);
@@ -111,7 +120,8 @@ fn threads_at_random(setup: Setup) {
                 Ok(())
             };
             std::thread::scope(|scope| {
-                let all: Vec<_> = (0..THREADS).map(|thread| scope.spawn(move || make(thread))).collect();
+                let all: Vec<_> =
+                    (0..THREADS).map(|thread| scope.spawn(move || make(thread))).collect();
                 all.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
             })
         });
@@ -147,12 +157,14 @@ fn two_threads_for_the_same(setup: Setup) {
     }
 }
 
-/// A PE dies while the others call it; what those have begun with each other is not in the way of what they do without it.
+/// A PE dies while the others call it; what those have begun with each other is not in the way of
+/// what they do without it.
 fn the_living_go_on(setup: Setup) {
     for run in setup.runs(&[3, 4]) {
         for before in 0..3 {
             let victim = (before + 2) % run.npes;
-            let make = move |job: &memonet_core::Job| job.team_among(job.world().members()).map(drop);
+            let make =
+                move |job: &memonet_core::Job| job.team_among(job.world().members()).map(drop);
             with_a_death(
                 run,
                 victim,

@@ -133,7 +133,9 @@ fn swaps_lose_nothing(setup: Setup) {
         Ok(seen)
     }
     for run in setup.runs(&[1, 2, 5, 9]) {
-        let seen = run.results(|job| -> Result<[Vec<u64>; 3]> { Ok([one::<u32>(job)?, one::<u64>(job)?, one::<f64>(job)?]) });
+        let seen = run.results(|job| -> Result<[Vec<u64>; 3]> {
+            Ok([one::<u32>(job)?, one::<u64>(job)?, one::<f64>(job)?])
+        });
         let seen: Vec<_> = seen.into_iter().map(Result::unwrap).collect();
         for kind in 0..3 {
             let mut all: Vec<u64> = seen.iter().flat_map(|pe| pe[kind].iter().copied()).collect();
@@ -270,13 +272,15 @@ fn set_and_fetch(setup: Setup) {
     }
 }
 
-/// All that updates a word atomically goes the same way, whether it is called an atomic or a signal.
+/// All that updates a word atomically goes the same way, whether it is called an atomic or a
+/// signal.
 fn signals_and_atomics_share_a_word(setup: Setup) {
     for run in setup.runs(&[1, 2, 3, 8]) {
         run.job(|job| {
             let (me, n) = (job.pe(), job.npes());
             let (w, data) = (job.window::<u64>(1)?, job.window::<u8>(n)?);
-            let mut transfer = data.prepare(0, me, &data, me..me)?.with_signal(&w, 0, SignalOp::Add, 1000)?;
+            let mut transfer =
+                data.prepare(0, me, &data, me..me)?.with_signal(&w, 0, SignalOp::Add, 1000)?;
             for _ in 0..ROUNDS / 2 {
                 w.remote(0, 0)?.fetch_add(1)?;
                 w.signal(0, 0, SignalOp::Add, 10)?;

@@ -1,4 +1,5 @@
-//! Barriers: nobody passes before all have come, in each of their forms, for as many phases as there are.
+//! Barriers: nobody passes before all have come, in each of their forms, for as many phases as
+//! there are.
 
 use crate::setup::{Meeting, Run, SLUGGISH, Setup, eventually, mark, sizes_here};
 use memonet_core::{Algorithm, Barrier, Cmp, ENV_BARRIER, Error, Job, Result, SignalOp, Window};
@@ -60,7 +61,14 @@ fn pass(barrier: &Barrier, way: usize, work: &mut impl FnMut()) -> Result<()> {
 }
 
 /// Every PE shows how far it is; nobody ever sees another more than one phase away.
-pub fn keep_apart(run: Run, job: &Job, barrier: &Barrier, progress: &Window<u64>, members: &[usize], phases: u64) -> Result<()> {
+pub fn keep_apart(
+    run: Run,
+    job: &Job,
+    barrier: &Barrier,
+    progress: &Window<u64>,
+    members: &[usize],
+    phases: u64,
+) -> Result<()> {
     let mut dice = run.dice(job.pe());
     let start = progress.read(0);
     for phase in start + 1..=start + phases {
@@ -88,7 +96,14 @@ fn separation(runs: Vec<Run>, phases: u64) {
             let barrier = job.world().new_barrier()?;
             keep_apart(run, job, &barrier, &progress, job.world().members(), phases)?;
             // The team's own is as good.
-            keep_apart(run, job, job.world().split_barrier(), &progress, job.world().members(), 10)?;
+            keep_apart(
+                run,
+                job,
+                job.world().split_barrier(),
+                &progress,
+                job.world().members(),
+                10,
+            )?;
             job.barrier()
         });
     }
@@ -116,7 +131,10 @@ fn steps_lag_by_one(setup: Setup) {
                 assert_eq!(barrier.phase(), k);
                 for pe in 0..job.npes() {
                     let theirs = w.remote(pe, 0)?.load()?;
-                    assert!((k - 1..=k + 2).contains(&theirs), "PE {pe} at step {theirs}, this one at {k}");
+                    assert!(
+                        (k - 1..=k + 2).contains(&theirs),
+                        "PE {pe} at step {theirs}, this one at {k}"
+                    );
                 }
             }
             barrier.wait()?;
@@ -141,7 +159,10 @@ fn phases_only_grow(setup: Setup) {
                 w.write(0, phase);
                 barrier.arrive()?.wait()?;
                 let theirs = next.load()?;
-                assert!((phase..=phase + 1).contains(&theirs), "phase {phase}: the next PE is in {theirs}");
+                assert!(
+                    (phase..=phase + 1).contains(&theirs),
+                    "phase {phase}: the next PE is in {theirs}"
+                );
             }
             assert_eq!(barrier.phase(), PHASES);
             job.barrier()
@@ -168,7 +189,11 @@ fn a_split_barrier_carries_data(setup: Setup) {
                 dice.dawdle();
                 arrival.wait()?;
                 for from in 0..n {
-                    assert_eq!(w.read(half + from), mark(from, me, round), "round {round}, from PE {from}");
+                    assert_eq!(
+                        w.read(half + from),
+                        mark(from, me, round),
+                        "round {round}, from PE {from}"
+                    );
                 }
             }
             job.barrier()
@@ -189,7 +214,10 @@ fn the_last_one_is_waited_for(setup: Setup) {
                     for _ in 0..20 {
                         assert!(!arrival.test()?, "PE {last} has not arrived");
                     }
-                    assert!(matches!(barrier.wait_timeout(Duration::from_millis(1)), Err(Error::Timeout { .. })));
+                    assert!(matches!(
+                        barrier.wait_timeout(Duration::from_millis(1)),
+                        Err(Error::Timeout { .. })
+                    ));
                 }
                 meeting.meet();
                 match arrival {
@@ -241,7 +269,10 @@ fn a_deadline_is_not_the_end(setup: Setup) {
                 let arrival = barrier.arrive()?;
                 for _ in 0..3 {
                     let late = barrier.wait_timeout(timeout);
-                    assert!(matches!(late, Err(Error::Timeout { after }) if after == timeout), "{late:?}");
+                    assert!(
+                        matches!(late, Err(Error::Timeout { after }) if after == timeout),
+                        "{late:?}"
+                    );
                 }
                 meeting.meet();
                 arrival.wait()?;
@@ -257,7 +288,11 @@ fn barriers_overlap(setup: Setup) {
     for run in setup.runs(&sizes_here(&[2, 3, 5])) {
         run.job(move |job| {
             let mut dice = run.dice(job.pe());
-            let [a, b, c] = [job.world().new_barrier()?, job.world().new_barrier()?, job.world().new_barrier()?];
+            let [a, b, c] = [
+                job.world().new_barrier()?,
+                job.world().new_barrier()?,
+                job.world().new_barrier()?,
+            ];
             for round in 0..20 {
                 let (first, second) = (a.arrive()?, b.arrive()?);
                 dice.dawdle();
@@ -291,7 +326,8 @@ fn barriers_come_and_go(setup: Setup) {
                 let phases = 1 + round % 4;
                 keep_apart(run, job, &barrier, &progress, job.world().members(), phases)?;
                 if dice.below(2) == 0 {
-                    // The last phase is complete, but nobody said so: its news may still be under way elsewhere.
+                    // The last phase is complete, but nobody said so: its news may still be under
+                    // way elsewhere.
                     drop(barrier);
                 } else {
                     kept.push(barrier);
@@ -305,7 +341,8 @@ fn barriers_come_and_go(setup: Setup) {
     }
 }
 
-/// Who has arrived at a passive barrier has done its part: others get past it, whatever it waits for now.
+/// Who has arrived at a passive barrier has done its part: others get past it, whatever it waits
+/// for now.
 fn an_arrival_needs_no_further_calls(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3, 5, 9]), 1) {
         for idle in [0, run.npes - 1] {
@@ -329,7 +366,8 @@ fn an_arrival_needs_no_further_calls(setup: Setup) {
     }
 }
 
-/// A PE that arrives and leaves without waiting may have been too hasty, but nobody waits for ever because of it.
+/// A PE that arrives and leaves without waiting may have been too hasty, but nobody waits for ever
+/// because of it.
 fn arriving_and_leaving(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3, 5, 9]), 1) {
         for hasty in [0, run.npes - 1] {
@@ -346,7 +384,8 @@ fn arriving_and_leaving(setup: Setup) {
     }
 }
 
-/// News of a phase that nobody ended is still under way when its slot is used again, by a team without its sender.
+/// News of a phase that nobody ended is still under way when its slot is used again, by a team
+/// without its sender.
 fn unfinished_phases_spare_new_barriers(setup: Setup) {
     let slow = if setup.is_near() { setup } else { SLUGGISH };
     for run in slow.runs(&sizes_here(&[3, 5])) {
@@ -406,7 +445,13 @@ fn the_algorithm_is_visible(setup: Setup) {
     for run in setup.runs(&sizes_here(&[1, 2, 8, 9, 17])) {
         run.job(move |job| {
             let barrier = job.world().new_barrier()?;
-            let names = [Algorithm::Everyone, Algorithm::Central, Algorithm::Tree, Algorithm::Dissemination].map(|a| a.to_string());
+            let names = [
+                Algorithm::Everyone,
+                Algorithm::Central,
+                Algorithm::Tree,
+                Algorithm::Dissemination,
+            ]
+            .map(|a| a.to_string());
             assert_eq!(names, ["everyone", "central", "tree", "dissemination"]);
             let name = barrier.algorithm().to_string();
             // Hardware makes one barrier of a job.

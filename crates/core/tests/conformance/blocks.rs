@@ -1,4 +1,5 @@
-//! Blocks: put and get of any size, from anywhere to anywhere; strided, indexed, and those whose source is read late.
+//! Blocks: put and get of any size, from anywhere to anywhere; strided, indexed, and those whose
+//! source is read late.
 
 use crate::setup::{ALL, FEW, Setup, mark, marks};
 use memonet_core::{Error, Result};
@@ -57,7 +58,9 @@ fn large_blocks(setup: Setup) {
         run.job(|job| {
             let w = job.window::<u64>(LEN)?;
             let (me, to) = (job.pe(), 1 - job.pe());
-            for (round, (index, len)) in [(0, 1 << 12), (1, (1 << 15) + 3), (5, LEN - 7)].into_iter().enumerate() {
+            for (round, (index, len)) in
+                [(0, 1 << 12), (1, (1 << 15) + 3), (5, LEN - 7)].into_iter().enumerate()
+            {
                 let block = marks(me, round, len);
                 w.put(to, index, &block)?;
                 job.barrier()?;
@@ -87,7 +90,8 @@ fn all_to_all(setup: Setup) {
                     w.put(to, me * LEN, &marks(me, round * n + to, LEN))?;
                 }
                 job.barrier()?;
-                let expected: Vec<u64> = (0..n).flat_map(|from| marks(from, round * n + me, LEN)).collect();
+                let expected: Vec<u64> =
+                    (0..n).flat_map(|from| marks(from, round * n + me, LEN)).collect();
                 assert_eq!(w.to_vec(), expected);
                 let mut theirs = vec![0; LEN];
                 let next = (me + 1) % n;
@@ -288,7 +292,8 @@ fn own_part_by_copies(setup: Setup) {
             let mut some = [0; 3];
             w.read_into(2, &mut some);
             assert_eq!((some, w.read(5)), ([3, 9, 9], 0));
-            // SAFETY: no other PE touches this part before the barrier, and nothing else here does meanwhile.
+            // SAFETY: no other PE touches this part before the barrier, and nothing else here does
+            // meanwhile.
             unsafe {
                 w.local_slice_mut()[5] = 77;
                 assert_eq!(w.local_slice(), [1, 2, 3, 9, 9, 77]);
@@ -322,7 +327,10 @@ fn overlap_is_refused(setup: Setup) {
             w.write_from(0, &marks(me, 0, 8));
             for (index, range) in [(0, 0..8), (1, 0..2), (0, 1..8), (3, 3..4)] {
                 let refused = w.put_nbi(me, index, &w, range.clone());
-                assert!(matches!(refused, Err(Error::Misuse(_))), "{range:?} to {index}: {refused:?}");
+                assert!(
+                    matches!(refused, Err(Error::Misuse(_))),
+                    "{range:?} to {index}: {refused:?}"
+                );
                 let refused: Result<_> = w.prepare(me, index, &w, range);
                 assert!(matches!(refused.map(drop), Err(Error::Misuse(_))));
             }

@@ -1,4 +1,5 @@
-//! With the checks that cost time, Rust programs are told of mistakes that they would else hang of, or get wrong data.
+//! With the checks that cost time, Rust programs are told of mistakes that they would else hang of,
+//! or get wrong data.
 
 use memonet_core::dsm::{Mutex, RwLock};
 use memonet_core::{Error, Job, JobOptions, Max, Result, Sum};
@@ -89,8 +90,7 @@ fn members_with_different_arguments_are_told() {
     // One of them has made another mistake, too, which nobody else would hear of.
     let wrong: Call = |job, odd| {
         let window = job.window::<u64>(8)?;
-        job.world()
-            .broadcast(if odd { 7 } else { 0 }, window.span(0..1)?, window.span(1..2)?)
+        job.world().broadcast(if odd { 7 } else { 0 }, window.span(0..1)?, window.span(1..2)?)
     };
     told(wrong, &["root 7", "root 0"]);
 }
@@ -108,7 +108,10 @@ fn a_collective_instead_of_a_barrier_is_told() {
     }) {
         let text: String = result.unwrap();
         assert!(
-            text.is_empty() || text.contains("PE 1 is in another collective call, which is not compared: a barrier"),
+            text.is_empty()
+                || text.contains(
+                    "PE 1 is in another collective call, which is not compared: a barrier"
+                ),
             "{text}"
         );
     }
@@ -144,7 +147,9 @@ fn right_calls_are_left_alone() {
 #[test]
 fn who_takes_twice_is_told() {
     let told = |result: Result<()>| match result {
-        Err(Error::Misuse(why)) => assert!(why.contains("already, and would wait for itself"), "{why}"),
+        Err(Error::Misuse(why)) => {
+            assert!(why.contains("already, and would wait for itself"), "{why}")
+        }
         other => panic!("{other:?}"),
     };
     checked(2, |job| -> Result<()> {

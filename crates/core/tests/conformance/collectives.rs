@@ -1,7 +1,9 @@
 //! Collectives against a model that has everybody's elements before it.
 
 use crate::setup::{Setup, mark, sizes_here};
-use memonet_core::{And, By, Error, Job, Max, Min, Operator, Or, Product, Result, Sum, Team, Window, Xor};
+use memonet_core::{
+    And, By, Error, Job, Max, Min, Operator, Or, Product, Result, Sum, Team, Window, Xor,
+};
 
 on_every_fabric!(
     broadcasts,
@@ -43,10 +45,7 @@ const EDGE: u64 = 0xED6E;
 
 impl Words {
     fn new(job: &Job, to: usize, from: usize) -> Result<Self> {
-        let words = Words {
-            to: job.window(to + 2)?,
-            from: job.window(from + 2)?,
-        };
+        let words = Words { to: job.window(to + 2)?, from: job.window(from + 2)? };
         words.to.fill(0..to + 2, EDGE);
         words.from.fill(0..from + 2, EDGE);
         Ok(words)
@@ -71,7 +70,11 @@ fn broadcasts(setup: Setup) {
                 for root in 0..job.npes() {
                     words.from.write_from(1, &source(job.pe() + root, len));
                     job.world().broadcast(root, spans(&words.to)?, spans(&words.from)?)?;
-                    assert_eq!(Words::contents(&words.to), source(2 * root, len), "{len} from {root}");
+                    assert_eq!(
+                        Words::contents(&words.to),
+                        source(2 * root, len),
+                        "{len} from {root}"
+                    );
                 }
                 // In place.
                 let all = spans(&words.from)?;
@@ -84,7 +87,12 @@ fn broadcasts(setup: Setup) {
     }
 }
 
-fn reduce_with<O: Operator<u64> + Send + Sync>(team: &Team, operator: O, len: usize, words: &Words) -> Result<()> {
+fn reduce_with<O: Operator<u64> + Send + Sync>(
+    team: &Team,
+    operator: O,
+    len: usize,
+    words: &Words,
+) -> Result<()> {
     let (n, me) = (team.len(), team.rank());
     let expected: Vec<u64> = (0..len)
         .map(|i| (0..n).map(|rank| mark(rank, i, 0)).reduce(|a, b| operator.combine(a, b)).unwrap())
@@ -147,13 +155,16 @@ fn floating_point_sums_are_the_same_everywhere(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 8])) {
         run.job(|job| {
             for len in [3, 700] {
-                let value = |rank: usize, i: usize| 0.1 * (rank + 1) as f64 * 10f64.powi((i % 17) as i32 - 8);
+                let value = |rank: usize, i: usize| {
+                    0.1 * (rank + 1) as f64 * 10f64.powi((i % 17) as i32 - 8)
+                };
                 let w = job.window::<f64>(len)?;
                 (0..len).for_each(|i| w.write(i, value(job.pe(), i)));
                 let all = w.span(0..len)?;
                 job.world().all_reduce(Sum, all, all)?;
                 for i in 0..len {
-                    let expected = (1..job.npes()).fold(value(0, i), |sum, rank| sum + value(rank, i));
+                    let expected =
+                        (1..job.npes()).fold(value(0, i), |sum, rank| sum + value(rank, i));
                     assert_eq!(w.read(i).to_bits(), expected.to_bits());
                 }
                 job.barrier()?;
@@ -170,7 +181,9 @@ fn scans(setup: Setup) {
             for len in lengths(job.npes()) {
                 let words = Words::new(job, len, len)?;
                 let sum = |ranks: std::ops::Range<usize>| -> Vec<u64> {
-                    let at = |i| ranks.clone().fold(0u64, |sum, rank| sum.wrapping_add(mark(rank, i, 0)));
+                    let at = |i| {
+                        ranks.clone().fold(0u64, |sum, rank| sum.wrapping_add(mark(rank, i, 0)))
+                    };
                     (0..len).map(at).collect()
                 };
                 words.from.write_from(1, &source(me, len));
@@ -220,7 +233,8 @@ fn collects(setup: Setup) {
                 let length = |rank: usize| (rank * 7 + most) % (most + 1);
                 let words = Words::new(job, n * most, most)?;
                 words.from.write_from(1, &source(job.pe(), most));
-                let expected: Vec<u64> = (0..n).flat_map(|rank| source(rank, length(rank))).collect();
+                let expected: Vec<u64> =
+                    (0..n).flat_map(|rank| source(rank, length(rank))).collect();
                 let from = words.from.span(1..1 + length(job.pe()))?;
                 assert_eq!(job.world().collect(spans(&words.to)?, from)?, expected.len());
                 assert_eq!(Words::contents(&words.to)[..expected.len()], expected);
@@ -245,7 +259,10 @@ fn scatters(setup: Setup) {
                 for root in [0, n - 1] {
                     words.from.write_from(1, &source(me, n * len));
                     job.world().scatter(root, spans(&words.to)?, spans(&words.from)?)?;
-                    assert_eq!(Words::contents(&words.to), source(root, n * len)[me * len..(me + 1) * len]);
+                    assert_eq!(
+                        Words::contents(&words.to),
+                        source(root, n * len)[me * len..(me + 1) * len]
+                    );
                 }
                 job.barrier()?;
             }
@@ -273,7 +290,8 @@ fn all_to_alls(setup: Setup) {
     }
 }
 
-/// The outboxes take turns: however far apart the members are, none is overwritten before it has been read.
+/// The outboxes take turns: however far apart the members are, none is overwritten before it has
+/// been read.
 fn one_after_the_other_without_pause(setup: Setup) {
     let rounds = if setup.is_near() { 400 } else { 60 };
     for run in setup.many_runs(&sizes_here(&[2, 3, 8]), 3) {
@@ -305,10 +323,7 @@ fn in_teams(setup: Setup) {
             let mine: Vec<usize> = (0..n).rev().filter(|pe| pe % 2 == job.pe() % 2).collect();
             let team = job.team(&mine)?.expect("it is in its own team");
             for len in [1, 200] {
-                let words = Words {
-                    to: words.to.clone(),
-                    from: words.from.clone(),
-                };
+                let words = Words { to: words.to.clone(), from: words.from.clone() };
                 if len == 200 {
                     reduce_with(&team, Sum, len, &words)?;
                 }
@@ -355,9 +370,18 @@ fn refusals(setup: Setup) {
             assert!(matches!(backwards, Err(Error::Misuse(_))));
             let restricted = job.restricted::<u64>(4, |_, _| memonet_core::Access::ReadWrite)?;
             assert!(matches!(restricted.span(0..4), Err(Error::Misuse(_))));
-            assert!(matches!(team.broadcast(2, span(0, 2)?, span(2, 4)?), Err(Error::NoSuchPe { .. })));
-            assert!(matches!(team.broadcast(0, span(0, 2)?, span(2, 5)?), Err(Error::Length { .. })));
-            assert!(matches!(team.all_reduce(Sum, span(0, 2)?, span(1, 3)?), Err(Error::Misuse(_))));
+            assert!(matches!(
+                team.broadcast(2, span(0, 2)?, span(2, 4)?),
+                Err(Error::NoSuchPe { .. })
+            ));
+            assert!(matches!(
+                team.broadcast(0, span(0, 2)?, span(2, 5)?),
+                Err(Error::Length { .. })
+            ));
+            assert!(matches!(
+                team.all_reduce(Sum, span(0, 2)?, span(1, 3)?),
+                Err(Error::Misuse(_))
+            ));
             assert!(matches!(team.all_gather(span(0, 4)?, span(2, 4)?), Err(Error::Misuse(_))));
             assert!(matches!(team.all_gather(span(0, 3)?, span(4, 6)?), Err(Error::Length { .. })));
             assert!(matches!(team.all_to_all(span(0, 3)?, span(4, 7)?), Err(Error::Length { .. })));

@@ -1,4 +1,5 @@
-//! One PE asks for something else than the others, or for what cannot be: all get an error, nobody waits, and the job goes on.
+//! One PE asks for something else than the others, or for what cannot be: all get an error, nobody
+//! waits, and the job goes on.
 
 use crate::setup::{Meeting, Setup};
 use memonet_core::dsm::{Mutex, Placement, Region, RegionOptions, RwLock};
@@ -61,12 +62,18 @@ fn shared_objects_that_contradict(setup: Setup) {
         run.job(|job| {
             let odd = job.pe() == 1;
             let refused = |made: Result<()>| match made {
-                Err(Error::Unequal { theirs, .. }) => assert!(theirs.contains("mutex, reader-writer lock or region"), "{theirs}"),
+                Err(Error::Unequal { theirs, .. }) => {
+                    assert!(theirs.contains("mutex, reader-writer lock or region"), "{theirs}")
+                }
                 other => panic!("{other:?}"),
             };
             let region = |options| refused(Region::<u64>::with(job, 100, options).map(drop));
             region(RegionOptions::new().page(if odd { 64 } else { 128 }));
-            region(RegionOptions::new().placement(if odd { Placement::Cyclic } else { Placement::Block }));
+            region(RegionOptions::new().placement(if odd {
+                Placement::Cyclic
+            } else {
+                Placement::Block
+            }));
             region(RegionOptions::new().checked(odd));
             refused(Region::<u64>::new(job, if odd { 99 } else { 100 }).map(drop));
             refused(if odd {
@@ -117,7 +124,8 @@ fn one_names_a_stranger(setup: Setup) {
             run.job(move |job| {
                 let result = job.team(if job.pe() == 1 { bad } else { &[0, 1] }).map(drop);
                 match (job.pe(), bad.len(), result) {
-                    (1, 2, Err(Error::NoSuchPe { pe: 99, .. })) | (1, 3, Err(Error::Misuse(_))) => {}
+                    (1, 2, Err(Error::NoSuchPe { pe: 99, .. })) | (1, 3, Err(Error::Misuse(_))) => {
+                    }
                     (0 | 2, _, Err(Error::Unequal { .. })) => {}
                     other => panic!("{other:?}"),
                 }
@@ -149,7 +157,8 @@ fn one_asks_for_the_impossible(setup: Setup) {
     }
 }
 
-/// What the others, who are in a barrier, have asked for before is no answer: neither told as theirs, nor agreed with.
+/// What the others, who are in a barrier, have asked for before is no answer: neither told as
+/// theirs, nor agreed with.
 fn one_asks_alone(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -162,7 +171,9 @@ fn one_asks_alone(setup: Setup) {
                 ask(job)?;
                 if job.pe() == 0 {
                     match ask(job) {
-                        Err(Error::Unequal { pe: 1, theirs, .. }) => assert!(theirs.contains("another collective call"), "{theirs}"),
+                        Err(Error::Unequal { pe: 1, theirs, .. }) => {
+                            assert!(theirs.contains("another collective call"), "{theirs}")
+                        }
                         other => panic!("{other:?}"),
                     }
                 } else {
@@ -216,8 +227,8 @@ fn a_late_arrival_at_a_dropped_barrier(setup: Setup) {
     }
 }
 
-/// PE 0 asks for a window while the others are in a barrier, and these ask for it while PE 0 is in one: a
-/// request that was answered is not one for the next call.
+/// PE 0 asks for a window while the others are in a barrier, and these ask for it while PE 0 is in
+/// one: a request that was answered is not one for the next call.
 fn a_request_counts_for_one_call(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -227,7 +238,11 @@ fn a_request_counts_for_one_call(setup: Setup) {
                     job.barrier()?;
                 }
                 let refused = job.window::<u64>(len).map(drop);
-                assert!(matches!(refused, Err(Error::Unequal { .. })), "PE {}: {refused:?}", job.pe());
+                assert!(
+                    matches!(refused, Err(Error::Unequal { .. })),
+                    "PE {}: {refused:?}",
+                    job.pe()
+                );
                 if early {
                     job.barrier()?;
                 }
@@ -242,8 +257,8 @@ fn a_request_counts_for_one_call(setup: Setup) {
     }
 }
 
-/// What one PE's earlier write failed with is its own error, at its next quiet: no collective call on the
-/// heap fails for it at that PE alone.
+/// What one PE's earlier write failed with is its own error, at its next quiet: no collective call
+/// on the heap fails for it at that PE alone.
 fn an_earlier_write_that_failed(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -265,8 +280,8 @@ fn an_earlier_write_that_failed(setup: Setup) {
     }
 }
 
-/// A member that is in another collective says anything where a count is looked for: nothing is written
-/// outside of the destination because of it.
+/// A member that is in another collective says anything where a count is looked for: nothing is
+/// written outside of the destination because of it.
 fn counts_of_another_collective(setup: Setup) {
     if !setup.is_near() {
         // There the two do not meet at all.
@@ -285,11 +300,16 @@ fn counts_of_another_collective(setup: Setup) {
                     let (before, after) = (before.lock().unwrap(), after.lock().unwrap());
                     window.write(0, count);
                     window.write(1, u64::MAX / 2);
-                    let _ = job.world().all_reduce(Sum, window.span(2..4).unwrap(), window.span(0..2).unwrap());
+                    let _ = job.world().all_reduce(
+                        Sum,
+                        window.span(2..4).unwrap(),
+                        window.span(0..2).unwrap(),
+                    );
                     let _ = job.barrier();
                     assert!([before, after].iter().all(|data| **data == [7; LEN]));
                 } else {
-                    let (to, from) = (window.span(0..LEN).unwrap(), window.span(LEN..2 * LEN).unwrap());
+                    let (to, from) =
+                        (window.span(0..LEN).unwrap(), window.span(LEN..2 * LEN).unwrap());
                     let _ = job.world().collect(to, from);
                     let _ = job.barrier();
                 }
@@ -298,8 +318,8 @@ fn counts_of_another_collective(setup: Setup) {
     }
 }
 
-/// An operator panics at one PE, which catches that. It has left the call, and the team with it: nothing
-/// that it calls next is taken for the rest.
+/// An operator panics at one PE, which catches that. It has left the call, and the team with it:
+/// nothing that it calls next is taken for the rest.
 fn operators_that_panic(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         for len in [4, 3000] {
@@ -320,7 +340,10 @@ fn operators_that_panic(setup: Setup) {
                         for _ in 0..3 {
                             assert!(matches!(job.barrier(), Err(Error::Misuse(_))));
                             assert!(matches!(reduce(), Err(Error::Misuse(_))));
-                            assert!(matches!(job.window::<u64>(1).map(drop), Err(Error::Misuse(_))));
+                            assert!(matches!(
+                                job.window::<u64>(1).map(drop),
+                                Err(Error::Misuse(_))
+                            ));
                         }
                     }
                     // The part that the other was to combine is missing, where each combines one.

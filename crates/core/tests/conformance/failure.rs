@@ -1,7 +1,10 @@
 //! Deaths and departures: every wait ends, and says whose fault it is.
 
 use crate::setup::{LONG, Meeting, Run, Setup, within};
-use memonet_core::{Access, Barrier, Cause, Cmp, Error, Job, JobOptions, Lock, Result, SignalOp, Span, Sum, Team, Window};
+use memonet_core::{
+    Access, Barrier, Cause, Cmp, Error, Job, JobOptions, Lock, Result, SignalOp, Span, Sum, Team,
+    Window,
+};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::sync::{Arc, Mutex};
@@ -28,7 +31,8 @@ on_every_fabric!(
 #[derive(Debug, PartialEq)]
 struct Deliberate;
 
-/// Runs a job in which all PEs `prepare`; then PE `victim` dies at the end of `die`, and the others do `survive`. Fails when one of these does.
+/// Runs a job in which all PEs `prepare`; then PE `victim` dies at the end of `die`, and the others
+/// do `survive`. Fails when one of these does.
 pub fn with_a_death<T>(
     run: Run,
     victim: usize,
@@ -40,7 +44,8 @@ pub fn with_a_death<T>(
     let heard = complaints.clone();
     let prepared = Meeting::new(run.npes);
     let panic = run_to_panic(run, move |job| {
-        let complain = |what: String| heard.lock().unwrap().push(format!("PE {}: {what}", job.pe()));
+        let complain =
+            |what: String| heard.lock().unwrap().push(format!("PE {}: {what}", job.pe()));
         let tools = prepare(job);
         // What is still under way when its sender dies need not arrive.
         prepared.meet();
@@ -81,7 +86,8 @@ fn text(panic: &(dyn Any + Send)) -> String {
 #[track_caller]
 pub fn blames<T>(result: Result<T>, victim: usize, why: Cause, what: &str) {
     let result = result.map(drop);
-    let right = matches!(result, Err(Error::PeerFailed { pe, cause }) if pe == victim && cause == why);
+    let right =
+        matches!(result, Err(Error::PeerFailed { pe, cause }) if pe == victim && cause == why);
     assert!(right, "{what}: {result:?}, not the fault of PE {victim}");
 }
 
@@ -150,25 +156,16 @@ pub const WAYS: [Way; 34] = [
     ("any", |_, t| t.words.wait_until_any(&[0, 3], Cmp::Eq, 1).map(drop)),
     ("all", |_, t| t.words.wait_until_all(&[0, 3], Cmp::Eq, 1)),
     ("some", |_, t| t.words.wait_until_some(&[0, 3], Cmp::Eq, 1).map(drop)),
-    ("until, with a deadline", |_, t| {
-        t.words.wait().timeout(LONG).until(0, Cmp::Gt, 1).map(drop)
-    }),
+    ("until, with a deadline", |_, t| t.words.wait().timeout(LONG).until(0, Cmp::Gt, 1).map(drop)),
     ("until, depending", |_, t| {
         t.words.wait().depends_on(&[t.victim]).until(0, Cmp::Eq, 1).map(drop)
     }),
     ("any, depending", |_, t| {
         t.words.wait().depends_on(&[t.victim]).any(&[1, 2], Cmp::Eq, 1).map(drop)
     }),
-    ("all, depending", |_, t| {
-        t.words.wait().depends_on(&[t.victim]).all(&[1, 2], Cmp::Eq, 1)
-    }),
+    ("all, depending", |_, t| t.words.wait().depends_on(&[t.victim]).all(&[1, 2], Cmp::Eq, 1)),
     ("some, depending", |_, t| {
-        t.words
-            .wait()
-            .timeout(LONG)
-            .depends_on(&[t.victim])
-            .some(&[1, 2], Cmp::Eq, 1)
-            .map(drop)
+        t.words.wait().timeout(LONG).depends_on(&[t.victim]).some(&[1, 2], Cmp::Eq, 1).map(drop)
     }),
     ("the job's barrier", |job, _| job.barrier()),
     ("a team's barrier", |_, t| t.team.barrier()),
@@ -194,9 +191,7 @@ pub const WAYS: [Way; 34] = [
     }),
     ("a window", |job, _| job.window::<u64>(5).map(drop)),
     ("freeing a window", |_, t| t.words.clone().free()),
-    ("a restricted window", |job, _| {
-        job.restricted::<u64>(5, |_, _| Access::ReadWrite).map(drop)
-    }),
+    ("a restricted window", |job, _| job.restricted::<u64>(5, |_, _| Access::ReadWrite).map(drop)),
     ("a team", |job, _| job.team(&[0, 1]).map(drop)),
     ("a team's team", |_, t| t.team.team(t.team.members()).map(drop)),
     ("every k-th", |job, _| job.world().split_strided(0, 1, 1).map(drop)),
@@ -304,7 +299,8 @@ fn death_at_any_moment(setup: Setup) {
     for seed in 0..8 {
         for run in setup.many_runs(&[2, 4], 1) {
             let mut dice = run.dice(1000 + seed);
-            let (victim, last, nap) = (dice.below(run.npes), dice.below(40), dice.below(300) as u64);
+            let (victim, last, nap) =
+                (dice.below(run.npes), dice.below(40), dice.below(300) as u64);
             with_a_death(
                 run,
                 victim,
@@ -406,7 +402,8 @@ fn others_go_on(setup: Setup) {
                 if let Some(smaller) = smaller {
                     smaller.barrier()?;
                 }
-                // Its memory is there as long as the job, on one machine; elsewhere it may be an error. No more than that.
+                // Its memory is there as long as the job, on one machine; elsewhere it may be an
+                // error. No more than that.
                 let _ = tools.words.put(victim, 0, &[1]);
                 let _ = tools.words.get_one(victim, 0);
                 let _ = job.quiet();
@@ -440,7 +437,12 @@ fn what_has_happened_counts(setup: Setup) {
                     assert_eq!(tools.words.wait_until_any(&[1, 0], Cmp::Eq, 1)?, 1);
                     assert_eq!(tools.words.wait_until_some(&[1, 0], Cmp::Eq, 1)?, [1]);
                     // Even beside one that never will be.
-                    blames(tools.words.wait_until_all(&[0, 1], Cmp::Eq, 1), victim, Cause::Panic, "all");
+                    blames(
+                        tools.words.wait_until_all(&[0, 1], Cmp::Eq, 1),
+                        victim,
+                        Cause::Panic,
+                        "all",
+                    );
                 }
                 Ok(())
             },
@@ -555,7 +557,12 @@ fn what_a_dead_thread_holds_is_told(setup: Setup) {
                     let held = w.revoke_wait(Some(Duration::from_millis(2)));
                     assert!(matches!(held, Err(Error::Timeout { .. })), "{held:?}");
                     living.meet();
-                    blames(w.revoke_wait(None), victim, Cause::Panic, "what the dead held lives on");
+                    blames(
+                        w.revoke_wait(None),
+                        victim,
+                        Cause::Panic,
+                        "what the dead held lives on",
+                    );
                 }
                 Ok(())
             },

@@ -1,4 +1,5 @@
-//! Collectives that a death ends at some members sooner than at others: what these have given up, nobody takes for what was given.
+//! Collectives that a death ends at some members sooner than at others: what these have given up,
+//! nobody takes for what was given.
 
 use crate::failure::{MANY, Tools, blames, with_a_death};
 use crate::setup::{Meeting, Setup};
@@ -12,7 +13,8 @@ on_every_fabric!(
     who_dies_while_it_combines_leaves_no_wrong_result
 );
 
-/// A root hears of a death, gives up, and uses its memory for something else; whoever comes then must not take that for what was given.
+/// A root hears of a death, gives up, and uses its memory for something else; whoever comes then
+/// must not take that for what was given.
 fn what_is_given_up_is_not_taken(setup: Setup) {
     for run in setup.runs(&[3, 5]) {
         let (victim, meeting) = (run.npes - 1, Meeting::new(run.npes - 1));
@@ -26,7 +28,10 @@ fn what_is_given_up_is_not_taken(setup: Setup) {
                 let (_, parts) = tools.spans(MANY, job.npes())?;
                 let broadcast = || job.world().broadcast(0, to, from);
                 let scatter = || job.world().scatter(0, to, parts);
-                for (what, call) in [("a broadcast", &broadcast as &dyn Fn() -> Result<()>), ("a scatter", &scatter)] {
+                for (what, call) in [
+                    ("a broadcast", &broadcast as &dyn Fn() -> Result<()>),
+                    ("a scatter", &scatter),
+                ] {
                     if job.pe() == 0 {
                         blames(call(), victim, Cause::Panic, what);
                         tools.blocks.fill(0..tools.blocks.len(), u64::MAX);
@@ -43,7 +48,8 @@ fn what_is_given_up_is_not_taken(setup: Setup) {
     }
 }
 
-/// One dies at the end of a reduction, when others have come to that, and somebody still reads what they have given up, for all.
+/// One dies at the end of a reduction, when others have come to that, and somebody still reads what
+/// they have given up, for all.
 fn what_is_given_up_is_not_combined(setup: Setup) {
     const VICTIM: usize = 0;
     const SLOW: usize = 1;
@@ -86,7 +92,8 @@ fn what_is_given_up_is_not_combined(setup: Setup) {
     }
 }
 
-/// One dies in the middle of its part, between what it has been given and what it gives: the others have the right result or the reason why not, and none waits.
+/// One dies in the middle of its part, between what it has been given and what it gives: the others
+/// have the right result or the reason why not, and none waits.
 fn who_dies_while_it_combines_leaves_no_wrong_result(setup: Setup) {
     for (case, run) in setup.runs(&[2, 3, 5]).into_iter().enumerate() {
         for (len, goal) in [(40, 0), (40, 1), (40, 2), (MANY, 0), (MANY, 2)] {
@@ -124,7 +131,9 @@ fn who_dies_while_it_combines_leaves_no_wrong_result(setup: Setup) {
                     };
                     match reduced {
                         Ok(()) if goal == 1 && job.pe() != root => {}
-                        Ok(()) => assert_eq!(tools.blocks.to_vec()[..len], vec![sum; len], "goal {goal}"),
+                        Ok(()) => {
+                            assert_eq!(tools.blocks.to_vec()[..len], vec![sum; len], "goal {goal}")
+                        }
                         failed => blames(failed, victim, Cause::Panic, "a reduction"),
                     }
                     blames(job.barrier(), victim, Cause::Panic, "a barrier");

@@ -6,7 +6,11 @@ use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Runs `f` on so many PEs, on the fabric of that name or with all peers near.
-pub fn run<R: Send>(fabric: Option<String>, npes: usize, f: impl Fn(&Job) -> R + Send + Sync) -> Vec<R> {
+pub fn run<R: Send>(
+    fabric: Option<String>,
+    npes: usize,
+    f: impl Fn(&Job) -> R + Send + Sync,
+) -> Vec<R> {
     let options = fabric.map_or_else(JobOptions::new, |spec| JobOptions::new().fabric(&spec));
     Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")
 }
@@ -30,7 +34,8 @@ pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// A place where threads meet of which memonet knows nothing, to tell what memonet does by itself from what a call does.
+/// A place where threads meet of which memonet knows nothing, to tell what memonet does by itself
+/// from what a call does.
 pub struct Meeting {
     came: Mutex<usize>,
     changed: Condvar,
@@ -39,11 +44,7 @@ pub struct Meeting {
 
 impl Meeting {
     pub fn new(parties: usize) -> Self {
-        Meeting {
-            came: Mutex::new(0),
-            changed: Condvar::new(),
-            parties,
-        }
+        Meeting { came: Mutex::new(0), changed: Condvar::new(), parties }
     }
 
     /// Returns when all parties have called it as often as this one.
@@ -52,7 +53,8 @@ impl Meeting {
         *came += 1;
         let enough = came.div_ceil(self.parties) * self.parties;
         self.changed.notify_all();
-        let (came, timeout) = self.changed.wait_timeout_while(came, LONG, |came| *came < enough).unwrap();
+        let (came, timeout) =
+            self.changed.wait_timeout_while(came, LONG, |came| *came < enough).unwrap();
         drop(came);
         assert!(!timeout.timed_out(), "somebody did not come to the meeting");
     }

@@ -1,7 +1,9 @@
-//! Linearizability: what all threads saw and when, put in one order that explains everything they saw.
+//! Linearizability: what all threads saw and when, put in one order that explains everything they
+//! saw.
 //!
-//! The data is a count. Who writes adds one and remembers what it made of it, so the values order all writes; a read of v lies between write v and
-//! write v + 1. What remains to be checked is that this order agrees with time: what ended before something else began comes before it.
+//! The data is a count. Who writes adds one and remembers what it made of it, so the values order
+//! all writes; a read of v lies between write v and write v + 1. What remains to be checked is that
+//! this order agrees with time: what ended before something else began comes before it.
 
 use crate::setup::{Dice, Setup};
 use memonet_core::dsm::{Mutex, RwLock};
@@ -39,7 +41,8 @@ impl History {
         Ok(())
     }
 
-    /// The events by place; no event may have ended before one of an earlier place began. Writes have a place each.
+    /// The events by place; no event may have ended before one of an earlier place began. Writes
+    /// have a place each.
     fn check(&self) -> std::result::Result<(), String> {
         let mut events = self.events.lock().unwrap().clone();
         events.sort_by_key(|event| (event.place, event.begin));
@@ -51,7 +54,9 @@ impl History {
             }
             let early = |event: &&Event| latest.is_some_and(|before| before.begin > event.end);
             if let Some(event) = same.iter().find(early) {
-                return Err(format!("{event:?} had ended when {latest:?}, which comes before it, began"));
+                return Err(format!(
+                    "{event:?} had ended when {latest:?}, which comes before it, began"
+                ));
             }
             latest = same.iter().copied().chain(latest).max_by_key(|event| event.begin);
         }
@@ -60,7 +65,10 @@ impl History {
 }
 
 /// Two threads of each PE act at random; then the history is checked.
-fn with_history(setup: Setup, act: impl Fn(&Tools, &mut Dice) -> Result<Option<u64>> + Send + Sync + Copy + 'static) {
+fn with_history(
+    setup: Setup,
+    act: impl Fn(&Tools, &mut Dice) -> Result<Option<u64>> + Send + Sync + Copy + 'static,
+) {
     let times = if setup.is_near() { 200 } else { 20 };
     for run in setup.many_runs(&[1, 2, 3, 5], 3) {
         let history = Arc::new(History::default());
@@ -70,8 +78,11 @@ fn with_history(setup: Setup, act: impl Fn(&Tools, &mut Dice) -> Result<Option<u
             std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..2)
                     .map(|thread| {
-                        let (tools, recorded, mut dice) = (&tools, &recorded, run.dice(2 * job.pe() + thread));
-                        scope.spawn(move || (0..times).try_for_each(|_| recorded.record(|| act(tools, &mut dice))))
+                        let (tools, recorded, mut dice) =
+                            (&tools, &recorded, run.dice(2 * job.pe() + thread));
+                        scope.spawn(move || {
+                            (0..times).try_for_each(|_| recorded.record(|| act(tools, &mut dice)))
+                        })
                     })
                     .collect();
                 threads.into_iter().try_for_each(|thread| thread.join().unwrap())
@@ -90,10 +101,7 @@ struct Tools {
 
 impl Tools {
     fn new(job: &Job) -> Result<Tools> {
-        Ok(Tools {
-            mutex: Mutex::new(job, &0)?,
-            table: RwLock::new(job, &0)?,
-        })
+        Ok(Tools { mutex: Mutex::new(job, &0)?, table: RwLock::new(job, &0)? })
     }
 }
 
@@ -151,7 +159,8 @@ fn the_checker_checks() {
     };
     // Write 1, reads of 0 and 1 beside it, and a read of 1 after it.
     assert!(check(&[(2, 5, 2), (1, 9, 1), (3, 4, 3), (6, 7, 3)]).is_ok());
-    // A read of 0 that begins after the write of 1 has ended; a read of 1 before it begins; a write lost.
+    // A read of 0 that begins after the write of 1 has ended; a read of 1 before it begins; a write
+    // lost.
     assert!(check(&[(2, 5, 2), (6, 9, 1)]).is_err());
     assert!(check(&[(2, 5, 2), (0, 1, 3)]).is_err());
     assert!(check(&[(2, 5, 2), (3, 6, 2)]).is_err());

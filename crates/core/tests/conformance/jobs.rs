@@ -41,8 +41,16 @@ fn two_jobs_at_once(setup: Setup) {
                     run.job(move |job| {
                         let w = job.window::<u64>(1)?;
                         for round in 1..=20 {
-                            w.signal((job.pe() + 1) % job.npes(), 0, memonet_core::SignalOp::Set, 100 * other + round)?;
-                            assert_eq!(w.wait_until(0, Cmp::Ge, 100 * other + round)?, 100 * other + round);
+                            w.signal(
+                                (job.pe() + 1) % job.npes(),
+                                0,
+                                memonet_core::SignalOp::Set,
+                                100 * other + round,
+                            )?;
+                            assert_eq!(
+                                w.wait_until(0, Cmp::Ge, 100 * other + round)?,
+                                100 * other + round
+                            );
                             job.barrier()?;
                         }
                         Ok(())

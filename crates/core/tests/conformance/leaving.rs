@@ -51,13 +51,7 @@ fn who_is_left_may_still_write(setup: Setup) {
                 // Now nobody is left.
                 let waited = w.wait_until(0, Cmp::Eq, 3);
                 assert!(
-                    matches!(
-                        waited,
-                        Err(Error::PeerFailed {
-                            cause: Cause::Finalized,
-                            ..
-                        })
-                    ),
+                    matches!(waited, Err(Error::PeerFailed { cause: Cause::Finalized, .. })),
                     "{waited:?}"
                 );
             } else if me == n - 2 {

@@ -66,7 +66,10 @@ impl Calls {
             if now != ended {
                 (ended, wakes) = (now, 0);
             }
-            assert!(wakes < MOST_WAKES, "call {ended} of {calls} still waits after {wakes} wake-ups");
+            assert!(
+                wakes < MOST_WAKES,
+                "call {ended} of {calls} still waits after {wakes} wake-ups"
+            );
         }
         Ok(())
     }
@@ -299,7 +302,13 @@ fn a_full_queue_and_a_death(setup: Setup) {
         with_a_death(
             run,
             0,
-            |job| Ok((Mutex::new(job, &0u64)?, Mutex::with_shadow(job, &0u64)?, RwLock::new(job, &0u64)?)),
+            |job| {
+                Ok((
+                    Mutex::new(job, &0u64)?,
+                    Mutex::with_shadow(job, &0u64)?,
+                    RwLock::new(job, &0u64)?,
+                ))
+            },
             move |_, (mutex, shadowed, table)| {
                 std::mem::forget((mutex.lock()?, shadowed.lock()?, table.write()?));
                 held.meet();
@@ -352,7 +361,10 @@ fn a_release_at_the_deadline(setup: Setup) {
                     nap(Duration::from_micros(250 + dice.below(100) as u64));
                     drop(three);
                 } else {
-                    for mut guard in [mutex.lock_timeout(LIMIT), shadowed.lock_timeout(LIMIT)].into_iter().flatten() {
+                    for mut guard in [mutex.lock_timeout(LIMIT), shadowed.lock_timeout(LIMIT)]
+                        .into_iter()
+                        .flatten()
+                    {
                         *guard += 1;
                         entered += 1;
                     }
@@ -363,7 +375,11 @@ fn a_release_at_the_deadline(setup: Setup) {
                 }
                 meeting.meet();
                 // Free, or held by nobody who does not know it.
-                drop((mutex.lock_timeout(LONG)?, shadowed.lock_timeout(LONG)?, table.write_timeout(LONG)?));
+                drop((
+                    mutex.lock_timeout(LONG)?,
+                    shadowed.lock_timeout(LONG)?,
+                    table.write_timeout(LONG)?,
+                ));
                 meeting.meet();
             }
             let all = job.window::<u64>(1)?;
@@ -397,7 +413,8 @@ fn the_shortest_and_the_longest_limits(setup: Setup) {
             let barrier = job.world().split_barrier();
             if job.pe() == 0 {
                 for _ in ENDLESS {
-                    let held = (mutex.lock()?, shadowed.lock()?, table.write()?, rights.remote(1, 0)?);
+                    let held =
+                        (mutex.lock()?, shadowed.lock()?, table.write()?, rights.remote(1, 0)?);
                     meeting.meet();
                     // It has tried, and waits.
                     meeting.meet();
@@ -414,7 +431,9 @@ fn the_shortest_and_the_longest_limits(setup: Setup) {
                 meeting.meet();
                 drop(barrier.arrive()?);
                 for short in SHORT {
-                    let gives_up = |result: Result<()>| assert!(matches!(result, Err(Error::Timeout { after }) if after == short));
+                    let gives_up = |result: Result<()>| {
+                        assert!(matches!(result, Err(Error::Timeout { after }) if after == short))
+                    };
                     gives_up(w.wait().timeout(short).until(0, Cmp::Eq, 1).map(drop));
                     gives_up(barrier.wait_timeout(short));
                     gives_up(rights.revoke_wait(Some(short)));
@@ -455,8 +474,13 @@ fn readers_that_die_give_a_slow_one_no_more_time(setup: Setup) {
             run,
             VICTIM,
             |job| {
-                let options = MulticastOptions::new().capacity(4096).survive_readers(true).drop_slow(LIMIT);
-                Ok(std::sync::Mutex::new(Some(job.multicast::<u64>(0, &[SLOW, VICTIM], options)?)))
+                let options =
+                    MulticastOptions::new().capacity(4096).survive_readers(true).drop_slow(LIMIT);
+                Ok(std::sync::Mutex::new(Some(job.multicast::<u64>(
+                    0,
+                    &[SLOW, VICTIM],
+                    options,
+                )?)))
             },
             move |_, channel| {
                 full.meet();
@@ -503,7 +527,9 @@ fn more_threads_than_places(setup: Setup) {
             };
             job.barrier()?;
             if job.pe() == 0 {
-                eventually("all threads have given up", || calls.ended.load(Ordering::Relaxed) == 3 * CROWD);
+                eventually("all threads have given up", || {
+                    calls.ended.load(Ordering::Relaxed) == 3 * CROWD
+                });
                 drop(held);
             } else {
                 std::thread::scope(|scope| {

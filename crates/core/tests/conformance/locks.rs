@@ -38,10 +38,7 @@ struct Counters {
 
 impl Counters {
     fn new(job: &Job) -> Result<Self> {
-        Ok(Counters {
-            locks: job.window(LOCKS)?,
-            counts: job.window(LOCKS)?,
-        })
+        Ok(Counters { locks: job.window(LOCKS)?, counts: job.window(LOCKS)? })
     }
 
     fn home(job: &Job, which: usize) -> usize {
@@ -80,7 +77,11 @@ impl Counters {
         job.barrier()?;
         let counted = (0..LOCKS).map(|which| self.counts.get_one(Self::home(job, which), which));
         assert_eq!(counted.sum::<Result<u64>>()?, total as u64);
-        assert_eq!(self.locks.to_vec(), [0; LOCKS], "what a lock leaves behind is what it began with");
+        assert_eq!(
+            self.locks.to_vec(),
+            [0; LOCKS],
+            "what a lock leaves behind is what it began with"
+        );
         job.barrier()
     }
 }
@@ -106,7 +107,13 @@ fn counters_of_all_threads(setup: Setup) {
                 let threads: Vec<_> = (0..THREADS)
                     .map(|thread| {
                         let counters = &counters;
-                        scope.spawn(move || counters.add_many(job, &mut run.dice(job.pe() * THREADS + thread), times))
+                        scope.spawn(move || {
+                            counters.add_many(
+                                job,
+                                &mut run.dice(job.pe() * THREADS + thread),
+                                times,
+                            )
+                        })
                     })
                     .collect();
                 threads.into_iter().try_for_each(|thread| thread.join().unwrap())
@@ -124,15 +131,19 @@ fn a_thread_holds_several(setup: Setup) {
             let take_all = move |mut dice: Dice| -> Result<()> {
                 for _ in 0..10 {
                     let first = dice.below(LOCKS);
-                    let locks: Vec<Lock> = (first..LOCKS).map(|which| counters.locks.lock(which)).collect::<Result<_>>()?;
-                    let held: Vec<_> = locks.iter().map(|lock| lock.lock()).collect::<Result<_>>()?;
+                    let locks: Vec<Lock> = (first..LOCKS)
+                        .map(|which| counters.locks.lock(which))
+                        .collect::<Result<_>>()?;
+                    let held: Vec<_> =
+                        locks.iter().map(|lock| lock.lock()).collect::<Result<_>>()?;
                     (first..LOCKS).try_for_each(|which| counters.add_one(job, which))?;
                     drop(held);
                 }
                 Ok(())
             };
             std::thread::scope(|scope| {
-                let threads = [0, 1].map(|thread| scope.spawn(move || take_all(run.dice(2 * job.pe() + thread))));
+                let threads = [0, 1]
+                    .map(|thread| scope.spawn(move || take_all(run.dice(2 * job.pe() + thread))));
                 threads.into_iter().try_for_each(|thread| thread.join().unwrap())
             })?;
             job.barrier()?;
@@ -153,7 +164,8 @@ fn the_next_holder_sees_what_the_last_wrote(setup: Setup) {
     for run in setup.runs(&[2, 3, 5]) {
         run.job(move |job| {
             let (me, n) = (job.pe(), job.npes());
-            let (locks, blocks, rounds) = (job.window::<u64>(2)?, job.window::<u64>(LEN)?, job.window::<u64>(1)?);
+            let (locks, blocks, rounds) =
+                (job.window::<u64>(2)?, job.window::<u64>(LEN)?, job.window::<u64>(1)?);
             let lock = locks.lock(1)?;
             for _ in 0..times {
                 let held = lock.lock()?;
@@ -215,9 +227,11 @@ fn trying(setup: Setup) {
     }
 }
 
-/// Whether the last in the queue for the lock in word `index` is `pe`: its number stands in the lower half at the home.
+/// Whether the last in the queue for the lock in word `index` is `pe`: its number stands in the
+/// lower half at the home.
 fn is_last(job: &Job, w: &Window<u64>, index: usize, pe: usize) -> bool {
-    (0..job.npes()).any(|home| w.get_one(home, index).is_ok_and(|word| word as u32 == pe as u32 + 1))
+    (0..job.npes())
+        .any(|home| w.get_one(home, index).is_ok_and(|word| word as u32 == pe as u32 + 1))
 }
 
 fn first_come_first_served(setup: Setup) {
@@ -232,7 +246,9 @@ fn first_come_first_served(setup: Setup) {
                 let place = (me + n - which % n) % n;
                 if place > 0 {
                     let before = (me + n - 1) % n;
-                    eventually("the one before is in the queue", || is_last(job, &w, which, before));
+                    eventually("the one before is in the queue", || {
+                        is_last(job, &w, which, before)
+                    });
                 }
                 let held = lock.lock()?;
                 order.lock().unwrap().push(place);
@@ -254,7 +270,8 @@ fn first_come_first_served(setup: Setup) {
     }
 }
 
-/// A PE whose threads never rest does not keep the lock from another PE, nor one thread from the others.
+/// A PE whose threads never rest does not keep the lock from another PE, nor one thread from the
+/// others.
 fn threads_are_served_in_turn(setup: Setup) {
     const THREADS: usize = 3;
     for run in setup.runs(&[2]) {
@@ -262,7 +279,9 @@ fn threads_are_served_in_turn(setup: Setup) {
             let w = job.window::<u64>(1)?;
             let lock = w.lock(0)?;
             let turns: [AtomicUsize; THREADS] = Default::default();
-            let done = |turns: &[AtomicUsize]| turns.iter().all(|turns| turns.load(Ordering::Relaxed) >= 20);
+            let done = |turns: &[AtomicUsize]| {
+                turns.iter().all(|turns| turns.load(Ordering::Relaxed) >= 20)
+            };
             std::thread::scope(|scope| {
                 let threads: Vec<_> = turns
                     .iter()
@@ -290,7 +309,8 @@ fn not_its_to_clear(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
             let (offset, segment) = (job.allocate(64, 64, true)? + 16, segment_of(job));
-            let refused = |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+            let refused =
+                |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
             refused(segment.lock_clear(offset));
             job.barrier()?;
             if job.pe() == 0 {
@@ -330,7 +350,11 @@ fn where_no_lock_can_be(setup: Setup) {
                 u64::MAX,
                 u64::MAX - 7,
             ] {
-                for result in [segment.lock_set(bad), segment.lock_test(bad).map(drop), segment.lock_clear(bad)] {
+                for result in [
+                    segment.lock_set(bad),
+                    segment.lock_test(bad).map(drop),
+                    segment.lock_clear(bad),
+                ] {
                     assert!(matches!(result, Err(Error::Misuse(_))), "{bad:#x}: {result:?}");
                 }
             }
@@ -348,14 +372,16 @@ fn where_no_lock_can_be(setup: Setup) {
     }
 }
 
-/// Whatever stands there: an error, or a lock, but no harm to anybody else, and no wait without an end.
+/// Whatever stands there: an error, or a lock, but no harm to anybody else, and no wait without an
+/// end.
 fn words_that_are_not_zero(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
             let w = job.window::<u64>(1)?;
             let lock = w.lock(0)?;
             let too_many = job.npes() as u64 + 1;
-            for garbage in [u64::MAX, too_many, u64::from(u32::MAX), 0x7700_0000_0000_0000, 1 << 31] {
+            for garbage in [u64::MAX, too_many, u64::from(u32::MAX), 0x7700_0000_0000_0000, 1 << 31]
+            {
                 w.write(0, garbage);
                 job.barrier()?;
                 for _ in 0..2 {
@@ -439,7 +465,12 @@ fn a_waiter_that_dies(setup: Setup) {
                     if job.pe() == pe {
                         let (lock, hears) = (lock.clone(), hears.clone());
                         std::thread::spawn(move || {
-                            blames(lock.lock().map(drop), victim, Cause::Panic, "a place in the queue");
+                            blames(
+                                lock.lock().map(drop),
+                                victim,
+                                Cause::Panic,
+                                "a place in the queue",
+                            );
                             hears.fetch_add(1, Ordering::Relaxed);
                         });
                         eventually("it is in the queue", || is_last(job, &w, 0, pe));
@@ -498,7 +529,8 @@ fn others_are_not_waited_for(setup: Setup) {
             let w = job.window::<u64>(LOCKS)?;
             let first = w.lock(0)?;
             let held = first.lock()?;
-            let take_the_others = || (1..LOCKS).try_for_each(|which| w.lock(which)?.lock()?.release());
+            let take_the_others =
+                || (1..LOCKS).try_for_each(|which| w.lock(which)?.lock()?.release());
             std::thread::scope(|scope| scope.spawn(take_the_others).join().unwrap())?;
             take_the_others()?;
             held.release()?;

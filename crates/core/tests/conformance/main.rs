@@ -1,12 +1,15 @@
-//! The conformance suite: what the contract in [`memonet_core::fabric`] and the documentation of the public calls promise, asked
-//! of near peers and of far ones, at the fabric's most helpful and at its least.
+//! The conformance suite: what the contract in [`memonet_core::fabric`] and the documentation of
+//! the public calls promise, asked of near peers and of far ones, at the fabric's most helpful and
+//! at its least.
 //!
-//! What PEs are, threads here, is the business of [`ground`]: other crates run the same tests on theirs.
+//! What PEs are, threads here, is the business of [`ground`]: other crates run the same tests on
+//! theirs.
 //!
-//! A test is a function of a [`setup::Setup`]; `on_every_fabric!` makes it a test on each. A test that hangs fails after
-//! [`setup::PATIENCE`], and the others go on.
+//! A test is a function of a [`setup::Setup`]; `on_every_fabric!` makes it a test on each. A test
+//! that hangs fails after [`setup::PATIENCE`], and the others go on.
 
-/// Makes each function a test on every fabric. Those whose PEs have several threads stand apart, as not every fabric serves these.
+/// Makes each function a test on every fabric. Those whose PEs have several threads stand apart, as
+/// not every fabric serves these.
 macro_rules! on_every_fabric {
     (@ $module:ident $setup:ident [$($test:ident)*]) => {
         mod $module {

@@ -1,4 +1,5 @@
-//! Collectives of all kinds, one after the other without a barrier between, compared with a model that has everybody's elements before it.
+//! Collectives of all kinds, one after the other without a barrier between, compared with a model
+//! that has everybody's elements before it.
 
 use crate::setup::{Dice, Setup, mark, sizes_here};
 use memonet_core::{By, Job, Plain, Result, Sum, Team, Window};
@@ -6,7 +7,8 @@ use std::fmt::Debug;
 
 on_every_fabric!(of_the_world, of_two_teams_in_turn, reductions_about_every_limit);
 
-/// Elements of each member: within a line of 56 bytes, just beyond, within an outbox, just beyond, and more.
+/// Elements of each member: within a line of 56 bytes, just beyond, within an outbox, just beyond,
+/// and more.
 const LENGTHS: [usize; 10] = [0, 1, 6, 7, 8, 40, 127, 128, 129, 700];
 const MOST: usize = 700;
 
@@ -24,9 +26,12 @@ impl Parts<'_> {
     fn one(&mut self, round: usize) -> Result<()> {
         let (n, me) = (self.team.len(), self.team.rank());
         let (len, root) = (LENGTHS[self.dice.below(LENGTHS.len())], self.dice.below(n));
-        let source = |rank: usize, len: usize| -> Vec<u64> { (0..len).map(|i| mark(rank, i, round)).collect() };
+        let source = |rank: usize, len: usize| -> Vec<u64> {
+            (0..len).map(|i| mark(rank, i, round)).collect()
+        };
         let sum = |ranks: std::ops::Range<usize>| -> Vec<u64> {
-            let at = |i| ranks.clone().fold(0u64, |sum, rank| sum.wrapping_add(mark(rank, i, round)));
+            let at =
+                |i| ranks.clone().fold(0u64, |sum, rank| sum.wrapping_add(mark(rank, i, round)));
             (0..len).map(at).collect()
         };
         let of_all = || (0..n).flat_map(|rank| source(rank, len)).collect::<Vec<_>>();
@@ -125,12 +130,8 @@ fn of_the_world(setup: Setup) {
         run.job(move |job| {
             let [to, from] = windows(job)?;
             let mut own = run.dice(job.pe());
-            let mut parts = Parts {
-                team: job.world(),
-                to: &to,
-                from: &from,
-                dice: run.shared_dice(),
-            };
+            let mut parts =
+                Parts { team: job.world(), to: &to, from: &from, dice: run.shared_dice() };
             for round in 0..rounds(setup) {
                 own.dawdle();
                 parts.one(round)?;
@@ -146,17 +147,14 @@ fn of_two_teams_in_turn(setup: Setup) {
         run.job(move |job| {
             let ([to, from], [to_half, from_half]) = (windows(job)?, windows(job)?);
             let mut own = run.dice(job.pe());
-            let members: Vec<usize> = (0..job.npes()).rev().filter(|pe| pe % 2 == job.pe() % 2).collect();
+            let members: Vec<usize> =
+                (0..job.npes()).rev().filter(|pe| pe % 2 == job.pe() % 2).collect();
             for _ in 0..3 {
                 // It comes to a place that another team had before.
                 let team = job.team(&members)?.expect("it names itself");
-                let parts = |team, to, from| Parts {
-                    team,
-                    to,
-                    from,
-                    dice: run.shared_dice(),
-                };
-                let (mut world, mut half) = (parts(job.world(), &to, &from), parts(&team, &to_half, &from_half));
+                let parts = |team, to, from| Parts { team, to, from, dice: run.shared_dice() };
+                let (mut world, mut half) =
+                    (parts(job.world(), &to, &from), parts(&team, &to_half, &from_half));
                 for round in 0..rounds(setup) / 3 {
                     own.dawdle();
                     half.one(round)?;
@@ -170,11 +168,13 @@ fn of_two_teams_in_turn(setup: Setup) {
     }
 }
 
-/// Elements that fit some, all or none of the lengths of lines, outboxes and parts, and combined so that the order shows: affine maps and triangular matrices.
+/// Elements that fit some, all or none of the lengths of lines, outboxes and parts, and combined so
+/// that the order shows: affine maps and triangular matrices.
 fn reductions_about_every_limit(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 9]), 2) {
         run.job(move |job| {
-            let nibbles = |(a, b): (u8, u8), (c, d): (u8, u8)| ((a * c) & 15) << 4 | ((b * c + d) & 15);
+            let nibbles =
+                |(a, b): (u8, u8), (c, d): (u8, u8)| ((a * c) & 15) << 4 | ((b * c + d) & 15);
             let affine = move |x: u8, y: u8| nibbles((x >> 4, x & 15), (y >> 4, y & 15));
             about_every_limit(job, run.shared_dice(), |mark| mark as u8, affine)?;
             let triangular = |[a, b, c]: [u8; 3], [d, e, f]: [u8; 3]| {
@@ -190,10 +190,14 @@ fn reductions_about_every_limit(setup: Setup) {
                 |mark| [mark as u8, (mark >> 8) as u8, (mark >> 16) as u8],
                 triangular,
             )?;
-            let affine = |[a, b]: [u64; 2], [c, d]: [u64; 2]| [a.wrapping_mul(c), b.wrapping_mul(c).wrapping_add(d)];
+            let affine = |[a, b]: [u64; 2], [c, d]: [u64; 2]| {
+                [a.wrapping_mul(c), b.wrapping_mul(c).wrapping_add(d)]
+            };
             about_every_limit(job, run.shared_dice(), |mark| [mark, !mark], affine)?;
             // Of three members, not one each fits into an outbox.
-            let wide = move |x: [[u64; 2]; 25], y: [[u64; 2]; 25]| std::array::from_fn(|i| affine(x[i], y[i]));
+            let wide = move |x: [[u64; 2]; 25], y: [[u64; 2]; 25]| {
+                std::array::from_fn(|i| affine(x[i], y[i]))
+            };
             about_every_limit(job, run.shared_dice(), |mark| [[mark, !mark]; 25], wide)
         });
     }
@@ -210,7 +214,8 @@ fn about_every_limit<T: Plain + PartialEq + Debug>(
     let (n, me, size) = (job.npes(), job.pe(), size_of::<T>());
     let (outbox, round) = (OUTBOX / size, PART / size * n);
     let several = OUTBOX / (n * size) * n;
-    let mut lengths = vec![1, n, n + 1, several, several + 1, outbox, outbox + 1, outbox + n, 3 * outbox + 1];
+    let mut lengths =
+        vec![1, n, n + 1, several, several + 1, outbox, outbox + 1, outbox + n, 3 * outbox + 1];
     if n <= 3 {
         lengths.extend([round, round + 1, 2 * round + outbox + 1]);
     }
@@ -237,7 +242,9 @@ fn about_every_limit<T: Plain + PartialEq + Debug>(
                 (false, _) => before,
                 (true, true) if in_place => own[i],
                 (true, true) => before,
-                (true, false) => ranks.clone().map(|rank| given(rank, i)).reduce(compose).expect("one at least"),
+                (true, false) => {
+                    ranks.clone().map(|rank| given(rank, i)).reduce(compose).expect("one at least")
+                }
             };
             let wrong = (0..most).find(|&i| found[i] != expected(i));
             assert_eq!(

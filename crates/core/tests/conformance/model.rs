@@ -13,50 +13,16 @@ const LEN: usize = 64;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Put {
-        index: usize,
-        values: Vec<u16>,
-    },
-    PutNbi {
-        index: usize,
-        from: Range<usize>,
-    },
-    Transfer {
-        index: usize,
-        from: Range<usize>,
-        times: usize,
-    },
-    PutStrided {
-        index: usize,
-        stride: usize,
-        from_stride: usize,
-        values: Vec<u16>,
-        count: usize,
-    },
-    PutIndexed {
-        indices: Vec<usize>,
-        values: Vec<u16>,
-    },
-    Store {
-        index: usize,
-        value: u16,
-    },
-    Swap {
-        index: usize,
-        value: u16,
-    },
-    Get {
-        from: Range<usize>,
-    },
-    GetStrided {
-        index: usize,
-        stride: usize,
-        to_stride: usize,
-        count: usize,
-    },
-    GetIndexed {
-        indices: Vec<usize>,
-    },
+    Put { index: usize, values: Vec<u16> },
+    PutNbi { index: usize, from: Range<usize> },
+    Transfer { index: usize, from: Range<usize>, times: usize },
+    PutStrided { index: usize, stride: usize, from_stride: usize, values: Vec<u16>, count: usize },
+    PutIndexed { indices: Vec<usize>, values: Vec<u16> },
+    Store { index: usize, value: u16 },
+    Swap { index: usize, value: u16 },
+    Get { from: Range<usize> },
+    GetStrided { index: usize, stride: usize, to_stride: usize, count: usize },
+    GetIndexed { indices: Vec<usize> },
 }
 
 fn range() -> impl Strategy<Value = Range<usize>> {
@@ -79,14 +45,10 @@ fn step() -> impl Strategy<Value = Step> {
         range()
             .prop_flat_map(|r| (Just(r.start), values(r.len())))
             .prop_map(|(index, values)| Step::Put { index, values }),
-        (range(), any::<prop::sample::Index>()).prop_map(|(from, i)| Step::PutNbi {
-            index: i.index(LEN - from.len() + 1),
-            from
-        }),
-        (range(), any::<prop::sample::Index>(), 1..4usize).prop_map(|(from, i, times)| Step::Transfer {
-            index: i.index(LEN - from.len() + 1),
-            from,
-            times
+        (range(), any::<prop::sample::Index>())
+            .prop_map(|(from, i)| Step::PutNbi { index: i.index(LEN - from.len() + 1), from }),
+        (range(), any::<prop::sample::Index>(), 1..4usize).prop_map(|(from, i, times)| {
+            Step::Transfer { index: i.index(LEN - from.len() + 1), from, times }
         }),
         strided()
             .prop_flat_map(|(index, stride, from_stride, count)| {
@@ -162,13 +124,7 @@ fn apply(
                 transfer.wait()?;
             }
         }
-        Step::PutStrided {
-            index,
-            stride,
-            from_stride,
-            values,
-            count,
-        } => {
+        Step::PutStrided { index, stride, from_stride, values, count } => {
             target.put_strided(1, *index, *stride, values, *from_stride, *count)?;
         }
         Step::PutIndexed { indices, values } => target.put_indexed(1, indices, values)?,
@@ -180,21 +136,13 @@ fn apply(
             target.get(1, from.start, &mut seen)?;
             assert_eq!(seen, model[from.clone()]);
         }
-        Step::GetStrided {
-            index,
-            stride,
-            to_stride,
-            count,
-        } => {
+        Step::GetStrided { index, stride, to_stride, count } => {
             job.quiet()?;
             let mut seen = vec![0xAAAA; count * to_stride];
             target.get_strided(1, *index, *stride, &mut seen, *to_stride, *count)?;
             for (i, value) in seen.into_iter().enumerate() {
-                let expected = if i % to_stride == 0 {
-                    model[index + i / to_stride * stride]
-                } else {
-                    0xAAAA
-                };
+                let expected =
+                    if i % to_stride == 0 { model[index + i / to_stride * stride] } else { 0xAAAA };
                 assert_eq!(value, expected, "element {i}");
             }
         }
@@ -215,38 +163,27 @@ fn change(model: &mut [u16], source: &[u16], step: &Step) {
         Step::PutNbi { index, from } | Step::Transfer { index, from, .. } => {
             model[*index..*index + from.len()].copy_from_slice(&source[from.clone()]);
         }
-        Step::PutStrided {
-            index,
-            stride,
-            from_stride,
-            values,
-            count,
-        } => {
+        Step::PutStrided { index, stride, from_stride, values, count } => {
             (0..*count).for_each(|i| model[index + i * stride] = values[i * from_stride]);
         }
-        Step::PutIndexed { indices, values } => indices.iter().zip(values).for_each(|(&i, &value)| model[i] = value),
+        Step::PutIndexed { indices, values } => {
+            indices.iter().zip(values).for_each(|(&i, &value)| model[i] = value)
+        }
         Step::Store { index, value } | Step::Swap { index, value } => model[*index] = *value,
         Step::Get { .. } | Step::GetStrided { .. } | Step::GetIndexed { .. } => {}
     }
 }
 
 fn blocks_do_what_a_vector_does(setup: Setup) {
-    let config = Config {
-        cases: 40,
-        failure_persistence: None,
-        ..Config::default()
-    };
+    let config = Config { cases: 40, failure_persistence: None, ..Config::default() };
     // The same cases every time: a test that fails now and then is no test.
-    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    let mut runner =
+        TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let strategy = (values(LEN), prop::collection::vec(step(), 1..25), any::<u8>());
     runner
         .run(&strategy, |(source, steps, seed)| {
             let (source, steps) = (Arc::new(source), Arc::new(steps));
-            let run = Run {
-                npes: 2,
-                setup,
-                seed: seed.into(),
-            };
+            let run = Run { npes: 2, setup, seed: seed.into() };
             run.job(move |job| act(job, &source, &steps));
             Ok(())
         })

@@ -35,7 +35,8 @@ pub fn small() -> MulticastOptions {
     with_capacity(4096)
 }
 
-/// Lengths of blocks that readers can work out, too: none, few, many, and more than there is room for at once.
+/// Lengths of blocks that readers can work out, too: none, few, many, and more than there is room
+/// for at once.
 fn lengths(dice: &mut Dice, most: usize) -> usize {
     match dice.below(10) {
         0 => 0,
@@ -62,7 +63,12 @@ fn check(block: &[u64], number: usize, len: usize) {
     }
 }
 
-fn write_one(channel: &mut Multicast<u64>, number: usize, len: usize, dice: &mut Dice) -> Result<()> {
+fn write_one(
+    channel: &mut Multicast<u64>,
+    number: usize,
+    len: usize,
+    dice: &mut Dice,
+) -> Result<()> {
     let block: Vec<u64> = (0..len).map(|index| value(number, index)).collect();
     match dice.below(4) {
         0 | 1 => channel.publish(&block),
@@ -79,7 +85,13 @@ fn write_one(channel: &mut Multicast<u64>, number: usize, len: usize, dice: &mut
     }
 }
 
-fn read_one(channel: &mut Multicast<u64>, number: usize, len: usize, dice: &mut Dice, buffer: &mut Vec<u64>) -> Result<()> {
+fn read_one(
+    channel: &mut Multicast<u64>,
+    number: usize,
+    len: usize,
+    dice: &mut Dice,
+    buffer: &mut Vec<u64>,
+) -> Result<()> {
     match dice.below(3) {
         0 => {
             let block = channel.peek()?;
@@ -101,7 +113,14 @@ fn read_one(channel: &mut Multicast<u64>, number: usize, len: usize, dice: &mut 
 }
 
 /// `blocks` blocks from `writer` to `readers`.
-fn stream(job: &Job, run: Run, writer: usize, readers: &[usize], options: MulticastOptions, blocks: usize) -> Result<()> {
+fn stream(
+    job: &Job,
+    run: Run,
+    writer: usize,
+    readers: &[usize],
+    options: MulticastOptions,
+    blocks: usize,
+) -> Result<()> {
     let mut channel = job.multicast::<u64>(writer, readers, options)?;
     let (mut lens, mut dice) = (run.shared_dice(), run.dice(job.pe()));
     // About the largest block in place with the smallest capacity.
@@ -164,7 +183,10 @@ fn by_trying(setup: Setup) {
                     loop {
                         match channel.try_claim(len)? {
                             Some(mut claim) => {
-                                claim.iter_mut().enumerate().for_each(|(index, word)| *word = value(number, index));
+                                claim
+                                    .iter_mut()
+                                    .enumerate()
+                                    .for_each(|(index, word)| *word = value(number, index));
                                 break claim.commit()?;
                             }
                             None => yield_now(),
@@ -192,12 +214,17 @@ fn by_trying(setup: Setup) {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+#[derive(
+    Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+)]
 #[repr(C, align(64))]
 struct Wide([u8; 64]);
 
 fn elements_of_all_kinds(setup: Setup) {
-    fn pass<T: memonet_core::Plain + PartialEq + std::fmt::Debug>(job: &Job, make: impl Fn(usize) -> T) -> Result<()> {
+    fn pass<T: memonet_core::Plain + PartialEq + std::fmt::Debug>(
+        job: &Job,
+        make: impl Fn(usize) -> T,
+    ) -> Result<()> {
         let mut channel = job.multicast::<T>(0, &others(job, 0), small())?;
         let mut buffer = Vec::new();
         for len in [0, 1, 2, 3, 7, 30, 31, 1000, 5] {
@@ -329,7 +356,8 @@ fn conversations(setup: Setup) {
     let rounds = if reads_in_place(setup) { 300 } else { 30 };
     for run in setup.runs(&[2, 3, 5]) {
         run.job(move |job| {
-            let channels = (0..job.npes()).map(|writer| job.multicast::<u64>(writer, &others(job, writer), small()));
+            let channels = (0..job.npes())
+                .map(|writer| job.multicast::<u64>(writer, &others(job, writer), small()));
             let mut channels = channels.collect::<Result<Vec<_>>>()?;
             let (mut buffer, mut sum) = (Vec::new(), job.pe() as u64);
             for _ in 0..rounds {
@@ -379,7 +407,14 @@ fn memory_is_reused(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(move |job| {
             for round in 0..8 {
-                stream(job, run, round % job.npes(), &others(job, round % job.npes()), small(), 20)?;
+                stream(
+                    job,
+                    run,
+                    round % job.npes(),
+                    &others(job, round % job.npes()),
+                    small(),
+                    20,
+                )?;
                 let words = job.window::<u64>(1000)?;
                 words.fill(0..1000, u64::MAX);
                 words.free()?;
@@ -412,7 +447,10 @@ fn wrong_use(setup: Setup) {
                 Err(Error::Misuse(_))
             ));
             let all = with_capacity(usize::MAX);
-            assert!(matches!(job.multicast::<u64>(0, &[1], all).map(drop), Err(Error::Overflow { .. })));
+            assert!(matches!(
+                job.multicast::<u64>(0, &[1], all).map(drop),
+                Err(Error::Overflow { .. })
+            ));
             let much = with_capacity(1 << 58);
             assert!(matches!(
                 job.multicast::<u64>(0, &[1], much).map(drop),
@@ -427,7 +465,10 @@ fn wrong_use(setup: Setup) {
             } else {
                 assert!(matches!(channel.claim(usize::MAX).map(drop), Err(Error::Overflow { .. })));
                 assert!(matches!(channel.try_claim(1 << 20).map(drop), Err(Error::Misuse(_))));
-                assert!(matches!(channel.claim(3)?.commit_first(4), Err(Error::OutOfBounds { .. })));
+                assert!(matches!(
+                    channel.claim(3)?.commit_first(4),
+                    Err(Error::OutOfBounds { .. })
+                ));
             }
             if job.pe() != 1 {
                 assert!(matches!(channel.recv(&mut buffer), Err(Error::Misuse(_))));
@@ -445,11 +486,18 @@ fn contradictions(setup: Setup) {
     for run in setup.runs(&[3]) {
         run.job(move |job| {
             let odd = job.pe() == 2;
-            let refused = |made: Result<Multicast<u64>>| assert!(matches!(made.map(drop), Err(Error::Unequal { .. })));
+            let refused = |made: Result<Multicast<u64>>| {
+                assert!(matches!(made.map(drop), Err(Error::Unequal { .. })))
+            };
             refused(job.multicast(usize::from(odd), if odd { &[0] } else { &[1] }, small()));
             refused(job.multicast(0, if odd { &[1, 2] } else { &[2, 1] }, small()));
-            refused(job.multicast(0, &[1], if odd { small() } else { small().survive_readers(true) }));
-            let (narrow, wide) = (job.multicast::<u32>(0, &[1], small()), job.multicast::<u64>(0, &[1], small()));
+            refused(job.multicast(
+                0,
+                &[1],
+                if odd { small() } else { small().survive_readers(true) },
+            ));
+            let (narrow, wide) =
+                (job.multicast::<u32>(0, &[1], small()), job.multicast::<u64>(0, &[1], small()));
             assert!(narrow.is_ok() && wide.is_ok());
             match odd {
                 true => assert!(matches!(

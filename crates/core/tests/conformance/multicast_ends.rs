@@ -132,7 +132,8 @@ fn a_dropped_reader_sees_no_torn_block(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(move |job| {
             for round in 0..if setup.is_near() { 60 } else { 4 } {
-                let mut channel = job.multicast::<u64>(0, &others(job, 0), small().drop_slow(Duration::ZERO))?;
+                let mut channel =
+                    job.multicast::<u64>(0, &others(job, 0), small().drop_slow(Duration::ZERO))?;
                 let (mut dice, mut buffer) = (Dice::from(run.seed << 8 | round), Vec::new());
                 let mut next = 0;
                 for number in 0..300u64 {
@@ -220,7 +221,8 @@ fn readers_leave(setup: Setup) {
     }
 }
 
-/// The writer, and readers that have had enough, are gone from the job before the others have begun to read: these still get all, and then the end.
+/// The writer, and readers that have had enough, are gone from the job before the others have begun
+/// to read: these still get all, and then the end.
 fn whoever_is_done_leaves_the_job(setup: Setup) {
     for run in setup.runs(&[2, 3, 5, 9]) {
         run.job(|job| {
@@ -305,7 +307,8 @@ fn the_writer_dies(setup: Setup) {
                     }
                 };
                 blames(ended, 0, Cause::Panic, "recv");
-                // Whoever reads in place gets all that was published; what has to be passed on may end with its sender.
+                // Whoever reads in place gets all that was published; what has to be passed on may
+                // end with its sender.
                 assert!(!reads_in_place(setup) || next == 20, "{next}");
                 if reads_in_place(setup) {
                     // Elsewhere others may still be passing something on.
@@ -387,7 +390,10 @@ fn a_block_that_fails_in_the_midst_was_never_published(setup: Setup) {
                         Ok(()) => assert_eq!(buffer, block),
                         // Elsewhere others may still be passing it on.
                         Err(error) => {
-                            assert!(!reads_in_place(setup) && matches!(error, Error::PeerFailed { .. }), "{error}");
+                            assert!(
+                                !reads_in_place(setup) && matches!(error, Error::PeerFailed { .. }),
+                                "{error}"
+                            );
                             break;
                         }
                     }
@@ -412,7 +418,11 @@ fn readers_may_die(setup: Setup) {
             victim,
             |job| {
                 let options = small().survive_readers(true);
-                Ok(std::sync::Mutex::new(Some(job.multicast::<u64>(0, &others(job, 0), options)?)))
+                Ok(std::sync::Mutex::new(Some(job.multicast::<u64>(
+                    0,
+                    &others(job, 0),
+                    options,
+                )?)))
             },
             |_, channel| {
                 // These PEs are threads. In place, one whose end is there may still be read with.
@@ -439,7 +449,8 @@ fn readers_may_die(setup: Setup) {
                     let left = in_place(channel) && channel.dropped().is_empty();
                     assert!(left || channel.dropped() == [victim], "{:?}", channel.dropped());
                 }
-                // A writer that computes repairs nothing; one that leaves waits until all have got all.
+                // A writer that computes repairs nothing; one that leaves waits until all have got
+                // all.
                 *slot = None;
                 done.meet();
                 Ok(())
@@ -448,8 +459,8 @@ fn readers_may_die(setup: Setup) {
     }
 }
 
-/// A PE dies while a thread of its own reads a block where it is: that block stays as it is until the
-/// thread is done with it.
+/// A PE dies while a thread of its own reads a block where it is: that block stays as it is until
+/// the thread is done with it.
 fn a_peek_outlives_its_pe(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         let victim = 1;
@@ -500,7 +511,8 @@ fn a_peek_outlives_its_pe(setup: Setup) {
     }
 }
 
-/// A PE finalises, or tries to, while it reads a block where it is, and others go on with the channel.
+/// A PE finalises, or tries to, while it reads a block where it is, and others go on with the
+/// channel.
 fn a_peek_outlives_finalising(setup: Setup) {
     for run in setup.runs(&[2, 4]) {
         let written = Meeting::new(2);

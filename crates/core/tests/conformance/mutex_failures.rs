@@ -8,8 +8,9 @@ use std::time::Duration;
 
 on_every_fabric!(a_death_elsewhere, an_earlier_write_that_failed,);
 
-/// A PE that never had the mutex dies while another has it and a third waits. The one that waits hears of
-/// it, and its turn is nobody's: the one that has the mutex gives it back, and gets it again.
+/// A PE that never had the mutex dies while another has it and a third waits. The one that waits
+/// hears of it, and its turn is nobody's: the one that has the mutex gives it back, and gets it
+/// again.
 fn a_death_elsewhere(setup: Setup) {
     for run in setup.runs(&[3, 4]) {
         let victim = run.npes - 1;

@@ -1,4 +1,5 @@
-//! Mutexes that own their data: one guard at a time, in the order they came, and each sees what all before it wrote.
+//! Mutexes that own their data: one guard at a time, in the order they came, and each sees what all
+//! before it wrote.
 
 use crate::failure::{blames, with_a_death};
 use crate::setup::{Dice, Meeting, Setup, eventually, nap};
@@ -101,7 +102,14 @@ fn counters_of_all_threads(setup: Setup) {
                 let threads: Vec<_> = (0..THREADS)
                     .map(|thread| {
                         let mutexes = &mutexes;
-                        scope.spawn(move || add_many(job, mutexes, &mut run.dice(job.pe() * THREADS + thread), times))
+                        scope.spawn(move || {
+                            add_many(
+                                job,
+                                mutexes,
+                                &mut run.dice(job.pe() * THREADS + thread),
+                                times,
+                            )
+                        })
                     })
                     .collect();
                 threads.into_iter().try_for_each(|thread| thread.join().unwrap())
@@ -111,7 +119,8 @@ fn counters_of_all_threads(setup: Setup) {
     }
 }
 
-/// Slices of all sizes, of which each turn changes a few elements, against a model that the same changes are made to.
+/// Slices of all sizes, of which each turn changes a few elements, against a model that the same
+/// changes are made to.
 fn large_data_travel_in_parts(setup: Setup) {
     let times = if setup.is_near() { 40 } else { 10 };
     for run in setup.runs(&[1, 2, 3, 5]) {
@@ -119,7 +128,8 @@ fn large_data_travel_in_parts(setup: Setup) {
             run.job(move |job| {
                 let mutex = Mutex::<[u32]>::new(job, &vec![7; len + 1])?;
                 let mut dice = run.dice(job.pe());
-                // The first element counts turns; from it follows what all turns before have changed.
+                // The first element counts turns; from it follows what all turns before have
+                // changed.
                 let changes = |turn: u32| {
                     let mut dice = Dice::from(u64::from(turn) << 20 | run.seed);
                     (0..3).map(move |_| (1 + dice.below(len), dice.roll() as u32))
@@ -146,7 +156,9 @@ fn large_data_travel_in_parts(setup: Setup) {
 }
 
 fn initial_data(setup: Setup) {
-    #[derive(Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+    #[derive(
+        Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+    )]
     #[repr(C, align(16))]
     struct Wide([u64; 2]);
     for run in setup.runs(&[1, 2, 3]) {
@@ -312,11 +324,7 @@ fn torn_only_after_a_death(setup: Setup) {
         run.job(move |job| {
             for shadow in [false, true] {
                 let make = || {
-                    if shadow {
-                        Mutex::with_shadow(job, &1u64)
-                    } else {
-                        Mutex::new(job, &1u64)
-                    }
+                    if shadow { Mutex::with_shadow(job, &1u64) } else { Mutex::new(job, &1u64) }
                 };
                 let (one, two) = (make()?, make()?);
                 *one.lock()? += 1;
@@ -340,7 +348,8 @@ fn a_holder_that_dies(setup: Setup) {
                 run,
                 victim,
                 move |job| {
-                    let make = if shadow { Mutex::<[u64]>::with_shadow } else { Mutex::<[u64]>::new };
+                    let make =
+                        if shadow { Mutex::<[u64]>::with_shadow } else { Mutex::<[u64]>::new };
                     let mutex = make(job, &[1; LEN])?;
                     // All have seen it, and the last version is of the one before the victim.
                     for pe in 0..job.npes() {
@@ -371,13 +380,21 @@ fn a_holder_that_dies(setup: Setup) {
                         Cause::Panic,
                         "in time",
                     );
-                    let tried = std::iter::repeat_with(|| mutex.try_lock()).find(|tried| !matches!(tried, Ok(None)));
+                    let tried = std::iter::repeat_with(|| mutex.try_lock())
+                        .find(|tried| !matches!(tried, Ok(None)));
                     blames(tried.unwrap(), victim, Cause::Panic, "trying");
                     let n = job.npes() as u64;
                     // All of a version.
-                    let whole = |data: Vec<u64>, version: u64| assert!(data == vec![version; LEN], "{data:?}, not {version}");
+                    let whole = |data: Vec<u64>, version: u64| {
+                        assert!(data == vec![version; LEN], "{data:?}, not {version}")
+                    };
                     match (setup.is_near(), shadow, job.pe() % 2) {
-                        (true, false, 0) => blames(mutex.into_released().map(drop), victim, Cause::Panic, "what was released"),
+                        (true, false, 0) => blames(
+                            mutex.into_released().map(drop),
+                            victim,
+                            Cause::Panic,
+                            "what was released",
+                        ),
                         (true, false, _) => {
                             let data = mutex.into_torn()?;
                             assert_eq!((data[0], data[LEN - 1]), (9, 1 + n), "as it was left");
@@ -412,7 +429,12 @@ fn a_waiter_that_dies(setup: Setup) {
                     let (mutex, waits) = (mutex.clone(), waits.clone());
                     std::thread::spawn(move || {
                         waits.fetch_add(1, Ordering::Relaxed);
-                        blames(mutex.lock().map(drop), victim, Cause::Panic, "a place in the queue");
+                        blames(
+                            mutex.lock().map(drop),
+                            victim,
+                            Cause::Panic,
+                            "a place in the queue",
+                        );
                     });
                 }
                 eventually("it waits", || waits.load(Ordering::Relaxed) > 0);
@@ -463,8 +485,14 @@ fn an_owner_that_dies(setup: Setup) {
                     match mutex.as_ref().unwrap().lock() {
                         // The memory of the dead is mapped on the fabric for tests.
                         Ok(guard) => assert!(guard[..] == [7; LEN]),
-                        // It was released, but where the other one has it, this one would have to wait.
-                        Err(error) => blames::<()>(Err(error), victim, Cause::Panic, "a lock that another has"),
+                        // It was released, but where the other one has it, this one would have to
+                        // wait.
+                        Err(error) => blames::<()>(
+                            Err(error),
+                            victim,
+                            Cause::Panic,
+                            "a lock that another has",
+                        ),
                     }
                     nap(Duration::from_millis(1));
                     let data = match mutex.take().unwrap().into_released() {
@@ -510,7 +538,10 @@ fn a_panic_with_a_guard(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         let meetings = Arc::new([0; 3].map(|_| Meeting::new(run.npes)));
         run.job(move |job| {
-            let (broken, kept) = (Mutex::<[u64]>::new(job, &[3; LEN])?, Mutex::<[u64]>::with_shadow(job, &[3; LEN])?);
+            let (broken, kept) = (
+                Mutex::<[u64]>::new(job, &[3; LEN])?,
+                Mutex::<[u64]>::with_shadow(job, &[3; LEN])?,
+            );
             let last = job.npes() - 1;
             if job.pe() == last {
                 for mutex in [&broken, &kept] {
@@ -527,7 +558,12 @@ fn a_panic_with_a_guard(setup: Setup) {
             if setup.is_near() {
                 for _ in 0..2 {
                     blames(broken.lock().map(drop), last, Cause::Panic, "a lock");
-                    blames(broken.lock_timeout(Duration::from_secs(9)).map(drop), last, Cause::Panic, "in time");
+                    blames(
+                        broken.lock_timeout(Duration::from_secs(9)).map(drop),
+                        last,
+                        Cause::Panic,
+                        "in time",
+                    );
                 }
                 meetings[1].meet();
                 assert_eq!(broken.into_torn()?[8..10], [4, 3]);

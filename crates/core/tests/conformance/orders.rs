@@ -1,4 +1,5 @@
-//! Order and completion: what a fence separates, data before its signal, quiet, and that all arrives in the end.
+//! Order and completion: what a fence separates, data before its signal, quiet, and that all
+//! arrives in the end.
 
 use crate::setup::{ALL, FEW, LONG, Meeting, SLUGGISH, Setup, eventually, mark, marks};
 use memonet_core::{Cause, Cmp, Error, Job, Result, SignalOp, Window};
@@ -54,14 +55,25 @@ fn a_fence_orders_data_before_a_flag(setup: Setup) {
 
 /// Every call that writes, before the fence; every call that writes a word, after it.
 fn a_fence_orders_every_kind_of_write(setup: Setup) {
-    fn write(kind: usize, job: &Job, data: &Window<u64>, source: &Window<u64>, signals: &Window<u64>, round: usize) -> Result<()> {
+    fn write(
+        kind: usize,
+        job: &Job,
+        data: &Window<u64>,
+        source: &Window<u64>,
+        signals: &Window<u64>,
+        round: usize,
+    ) -> Result<()> {
         let block = marks(0, round, 9);
         match kind {
             0 => (0..9).try_for_each(|i| data.remote(1, i).map(|r| r.store(block[i])))?,
             1 => data.put(1, 0, &block)?,
             2 => data.put_nbi(1, 0, source, 0..9)?,
             3 => (0..3).try_for_each(|i| data.put_strided(1, i, 3, &block[i..], 3, 3))?,
-            4 => data.put_indexed(1, &[8, 7, 6, 5, 4, 3, 2, 1, 0], &block.iter().rev().copied().collect::<Vec<_>>())?,
+            4 => data.put_indexed(
+                1,
+                &[8, 7, 6, 5, 4, 3, 2, 1, 0],
+                &block.iter().rev().copied().collect::<Vec<_>>(),
+            )?,
             5 => data.put_signal(1, 0, &block, signals, 1, SignalOp::Set, 1)?,
             6 => {
                 let mut transfer = data.prepare(1, 0, source, 0..9)?;
@@ -103,7 +115,11 @@ fn a_fence_orders_every_kind_of_write(setup: Setup) {
                         job.quiet()?;
                     } else if job.pe() == 1 {
                         flags.wait_until(0, Cmp::Ge, round as u64)?;
-                        assert_eq!(data.to_vec(), marks(0, round, 9), "writing in way {kind}, telling in way {telling}");
+                        assert_eq!(
+                            data.to_vec(),
+                            marks(0, round, 9),
+                            "writing in way {kind}, telling in way {telling}"
+                        );
                     }
                     job.barrier()?;
                 }
@@ -166,7 +182,10 @@ fn fences_make_a_chain(setup: Setup) {
                     // Backwards: what is read later was written earlier.
                     eventually("the chain", || {
                         let seen: Vec<u64> = (0..LINKS).rev().map(|i| w.read(i)).collect();
-                        assert!(seen.is_sorted(), "a later link came before an earlier one: {seen:?}");
+                        assert!(
+                            seen.is_sorted(),
+                            "a later link came before an earlier one: {seen:?}"
+                        );
                         seen[0] == round
                     });
                 }
@@ -183,12 +202,29 @@ fn data_comes_before_its_signal(setup: Setup) {
             let (me, n) = (job.pe(), job.npes());
             let (right, left) = ((me + 1) % n, (me + n - 1) % n);
             let (data, signals) = (job.window::<u64>(ROUNDS * 5)?, job.window::<u64>(3)?);
-            // All at once, each to a place of its own: nothing holds them back but their own signals.
+            // All at once, each to a place of its own: nothing holds them back but their own
+            // signals.
             for round in 0..ROUNDS {
                 let (index, block) = (round * 5, marks(me, round, 5));
                 match round % 2 {
-                    0 => data.put_signal(right, index, &block, &signals, 0, SignalOp::Add, 1 << (2 * round))?,
-                    _ => data.put_signal(right, index, &block, &signals, 2, SignalOp::Add, 1 << (2 * round))?,
+                    0 => data.put_signal(
+                        right,
+                        index,
+                        &block,
+                        &signals,
+                        0,
+                        SignalOp::Add,
+                        1 << (2 * round),
+                    )?,
+                    _ => data.put_signal(
+                        right,
+                        index,
+                        &block,
+                        &signals,
+                        2,
+                        SignalOp::Add,
+                        1 << (2 * round),
+                    )?,
                 }
             }
             let mut checked = [false; ROUNDS];
@@ -198,12 +234,18 @@ fn data_comes_before_its_signal(setup: Setup) {
                     if !checked[round] && before[round % 2] & 1 << (2 * round) != 0 {
                         let mut block = vec![0; 5];
                         data.read_into(round * 5, &mut block);
-                        assert_eq!(block, marks(left, round, 5), "the signal of round {round} came before its data");
+                        assert_eq!(
+                            block,
+                            marks(left, round, 5),
+                            "the signal of round {round} came before its data"
+                        );
                         checked[round] = true;
                     }
                 }
-                if before == [signals.read(0), signals.read(2)] && !checked.iter().all(|&done| done) {
-                    let which = if before[0].count_ones() < ROUNDS.div_ceil(2) as u32 { 0 } else { 2 };
+                if before == [signals.read(0), signals.read(2)] && !checked.iter().all(|&done| done)
+                {
+                    let which =
+                        if before[0].count_ones() < ROUNDS.div_ceil(2) as u32 { 0 } else { 2 };
                     let place = usize::from(which == 2);
                     signals.wait_until(which, Cmp::Ne, before[place])?;
                 }
@@ -243,7 +285,12 @@ fn a_transfer_comes_before_its_signal(setup: Setup) {
             let [source, data, signals] = [30, 30, 2].map(|len| job.window::<u64>(len));
             let (source, data, signals) = (source?, data?, signals?);
             if job.pe() == 0 {
-                let mut transfer = data.prepare(1, 0, &source, 0..30)?.with_signal(&signals, 0, SignalOp::Add, 1)?;
+                let mut transfer = data.prepare(1, 0, &source, 0..30)?.with_signal(
+                    &signals,
+                    0,
+                    SignalOp::Add,
+                    1,
+                )?;
                 for round in 1..=ROUNDS {
                     source.write_from(0, &marks(0, round, 30));
                     transfer.start()?;
@@ -317,8 +364,8 @@ fn a_pipeline_of_all_pes(setup: Setup) {
     }
 }
 
-/// Two PEs count in each other's memory; each makes a step quiet, then looks how far the other is. Of two steps, one must
-/// have seen the other.
+/// Two PEs count in each other's memory; each makes a step quiet, then looks how far the other is.
+/// Of two steps, one must have seen the other.
 fn quiet_comes_before_later_loads(setup: Setup) {
     let steps: u64 = if setup.is_near() { 200_000 } else { 2_000 };
     for run in setup.runs(&[2]) {
@@ -339,7 +386,8 @@ fn quiet_comes_before_later_loads(setup: Setup) {
     }
 }
 
-/// What two PEs saw of the other's steps, at each of their own: of two steps, one has seen the other.
+/// What two PEs saw of the other's steps, at each of their own: of two steps, one has seen the
+/// other.
 fn one_of_two_saw(seen: Vec<Result<Vec<u64>>>, steps: u64) {
     let seen = seen.into_iter().collect::<Result<Vec<_>>>().unwrap();
     let at = |pe: usize, step: u64| seen[pe][step as usize - 1];
@@ -350,7 +398,8 @@ fn one_of_two_saw(seen: Vec<Result<Vec<u64>>>, steps: u64) {
     }
 }
 
-/// A PE stores to its own memory and then reads there; another one writes there, makes that quiet, and then gets. Of two steps, one must have seen the other.
+/// A PE stores to its own memory and then reads there; another one writes there, makes that quiet,
+/// and then gets. Of two steps, one must have seen the other.
 fn a_get_sees_what_its_target_stored(setup: Setup) {
     let steps: u64 = if setup.is_near() { 200_000 } else { 2_000 };
     for run in setup.runs(&[2]) {
@@ -423,7 +472,8 @@ fn quiet_covers_other_threads_writes(setup: Setup) {
                         let w = &w;
                         scope.spawn(move || {
                             for i in 0..10 {
-                                w.put_one(to, part * 10 + i, mark(me, part * 10 + i, round)).unwrap();
+                                w.put_one(to, part * 10 + i, mark(me, part * 10 + i, round))
+                                    .unwrap();
                             }
                         });
                     }
@@ -501,7 +551,8 @@ fn finalising_completes_writes(setup: Setup) {
     }
 }
 
-/// Nor is it lost on those who wait for it: a PE counts as gone when all that it wrote is there, not before.
+/// Nor is it lost on those who wait for it: a PE counts as gone when all that it wrote is there,
+/// not before.
 #[test]
 fn finalising_completes_writes_first() {
     const BLOCK: usize = 1 << 15;
@@ -514,10 +565,7 @@ fn finalising_completes_writes_first() {
                     let left = flag.wait().depends_on(&[2]).until(0, Cmp::Eq, 1);
                     assert!(matches!(
                         left,
-                        Err(Error::PeerFailed {
-                            pe: 2,
-                            cause: Cause::Finalized
-                        })
+                        Err(Error::PeerFailed { pe: 2, cause: Cause::Finalized })
                     ));
                     // Takes a while to complete.
                     for round in 0..40 {

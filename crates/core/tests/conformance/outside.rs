@@ -1,4 +1,5 @@
-//! What comes from outside is not believed: the environment, an inherited descriptor, a control page.
+//! What comes from outside is not believed: the environment, an inherited descriptor, a control
+//! page.
 //!
 //! A process has one environment and joins one job, so each of these runs in a process of its own.
 
@@ -55,7 +56,8 @@ fn deaths_that_a_launcher_publishes() {
 
 /// Sets or removes a variable.
 fn set(name: &str, value: Option<&str>) {
-    // SAFETY: this process was started for one test, and nothing else in it reads or writes the environment meanwhile.
+    // SAFETY: this process was started for one test, and nothing else in it reads or writes the
+    // environment meanwhile.
     unsafe {
         match value {
             Some(value) => std::env::set_var(name, value),
@@ -168,8 +170,10 @@ fn in_a_process_with_bad_descriptors() {
             File::from(OwnedFd::from_raw_fd(fd))
         };
         file.set_len(len).unwrap();
-        // SAFETY: takes no pointer.
-        assert!(seals == 0 || unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } == 0);
+        assert!(
+            // SAFETY: takes no pointer.
+            seals == 0 || unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } == 0
+        );
         file
     };
     let sealed = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -273,7 +277,8 @@ fn in_a_process_of_another_launcher() {
         let refused = Job::init().map(drop).unwrap_err();
         assert!(matches!(refused, Error::ForeignLauncher { size: 4, .. }), "{variable}: {refused}");
         assert!(
-            refused.to_string().contains("memonet run -n 4") && refused.to_string().contains(variable),
+            refused.to_string().contains("memonet run -n 4")
+                && refused.to_string().contains(variable),
             "{refused}"
         );
         set(variable, Some("1"));
@@ -327,13 +332,8 @@ fn in_a_process_beside_others_that_die() {
         });
         let error = ended.unwrap_err();
         assert!(
-            matches!(
-                error,
-                Error::PeerFailed {
-                    pe: 1,
-                    cause: Cause::Signal(libc::SIGKILL)
-                }
-            ) || pe > 1,
+            matches!(error, Error::PeerFailed { pe: 1, cause: Cause::Signal(libc::SIGKILL) })
+                || pe > 1,
             "{error}"
         );
         assert_eq!(file.state(pe), State::Dead(cause));

@@ -1,4 +1,5 @@
-//! What must not be done is refused where it is asked for, and nothing is written: not elsewhere, not in part.
+//! What must not be done is refused where it is asked for, and nothing is written: not elsewhere,
+//! not in part.
 
 use crate::setup::{FEW, Setup};
 use memonet_core::{Access, Error, Job, Read, Result, SignalOp, Window, WindowOptions, Write};
@@ -21,7 +22,8 @@ on_every_fabric!(
 const LEN: usize = 10;
 const PATTERN: u64 = 0x5555_AAAA_5555_AAAA;
 
-/// Runs `ask` on PE 0, with a window between two others, and sees to it that nothing was written anywhere.
+/// Runs `ask` on PE 0, with a window between two others, and sees to it that nothing was written
+/// anywhere.
 fn nothing_written(setup: Setup, ask: fn(&Job, &Window<u64>) -> Result<()>) {
     for run in setup.runs(FEW) {
         run.job(move |job| {
@@ -139,17 +141,9 @@ fn strides_that_overflow(setup: Setup) {
             beyond(w.get_strided(1, index, stride, &mut [7; 16], 1, count));
         }
         // Too many elements, or too far apart, for any source.
-        for (from_stride, count) in [
-            (1, 5),
-            (2, 3),
-            (4, 2),
-            (1, max),
-            (max, 2),
-            (half, 3),
-            (max, max),
-            (2, half),
-            (0, max),
-        ] {
+        for (from_stride, count) in
+            [(1, 5), (2, 3), (4, 2), (1, max), (max, 2), (half, 3), (max, max), (2, half), (0, max)]
+        {
             let put = w.put_strided(1, 0, 1, &[7; 4], from_stride, count);
             assert!(put.is_err(), "{count} elements at a stride of {from_stride}");
             assert!(w.get_strided(1, 0, 1, &mut to, from_stride, count).is_err());
@@ -205,7 +199,9 @@ fn no_such_pe(setup: Setup) {
             none(w.remote(pe, 0), pe, n);
             none(w.remote_word::<u8>(pe, 0), pe, n);
             assert!(w.near_ptr(pe, 0).is_none());
-            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job.is_near(pe))).is_err());
+            assert!(
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| job.is_near(pe))).is_err()
+            );
         }
         Ok(())
     });
@@ -374,7 +370,12 @@ fn access_modes(setup: Setup) {
                         denied(w.signal(1, 0, SignalOp::Set, 2));
                         denied(w.put_signal(1, 0, &[1], &plain, 0, SignalOp::Set, 1));
                         denied(plain.put_signal(1, 0, &[1], &w, 0, SignalOp::Set, 1));
-                        denied(plain.prepare(1, 0, &plain, 0..1)?.with_signal(&w, 0, SignalOp::Set, 1));
+                        denied(plain.prepare(1, 0, &plain, 0..1)?.with_signal(
+                            &w,
+                            0,
+                            SignalOp::Set,
+                            1,
+                        ));
                         denied(w.remote_as::<Write>(1, 1));
                     }
                     if !(read && write) {
@@ -402,7 +403,11 @@ fn access_modes(setup: Setup) {
                 }
                 job.barrier()?;
                 let expected = if job.pe() == 1 && write { [2, 3] } else { [PATTERN; 2] };
-                assert_eq!((w.to_vec(), plain.to_vec()), (expected.to_vec(), vec![0; 2]), "{access:?}");
+                assert_eq!(
+                    (w.to_vec(), plain.to_vec()),
+                    (expected.to_vec(), vec![0; 2]),
+                    "{access:?}"
+                );
                 job.barrier()?;
             }
             Ok(())
@@ -437,7 +442,9 @@ fn elements_without_size(setup: Setup) {
 fn refusals_cost_nothing(setup: Setup) {
     for run in setup.runs(&[2]) {
         run.job(|job| {
-            let w = job.restricted::<u64>(4, |_, holder| if holder == 1 { Access::Read } else { Access::ReadWrite })?;
+            let w = job.restricted::<u64>(4, |_, holder| {
+                if holder == 1 { Access::Read } else { Access::ReadWrite }
+            })?;
             if job.pe() == 1 {
                 for _ in 0..200 {
                     assert!(w.put_one(0, 0, 1).is_err());

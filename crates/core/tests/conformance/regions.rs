@@ -31,7 +31,8 @@ fn options(dice: &mut Dice) -> RegionOptions {
         .checked(checked)
 }
 
-/// Who writes what in a phase, and what: each element has one writer at most, each PE's elements are all over the region.
+/// Who writes what in a phase, and what: each element has one writer at most, each PE's elements
+/// are all over the region.
 fn plan(run: &Run, phase: usize, len: usize) -> Vec<Option<(usize, u64)>> {
     let mut dice = Dice::from(run.seed << 32 ^ phase as u64);
     let grain = 1 + dice.below(40);
@@ -62,7 +63,11 @@ fn programs_without_races(setup: Setup) {
                 let stable: Vec<usize> = (0..len).filter(|&index| plan[index].is_none()).collect();
                 for _ in 0..5 {
                     if let Some(&at) = stable.get(dice.below(stable.len().max(1))) {
-                        assert_eq!(region.read(at..at + 1)?.get(at), oracle[at], "element {at}, phase {phase}");
+                        assert_eq!(
+                            region.read(at..at + 1)?.get(at),
+                            oracle[at],
+                            "element {at}, phase {phase}"
+                        );
                     }
                 }
                 let mut index = 0;
@@ -113,7 +118,10 @@ fn programs_of_threads(setup: Setup) {
                             let mine = (job.pe() * THREADS + thread..len).step_by(parts);
                             let mut part = region.write(0..len).unwrap();
                             for at in mine {
-                                assert_eq!(part.get(at), if phase == 1 { 0 } else { at as u32 * (phase - 1) });
+                                assert_eq!(
+                                    part.get(at),
+                                    if phase == 1 { 0 } else { at as u32 * (phase - 1) }
+                                );
                                 part.set(at, at as u32 * phase);
                                 if at % 7 == 0 {
                                     // Under the guards of others.
@@ -158,7 +166,10 @@ fn a_lock_orders(setup: Setup) {
             }
             job.barrier()?;
             region.acquire()?;
-            assert_eq!(region.read(0..100)?.to_vec().iter().sum::<u64>(), (times * job.npes()) as u64);
+            assert_eq!(
+                region.read(0..100)?.to_vec().iter().sum::<u64>(),
+                (times * job.npes()) as u64
+            );
             job.barrier()
         });
     }
@@ -178,7 +189,11 @@ fn false_sharing(setup: Setup) {
                 drop(all);
                 region.barrier()?;
                 let all = region.read(0..len)?.to_vec();
-                assert!(all.iter().enumerate().all(|(at, &value)| value == phase.wrapping_mul(at as u8 | 1)));
+                assert!(
+                    all.iter()
+                        .enumerate()
+                        .all(|(at, &value)| value == phase.wrapping_mul(at as u8 | 1))
+                );
                 job.barrier()?;
             }
             Ok(())
@@ -187,7 +202,9 @@ fn false_sharing(setup: Setup) {
 }
 
 fn elements_of_all_sizes(setup: Setup) {
-    #[derive(Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
+    #[derive(
+        Clone, Copy, PartialEq, Debug, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable,
+    )]
     #[repr(C)]
     struct Body {
         place: [f64; 3],
@@ -195,12 +212,13 @@ fn elements_of_all_sizes(setup: Setup) {
     }
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
-            let bodies = Region::<Body>::with(job, 100, RegionOptions::new().placement(Placement::Cyclic).page(256))?;
+            let bodies = Region::<Body>::with(
+                job,
+                100,
+                RegionOptions::new().placement(Placement::Cyclic).page(256),
+            )?;
             let triples = Region::<[u8; 3]>::with(job, 100, RegionOptions::new().page(192))?;
-            let body = |at: usize| Body {
-                place: [at as f64; 3],
-                mass: 1.0,
-            };
+            let body = |at: usize| Body { place: [at as f64; 3], mass: 1.0 };
             for at in (0..100).filter(|at| at % job.npes() == job.pe()) {
                 bodies.write(at..at + 1)?.set(at, body(at));
                 triples.write(at..at + 1)?.set(at, [at as u8, 1, 2]);
@@ -221,11 +239,18 @@ fn ranges(setup: Setup) {
     for run in setup.runs(&[1, 3]) {
         for placement in ALL {
             run.job(move |job| {
-                let region = Region::<u16>::with(job, 500, RegionOptions::new().page(128).placement(placement))?;
+                let region = Region::<u16>::with(
+                    job,
+                    500,
+                    RegionOptions::new().page(128).placement(placement),
+                )?;
                 assert_eq!(region.len(), 500);
                 let told = region.read(7..501).map(drop).unwrap_err().to_string();
                 assert_eq!(told, "elements 7..7+494 are not all among the 500 that there are");
-                assert!(matches!(region.write(499..usize::MAX).map(drop), Err(Error::OutOfBounds { .. })));
+                assert!(matches!(
+                    region.write(499..usize::MAX).map(drop),
+                    Err(Error::OutOfBounds { .. })
+                ));
                 #[allow(clippy::reversed_empty_ranges, reason = "it is refused")]
                 let backwards = 5..4;
                 assert!(matches!(region.read(backwards).map(drop), Err(Error::Misuse(_))));
@@ -241,11 +266,19 @@ fn ranges(setup: Setup) {
                 region.barrier()?;
                 let part = region.read(40..460)?;
                 assert_eq!(part.range(), 40..460);
-                assert!((50..450).all(|at| part.get(at) == at as u16 - 50) && part.get(40) == 0 && part.get(459) == 0);
+                assert!(
+                    (50..450).all(|at| part.get(at) == at as u16 - 50)
+                        && part.get(40) == 0
+                        && part.get(459) == 0
+                );
                 for outside in [39, 460] {
-                    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| part.get(outside)));
+                    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        part.get(outside)
+                    }));
                     assert!(panic.is_err());
-                    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| part.read_into(outside, &mut [0])));
+                    let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                        part.read_into(outside, &mut [0])
+                    }));
                     assert!(panic.is_err());
                 }
                 job.barrier()
@@ -265,7 +298,11 @@ fn pages_that_cannot_be(setup: Setup) {
             assert!(matches!(made.map(drop), Err(Error::Misuse(_))));
             // With what belongs to each page, more than an address can say.
             let page = (usize::MAX / 16).next_multiple_of(64);
-            let made = Region::<u8>::with(job, 3 * page / 2, RegionOptions::new().page(page).checked(true));
+            let made = Region::<u8>::with(
+                job,
+                3 * page / 2,
+                RegionOptions::new().page(page).checked(true),
+            );
             assert!(matches!(made.map(drop), Err(Error::Overflow { .. })));
             Region::<u64>::new(job, 0)?.barrier()?;
             job.barrier()
@@ -278,7 +315,11 @@ fn first_touch(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
             let (n, me) = (job.npes(), job.pe());
-            let region = Region::<u64>::with(job, 8 * 10 * n, RegionOptions::new().page(64).placement(Placement::FirstTouch))?;
+            let region = Region::<u64>::with(
+                job,
+                8 * 10 * n,
+                RegionOptions::new().page(64).placement(Placement::FirstTouch),
+            )?;
             for phase in 1..4 {
                 // Every n-th page.
                 for page in (me..10 * n).step_by(n) {
@@ -326,7 +367,8 @@ fn what_is_known_is_not_fetched(setup: Setup) {
             assert_eq!(region.read(0..5120)?.get(5), 1);
             let after = region.stats();
             // Its home has it, and who wrote it knows what it is now.
-            let one = u64::from(!setup.is_near() && !matches!(job.pe(), pe if pe == 0 || pe == n - 1));
+            let one =
+                u64::from(!setup.is_near() && !matches!(job.pe(), pe if pe == 0 || pe == n - 1));
             assert_eq!(after.handovers - same.handovers, one, "one page has");
             job.barrier()
         });
@@ -353,11 +395,7 @@ fn races_are_named(setup: Setup) {
                             drop(all);
                             match region.release() {
                                 Ok(()) => assert_eq!(pe, first),
-                                Err(Error::DataRace {
-                                    element,
-                                    first: a,
-                                    second: b,
-                                }) => {
+                                Err(Error::DataRace { element, first: a, second: b }) => {
                                     assert_eq!((pe, element, a, b), (second, 77, first, second));
                                 }
                                 Err(error) => return Err(error),
@@ -399,7 +437,10 @@ fn no_race_is_named_where_there_is_none(setup: Setup) {
             }
             region.barrier()?;
             let all = region.read(0..100)?;
-            assert_eq!((all.get(50), all.get(job.pe())), ((times * job.npes()) as u32, times as u32));
+            assert_eq!(
+                (all.get(50), all.get(job.pe())),
+                ((times * job.npes()) as u32, times as u32)
+            );
             job.barrier()
         });
     }

@@ -61,7 +61,10 @@ fn every_right_of_every_pair(setup: Setup) {
                     (read, denied(w.remote_as::<Read>(home, 1))),
                 ];
                 for (i, (allowed, denied)) in refused.into_iter().enumerate() {
-                    assert_eq!(allowed, !denied, "call {i} of PE {me} to PE {home}'s part, with {right:?}");
+                    assert_eq!(
+                        allowed, !denied,
+                        "call {i} of PE {me} to PE {home}'s part, with {right:?}"
+                    );
                 }
                 assert!(right != Access::None || w.near_ptr(home, 0).is_none());
                 assert!(!both || w.near_ptr(home, 0).is_some() == job.is_near(home));
@@ -76,7 +79,8 @@ fn every_right_of_every_pair(setup: Setup) {
                 }
             }
             job.barrier()?;
-            let some = (0..job.npes()).any(|holder| holder != me && mixed(me, holder).allows(Access::Write));
+            let some = (0..job.npes())
+                .any(|holder| holder != me && mixed(me, holder).allows(Access::Write));
             assert_eq!(w.to_vec()[2..], [u64::from(some), 0]);
             job.barrier()
         });
@@ -156,7 +160,10 @@ fn keys_open_one_part(setup: Setup) {
                 assert!(matches!(view.put_one(home, 6, 9), Err(Error::OutOfBounds { .. })));
                 assert!(matches!(view.put_one(n, 0, 9), Err(Error::NoSuchPe { .. })));
                 // Of other elements, which fit or do not.
-                assert!(matches!(job.attach::<[u8; 7]>(&keys[home]).map(drop), Err(Error::WrongKey { .. })));
+                assert!(matches!(
+                    job.attach::<[u8; 7]>(&keys[home]).map(drop),
+                    Err(Error::WrongKey { .. })
+                ));
                 let bytes = job.attach::<u8>(&keys[home]);
                 assert!(bytes.is_err() || bytes.is_ok_and(|bytes| bytes.len() == 48));
             }
@@ -243,12 +250,18 @@ fn keys_die_with_their_window(setup: Setup) {
             let old = exchange(job, w.key()?)?[home];
             w.free()?;
             let gone = job.attach::<u64>(&old).map(drop);
-            assert!(matches!(gone, Err(Error::WrongKey { .. } | Error::Revoked { .. })), "{gone:?}");
+            assert!(
+                matches!(gone, Err(Error::WrongKey { .. } | Error::Revoked { .. })),
+                "{gone:?}"
+            );
             job.barrier()?;
             // In its place, perhaps.
             let new = job.restricted::<u64>(2, |_, _| Access::ReadWrite)?;
             let gone = job.attach::<u64>(&old).map(drop);
-            assert!(matches!(gone, Err(Error::WrongKey { .. } | Error::Revoked { .. })), "{gone:?}");
+            assert!(
+                matches!(gone, Err(Error::WrongKey { .. } | Error::Revoked { .. })),
+                "{gone:?}"
+            );
             assert_eq!(new.to_vec(), [0; 2]);
             // A view keeps what it opened.
             let key = exchange(job, new.key()?)?[home];
@@ -394,7 +407,11 @@ fn in_a_process_with_few_files() {
                 let again = job.restricted::<u64>(1, |_, _| Access::ReadWrite).unwrap();
                 again.put_one((job.pe() + 1) % job.npes(), 0, 5).unwrap();
                 job.barrier().unwrap();
-                assert_eq!(again.read(0), 5, "what was left of the refused one is not taken for this");
+                assert_eq!(
+                    again.read(0),
+                    5,
+                    "what was left of the refused one is not taken for this"
+                );
                 made.map_err(|error| error.to_string())
             });
             assert!(
@@ -424,12 +441,15 @@ fn set_file_limit(limit: libc::rlimit) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
 }
 
-/// Whatever descriptor of a part a process has, and opens anew for writing: who has not mapped the part
-/// for writing when the window was made writes nothing there. In a process of its own, as windows of
-/// other tests may be just being made.
+/// Whatever descriptor of a part a process has, and opens anew for writing: who has not mapped the
+/// part for writing when the window was made writes nothing there. In a process of its own, as
+/// windows of other tests may be just being made.
 #[test]
 fn descriptors_open_no_way_to_write() {
-    in_another_process(&["in_a_process_without_other_windows"], &[("MEMONET_CONFORMANCE_ALONE", "1")]);
+    in_another_process(
+        &["in_a_process_without_other_windows"],
+        &[("MEMONET_CONFORMANCE_ALONE", "1")],
+    );
 }
 
 #[test]
@@ -449,10 +469,11 @@ fn open_anew(setup: Setup) {
             let window = job.restricted::<u64>(512, |_, _| Access::Read)?;
             window.fill(0..512, 7);
             job.barrier()?;
-            let parts = std::fs::read_dir("/proc/self/fd").expect("/proc").flatten().filter(|entry| {
-                let name = std::fs::read_link(entry.path()).unwrap_or_default();
-                name.to_string_lossy().contains("memonet-restricted")
-            });
+            let parts =
+                std::fs::read_dir("/proc/self/fd").expect("/proc").flatten().filter(|entry| {
+                    let name = std::fs::read_link(entry.path()).unwrap_or_default();
+                    name.to_string_lossy().contains("memonet-restricted")
+                });
             let mut found = 0;
             for part in parts {
                 found += 1;

@@ -87,7 +87,10 @@ fn revoking_again_and_again(setup: Setup) {
                 if job.pe() == 1 {
                     job.attach::<u64>(&key)?.remote(0, 0)?.add(1)?;
                     for old in &old {
-                        assert!(matches!(job.attach::<u64>(old).map(drop), Err(Error::Revoked { .. })));
+                        assert!(matches!(
+                            job.attach::<u64>(old).map(drop),
+                            Err(Error::Revoked { .. })
+                        ));
                     }
                 }
                 old.push(key);
@@ -105,7 +108,11 @@ fn revoking_again_and_again(setup: Setup) {
 }
 
 /// Holds something of PE 0's part at PE 1; PE 0 cannot get past `revoke_wait` meanwhile.
-fn held<H: 'static>(run: Run, hold: fn(&Window<u64>) -> Result<H>, use_it: fn(&mut H) -> Result<()>) {
+fn held<H: 'static>(
+    run: Run,
+    hold: fn(&Window<u64>) -> Result<H>,
+    use_it: fn(&mut H) -> Result<()>,
+) {
     let meeting = Arc::new(Meeting::new(2));
     run.job(move |job| {
         let w = job.restricted::<u64>(2, |_, _| Access::ReadWrite)?;
@@ -115,7 +122,10 @@ fn held<H: 'static>(run: Run, hold: fn(&Window<u64>) -> Result<H>, use_it: fn(&m
             for _ in 0..3 {
                 let timeout = Duration::from_millis(2);
                 let waited = w.revoke_wait(Some(timeout));
-                assert!(matches!(waited, Err(Error::Timeout { after }) if after == timeout), "{waited:?}");
+                assert!(
+                    matches!(waited, Err(Error::Timeout { after }) if after == timeout),
+                    "{waited:?}"
+                );
             }
             meeting.meet();
             w.revoke_wait(None)?;

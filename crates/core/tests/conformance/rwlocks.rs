@@ -101,7 +101,9 @@ fn threads_of_all_pes(setup: Setup) {
                 let threads: Vec<_> = (0..THREADS)
                     .map(|thread| {
                         let lock = &lock;
-                        scope.spawn(move || use_many(lock, &mut run.dice(job.pe() * THREADS + thread), times))
+                        scope.spawn(move || {
+                            use_many(lock, &mut run.dice(job.pe() * THREADS + thread), times)
+                        })
                     })
                     .collect();
                 threads.into_iter().map(|thread| thread.join().unwrap()).sum::<Result<usize>>()
@@ -170,7 +172,8 @@ fn readers_are_in_together(setup: Setup) {
     }
 }
 
-/// A writer that waits for a reader lets no later reader pass; it comes in when the first one leaves.
+/// A writer that waits for a reader lets no later reader pass; it comes in when the first one
+/// leaves.
 fn a_writer_is_not_overtaken(setup: Setup) {
     for run in setup.runs(&[3, 5]) {
         let order = Arc::new(AtomicUsize::new(0));
@@ -227,7 +230,8 @@ fn trying(setup: Setup) {
 
 fn giving_up(setup: Setup) {
     let soon = Duration::from_micros(100);
-    let times_out = |result: Result<()>| assert!(matches!(result, Err(Error::Timeout { .. })), "{result:?}");
+    let times_out =
+        |result: Result<()>| assert!(matches!(result, Err(Error::Timeout { .. })), "{result:?}");
     for run in setup.runs(&[2, 3, 5]) {
         run.job(move |job| {
             let lock = RwLock::new(job, &0usize)?;
@@ -291,11 +295,8 @@ fn a_writer_that_dies(setup: Setup) {
                 run,
                 victim,
                 move |job| {
-                    let make = if shadow {
-                        RwLock::<[u64]>::with_shadow
-                    } else {
-                        RwLock::<[u64]>::new
-                    };
+                    let make =
+                        if shadow { RwLock::<[u64]>::with_shadow } else { RwLock::<[u64]>::new };
                     let lock = make(job, &[1; LEN])?;
                     for pe in 0..job.npes() {
                         if pe == job.pe() {
@@ -364,7 +365,8 @@ fn a_reader_that_dies(setup: Setup) {
             move |_, lock| {
                 blames(lock.write().map(drop), victim, Cause::Panic, "writing");
                 meeting.meet();
-                // All who wanted to write have given up, so reading needs no waiting. Far, the home may be gone.
+                // All who wanted to write have given up, so reading needs no waiting. Far, the home
+                // may be gone.
                 match lock.read().map(drop) {
                     Ok(()) => {}
                     failed if !is_near => blames(failed, victim, Cause::Panic, "reading"),
@@ -400,7 +402,10 @@ fn a_panic_with_a_guard(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         let meetings = Arc::new([0; 2].map(|_| Meeting::new(run.npes)));
         run.job(move |job| {
-            let (broken, kept) = (RwLock::<[u64]>::new(job, &[3; LEN])?, RwLock::<[u64]>::with_shadow(job, &[3; LEN])?);
+            let (broken, kept) = (
+                RwLock::<[u64]>::new(job, &[3; LEN])?,
+                RwLock::<[u64]>::with_shadow(job, &[3; LEN])?,
+            );
             let last = job.npes() - 1;
             if job.pe() == last {
                 for lock in [&broken, &kept] {

@@ -21,7 +21,9 @@ fn blocks_are_the_same_everywhere(setup: Setup) {
             let mut all = Vec::new();
             for (bytes, align) in [(1, 1), (1000, 64), (1 << 20, 4096), (8, 8)] {
                 let offset = job.allocate(bytes, align, true)?;
-                assert!(offset.is_multiple_of(align as u64) && segment_of(job).heap().contains(&offset));
+                assert!(
+                    offset.is_multiple_of(align as u64) && segment_of(job).heap().contains(&offset)
+                );
                 let around = job.block_around(offset + bytes as u64 - 1).unwrap();
                 assert_eq!(around, offset..offset + bytes as u64);
                 all.push(offset);
@@ -83,7 +85,10 @@ fn spots_end_where_segments_end(setup: Setup) {
                 (2, 0, 1),
                 (usize::MAX, 0, 1),
             ] {
-                assert!(segment.at(pe, offset, bytes).is_none(), "{bytes} bytes at {offset} of PE {pe}");
+                assert!(
+                    segment.at(pe, offset, bytes).is_none(),
+                    "{bytes} bytes at {offset} of PE {pe}"
+                );
             }
             job.barrier()
         });
@@ -98,7 +103,9 @@ fn words_lie_in_their_spots(setup: Setup) {
             let next = (job.pe() + 1) % job.npes();
             for (at, bytes) in [(8, 4), (12, 8), (9, 8), (63, 0)] {
                 let spot = segment.at(next, block + at, bytes).unwrap();
-                let refused = |f: &dyn Fn()| assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "{bytes} bytes at {at}");
+                let refused = |f: &dyn Fn()| {
+                    assert!(catch_unwind(AssertUnwindSafe(f)).is_err(), "{bytes} bytes at {at}")
+                };
                 refused(&|| spot.store(u64::MAX));
                 refused(&|| drop(spot.load::<u64>()));
                 refused(&|| drop(spot.fetch_op(AtomicOp::Swap, u64::MAX)));
@@ -168,7 +175,9 @@ fn overlapping_copies_on_oneself(setup: Setup) {
             // SAFETY: source and destination have 20,000 bytes each.
             unsafe { spot(0, 20_000).put(model.as_ptr())? };
             job.quiet()?;
-            for (to, from, bytes) in [(1, 0, 19_999), (0, 5, 9000), (7000, 7000, 300), (4000, 0, 10_000)] {
+            for (to, from, bytes) in
+                [(1, 0, 19_999), (0, 5, 9000), (7000, 7000, 300), (4000, 0, 10_000)]
+            {
                 model.copy_within(from..from + bytes, to);
                 let source = segment.local().wrapping_add((block as usize) + from);
                 // SAFETY: the source lies in this PE's own block.

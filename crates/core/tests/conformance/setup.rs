@@ -1,4 +1,5 @@
-//! What every test needs: fabrics to run on, numbers of PEs, an end to hanging, and chance that repeats.
+//! What every test needs: fabrics to run on, numbers of PEs, an end to hanging, and chance that
+//! repeats.
 
 use crate::ground;
 pub use crate::ground::{Meeting, nap, yield_now};
@@ -8,7 +9,8 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long a job may take before it counts as hanging. Jobs take milliseconds; the rest is for machines that are busy.
+/// How long a job may take before it counts as hanging. Jobs take milliseconds; the rest is for
+/// machines that are busy.
 pub const PATIENCE: Duration = Duration::from_secs(45);
 /// For waits that must end with something else than this.
 pub const LONG: Duration = Duration::from_secs(30);
@@ -17,8 +19,8 @@ pub const ALL: &[usize] = &[1, 2, 3, 5, 8, 9, 17];
 /// For tests in which two PEs play a part, and then with one to look on.
 pub const FEW: &[usize] = &[2, 3];
 
-/// A job's segments, of which tests access blocks that they have allocated, and look at no shared data
-/// meanwhile.
+/// A job's segments, of which tests access blocks that they have allocated, and look at no shared
+/// data meanwhile.
 pub struct OwnBlocks(Segment);
 
 /// The job's segments.
@@ -71,53 +73,27 @@ pub struct Setup {
 }
 
 /// All peers are mapped.
-pub const NEAR: Setup = Setup {
-    name: "near",
-    spec: None,
-    seeds: 1,
-};
+pub const NEAR: Setup = Setup { name: "near", spec: None, seeds: 1 };
 /// All peers are behind the fabric, which does at once what it is told.
-pub const FAR: Setup = Setup {
-    name: "far",
-    spec: Some("far"),
-    seeds: 1,
-};
+pub const FAR: Setup = Setup { name: "far", spec: Some("far"), seeds: 1 };
 /// The fabric takes its time.
-pub const LATE: Setup = Setup {
-    name: "late",
-    spec: Some("far:delay_us=40"),
-    seeds: 1,
-};
+pub const LATE: Setup = Setup { name: "late", spec: Some("far:delay_us=40"), seeds: 1 };
 /// The fabric takes its time, and the liberty to change the order of what no fence separates.
-pub const SHUFFLED: Setup = Setup {
-    name: "shuffled",
-    spec: Some("far:delay_us=40,reorder=1"),
-    seeds: 3,
-};
+pub const SHUFFLED: Setup =
+    Setup { name: "shuffled", spec: Some("far:delay_us=40,reorder=1"), seeds: 3 };
 
 /// The same, so slowly that between two deliveries there is time to look, on a busy machine too.
-pub const SHUFFLED_SLOWLY: Setup = Setup {
-    name: "slowly shuffled",
-    spec: Some("far:delay_us=50000,reorder=1"),
-    seeds: 3,
-};
+pub const SHUFFLED_SLOWLY: Setup =
+    Setup { name: "slowly shuffled", spec: Some("far:delay_us=50000,reorder=1"), seeds: 3 };
 
 /// What is under way stays so for long, unless somebody wants it quiet.
-pub const SLUGGISH: Setup = Setup {
-    name: "sluggish",
-    spec: Some("far:delay_us=20000"),
-    seeds: 1,
-};
+pub const SLUGGISH: Setup = Setup { name: "sluggish", spec: Some("far:delay_us=20000"), seeds: 1 };
 
 impl Setup {
     /// Another fabric, as `ground` understands `spec`.
     #[allow(dead_code, reason = "for the fabrics of other crates")]
     pub const fn of(name: &'static str, spec: &'static str) -> Setup {
-        Setup {
-            name,
-            spec: Some(spec),
-            seeds: 1,
-        }
+        Setup { name, spec: Some(spec), seeds: 1 }
     }
 
     /// Whether peers' memory is mapped.
@@ -125,7 +101,8 @@ impl Setup {
         self.spec.is_none()
     }
 
-    /// One job to run for each number of PEs and, where there is chance in it, each of several seeds.
+    /// One job to run for each number of PEs and, where there is chance in it, each of several
+    /// seeds.
     pub fn runs(self, sizes: &[usize]) -> Vec<Run> {
         self.seeded(sizes, self.seeds)
     }
@@ -140,11 +117,7 @@ impl Setup {
             .iter()
             // Large jobs are slow, and one order of many messages is as odd as the next.
             .flat_map(|&npes| (0..if npes > 5 { 1 } else { seeds }).map(move |seed| (npes, seed)))
-            .map(|(npes, seed)| Run {
-                npes,
-                setup: self,
-                seed: 1 + seed * 100 + npes as u64,
-            })
+            .map(|(npes, seed)| Run { npes, setup: self, seed: 1 + seed * 100 + npes as u64 })
             .collect()
     }
 }
@@ -159,7 +132,10 @@ pub struct Run {
 
 impl Run {
     /// Runs `f` on every PE and hands on what each returned.
-    pub fn results<R: Send + 'static>(&self, f: impl Fn(&Job) -> R + Send + Sync + 'static) -> Vec<R> {
+    pub fn results<R: Send + 'static>(
+        &self,
+        f: impl Fn(&Job) -> R + Send + Sync + 'static,
+    ) -> Vec<R> {
         let (npes, options) = (self.npes, self.options());
         within(&self.label(), move || ground::run(options, npes, f))
     }
@@ -196,14 +172,19 @@ impl Run {
     }
 }
 
-/// Runs `f` in a thread of its own; panics if it takes longer than [`PATIENCE`], and goes on with its panic if it has one.
+/// Runs `f` in a thread of its own; panics if it takes longer than [`PATIENCE`], and goes on with
+/// its panic if it has one.
 pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || drop(sender.send(f())));
     match receiver.recv_timeout(PATIENCE) {
         Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => panic!("{what}: has not ended after {PATIENCE:?}, so something waits in vain"),
-        Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().expect_err("it sends, or it panics")),
+        Err(RecvTimeoutError::Timeout) => {
+            panic!("{what}: has not ended after {PATIENCE:?}, so something waits in vain")
+        }
+        Err(RecvTimeoutError::Disconnected) => {
+            resume_unwind(thread.join().expect_err("it sends, or it panics"))
+        }
     }
 }
 
@@ -262,13 +243,16 @@ pub fn marks(writer: usize, round: usize, len: usize) -> Vec<u64> {
     (0..len).map(|index| mark(writer, index, round)).collect()
 }
 
-/// Those of `sizes` for which there can be a barrier here: the one in which each tells each serves eight.
+/// Those of `sizes` for which there can be a barrier here: the one in which each tells each serves
+/// eight.
 pub fn sizes_here(sizes: &[usize]) -> Vec<usize> {
-    let everyone = std::env::var_os(memonet_core::ENV_BARRIER).is_some_and(|name| name == "everyone");
+    let everyone =
+        std::env::var_os(memonet_core::ENV_BARRIER).is_some_and(|name| name == "everyone");
     sizes.iter().copied().filter(|&n| !everyone || n <= 8).collect()
 }
 
-/// Runs those tests of this program whose names contain one of `filters`, in a process of its own with `environment`; hidden ones too.
+/// Runs those tests of this program whose names contain one of `filters`, in a process of its own
+/// with `environment`; hidden ones too.
 pub fn in_another_process(filters: &[&str], environment: &[(&str, &str)]) {
     let program = std::env::current_exe().expect("this program has a name");
     let output = std::process::Command::new(program)

@@ -65,7 +65,10 @@ fn every_k_th(setup: Setup) {
                 (1, -1, usize::MAX),
             ] {
                 let refused = job.world().split_strided(start, stride, size).map(drop);
-                assert!(matches!(refused, Err(Error::Misuse(_) | Error::NoSuchPe { .. })), "{refused:?}");
+                assert!(
+                    matches!(refused, Err(Error::Misuse(_) | Error::NoSuchPe { .. })),
+                    "{refused:?}"
+                );
             }
             // With one PE or many, a large stride is none where there is one member.
             assert_eq!(job.world().split_strided(0, isize::MAX, 1)?.is_some(), job.pe() == 0);
@@ -217,7 +220,10 @@ fn neither_row_nor_column(setup: Setup) {
             for room in [0, 1] {
                 barriers.truncate(barriers.len() - room);
                 for _ in 0..2 {
-                    assert!(matches!(job.world().split_2d(2).map(drop), Err(Error::TooMany { .. })));
+                    assert!(matches!(
+                        job.world().split_2d(2).map(drop),
+                        Err(Error::TooMany { .. })
+                    ));
                 }
             }
             // The one place was not lost.
@@ -229,7 +235,8 @@ fn neither_row_nor_column(setup: Setup) {
     }
 }
 
-/// A refusal takes one barrier, and the next call may begin while others still read what was refused.
+/// A refusal takes one barrier, and the next call may begin while others still read what was
+/// refused.
 fn right_and_wrong_in_any_order(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3, 8]), 2) {
         run.job(move |job| {

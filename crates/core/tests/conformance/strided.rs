@@ -1,5 +1,5 @@
-//! All-to-all between elements that lie apart, against a model that has everybody's elements before it; and what places, of
-//! which front ends make collectives, must have for that.
+//! All-to-all between elements that lie apart, against a model that has everybody's elements before
+//! it; and what places, of which front ends make collectives, must have for that.
 
 use crate::setup::{Dice, Setup, mark, segment_of, sizes_here};
 use memonet_core::{Destinations, Elements, Error, Goal, Job, Plain, Result, Window};
@@ -40,7 +40,13 @@ fn reach(elements: usize, stride: usize) -> usize {
     elements.saturating_sub(1) * stride + elements.min(1)
 }
 
-fn check(job: &Job, to: &Window<u64>, from: &Window<u64>, strides: (usize, usize), count: usize) -> Result<()> {
+fn check(
+    job: &Job,
+    to: &Window<u64>,
+    from: &Window<u64>,
+    strides: (usize, usize),
+    count: usize,
+) -> Result<()> {
     let (me, n) = (job.pe(), job.npes());
     let all = n * count;
     let elements: Vec<u64> = (0..all).map(|i| sent(me, i)).collect();
@@ -95,7 +101,11 @@ fn far_apart(setup: Setup) {
 }
 
 /// Elements of type `T`, made of a number.
-fn of_size<T: Plain + PartialEq + std::fmt::Debug>(job: &Job, count: usize, make: fn(u64) -> T) -> Result<()> {
+fn of_size<T: Plain + PartialEq + std::fmt::Debug>(
+    job: &Job,
+    count: usize,
+    make: fn(u64) -> T,
+) -> Result<()> {
     let (me, n) = (job.pe(), job.npes());
     let (to, from) = (job.window::<T>(3 * n * count)?, job.window::<T>(2 * n * count)?);
     for i in 0..n * count {
@@ -169,10 +179,14 @@ fn one_after_the_other(setup: Setup) {
                 job.world().all_to_alls(spans.0, a, spans.1, b, count)?;
                 for rank in 0..n {
                     for i in 0..count {
-                        assert_eq!(to.read((rank * count + i) * a), mark(rank, me * count + i, round));
+                        assert_eq!(
+                            to.read((rank * count + i) * a),
+                            mark(rank, me * count + i, round)
+                        );
                     }
                 }
-                // A large one has ended for all before this returns; a small one reads nobody's window.
+                // A large one has ended for all before this returns; a small one reads nobody's
+                // window.
             }
             job.barrier()
         });
@@ -204,8 +218,11 @@ fn refusals(setup: Setup) {
             let (w, v) = (job.window::<u64>(100)?, job.window::<u64>(100)?);
             let (all, other) = (w.span(0..100)?, v.span(0..100)?);
             let team = job.world();
-            let length = |result: Result<()>| assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
-            let misuse = |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
+            let length = |result: Result<()>| {
+                assert!(matches!(result, Err(Error::Length { .. })), "{result:?}")
+            };
+            let misuse =
+                |result: Result<()>| assert!(matches!(result, Err(Error::Misuse(_))), "{result:?}");
             length(team.all_to_alls(all, 1, other, 1, 51));
             length(team.all_to_alls(all, 100, other, 1, 1));
             length(team.all_to_alls(all, 1, other, 34, 2));
@@ -235,17 +252,29 @@ fn places(setup: Setup) {
             for len in [3, 700] {
                 let bytes = 8 * len;
                 let base = job.allocate(4 * n * bytes, 8, true)?;
-                let at = |index: usize, blocks: usize| segment.place(base + (index * bytes) as u64, blocks * bytes).expect("it is inside");
+                let at = |index: usize, blocks: usize| {
+                    segment
+                        .place(base + (index * bytes) as u64, blocks * bytes)
+                        .expect("it is inside")
+                };
                 let words = |index: usize| {
-                    // SAFETY: inside of the block of this PE, aligned; the others write to it only in collectives.
-                    unsafe { std::slice::from_raw_parts_mut(segment.local().add(base as usize + index * bytes).cast::<u64>(), len) }
+                    // SAFETY: inside of the block of this PE, aligned; the others write to it only
+                    // in collectives.
+                    unsafe {
+                        std::slice::from_raw_parts_mut(
+                            segment.local().add(base as usize + index * bytes).cast::<u64>(),
+                            len,
+                        )
+                    }
                 };
                 let fill = |blocks: usize| {
                     for block in 0..blocks {
                         (0..len).for_each(|i| words(block)[i] = sent(me, block * len + i));
                     }
                 };
-                let block = |rank: usize, block: usize| (0..len).map(move |i| sent(rank, block * len + i)).collect::<Vec<_>>();
+                let block = |rank: usize, block: usize| {
+                    (0..len).map(move |i| sent(rank, block * len + i)).collect::<Vec<_>>()
+                };
                 fill(1);
                 job.world().broadcast_places(n - 1, at(n, 1), at(0, 1))?;
                 assert_eq!(words(n), block(n - 1, 0));
@@ -259,9 +288,14 @@ fn places(setup: Setup) {
                     job.world().all_to_all_places(at(n, n), at(0, n), writable)?;
                     (0..n).for_each(|rank| assert_eq!(words(n + rank), block(rank, me)));
                 }
-                job.world()
-                    .all_to_alls_places((at(2 * n, 2 * n), 2), (at(0, n), 1), bytes / len, len)?;
-                let received: Vec<u64> = (0..2 * n).flat_map(|i| words(2 * n + i).to_vec()).step_by(2).collect();
+                job.world().all_to_alls_places(
+                    (at(2 * n, 2 * n), 2),
+                    (at(0, n), 1),
+                    bytes / len,
+                    len,
+                )?;
+                let received: Vec<u64> =
+                    (0..2 * n).flat_map(|i| words(2 * n + i).to_vec()).step_by(2).collect();
                 assert_eq!(received, (0..n).flat_map(|rank| block(rank, me)).collect::<Vec<_>>());
                 let combine = |into: *mut u8, with: *const u8, count: usize| {
                     for i in 0..count {
@@ -269,11 +303,7 @@ fn places(setup: Setup) {
                         unsafe { *into.cast::<u64>().add(i) ^= *with.cast::<u64>().add(i) };
                     }
                 };
-                let words_xored = Elements {
-                    size: 8,
-                    combine: &combine,
-                    integers: None,
-                };
+                let words_xored = Elements { size: 8, combine: &combine, integers: None };
                 job.world().combine_places(&words_xored, Goal::All, at(n, 1), at(0, 1))?;
                 let xored = (0..len).map(|i| (0..n).fold(0, |all, rank| all ^ sent(rank, i)));
                 assert_eq!(words(n), xored.collect::<Vec<_>>());
@@ -289,32 +319,52 @@ fn places_that_do_not_fit(setup: Setup) {
         run.job(|job| {
             let (team, segment) = (job.world(), segment_of(job));
             let base = job.allocate(4096, 8, true)?;
-            let place = |at: u64, bytes: usize| segment.place(base + at, bytes).expect("it is inside");
+            let place =
+                |at: u64, bytes: usize| segment.place(base + at, bytes).expect("it is inside");
             assert!(segment.place(segment.size() as u64 - 8, 16).is_none());
             assert!(segment.place(u64::MAX, 1).is_none());
-            let length = |result: Result<()>| assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
+            let length = |result: Result<()>| {
+                assert!(matches!(result, Err(Error::Length { .. })), "{result:?}")
+            };
             for small in [8, 1600] {
                 length(team.broadcast_places(0, place(0, small), place(2000, small + 8)));
-                length(team.gather_places(None, place(0, small), place(2000, small), Destinations::InTheCall));
-                length(team.gather_places(Some(1), place(0, small), place(2000, small), Destinations::InTheCall));
-                length(team.all_to_all_places(place(0, small), place(2000, 2 * small), Destinations::InTheCall));
-                let words = Elements {
-                    size: 8,
-                    combine: &|_, _, _| {},
-                    integers: None,
-                };
-                length(team.combine_places(&words, Goal::All, place(0, small), place(2000, small + 8)));
-                length(team.combine_places(&words, Goal::All, place(0, small + 1), place(2000, small + 1)));
+                length(team.gather_places(
+                    None,
+                    place(0, small),
+                    place(2000, small),
+                    Destinations::InTheCall,
+                ));
+                length(team.gather_places(
+                    Some(1),
+                    place(0, small),
+                    place(2000, small),
+                    Destinations::InTheCall,
+                ));
+                length(team.all_to_all_places(
+                    place(0, small),
+                    place(2000, 2 * small),
+                    Destinations::InTheCall,
+                ));
+                let words = Elements { size: 8, combine: &|_, _, _| {}, integers: None };
+                length(team.combine_places(
+                    &words,
+                    Goal::All,
+                    place(0, small),
+                    place(2000, small + 8),
+                ));
+                length(team.combine_places(
+                    &words,
+                    Goal::All,
+                    place(0, small + 1),
+                    place(2000, small + 1),
+                ));
             }
             length(team.all_to_all_places(place(0, 7), place(8, 7), Destinations::InTheCall));
-            let nothing = Elements {
-                size: 0,
-                combine: &|_, _, _| {},
-                integers: None,
-            };
+            let nothing = Elements { size: 0, combine: &|_, _, _| {}, integers: None };
             let refused = team.combine_places(&nothing, Goal::All, place(0, 8), place(8, 8));
             assert!(matches!(refused, Err(Error::Misuse(_))));
-            let refused = team.gather_places(Some(2), place(0, 16), place(16, 8), Destinations::InTheCall);
+            let refused =
+                team.gather_places(Some(2), place(0, 16), place(16, 8), Destinations::InTheCall);
             assert!(matches!(refused, Err(Error::NoSuchPe { .. })));
             job.barrier()
         });

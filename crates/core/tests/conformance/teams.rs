@@ -27,9 +27,7 @@ on_every_fabric!(
 /// Some of `pes`, in some order.
 fn some(dice: &mut Dice, pes: &[usize]) -> Vec<usize> {
     let mut left = pes.to_vec();
-    (0..1 + dice.below(pes.len()))
-        .map(|_| left.swap_remove(dice.below(left.len())))
-        .collect()
+    (0..1 + dice.below(pes.len())).map(|_| left.swap_remove(dice.below(left.len()))).collect()
 }
 
 pub fn check(team: &Team, job: &Job, members: &[usize]) {
@@ -78,7 +76,8 @@ fn disjoint_teams_in_one_call(setup: Setup) {
         run.job(move |job| {
             let progress = job.window::<u64>(1)?;
             for parts in 1..=3 {
-                let members: Vec<usize> = (0..job.npes()).rev().filter(|pe| pe % parts == job.pe() % parts).collect();
+                let members: Vec<usize> =
+                    (0..job.npes()).rev().filter(|pe| pe % parts == job.pe() % parts).collect();
                 let team = job.team(&members)?.unwrap();
                 check(&team, job, &members);
                 progress.write(0, 0);
@@ -106,7 +105,8 @@ fn overlapping_teams(setup: Setup) {
             for phase in 1..=25 {
                 w.write(0, phase);
                 let (a, b) = (dice.below(2), dice.below(2));
-                let arrivals = [mine[a].split_barrier().arrive()?, mine[1 - a].split_barrier().arrive()?];
+                let arrivals =
+                    [mine[a].split_barrier().arrive()?, mine[1 - a].split_barrier().arrive()?];
                 dice.dawdle();
                 for i in [b, 1 - b] {
                     let team = &mine[if i == 0 { a } else { 1 - a }];
@@ -124,7 +124,8 @@ fn overlapping_teams(setup: Setup) {
     }
 }
 
-/// Each PE is in two barriers that others wait for in the other order: none may need to be waited for to move on.
+/// Each PE is in two barriers that others wait for in the other order: none may need to be waited
+/// for to move on.
 fn waits_in_any_order(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 4, 6])) {
         run.job(move |job| {
@@ -136,7 +137,8 @@ fn waits_in_any_order(setup: Setup) {
                 let members: Vec<usize> = (0..size).map(|i| (first + i) % n).collect();
                 mine.extend(job.team(&members)?);
             }
-            // The team that this PE is the first of, and then the others: everybody is first in one, and waits for it last.
+            // The team that this PE is the first of, and then the others: everybody is first in
+            // one, and waits for it last.
             mine.sort_by_key(|team| team.rank());
             for phase in 1..=5u64 {
                 let mut arrivals = Vec::new();
@@ -146,7 +148,11 @@ fn waits_in_any_order(setup: Setup) {
                     for pe in 0..n {
                         arrived.signal(pe, 0, SignalOp::Add, 1)?;
                     }
-                    arrived.wait_until(0, Cmp::Ge, ((phase - 1) * mine.len() as u64 + i as u64 + 1) * n as u64)?;
+                    arrived.wait_until(
+                        0,
+                        Cmp::Ge,
+                        ((phase - 1) * mine.len() as u64 + i as u64 + 1) * n as u64,
+                    )?;
                 }
                 let mut order: Vec<usize> = (0..mine.len()).rev().collect();
                 if phase % 2 == 0 {
@@ -164,7 +170,8 @@ fn waits_in_any_order(setup: Setup) {
     }
 }
 
-/// Who is slow still waits in a team that the others have dropped; what they make next must not stand in its place.
+/// Who is slow still waits in a team that the others have dropped; what they make next must not
+/// stand in its place.
 fn the_late_find_what_they_wait_for(setup: Setup) {
     for run in setup.runs(&[3]) {
         run.job(move |job| {
@@ -193,7 +200,8 @@ fn the_late_find_what_they_wait_for(setup: Setup) {
     }
 }
 
-/// Each team is made by one that is dropped at once, by members who do not wait for those outside of the next.
+/// Each team is made by one that is dropped at once, by members who do not wait for those outside
+/// of the next.
 fn teams_that_shrink(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 7])) {
         run.job(move |job| {
@@ -321,9 +329,15 @@ fn wrong_members(setup: Setup) {
 fn different_lists(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3])) {
         run.job(|job| {
-            for lists in [[&[0usize, 1, 2][..], &[0, 1], &[0, 1, 2]], [&[0, 1, 2], &[2, 1, 0], &[0, 1, 2]]] {
+            for lists in
+                [[&[0usize, 1, 2][..], &[0, 1], &[0, 1, 2]], [&[0, 1, 2], &[2, 1, 0], &[0, 1, 2]]]
+            {
                 let refused = job.team(lists[job.pe()]);
-                assert!(matches!(refused, Err(Error::Unequal { .. })), "{lists:?}: {:?}", refused.err());
+                assert!(
+                    matches!(refused, Err(Error::Unequal { .. })),
+                    "{lists:?}: {:?}",
+                    refused.err()
+                );
             }
             // PE 2 is in nobody's list but its own.
             let lists = [&[0usize, 1][..], &[0, 1], &[2]];
@@ -361,7 +375,10 @@ fn too_many(setup: Setup) {
                 }
                 assert!(barriers.len() < 10_000);
             };
-            assert!(matches!(error, Error::TooMany { limit, .. } if limit >= barriers.len()), "{error}");
+            assert!(
+                matches!(error, Error::TooMany { limit, .. } if limit >= barriers.len()),
+                "{error}"
+            );
             assert!(barriers.len() > 100);
             assert!(matches!(job.team(&[0, 1]).map(drop), Err(Error::TooMany { .. })));
             // PE 0 makes room, PE 1 elsewhere: there is none in common.
@@ -381,7 +398,9 @@ fn members_compare_their_calls(setup: Setup) {
         run.job(move |job| {
             let (me, n) = (job.pe() as u64, job.npes());
             let unequal = |compared, theirs: &str| match compared {
-                Err(Error::Unequal { theirs: said, .. } | Error::OtherCall { theirs: said, .. }) => {
+                Err(
+                    Error::Unequal { theirs: said, .. } | Error::OtherCall { theirs: said, .. },
+                ) => {
                     assert!(said.contains(theirs), "{said}")
                 }
                 compared => assert!(n == 1 && compared.is_ok(), "{compared:?}"),
@@ -391,11 +410,8 @@ fn members_compare_their_calls(setup: Setup) {
             for team in [job.world(), &team] {
                 team.compare("a call", &[("count", 7), ("root", 0)])?;
                 unequal(team.compare("a call", &[("root", u64::from(me == 0))]), "root ");
-                let (mine, theirs) = if me == 0 {
-                    ("one call", "another")
-                } else {
-                    ("another", "one call")
-                };
+                let (mine, theirs) =
+                    if me == 0 { ("one call", "another") } else { ("another", "one call") };
                 unequal(team.compare(mine, &[]), theirs);
                 team.barrier()?;
                 team.compare("a call", &[("count", 8)])?;

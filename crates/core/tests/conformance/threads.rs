@@ -29,8 +29,9 @@ fn threads(f: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
                 scope.spawn(move || f(thread))
             })
             .collect();
-        all.into_iter()
-            .try_for_each(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        all.into_iter().try_for_each(|thread| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
     })
 }
 
@@ -77,7 +78,9 @@ fn each_thread_waits_for_its_word(setup: Setup) {
                         }
                     }
                 } else {
-                    threads(|thread| w.wait().timeout(LONG).until(thread, Cmp::Eq, round).map(drop))?;
+                    threads(|thread| {
+                        w.wait().timeout(LONG).until(thread, Cmp::Eq, round).map(drop)
+                    })?;
                 }
                 job.barrier()?;
             }
@@ -116,9 +119,11 @@ fn one_thread_wakes_another(setup: Setup) {
             threads(|thread| {
                 for lap in 1..=laps {
                     if thread > 0 || lap > 1 {
-                        w.wait()
-                            .timeout(LONG)
-                            .until(thread, Cmp::Ge, if thread > 0 { lap } else { lap - 1 })?;
+                        w.wait().timeout(LONG).until(
+                            thread,
+                            Cmp::Ge,
+                            if thread > 0 { lap } else { lap - 1 },
+                        )?;
                     }
                     w.remote(me, (thread + 1) % THREADS)?.store(lap);
                 }
@@ -136,14 +141,18 @@ fn a_barrier_for_each_thread(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
             let w = job.window::<u64>(THREADS)?;
-            let barriers = (0..THREADS).map(|_| job.world().new_barrier()).collect::<Result<Vec<_>>>()?;
+            let barriers =
+                (0..THREADS).map(|_| job.world().new_barrier()).collect::<Result<Vec<_>>>()?;
             threads(|thread| {
                 for phase in 1..=25 {
                     w.write(thread, phase);
                     barriers[thread].arrive()?.wait()?;
                     for pe in 0..job.npes() {
                         let theirs = w.remote(pe, thread)?.load()?;
-                        assert!((phase..=phase + 1).contains(&theirs), "PE {pe} in {theirs}, this one in {phase}");
+                        assert!(
+                            (phase..=phase + 1).contains(&theirs),
+                            "PE {pe} in {theirs}, this one in {phase}"
+                        );
                     }
                 }
                 Ok(())
@@ -153,12 +162,15 @@ fn a_barrier_for_each_thread(setup: Setup) {
     }
 }
 
-/// Collective calls are in order within a team; those of several teams may come at once, from several threads.
+/// Collective calls are in order within a team; those of several teams may come at once, from
+/// several threads.
 fn barriers_made_at_once(setup: Setup) {
     for run in setup.many_runs(&[1, 2, 3], 1) {
         run.job(|job| {
             let w = job.window::<u64>(THREADS)?;
-            let teams = (0..THREADS).map(|_| job.team(job.world().members())).collect::<Result<Vec<_>>>()?;
+            let teams = (0..THREADS)
+                .map(|_| job.team(job.world().members()))
+                .collect::<Result<Vec<_>>>()?;
             threads(|thread| {
                 let team = teams[thread].as_ref().expect("all are in it");
                 let mut phase = 0;
@@ -171,7 +183,10 @@ fn barriers_made_at_once(setup: Setup) {
                         barrier.wait_timeout(LONG)?;
                         for pe in 0..job.npes() {
                             let theirs = w.remote(pe, thread)?.load()?;
-                            assert!((phase..=phase + 1).contains(&theirs), "PE {pe} in {theirs}, this one in {phase}");
+                            assert!(
+                                (phase..=phase + 1).contains(&theirs),
+                                "PE {pe} in {theirs}, this one in {phase}"
+                            );
                         }
                     }
                 }
@@ -196,7 +211,8 @@ fn writes_and_quiet_at_once(setup: Setup) {
                         job.fence()?;
                     }
                     job.quiet()?;
-                    // Each thread's own writes are covered by its own quiet, whatever the others do.
+                    // Each thread's own writes are covered by its own quiet, whatever the others
+                    // do.
                     assert_eq!(w.get_one(to, index)?, mark(me, index, round));
                 }
                 Ok(())
@@ -222,7 +238,8 @@ fn remotes_come_and_go_beside_collective_calls(setup: Setup) {
             let kept = job.window::<u64>(2)?;
             let stop = AtomicBool::new(false);
             std::thread::scope(|scope| -> Result<()> {
-                let churning: Vec<_> = (0..2).map(|_| scope.spawn(|| churn(job, &kept, &stop))).collect();
+                let churning: Vec<_> =
+                    (0..2).map(|_| scope.spawn(|| churn(job, &kept, &stop))).collect();
                 let collective = (|| {
                     for len in 0..25 {
                         let w = job.window::<u64>(len)?;

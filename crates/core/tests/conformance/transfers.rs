@@ -127,9 +127,12 @@ fn with_a_signal(setup: Setup) {
             let (right, left) = ((me + 1) % n, (me + n - 1) % n);
             let [source, target, signals] = [16, 16, 3].map(|len| job.window::<u64>(len));
             let (source, target, signals) = (source?, target?, signals?);
-            let mut transfer = target
-                .prepare(right, 0, &source, 0..16)?
-                .with_signal(&signals, 1, SignalOp::Add, 3)?;
+            let mut transfer = target.prepare(right, 0, &source, 0..16)?.with_signal(
+                &signals,
+                1,
+                SignalOp::Add,
+                3,
+            )?;
             for round in 1..=ROUNDS {
                 source.write_from(0, &marks(me, round, 16));
                 transfer.start()?;
@@ -153,7 +156,12 @@ fn a_second_start_is_refused(setup: Setup) {
             let (source, target, signals) = (source?, target?, signals?);
             if job.pe() == 0 {
                 source.write_from(0, &[1, 2, 3, 4]);
-                let mut transfer = target.prepare(1, 0, &source, 0..4)?.with_signal(&signals, 0, SignalOp::Add, 1)?;
+                let mut transfer = target.prepare(1, 0, &source, 0..4)?.with_signal(
+                    &signals,
+                    0,
+                    SignalOp::Add,
+                    1,
+                )?;
                 let mut started = 0;
                 for _ in 0..10 {
                     match transfer.start() {
@@ -187,9 +195,12 @@ fn transfers_keep_their_windows(setup: Setup) {
             let [source, target, signals] = [30, 30, 1].map(|len| job.window::<u64>(len));
             let (source, target, signals) = (source?, target?, signals?);
             source.write_from(0, &marks(me, 1, 30));
-            let mut transfer = target
-                .prepare((me + 1) % n, 0, &source, 0..30)?
-                .with_signal(&signals, 0, SignalOp::Set, 9)?;
+            let mut transfer = target.prepare((me + 1) % n, 0, &source, 0..30)?.with_signal(
+                &signals,
+                0,
+                SignalOp::Set,
+                9,
+            )?;
             // One PE still looks at the target.
             let looking = (me == 0).then(|| target.clone());
             drop((source, target, signals));

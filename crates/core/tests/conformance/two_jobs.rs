@@ -116,7 +116,8 @@ fn handles_of_another_pe(setup: Setup) {
             meeting.meet();
             let all = windows.lock().unwrap().clone();
             let next = (job.pe() + 1) % job.npes();
-            let (_, theirs) = all.iter().find(|(pe, _)| *pe == next).expect("each has brought its own");
+            let (_, theirs) =
+                all.iter().find(|(pe, _)| *pe == next).expect("each has brought its own");
             mix(job, &window, theirs)?;
             job.quiet()?;
             job.barrier()?;
@@ -154,11 +155,7 @@ fn rights_that_ask_the_job(setup: Setup) {
                 made.write(0, 7);
                 table.write(0, table.read(0) + made.read(0));
                 job.barrier().expect("all are here");
-                if (home + holder) % 2 == 0 {
-                    Access::ReadWrite
-                } else {
-                    Access::Read
-                }
+                if (home + holder) % 2 == 0 { Access::ReadWrite } else { Access::Read }
             })?;
             let asked = job.npes() * (job.npes() - 1);
             assert_eq!(table.read(0), 7 * asked as u64, "once for each pair");
@@ -176,7 +173,8 @@ fn rights_that_ask_the_job(setup: Setup) {
 fn rights_that_panic(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
-            let attempt = || job.restricted::<u64>(LEN, |_, _| resume_unwind(Box::new("without noise")));
+            let attempt =
+                || job.restricted::<u64>(LEN, |_, _| resume_unwind(Box::new("without noise")));
             assert!(catch_unwind(AssertUnwindSafe(attempt)).is_err());
             let window = job.restricted::<u64>(LEN, |_, _| Access::ReadWrite)?;
             window.put_one((job.pe() + 1) % job.npes(), 0, 5)?;

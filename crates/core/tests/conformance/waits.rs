@@ -1,4 +1,5 @@
-//! Waiting on words: every comparison, one, any, all and some of many; by every kind of write; awake and asleep.
+//! Waiting on words: every comparison, one, any, all and some of many; by every kind of write;
+//! awake and asleep.
 
 use crate::setup::{ALL, FEW, LONG, Meeting, Setup, eventually};
 use memonet_core::{Cmp, Error, Job, Result, SignalOp, Window, Word};
@@ -43,7 +44,9 @@ fn every_comparison(setup: Setup) {
         run.job(|job| {
             let w = job.window::<i64>(1)?;
             for cmp in EVERY {
-                for (word, value) in [(-1, 0), (0, 0), (1, 0), (i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (5, 5)] {
+                for (word, value) in
+                    [(-1, 0), (0, 0), (1, 0), (i64::MIN, i64::MAX), (i64::MAX, i64::MIN), (5, 5)]
+                {
                     w.write(0, word);
                     let expected = holds(cmp, word, value);
                     assert_eq!(cmp.holds(word, value), expected);
@@ -57,9 +60,18 @@ fn every_comparison(setup: Setup) {
                         brief().all(&[0, 0], cmp, value)?;
                     } else {
                         assert!(matches!(brief().until(0, cmp, value), Err(Error::Timeout { .. })));
-                        assert!(matches!(brief().any(&[0], cmp, value), Err(Error::Timeout { .. })));
-                        assert!(matches!(brief().some(&[0], cmp, value), Err(Error::Timeout { .. })));
-                        assert!(matches!(brief().all(&[0], cmp, value), Err(Error::Timeout { .. })));
+                        assert!(matches!(
+                            brief().any(&[0], cmp, value),
+                            Err(Error::Timeout { .. })
+                        ));
+                        assert!(matches!(
+                            brief().some(&[0], cmp, value),
+                            Err(Error::Timeout { .. })
+                        ));
+                        assert!(matches!(
+                            brief().all(&[0], cmp, value),
+                            Err(Error::Timeout { .. })
+                        ));
                     }
                 }
             }
@@ -114,7 +126,11 @@ fn every_type(setup: Setup) {
             w.remote(1, 1)?.store(high);
         } else if job.pe() == 1 {
             assert_eq!(w.wait().timeout(LONG).until(1, Cmp::Gt, low)?, high);
-            assert!(w.test_until(1, Cmp::Ge, high) && w.test_until(0, Cmp::Lt, high) && w.test_until(1, Cmp::Ne, low));
+            assert!(
+                w.test_until(1, Cmp::Ge, high)
+                    && w.test_until(0, Cmp::Lt, high)
+                    && w.test_until(1, Cmp::Ne, low)
+            );
             assert_eq!(w.test_any(&[0, 1, 2], Cmp::Eq, high), Some(1));
         }
         job.barrier()
@@ -273,7 +289,11 @@ fn some_gives_all_that_hold(setup: Setup) {
             let mut left: Vec<usize> = list.clone();
             while !left.is_empty() {
                 let places = w.wait_until_some(&left, Cmp::Eq, 1)?;
-                assert!(!places.is_empty() && places.is_sorted() && places.iter().all(|&p| p < left.len()));
+                assert!(
+                    !places.is_empty()
+                        && places.is_sorted()
+                        && places.iter().all(|&p| p < left.len())
+                );
                 for place in places.into_iter().rev() {
                     assert_eq!(w.read(left.remove(place)), 1);
                 }
@@ -338,9 +358,15 @@ fn deadlines(setup: Setup) {
                     w.wait().timeout(timeout).all(&[0, 1], Cmp::Ne, 0),
                     w.wait().timeout(timeout).some(&[0, 1], Cmp::Ne, 0).map(drop),
                 ] {
-                    assert!(matches!(error, Err(Error::Timeout { after }) if after == timeout), "{error:?}");
+                    assert!(
+                        matches!(error, Err(Error::Timeout { after }) if after == timeout),
+                        "{error:?}"
+                    );
                 }
-                assert!(crate::ground::now() - start >= 4 * timeout, "given up before the deadline");
+                assert!(
+                    crate::ground::now() - start >= 4 * timeout,
+                    "given up before the deadline"
+                );
             }
             job.barrier()
         });

@@ -1,5 +1,5 @@
-//! Programs that ask for less order than they rely on. The shuffling fabric catches each of them: otherwise a test that passes on it
-//! would prove nothing.
+//! Programs that ask for less order than they rely on. The shuffling fabric catches each of them:
+//! otherwise a test that passes on it would prove nothing.
 
 use crate::setup::{Meeting, Run, SHUFFLED, SHUFFLED_SLOWLY, Setup};
 use memonet_core::{Cmp, Job, Result, SignalOp, Window};
@@ -108,11 +108,7 @@ fn an_earlier_put_and_the_signal_of_another() {
 fn a_get_after_a_store_without_quiet() {
     let seen: usize = (0..SEEDS)
         .flat_map(|seed| {
-            let run = Run {
-                npes: 2,
-                setup: SHUFFLED,
-                seed,
-            };
+            let run = Run { npes: 2, setup: SHUFFLED, seed };
             run.results(|job| -> usize {
                 let w = job.window::<u64>(1).unwrap();
                 let mut old = 0;
@@ -136,11 +132,7 @@ fn a_source_changed_before_quiet() {
     let total = Arc::new(AtomicUsize::new(0));
     for seed in 0..SEEDS {
         let (count, meeting) = (total.clone(), Arc::new(Meeting::new(2)));
-        let run = Run {
-            npes: 2,
-            setup: SHUFFLED,
-            seed,
-        };
+        let run = Run { npes: 2, setup: SHUFFLED, seed };
         run.job(move |job| {
             let (target, source) = (job.window::<u64>(1)?, job.window::<u64>(1)?);
             for round in 1..=ROUNDS {

@@ -1,4 +1,5 @@
-//! Windows: made and freed in step, zero at first, never on top of each other, and gone when nobody has them any more.
+//! Windows: made and freed in step, zero at first, never on top of each other, and gone when nobody
+//! has them any more.
 
 use crate::setup::{Dice, NEAR, Setup, mark, marks};
 use memonet_core::{Error, Job, Result, Window, WindowOptions};
@@ -96,7 +97,8 @@ fn new_windows_are_zero(setup: Setup) {
                     let mut theirs = vec![1; len];
                     w.get(next, 0, &mut theirs)?;
                     assert!(theirs[..len - 1].iter().all(|&v| v == 0), "{len} elements, from afar");
-                    // At once: nobody may have it before it is zero everywhere, or this would be lost.
+                    // At once: nobody may have it before it is zero everywhere, or this would be
+                    // lost.
                     w.put(next, len - 1, &[7])?;
                     job.barrier()?;
                     let mut expected = vec![0; len];
@@ -188,7 +190,8 @@ fn memory_is_used_again() {
             }
             // In many small pieces too.
             for _ in 0..3 {
-                let pieces = (0..50).map(|_| job.window::<u8>(size / 64)).collect::<Result<Vec<_>>>()?;
+                let pieces =
+                    (0..50).map(|_| job.window::<u8>(size / 64)).collect::<Result<Vec<_>>>()?;
                 drop(pieces);
             }
             job.window::<u8>(size)?.free()
@@ -199,7 +202,8 @@ fn memory_is_used_again() {
 /// Pages of a range that are in memory.
 fn resident(start: *mut u8, len: usize) -> usize {
     let mut pages = vec![0u8; len.div_ceil(4096)];
-    // SAFETY: the range is mapped as long as the window lives, and the vector has a byte per page; the call only reads page tables.
+    // SAFETY: the range is mapped as long as the window lives, and the vector has a byte per page;
+    // the call only reads page tables.
     let answer = unsafe { libc::mincore(start.cast(), len, pages.as_mut_ptr()) };
     assert_eq!(answer, 0, "{}", std::io::Error::last_os_error());
     pages.iter().filter(|&&page| page & 1 != 0).count()
@@ -287,13 +291,16 @@ fn too_large(setup: Setup) {
         run.job(|job| {
             let kept = job.window::<u64>(10)?;
             kept.fill(0..10, 5);
-            for len in [usize::MAX, usize::MAX / 8, usize::MAX / 8 + 1, usize::MAX / 16, 1 << 57, 1 << 50] {
+            for len in
+                [usize::MAX, usize::MAX / 8, usize::MAX / 8 + 1, usize::MAX / 16, 1 << 57, 1 << 50]
+            {
                 let refused = job.window::<u64>(len).map(drop);
                 assert!(
                     matches!(refused, Err(Error::Overflow { .. } | Error::OutOfMemory { .. })),
                     "{len}: {refused:?}"
                 );
-                let refused = job.restricted::<u64>(len, |_, _| memonet_core::Access::Read).map(drop);
+                let refused =
+                    job.restricted::<u64>(len, |_, _| memonet_core::Access::Read).map(drop);
                 assert!(refused.is_err(), "{len}");
             }
             let w = job.window::<u64>(10)?;
@@ -309,17 +316,16 @@ fn different_requests(setup: Setup) {
             let odd = job.npes() - 1;
             let mine = job.pe() == odd;
             let unequal = |result: Result<Window<u64>>, what: &str| match result.map(drop) {
-                Err(Error::Unequal { pe, .. }) => assert!(mine && pe != odd || !mine && pe == odd, "{what}: PE {pe}"),
+                Err(Error::Unequal { pe, .. }) => {
+                    assert!(mine && pe != odd || !mine && pe == odd, "{what}: PE {pe}")
+                }
                 other => panic!("{what}: {other:?}"),
             };
             let kept = job.window::<u64>(3)?;
             unequal(job.window(if mine { 5 } else { 6 }), "length");
             unequal(job.window(if mine { 0 } else { 6 }), "nothing");
-            let access = if mine {
-                memonet_core::Access::Read
-            } else {
-                memonet_core::Access::ReadWrite
-            };
+            let access =
+                if mine { memonet_core::Access::Read } else { memonet_core::Access::ReadWrite };
             unequal(job.window_with(6, WindowOptions::new().access(access)), "access");
             unequal(
                 if mine {

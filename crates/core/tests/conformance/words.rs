@@ -123,15 +123,13 @@ fn a_far_store_is_a_word_of_its_own_width(setup: Setup) {
             }
             job.barrier()?;
             if job.pe() == 1 {
-                let Record {
-                    count,
-                    weight,
-                    kind,
-                    flags,
-                } = w.read(1);
+                let Record { count, weight, kind, flags } = w.read(1);
                 assert_eq!((count, weight, kind, flags), (7, 0.5, 3, [u8::MAX, 4]));
                 for i in [0, 2] {
-                    assert_eq!(zerocopy::IntoBytes::as_bytes(&w.read(i)), zerocopy::IntoBytes::as_bytes(&all_ones));
+                    assert_eq!(
+                        zerocopy::IntoBytes::as_bytes(&w.read(i)),
+                        zerocopy::IntoBytes::as_bytes(&all_ones)
+                    );
                 }
             }
             assert_eq!(w.remote_word::<u64>(1, size_of::<Record>())?.fetch_add(0)?, 7);

@@ -95,11 +95,7 @@ pub struct Sending {
 
 impl Sending {
     pub fn new(config: &Config) -> Self {
-        Sending {
-            machine: Writer::new(config, 0),
-            log: Ring::new(config),
-            end: 0,
-        }
+        Sending { machine: Writer::new(config, 0), log: Ring::new(config), end: 0 }
     }
 
     /// Writes up to `len` bytes, as far as the limit allows.
@@ -126,11 +122,7 @@ pub struct Receiving {
 
 impl Receiving {
     pub fn new(config: &Config, number: u16) -> Self {
-        Receiving {
-            machine: Reader::new(config, number, 0),
-            log: Ring::new(config),
-            checked: 0,
-        }
+        Receiving { machine: Reader::new(config, number, 0), log: Ring::new(config), checked: 0 }
     }
 
     /// What has been received since the last call is what was written.
@@ -146,7 +138,11 @@ impl Receiving {
     /// What is unread has not been touched since it was received.
     pub fn check_again(&self) {
         for position in self.machine.consumed()..self.checked {
-            assert_eq!(self.log.get(position), byte(position), "at {position}, after it was received");
+            assert_eq!(
+                self.log.get(position),
+                byte(position),
+                "at {position}, after it was received"
+            );
         }
     }
 
@@ -164,7 +160,8 @@ pub struct Faults {
     pub damage: u64,
     /// Longer datagrams do not pass; 0: all do.
     pub longest: usize,
-    /// A datagram takes from `delay.0` to `delay.1` nanoseconds; what differs more than datagrams are apart is reordered.
+    /// A datagram takes from `delay.0` to `delay.1` nanoseconds; what differs more than datagrams
+    /// are apart is reordered.
     pub delay: (Nanos, Nanos),
 }
 

@@ -5,14 +5,17 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The languages that the headers are for: compiler, standard, and the warnings that it must not cause.
+/// The languages that the headers are for: compiler, standard, and the warnings that it must not
+/// cause.
 pub const C: &[&str] = &["c99", "c11", "c17", "gnu11"];
 pub const CXX: &[&str] = &["c++98", "c++11", "c++17", "c++20"];
 
 /// The C and the C++ compilers that are there; the system's own come last.
 pub fn compilers() -> Vec<[&'static str; 2]> {
     let mut all = vec![["clang", "clang++"], ["cc", "c++"]];
-    all.retain(|names| names[0] == "cc" || Command::new(names[1]).arg("--version").output().is_ok());
+    all.retain(|names| {
+        names[0] == "cc" || Command::new(names[1]).arg("--version").output().is_ok()
+    });
     all
 }
 
@@ -37,8 +40,8 @@ impl Folder {
         self.path(name)
     }
 
-    /// Compiles a text to an object file, with all compilers, with functions inlined and without; all warnings are errors. The file is
-    /// that of the last, the system's compiler, without.
+    /// Compiles a text to an object file, with all compilers, with functions inlined and without;
+    /// all warnings are errors. The file is that of the last, the system's compiler, without.
     pub fn compile(&self, standard: &str, text: &str) -> Result<PathBuf, String> {
         for names in compilers() {
             self.compile_with(names, standard, &["-O2"], text)?;
@@ -48,7 +51,13 @@ impl Folder {
     }
 
     /// The same with a certain compiler, and options.
-    pub fn compile_with(&self, [cc, cxx]: [&str; 2], standard: &str, options: &[&str], text: &str) -> Result<PathBuf, String> {
+    pub fn compile_with(
+        &self,
+        [cc, cxx]: [&str; 2],
+        standard: &str,
+        options: &[&str],
+        text: &str,
+    ) -> Result<PathBuf, String> {
         let is_cxx = standard.contains("++");
         let source = self.write(if is_cxx { "test.cpp" } else { "test.c" }, text);
         let object = self.path("test.o");

@@ -1,8 +1,10 @@
-//! Static data in processes that the program forks off: each gets a private copy of what its parent shares with the job.
+//! Static data in processes that the program forks off: each gets a private copy of what its parent
+//! shares with the job.
 //!
-//! The copy is made before the fork, and moved into place in the child. Where the program is linked statically, libc's own data are
-//! among the shared pages, and libc works on them in the child before anybody else does: so the parent waits until the child has its
-//! copy, and a program with threads, of which libc would lose count, is refused its fork.
+//! The copy is made before the fork, and moved into place in the child. Where the program is linked
+//! statically, libc's own data are among the shared pages, and libc works on them in the child
+//! before anybody else does: so the parent waits until the child has its copy, and a program with
+//! threads, of which libc would lose count, is refused its fork.
 
 use super::Shared;
 use memonet_core::Job;
@@ -16,12 +18,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 static FOR_CHILDREN: OnceLock<(Job, Vec<Shared>)> = OnceLock::new();
 /// Whether libc is part of the executable.
 pub static LINKED_STATICALLY: AtomicBool = AtomicBool::new(false);
-/// Whether this process is a child that has its copy: what it forks off gets a copy of that from the kernel.
+/// Whether this process is a child that has its copy: what it forks off gets a copy of that from
+/// the kernel.
 static HAS_ITS_OWN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Where the copies for the fork that this thread is making begin; 0: there are none. Of the thread, which is the only one that
-    /// the child has.
+    /// Where the copies for the fork that this thread is making begin; 0: there are none. Of the
+    /// thread, which is the only one that the child has.
     static COPIES: Cell<usize> = const { Cell::new(0) };
     /// A word that the child shares, in which it says that it has its copy; null: nobody asks.
     static SEPARATE: Cell<*mut u32> = const { Cell::new(std::ptr::null_mut()) };
@@ -34,7 +37,8 @@ pub fn has_copies() -> bool {
 
 /// A page that parent and child share.
 fn shared_page() -> *mut c_void {
-    let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    let (prot, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     unsafe { libc::mmap(std::ptr::null_mut(), page_size(), prot, flags, -1, 0) }
 }
@@ -51,8 +55,15 @@ unsafe fn separate<'a>(word: *mut u32) -> &'a AtomicU32 {
 /// From now on, children get copies.
 pub fn copy_for_children(job: &Job, shared: &[Shared]) {
     if !shared.is_empty() && FOR_CHILDREN.set((job.clone(), shared.to_vec())).is_ok() {
-        // SAFETY: the three functions have the signature that libc calls, and stay loaded as long as the program.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_in_parent), Some(after_fork_in_child)) };
+        // SAFETY: the three functions have the signature that libc calls, and stay loaded as long
+        // as the program.
+        unsafe {
+            libc::pthread_atfork(
+                Some(before_fork),
+                Some(after_fork_in_parent),
+                Some(after_fork_in_child),
+            )
+        };
     }
 }
 
@@ -69,8 +80,8 @@ fn bytes_of_copies() -> usize {
     copies().map(|(shared, _)| shared.pages.len()).sum()
 }
 
-/// Copies the shared pages that exist to private memory. Where that cannot be had, the child shares its parent's variables, and
-/// is told so on standard error.
+/// Copies the shared pages that exist to private memory. Where that cannot be had, the child shares
+/// its parent's variables, and is told so on standard error.
 extern "C" fn before_fork() {
     let Some((job, _)) = FOR_CHILDREN.get().filter(|_| !HAS_ITS_OWN.load(Ordering::Relaxed)) else {
         return;
@@ -84,11 +95,7 @@ extern "C" fn before_fork() {
             unsafe { libc::_exit(1) };
         }
         let page = shared_page();
-        SEPARATE.set(if page == libc::MAP_FAILED {
-            std::ptr::null_mut()
-        } else {
-            page.cast()
-        });
+        SEPARATE.set(if page == libc::MAP_FAILED { std::ptr::null_mut() } else { page.cast() });
     }
     let bytes = bytes_of_copies();
     let (prot, flags) = (
@@ -98,7 +105,9 @@ extern "C" fn before_fork() {
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
     if base == libc::MAP_FAILED {
-        eprintln!("memonet: no memory for a copy of {bytes} bytes of static data: a process forked off now shares them with its parent");
+        eprintln!(
+            "memonet: no memory for a copy of {bytes} bytes of static data: a process forked off now shares them with its parent"
+        );
         return;
     }
     COPIES.set(base as usize);
@@ -139,7 +148,10 @@ extern "C" fn after_fork_in_child() {
             let (from, to, bytes) = (base + at, pages.start, pages.len());
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: moves a part of the private copy over the shared pages that it is a copy of.
-            unsafe { libc::mremap(from as *mut c_void, bytes, bytes, flags, to as *mut c_void) != libc::MAP_FAILED }
+            unsafe {
+                libc::mremap(from as *mut c_void, bytes, bytes, flags, to as *mut c_void)
+                    != libc::MAP_FAILED
+            }
         });
     let word = SEPARATE.replace(std::ptr::null_mut());
     if !word.is_null() {
@@ -152,7 +164,8 @@ extern "C" fn after_fork_in_child() {
     if !moved {
         const WHY: &str = "memonet: fork: the child cannot have its own copy of the static data, and ends: the kernel refuses to map it \
             (raise vm.max_map_count?)\n";
-        // SAFETY: both may be called in a child of a process with threads; the text is as long as it says.
+        // SAFETY: both may be called in a child of a process with threads; the text is as long as
+        // it says.
         unsafe {
             libc::write(2, WHY.as_ptr().cast(), WHY.len());
             libc::_exit(1);
@@ -160,7 +173,8 @@ extern "C" fn after_fork_in_child() {
     }
     if base != 0 {
         HAS_ITS_OWN.store(true, Ordering::Relaxed);
-        // What is mapped at the variables' addresses is not what peers have mapped any more. Only now, as the words may lie among them.
+        // What is mapped at the variables' addresses is not what peers have mapped any more. Only
+        // now, as the words may lie among them.
         crate::near::call_functions();
     }
 }

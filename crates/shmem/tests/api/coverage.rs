@@ -6,10 +6,8 @@ use std::collections::BTreeSet;
 #[test]
 fn every_function_is_called_by_some_program() {
     let called: BTreeSet<String> = PROGRAMS.iter().flat_map(|file| called(c(file))).collect();
-    let missing: Vec<_> = memonet_shmem_api::symbols()
-        .into_iter()
-        .filter(|name| !called.contains(name))
-        .collect();
+    let missing: Vec<_> =
+        memonet_shmem_api::symbols().into_iter().filter(|name| !called.contains(name)).collect();
     assert!(missing.is_empty(), "no program in tests/api/c calls {missing:?}");
 }
 
@@ -18,7 +16,8 @@ fn names_for_all_types_lead_to_the_functions_for_each() {
     // Of types that are the same, such as `long` and `int64_t`, one is enough.
     for language in [Language::GenericC, Language::Cxx] {
         for file in crate::families::GENERIC {
-            let plain: BTreeSet<String> = called(c(file)).into_iter().filter(|name| is_of_first_name(name)).collect();
+            let plain: BTreeSet<String> =
+                called(c(file)).into_iter().filter(|name| is_of_first_name(name)).collect();
             let generic: BTreeSet<String> = called(Source { file, language }).into_iter().collect();
             let missing: Vec<_> = plain.iter().filter(|&name| !generic.contains(name)).collect();
             assert!(missing.is_empty(), "{file} as {language:?} does not call {missing:?}");
@@ -26,11 +25,15 @@ fn names_for_all_types_lead_to_the_functions_for_each() {
     }
 }
 
-/// Whether a function is for a type that is not another one's second name, and has a name for all types.
+/// Whether a function is for a type that is not another one's second name, and has a name for all
+/// types.
 fn is_of_first_name(function: &str) -> bool {
     let table = memonet_shmem_api::table();
-    let types = |second: bool| table.types.iter().filter(move |kind| kind.same_as.is_some() == second);
+    let types =
+        |second: bool| table.types.iter().filter(move |kind| kind.same_as.is_some() == second);
     let words: Vec<_> = function.split('_').collect();
     let of = |name: &String| words.contains(&name.as_str());
-    types(false).any(|kind| of(&kind.name)) && !types(true).any(|kind| of(&kind.name)) && !function.ends_with("_to_all")
+    types(false).any(|kind| of(&kind.name))
+        && !types(true).any(|kind| of(&kind.name))
+        && !function.ends_with("_to_all")
 }

@@ -1,4 +1,5 @@
-//! A program for each family of functions, in jobs of all sizes, on shared memory and on the test network.
+//! A program for each family of functions, in jobs of all sizes, on shared memory and on the test
+//! network.
 
 use crate::program::{Job, Language, Source, c};
 
@@ -7,7 +8,8 @@ pub const GENERIC: &[&str] = &["amo.c", "move.c", "reduce.c", "rma.c", "signal.c
 
 /// Sizes of jobs on shared memory.
 const SIZES: [usize; 9] = [1, 2, 3, 4, 5, 6, 7, 8, 17];
-/// PEs on the test network, which takes its time, and which part of the cases they go through: one in so many.
+/// PEs on the test network, which takes its time, and which part of the cases they go through: one
+/// in so many.
 const FAR_SIZES: [(usize, usize); 4] = [(1, 4), (2, 1), (3, 4), (5, 12)];
 
 fn everywhere(file: &'static str) {

@@ -1,4 +1,5 @@
-//! Mistakes: a job ends within seconds, with a status other than 0, and says which call of which PE, which argument, and what to do.
+//! Mistakes: a job ends within seconds, with a status other than 0, and says which call of which
+//! PE, which argument, and what to do.
 
 use crate::program::{Job, c};
 
@@ -33,7 +34,9 @@ fn told(who: Who, checks: bool, mistake: &str, call: &str, words: &[&str]) {
             let all = |line: &str| words.iter().all(|word| line.contains(word));
             ended.stderr.lines().any(all)
         };
-        let fail = |why: String| panic!("{mistake:?}, far {far}: {why}; status {}, {}", ended.status, ended.stderr);
+        let fail = |why: String| {
+            panic!("{mistake:?}, far {far}: {why}; status {}, {}", ended.status, ended.stderr)
+        };
         if ended.status == 0 || ended.status == 124 {
             fail("it does not end".into());
         }
@@ -132,20 +135,8 @@ fn numbers_of_pes() {
         told(Who::Alone, false, mistake, call, &words);
     }
     told(Who::Together, false, "root", "shmem_broadcastmem", &["PE_root: there is no PE 3"]);
-    told(
-        Who::Together,
-        false,
-        "root of set",
-        "shmem_broadcast64",
-        &["PE_root: there is no PE -1"],
-    );
-    told(
-        Who::Together,
-        false,
-        "active set",
-        "shmem_barrier",
-        &["active set of 4 PEs", "job of 3"],
-    );
+    told(Who::Together, false, "root of set", "shmem_broadcast64", &["PE_root: there is no PE -1"]);
+    told(Who::Together, false, "active set", "shmem_barrier", &["active set of 4 PEs", "job of 3"]);
     told(Who::Together, false, "active set stride", "shmem_barrier", &["active set", "2^-1"]);
     told(
         Who::Together,
@@ -155,13 +146,7 @@ fn numbers_of_pes() {
         &["active set of 2147483647 PEs from PE 0 on", "in a job of 3"],
     );
     told(Who::Together, false, "active set of none", "shmem_sync", &["active set of 0 PEs"]);
-    told(
-        Who::Together,
-        true,
-        "active set of others",
-        "shmem_barrier",
-        &["not in the active set"],
-    );
+    told(Who::Together, true, "active set of others", "shmem_barrier", &["not in the active set"]);
 }
 
 #[test]
@@ -195,11 +180,7 @@ fn constants_and_alignment() {
         ("sig_op nbi", "shmem_putmem_signal_nbi", ["sig_op: -1", "SHMEM_SIGNAL_SET"]),
         ("misaligned atomic", "shmem_long_atomic_inc", ["dest: ", "not aligned"]),
         ("misaligned fetch", "shmem_int_atomic_fetch", ["source: ", "not aligned"]),
-        (
-            "misaligned compare_swap",
-            "shmem_long_atomic_compare_swap",
-            ["dest: ", "not aligned"],
-        ),
+        ("misaligned compare_swap", "shmem_long_atomic_compare_swap", ["dest: ", "not aligned"]),
         ("misaligned signal", "shmem_signal_add", ["sig_addr: ", "not aligned"]),
         ("misaligned put_signal", "shmem_putmem_signal", ["sig_addr: ", "not aligned"]),
         ("misaligned lock", "shmem_set_lock", ["lock: ", "not aligned"]),
@@ -212,11 +193,7 @@ fn constants_and_alignment() {
 #[test]
 fn the_heap() {
     for (mistake, call, words) in [
-        (
-            "sizes differ",
-            "malloc",
-            &["allocation of 200 bytes", "allocation of 100 bytes"][..],
-        ),
+        ("sizes differ", "malloc", &["allocation of 200 bytes", "allocation of 100 bytes"][..]),
         ("alignments differ", "shmem_align", &["aligned to 64", "aligned to 128"]),
         ("malloc and calloc", "alloc", &["allocation"]),
         ("malloc and free", "shmem_", &["allocation"]),
@@ -254,11 +231,7 @@ fn the_heap() {
             "shmem_realloc",
             &["ptr: no allocated block begins at", "freed before"],
         ),
-        (
-            "realloc within",
-            "shmem_realloc",
-            &["ptr: no allocated block begins at", "freed before"],
-        ),
+        ("realloc within", "shmem_realloc", &["ptr: no allocated block begins at", "freed before"]),
     ] {
         told(Who::Together, false, mistake, call, words);
     }
@@ -347,17 +320,9 @@ fn nowhere_for_a_result() {
 #[test]
 fn shared_data() {
     for (mistake, call, words) in [
-        (
-            "mutexes differ",
-            "shmemx_mutex_create",
-            ["mutex, reader-writer lock or region", "PE "],
-        ),
+        ("mutexes differ", "shmemx_mutex_create", ["mutex, reader-writer lock or region", "PE "]),
         ("mutex too large", "shmemx_mutex_create", ["bytes: ", "no memory for"]),
-        (
-            "mutex without",
-            "shmemx_mutex_release",
-            ["has not acquired it", "shmemx_mutex_acquire"],
-        ),
+        ("mutex without", "shmemx_mutex_release", ["has not acquired it", "shmemx_mutex_acquire"]),
         ("mutex destroyed", "shmemx_mutex_acquire", ["mutex: ", "destroyed before"]),
         (
             "placements differ",
@@ -370,11 +335,7 @@ fn shared_data() {
         ("region_write from -1", "shmemx_region_write", ["offset: 8 bytes from", ""]),
         ("region_read to NULL", "shmemx_region_read", ["dest: NULL has no 8 bytes", ""]),
         ("region_write from NULL", "shmemx_region_write", ["source: NULL has no 8 bytes", ""]),
-        (
-            "region_release of destroyed",
-            "shmemx_region_release",
-            ["region: ", "destroyed before"],
-        ),
+        ("region_release of destroyed", "shmemx_region_release", ["region: ", "destroyed before"]),
     ] {
         told(Who::Together, false, mistake, call, &words);
     }
@@ -399,16 +360,8 @@ fn what_costs_time_to_check() {
         ("iput past the block", "shmem_long_iput", ["dest: ", "beyond the end"]),
         ("between blocks", "shmem_long_p", ["dest: ", "in no allocated block"]),
         ("put from NULL", "shmem_long_put", ["source: there are no 24 bytes", "at 0x0"]),
-        (
-            "put of a word from NULL",
-            "shmem_long_put",
-            ["source: there are no 8 bytes", "at 0x0"],
-        ),
-        (
-            "put_nbi from nowhere",
-            "shmem_long_put_nbi",
-            ["source: there are no 24 bytes", "at 0x8"],
-        ),
+        ("put of a word from NULL", "shmem_long_put", ["source: there are no 8 bytes", "at 0x0"]),
+        ("put_nbi from nowhere", "shmem_long_put_nbi", ["source: there are no 24 bytes", "at 0x8"]),
         (
             "put_signal from NULL",
             "shmem_long_put_signal",

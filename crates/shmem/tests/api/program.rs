@@ -26,10 +26,7 @@ pub enum Language {
 }
 
 pub const fn c(file: &'static str) -> Source {
-    Source {
-        file,
-        language: Language::C,
-    }
+    Source { file, language: Language::C }
 }
 
 /// All programs.
@@ -64,7 +61,8 @@ struct Built {
     object: PathBuf,
 }
 
-/// What is built before any of the programs: folder of the library and the launcher, and one for the programs.
+/// What is built before any of the programs: folder of the library and the launcher, and one for
+/// the programs.
 struct Ground {
     profile: PathBuf,
     folder: tempfile::TempDir,
@@ -107,15 +105,19 @@ fn compile(source: Source) -> Built {
         Language::GenericC => compiler.args(["-std=gnu11", "-DGENERIC"]),
         Language::Cxx => compiler.args(["-x", "c++", "-std=gnu++17", "-DGENERIC"]),
     };
-    compiler.args(["-c", "-fwrapv", "-pthread", "-Wall", "-Wextra", "-Werror", "-Wno-unused-function"]);
+    compiler.args([
+        "-c",
+        "-fwrapv",
+        "-pthread",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unused-function",
+    ]);
     compiler.arg("-I").arg(env!("MEMONET_INCLUDE")).arg("-I").arg(ground.folder.path());
     succeed(compiler.arg("-o").arg(&object).arg(folder.join(source.file)));
     let mut linker = Command::new("c++");
-    linker
-        .arg("-o")
-        .arg(&program)
-        .arg(&object)
-        .arg(ground.profile.join("libmemonet_shmem.a"));
+    linker.arg("-o").arg(&program).arg(&object).arg(ground.profile.join("libmemonet_shmem.a"));
     succeed(linker.args(["-Wl,--strip-debug", "-lpthread", "-ldl", "-lm"]));
     Built { program, object }
 }
@@ -128,16 +130,10 @@ fn succeed(command: &mut Command) {
 
 /// The functions of the library that a program calls.
 pub fn called(source: Source) -> Vec<String> {
-    let output = Command::new("nm")
-        .arg("-u")
-        .arg(&built(source).get().unwrap().object)
-        .output()
-        .unwrap();
+    let output =
+        Command::new("nm").arg("-u").arg(&built(source).get().unwrap().object).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .filter_map(|line| line.split_whitespace().last())
-        .map(str::to_owned)
-        .collect()
+    text.lines().filter_map(|line| line.split_whitespace().last()).map(str::to_owned).collect()
 }
 
 /// A job to be run.
@@ -204,11 +200,19 @@ impl Job {
     pub fn run(&self) -> Ended {
         let built = built(self.source);
         let mut command = Command::new(GROUND.profile.join("memonet"));
-        command.args(["run", "-n", &self.npes.to_string(), "--timeout", &self.timeout_s.to_string()]);
+        command.args([
+            "run",
+            "-n",
+            &self.npes.to_string(),
+            "--timeout",
+            &self.timeout_s.to_string(),
+        ]);
         if let Some(fabric) = &self.fabric {
             command.args(["--fabric", fabric]);
         }
-        for name in ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", "MEMONET_CHECK", "MEMONET_FABRIC"] {
+        for name in
+            ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE", "MEMONET_CHECK", "MEMONET_FABRIC"]
+        {
             command.env_remove(name);
         }
         for (name, value) in &self.env {

@@ -29,8 +29,7 @@ fn programs_begin_and_end_as_they_like() {
         for job in near_and_far(npes, &["heap"]) {
             let job = job.env("SHMEM_SYMMETRIC_SIZE", "10M");
             job.succeed();
-            let told =
-                "memonet: shmem_malloc gives NULL: 9437184 bytes beside the 9437184 in use are more than SHMEM_SYMMETRIC_SIZE=10M allows";
+            let told = "memonet: shmem_malloc gives NULL: 9437184 bytes beside the 9437184 in use are more than SHMEM_SYMMETRIC_SIZE=10M allows";
             let ended = job.run();
             assert_eq!(ended.stderr.matches(told).count(), 1, "{ended:?}");
         }
@@ -51,7 +50,8 @@ fn a_status_of_the_programs_own() {
     }
 }
 
-/// However a program ends that has finalised, or never initialised, the library: that is no failure of its job's.
+/// However a program ends that has finalised, or never initialised, the library: that is no failure
+/// of its job's.
 #[test]
 fn ends_without_the_library() {
     for how in ["_exit", "quick", "exec", "never"] {
@@ -73,14 +73,17 @@ fn ends_without_the_library() {
 
 #[test]
 fn one_pe_ends_the_job() {
-    for (status, pe, how) in [(0, 0, ""), (7, 1, "thread"), (0, 3, "thread"), (255, 2, ""), (1, 4, "")] {
+    for (status, pe, how) in
+        [(0, 0, ""), (7, 1, "thread"), (0, 3, "thread"), (255, 2, ""), (1, 4, "")]
+    {
         for far in [false, true] {
             let job = Job::new(c("exit.c"), 5).timeout_s(20);
             let job = job.arg(&status.to_string()).arg(&pe.to_string()).arg(how);
             let ended = if far { job.far(3) } else { job }.run();
             assert_eq!(ended.status, status, "{ended:?}");
             assert!(
-                !ended.stdout.contains("went on") && ended.stdout.contains(&format!("printed {pe}")),
+                !ended.stdout.contains("went on")
+                    && ended.stdout.contains(&format!("printed {pe}")),
                 "{ended:?}"
             );
             // On purpose: nothing to complain of.
@@ -89,7 +92,8 @@ fn one_pe_ends_the_job() {
     }
 }
 
-/// Whatever a PE that ends itself, or one that hears of it, still calls in its handlers: it ends, and by itself.
+/// Whatever a PE that ends itself, or one that hears of it, still calls in its handlers: it ends,
+/// and by itself.
 #[test]
 fn handlers_wait_for_nobody() {
     for (how, status, others) in [
@@ -145,10 +149,9 @@ fn limits_of_the_heap() {
 /// The standard's variables by which a user asks about the library, and their names of before.
 #[test]
 fn the_library_tells_about_itself() {
-    for [version, info, debug] in [
-        ["SHMEM_VERSION", "SHMEM_INFO", "SHMEM_DEBUG"],
-        ["SMA_VERSION", "SMA_INFO", "SMA_DEBUG"],
-    ] {
+    for [version, info, debug] in
+        [["SHMEM_VERSION", "SHMEM_INFO", "SHMEM_DEBUG"], ["SMA_VERSION", "SMA_INFO", "SMA_DEBUG"]]
+    {
         let said = |name| {
             let ended = Job::new(c("session.c"), 2).env(name, "").run();
             assert_eq!(ended.status, 0, "{}", ended.stderr);
@@ -159,13 +162,9 @@ fn the_library_tells_about_itself() {
             format!("memonet: memonet {}, OpenSHMEM 1.6\n", env!("CARGO_PKG_VERSION"))
         );
         let told = said(info);
-        for name in [
-            "SHMEM_VERSION",
-            "SHMEM_INFO",
-            "SHMEM_SYMMETRIC_SIZE",
-            "SHMEM_DEBUG",
-            "MEMONET_CHECK",
-        ] {
+        for name in
+            ["SHMEM_VERSION", "SHMEM_INFO", "SHMEM_SYMMETRIC_SIZE", "SHMEM_DEBUG", "MEMONET_CHECK"]
+        {
             assert_eq!(told.matches(&format!("memonet: {name} (")).count(), 1, "{told}");
         }
         let told = said(debug);
@@ -173,7 +172,8 @@ fn the_library_tells_about_itself() {
             assert!(told.contains(&format!("memonet: PE {pe}: process ")), "{told}");
         }
         assert!(
-            told.contains("one of 2 PEs, which reach each other by shared memory") && told.contains("checks that cost time are off"),
+            told.contains("one of 2 PEs, which reach each other by shared memory")
+                && told.contains("checks that cost time are off"),
             "{told}"
         );
     }
@@ -188,7 +188,9 @@ fn settings_that_are_none() {
     }
     for value in ["", "banana", "yes", "10", " 1"] {
         let ended = checks(value).run();
-        let told = format!("shmem_init: MEMONET_CHECK={value:?} is neither 0 nor 1. Give 1 for all checks");
+        let told = format!(
+            "shmem_init: MEMONET_CHECK={value:?} is neither 0 nor 1. Give 1 for all checks"
+        );
         assert!(ended.status != 0 && ended.stderr.contains(&told), "{ended:?}");
     }
 }

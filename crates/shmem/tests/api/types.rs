@@ -3,8 +3,9 @@
 use memonet_shmem_api::table;
 use std::fmt::Write;
 
-/// For each class of types `EACH_class(X)`, which is `X(NAME, TYPE)` for each of them; where there are operators,
-/// `X(OPERATOR, NAME, TYPE)`. And `EACH_TYPE(INTEGER, REAL, COMPLEX)`: all types that have values, by what kind of number they are.
+/// For each class of types `EACH_class(X)`, which is `X(NAME, TYPE)` for each of them; where there
+/// are operators, `X(OPERATOR, NAME, TYPE)`. And `EACH_TYPE(INTEGER, REAL, COMPLEX)`: all types
+/// that have values, by what kind of number they are.
 pub fn header() -> String {
     let table = table();
     let mut out = String::new();
@@ -19,7 +20,12 @@ pub fn header() -> String {
         write!(out, "#define EACH_{}(X)", class.name).unwrap();
         for (operator, over) in &class.operators {
             for place in &table.class(over).expect("a checked table").types {
-                write!(out, " X({operator}, {}, {})", table.types[*place].name, table.types[*place].c).unwrap();
+                write!(
+                    out,
+                    " X({operator}, {}, {})",
+                    table.types[*place].name, table.types[*place].c
+                )
+                .unwrap();
             }
         }
         out.push('\n');

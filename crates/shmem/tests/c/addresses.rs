@@ -1,16 +1,16 @@
-//! The symmetric heap is at one address on all PEs, and a pointer into it may be sent to another one.
+//! The symmetric heap is at one address on all PEs, and a pointer into it may be sent to another
+//! one.
 
-use crate::common::{BUILT, assert_success, command, folder, has, installed, job, lines, printed, source};
+use crate::common::{
+    BUILT, assert_success, command, folder, has, installed, job, lines, printed, source,
+};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 fn compiled(folder: &Path, name: &str, options: &[&str]) -> PathBuf {
     let program = folder.join(name);
     let mut compile = installed("oshcc");
-    compile
-        .args(options)
-        .arg("-o")
-        .args([program.as_os_str(), source("addresses.c").as_ref()]);
+    compile.args(options).arg("-o").args([program.as_os_str(), source("addresses.c").as_ref()]);
     printed(&mut compile);
     program
 }
@@ -39,7 +39,8 @@ fn they_are_the_same_on_all_pes() {
         for npes in [1, 2, 5] {
             assert_eq!(lines(npes, &program), right(npes), "{name}");
         }
-        for options in [&["--fabric", "far:delay_us=5,reorder=1"][..], &["--machine", "rdma-100g"]] {
+        for options in [&["--fabric", "far:delay_us=5,reorder=1"][..], &["--machine", "rdma-100g"]]
+        {
             assert_eq!(
                 sorted(&printed(&mut job(3, options, &program, &[]))),
                 right(3),
@@ -56,7 +57,8 @@ fn they_are_the_same_on_all_pes() {
     }
 }
 
-/// The kernel lays out addresses in other ways without a limit on the stack, without randomisation, and as it did long ago.
+/// The kernel lays out addresses in other ways without a limit on the stack, without randomisation,
+/// and as it did long ago.
 #[test]
 fn however_the_kernel_lays_out_addresses() {
     let folder = folder();
@@ -94,7 +96,12 @@ fn under_tools_too() {
     assert_eq!(sorted(&printed(run.env("MEMONET_SEGMENT_SIZE", "4G"))), right(2));
     if has("valgrind") {
         let program = compiled(folder.path(), "program", &[]);
-        let output = assert_success(&mut job(2, &[], "valgrind".as_ref(), &["--quiet", program.to_str().unwrap()]));
+        let output = assert_success(&mut job(
+            2,
+            &[],
+            "valgrind".as_ref(),
+            &["--quiet", program.to_str().unwrap()],
+        ));
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!said.contains("same address"), "{said}");
         assert_eq!(sorted(&String::from_utf8(output.stdout).unwrap()), right(2));
@@ -131,7 +138,8 @@ fn where_one_cannot_have_it_that_is_told() {
     let folder = folder();
     let program = compiled(folder.path(), "taken", &["-DTAKE=1"]);
     let output = assert_success(&mut job(3, &[], &program, &[]));
-    let expected: Vec<_> = (0..3).map(|pe| format!("PE {pe}: blocks 0 list 0 shmem_ptr 1")).collect();
+    let expected: Vec<_> =
+        (0..3).map(|pe| format!("PE {pe}: blocks 0 list 0 shmem_ptr 1")).collect();
     assert_eq!(sorted(&String::from_utf8(output.stdout).unwrap()), expected);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -150,7 +158,8 @@ fn segments_that_are_too_large_are_told_of() {
     let output = assert_success(job(3, &[], &program, &[]).env("MEMONET_SEGMENT_SIZE", "10T"));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(
-        said.contains("PE 0: the symmetric heap is at another address on each PE") && said.contains("MEMONET_SEGMENT_SIZE"),
+        said.contains("PE 0: the symmetric heap is at another address on each PE")
+            && said.contains("MEMONET_SEGMENT_SIZE"),
         "{said}"
     );
     // The wish is for more than the usual room, and fits nonetheless.

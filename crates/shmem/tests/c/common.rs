@@ -46,7 +46,8 @@ pub fn installed(name: &str) -> Command {
 /// A command that our variables and the user's do not reach.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
-    for name in ["OSHCC_CC", "OSHCXX_CXX", "CFLAGS", "LDFLAGS", "MEMONET_FABRIC", "LD_LIBRARY_PATH"] {
+    for name in ["OSHCC_CC", "OSHCXX_CXX", "CFLAGS", "LDFLAGS", "MEMONET_FABRIC", "LD_LIBRARY_PATH"]
+    {
         command.env_remove(name);
     }
     command
@@ -80,7 +81,8 @@ pub fn job(npes: usize, options: &[&str], program: &Path, arguments: &[&str]) ->
 /// Runs a job; its lines of output, sorted. It must succeed and say nothing on standard error.
 #[track_caller]
 pub fn lines(npes: usize, program: &Path) -> Vec<String> {
-    let mut lines: Vec<String> = printed(&mut job(npes, &[], program, &[])).lines().map(str::to_owned).collect();
+    let mut lines: Vec<String> =
+        printed(&mut job(npes, &[], program, &[])).lines().map(str::to_owned).collect();
     lines.sort();
     lines
 }
@@ -100,7 +102,8 @@ pub fn complaint(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Whether a tool is there that a test needs. Without it the test is skipped, or fails where MEMONET_TEST_TOOLS is 1.
+/// Whether a tool is there that a test needs. Without it the test is skipped, or fails where
+/// MEMONET_TEST_TOOLS is 1.
 pub fn has(tool: &str) -> bool {
     let there = Command::new(tool).arg("--version").output().is_ok();
     let wanted = std::env::var("MEMONET_TEST_TOOLS").is_ok_and(|value| value == "1");
@@ -111,7 +114,8 @@ pub fn has(tool: &str) -> bool {
     if !there {
         use std::io::Write as _;
         // Past the harness, which would keep it for itself.
-        let _ = writeln!(std::io::stderr(), "SKIPPED: {tool} is not installed. `make deps` does that");
+        let _ =
+            writeln!(std::io::stderr(), "SKIPPED: {tool} is not installed. `make deps` does that");
     }
     there
 }

@@ -1,4 +1,5 @@
-//! Programs that become other programs before they initialise the library, as those do that set their own environment.
+//! Programs that become other programs before they initialise the library, as those do that set
+//! their own environment.
 
 use crate::common::{command, folder, installed, job, printed, source};
 use std::path::{Path, PathBuf};
@@ -25,12 +26,14 @@ fn expect(mut lines: Vec<String>, npes: usize) {
     assert_eq!(lines, (0..npes).map(of).collect::<Vec<_>>());
 }
 
-/// Itself, one whose static data lie elsewhere, and one that has its own library; twice in a row, and through what knows nothing of the library.
+/// Itself, one whose static data lie elsewhere, and one that has its own library; twice in a row,
+/// and through what knows nothing of the library.
 #[test]
 fn the_next_program_is_the_pe() {
     let folder = folder();
-    let [shared, fixed, alone] = [("shared", &[][..]), ("fixed", &["-no-pie"]), ("alone", &["-static"])]
-        .map(|(name, options)| compiled(folder.path(), name, options).display().to_string());
+    let [shared, fixed, alone] =
+        [("shared", &[][..]), ("fixed", &["-no-pie"]), ("alone", &["-static"])]
+            .map(|(name, options)| compiled(folder.path(), name, options).display().to_string());
     for npes in [1, 3] {
         for options in [&[][..], &["--fabric", "far:delay_us=20,reorder=1"]] {
             for (first, next) in [
@@ -61,11 +64,8 @@ fn of_another_launcher_too() {
         }
         pe.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     };
-    let ended = (0..3)
-        .map(start)
-        .collect::<Vec<_>>()
-        .into_iter()
-        .map(|pe| pe.wait_with_output().unwrap());
+    let ended =
+        (0..3).map(start).collect::<Vec<_>>().into_iter().map(|pe| pe.wait_with_output().unwrap());
     let text = |output: std::process::Output| {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
@@ -108,7 +108,8 @@ int main(int argc, char **argv) {
         ("system", "a program that a PE starts cannot be that PE too"),
         ("exec", "has taken part in the job before it became this one"),
     ] {
-        let output = job(2, &[], &starter, &[how, &program.display().to_string()]).output().unwrap();
+        let output =
+            job(2, &[], &starter, &[how, &program.display().to_string()]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("shmem_init") && said.contains(why), "{said}");
         assert_eq!(output.status.code(), Some(1), "{said}");
@@ -125,7 +126,9 @@ fn on_a_simulated_machine_it_says_why_not() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(
-        said.contains("a program that becomes another one with `execve` cannot have the library too"),
+        said.contains(
+            "a program that becomes another one with `execve` cannot have the library too"
+        ),
         "{said}"
     );
 }

@@ -59,7 +59,8 @@ fn a_job_is_ended_on_purpose_under_wrappers_too() {
     }
 }
 
-/// What PE 0 forks off ends the job with status 7, or calls what is the PE's alone, which the PE outlives.
+/// What PE 0 forks off ends the job with status 7, or calls what is the PE's alone, which the PE
+/// outlives.
 const CHILD: &str = r#"
 #include <shmem.h>
 #include <string.h>
@@ -94,13 +95,20 @@ fn a_forked_child_may_end_the_job_and_meets_nobody() {
     let program = compiled(folder.path(), CHILD);
     for npes in [1, 2, 2, 2] {
         let output = job(npes, &[], &program, &["exit"]).output().unwrap();
-        assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(7), &[][..]), "{output:?}");
+        assert_eq!(
+            (output.status.code(), output.stderr.as_slice()),
+            (Some(7), &[][..]),
+            "{output:?}"
+        );
     }
     for call in ["barrier", "lock", "finalize", "malloc"] {
         let output = job(1, &[], &program, &[call]).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{call}: {said}");
-        assert!(said.lines().count() == 1 && said.contains("forked off by the PE"), "{call}: {said}");
+        assert!(
+            said.lines().count() == 1 && said.contains("forked off by the PE"),
+            "{call}: {said}"
+        );
     }
 }
 

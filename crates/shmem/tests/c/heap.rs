@@ -63,7 +63,8 @@ int main(void) {
 }
 "#;
 
-/// The other PE comes to the allocation only after this one's other thread has had its address checked.
+/// The other PE comes to the allocation only after this one's other thread has had its address
+/// checked.
 #[test]
 fn addresses_are_checked_while_another_thread_allocates() {
     let folder = folder();
@@ -92,10 +93,8 @@ fn a_block_may_change_its_size_up_to_the_limit() {
     let (text, program) = (folder.path().join("resize.c"), folder.path().join("resize"));
     std::fs::write(&text, RESIZED).unwrap();
     printed(installed("oshcc").arg("-o").args([&program, &text]));
-    let output = job(2, &[], &program, &[])
-        .env("SHMEM_SYMMETRIC_SIZE", "1M")
-        .output()
-        .expect("memonet run");
+    let output =
+        job(2, &[], &program, &[]).env("SHMEM_SYMMETRIC_SIZE", "1M").output().expect("memonet run");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{told}");
     assert_eq!(told.matches("SHMEM_SYMMETRIC_SIZE=1M").count(), 1, "once: {told}");

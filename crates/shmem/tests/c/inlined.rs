@@ -1,4 +1,5 @@
-//! What the header inlines: that it does what the functions do, however a program is linked, and that nobody is passed by who looks on.
+//! What the header inlines: that it does what the functions do, however a program is linked, and
+//! that nobody is passed by who looks on.
 
 use std::path::{Path, PathBuf};
 
@@ -13,17 +14,21 @@ const TOOL: &str = "#include <pshmem.h>\n\
 fn compiled(folder: &Path, name: &str, wrapper: &str, options: &[&str]) -> PathBuf {
     let program = folder.join("program");
     let mut compile = installed(wrapper);
-    compile
-        .args(["-Wall", "-Wextra", "-Werror", "-O2", "-o"])
-        .arg(&program)
-        .args(options);
+    compile.args(["-Wall", "-Wextra", "-Werror", "-O2", "-o"]).arg(&program).args(options);
     printed(compile.arg(source(name)));
     program
 }
 
-/// Runs it with three PEs: each says whether words went without a call before it was initialised, then, in a child, and after it had finalised.
+/// Runs it with three PEs: each says whether words went without a call before it was initialised,
+/// then, in a child, and after it had finalised.
 #[track_caller]
-fn assert_open(options: &[&str], environment: &[&str], program: &Path, expected: &str, way: &[&str]) {
+fn assert_open(
+    options: &[&str],
+    environment: &[&str],
+    program: &Path,
+    expected: &str,
+    way: &[&str],
+) {
     let arguments = [environment, &[program.to_str().expect("text")]].concat();
     let mut said: Vec<_> = printed(&mut job(3, options, Path::new("env"), &arguments))
         .lines()
@@ -41,12 +46,9 @@ fn words_arrive_without_a_call() {
     for wrapper in ["oshcc", "oshc++"] {
         let language: &[&str] = if wrapper == "oshcc" { &[] } else { &["-x", "c++"] };
         for way in WAYS.iter().chain(&[&["-DSHMEMX_NO_INLINE"][..]]) {
-            let program = compiled(folder.path(), "inlined.c", wrapper, &[way, language, &["-O2"]].concat());
-            let expected = if way[0] == "-DSHMEMX_NO_INLINE" {
-                "-1 -1 255 -1"
-            } else {
-                "0 1 0 0"
-            };
+            let program =
+                compiled(folder.path(), "inlined.c", wrapper, &[way, language, &["-O2"]].concat());
+            let expected = if way[0] == "-DSHMEMX_NO_INLINE" { "-1 -1 255 -1" } else { "0 1 0 0" };
             assert_open(&[], &[], &program, expected, way);
         }
     }
@@ -66,8 +68,10 @@ fn far_and_with_all_checks_functions_are_called() {
 fn tools_see_calls_that_could_be_inlined() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
-    // One that includes nothing but what the program does has the header's definitions before its own.
-    let late = TOOL.replace("pshmem.h>\n", "shmem.h>\nvoid pshmem_int_p(int *dest, int value, int pe);\n");
+    // One that includes nothing but what the program does has the header's definitions before its
+    // own.
+    let late =
+        TOOL.replace("pshmem.h>\n", "shmem.h>\nvoid pshmem_int_p(int *dest, int value, int pe);\n");
     for (name, text) in [("tool.c", TOOL), ("tool.cpp", TOOL), ("late.c", &late)] {
         std::fs::write(at(name), text).unwrap();
     }
@@ -78,7 +82,11 @@ fn tools_see_calls_that_could_be_inlined() {
         let output = launch.output().unwrap();
         let mut said: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
         said.sort_unstable();
-        assert_eq!(said, ["PE 0 of 3: 102", "PE 1 of 3: 100", "PE 2 of 3: 101"], "{how}: {output:?}");
+        assert_eq!(
+            said,
+            ["PE 0 of 3: 102", "PE 1 of 3: 100", "PE 2 of 3: 101"],
+            "{how}: {output:?}"
+        );
     };
     for way in [&["-fPIE"][..], &["-no-pie", "-fno-pie"], &["-static"], &["-flto"]] {
         for tool in ["tool.c", "tool.cpp", "late.c"] {
@@ -89,7 +97,8 @@ fn tools_see_calls_that_could_be_inlined() {
                     .args(["-O2", "-c", "-o", &object, &at(tool)])
                     .args(way.iter().filter(|word| **word != "-static")),
             );
-            let program = compiled(folder.path(), "hello.c", "oshcc", &[way, &[object.as_str()]].concat());
+            let program =
+                compiled(folder.path(), "hello.c", "oshcc", &[way, &[object.as_str()]].concat());
             assert_seen(&[], &program, &format!("{tool} {way:?}"));
         }
     }
@@ -100,7 +109,12 @@ fn tools_see_calls_that_could_be_inlined() {
         assert_seen(&[&format!("LD_PRELOAD={library}")], &program, &format!("{way:?}"));
         let program = compiled(folder.path(), "inlined.c", "oshcc", way);
         let preload = format!("LD_PRELOAD={library}");
-        let mut launch = job(1, &["--keep-going"], Path::new("env"), &[&preload, program.to_str().expect("text")]);
+        let mut launch = job(
+            1,
+            &["--keep-going"],
+            Path::new("env"),
+            &[&preload, program.to_str().expect("text")],
+        );
         let said = String::from_utf8(launch.output().unwrap().stdout).unwrap();
         assert!(cfg!(not(target_arch = "x86_64")) || said == "PE 0: 0 0 0 0\n", "{said}");
     }

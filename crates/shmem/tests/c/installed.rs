@@ -3,30 +3,26 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{BUILT, PREFIX, assert_says_hello, assert_success, folder, has, installed, printed, source};
+use crate::common::{
+    BUILT, PREFIX, assert_says_hello, assert_success, folder, has, installed, printed, source,
+};
 
 #[test]
 fn oshrun_runs_what_oshcc_makes() {
     let folder = folder();
     let program = folder.path().join("program");
     printed(installed("oshcc").arg("-o").arg(&program).arg(source("hello.c")));
-    let line = [
-        "-np",
-        "2",
-        "--oversubscribe",
-        "--mca",
-        "btl",
-        "self",
-        "--tag-output",
-        "--timeout",
-        "30",
-    ];
+    let line =
+        ["-np", "2", "--oversubscribe", "--mca", "btl", "self", "--tag-output", "--timeout", "30"];
     let output = printed(installed("oshrun").args(line).arg(&program));
     let mut output: Vec<_> = output.lines().collect();
     output.sort_unstable();
     assert_eq!(output, ["[0] PE 0 of 2: 1", "[1] PE 1 of 2: 0"]);
     assert!(printed(installed("oshrun").arg("--help")).contains("Usage: oshrun"));
-    assert!(printed(installed("memonet").args(["oshrun", "--version"])).contains(env!("CARGO_PKG_VERSION")));
+    assert!(
+        printed(installed("memonet").args(["oshrun", "--version"]))
+            .contains(env!("CARGO_PKG_VERSION"))
+    );
 }
 
 #[test]
@@ -39,15 +35,10 @@ fn pkg_config_knows_it() {
     // The library need not be where the loader looks.
     for linking in [&[][..], &["--static"]] {
         let mut ask = Command::new("pkg-config");
-        ask.env("PKG_CONFIG_PATH", PREFIX.join("lib/pkgconfig"))
-            .args(["--cflags", "--libs"]);
+        ask.env("PKG_CONFIG_PATH", PREFIX.join("lib/pkgconfig")).args(["--cflags", "--libs"]);
         let flags = printed(ask.args(linking).arg("memonet"));
         let mut compile = Command::new("cc");
-        compile
-            .arg(source("hello.c"))
-            .arg("-o")
-            .arg(&program)
-            .args(flags.split_whitespace());
+        compile.arg(source("hello.c")).arg("-o").arg(&program).args(flags.split_whitespace());
         if !linking.is_empty() {
             compile.arg("-static");
         }
@@ -55,9 +46,7 @@ fn pkg_config_knows_it() {
         assert_says_hello(&program);
     }
     let mut version = Command::new("pkg-config");
-    version
-        .env("PKG_CONFIG_PATH", PREFIX.join("lib/pkgconfig"))
-        .args(["--modversion", "memonet"]);
+    version.env("PKG_CONFIG_PATH", PREFIX.join("lib/pkgconfig")).args(["--modversion", "memonet"]);
     assert_eq!(printed(&mut version).trim_end(), env!("CARGO_PKG_VERSION"));
 }
 
@@ -85,19 +74,22 @@ fn cmake_finds_it() {
     for program in ["shared", "static", "all_static"] {
         assert_says_hello(&build.join(program));
     }
-    let needed = |program: &str| printed(Command::new("readelf").arg("-d").arg(build.join(program)));
+    let needed =
+        |program: &str| printed(Command::new("readelf").arg("-d").arg(build.join(program)));
     assert!(needed("shared").contains("[libmemonet.so.0]"));
     assert!(!needed("static").contains("libmemonet"));
 }
 
 fn files(below: &Path) -> Vec<String> {
-    let listed = printed(Command::new("find").arg(below).args(["!", "-type", "d", "-printf", "%P\\n"]));
+    let listed =
+        printed(Command::new("find").arg(below).args(["!", "-type", "d", "-printf", "%P\\n"]));
     let mut files: Vec<String> = listed.lines().map(str::to_owned).collect();
     files.sort();
     files
 }
 
-/// `make` with a goal and settings, of what is built, with `folder`/stage for the root of the system.
+/// `make` with a goal and settings, of what is built, with `folder`/stage for the root of the
+/// system.
 fn make(folder: &Path, words: &[&str]) -> Command {
     let (targets, stage) = (folder.join("targets"), folder.join("stage"));
     if !targets.exists() {
@@ -107,8 +99,7 @@ fn make(folder: &Path, words: &[&str]) -> Command {
     let mut make = Command::new("make");
     make.arg("-C").arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     make.env_remove("MAKEFLAGS").args(["CARGO=true", "PREFIX=/opt/there"]).args(words);
-    make.arg(format!("TARGET={}", targets.display()))
-        .arg(format!("DESTDIR={}", stage.display()));
+    make.arg(format!("TARGET={}", targets.display())).arg(format!("DESTDIR={}", stage.display()));
     make
 }
 
@@ -141,14 +132,16 @@ fn make_installs_and_uninstalls() {
     assert_says_hello(&program);
     make("uninstall");
     assert_eq!(files(&stage), ["opt/there/lib/libother.a"]);
-    let folders = printed(Command::new("find").arg(&there).args(["-type", "d", "-printf", "%P\\n"]));
+    let folders =
+        printed(Command::new("find").arg(&there).args(["-type", "d", "-printf", "%P\\n"]));
     assert!(
         !folders.contains("mpp") && !folders.contains("pkgconfig") && !folders.contains("cmake"),
         "{folders}"
     );
 }
 
-/// Other libraries' names for the library are links, and only where they are wanted; what another library has there stays.
+/// Other libraries' names for the library are links, and only where they are wanted; what another
+/// library has there stays.
 #[test]
 fn aliases_are_installed_where_they_are_wanted() {
     let folder = folder();

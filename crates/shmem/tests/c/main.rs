@@ -1,4 +1,5 @@
-//! The library as C and C++ programs meet it: compiled with the wrappers, linked in every way, run as jobs.
+//! The library as C and C++ programs meet it: compiled with the wrappers, linked in every way, run
+//! as jobs.
 
 mod addresses;
 mod common;

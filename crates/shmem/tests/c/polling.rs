@@ -1,4 +1,5 @@
-//! A program that looks in vain, by calls that are no waits, gives way to the PE that shares its CPU.
+//! A program that looks in vain, by calls that are no waits, gives way to the PE that shares its
+//! CPU.
 
 use std::path::Path;
 
@@ -7,10 +8,7 @@ use crate::common::{BUILT, command, folder, installed, printed, source};
 /// Runs the program with two PEs on one CPU.
 fn on_one_cpu(program: &Path, environment: &[&str]) -> String {
     let mut launcher = command(Path::new("taskset"));
-    launcher
-        .arg("1")
-        .arg(BUILT.join("memonet"))
-        .args(["run", "--timeout", "60", "-n", "2", "env"]);
+    launcher.arg("1").arg(BUILT.join("memonet")).args(["run", "--timeout", "60", "-n", "2", "env"]);
     printed(launcher.args(environment).arg(program))
 }
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// A program, compiled in each way.
 fn compiled(folder: &Path, wrapper: &str, text: &str) -> Vec<PathBuf> {
-    let ways: [(&str, &[&str]); 3] = [("shared", &[]), ("static", &["-static"]), ("not-pie", &["-no-pie"])];
+    let ways: [(&str, &[&str]); 3] =
+        [("shared", &[]), ("static", &["-static"]), ("not-pie", &["-no-pie"])];
     let compile = |(name, options): (&str, &[&str])| {
         let program = folder.join(name);
         assert_success(
@@ -38,8 +39,9 @@ fn results_are_the_same_and_times_are_the_machines() {
             .iter()
             .map(|program| {
                 let lines = sorted(3, &["--machine", machine], program, &["1"]);
-                let (times, results): (Vec<_>, Vec<_>) =
-                    lines.into_iter().partition(|line| line.contains("took") || line.contains("slept"));
+                let (times, results): (Vec<_>, Vec<_>) = lines
+                    .into_iter()
+                    .partition(|line| line.contains("took") || line.contains("slept"));
                 let expected = real.iter().cloned().chain((0..3).map(|pe| format!("{pe}: 1 1")));
                 let mut expected: Vec<_> = expected.collect();
                 expected.sort();
@@ -56,9 +58,8 @@ fn results_are_the_same_and_times_are_the_machines() {
         let sleeps: Vec<_> = times[0].iter().filter(|line| line.contains("slept")).collect();
         assert!(
             sleeps.len() == 3
-                && sleeps
-                    .iter()
-                    .all(|line| line.contains(slept) && (cfg!(not(target_arch = "x86_64")) || line.ends_with(cycles))),
+                && sleeps.iter().all(|line| line.contains(slept)
+                    && (cfg!(not(target_arch = "x86_64")) || line.ends_with(cycles))),
             "{machine}: {sleeps:?}"
         );
     }
@@ -71,7 +72,8 @@ fn a_ping_pong_takes_the_time_that_was_published() {
     let program = compiled(folder.path(), "oshcc", "simulated.c").remove(0);
     let lines = sorted(2, &["--machine", "dimmnet-1/D"], &program, &["1"]);
     let took = lines.iter().find_map(|line| line.strip_prefix("0: took ")).expect("PE 0 says so");
-    // 20 round trips, published as 1840 ns each for a program without the library; tests that fail are looks too.
+    // 20 round trips, published as 1840 ns each for a program without the library; tests that fail
+    // are looks too.
     let nanos: f64 = took.parse().unwrap();
     assert!((1600.0..2200.0).contains(&(nanos / 20.0)), "{took} ns");
 }

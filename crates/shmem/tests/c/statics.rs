@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::{assert_success, command, complaint, folder, has, installed, job, lines, printed, source};
+use crate::common::{
+    assert_success, command, complaint, folder, has, installed, job, lines, printed, source,
+};
 
 /// Every way to link a program that treats its data differently.
 pub const WAYS: &[&[&str]] = &[
@@ -50,7 +52,8 @@ fn far_away() {
     let folder = folder();
     for way in [&["-no-pie"][..], &["-pie", "-fPIE"]] {
         let program = compiled(folder.path(), "oshcc", way, "statics.c");
-        let output = printed(&mut job(3, &["--fabric", "far:delay_us=20,reorder=1"], &program, &[]));
+        let output =
+            printed(&mut job(3, &["--fabric", "far:delay_us=20,reorder=1"], &program, &[]));
         assert_eq!(output.lines().count(), 3, "{way:?}: {output}");
     }
 }
@@ -70,7 +73,12 @@ fn under_valgrind() {
         let folder = folder();
         let program = compiled(folder.path(), "oshcc", &[], "hello.c");
         let program = program.to_str().expect("a path that is text");
-        let output = assert_success(&mut job(2, &[], "valgrind".as_ref(), &["-q", "--error-exitcode=9", program]));
+        let output = assert_success(&mut job(
+            2,
+            &[],
+            "valgrind".as_ref(),
+            &["-q", "--error-exitcode=9", program],
+        ));
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         assert_eq!(text.lines().filter(|line| line.contains(" of 2: ")).count(), 2, "{text}");
     }
@@ -95,7 +103,8 @@ fn children_are_apart_where_not_all_is_shared() {
     let mut compile = installed("oshcc");
     compile.arg("-o").args([at("user"), at("user.c")]).arg("-Wl,--no-as-needed");
     printed(compile.arg(at("libmuch.so")));
-    let little = ["--env", "MEMONET_SYMMETRIC_LIBS=libmuch.so", "--env", "MEMONET_SEGMENT_SIZE=64M"];
+    let little =
+        ["--env", "MEMONET_SYMMETRIC_LIBS=libmuch.so", "--env", "MEMONET_SEGMENT_SIZE=64M"];
     assert_eq!(printed(&mut job(2, &little, &at("user"), &[])), "1\n1\n");
     let why = complaint(&mut job(2, &little, &at("user"), &["init"]));
     assert!(why.contains("shmem_init: "), "{why}");
@@ -144,10 +153,14 @@ fn a_child_that_initialises_has_none() {
     assert_eq!(printed(&mut job(2, &[], &program, &[])), "1\n1\n");
     let text = complaint(&mut job(2, &["--keep-going"], &program, &["static"]));
     assert!(text.contains("has copies") || text.contains("or a child of the process"), "{text}");
-    assert!(complaint(&mut job(1, &[], &program, &["static"])).contains("was forked off by the one that joined, and has copies"));
+    assert!(
+        complaint(&mut job(1, &[], &program, &["static"]))
+            .contains("was forked off by the one that joined, and has copies")
+    );
 }
 
-/// As those of MPI's library do, where it is initialised first. Another launcher may have started a single process, too.
+/// As those of MPI's library do, where it is initialised first. Another launcher may have started a
+/// single process, too.
 #[test]
 fn with_threads_that_were_there_before() {
     const TEXT: &str = "#include <pthread.h>\n#include <stdio.h>\n#include <unistd.h>\n#include <shmem.h>\n\
@@ -171,10 +184,9 @@ fn memory_that_is_not_symmetric_is_refused() {
     let folder = folder();
     for way in [&["-pie", "-fPIE"][..], &["-static"]] {
         let program = compiled(folder.path(), "oshcc", way, "statics.c");
-        for (what, call) in [
-            ("stack", "shmem_int_p: dest: 4 bytes"),
-            ("malloc", "shmem_int_get: source: 4 bytes"),
-        ] {
+        for (what, call) in
+            [("stack", "shmem_int_p: dest: 4 bytes"), ("malloc", "shmem_int_get: source: 4 bytes")]
+        {
             let why = complaint(&mut job(2, &[], &program, &[what]));
             assert!(
                 why.contains(call) && why.contains("are not symmetric: use memory of shmem_malloc"),
@@ -212,7 +224,8 @@ fn a_librarys_data_is_symmetric_where_the_user_says_so() {
         let mut plain = job(2, &[], &at("user"), &[]);
         let why = complaint(&mut plain);
         assert!(
-            why.contains("shmem_int_p: dest: 4 bytes") && why.contains("name it in MEMONET_SYMMETRIC_LIBS"),
+            why.contains("shmem_int_p: dest: 4 bytes")
+                && why.contains("name it in MEMONET_SYMMETRIC_LIBS"),
             "{order:?}: {why}"
         );
         let misspelt = ["--env", "MEMONET_SYMMETRIC_LIBS=libthings.so"];

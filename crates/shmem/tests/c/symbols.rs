@@ -10,16 +10,13 @@ use crate::common::{PREFIX, assert_says_hello, folder, installed, lines, printed
 fn names() -> BTreeSet<String> {
     let names = memonet_shmem_api::symbols();
     let objects = memonet_shmem_api::objects().into_iter().map(str::to_owned);
-    names
-        .iter()
-        .flat_map(|name| [name.clone(), format!("p{name}")])
-        .chain(objects)
-        .collect()
+    names.iter().flat_map(|name| [name.clone(), format!("p{name}")]).chain(objects).collect()
 }
 
 /// Names and kinds of the symbols that `nm` lists.
 fn symbols(options: &[&str], file: &Path) -> BTreeSet<(String, char)> {
-    let listed = printed(Command::new("nm").args(options).args(["--format=posix", "--no-sort"]).arg(file));
+    let listed =
+        printed(Command::new("nm").args(options).args(["--format=posix", "--no-sort"]).arg(file));
     let entry = |line: &str| {
         let mut words = line.split(' ');
         let name = words.next()?;
@@ -60,9 +57,7 @@ fn libraries_define_the_interface_and_nothing_else() {
 #[test]
 fn the_shared_library_needs_libc_alone() {
     let dynamic = printed(
-        Command::new("readelf")
-            .args(["--dynamic", "--wide"])
-            .arg(PREFIX.join("lib/libmemonet.so")),
+        Command::new("readelf").args(["--dynamic", "--wide"]).arg(PREFIX.join("lib/libmemonet.so")),
     );
     let of = |kind: &str| {
         let lines = dynamic.lines().filter(|line| line.contains(kind));
@@ -80,13 +75,19 @@ fn the_shared_library_needs_libc_alone() {
     assert!(!dynamic.contains("TEXTREL"));
 }
 
-/// Handles are objects, too, for languages that take no macros from a header: with the macros' values.
+/// Handles are objects, too, for languages that take no macros from a header: with the macros'
+/// values.
 #[test]
 fn handles_are_objects_with_the_value_of_the_macro() {
     let folder = folder();
     let (text, program) = (folder.path().join("handles.c"), folder.path().join("handles"));
-    let (names, objects): (Vec<_>, Vec<_>) = memonet_shmem_api::objects().into_iter().partition(|name| name.starts_with("SHMEM"));
-    assert!(names.contains(&"SHMEM_TEAM_WORLD") && names.contains(&"SHMEM_CTX_DEFAULT") && objects.len() == 2);
+    let (names, objects): (Vec<_>, Vec<_>) =
+        memonet_shmem_api::objects().into_iter().partition(|name| name.starts_with("SHMEM"));
+    assert!(
+        names.contains(&"SHMEM_TEAM_WORLD")
+            && names.contains(&"SHMEM_CTX_DEFAULT")
+            && objects.len() == 2
+    );
     let mut source = "#include <shmemx.h>\nstatic const void *values[] = {".to_owned();
     source.extend(names.iter().map(|name| format!("{name}, ")));
     source += "};\n";
@@ -111,7 +112,8 @@ fn handles_are_objects_with_the_value_of_the_macro() {
 fn the_header_knows_the_version() {
     let folder = folder();
     let (text, program) = (folder.path().join("version.c"), folder.path().join("version"));
-    let numbers: Vec<u32> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
+    let numbers: Vec<u32> =
+        env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
     let number = (numbers[0] * 100 + numbers[1]) * 100 + numbers[2];
     let source = format!(
         "#include <shmem.h>\n#include <stdio.h>\n#if MEMONET_VERSION < {number} || MEMONET_VERSION > {number}\n#error\n#endif\n\
@@ -136,10 +138,7 @@ fn functions_can_be_replaced() {
     for kind in ["-fPIE", "-static"] {
         let mut compile = installed("oshcc");
         // The program finds another number than it sends.
-        compile
-            .args([kind, "-Dreturn=return 0 &&", "-o"])
-            .arg(&program)
-            .arg(source("hello.c"));
+        compile.args([kind, "-Dreturn=return 0 &&", "-o"]).arg(&program).arg(source("hello.c"));
         printed(compile.args(["-Ureturn"]).arg(&tool));
         let output = crate::common::job(3, &["--keep-going"], &program, &[]).output().unwrap();
         let mut found: Vec<_> = std::str::from_utf8(&output.stdout).unwrap().lines().collect();
@@ -173,10 +172,8 @@ fn another_rust_library_fits_beside_it() {
     let mut build = Command::new(rustc);
     build.args(["--edition=2024", "--crate-type=staticlib", "-o"]).arg(at("libother.a"));
     crate::common::assert_success(build.arg(at("other.rs")));
-    let linked = [
-        format!("{}/lib/libmemonet.a", PREFIX.display()),
-        at("libother.a").display().to_string(),
-    ];
+    let linked =
+        [format!("{}/lib/libmemonet.a", PREFIX.display()), at("libother.a").display().to_string()];
     for (first, last) in [(0, 1), (1, 0)] {
         let mut compile = Command::new("c++");
         compile

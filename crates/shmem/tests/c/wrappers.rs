@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{BUILT, PREFIX, assert_says_hello, command, complaint, folder, installed, printed, source, tools};
+use crate::common::{
+    BUILT, PREFIX, assert_says_hello, command, complaint, folder, installed, printed, source, tools,
+};
 
 /// A wrapper of the source tree, for what this test was built with.
 fn of_tree(name: &str) -> Command {
@@ -89,7 +91,10 @@ fn commands_are_shown_as_they_are_run() {
         assert_eq!(shown(&["x.c", only, "-show"]), format!("{cc} {compile} x.c {only}"));
     }
     for kind in ["-static", "-static-pie"] {
-        assert_eq!(shown(&["-show", kind, "x.o"]), format!("{cc} {compile} {kind} x.o {link_static}"));
+        assert_eq!(
+            shown(&["-show", kind, "x.o"]),
+            format!("{cc} {compile} {kind} x.o {link_static}")
+        );
     }
     // Questions to the compiler have nothing to link; what looks like an option may be a value.
     assert_eq!(shown(&["-show"]), format!("{cc} {compile} {link}"));

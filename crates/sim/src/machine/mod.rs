@@ -16,12 +16,14 @@
 //! clock.dimm = { value = 133, unit = "MHz", assumed = "the board was never built" }
 //! ```
 //!
-//! A parameter is a table with a `value`; every other table is a section. Each parameter has exactly one of `source` (who published it),
-//! `fitted` (on what) and `assumed` (why so). A variant may set and add any parameter. A file whose machine exists only in variants leaves out
-//! what they set.
+//! A parameter is a table with a `value`; every other table is a section. Each parameter has
+//! exactly one of `source` (who published it), `fitted` (on what) and `assumed` (why so). A variant
+//! may set and add any parameter. A file whose machine exists only in variants leaves out what they
+//! set.
 //!
-//! Whoever builds the machine reads parameters through [`Section`]; then [`Machine::finish`] refuses what nobody has read. So an unknown, a
-//! missing, and an unused parameter are all errors that name line and key. Only the section `program` is left to programs: it has what software
+//! Whoever builds the machine reads parameters through [`Section`]; then [`Machine::finish`]
+//! refuses what nobody has read. So an unknown, a missing, and an unused parameter are all errors
+//! that name line and key. Only the section `program` is left to programs: it has what software
 //! takes that is not the library's, such as that of a published experiment.
 
 mod read;
@@ -39,10 +41,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("dimmnet-1", include_str!("../../../../machines/dimmnet-1.toml")),
     ("dimmnet-2", include_str!("../../../../machines/dimmnet-2.toml")),
     ("fast-ethernet-udp", include_str!("../../../../machines/fast-ethernet-udp.toml")),
-    (
-        "gigabit-ethernet-udp",
-        include_str!("../../../../machines/gigabit-ethernet-udp.toml"),
-    ),
+    ("gigabit-ethernet-udp", include_str!("../../../../machines/gigabit-ethernet-udp.toml")),
     ("memory-channel-2", include_str!("../../../../machines/memory-channel-2.toml")),
     ("pci-sci", include_str!("../../../../machines/pci-sci.toml")),
     ("rdma-100g", include_str!("../../../../machines/rdma-100g.toml")),
@@ -136,7 +135,8 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine of this name, perhaps with a variant (`dimmnet-1/D`): a built-in one, or that of a file (`./mine.toml`, `./mine.toml/D`).
+    /// The machine of this name, perhaps with a variant (`dimmnet-1/D`): a built-in one, or that of
+    /// a file (`./mine.toml`, `./mine.toml/D`).
     ///
     /// # Errors
     /// [`MachineError`]: no such machine or variant, not TOML, a parameter that is not one.
@@ -177,24 +177,28 @@ impl Machine {
         self.parameters.iter().map(|(key, parameter)| (key.as_str(), parameter))
     }
 
-    /// Gives a parameter another number, in the unit that it has: for studies of what follows from it.
+    /// Gives a parameter another number, in the unit that it has: for studies of what follows from
+    /// it.
     ///
     /// # Errors
     /// [`MachineError`] when there is no such parameter, or it is no number.
     pub fn set(&mut self, key: &str, number: f64) -> Result<(), MachineError> {
         match self.parameters.get_mut(key).map(|parameter| &mut parameter.value) {
             Some(Value::Number(old)) => *old = number,
-            _ => return Err(self.error(key, None, "is no number of this machine, and cannot be given another".into())),
+            _ => {
+                return Err(self.error(
+                    key,
+                    None,
+                    "is no number of this machine, and cannot be given another".into(),
+                ));
+            }
         }
         Ok(())
     }
 
     /// A section.
     pub fn section(&self, name: &'static str) -> Section<'_> {
-        Section {
-            machine: self,
-            path: name.into(),
-        }
+        Section { machine: self, path: name.into() }
     }
 
     /// Refuses parameters that nobody has read; the last step of building a machine.
@@ -202,8 +206,11 @@ impl Machine {
     /// # Errors
     /// [`MachineError`] that names the first of them.
     pub fn finish(&self) -> Result<(), MachineError> {
-        let left = |key: &str, parameter: &Parameter| !parameter.used.get() && !key.starts_with("program.");
-        let mut unused: Vec<_> = self.parameters.iter().filter(|(key, parameter)| left(key, parameter)).collect();
+        let left = |key: &str, parameter: &Parameter| {
+            !parameter.used.get() && !key.starts_with("program.")
+        };
+        let mut unused: Vec<_> =
+            self.parameters.iter().filter(|(key, parameter)| left(key, parameter)).collect();
         unused.sort_by_key(|(_, parameter)| parameter.line);
         match unused.first() {
             None => Ok(()),
@@ -217,11 +224,13 @@ impl Machine {
         }
     }
 
-    /// What is perhaps unknown, where not all that would be read can be: what no machine of this kind has that is built in. One of them may be misspelt.
+    /// What is perhaps unknown, where not all that would be read can be: what no machine of this
+    /// kind has that is built in. One of them may be misspelt.
     fn strangers(&self) -> String {
         let known = read::known(&self.kind);
-        let strange =
-            |(key, parameter): &(&String, &Parameter)| !parameter.used.get() && !key.starts_with("program.") && !known.contains(*key);
+        let strange = |(key, parameter): &(&String, &Parameter)| {
+            !parameter.used.get() && !key.starts_with("program.") && !known.contains(*key)
+        };
         let mut strange: Vec<_> = self.parameters.iter().filter(strange).collect();
         strange.sort_by_key(|(_, parameter)| parameter.line);
         let named: Vec<_> = strange
@@ -240,12 +249,7 @@ impl Machine {
     }
 
     fn error(&self, key: &str, line: Option<usize>, problem: String) -> MachineError {
-        MachineError {
-            machine: self.name.clone(),
-            line,
-            key: Some(key.into()),
-            problem,
-        }
+        MachineError { machine: self.name.clone(), line, key: Some(key.into()), problem }
     }
 }
 
@@ -259,10 +263,7 @@ pub struct Section<'a> {
 impl<'a> Section<'a> {
     /// A section in it.
     pub fn section(&self, name: &str) -> Section<'a> {
-        Section {
-            machine: self.machine,
-            path: format!("{}.{name}", self.path),
-        }
+        Section { machine: self.machine, path: format!("{}.{name}", self.path) }
     }
 
     fn key(&self, name: &str) -> String {
@@ -314,7 +315,9 @@ impl<'a> Section<'a> {
     fn number(&self, name: &str, wanted: &str) -> Result<(f64, &'a str), MachineError> {
         let parameter = self.get(name)?;
         match parameter.value {
-            Value::Number(number) if number.is_finite() && number >= 0.0 => Ok((number, &parameter.unit)),
+            Value::Number(number) if number.is_finite() && number >= 0.0 => {
+                Ok((number, &parameter.unit))
+            }
             _ => Err(self.error(name, format!("is {}; it must be {wanted}", parameter.value))),
         }
     }
@@ -326,12 +329,18 @@ impl<'a> Section<'a> {
     pub fn time(&self, name: &str) -> Result<Ps, MachineError> {
         let (number, unit) = self.number(name, "a time")?;
         let time = match unit.strip_prefix("cycles of ") {
-            Some(clock) => Ps((number * 1e6 / self.machine.section("clock").megahertz(clock)?).round() as u64),
-            None => units::time(number, unit)
-                .ok_or_else(|| self.error(name, format!("has the unit {unit:?}; a time needs {}", units::TIMES)))?,
+            Some(clock) => {
+                Ps((number * 1e6 / self.machine.section("clock").megahertz(clock)?).round() as u64)
+            }
+            None => units::time(number, unit).ok_or_else(|| {
+                self.error(name, format!("has the unit {unit:?}; a time needs {}", units::TIMES))
+            })?,
         };
         if time > units::LONGEST {
-            return Err(self.error(name, format!("is {number} {unit:?}; nothing here takes longer than 1000 s")));
+            return Err(self.error(
+                name,
+                format!("is {number} {unit:?}; nothing here takes longer than 1000 s"),
+            ));
         }
         Ok(time)
     }
@@ -355,7 +364,10 @@ impl<'a> Section<'a> {
     pub fn count(&self, name: &str) -> Result<u64, MachineError> {
         let (number, unit) = self.number(name, "a whole number")?;
         if !unit.is_empty() || number.fract() != 0.0 || number > 2f64.powi(53) {
-            return Err(self.error(name, format!("is {number} {unit:?}; it must be a whole number without a unit")));
+            return Err(self.error(
+                name,
+                format!("is {number} {unit:?}; it must be a whole number without a unit"),
+            ));
         }
         Ok(number as u64)
     }
@@ -366,7 +378,9 @@ impl<'a> Section<'a> {
     /// As for [`time`](Self::time).
     pub fn bytes(&self, name: &str) -> Result<u64, MachineError> {
         let (number, unit) = self.number(name, "a size")?;
-        units::bytes(number, unit).ok_or_else(|| self.error(name, format!("is {number} {unit:?}; a size needs {}", units::SIZES)))
+        units::bytes(number, unit).ok_or_else(|| {
+            self.error(name, format!("is {number} {unit:?}; a size needs {}", units::SIZES))
+        })
     }
 
     /// The same, of at most so many.
@@ -387,7 +401,9 @@ impl<'a> Section<'a> {
     /// As for [`time`](Self::time).
     pub fn rate(&self, name: &str) -> Result<Rate, MachineError> {
         let (number, unit) = self.number(name, "a rate")?;
-        units::rate(number, unit).ok_or_else(|| self.error(name, format!("is {number} {unit:?}; a rate needs {}", units::RATES)))
+        units::rate(number, unit).ok_or_else(|| {
+            self.error(name, format!("is {number} {unit:?}; a rate needs {}", units::RATES))
+        })
     }
 
     /// A frequency.
@@ -398,7 +414,10 @@ impl<'a> Section<'a> {
         let (number, unit) = self.number(name, "a frequency")?;
         match unit {
             "MHz" if (0.001..=1e6).contains(&number) => Ok(number),
-            _ => Err(self.error(name, format!("is {number} {unit:?}; a clock needs MHz, from 0.001 to 1,000,000"))),
+            _ => Err(self.error(
+                name,
+                format!("is {number} {unit:?}; a clock needs MHz, from 0.001 to 1,000,000"),
+            )),
         }
     }
 
@@ -409,7 +428,10 @@ impl<'a> Section<'a> {
     pub fn probability(&self, name: &str) -> Result<f64, MachineError> {
         let (number, unit) = self.number(name, "a probability")?;
         if !unit.is_empty() || number > 1.0 {
-            return Err(self.error(name, format!("is {number} {unit:?}; a probability is from 0 to 1, without a unit")));
+            return Err(self.error(
+                name,
+                format!("is {number} {unit:?}; a probability is from 0 to 1, without a unit"),
+            ));
         }
         Ok(number)
     }
@@ -425,7 +447,10 @@ impl<'a> Section<'a> {
             .find(|(word, _)| matches!(&parameter.value, Value::Text(text) if text == word));
         found.map(|&(_, choice)| choice).ok_or_else(|| {
             let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-            self.error(name, format!("is {}; it must be one of {}", parameter.value, words.join(", ")))
+            self.error(
+                name,
+                format!("is {}; it must be one of {}", parameter.value, words.join(", ")),
+            )
         })
     }
 

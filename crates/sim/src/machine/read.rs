@@ -25,7 +25,10 @@ pub(super) fn load(name: &str) -> Result<Machine, MachineError> {
             machine: name.into(),
             line: None,
             key: None,
-            problem: format!("is not built in, and no file (those end in .toml); there are {}", known.join(", ")),
+            problem: format!(
+                "is not built in, and no file (those end in .toml); there are {}",
+                known.join(", ")
+            ),
         });
     }
     let text = std::fs::read_to_string(path).map_err(|error| MachineError {
@@ -52,25 +55,28 @@ pub(super) fn known(kind: &str) -> BTreeSet<String> {
     for (name, text) in BUILT_IN {
         let machine = parse(name, text, None).ok().filter(|machine| machine.kind == kind);
         let variants = machine.iter().flat_map(|machine| machine.variants.iter());
-        let variants: Vec<_> = variants.filter_map(|variant| parse(name, text, Some(variant)).ok()).collect();
+        let variants: Vec<_> =
+            variants.filter_map(|variant| parse(name, text, Some(variant)).ok()).collect();
         known.extend(
-            machine
-                .into_iter()
-                .chain(variants)
-                .flat_map(|machine| machine.parameters.into_keys()),
+            machine.into_iter().chain(variants).flat_map(|machine| machine.parameters.into_keys()),
         );
     }
     known
 }
 
-pub(super) fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Machine, MachineError> {
+pub(super) fn parse(
+    name: &str,
+    text: &str,
+    variant: Option<&str>,
+) -> Result<Machine, MachineError> {
     let reader = Reader { name, text };
-    let document = Document::parse(text).map_err(|error| reader.error(error.span(), None, error.message().trim().to_owned()))?;
+    let document = Document::parse(text)
+        .map_err(|error| reader.error(error.span(), None, error.message().trim().to_owned()))?;
     let root = document.as_table();
     let word = |key: &str| -> Result<(String, usize), MachineError> {
-        let item = root
-            .get(key)
-            .ok_or_else(|| reader.error(None, Some(key), "is missing at the top of the file".into()))?;
+        let item = root.get(key).ok_or_else(|| {
+            reader.error(None, Some(key), "is missing at the top of the file".into())
+        })?;
         match item.as_str() {
             Some(text) => Ok((text.to_owned(), reader.line(item.span()).unwrap_or(1))),
             None => Err(reader.error(item.span(), Some(key), "must be a text".into())),
@@ -80,7 +86,9 @@ pub(super) fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Mac
     let (kind, kind_line) = word("kind")?;
     let mut parameters = BTreeMap::new();
     let mut sections = BTreeMap::new();
-    for (key, item) in root.iter().filter(|(key, _)| !matches!(*key, "summary" | "kind" | "variant")) {
+    for (key, item) in
+        root.iter().filter(|(key, _)| !matches!(*key, "summary" | "kind" | "variant"))
+    {
         sections.extend(reader.line(item.span()).map(|line| (key.to_owned(), line)));
         reader.collect(key.to_owned(), item, &mut parameters)?;
     }
@@ -91,7 +99,13 @@ pub(super) fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Mac
                 .iter()
                 .map(|(name, item)| reader.variant(name, item))
                 .collect::<Result<_, _>>()?,
-            None => return Err(reader.error(item.span(), Some("variant"), "must be a section for each variant".into())),
+            None => {
+                return Err(reader.error(
+                    item.span(),
+                    Some("variant"),
+                    "must be a section for each variant".into(),
+                ));
+            }
         },
     };
     let mut name = name.to_owned();
@@ -103,15 +117,7 @@ pub(super) fn parse(name: &str, text: &str, variant: Option<&str>) -> Result<Mac
         }
         name = format!("{name}/{variant}");
     }
-    Ok(Machine {
-        name,
-        summary,
-        kind,
-        kind_line,
-        variants,
-        parameters,
-        sections,
-    })
+    Ok(Machine { name, summary, kind, kind_line, variants, parameters, sections })
 }
 
 impl Reader<'_> {
@@ -120,7 +126,12 @@ impl Reader<'_> {
         Some(1 + self.text.as_bytes()[..start].iter().filter(|&&byte| byte == b'\n').count())
     }
 
-    fn error(&self, span: Option<std::ops::Range<usize>>, key: Option<&str>, problem: String) -> MachineError {
+    fn error(
+        &self,
+        span: Option<std::ops::Range<usize>>,
+        key: Option<&str>,
+        problem: String,
+    ) -> MachineError {
         MachineError {
             machine: self.name.into(),
             line: self.line(span),
@@ -133,31 +144,53 @@ impl Reader<'_> {
     fn variant(&self, name: &str, item: &Item) -> Result<String, MachineError> {
         match item.as_table_like() {
             Some(_) => Ok(name.to_owned()),
-            None => Err(self.error(item.span(), Some(&format!("variant.{name}")), "must be a section".into())),
+            None => Err(self.error(
+                item.span(),
+                Some(&format!("variant.{name}")),
+                "must be a section".into(),
+            )),
         }
     }
 
     /// The variant, the one that it is like, and so on.
-    fn chain<'d>(&self, root: &'d toml_edit::Table, variant: &str, variants: &[String]) -> Result<Vec<&'d dyn TableLike>, MachineError> {
+    fn chain<'d>(
+        &self,
+        root: &'d toml_edit::Table,
+        variant: &str,
+        variants: &[String],
+    ) -> Result<Vec<&'d dyn TableLike>, MachineError> {
         let mut chain = Vec::new();
         let mut next = Some((variant.to_owned(), None));
         while let Some((name, span)) = next.take() {
-            let section = root.get("variant").and_then(|all| all.get(&name)).and_then(Item::as_table_like);
+            let section =
+                root.get("variant").and_then(|all| all.get(&name)).and_then(Item::as_table_like);
             let Some(section) = section else {
                 let known = match variants {
                     [] => "it has none".to_owned(),
                     known => format!("there are {}", known.join(", ")),
                 };
-                return Err(self.error(span, None, format!("there is no variant {name:?}; {known}")));
+                return Err(self.error(
+                    span,
+                    None,
+                    format!("there is no variant {name:?}; {known}"),
+                ));
             };
             chain.push(section);
             if let Some(like) = section.get("like") {
                 let key = format!("variant.{name}.like");
                 let Some(other) = like.as_str() else {
-                    return Err(self.error(like.span(), Some(&key), "must be the name of a variant".into()));
+                    return Err(self.error(
+                        like.span(),
+                        Some(&key),
+                        "must be the name of a variant".into(),
+                    ));
                 };
                 if chain.len() > variants.len() {
-                    return Err(self.error(like.span(), Some(&key), "is like itself, by way of others".into()));
+                    return Err(self.error(
+                        like.span(),
+                        Some(&key),
+                        "is like itself, by way of others".into(),
+                    ));
                 }
                 next = Some((other.to_owned(), like.span()));
             }
@@ -166,7 +199,12 @@ impl Reader<'_> {
     }
 
     /// Puts the parameters in `item` into `parameters`, whatever was there under their keys.
-    fn collect(&self, key: String, item: &Item, parameters: &mut BTreeMap<String, Parameter>) -> Result<(), MachineError> {
+    fn collect(
+        &self,
+        key: String,
+        item: &Item,
+        parameters: &mut BTreeMap<String, Parameter>,
+    ) -> Result<(), MachineError> {
         let Some(table) = item.as_table_like() else {
             let problem = "must be a section, or a parameter with a value and its source: { value = ..., source = \"...\" }";
             return Err(self.error(item.span(), Some(&key), problem.into()));
@@ -181,12 +219,21 @@ impl Reader<'_> {
             .try_for_each(|(name, item)| self.collect(format!("{key}.{name}"), item, parameters))
     }
 
-    fn parameter(&self, key: &str, item: &Item, table: &dyn TableLike) -> Result<Parameter, MachineError> {
+    fn parameter(
+        &self,
+        key: &str,
+        item: &Item,
+        table: &dyn TableLike,
+    ) -> Result<Parameter, MachineError> {
         let (mut value, mut unit, mut sources) = (None, String::new(), Vec::new());
         for (name, part) in table.iter() {
             let text = || match part.as_str() {
                 Some(text) if !text.trim().is_empty() => Ok(text.to_owned()),
-                _ => Err(self.error(part.span(), Some(key), format!("has a {name} that is not a text"))),
+                _ => Err(self.error(
+                    part.span(),
+                    Some(key),
+                    format!("has a {name} that is not a text"),
+                )),
             };
             match name {
                 "value" => {
@@ -202,12 +249,16 @@ impl Reader<'_> {
                 "fitted" => sources.push(Source::Fitted(text()?)),
                 "assumed" => sources.push(Source::Assumed(text()?)),
                 _ => {
-                    let problem = format!("has an unknown part {name:?}; there are value, unit, source, fitted, assumed");
+                    let problem = format!(
+                        "has an unknown part {name:?}; there are value, unit, source, fitted, assumed"
+                    );
                     return Err(self.error(part.span(), Some(key), problem));
                 }
             }
         }
-        let value = value.ok_or_else(|| self.error(item.span(), Some(key), "has a value that is no number, text or flag".into()))?;
+        let value = value.ok_or_else(|| {
+            self.error(item.span(), Some(key), "has a value that is no number, text or flag".into())
+        })?;
         let [source] = <[Source; 1]>::try_from(sources).map_err(|_| {
             let problem = "must say where it is from by exactly one of source, fitted, assumed";
             self.error(item.span(), Some(key), problem.into())

@@ -4,7 +4,8 @@ use crate::time::Ps;
 
 pub(super) const TIMES: &str = "ps, ns, us, ms, s, or \"cycles of\" a clock";
 pub(super) const SIZES: &str = "B, KiB, MiB, GiB, and comes to whole bytes";
-pub(super) const RATES: &str = "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, and is not 0, nor slower than 1 kB/s";
+pub(super) const RATES: &str =
+    "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, and is not 0, nor slower than 1 kB/s";
 /// The longest time of a machine file. Sums of many are still far from the end of [`Ps`].
 pub(super) const LONGEST: Ps = Ps(1_000_000_000_000_000);
 /// A byte's time at 1 kB/s, in femtoseconds.
@@ -27,9 +28,7 @@ impl Rate {
 
     /// Several side by side.
     pub fn times(self, n: u64) -> Rate {
-        Rate {
-            femtoseconds_per_byte: self.femtoseconds_per_byte / n.max(1),
-        }
+        Rate { femtoseconds_per_byte: self.femtoseconds_per_byte / n.max(1) }
     }
 }
 
@@ -74,9 +73,7 @@ pub(super) fn rate(number: f64, unit: &str) -> Option<Rate> {
         "ns/B" => number * one,
         _ => one / number,
     };
-    (femtoseconds <= SLOWEST).then(|| Rate {
-        femtoseconds_per_byte: femtoseconds.round() as u64,
-    })
+    (femtoseconds <= SLOWEST).then(|| Rate { femtoseconds_per_byte: femtoseconds.round() as u64 })
 }
 
 #[cfg(test)]

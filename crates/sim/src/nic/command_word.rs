@@ -1,4 +1,5 @@
-//! Remote DMA by command words (SR2201): a word is built once, in the kernel, and then started any number of times by one write of its address.
+//! Remote DMA by command words (SR2201): a word is built once, in the kernel, and then started any
+//! number of times by one write of its address.
 //!
 //! ```text
 //! host:  software, direct_start | system_call ─► start register
@@ -6,20 +7,26 @@
 //!        status of the word ◄─────────────── link ◄─┘ done, or refused
 //! ```
 //!
-//! * Command words lie in kernel space, as many as `nic.command_words`: [`build`] is a system call, and a user's store into one ([`stray_store`]) is a
-//!   fault. The start register takes only addresses of words.
-//! * A receive area carries an access key ([`allow`]); the receiving hardware compares it with the word's, packet by packet, and refuses what does
-//!   not fit: memory is left as it was, the word's status says so. Memory without an area of its own is its region's, with the job's key, which the
-//!   library's words carry.
-//! * Nobody is interrupted: sender and receiver spin, on the word's status ([`test()`]) and on a flag that is written after the data.
+//! * Command words lie in kernel space, as many as `nic.command_words`: [`build`] is a system call,
+//!   and a user's store into one ([`stray_store`]) is a fault. The start register takes only
+//!   addresses of words.
+//! * A receive area carries an access key ([`allow`]); the receiving hardware compares it with the
+//!   word's, packet by packet, and refuses what does not fit: memory is left as it was, the word's
+//!   status says so. Memory without an area of its own is its region's, with the job's key, which
+//!   the library's words carry.
+//! * Nobody is interrupted: sender and receiver spin, on the word's status ([`test()`]) and on a
+//!   flag that is written after the data.
 //! * The NIC answers each transfer when it is written: that is what a sender's `quiet` waits for.
 //!
-//! The library's stores and puts are command words too. The first to an address and length builds one; later ones find it, and cost a direct
-//! start. A source that the program may change at once is copied first. What the NIC lacks (reads, atomics) agents do.
+//! The library's stores and puts are command words too. The first to an address and length builds
+//! one; later ones find it, and cost a direct start. A source that the program may change at once
+//! is copied first. What the NIC lacks (reads, atomics) agents do.
 
 mod interface;
 
-pub use interface::{CommandWord, DONE, REFUSED, RUNNING, Start, allow, build, start, stray_store, test};
+pub use interface::{
+    CommandWord, DONE, REFUSED, RUNNING, Start, allow, build, start, stray_store, test,
+};
 
 use super::{Call, Cx, Feature, Nic, Unit};
 use crate::host::{Answer, Command, HostOp, Op, Polling};
@@ -87,7 +94,8 @@ struct NicOf {
     known: BTreeMap<(u32, u32, u64, u32), usize>,
     oldest: usize,
     areas: Vec<Area>,
-    /// Transfers of the library that have not been answered, calls that wait for them, and what was refused since the last of these.
+    /// Transfers of the library that have not been answered, calls that wait for them, and what was
+    /// refused since the last of these.
     unanswered: u64,
     quiets: Vec<Op>,
     refused: Option<String>,
@@ -100,7 +108,8 @@ pub struct CommandWordDma {
     started: Slab<Started>,
 }
 
-/// First header word: what it is, the last of its transfer, a flag to write, and the sender's place in the high half.
+/// First header word: what it is, the last of its transfer, a flag to write, and the sender's place
+/// in the high half.
 const DATA: u64 = 0;
 const ANSWER: u64 = 1;
 const LAST: u64 = 1 << 8;
@@ -121,7 +130,10 @@ impl CommandWordDma {
             return Err(nic.error("packet", "must be from 64 B to 1 MiB"));
         }
         if !(4..1 << 24).contains(&words) {
-            return Err(nic.error("command_words", "must be from 4 to 16 million: the library needs some at once"));
+            return Err(nic.error(
+                "command_words",
+                "must be from 4 to 16 million: the library needs some at once",
+            ));
         }
         let is = Parameters {
             look: host.time_not_zero("look")?,
@@ -147,10 +159,7 @@ impl CommandWordDma {
     }
 
     fn polled(&self) -> Polling {
-        Polling {
-            interval: self.is.look,
-            sample: self.is.look,
-        }
+        Polling { interval: self.is.look, sample: self.is.look }
     }
 
     /// Has the CPU do these parts of a call; gives when it is through.
@@ -184,7 +193,15 @@ impl CommandWordDma {
     }
 
     /// A transfer of the library's; gives when its call may return.
-    fn transfer(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, to: FarAddress, data: Payload, copied: bool) -> Result<Ps, String> {
+    fn transfer(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        to: FarAddress,
+        data: Payload,
+        copied: bool,
+    ) -> Result<Ps, String> {
         let is = self.is;
         let wanted = (to.pe, to.region, to.offset, data.len() as u32);
         let copy = if copied { is.copy.time(data.len() as u64) } else { Ps::ZERO };
@@ -192,19 +209,15 @@ impl CommandWordDma {
             Some(&place) => place,
             None => {
                 let word = CommandWord {
-                    // It names the library's send buffer, or the source: the data is given to the NIC with the start.
+                    // It names the library's send buffer, or the source: the data is given to the
+                    // NIC with the start.
                     from: FarAddress { pe: node.0, ..to },
                     to,
                     len: data.len() as u32,
                     key: job_key(to.pe, to.region),
                     flag: None,
                 };
-                let placed = Placed {
-                    word,
-                    unanswered: 0,
-                    refused: false,
-                    used_for: Some(wanted),
-                };
+                let placed = Placed { word, unanswered: 0, refused: false, used_for: Some(wanted) };
                 let place = self
                     .place(node, placed)
                     .ok_or("all command words are in use, by transfers under way and the program's own: build fewer, or wait for some")?;
@@ -221,16 +234,7 @@ impl CommandWordDma {
         );
         cx.promise(op, data.len().div_ceil(is.packet).max(1) as u64);
         self.nics[node.index()].unanswered += 1;
-        self.write_start_register(
-            cx,
-            returns,
-            node,
-            Started {
-                op,
-                place,
-                data: Some(data),
-            },
-        );
+        self.write_start_register(cx, returns, node, Started { op, place, data: Some(data) });
         Ok(returns)
     }
 
@@ -266,7 +270,9 @@ impl CommandWordDma {
                 };
                 let there = placed.word.to.pe < cx.pes() && placed.word.from.pe == node.0;
                 let answer = match there.then(|| self.place(node, placed)) {
-                    None => Answer::refused("a command word goes from the caller's memory to that of a PE of the job; check both PEs"),
+                    None => Answer::refused(
+                        "a command word goes from the caller's memory to that of a PE of the job; check both PEs",
+                    ),
                     Some(Some(place)) => Answer::value(KERNEL + place as u64 * WORD),
                     Some(None) => Answer::refused(format!(
                         "there is no room for more than {} command words; start those again",
@@ -297,7 +303,9 @@ impl CommandWordDma {
                     words[0]
                 )),
             ),
-            code => (cx.now(), Answer::refused(format!("a command-word NIC has no command {code}"))),
+            code => {
+                (cx.now(), Answer::refused(format!("a command-word NIC has no command {code}")))
+            }
         };
         cx.finish(answer.0, op, answer.1);
     }
@@ -307,7 +315,9 @@ impl CommandWordDma {
         let place = address.wrapping_sub(KERNEL) / WORD;
         let word = self.nics[node.index()].words.get(place as usize);
         match word {
-            Some(Placed { used_for: None, .. }) if address.is_multiple_of(WORD) => Ok(place as usize),
+            Some(Placed { used_for: None, .. }) if address.is_multiple_of(WORD) => {
+                Ok(place as usize)
+            }
             _ => Err(format!(
                 "{address:#x} is not the address of a command word that this program has built"
             )),
@@ -321,7 +331,9 @@ impl CommandWordDma {
         };
         let placed = self.nics[node.index()].words[place];
         if placed.unanswered > 0 {
-            return Answer::refused("this command word is under way: test it before starting it again");
+            return Answer::refused(
+                "this command word is under way: test it before starting it again",
+            );
         }
         cx.promise(op, placed.writes(self.is.packet));
         self.write_start_register(cx, at, node, Started { op, place, data: None });
@@ -402,9 +414,7 @@ impl CommandWordDma {
 
     fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
         let is = self.is;
-        let Packet {
-            header, payload, op, from, ..
-        } = packet;
+        let Packet { header, payload, op, from, .. } = packet;
         let place = (header[0] >> 32) as usize;
         if header[0] & 0xff == ANSWER {
             self.answered(cx, at, node, place, header[0]);
@@ -417,15 +427,12 @@ impl CommandWordDma {
         let visible = written.1 + is.write;
         cx.stage(node, "receive", "write", op, (written.0, visible));
         let flag = header[0] & FLAG != 0;
-        let to = |offset| FarAddress {
-            pe: node.0,
-            region,
-            offset,
-        };
+        let to = |offset| FarAddress { pe: node.0, region, offset };
         let good = self.may_write(node, region, header[2], len, key)
             && (!flag || self.may_write(node, region, header[3], 8, key))
             && (header[0] & OWN == 0
-                || cx.read(op, to(header[2]), payload.len()).is_ok() && (!flag || cx.read(op, to(header[3]), 8).is_ok()));
+                || cx.read(op, to(header[2]), payload.len()).is_ok()
+                    && (!flag || cx.read(op, to(header[3]), 8).is_ok()));
         if good {
             cx.write(visible, op, to(header[2]), payload);
             if flag {
@@ -487,7 +494,8 @@ impl CommandWordDma {
         }
     }
 
-    /// The host has seen by `at` that every transfer is answered. Agents may still be at work for it: they tell it as soon as a look can see it.
+    /// The host has seen by `at` that every transfer is answered. Agents may still be at work for
+    /// it: they tell it as soon as a look can see it.
     fn quiet(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op) {
         match self.nics[node.index()].refused.take() {
             Some(why) => cx.finish(at, op, Answer::refused(why)),
@@ -507,7 +515,8 @@ impl Placed {
 
     /// Writes that a start of it promises.
     fn writes(&self, packet: usize) -> u64 {
-        u64::from(self.word.len).div_ceil(packet as u64).max(1) + u64::from(self.word.flag.is_some())
+        u64::from(self.word.len).div_ceil(packet as u64).max(1)
+            + u64::from(self.word.flag.is_some())
     }
 }
 
@@ -540,7 +549,8 @@ impl Nic for CommandWordDma {
                 });
                 data.into_iter().chain(signal).try_fold(cx.now(), |_, next| next)
             }
-            // Packets of one sender to one receiver take one way, and the NIC serves words in the order of their starting.
+            // Packets of one sender to one receiver take one way, and the NIC serves words in the
+            // order of their starting.
             HostOp::Fence => Ok(cx.now()),
             HostOp::Quiet => {
                 match self.nics[node.index()].unanswered {
@@ -550,7 +560,9 @@ impl Nic for CommandWordDma {
                 return;
             }
             HostOp::Command(command) => return self.command(cx, node, op, &command),
-            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Group(_) => Err("a command-word NIC has no such operation".into()),
+            HostOp::Get { .. } | HostOp::Atomic { .. } | HostOp::Group(_) => {
+                Err("a command-word NIC has no such operation".into())
+            }
         };
         match returns {
             Ok(returns) => cx.finish(returns, op, Answer::default()),

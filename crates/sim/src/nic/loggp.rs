@@ -8,14 +8,16 @@
 //! | G | `link.rate` |
 //! | L | `nic.send_latency`, the links and the switch, `nic.receive_latency` |
 //!
-//! A message is cut into packets of at most `nic.packet` bytes of payload, each with `nic.header` bytes of its own on the link. Packets take one
-//! way and stay in order, so a fence costs nothing. A signal is a message of its own, behind its data. Delivery is acknowledged: `quiet` returns
+//! A message is cut into packets of at most `nic.packet` bytes of payload, each with `nic.header`
+//! bytes of its own on the link. Packets take one way and stay in order, so a fence costs nothing.
+//! A signal is a message of its own, behind its data. Delivery is acknowledged: `quiet` returns
 //! `nic.acknowledge` after the last write has landed.
 //!
-//! With `nic.bus`, what the CPU copies out (`nic.send_byte`) and what the NIC writes into memory (at the rate of the bus) share a bus of the host, one
-//! message or packet at a time.
+//! With `nic.bus`, what the CPU copies out (`nic.send_byte`) and what the NIC writes into memory
+//! (at the rate of the bus) share a bus of the host, one message or packet at a time.
 //!
-//! With `nic.remote_dma` the hardware also gets and does atomics (`nic.read`, `nic.atomic` at the target); without, agents do.
+//! With `nic.remote_dma` the hardware also gets and does atomics (`nic.read`, `nic.atomic` at the
+//! target); without, agents do.
 
 use super::{Call, Cx, Feature, Nic, Unit};
 use crate::host::{Answer, Atomic, HostOp, Op, Polling};
@@ -28,7 +30,8 @@ use memonet_core::fabric::FarAddress;
 use memonet_core::shm::AtomicOp;
 use std::collections::BTreeMap;
 
-/// What a packet asks of its receiver: the low byte of its first header word. The PE is in the high half.
+/// What a packet asks of its receiver: the low byte of its first header word. The PE is in the high
+/// half.
 const WRITE: u64 = 0;
 const READ: u64 = 1;
 const UPDATE: u64 = 2;
@@ -111,10 +114,7 @@ impl LogGp {
                 true => Some((nic.time("read")?, nic.time("atomic")?)),
                 false => None,
             },
-            polling: Polling {
-                interval,
-                sample: interval,
-            },
+            polling: Polling { interval, sample: interval },
         };
         Ok(LogGp {
             is,
@@ -125,7 +125,15 @@ impl LogGp {
     }
 
     /// Sends a message from `at` on; gives when its last packet is handed to the link.
-    fn send(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, (to, header): Addressed, data: &Payload) {
+    fn send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Ps,
+        node: Node,
+        op: Op,
+        (to, header): Addressed,
+        data: &Payload,
+    ) {
         let is = self.is;
         let (start, _) = self.nics[node.index()].sender.take(at, is.gap);
         let leaves = start + is.send_latency;
@@ -164,9 +172,7 @@ impl LogGp {
     /// What a packet does where it has come in by `at`.
     fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
         let is = self.is;
-        let Packet {
-            header, payload, op, from, ..
-        } = packet;
+        let Packet { header, payload, op, from, .. } = packet;
         let mut got = at + is.receive_latency;
         cx.stage(node, "receive", "receive_latency", op, (at, got));
         if let Some(bus) = is.bus {
@@ -184,7 +190,8 @@ impl LogGp {
             ANSWER => self.answer(cx, done, op, &header, payload),
             // Read and written at the end of what the hardware takes.
             what => {
-                let (read, atomic) = is.remote_dma.expect("only hardware sends what hardware must carry out");
+                let (read, atomic) =
+                    is.remote_dma.expect("only hardware sends what hardware must carry out");
                 let (name, time) = if what == READ { ("read", read) } else { ("atomic", atomic) };
                 let busy = self.nics[node.index()].receiver.take(done, time);
                 cx.stage(node, "receive", name, op, busy);
@@ -246,14 +253,11 @@ fn header(what: u64, at: FarAddress, extra: u64) -> [u64; 4] {
 }
 
 fn address(header: &[u64; 4]) -> FarAddress {
-    FarAddress {
-        pe: (header[0] >> 32) as u32,
-        region: header[1] as u32,
-        offset: header[2],
-    }
+    FarAddress { pe: (header[0] >> 32) as u32, region: header[1] as u32, offset: header[2] }
 }
 
-/// Operand of an atomic, the operand of its other one, and how it is written in a header: what to do above the size, and whether to answer.
+/// Operand of an atomic, the operand of its other one, and how it is written in a header: what to
+/// do above the size, and whether to answer.
 fn operands(a: u64, b: u64) -> Payload {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&a.to_le_bytes());
@@ -261,7 +265,8 @@ fn operands(a: u64, b: u64) -> Payload {
     Payload::copy(&bytes)
 }
 
-const OPERATIONS: [AtomicOp; 5] = [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
+const OPERATIONS: [AtomicOp; 5] =
+    [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
 /// In the last header word of an atomic: it is answered.
 const FETCH: u64 = 1 << 16;
 
@@ -269,10 +274,15 @@ fn update(at: FarAddress, size: u8, what: Atomic, fetch: bool) -> ([u64; 4], Pay
     let fetch = if fetch { FETCH } else { 0 };
     match what {
         Atomic::Op(op, operand) => {
-            let code = OPERATIONS.iter().position(|&other| other == op).expect("all operations are listed") as u64;
+            let code = OPERATIONS
+                .iter()
+                .position(|&other| other == op)
+                .expect("all operations are listed") as u64;
             (header(UPDATE, at, u64::from(size) | code << 8 | fetch), operands(operand, 0))
         }
-        Atomic::CompareSwap { expected, new } => (header(SWAP_IF, at, u64::from(size) | fetch), operands(expected, new)),
+        Atomic::CompareSwap { expected, new } => {
+            (header(SWAP_IF, at, u64::from(size) | fetch), operands(expected, new))
+        }
     }
 }
 
@@ -317,8 +327,12 @@ impl Nic for LogGp {
                 if let Some(signal) = signal {
                     cx.promise(op, 1);
                     let (header, payload) = match signal.op {
-                        SignalOp::Set => (header(WRITE, signal.at, 0), Payload::word(8, signal.value)),
-                        SignalOp::Add => update(signal.at, 8, Atomic::Op(AtomicOp::Add, signal.value), false),
+                        SignalOp::Set => {
+                            (header(WRITE, signal.at, 0), Payload::word(8, signal.value))
+                        }
+                        SignalOp::Add => {
+                            update(signal.at, 8, Atomic::Op(AtomicOp::Add, signal.value), false)
+                        }
                     };
                     self.send(cx, returns, node, op, (Node(signal.at.pe), header), &payload);
                 }
@@ -342,7 +356,9 @@ impl Nic for LogGp {
             }
             HostOp::Fence => cx.finish(cx.now(), op, Answer::default()),
             HostOp::Quiet => cx.finish_when_landed(cx.now(), op, self.is.acknowledge),
-            HostOp::Group(_) | HostOp::Command(_) => cx.finish(cx.now(), op, Answer::refused("a LogGP network has no such operation")),
+            HostOp::Group(_) | HostOp::Command(_) => {
+                cx.finish(cx.now(), op, Answer::refused("a LogGP network has no such operation"))
+            }
         }
     }
 
@@ -351,18 +367,13 @@ impl Nic for LogGp {
     }
 
     fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64) {
-        let Packet {
-            from,
-            header: asked,
-            payload,
-            op,
-            ..
-        } = self.asked.take(token as u32);
+        let Packet { from, header: asked, payload, op, .. } = self.asked.take(token as u32);
         let place = address(&asked);
         let (result, kind, fetch) = match asked[0] & 0xff {
             READ => (cx.read(op, place, asked[3] as usize), AS_DATA, true),
             _ => {
-                let old = cx.atomic(op, place, (asked[3] & 0xff) as usize, atomic(&asked, &payload));
+                let old =
+                    cx.atomic(op, place, (asked[3] & 0xff) as usize, atomic(&asked, &payload));
                 (old.map(|old| Payload::word(8, old)), AS_VALUE, asked[3] & FETCH != 0)
             }
         };
@@ -371,11 +382,7 @@ impl Nic for LogGp {
             return;
         }
         let (kind, data) = result.map_or((REFUSED, Payload::EMPTY), |data| (kind, data));
-        let back = FarAddress {
-            pe: from.0,
-            region: 0,
-            offset: 0,
-        };
+        let back = FarAddress { pe: from.0, region: 0, offset: 0 };
         self.send(cx, cx.now(), node, op, (from, header(ANSWER, back, kind)), &data);
     }
 }

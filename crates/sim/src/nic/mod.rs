@@ -1,7 +1,8 @@
 //! What a kind of NIC is.
 //!
-//! A kind is one file: a state machine that holds the NICs of all nodes, and does with every operation what the hardware does, at the times at
-//! which the hardware does it. It reads no clock and keeps no queue of its own for time: it is called, it changes its state, and it tells its
+//! A kind is one file: a state machine that holds the NICs of all nodes, and does with every
+//! operation what the hardware does, at the times at which the hardware does it. It reads no clock
+//! and keeps no queue of its own for time: it is called, it changes its state, and it tells its
 //! [`Cx`] what follows and when.
 //!
 //! ```text
@@ -12,11 +13,15 @@
 //!
 //! Rules:
 //!
-//! * Every call that [`begin`](Nic::begin) gets is answered by exactly one [`Cx::finish`] (or [`Cx::finish_when_landed`]), at that moment or any later.
-//! * Every write that a call promises ([`Cx::promise`]) ends in one [`Cx::write`] or [`Cx::kept`], or in [`Cx::lost`]: that is what `quiet` counts.
-//! * Every stage that takes time is recorded with its name ([`Cx::stage`]). Names are those of the machine file's parameters.
+//! * Every call that [`begin`](Nic::begin) gets is answered by exactly one [`Cx::finish`] (or
+//!   [`Cx::finish_when_landed`]), at that moment or any later.
+//! * Every write that a call promises ([`Cx::promise`]) ends in one [`Cx::write`] or [`Cx::kept`],
+//!   or in [`Cx::lost`]: that is what `quiet` counts.
+//! * Every stage that takes time is recorded with its name ([`Cx::stage`]). Names are those of the
+//!   machine file's parameters.
 //! * A unit that serves one thing at a time is a [`Unit`]; who comes while it is busy waits.
-//! * Every constant is a parameter of the machine file, read once in the kind's constructor. What is not read there is an error of the file.
+//! * Every constant is a parameter of the machine file, read once in the kind's constructor. What
+//!   is not read there is an error of the file.
 //! * State is per node in a `Vec`, small until it is used: a machine may have 65,536.
 
 pub mod command_word;
@@ -38,12 +43,16 @@ pub use crate::world::Cx;
 /// The kinds, by the names that machine files give them.
 pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>, MachineError> {
     match machine.kind() {
-        "command-word" => Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes())?)),
+        "command-word" => {
+            Ok(Box::new(command_word::CommandWordDma::build(machine, network.nodes())?))
+        }
         "infiniband" => Ok(Box::new(infiniband::InfiniBand::build(machine, network)?)),
         "sync-network" => Ok(Box::new(sync_network::SyncNetwork::build(machine, network.nodes())?)),
         "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes())?)),
         "memory-slot" => Ok(Box::new(memory_slot::MemorySlot::build(machine, network.nodes())?)),
-        _ => Err(machine.unknown_kind("command-word, infiniband, loggp, memory-slot, sync-network")),
+        _ => {
+            Err(machine.unknown_kind("command-word, infiniband, loggp, memory-slot, sync-network"))
+        }
     }
 }
 
@@ -58,7 +67,8 @@ pub struct Call {
     pub what: HostOp,
 }
 
-/// What hardware may have. What it has not is done by software on the target host (the private module `agent`).
+/// What hardware may have. What it has not is done by software on the target host (the private
+/// module `agent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     /// [`HostOp::Get`].
@@ -99,11 +109,12 @@ pub trait Nic {
         panic!("{} has no management packets, but switch {switch} got {packet:?}", self.kind());
     }
 
-    /// The others have heard that a PE has left: no call waits for it any more, of now or later. Told once, or more often.
+    /// The others have heard that a PE has left: no call waits for it any more, of now or later.
+    /// Told once, or more often.
     fn left(&mut self, _cx: &mut Cx<'_>, _pe: Pe) {}
 
-    /// A packet that was [droppable](Packet::droppable) is lost, or one copy of it: `missing` nodes will not get it. Says which promises end with
-    /// it ([`Cx::lost`]).
+    /// A packet that was [droppable](Packet::droppable) is lost, or one copy of it: `missing` nodes
+    /// will not get it. Says which promises end with it ([`Cx::lost`]).
     fn dropped(&mut self, _cx: &mut Cx<'_>, packet: &Packet, _missing: u64) {
         panic!("{} sends no packets that may be lost, but lost {packet:?}", self.kind());
     }

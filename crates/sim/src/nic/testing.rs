@@ -45,10 +45,7 @@ impl Bench {
     pub(crate) fn begin(&mut self, pe: u32, what: HostOp) -> Op {
         let number = &mut self.numbers[pe as usize];
         *number += 1;
-        let op = Op {
-            pe: Pe(pe),
-            number: *number,
-        };
+        let op = Op { pe: Pe(pe), number: *number };
         self.world.begin(op, what);
         op
     }
@@ -60,7 +57,9 @@ impl Bench {
                 let before = self.answers.insert(op, (self.world.now(), answer));
                 assert!(before.is_none(), "{op:?} is answered twice");
             }
-            Some(Happened::Changed(pe) | Happened::News(pe)) => self.changed[pe.index()] = Some(self.world.now()),
+            Some(Happened::Changed(pe) | Happened::News(pe)) => {
+                self.changed[pe.index()] = Some(self.world.now())
+            }
             Some(Happened::Woken(_)) => {}
             Some(unrouted @ Happened::Unrouted(..)) => panic!("{unrouted:?}"),
         }
@@ -126,8 +125,8 @@ impl Bench {
     }
 }
 
-/// What any kind must do with what the library sends: puts of every length, stores, signals, and what agents make of gets and atomics, from and to every
-/// PE, at once.
+/// What any kind must do with what the library sends: puts of every length, stores, signals, and
+/// what agents make of gets and atomics, from and to every PE, at once.
 pub(crate) fn carries_the_library(machine: &Machine, pes: u32) {
     let mut bench = Bench::of(machine, pes, 7);
     let mut expected = vec![vec![0u8; BYTES]; pes as usize];
@@ -152,17 +151,9 @@ pub(crate) fn carries_the_library(machine: &Machine, pes: u32) {
                 reuse: from % 2 == 0,
             };
             ops.push(bench.begin(from, put));
-            let add = Signal {
-                at: at(to, 60_000),
-                op: SignalOp::Add,
-                value: 3,
-            };
-            let add = HostOp::Put {
-                to: at(to, 0),
-                data: Payload::EMPTY,
-                signal: Some(add),
-                reuse: true,
-            };
+            let add = Signal { at: at(to, 60_000), op: SignalOp::Add, value: 3 };
+            let add =
+                HostOp::Put { to: at(to, 0), data: Payload::EMPTY, signal: Some(add), reuse: true };
             ops.push(bench.begin(from, add));
         }
     }
@@ -182,15 +173,10 @@ pub(crate) fn carries_the_library(machine: &Machine, pes: u32) {
     // What agents or hardware read is what was written.
     for from in 0..pes {
         let to = (from + 1) % pes;
-        let got = bench.call(
-            from,
-            HostOp::Get {
-                from: at(to, 64),
-                len: 9000,
-            },
-        );
-        got.data
-            .with(|bytes| assert!(bytes == &expected[to as usize][64..9064], "a long get of PE {from}"));
+        let got = bench.call(from, HostOp::Get { from: at(to, 64), len: 9000 });
+        got.data.with(|bytes| {
+            assert!(bytes == &expected[to as usize][64..9064], "a long get of PE {from}")
+        });
     }
     bench.run();
     bench.assert_conserved();

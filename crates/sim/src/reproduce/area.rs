@@ -16,32 +16,21 @@ impl Area {
     /// Collective.
     pub fn new(job: &Job, bytes: usize) -> Area {
         let offset = job.allocate(bytes, 64, true).expect("room for an experiment");
-        Area {
-            job: job.clone(),
-            offset,
-            bytes,
-        }
+        Area { job: job.clone(), offset, bytes }
     }
 
-    /// At the start of the heap, for programs that allocate nothing: on very many PEs that, which is collective, takes too long.
+    /// At the start of the heap, for programs that allocate nothing: on very many PEs that, which
+    /// is collective, takes too long.
     pub fn at_the_start(job: &Job, bytes: usize) -> Area {
         let heap = job.segment().heap();
         assert!(heap.start + bytes as u64 <= heap.end, "room for an experiment");
-        Area {
-            job: job.clone(),
-            offset: heap.start,
-            bytes,
-        }
+        Area { job: job.clone(), offset: heap.start, bytes }
     }
 
     /// Where a byte of it is at a PE.
     pub fn at(&self, pe: u32, byte: usize) -> FarAddress {
         assert!(byte < self.bytes, "experiments stay in their areas");
-        FarAddress {
-            pe,
-            region: 0,
-            offset: self.offset + byte as u64,
-        }
+        FarAddress { pe, region: 0, offset: self.offset + byte as u64 }
     }
 
     /// The word there, for the library's collectives.
@@ -58,8 +47,8 @@ impl Area {
 
     /// The word here.
     pub fn load(&self, byte: usize) -> u64 {
-        // SAFETY: `word` lies in the heap of this PE's segment, which the job keeps mapped, and is aligned: both were made sure of when the area was made
-        // and by `word`.
+        // SAFETY: `word` lies in the heap of this PE's segment, which the job keeps mapped, and is
+        // aligned: both were made sure of when the area was made and by `word`.
         unsafe { shm::load(self.word(byte)) }
     }
 

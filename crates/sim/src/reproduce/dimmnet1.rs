@@ -44,11 +44,13 @@ pub fn machine(variant: &str) -> Result<Machine, Error> {
     Ok(Machine::load(&format!("dimmnet-1/{variant}"))?)
 }
 
-fn on<R>(machine: &Machine, nodes: usize, record: bool, program: impl Fn(Job) -> R) -> Result<Done<R>, Error> {
-    let options = Options {
-        record,
-        ..Options::default()
-    };
+fn on<R>(
+    machine: &Machine,
+    nodes: usize,
+    record: bool,
+    program: impl Fn(Job) -> R,
+) -> Result<Done<R>, Error> {
+    let options = Options { record, ..Options::default() };
     run_on(machine, nodes, &options, program)
 }
 
@@ -100,7 +102,8 @@ pub fn run() -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     for variant in ENVIRONMENTS.into_iter().chain(["design"]) {
         let machine = machine(variant)?;
-        let row = |name: &str, time| Row::predicted(format!("dimmnet-1.{name}.{variant}"), "ns", time);
+        let row =
+            |name: &str, time| Row::predicted(format!("dimmnet-1.{name}.{variant}"), "ns", time);
         let internal = row("internal_loop", loop_of_one(&machine, LoopBack::Internal)?);
         let external = row("external_loop", loop_of_one(&machine, LoopBack::External)?);
         let both = row("round_trip", round_trip(&machine, 4)?);

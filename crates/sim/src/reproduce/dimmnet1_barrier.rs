@@ -1,9 +1,11 @@
 //! DIMMnet-1: software barriers over one-byte stores.
 //!
-//! Up to eight nodes: the first of them gathers. Each of the others has a byte of a word in its LLCM, and stores its phase there; one look shows who has
-//! come. Then the gatherer stores the phase into everybody's LLCM: one multicast packet where there is a switch. More than eight nodes: gatherers gather
-//! again, up a tree, and the announcement goes down it. For comparison the shuffle exchange: in each round every node stores the phase to the one
-//! whose number differs in one bit, and waits for its.
+//! Up to eight nodes: the first of them gathers. Each of the others has a byte of a word in its
+//! LLCM, and stores its phase there; one look shows who has come. Then the gatherer stores the
+//! phase into everybody's LLCM: one multicast packet where there is a switch. More than eight
+//! nodes: gatherers gather again, up a tree, and the announcement goes down it. For comparison the
+//! shuffle exchange: in each round every node stores the phase to the one whose number differs in
+//! one bit, and waits for its.
 
 use super::dimmnet1::{ENVIRONMENTS, PLACE, SAMPLES, machine, mean, nic, seed};
 use super::{Curve, Outcome, Row};
@@ -16,13 +18,15 @@ use crate::time::Ps;
 
 /// Children of a gatherer, itself among them: the bytes of a word.
 const ARITY: u32 = 8;
-/// In the page: the words of each level, then where announcements come, then the words of the rounds.
+/// In the page: the words of each level, then where announcements come, then the words of the
+/// rounds.
 const RELEASE: u16 = 0x100;
 const ROUNDS: u16 = 0x200;
 /// Kick pages: one for each node, then one for the multicast of each level.
 const MULTICAST_PAGES: u32 = 1024;
 
-/// A node's part in the tree: the levels at which it gathers, and the node that gathers above those.
+/// A node's part in the tree: the levels at which it gathers, and the node that gathers above
+/// those.
 struct Part {
     me: u32,
     n: u32,
@@ -66,8 +70,15 @@ impl Part {
         let mut level = 0;
         while self.gathers(level) {
             let bits = |child| 8 * ((child - self.me) / Part::step(level));
-            let word = |byte: u64| self.children(level).fold(0, |word, child| word | byte << bits(child));
-            nic(command::wait(PLACE + 8 * u64::from(level), 8, word(0xff), word(phase), self.looks));
+            let word =
+                |byte: u64| self.children(level).fold(0, |word, child| word | byte << bits(child));
+            nic(command::wait(
+                PLACE + 8 * u64::from(level),
+                8,
+                word(0xff),
+                word(phase),
+                self.looks,
+            ));
             sleep(self.mask_time.to_duration());
             level += 1;
         }
@@ -89,17 +100,12 @@ impl Part {
     }
 }
 
-/// The mean time of a barrier of `n` nodes, in ns; announced by multicast, or to one after the other.
+/// The mean time of a barrier of `n` nodes, in ns; announced by multicast, or to one after the
+/// other.
 pub fn tree(machine: &Machine, n: u32, looks: Looks, multicast: bool) -> Result<f64, Error> {
     let mask_time = machine.section("program").time("barrier_mask")?;
     let done = run_on(machine, n as usize, &Options::default(), |job| {
-        let part = Part {
-            me: job.pe() as u32,
-            n,
-            looks,
-            mask_time,
-            multicast,
-        };
+        let part = Part { me: job.pe() as u32, n, looks, mask_time, multicast };
         part.set_up();
         mean(|phase| part.meet(phase))
     })?;
@@ -115,10 +121,17 @@ fn shuffle(machine: &Machine, n: u32) -> Result<f64, Error> {
         }
         mean(|phase| {
             for round in 0..n.ilog2() {
-                // The partner may be a phase ahead, never two: so the phases take turns with two words.
+                // The partner may be a phase ahead, never two: so the phases take turns with two
+                // words.
                 let place = ROUNDS + 8 * round as u16 + 4 * (phase & 1) as u16;
                 nic(command::kick(me ^ 1 << round, place, Payload::word(4, phase)));
-                nic(command::wait(PLACE + u64::from(place), 4, u32::MAX.into(), phase, Looks::Words));
+                nic(command::wait(
+                    PLACE + u64::from(place),
+                    4,
+                    u32::MAX.into(),
+                    phase,
+                    Looks::Words,
+                ));
             }
         })
     })?;
@@ -141,7 +154,9 @@ pub fn run() -> Result<Outcome, Error> {
         }
     }
     let sizes = [2, 4, 8, 16, 32, 64];
-    for (name, label) in [("barrier_tree", "8-ary tree, multicast"), ("barrier_shuffle", "shuffle exchange")] {
+    for (name, label) in
+        [("barrier_tree", "8-ary tree, multicast"), ("barrier_shuffle", "shuffle exchange")]
+    {
         let mut points = Vec::new();
         for n in sizes {
             let variant = if n <= ARITY { "D-switch" } else { "D-tree" };

@@ -15,18 +15,16 @@ const BLOCK: usize = 464;
 const BLOCKS: u64 = 1000;
 const PAGE: u64 = 4096;
 
-/// MB/s that come into the bank of each of `senders` peers, together: blocks from window to bank, until the last has been announced by a store.
+/// MB/s that come into the bank of each of `senders` peers, together: blocks from window to bank,
+/// until the last has been announced by a store.
 fn bandwidth(machine: &Machine, senders: u32, block: usize) -> Result<f64, Error> {
     let done = run_on(machine, 2, &Options::default(), |job| {
         let (me, other) = (job.pe() as u32, 1 - job.pe() as u32);
         nic(command::attach(1));
         nic(command::register(1, me, 1, 0, BANK / PAGE));
         nic(command::map(0, &seed(Destination::Node(Node(other)), PLACE)));
-        let header = Header {
-            process: other,
-            region: 1,
-            ..seed(Destination::Node(Node(other)), 0)
-        };
+        let header =
+            Header { process: other, region: 1, ..seed(Destination::Node(Node(other)), 0) };
         // Both begin together.
         nic(command::kick(0, 8, Payload::word(4, 1)));
         nic(command::wait(PLACE + 8, 4, u32::MAX.into(), 1, Looks::Words));
@@ -35,10 +33,7 @@ fn bandwidth(machine: &Machine, senders: u32, block: usize) -> Result<f64, Error
             let data = Payload::copy(&vec![1; block]);
             let per_page = PAGE / block as u64;
             for number in 0..BLOCKS {
-                let header = Header {
-                    address: number % per_page * block as u64,
-                    ..header
-                };
+                let header = Header { address: number % per_page * block as u64, ..header };
                 let send = if number == 0 { command::block } else { command::next_block };
                 nic(send(&header, data.clone()));
             }
@@ -62,7 +57,9 @@ pub fn run() -> Result<Outcome, Error> {
     let mut uncached = machine.clone();
     uncached.set(
         "host.line",
-        4.0 * machine.section("host").time("write")?.as_ns() * machine.section("clock").megahertz("dimm")? / 1000.0,
+        4.0 * machine.section("host").time("write")?.as_ns()
+            * machine.section("clock").megahertz("dimm")?
+            / 1000.0,
     )?;
     let burst = "rests on an assumption: that the host writes a line of 32 bytes in one burst of 6 cycles (host.line)";
     outcome.rows = vec![

@@ -35,10 +35,7 @@ fn column(variant: &str) -> usize {
 
 /// What one store went through in the NIC, from the host's write to LLCM.
 fn stages(machine: &Machine) -> Result<Vec<(&'static str, Ps)>, Error> {
-    let options = Options {
-        record: true,
-        ..Options::default()
-    };
+    let options = Options { record: true, ..Options::default() };
     let done = run_on(machine, 1, &options, |_| {
         nic(command::map(0, &seed(Destination::Node(Node(0)), PLACE)));
         // The first fills the header TLB.
@@ -85,7 +82,8 @@ pub fn run() -> Result<Outcome, Error> {
         let look = one_way - (software + write + total + outside).as_ns();
         outcome.rows.push(shown("look", look, None));
         outcome.rows.push(
-            Row::predicted(format!("dimmnet-1.stage.one_way.{variant}"), "ns", one_way).note("all of the above: half of a round trip"),
+            Row::predicted(format!("dimmnet-1.stage.one_way.{variant}"), "ns", one_way)
+                .note("all of the above: half of a round trip"),
         );
         let printed = component(&format!("dimmnet-1.stages_printed_total.{variant}"));
         let row = Row {

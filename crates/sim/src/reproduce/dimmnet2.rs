@@ -1,4 +1,5 @@
-//! DIMMnet-2: the same data to three receivers, one after the other and by multicast, against point to point.
+//! DIMMnet-2: the same data to three receivers, one after the other and by multicast, against point
+//! to point.
 
 use super::area::{Area, ask};
 use super::{Curve, Outcome, Row};
@@ -35,10 +36,8 @@ fn on_four_of<R>(machine: &str, program: impl Fn(Job) -> R) -> Result<Vec<R>, Er
 }
 
 fn join(job: &Job) -> u32 {
-    let join = GroupOp::Join {
-        members: (0..job.npes() as u32).collect(),
-        wanted: Wanted::Multicast,
-    };
+    let join =
+        GroupOp::Join { members: (0..job.npes() as u32).collect(), wanted: Wanted::Multicast };
     ask(HostOp::Group(join)).value as u32
 }
 
@@ -48,11 +47,7 @@ fn send(area: &Area, way: Way, group: u32, data: &Payload) {
         Way::PointToPoint => 1..2,
         Way::ThreeUnicasts => 1..4,
         Way::Multicast => {
-            ask(HostOp::Group(GroupOp::Multicast {
-                group,
-                to: area.at(0, 0),
-                data: data.clone(),
-            }));
+            ask(HostOp::Group(GroupOp::Multicast { group, to: area.at(0, 0), data: data.clone() }));
             return;
         }
     };
@@ -66,7 +61,8 @@ fn send(area: &Area, way: Way, group: u32, data: &Payload) {
     }
 }
 
-/// MB/s of the data at each receiver: messages of a size one after the other, until the last has come.
+/// MB/s of the data at each receiver: messages of a size one after the other, until the last has
+/// come.
 fn throughput(bytes: usize, way: Way) -> Result<f64, Error> {
     let messages = if bytes > 1 << 16 { 4 } else { 200 };
     let times = on_four(|job| {
@@ -107,12 +103,16 @@ fn latency(way: Way) -> Result<f64, Error> {
         }
         moments
     })?;
-    let last = |round: usize| moments[1..].iter().map(|moments| moments[round]).max().expect("three receivers");
-    let sum: f64 = (0..ROUNDS as usize).map(|round| last(round).since(moments[0][round]).as_ns()).sum();
+    let last = |round: usize| {
+        moments[1..].iter().map(|moments| moments[round]).max().expect("three receivers")
+    };
+    let sum: f64 =
+        (0..ROUNDS as usize).map(|round| last(round).since(moments[0][round]).as_ns()).sum();
     Ok(sum / ROUNDS as f64)
 }
 
-/// What 16 MB to three others take, in ns. Windows, channel and the broadcast's group are there before.
+/// What 16 MB to three others take, in ns. Windows, channel and the broadcast's group are there
+/// before.
 struct Library {
     /// By puts to one after the other.
     puts: f64,
@@ -129,13 +129,14 @@ fn library(machine: &str) -> Result<Library, Error> {
         let mut channel = job.multicast::<u64>(0, &[1, 2, 3], MulticastOptions::new())?;
         let data = vec![1; WORDS];
         job.world().broadcast(0, whole, whole)?;
-        let timed = |way: &mut dyn FnMut() -> memonet_core::Result<()>| -> memonet_core::Result<f64> {
-            job.barrier()?;
-            let begin = Host::here().now();
-            way()?;
-            job.barrier()?;
-            Ok((Host::here().now() - begin).as_ns())
-        };
+        let timed =
+            |way: &mut dyn FnMut() -> memonet_core::Result<()>| -> memonet_core::Result<f64> {
+                job.barrier()?;
+                let begin = Host::here().now();
+                way()?;
+                job.barrier()?;
+                Ok((Host::here().now() - begin).as_ns())
+            };
         Ok(Library {
             puts: timed(&mut || {
                 if job.pe() == 0 {
@@ -158,7 +159,8 @@ pub fn run() -> Result<Outcome, Error> {
     let sizes: Vec<usize> = (3..=LARGEST).map(|bit| 1 << bit).collect();
     let mut of = Vec::new();
     for (label, way) in WAYS {
-        let rates: Result<Vec<f64>, Error> = sizes.iter().map(|&bytes| throughput(bytes, way)).collect();
+        let rates: Result<Vec<f64>, Error> =
+            sizes.iter().map(|&bytes| throughput(bytes, way)).collect();
         let rates = rates?;
         outcome.curves.push(Curve {
             figure: "dimmnet-2: throughput to three receivers",

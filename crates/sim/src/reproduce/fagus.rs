@@ -1,4 +1,5 @@
-//! Fagus on DIMMnet-1: what receiving a message costs and where, and `comm_sync` over stores and over UDP.
+//! Fagus on DIMMnet-1: what receiving a message costs and where, and `comm_sync` over stores and
+//! over UDP.
 
 use super::dimmnet1::{PLACE, machine, nic, seed};
 use super::left_out::{Figure, left_out};
@@ -42,7 +43,8 @@ fn lap(since: &mut Ps) -> f64 {
     time
 }
 
-/// Messages from node 1 to node 0, one at a time. With a detection thread, that one polls and wakes the receiver.
+/// Messages from node 1 to node 0, one at a time. With a detection thread, that one polls and wakes
+/// the receiver.
 fn messages(machine: &Machine, thread: bool) -> Result<Costs, Error> {
     let program = machine.section("program");
     let (sync, tick) = (program.time("fagus_sync")?, program.time("scheduler_tick")?);
@@ -84,11 +86,13 @@ fn messages(machine: &Machine, thread: bool) -> Result<Costs, Error> {
                 nic(command::switch_banks());
                 costs.switch += lap(&mut since);
                 // SAFETY: a read of the NIC's own memory.
-                let got = unsafe { Host::here().command(command::read(BANK, bytes as u32, Looks::Halves)) };
+                let got = unsafe {
+                    Host::here().command(command::read(BANK, bytes as u32, Looks::Halves))
+                };
                 let got = got.expect("the message lies in the bank");
-                let right = got
-                    .data
-                    .with(|got| got.iter().enumerate().all(|(byte, &got)| got == (byte as u64 ^ number) as u8));
+                let right = got.data.with(|got| {
+                    got.iter().enumerate().all(|(byte, &got)| got == (byte as u64 ^ number) as u8)
+                });
                 assert!(right, "message {number} is not what was sent");
                 costs.internal += lap(&mut since);
                 nic(command::kick(0, TAKEN, Payload::word(4, number)));
@@ -113,7 +117,8 @@ fn announcement(machine: &Machine) -> Result<f64, Error> {
     Ok(super::dimmnet1::round_trip(machine, 4)? / 2.0)
 }
 
-/// `comm_sync` of parent and child over any network: the child says that it has come, the parent that it may go on. In us.
+/// `comm_sync` of parent and child over any network: the child says that it has come, the parent
+/// that it may go on. In us.
 fn comm_sync(machine: &Machine, software: Ps) -> Result<f64, Error> {
     let software = software.to_duration();
     let times = 200;
@@ -156,11 +161,15 @@ pub fn run() -> Result<Outcome, Error> {
     let fagus = machine("fagus")?;
     let sync = sync_software(&fagus)?;
     let (without, with) = (messages(&fagus, false)?, messages(&fagus, true)?);
-    let announcement_share =
-        |machine: &Machine, costs: Costs| -> Result<f64, Error> { Ok((costs.sync + announcement(machine)?) / costs.all) };
-    let share = |name: &str, part: f64| Row::predicted(format!("fagus.share_{name}"), "share", part / without.all);
+    let announcement_share = |machine: &Machine, costs: Costs| -> Result<f64, Error> {
+        Ok((costs.sync + announcement(machine)?) / costs.all)
+    };
+    let share = |name: &str, part: f64| {
+        Row::predicted(format!("fagus.share_{name}"), "share", part / without.all)
+    };
     let on = |name: &str| -> Result<f64, Error> { comm_sync(&Machine::load(name)?, sync) };
-    let ticks = "the switch is assumed to be a sleep of two ticks of 10 ms, in knowledge of this figure";
+    let ticks =
+        "the switch is assumed to be a sleep of two ticks of 10 ms, in knowledge of this figure";
     let mut rows = vec![
         Row::predicted("fagus.message_ms_with_detection_thread", "ms", with.all / 1e6),
         Row::predicted("fagus.message_ms_without", "ms", without.all / 1e6).fitted().note(ticks),
@@ -200,9 +209,5 @@ pub fn run() -> Result<Outcome, Error> {
          bare loops, this one of a library."
             .into(),
     ];
-    Ok(Outcome {
-        rows,
-        notes,
-        ..Outcome::default()
-    })
+    Ok(Outcome { rows, notes, ..Outcome::default() })
 }

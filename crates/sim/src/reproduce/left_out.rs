@@ -1,4 +1,5 @@
-//! Leave one out: each published figure that a constant could have been fitted on, predicted by the constant that the others give.
+//! Leave one out: each published figure that a constant could have been fitted on, predicted by the
+//! constant that the others give.
 
 use super::published::published;
 use super::{Role, Row};
@@ -13,15 +14,16 @@ pub struct Figure<'a> {
 
 impl<'a> Figure<'a> {
     /// `simulate` gets the constant, in its unit in the machine file.
-    pub fn new(id: &'static str, unit: &'static str, simulate: impl Fn(f64) -> Result<f64, Error> + 'a) -> Self {
-        Figure {
-            id,
-            unit,
-            simulate: Box::new(simulate),
-        }
+    pub fn new(
+        id: &'static str,
+        unit: &'static str,
+        simulate: impl Fn(f64) -> Result<f64, Error> + 'a,
+    ) -> Self {
+        Figure { id, unit, simulate: Box::new(simulate) }
     }
 
-    /// The constant that makes this figure come out as published. It is added once or twice a message, so figures are straight lines of it.
+    /// The constant that makes this figure come out as published. It is added once or twice a
+    /// message, so figures are straight lines of it.
     fn wants(&self, published: f64) -> Result<f64, Error> {
         const FAR: f64 = 1000.0;
         let (none, far) = ((self.simulate)(0.0)?, (self.simulate)(FAR)?);
@@ -29,14 +31,14 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// A row for each figure: what comes out with the mean of the constants that the other figures want, each for itself; and in its note what each of these
-/// alone makes of it.
+/// A row for each figure: what comes out with the mean of the constants that the other figures
+/// want, each for itself; and in its note what each of these alone makes of it.
 pub fn left_out(figures: &[Figure<'_>]) -> Result<Vec<Row>, Error> {
-    let published = |figure: &Figure<'_>| published(figure.id).expect("a figure is left out only where it was published");
-    let wanted: Vec<f64> = figures
-        .iter()
-        .map(|figure| figure.wants(published(figure)))
-        .collect::<Result<_, _>>()?;
+    let published = |figure: &Figure<'_>| {
+        published(figure.id).expect("a figure is left out only where it was published")
+    };
+    let wanted: Vec<f64> =
+        figures.iter().map(|figure| figure.wants(published(figure))).collect::<Result<_, _>>()?;
     let mut rows = Vec::new();
     for (left, figure) in figures.iter().enumerate() {
         let others = || (0..figures.len()).filter(|&other| other != left);
@@ -50,7 +52,12 @@ pub fn left_out(figures: &[Figure<'_>]) -> Result<Vec<Row>, Error> {
         rows.push(Row {
             role: Role::LeftOut,
             published: Some(published(figure)),
-            ..Row::predicted(format!("{system}.leave_one_out.{name}"), figure.unit, (figure.simulate)(mean)?).note(format!(
+            ..Row::predicted(
+                format!("{system}.leave_one_out.{name}"),
+                figure.unit,
+                (figure.simulate)(mean)?,
+            )
+            .note(format!(
                 "left out of fitting, which gives a constant of {mean:.4}; fitted on one alone: {}",
                 alone.join(", ")
             ))

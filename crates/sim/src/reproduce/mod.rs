@@ -1,10 +1,13 @@
 //! The published experiments, run on the simulated machines.
 //!
-//! An experiment is a function in this folder's file of its system. It runs programs, over the library or over a NIC's own interface, and gives [`Row`]s
-//! (a figure each) and [`Curve`]s (for figures to be drawn). It never sees what was published: rows are compared with that afterwards, by their ids.
+//! An experiment is a function in this folder's file of its system. It runs programs, over the
+//! library or over a NIC's own interface, and gives [`Row`]s (a figure each) and [`Curve`]s (for
+//! figures to be drawn). It never sees what was published: rows are compared with that afterwards,
+//! by their ids.
 //!
-//! To add one: write `fn() -> Result<Outcome, Error>`, and add it to [`EXPERIMENTS`]. A row whose figure a constant of a machine file was fitted on says so by
-//! [`Row::fitted`]; one that only shows what went in says so by [`Row::input`].
+//! To add one: write `fn() -> Result<Outcome, Error>`, and add it to [`EXPERIMENTS`]. A row whose
+//! figure a constant of a machine file was fitted on says so by [`Row::fitted`]; one that only
+//! shows what went in says so by [`Row::input`].
 
 mod area;
 mod dimmnet1;
@@ -186,42 +189,27 @@ impl Row {
 
     /// Gives what was published where it is no figure of `published.toml`.
     pub fn published(self, published: f64) -> Row {
-        Row {
-            published: Some(published),
-            ..self
-        }
+        Row { published: Some(published), ..self }
     }
 
     /// Flags what was published, which is shown all the same.
     pub fn contradiction(self, how: impl Into<String>) -> Row {
-        Row {
-            contradiction: Some(how.into()),
-            ..self
-        }
+        Row { contradiction: Some(how.into()), ..self }
     }
 
     /// Says that a constant was fitted on the published figure, which the machine file says too.
     pub fn fitted(self) -> Row {
-        Row {
-            role: Role::Fitted,
-            ..self
-        }
+        Row { role: Role::Fitted, ..self }
     }
 
     /// Says that it shows components, beside their published sum.
     pub fn input(self, published: f64) -> Row {
-        Row {
-            role: Role::Input,
-            ..self.published(published)
-        }
+        Row { role: Role::Input, ..self.published(published) }
     }
 
     /// Says something about it.
     pub fn note(self, note: impl Into<String>) -> Row {
-        Row {
-            note: Some(note.into()),
-            ..self
-        }
+        Row { note: Some(note.into()), ..self }
     }
 
     /// By how much too much came out.
@@ -230,13 +218,17 @@ impl Row {
     }
 }
 
-/// The median and the largest of the errors of predicted rows, as percentages without sign, and how many there are.
+/// The median and the largest of the errors of predicted rows, as percentages without sign, and how
+/// many there are.
 pub fn errors<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<(f64, f64, usize)> {
     errors_of(Role::Predicted, rows)
 }
 
 /// The same of rows of one role.
-pub fn errors_of<'a>(role: Role, rows: impl IntoIterator<Item = &'a Row>) -> Option<(f64, f64, usize)> {
+pub fn errors_of<'a>(
+    role: Role,
+    rows: impl IntoIterator<Item = &'a Row>,
+) -> Option<(f64, f64, usize)> {
     let predicted = rows.into_iter().filter(|row| row.role == role);
     let mut errors: Vec<f64> = predicted.filter_map(Row::error_percent).map(f64::abs).collect();
     errors.sort_by(f64::total_cmp);

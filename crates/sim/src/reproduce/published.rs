@@ -7,7 +7,8 @@ fn document() -> &'static Document<String> {
     static DOCUMENT: OnceLock<Document<String>> = OnceLock::new();
     DOCUMENT.get_or_init(|| {
         let text = include_str!("published.toml");
-        Document::parse(text.to_owned()).expect("the file that is built in is TOML: a test reads it")
+        Document::parse(text.to_owned())
+            .expect("the file that is built in is TOML: a test reads it")
     })
 }
 

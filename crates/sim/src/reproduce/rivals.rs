@@ -1,4 +1,5 @@
-//! Memory Channel 2 and PCI-SCI, with which the 133 MHz design of DIMMnet-1 was compared: stores to the other's memory, one way and both.
+//! Memory Channel 2 and PCI-SCI, with which the 133 MHz design of DIMMnet-1 was compared: stores to
+//! the other's memory, one way and both.
 
 use super::area::{Area, ask};
 use super::dimmnet1::mean;
@@ -10,7 +11,8 @@ use crate::packet::Payload;
 use crate::run::{Host, Options, run as run_on};
 
 /// Name of the machine, and that of people.
-const RIVALS: [(&str, &str); 2] = [("memory-channel-2", "Memory Channel 2"), ("pci-sci", "PCI-SCI")];
+const RIVALS: [(&str, &str); 2] =
+    [("memory-channel-2", "Memory Channel 2"), ("pci-sci", "PCI-SCI")];
 /// Lengths of pauses between two stores, in ns.
 const PAUSES: u64 = 100;
 /// Bytes of a stream whose bandwidth is that of the machine.
@@ -21,12 +23,8 @@ fn remote_write(machine: &Machine) -> Result<f64, Error> {
     let done = run_on(machine, 2, &Options::default(), |job| {
         let area = Area::new(&job, 8);
         let (me, other) = (job.pe() as u32, 1 - job.pe() as u32);
-        let store = |number| {
-            ask(HostOp::Store {
-                to: area.at(other, 0),
-                word: Payload::word(8, number),
-            })
-        };
+        let store =
+            |number| ask(HostOp::Store { to: area.at(other, 0), word: Payload::word(8, number) });
         // Looks are to have all phases: each answers after another pause, which does not count.
         let pause = |number: u64| number * [37, 71][me as usize] % PAUSES;
         job.barrier().expect("nobody dies in an experiment");
@@ -45,7 +43,8 @@ fn remote_write(machine: &Machine) -> Result<f64, Error> {
     Ok(done.results[0] / 2.0 - (PAUSES - 1) as f64 / 2.0)
 }
 
-/// MB/s that come into the memories of the peers of so many senders, together: blocks, until a word behind the last is seen.
+/// MB/s that come into the memories of the peers of so many senders, together: blocks, until a word
+/// behind the last is seen.
 fn bandwidth(machine: &Machine, senders: u32, block: usize) -> Result<f64, Error> {
     let blocks = (1 << 20) / block;
     let done = run_on(machine, 2, &Options::default(), |job| {
@@ -64,10 +63,7 @@ fn bandwidth(machine: &Machine, senders: u32, block: usize) -> Result<f64, Error
                     reuse: true,
                 });
             }
-            ask(HostOp::Store {
-                to: area.at(other, flag),
-                word: Payload::word(8, 1),
-            });
+            ask(HostOp::Store { to: area.at(other, flag), word: Payload::word(8, 1) });
         }
         if other < senders {
             area.wait_and_clear(flag, 1);
@@ -83,7 +79,9 @@ pub fn compare(figure: &'static str, sizes: &[usize]) -> Result<(Vec<Row>, Vec<C
     let (mut rows, mut curves) = (Vec::new(), Vec::new());
     for (machine_name, name) in RIVALS {
         let machine = Machine::load(machine_name)?;
-        let row = |name: &str, unit, simulated| Row::predicted(format!("{machine_name}.{name}"), unit, simulated);
+        let row = |name: &str, unit, simulated| {
+            Row::predicted(format!("{machine_name}.{name}"), unit, simulated)
+        };
         let both = row("bidirectional_mb_s", "MB/s", bandwidth(&machine, 2, LONG)?);
         rows.extend([
             row("remote_write", "ns", remote_write(&machine)?).fitted(),

@@ -1,8 +1,10 @@
 //! Scale: barriers, all-reduce and broadcast on 2 to 65,536 nodes of each kind of network.
 //!
-//! The programs here send by themselves what the library's algorithms send: what it compares before a collective call, so that mistakes are found, goes from
-//! everybody to everybody, which nobody would do on so many nodes. Each is done twice, the first time to fill tables and caches; the second
-//! time all begin together, and it ends when the last has it. Nobody leaves before: those who still wait would ask after who has left.
+//! The programs here send by themselves what the library's algorithms send: what it compares before
+//! a collective call, so that mistakes are found, goes from everybody to everybody, which nobody
+//! would do on so many nodes. Each is done twice, the first time to fill tables and caches; the
+//! second time all begin together, and it ends when the last has it. Nobody leaves before: those
+//! who still wait would ask after who has left.
 
 use super::area::{Area, ask};
 use super::{Curve, Outcome, Row};
@@ -19,14 +21,8 @@ use memonet_core::{Goal, Job, SignalOp, Sum};
 pub const MOST: usize = 1 << 16;
 
 /// One for each kind of NIC, and the plainest of Ethernets beside the fastest of networks.
-const MACHINES: [&str; 6] = [
-    "dimmnet-1/D-tree",
-    "sr2201",
-    "dimmnet-2/tree",
-    "rdma-100g",
-    "fast-ethernet-udp",
-    "scc",
-];
+const MACHINES: [&str; 6] =
+    ["dimmnet-1/D-tree", "sr2201", "dimmnet-2/tree", "rdma-100g", "fast-ethernet-udp", "scc"];
 
 /// What all nodes do together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +46,8 @@ const OPERATIONS: [(Operation, &str, &str); 4] = [
 ];
 
 const FAN: usize = 8;
-/// Where things are in a node's memory, in bytes: what the children in a tree have told, a byte each; what the parent has; what came in each round.
+/// Where things are in a node's memory, in bytes: what the children in a tree have told, a byte
+/// each; what the parent has; what came in each round.
 const GATHERED: usize = 0;
 const RELEASED: usize = 8;
 const DATA: usize = 16;
@@ -69,10 +66,7 @@ struct Member {
 
 impl Member {
     fn store(&self, to: usize, byte: usize, size: usize, value: u64) {
-        ask(HostOp::Store {
-            to: self.area.at(to as u32, byte),
-            word: Payload::word(size, value),
-        });
+        ask(HostOp::Store { to: self.area.at(to as u32, byte), word: Payload::word(size, value) });
     }
 
     /// A word with a flag behind it.
@@ -130,9 +124,11 @@ impl Member {
         assert_eq!(sum, (self.n * (self.n - 1) / 2) as u64, "the sum of {} nodes' numbers", self.n);
     }
 
-    /// A collective of the library's, of a word that the boards put together, or that the first one sends.
+    /// A collective of the library's, of a word that the boards put together, or that the first one
+    /// sends.
     fn in_the_network(&self, goal: Option<Goal>) {
-        let (world, to, from) = (self.job.world(), self.area.place(RELEASED), self.area.place(DATA));
+        let (world, to, from) =
+            (self.job.world(), self.area.place(RELEASED), self.area.place(DATA));
         assert!(world.most_in_network() >= 8, "the boards serve all");
         let done = match goal {
             // SAFETY: any bytes are a number.
@@ -161,11 +157,7 @@ fn stay_until(job: &Job, moment: u64) {
 
 /// How long it takes on so many nodes, in ns.
 fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Error> {
-    let options = Options {
-        segment: Some(2 << 20),
-        stack: 128 << 10,
-        ..Options::default()
-    };
+    let options = Options { segment: Some(2 << 20), stack: 128 << 10, ..Options::default() };
     let wires = machine.kind() == "sync-network";
     let done = run_on(machine, nodes, &options, |job| {
         let member = Member {
@@ -203,9 +195,11 @@ fn sizes(most: usize) -> Vec<usize> {
     powers.map(|power| 1 << power).collect()
 }
 
-/// How many nodes the machine has, of so many: as many, or the largest power of two, and why no more.
+/// How many nodes the machine has, of so many: as many, or the largest power of two, and why no
+/// more.
 fn room(machine: &Machine, most: usize) -> Result<(usize, Option<MachineError>), Error> {
-    let built = |nodes: usize| World::build(machine, nodes as u32, 1, Box::new(PlainMemory::new(nodes, 0)));
+    let built =
+        |nodes: usize| World::build(machine, nodes as u32, 1, Box::new(PlainMemory::new(nodes, 0)));
     let Err(refusal) = built(most) else {
         return Ok((most, None));
     };
@@ -240,9 +234,11 @@ pub fn scale(most: usize, mut progress: impl FnMut(String)) -> Result<Outcome, E
             }
             let (kind, machine_name) = (machine.kind(), name.replace('/', "."));
             if let Some(&(nodes, time)) = points.last() {
-                outcome
-                    .rows
-                    .push(Row::predicted(format!("scale.{id}.{machine_name}.{nodes}"), "ns", time));
+                outcome.rows.push(Row::predicted(
+                    format!("scale.{id}.{machine_name}.{nodes}"),
+                    "ns",
+                    time,
+                ));
             }
             outcome.curves.push(Curve {
                 figure,
@@ -265,11 +261,13 @@ pub fn scale(most: usize, mut progress: impl FnMut(String)) -> Result<Outcome, E
 mod tests {
     use super::*;
 
-    /// Twice as many boards are twice as far apart, also where the first has its result long before the last.
+    /// Twice as many boards are twice as far apart, also where the first has its result long before
+    /// the last.
     #[test]
     fn nobody_leaves_while_others_wait() {
         let scc = Machine::load("scc").unwrap();
-        let [half, whole] = [2048, 4096].map(|boards| time(&scc, boards, Operation::AllReduce).unwrap());
+        let [half, whole] =
+            [2048, 4096].map(|boards| time(&scc, boards, Operation::AllReduce).unwrap());
         assert!((1.9..2.1).contains(&(whole / half)), "{half} ns, {whole} ns");
     }
 

@@ -1,4 +1,5 @@
-//! SCC: barriers by wires, alone and with software, against messages over Fast Ethernet; collectives in the network.
+//! SCC: barriers by wires, alone and with software, against messages over Fast Ethernet;
+//! collectives in the network.
 
 use super::published::component;
 use super::{Curve, Outcome, Row};
@@ -11,10 +12,7 @@ const ALL: &str = "nobody dies in an experiment";
 
 /// From the last arrival to completion, on the wires alone, in ns.
 fn hardware(nodes: usize) -> Result<f64, Error> {
-    let options = Options {
-        record: true,
-        ..Options::default()
-    };
+    let options = Options { record: true, ..Options::default() };
     let done = run_on(&Machine::load("scc")?, nodes, &options, |job| {
         job.barrier().expect(ALL);
     })?;
@@ -23,7 +21,8 @@ fn hardware(nodes: usize) -> Result<f64, Error> {
     Ok(times.min().expect("a barrier on the wires").as_ns())
 }
 
-/// The times of the library's barriers, which are the wires', between which PEs compute for times of their own: each PE's, from its arrival on, in ns.
+/// The times of the library's barriers, which are the wires', between which PEs compute for times
+/// of their own: each PE's, from its arrival on, in ns.
 fn software(nodes: usize) -> Result<Vec<f64>, Error> {
     const ROUNDS: u64 = 50;
     let done = run_on(&Machine::load("scc")?, nodes, &Options::default(), |job| {
@@ -68,7 +67,8 @@ fn messages(machine: &str, nodes: usize) -> Result<f64, Error> {
     Ok(done.results.into_iter().fold(0.0, f64::max))
 }
 
-/// A collective of the library's, of 8 bytes at each, until the last has its result, in ns. On SCC it is in the network.
+/// A collective of the library's, of 8 bytes at each, until the last has its result, in ns. On SCC
+/// it is in the network.
 fn collective(machine: &str, nodes: usize, what: Goal) -> Result<f64, Error> {
     const ROUNDS: u64 = 10;
     const MILLISECOND: u64 = 1_000_000;
@@ -119,7 +119,10 @@ fn curve(figure: &'static str, label: &str, points: Vec<(usize, f64)>) -> Curve 
     }
 }
 
-fn over(nodes: &[usize], time: impl Fn(usize) -> Result<f64, Error>) -> Result<Vec<(usize, f64)>, Error> {
+fn over(
+    nodes: &[usize],
+    time: impl Fn(usize) -> Result<f64, Error>,
+) -> Result<Vec<(usize, f64)>, Error> {
     nodes.iter().map(|&nodes| Ok((nodes, time(nodes)?))).collect()
 }
 
@@ -134,10 +137,13 @@ fn wires(outcome: &mut Outcome) -> Result<(), Error> {
     });
     outcome.rows.extend([
         Row::predicted("scc.hardware_barrier_ns_16_nodes", "ns", time(16)).input(full),
-        Row::predicted("scc.further_microcluster_ns", "ns", (time(64) - time(16)) / 3.0).input(further),
+        Row::predicted("scc.further_microcluster_ns", "ns", (time(64) - time(16)) / 3.0)
+            .input(further),
         Row::predicted("scc.hardware_barrier_ns_64_nodes", "ns", time(64))
             .published(2400.0)
-            .contradiction("about 2.4 us, which is more than its own 600 ns and three times 540 ns"),
+            .contradiction(
+                "about 2.4 us, which is more than its own 600 ns and three times 540 ns",
+            ),
     ]);
     outcome.curves.push(curve("scc: barrier by wires", "without software", times));
     Ok(())
@@ -153,20 +159,24 @@ fn with_software(outcome: &mut Outcome) -> Result<(), Error> {
         first.push((nodes, times[0]));
         second.extend(times.get(1).map(|&time| (nodes, time)));
     }
-    let four = |times: &[(usize, f64)]| times.iter().find(|(nodes, _)| *nodes == 4).map_or(f64::NAN, |(_, time)| *time);
+    let four = |times: &[(usize, f64)]| {
+        times.iter().find(|(nodes, _)| *nodes == 4).map_or(f64::NAN, |(_, time)| *time)
+    };
     let slow = four(&second);
     outcome.rows.extend([
         Row::predicted("scc.software_barrier_ns.first_look", "ns", four(&first)),
         Row::predicted("scc.software_barrier_ns.second_look", "ns", slow),
     ]);
-    outcome
-        .curves
-        .push(curve("scc: barrier with software", "SCC, seen at the first look", first));
-    outcome
-        .curves
-        .push(curve("scc: barrier with software", "SCC, seen at the second look", second));
+    outcome.curves.push(curve("scc: barrier with software", "SCC, seen at the first look", first));
+    outcome.curves.push(curve(
+        "scc: barrier with software",
+        "SCC, seen at the second look",
+        second,
+    ));
     let mpi = over(&[2, 3, 4, 8, 16, 32, 64], |nodes| messages("fast-ethernet-udp/mpi", nodes))?;
-    let of = |wanted: usize| mpi.iter().find(|(nodes, _)| *nodes == wanted).map_or(f64::NAN, |(_, time)| *time);
+    let of = |wanted: usize| {
+        mpi.iter().find(|(nodes, _)| *nodes == wanted).map_or(f64::NAN, |(_, time)| *time)
+    };
     outcome.rows.extend([
         Row::predicted("scc.mpi_barrier_over_scc", "x", of(4) / slow)
             .fitted()
@@ -176,9 +186,7 @@ fn with_software(outcome: &mut Outcome) -> Result<(), Error> {
             "what a node adds between 32 and 64 of them, over what it adds between 4 and 8; published: it grows linearly, which is 1",
         ),
     ]);
-    outcome
-        .curves
-        .push(curve("scc: barrier with software", "MPI over Fast Ethernet", mpi));
+    outcome.curves.push(curve("scc: barrier with software", "MPI over Fast Ethernet", mpi));
     Ok(())
 }
 
@@ -200,8 +208,6 @@ pub fn run() -> Result<Outcome, Error> {
         outcome.curves.push(curve("scc: collectives of 8 bytes", label, times));
     }
     let lan = over(&nodes, |nodes| collective("fast-ethernet-udp", nodes, Goal::AllReduce))?;
-    outcome
-        .curves
-        .push(curve("scc: collectives of 8 bytes", "all-reduce by messages, UDP", lan));
+    outcome.curves.push(curve("scc: collectives of 8 bytes", "all-reduce by messages, UDP", lan));
     Ok(outcome)
 }

@@ -14,7 +14,8 @@ const LONG: usize = 4 << 20;
 /// A curve has reached its peak, to the eye, when it is this near.
 const REACHED: f64 = 0.95;
 
-/// One way, in ns: half of a ping-pong between neighbours. Each word is built once, and started again and again; the receiver spins on its flag.
+/// One way, in ns: half of a ping-pong between neighbours. Each word is built once, and started
+/// again and again; the receiver spins on its flag.
 fn one_way(bytes: usize, how: Start) -> Result<f64, Error> {
     let rounds = if bytes > 1 << 16 { 4 } else { 100 };
     let done = run_on(&Machine::load("sr2201")?, 2, &Options::default(), |job| {
@@ -69,13 +70,20 @@ pub fn run() -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     let peak = bandwidth(LONG, Start::Direct)?;
     outcome.rows = vec![
-        Row::predicted("sr2201.latency_8_bytes_direct_ns", "ns", one_way(8, Start::Direct)?).fitted(),
-        Row::predicted("sr2201.latency_8_bytes_syscall_ns", "ns", one_way(8, Start::SystemCall)?).fitted(),
-        Row::predicted("sr2201.bandwidth_mb_s_at_least", "MB/s", peak).note("the peak; published: above that"),
+        Row::predicted("sr2201.latency_8_bytes_direct_ns", "ns", one_way(8, Start::Direct)?)
+            .fitted(),
+        Row::predicted("sr2201.latency_8_bytes_syscall_ns", "ns", one_way(8, Start::SystemCall)?)
+            .fitted(),
+        Row::predicted("sr2201.bandwidth_mb_s_at_least", "MB/s", peak)
+            .note("the peak; published: above that"),
         Row::predicted("sr2201.half_of_peak_at_bytes", "B", reaches(0.5, peak, Start::Direct)?),
         Row::predicted("sr2201.peak_reached_at_bytes", "B", reaches(REACHED, peak, Start::Direct)?)
             .note("direct start, within 5 % of the peak; published: at 20 to 30 KB"),
-        Row::predicted("sr2201.half_of_peak_at_bytes_syscall", "B", reaches(0.5, peak, Start::SystemCall)?),
+        Row::predicted(
+            "sr2201.half_of_peak_at_bytes_syscall",
+            "B",
+            reaches(0.5, peak, Start::SystemCall)?,
+        ),
         Row::predicted(
             "sr2201.peak_reached_at_bytes_syscall",
             "B",
@@ -88,7 +96,8 @@ pub fn run() -> Result<Outcome, Error> {
             .into(),
     ];
     for (label, how) in [("direct start", Start::Direct), ("system call", Start::SystemCall)] {
-        let points: Result<Vec<_>, Error> = (3..=22).map(|bit| Ok((f64::from(1 << bit), bandwidth(1 << bit, how)?))).collect();
+        let points: Result<Vec<_>, Error> =
+            (3..=22).map(|bit| Ok((f64::from(1 << bit), bandwidth(1 << bit, how)?))).collect();
         outcome.curves.push(Curve {
             figure: "sr2201: bandwidth",
             label: label.into(),

@@ -86,7 +86,12 @@ fn complete(stage: &Stage, thread: usize, out: &mut impl Write) -> io::Result<()
 }
 
 /// With the track in its name: viewers show events of one name together.
-fn asynchronous(stage: &Stage, thread: usize, number: usize, out: &mut impl Write) -> io::Result<()> {
+fn asynchronous(
+    stage: &Stage,
+    thread: usize,
+    number: usize,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let process = process(stage.track);
     for (phase, time) in [("b", stage.start), ("e", stage.end)] {
         write!(
@@ -122,11 +127,7 @@ struct Rows {
 
 impl Default for Rows {
     fn default() -> Self {
-        Rows {
-            free: (0..ROWS).collect(),
-            busy: BinaryHeap::new(),
-            last: HashMap::new(),
-        }
+        Rows { free: (0..ROWS).collect(), busy: BinaryHeap::new(), last: HashMap::new() }
     }
 }
 

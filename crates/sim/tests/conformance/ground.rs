@@ -1,4 +1,5 @@
-//! What the PEs of the tests are: coroutines on a machine. A test that asks for another fabric by name gets threads on that.
+//! What the PEs of the tests are: coroutines on a machine. A test that asks for another fabric by
+//! name gets threads on that.
 
 use crate::setup::{LONG, Setup};
 use memonet_core::{Job, JobOptions};
@@ -20,7 +21,11 @@ pub const INFINIBAND: Setup = Setup::of("InfiniBand", "sim:machine=dimmnet-2/los
 pub const WIRES: Setup = Setup::of("wires", "sim:machine=scc");
 
 /// Runs `f` on so many PEs.
-pub fn run<R: Send>(fabric: Option<String>, npes: usize, f: impl Fn(&Job) -> R + Send + Sync) -> Vec<R> {
+pub fn run<R: Send>(
+    fabric: Option<String>,
+    npes: usize,
+    f: impl Fn(&Job) -> R + Send + Sync,
+) -> Vec<R> {
     let Some(machine) = fabric.as_deref().and_then(|spec| spec.strip_prefix("sim:machine=")) else {
         let options = fabric.map_or_else(JobOptions::new, |spec| JobOptions::new().fabric(&spec));
         return Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads");
@@ -56,7 +61,8 @@ pub fn yield_now() {
     nap(Duration::from_micros(1));
 }
 
-/// A place where PEs meet of which memonet knows nothing, to tell what memonet does by itself from what a call does.
+/// A place where PEs meet of which memonet knows nothing, to tell what memonet does by itself from
+/// what a call does.
 pub struct Meeting {
     came: Mutex<usize>,
     parties: usize,
@@ -64,10 +70,7 @@ pub struct Meeting {
 
 impl Meeting {
     pub fn new(parties: usize) -> Self {
-        Meeting {
-            came: Mutex::new(0),
-            parties,
-        }
+        Meeting { came: Mutex::new(0), parties }
     }
 
     /// Returns when all parties have called it as often as this one.

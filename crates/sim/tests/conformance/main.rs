@@ -1,7 +1,9 @@
-//! The core's conformance suite on simulated machines: the same files, with PEs that are coroutines.
+//! The core's conformance suite on simulated machines: the same files, with PEs that are
+//! coroutines.
 //!
-//! Left out are the tests whose PEs have threads of their own, which a simulated PE has not; those of shared memory alone; and those that show
-//! what the test fabric's disorder catches, as a simulated network has an order of its own.
+//! Left out are the tests whose PEs have threads of their own, which a simulated PE has not; those
+//! of shared memory alone; and those that show what the test fabric's disorder catches, as a
+//! simulated network has an order of its own.
 
 /// Makes each function a test on every machine.
 macro_rules! on_every_fabric {

@@ -1,8 +1,10 @@
-//! All that can happen to a few PEs that use the queue: every interleaving of what they do, every order in which what they write is delivered, and
-//! stores that stay in their processor until a fence. Time may be up at any moment for who has not got all of it.
+//! All that can happen to a few PEs that use the queue: every interleaving of what they do, every
+//! order in which what they write is delivered, and stores that stay in their processor until a
+//! fence. Time may be up at any moment for who has not got all of it.
 //!
-//! A PE is the code itself, run again from the beginning of its call for each step, with the answers that it got: it stops where it wants one more.
-//! States that were seen before are not explored again.
+//! A PE is the code itself, run again from the beginning of its call for each step, with the
+//! answers that it got: it stops where it wants one more. States that were seen before are not
+//! explored again.
 
 use super::{Chain, Position, Word, World, beginning};
 use std::cell::Cell;
@@ -289,7 +291,9 @@ impl State {
                 }
                 pe.words.set(word, value);
             }
-            Ask::Store(word, value) | Ask::Publish(word, value) => self.pes[me].stored.push((word, value)),
+            Ask::Store(word, value) | Ask::Publish(word, value) => {
+                self.pes[me].stored.push((word, value))
+            }
             Ask::Swap(position) => return Some(std::mem::replace(&mut self.last, position)),
             Ask::Absent(pe, slot, expected, new) => {
                 let absent = &mut self.pes[pe].words.absent[slot];
@@ -331,14 +335,14 @@ impl State {
     }
 }
 
-/// Explores all that can happen to PEs with these calls, each with or without all the time in the world; gives the number of states.
+/// Explores all that can happen to PEs with these calls, each with or without all the time in the
+/// world; gives the number of states.
 fn explore(calls: &[&[bool]], broken: Broken) -> usize {
-    let patient = calls
-        .iter()
-        .map(|calls| calls.iter().filter(|&&time| time).count() as u64)
-        .sum::<u64>();
+    let patient =
+        calls.iter().map(|calls| calls.iter().filter(|&&time| time).count() as u64).sum::<u64>();
     let start = State::new(calls);
-    // What was seen is known by 64 bits of it: two of so many states that share them are not to be expected.
+    // What was seen is known by 64 bits of it: two of so many states that share them are not to be
+    // expected.
     let hasher = BuildHasherDefault::<DefaultHasher>::new();
     let mut seen = HashSet::from([hasher.hash_one(&start)]);
     let mut open = vec![start];
@@ -470,10 +474,7 @@ impl World for Restless {
 #[test]
 fn one_before_that_comes_and_goes_does_not_keep_others() {
     for tells in [false, true] {
-        let world = Restless {
-            tells,
-            looks: Cell::new(0),
-        };
+        let world = Restless { tells, looks: Cell::new(0) };
         assert!(matches!(Chain::new(false).enter(&world), Ok(false)));
     }
 }

@@ -1,8 +1,10 @@
 //! Who wrote which byte: finding data races.
 //!
-//! Every release has a number, in the order of releases. For each byte of the region its home knows the number and the PE of the last release that changed
-//! it. Who releases a change of a byte that another has released with a number above that of its own last acquire has not seen that: neither of
-//! the two came before the other, as far as acquires and releases say. Races that end in the same values are not seen, nor are reads.
+//! Every release has a number, in the order of releases. For each byte of the region its home knows
+//! the number and the PE of the last release that changed it. Who releases a change of a byte that
+//! another has released with a number above that of its own last acquire has not seen that: neither
+//! of the two came before the other, as far as acquires and releases say. Races that end in the
+//! same values are not seen, nor are reads.
 
 use crate::error::{Error, Result};
 use crate::job::Job;
@@ -30,10 +32,7 @@ pub(super) struct Release<'a> {
 
 impl Check {
     pub(super) fn new(job: &Job) -> Result<Self> {
-        Ok(Check {
-            releases: Mutex::new(job, &0)?,
-            acquired: AtomicU64::new(0),
-        })
+        Ok(Check { releases: Mutex::new(job, &0)?, acquired: AtomicU64::new(0) })
     }
 
     pub(super) fn acquired(&self) -> Result<()> {
@@ -44,17 +43,19 @@ impl Check {
     pub(super) fn begin(&self) -> Result<Release<'_>> {
         let mut number = self.releases.lock()?;
         *number += 1;
-        Ok(Release {
-            number,
-            acquired: self.acquired.load(Ordering::Relaxed),
-            race: None,
-        })
+        Ok(Release { number, acquired: self.acquired.load(Ordering::Relaxed), race: None })
     }
 }
 
 impl Release<'_> {
     /// This PE has changed these bytes of a page.
-    pub(super) fn wrote<T: Plain>(&mut self, region: &Region<T>, page: usize, home: usize, bytes: &Range<usize>) -> Result<()> {
+    pub(super) fn wrote<T: Plain>(
+        &mut self,
+        region: &Region<T>,
+        page: usize,
+        home: usize,
+        bytes: &Range<usize>,
+    ) -> Result<()> {
         let (pe, me) = (&region.pe, region.pe.me() as u64);
         let words = pe.route(home, region.writers_at(page) + 8 * bytes.start as u64);
         let mut writers = vec![0u64; bytes.len()];

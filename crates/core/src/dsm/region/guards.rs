@@ -19,7 +19,8 @@ pub struct Writing<'a, T: Plain> {
     pub(super) base: Option<*mut T>,
 }
 
-// SAFETY: the base is an address in a mapping that the region keeps, used only through `crate::shm`.
+// SAFETY: the base is an address in a mapping that the region keeps, used only through
+// `crate::shm`.
 unsafe impl<T: Plain> Send for Reading<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Plain> Sync for Reading<'_, T> {}
@@ -51,14 +52,16 @@ macro_rules! reads {
             /// Outside of the range, as all of these.
             #[inline(always)]
             pub fn get(&self, index: usize) -> T {
-                // SAFETY: `at` checked the index; the place is mapped and aligned while the region lives.
+                // SAFETY: `at` checked the index; the place is mapped and aligned while the region
+                // lives.
                 unsafe { shm::read_plain(self.at(index)) }
             }
 
             /// Copies elements from `index` on into `to`.
             pub fn read_into(&self, index: usize, to: &mut [T]) {
                 for (index, to) in self.pieces(index, to.len(), to) {
-                    // SAFETY: `pieces` checked the range, and gives parts that lie together; `to` is private.
+                    // SAFETY: `pieces` checked the range, and gives parts that lie together; `to`
+                    // is private.
                     unsafe { shm::copy(to.as_mut_ptr().cast(), self.at(index).cast(), size_of_val(to)) };
                 }
             }
@@ -70,14 +73,17 @@ macro_rules! reads {
                 all
             }
 
-            /// Where the range is, if all of it lies together: on near peers if its pages have one home. The memory stays there while the guard lives.
+            /// Where the range is, if all of it lies together: on near peers if its pages have one
+            /// home. The memory stays there while the guard lives.
             ///
-            /// Whoever makes a reference of it promises that no other PE writes these elements meanwhile, which [no guard can see](super).
+            /// Whoever makes a reference of it promises that no other PE writes these elements
+            /// meanwhile, which [no guard can see](super).
             pub fn as_ptr(&self) -> Option<*const T> {
                 self.base.map(|base| if self.range.is_empty() { std::ptr::dangling() } else { base.cast_const() })
             }
 
-            /// Cuts `count` elements from `index` on, and what belongs to them, where they do not lie together.
+            /// Cuts `count` elements from `index` on, and what belongs to them, where they do not
+            /// lie together.
             fn pieces<S: Cut>(&self, mut index: usize, mut count: usize, mut with: S) -> impl Iterator<Item = (usize, S)> {
                 let end = index.checked_add(count);
                 let inside = index >= self.range.start && end.is_some_and(|end| end <= self.range.end);
@@ -132,11 +138,13 @@ impl<T: Plain> Writing<'_, T> {
     /// Outside of the range, as all of these.
     #[inline(always)]
     pub fn set(&mut self, index: usize, value: T) {
-        // SAFETY: `at` checked the index; the place is mapped, writable and aligned while the region lives.
+        // SAFETY: `at` checked the index; the place is mapped, writable and aligned while the
+        // region lives.
         unsafe { shm::copy(self.at(index).cast(), (&raw const value).cast(), size_of::<T>()) };
     }
 
-    /// [`as_ptr`](Self::as_ptr), to write to, too. A reference made of it also promises that no other PE reads these elements meanwhile.
+    /// [`as_ptr`](Self::as_ptr), to write to, too. A reference made of it also promises that no
+    /// other PE reads these elements meanwhile.
     ///
     /// ```
     /// # use memonet_core::{Job, dsm::Region};
@@ -162,7 +170,8 @@ impl<T: Plain> Writing<'_, T> {
     /// Copies `from` to the elements from `index` on.
     pub fn write_from(&mut self, index: usize, from: &[T]) {
         for (index, from) in self.pieces(index, from.len(), from) {
-            // SAFETY: `pieces` checked the range, and gives parts that lie together; `from` is private.
+            // SAFETY: `pieces` checked the range, and gives parts that lie together; `from` is
+            // private.
             unsafe { shm::copy(self.at(index).cast(), from.as_ptr().cast(), size_of_val(from)) };
         }
     }

@@ -2,23 +2,33 @@
 //!
 //! # The contract
 //!
-//! * A region is a sequence of elements, cut into pages; each page has a *home*. A program reads and writes ranges by guards.
-//! * What a PE has written others see for certain after it has [released](Region::release) and they have [acquired](Region::acquire) later; they may see it
-//!   before. "Later" is what the program orders by a lock, a signal or a barrier; [`Region::barrier`] is all three at once.
-//! * Two PEs may write one page at the same time, not the same element: that is a data race. Then one of the two values
-//!   is kept, and the [checking](RegionOptions::checked) mode names both writers.
+//! * A region is a sequence of elements, cut into pages; each page has a *home*. A program reads
+//!   and writes ranges by guards.
+//! * What a PE has written others see for certain after it has [released](Region::release) and they
+//!   have [acquired](Region::acquire) later; they may see it before. "Later" is what the program
+//!   orders by a lock, a signal or a barrier; [`Region::barrier`] is all three at once.
+//! * Two PEs may write one page at the same time, not the same element: that is a data race. Then
+//!   one of the two values is kept, and the [checking](RegionOptions::checked) mode names both
+//!   writers.
 //!
 //! # How it is kept
 //!
-//! **Near**, guards lead to the page at its home: one copy for all, nothing to do at release or acquire but to order accesses. [`get`](Reading::get) and [`set`](Writing::set) are a
-//! load and a store of it.
+//! **Near**, guards lead to the page at its home: one copy for all, nothing to do at release or
+//! acquire but to order accesses. [`get`](Reading::get) and [`set`](Writing::set) are a load and a
+//! store of it.
 //!
-//! *Why guards give no slices.* A `&[T]` says that nobody writes these bytes while it lives, and a `&mut [T]` that nobody else reads them; compilers act on it: they read twice, or early. Release consistency has that for
-//! programs without races alone, and no guard can see whether a program is one: no lock belongs to a range, and others' write guards are words of other processes that nobody asks. So safe calls of two PEs would
-//! make undefined behaviour. Slices of cells or atomics change nothing: a cell is one thread's, and atomics are of words. To exclude others is what locks are for: guards of [`Mutex`](super::Mutex) and [`RwLock`](super::RwLock) are
-//! references to shared data. And who knows that no other PE writes a range may say so: [`as_ptr`](Reading::as_ptr) gives its place.
+//! *Why guards give no slices.* A `&[T]` says that nobody writes these bytes while it lives, and a
+//! `&mut [T]` that nobody else reads them; compilers act on it: they read twice, or early. Release
+//! consistency has that for programs without races alone, and no guard can see whether a program is
+//! one: no lock belongs to a range, and others' write guards are words of other processes that
+//! nobody asks. So safe calls of two PEs would make undefined behaviour. Slices of cells or atomics
+//! change nothing: a cell is one thread's, and atomics are of words. To exclude others is what
+//! locks are for: guards of [`Mutex`](super::Mutex) and [`RwLock`](super::RwLock) are references to
+//! shared data. And who knows that no other PE writes a range may say so:
+//! [`as_ptr`](Reading::as_ptr) gives its place.
 //!
-//! **Far** (and when checking), a PE keeps copies of pages in its own part of the window, each page at the same place as at its home:
+//! **Far** (and when checking), a PE keeps copies of pages in its own part of the window, each page
+//! at the same place as at its home:
 //!
 //! ```text
 //!             guard: get                         write guard                     release
@@ -29,18 +39,23 @@
 //!                          stale
 //! ```
 //!
-//! *Several writers of a page.* Each puts only the elements that differ from its twin, so nobody puts an old value over another's new one: what others
-//! write in a race-free program, this PE has not changed. A home writes its pages in place, and counts their versions up at release.
+//! *Several writers of a page.* Each puts only the elements that differ from its twin, so nobody
+//! puts an old value over another's new one: what others write in a race-free program, this PE has
+//! not changed. A home writes its pages in place, and counts their versions up at release.
 //!
-//! *What acquire sees.* A release puts its elements, fences, then counts the versions up, and completes both; nothing of that waits for anything but its end. Then it
-//! looks at them: where one is a single step from that of this PE's copy, the step was its own, and the copy is of the new version. Who acquires afterwards holds all its copies for
-//! stale; at the next guard it reads the version, and finds it changed, and then gets the page, or finds that the copy has everything. The version is read
-//! before the page: a copy may be newer than its version says, never older.
+//! *What acquire sees.* A release puts its elements, fences, then counts the versions up, and
+//! completes both; nothing of that waits for anything but its end. Then it looks at them: where one
+//! is a single step from that of this PE's copy, the step was its own, and the copy is of the new
+//! version. Who acquires afterwards holds all its copies for stale; at the next guard it reads the
+//! version, and finds it changed, and then gets the page, or finds that the copy has everything.
+//! The version is read before the page: a copy may be newer than its version says, never older.
 //!
-//! *Threads.* Pages under a write guard keep their twin at a release (it becomes what was released), and are not made stale by an acquire: drop guards before.
+//! *Threads.* Pages under a write guard keep their twin at a release (it becomes what was
+//! released), and are not made stale by an acquire: drop guards before.
 //!
-//! *Deaths.* Guards, releases and acquires do not wait, but for the fabric; [`Region::barrier`] ends with `PeerFailed`. What a PE that died had not released is
-//! lost; what a home that died had, is lost on fabrics whose memory dies with it.
+//! *Deaths.* Guards, releases and acquires do not wait, but for the fabric; [`Region::barrier`]
+//! ends with `PeerFailed`. What a PE that died had not released is lost; what a home that died had,
+//! is lost on fabrics whose memory dies with it.
 
 mod check;
 mod guards;
@@ -86,11 +101,7 @@ pub struct RegionOptions {
 
 impl Default for RegionOptions {
     fn default() -> Self {
-        RegionOptions {
-            page: 4096,
-            placement: Placement::Block,
-            checked: false,
-        }
+        RegionOptions { page: 4096, placement: Placement::Block, checked: false }
     }
 }
 
@@ -112,11 +123,13 @@ impl RegionOptions {
         self
     }
 
-    /// Whether releases look for data races: elements that two PEs changed without the second having acquired what the first
-    /// released. Then near PEs keep copies too, and each byte of the region has a word that tells who wrote it.
+    /// Whether releases look for data races: elements that two PEs changed without the second
+    /// having acquired what the first released. Then near PEs keep copies too, and each byte of the
+    /// region has a word that tells who wrote it.
     ///
-    /// What is released before a PE acquires counts as seen by it, also where nothing but chance has put it first. After [`Region::barrier`] nothing counts so
-    /// that was written after it; who meets by other means calls [`Job::barrier`] once more after the acquire.
+    /// What is released before a PE acquires counts as seen by it, also where nothing but chance
+    /// has put it first. After [`Region::barrier`] nothing counts so that was written after it; who
+    /// meets by other means calls [`Job::barrier`] once more after the acquire.
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
         self
@@ -170,7 +183,8 @@ impl<T: Plain> Region<T> {
     /// Makes a region of `len` elements. *Collective.*
     ///
     /// # Errors
-    /// As for [`Job::window`]; [`Error::Misuse`] for a page size that does not fit; [`Error::Unequal`] when PEs give different ones, or other options.
+    /// As for [`Job::window`]; [`Error::Misuse`] for a page size that does not fit;
+    /// [`Error::Unequal`] when PEs give different ones, or other options.
     pub fn with(job: &Job, len: usize, options: RegionOptions) -> Result<Self> {
         let page = options.page;
         let sized = element_bytes::<T>(len).and_then(|bytes| {
@@ -184,7 +198,8 @@ impl<T: Plain> Region<T> {
         });
         // The others are not to wait for what this PE refuses.
         let (count, size) = sized.map_err(|error| job.refuse_window(error))?;
-        let terms = [len, size_of::<T>(), page, options.placement as usize, usize::from(options.checked)];
+        let terms =
+            [len, size_of::<T>(), page, options.placement as usize, usize::from(options.checked)];
         let window = super::window(job, NAME, size, &terms, |_| {})?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let (pe, npes) = (job.pe.clone(), job.npes());
@@ -237,7 +252,8 @@ impl<T: Plain> Region<T> {
     /// Brings what this PE has written to where those who acquire later find it.
     ///
     /// # Errors
-    /// What the fabric reports; [`Error::DataRace`] when checking. Then all is released all the same.
+    /// What the fabric reports; [`Error::DataRace`] when checking. Then all is released all the
+    /// same.
     pub fn release(&self) -> Result<()> {
         let raced = match &self.pages {
             Some(pages) => self.release_pages(pages),
@@ -247,7 +263,8 @@ impl<T: Plain> Region<T> {
         raced
     }
 
-    /// From here on this PE sees what others have released before. Releases what it has written itself.
+    /// From here on this PE sees what others have released before. Releases what it has written
+    /// itself.
     ///
     /// # Errors
     /// As for [`release`](Self::release).
@@ -278,8 +295,8 @@ impl<T: Plain> Region<T> {
         raced
     }
 
-    /// What this PE has done with it so far: uses are pages that guards asked for, hits those that needed no data from elsewhere, and hand-overs those
-    /// that did.
+    /// What this PE has done with it so far: uses are pages that guards asked for, hits those that
+    /// needed no data from elsewhere, and hand-overs those that did.
     pub fn stats(&self) -> Stats {
         self.counters.stats()
     }
@@ -394,9 +411,8 @@ impl<T: Plain> Region<T> {
 
     /// Where this PE uses an element of a range that does not lie together.
     fn element(&self, index: usize) -> *mut T {
-        let base = self
-            .page_base(index / self.elements_per_page())
-            .expect("its guard has asked for it");
+        let base =
+            self.page_base(index / self.elements_per_page()).expect("its guard has asked for it");
         base.cast::<T>().wrapping_add(index % self.elements_per_page())
     }
 }

@@ -9,7 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::super::diff;
 use super::Region;
 
-/// Versions of pages that are not so many apart are got together: that is less than another round trip.
+/// Versions of pages that are not so many apart are got together: that is less than another round
+/// trip.
 const APART: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +36,8 @@ pub(super) struct Pages(Mutex<Known>);
 
 struct Known {
     pages: Vec<Page>,
-    /// Twins that are not needed now: to give them back and ask for them again costs more than a page's copy does.
+    /// Twins that are not needed now: to give them back and ask for them again costs more than a
+    /// page's copy does.
     spare: Vec<Box<[u8]>>,
 }
 
@@ -51,16 +53,8 @@ impl Known {
 
 impl Pages {
     pub(super) fn new(count: usize) -> Self {
-        let page = || Page {
-            state: State::Absent,
-            twin: None,
-            written: false,
-            guards: 0,
-        };
-        Pages(Mutex::new(Known {
-            pages: (0..count).map(|_| page()).collect(),
-            spare: Vec::new(),
-        }))
+        let page = || Page { state: State::Absent, twin: None, written: false, guards: 0 };
+        Pages(Mutex::new(Known { pages: (0..count).map(|_| page()).collect(), spare: Vec::new() }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -92,7 +86,8 @@ impl<T: Plain> Region<T> {
         let mut start = pages.start;
         while start < pages.end {
             let home = homes[start - first];
-            let end = (start..pages.end).find(|&page| homes[page - first] != home).unwrap_or(pages.end);
+            let end =
+                (start..pages.end).find(|&page| homes[page - first] != home).unwrap_or(pages.end);
             (start..end).for_each(|_| self.counters.used());
             if !self.in_place(home) {
                 self.refresh(&mut all.pages, start..end, home)?;
@@ -154,7 +149,8 @@ impl<T: Plain> Region<T> {
         let bytes = (pages.len() - 1) * self.page + self.bytes_of(pages.end - 1);
         self.counters.sent(1, bytes);
         let (from, to) = (self.original_at(pages.start), self.pe.local(self.page_at(pages.start)));
-        // SAFETY: the pages lie in this PE's part; none of them has a twin, so nobody has written to the copies.
+        // SAFETY: the pages lie in this PE's part; none of them has a twin, so nobody has written
+        // to the copies.
         unsafe { self.pe.route(home, from).get(&self.pe, to, bytes) }
     }
 
@@ -174,7 +170,9 @@ impl<T: Plain> Region<T> {
             if let Some(mut twin) = page.twin.take() {
                 now.resize(twin.len(), 0u8);
                 // SAFETY: the page lies in this PE's part; `now` is private, and as long.
-                unsafe { shm::copy(now.as_mut_ptr(), self.pe.local(self.page_at(number)), now.len()) };
+                unsafe {
+                    shm::copy(now.as_mut_ptr(), self.pe.local(self.page_at(number)), now.len())
+                };
                 let mut result = Ok(());
                 diff::changed_runs(&now, &twin, size_of::<T>(), |run| {
                     put = true;
@@ -215,7 +213,8 @@ impl<T: Plain> Region<T> {
         check.map_or(Ok(()), |check| check.end())
     }
 
-    /// After a release: copies to which nobody else has released anything since they came are of the new version. Others stay what they are, to be got again.
+    /// After a release: copies to which nobody else has released anything since they came are of
+    /// the new version. Others stay what they are, to be got again.
     fn look_at_versions(&self, all: &mut [Page], mut changed: Vec<(usize, usize)>) -> Quick<()> {
         changed.retain(|&(page, _)| matches!(all[page].state, State::Clean(_)));
         changed.sort_unstable_by_key(|&(page, home)| (home, page));
@@ -239,9 +238,11 @@ impl<T: Plain> Region<T> {
         let mut versions = vec![0u64; pages.len()];
         // SAFETY: private memory, as long as the versions of these pages.
         unsafe {
-            self.pe
-                .route(home, self.version_at(pages.start))
-                .get(&self.pe, versions.as_mut_ptr().cast(), 8 * versions.len())
+            self.pe.route(home, self.version_at(pages.start)).get(
+                &self.pe,
+                versions.as_mut_ptr().cast(),
+                8 * versions.len(),
+            )
         }?;
         self.counters.sent(1, 8 * versions.len());
         Ok(versions)

@@ -16,7 +16,8 @@ pub(super) const WORD: u64 = 64;
 
 /// What [`test()`] answers for a word that is not done.
 pub const RUNNING: u64 = 0;
-/// What [`test()`] answers for a word whose transfer is written at its receiver, or that was never started.
+/// What [`test()`] answers for a word whose transfer is written at its receiver, or that was never
+/// started.
 pub const DONE: u64 = 1;
 /// What [`test()`] answers for a word whose transfer the receiving hardware has refused.
 pub const REFUSED: u64 = 2;
@@ -32,7 +33,8 @@ pub struct CommandWord {
     pub len: u32,
     /// Must be that of the receive area.
     pub key: u32,
-    /// Offset, in the region of `to`, of a word of 8 bytes that becomes 1 after the data. It is checked as the data is.
+    /// Offset, in the region of `to`, of a word of 8 bytes that becomes 1 after the data. It is
+    /// checked as the data is.
     pub flag: Option<u64>,
 }
 
@@ -45,7 +47,8 @@ pub enum Start {
     SystemCall,
 }
 
-/// Makes a range of the caller's memory a receive area with this key: a system call. It takes precedence over areas made before.
+/// Makes a range of the caller's memory a receive area with this key: a system call. It takes
+/// precedence over areas made before.
 pub fn allow(at: FarAddress, len: u64, key: u32) -> Command {
     command(ALLOW, [at.region.into(), at.offset, len, key.into()], Payload::EMPTY)
 }
@@ -70,7 +73,8 @@ pub fn test(address: u64) -> Command {
     command(TEST, [address, 0, 0, 0], Payload::EMPTY)
 }
 
-/// A store of a user program, by mistake, to an address in kernel space. Refused: the program gets a fault.
+/// A store of a user program, by mistake, to an address in kernel space. Refused: the program gets
+/// a fault.
 pub fn stray_store(address: u64, bits: u64) -> Command {
     command(STRAY_STORE, [address, bits, 0, 0], Payload::EMPTY)
 }

@@ -8,13 +8,7 @@ fn machine() -> Machine {
 
 /// A word from PE 0 to PE 1 that carries this key.
 fn word(len: u32, to: u64, key: u32, flag: Option<u64>) -> CommandWord {
-    CommandWord {
-        from: at(0, 0),
-        to: at(1, to),
-        len,
-        key,
-        flag,
-    }
+    CommandWord { from: at(0, 0), to: at(1, to), len, key, flag }
 }
 
 /// When the flag of a started word is written, from the beginning of the start.
@@ -34,15 +28,14 @@ fn the_library_runs_on_it() {
 /// More addresses than there is room for words: old ones make room, and nothing goes wrong.
 #[test]
 fn few_command_words() {
-    let text = include_str!("../../../../../machines/sr2201.toml").replace("command_words = { value = 1024", "command_words = { value = 4");
+    let text = include_str!("../../../../../machines/sr2201.toml")
+        .replace("command_words = { value = 1024", "command_words = { value = 4");
     let machine = Machine::parse("few", &text, None).unwrap();
     let mut bench = Bench::of(&machine, 2, 1);
     for round in 0..3 {
         for place in 0..20u64 {
-            let store = HostOp::Store {
-                to: at(1, 8 * place),
-                word: Payload::word(8, place + round),
-            };
+            let store =
+                HostOp::Store { to: at(1, 8 * place), word: Payload::word(8, place + round) };
             assert_eq!(bench.call(0, store).refused, None);
             assert_eq!(bench.call(0, HostOp::Quiet).refused, None);
         }
@@ -60,13 +53,7 @@ fn built_once() {
     let mut times = Vec::new();
     for value in 0..3 {
         let begin = bench.world.now();
-        let op = bench.begin(
-            0,
-            HostOp::Store {
-                to: at(1, 8),
-                word: Payload::word(8, value),
-            },
-        );
+        let op = bench.begin(0, HostOp::Store { to: at(1, 8), word: Payload::word(8, value) });
         times.push(bench.answer(op).0 - begin);
         bench.run();
     }
@@ -84,7 +71,10 @@ fn restarted_words_carry_what_the_source_holds_then() {
         bench.set(at(0, 0), &[round; 3000]);
         bench.set(at(1, 512 + 3200), &[0; 8]);
         assert_eq!(bench.command(0, test(address)), DONE);
-        bench.command(0, start(address, if round % 2 == 0 { Start::Direct } else { Start::SystemCall }));
+        bench.command(
+            0,
+            start(address, if round % 2 == 0 { Start::Direct } else { Start::SystemCall }),
+        );
         assert_eq!(bench.command(0, test(address)), RUNNING);
         bench.run();
         assert_eq!(bench.command(0, test(address)), DONE);
@@ -112,7 +102,8 @@ fn start_methods() {
     }
 }
 
-/// Neither a store to where the words lie, nor the start of something else, nor a restart too early does anything.
+/// Neither a store to where the words lie, nor the start of something else, nor a restart too early
+/// does anything.
 #[test]
 fn out_of_reach() {
     let mut bench = Bench::of(&machine(), 2, 1);
@@ -138,28 +129,20 @@ fn out_of_reach() {
     );
     bench.run();
     assert_eq!(bench.bytes(at(1, 0), 64), [9; 64]);
-    let outside = CommandWord {
-        to: at(2, 0),
-        ..word(8, 0, 1, None)
-    };
+    let outside = CommandWord { to: at(2, 0), ..word(8, 0, 1, None) };
     assert!(bench.call(0, HostOp::Command(build(&outside))).refused.is_some());
-    let foreign = CommandWord {
-        from: at(1, 0),
-        ..word(8, 0, 1, None)
-    };
+    let foreign = CommandWord { from: at(1, 0), ..word(8, 0, 1, None) };
     assert!(bench.call(0, HostOp::Command(build(&foreign))).refused.is_some());
     bench.assert_conserved();
 }
 
-/// A store of the library's into an area with another key is refused, and the next quiet says so, once.
+/// A store of the library's into an area with another key is refused, and the next quiet says so,
+/// once.
 #[test]
 fn a_refused_store_surfaces() {
     let mut bench = Bench::of(&machine(), 2, 1);
     bench.command(1, allow(at(1, 64), 64, 5));
-    let store = |to| HostOp::Store {
-        to: at(1, to),
-        word: Payload::word(8, 77),
-    };
+    let store = |to| HostOp::Store { to: at(1, to), word: Payload::word(8, 77) };
     assert_eq!(bench.call(0, store(64)).refused, None);
     assert!(bench.call(0, HostOp::Quiet).refused.is_some());
     assert_eq!(bench.call(0, store(128)).refused, None);
@@ -172,8 +155,9 @@ fn a_refused_store_surfaces() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// A packet is written if and only if its range, and its flag, are in an area of its key, of which later ones go before earlier ones; otherwise
-    /// memory is left alone, and the status says so.
+    /// A packet is written if and only if its range, and its flag, are in an area of its key, of
+    /// which later ones go before earlier ones; otherwise memory is left alone, and the status says
+    /// so.
     #[test]
     fn keys(areas in prop::collection::vec((0u64..4096, 1u64..8192, 0u32..2), 0..6),
             to in 0u64..4096, len in 1u32..4000, key in 0u32..2, flag in prop::option::of(0u64..1000)) {

@@ -1,8 +1,12 @@
-//! Datagrams to groups, and the driver's buffers for them: what memonet's own multicast is carried by.
+//! Datagrams to groups, and the driver's buffers for them: what memonet's own multicast is carried
+//! by.
 //!
-//! A datagram is one packet, multicast or to one node, and as unreliable as the links; the core logic cuts what one command sends into packets, as it does a block. The driver copies what is to be
-//! sent into one of two buffers, so the call returns when the NIC has read what was sent before. What comes by a group goes into buffers that the driver has posted for it; while none is free, it is discarded. A look of the host gives back one.
-//! The copying itself is a computation of the host's, as all that a program does between calls.
+//! A datagram is one packet, multicast or to one node, and as unreliable as the links; the core
+//! logic cuts what one command sends into packets, as it does a block. The driver copies what is to
+//! be sent into one of two buffers, so the call returns when the NIC has read what was sent before.
+//! What comes by a group goes into buffers that the driver has posted for it; while none is free,
+//! it is discarded. A look of the host gives back one. The copying itself is a computation of the
+//! host's, as all that a program does between calls.
 
 use super::{ADMINISTRATION, DELETE, Datagram, InfiniBand, MULTICAST_MEMBER, Way};
 use crate::host::{Answer, GroupOp, Op};
@@ -23,10 +27,7 @@ pub struct Inbox {
 
 impl Inbox {
     pub fn new(name: [u8; 16]) -> Inbox {
-        Inbox {
-            name,
-            came: VecDeque::new(),
-        }
+        Inbox { name, came: VecDeque::new() }
     }
 }
 
@@ -35,7 +36,8 @@ impl InfiniBand {
     pub(super) fn datagram(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         match what {
             GroupOp::Send { group, to, data } => {
-                let (most, member) = (self.is.packet, self.nics[node.index()].inboxes.contains_key(&(group as u16)));
+                let (most, member) =
+                    (self.is.packet, self.nics[node.index()].inboxes.contains_key(&(group as u16)));
                 let there = to.is_none_or(|to| (to as usize) < self.nics.len());
                 if data.len() > DATAGRAMS_AT_ONCE * most || !member || !there {
                     let why = format!(
@@ -44,11 +46,7 @@ impl InfiniBand {
                     return cx.finish(cx.now(), op, Answer::refused(why));
                 }
                 let way = to.map_or(Way::Datagrams(group as u16), |to| Way::Datagram(Node(to)));
-                let place = FarAddress {
-                    pe: 0,
-                    region: group,
-                    offset: 0,
-                };
+                let place = FarAddress { pe: 0, region: group, offset: 0 };
                 let read_before = self.nics[node.index()].core.free();
                 let told = self.command(cx, node, op);
                 self.send(cx, told, node, op, way, place, &data);
@@ -58,8 +56,10 @@ impl InfiniBand {
                 let seen = self.nics[node.index()].cpu.take(cx.now(), self.is.look);
                 cx.host_stage("look", op, seen);
                 let inbox = self.nics[node.index()].inboxes.get_mut(&(group as u16));
-                let came = inbox.and_then(|inbox| inbox.came.pop_front_if(|&mut (at, _)| at <= seen.1));
-                let answer = came.map_or_else(Answer::default, |(_, data)| Answer::with_length(data));
+                let came =
+                    inbox.and_then(|inbox| inbox.came.pop_front_if(|&mut (at, _)| at <= seen.1));
+                let answer =
+                    came.map_or_else(Answer::default, |(_, data)| Answer::with_length(data));
                 cx.finish(seen.1, op, answer);
             }
             GroupOp::Leave(group) => {
@@ -67,7 +67,8 @@ impl InfiniBand {
                 nic.agent.groups.remove(&(group as u16));
                 let written = nic.cpu.take(cx.now(), self.is.command_write);
                 if let Some(inbox) = nic.inboxes.remove(&(group as u16)) {
-                    let mut datagram = Datagram::new(ADMINISTRATION, DELETE, MULTICAST_MEMBER, 0, 0);
+                    let mut datagram =
+                        Datagram::new(ADMINISTRATION, DELETE, MULTICAST_MEMBER, 0, 0);
                     datagram.data[..inbox.name.len()].copy_from_slice(&inbox.name);
                     self.manage(cx, node, Place::Node(Node(0)), &datagram, op);
                 }

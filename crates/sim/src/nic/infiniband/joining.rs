@@ -1,4 +1,5 @@
-//! Calls that join a group: each waits until the manager says that all members have, or it is known that one of them never will.
+//! Calls that join a group: each waits until the manager says that all members have, or it is known
+//! that one of them never will.
 
 use super::management::{ADMINISTRATION, Datagram, MULTICAST_MEMBER, SET};
 use super::subnet::{self, Place};
@@ -17,7 +18,14 @@ pub struct Joining {
 
 impl InfiniBand {
     /// A member's call.
-    pub(super) fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: Arc<[u32]>, wanted: Wanted) {
+    pub(super) fn join(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        members: Arc<[u32]>,
+        wanted: Wanted,
+    ) {
         let purpose = match wanted {
             Wanted::Multicast => 0,
             Wanted::Datagrams(purpose) => 1 + u64::from(purpose),
@@ -36,13 +44,16 @@ impl InfiniBand {
         self.manage(cx, node, Place::Node(Node(0)), &datagram, op);
     }
 
-    /// This PE has left the job: there are no groups any more that wait for it. Those that the manager makes even so have members that do not listen.
+    /// This PE has left the job: there are no groups any more that wait for it. Those that the
+    /// manager makes even so have members that do not listen.
     pub(super) fn refuse_groups_with(&mut self, cx: &mut Cx<'_>, pe: u32) {
         if !self.left.insert(pe) {
             return;
         }
         for nic in &mut self.nics {
-            for (_, joining) in nic.joining.extract_if(.., |_, joining| joining.members.contains(&pe)) {
+            for (_, joining) in
+                nic.joining.extract_if(.., |_, joining| joining.members.contains(&pe))
+            {
                 cx.finish(cx.now(), joining.op, Answer::value(0));
             }
         }

@@ -1,4 +1,5 @@
-//! Management packets: datagrams of 256 bytes, laid out as in the InfiniBand Architecture Specification.
+//! Management packets: datagrams of 256 bytes, laid out as in the InfiniBand Architecture
+//! Specification.
 
 use crate::packet::Payload;
 
@@ -50,22 +51,12 @@ pub struct Datagram {
 
 impl Datagram {
     pub fn new(class: u8, method: u8, attribute: u16, modifier: u32, transaction: u64) -> Datagram {
-        Datagram {
-            class,
-            method,
-            attribute,
-            modifier,
-            transaction,
-            data: [0; DATA],
-        }
+        Datagram { class, method, attribute, modifier, transaction, data: [0; DATA] }
     }
 
     /// What answers this, with the same data.
     pub fn response(&self) -> Datagram {
-        Datagram {
-            method: RESPONSE,
-            ..self.clone()
-        }
+        Datagram { method: RESPONSE, ..self.clone() }
     }
 
     fn start(class: u8) -> usize {

@@ -1,4 +1,5 @@
-//! InfiniBand with multicast in the switch (DIMMnet-2): a NIC in a memory slot, whose buffer memory is the program's.
+//! InfiniBand with multicast in the switch (DIMMnet-2): a NIC in a memory slot, whose buffer memory
+//! is the program's.
 //!
 //! ```text
 //! host:  software, command_write ─► core logic: decode, read, data path ─► InfiniSWIF: swif_send ─► link ─► switch: one port, or copies
@@ -6,13 +7,18 @@
 //!        the receiver's memory ◄── write ◄── InfiniSWIF: LID mine? swif_receive, data path ◄───────────────────────── link
 //! ```
 //!
-//! * Nothing is sent to a node that has no local id (LID). The subnet manager, on node 0, hands them out when the machine is switched on, by management
-//!   packets on lane 15, which agents at nodes and switches answer (`subnet`).
-//! * A packet says the LID for which it is; a NIC takes its own, and those of the groups that it has joined, and discards others.
-//! * Joining a group is a request to the manager. With the last member's it writes the group's ports into the 512-byte tables of the switches
-//!   (`management`), and tells the members the group's LID.
-//! * A multicast packet is an unreliable datagram: a link that loses packets may lose it, or any of its copies, and nobody repairs that; so are those that the
-//!   library's own multicast sends (`datagrams`). All else is sent by reliable connections, which the machine has never lose anything.
+//! * Nothing is sent to a node that has no local id (LID). The subnet manager, on node 0, hands
+//!   them out when the machine is switched on, by management packets on lane 15, which agents at
+//!   nodes and switches answer (`subnet`).
+//! * A packet says the LID for which it is; a NIC takes its own, and those of the groups that it
+//!   has joined, and discards others.
+//! * Joining a group is a request to the manager. With the last member's it writes the group's
+//!   ports into the 512-byte tables of the switches (`management`), and tells the members the
+//!   group's LID.
+//! * A multicast packet is an unreliable datagram: a link that loses packets may lose it, or any of
+//!   its copies, and nobody repairs that; so are those that the library's own multicast sends
+//!   (`datagrams`). All else is sent by reliable connections, which the machine has never lose
+//!   anything.
 //! * The core logic moves `nic.width` bytes a cycle, and works on one packet at a time.
 
 mod datagrams;
@@ -31,7 +37,8 @@ use datagrams::Inbox;
 use joining::Joining;
 pub use management::FIRST_GROUP;
 use management::{
-    ADMINISTRATION, DATA, DATAGRAM, DELETE, Datagram, GET, MANAGEMENT_LANE, MULTICAST_MEMBER, MULTICAST_TABLE, RESPONSE, SET, SUBNET,
+    ADMINISTRATION, DATA, DATAGRAM, DELETE, Datagram, GET, MANAGEMENT_LANE, MULTICAST_MEMBER,
+    MULTICAST_TABLE, RESPONSE, SET, SUBNET,
 };
 use memonet_core::SignalOp;
 use memonet_core::fabric::FarAddress;
@@ -43,8 +50,8 @@ const WRITE_TABLE: u32 = 1;
 const READ_TABLE: u32 = 2;
 const LISTEN: u32 = 3;
 
-/// A management packet to a switch: 32 groups of its multicast table, from [`FIRST_GROUP`] + 32 `block` on, get these ports, a bit each. Answered
-/// when the switch has done it.
+/// A management packet to a switch: 32 groups of its multicast table, from [`FIRST_GROUP`] + 32
+/// `block` on, get these ports, a bit each. Answered when the switch has done it.
 pub fn write_table(switch: u32, block: u32, ports: &[u16; 32]) -> Command {
     let bytes: Vec<u8> = ports.iter().flat_map(|ports| ports.to_be_bytes()).collect();
     Command {
@@ -54,22 +61,16 @@ pub fn write_table(switch: u32, block: u32, ports: &[u16; 32]) -> Command {
     }
 }
 
-/// A management packet that asks for the same. Answered with the 64 bytes, each group's ports with the high byte first.
+/// A management packet that asks for the same. Answered with the 64 bytes, each group's ports with
+/// the high byte first.
 pub fn read_table(switch: u32, block: u32) -> Command {
-    Command {
-        code: READ_TABLE,
-        words: [switch.into(), block.into(), 0, 0],
-        data: Payload::EMPTY,
-    }
+    Command { code: READ_TABLE, words: [switch.into(), block.into(), 0, 0], data: Payload::EMPTY }
 }
 
-/// This node takes packets of a group from now on, or no longer, whatever the manager knows of it. Answered with the node's own LID.
+/// This node takes packets of a group from now on, or no longer, whatever the manager knows of it.
+/// Answered with the node's own LID.
 pub fn listen(group: u16, on: bool) -> Command {
-    Command {
-        code: LISTEN,
-        words: [group.into(), on.into(), 0, 0],
-        data: Payload::EMPTY,
-    }
+    Command { code: LISTEN, words: [group.into(), on.into(), 0, 0], data: Payload::EMPTY }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +101,8 @@ struct NicOf {
     receiver: Unit,
     processor: Unit,
     agent: NodeAgent,
-    /// Groups that this node has asked to join, by name: the calls that wait for it; and how many of the same members for the same there were.
+    /// Groups that this node has asked to join, by name: the calls that wait for it; and how many
+    /// of the same members for the same there were.
     joining: BTreeMap<[u8; 16], Joining>,
     joined: BTreeMap<(Arc<[u32]>, Wanted), u16>,
     /// What has come by its groups for datagrams, by LID.
@@ -145,7 +147,9 @@ impl InfiniBand {
     pub fn build(machine: &Machine, network: &Network) -> Result<InfiniBand, MachineError> {
         let (nic, host) = (machine.section("nic"), machine.section("host"));
         if network.switches() == 0 {
-            return Err(machine.section("topology").error("shape", "has no switch, and multicast needs one"));
+            return Err(machine
+                .section("topology")
+                .error("shape", "has no switch, and multicast needs one"));
         }
         let ports = network.nodes() + network.switches() as u32;
         if ports > LAST_LID {
@@ -208,7 +212,16 @@ impl InfiniBand {
 
     /// Sends data that the core logic is told of at `at`; gives when it has read all of it.
     #[allow(clippy::too_many_arguments)]
-    fn send(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, way: Way, to: FarAddress, data: &Payload) -> Ps {
+    fn send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Ps,
+        node: Node,
+        op: Op,
+        way: Way,
+        to: FarAddress,
+        data: &Payload,
+    ) -> Ps {
         let is = self.is;
         let read = if data.len() > 8 { is.read } else { Ps::ZERO };
         let nic = &mut self.nics[node.index()];
@@ -229,8 +242,12 @@ impl InfiniBand {
                 Way::To(other) => (self.nics[other.index()].agent.lid, 0, Destination::Node(other)),
                 // InfiniSWIF sees the flag, and replaces the destination by the group.
                 Way::Group(group) => (group, MULTICAST, Destination::Multicast(group)),
-                Way::Datagrams(group) => (group, MULTICAST | DATAGRAM_FLAG, Destination::Multicast(group)),
-                Way::Datagram(other) => (self.nics[other.index()].agent.lid, DATAGRAM_FLAG, Destination::Node(other)),
+                Way::Datagrams(group) => {
+                    (group, MULTICAST | DATAGRAM_FLAG, Destination::Multicast(group))
+                }
+                Way::Datagram(other) => {
+                    (self.nics[other.index()].agent.lid, DATAGRAM_FLAG, Destination::Node(other))
+                }
             };
             let pe = if flags == 0 { u64::from(to.pe) } else { 0 };
             let packet = Packet {
@@ -255,7 +272,8 @@ impl InfiniBand {
         }
     }
 
-    /// Hands a packet that the data path moves from `start` to `moved` to the link, so that its last bit leaves no earlier than it is there.
+    /// Hands a packet that the data path moves from `start` to `moved` to the link, so that its
+    /// last bit leaves no earlier than it is there.
     fn hand_over(&mut self, cx: &mut Cx<'_>, start: Ps, moved: Ps, node: Node, packet: Packet) {
         let is = self.is;
         if packet.to == Destination::Node(node) {
@@ -272,13 +290,7 @@ impl InfiniBand {
     /// A packet of data whose last bit has come in by `at`.
     fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
         let is = self.is;
-        let Packet {
-            header,
-            payload,
-            op,
-            wire_bytes,
-            ..
-        } = packet;
+        let Packet { header, payload, op, wire_bytes, .. } = packet;
         let (lid, agent) = ((header[0] >> LID) as u16, &self.nics[node.index()].agent);
         let is_datagram = header[0] & DATAGRAM_FLAG != 0;
         if lid != agent.lid && !agent.groups.contains(&lid) {
@@ -299,11 +311,7 @@ impl InfiniBand {
             self.came(cx, through + is.write, node, header[1] as u16, payload);
             return;
         }
-        let to = FarAddress {
-            pe: node.0,
-            region: header[1] as u32,
-            offset: header[2],
-        };
+        let to = FarAddress { pe: node.0, region: header[1] as u32, offset: header[2] };
         cx.write(through + is.write, op, to, payload);
     }
 
@@ -338,14 +346,13 @@ impl InfiniBand {
 
     /// A datagram has been worked on: what follows.
     fn handled(&mut self, cx: &mut Cx<'_>, place: Place, from: Node, datagram: &Datagram) {
-        let switched_on = Op {
-            pe: super::Pe(0),
-            number: 0,
-        };
+        let switched_on = Op { pe: super::Pe(0), number: 0 };
         match place {
             Place::Switch(switch) => {
-                let response = self.switches[switch as usize].take(cx.network().switch_mut(switch), datagram);
-                let packet = packet(from, Destination::Node(from), self.is.header, &response, switched_on);
+                let response =
+                    self.switches[switch as usize].take(cx.network().switch_mut(switch), datagram);
+                let packet =
+                    packet(from, Destination::Node(from), self.is.header, &response, switched_on);
                 cx.send_from_switch(cx.now(), switch, from, packet);
             }
             Place::Node(node) if datagram.class == SUBNET && datagram.method != RESPONSE => {
@@ -371,19 +378,22 @@ impl InfiniBand {
         }
         let nic = &mut self.nics[node.index()];
         let answered = match datagram.attribute {
-            MULTICAST_MEMBER => nic.joining.remove(&datagram.group()).map(|Joining { op, wanted, .. }| {
-                let group = datagram.group_lid();
-                if group != 0 {
-                    nic.agent.groups.insert(group);
-                }
-                let mut value = u64::from(group);
-                if group != 0 && matches!(wanted, Wanted::Datagrams(_)) {
-                    nic.inboxes.insert(group, Inbox::new(datagram.group()));
-                    // The LID was another group's, of which something may still be on its way.
-                    value |= (datagram.transaction & 0xffff) << 16 | (self.is.packet as u64) << 32;
-                }
-                (op, Answer::value(value))
-            }),
+            MULTICAST_MEMBER => {
+                nic.joining.remove(&datagram.group()).map(|Joining { op, wanted, .. }| {
+                    let group = datagram.group_lid();
+                    if group != 0 {
+                        nic.agent.groups.insert(group);
+                    }
+                    let mut value = u64::from(group);
+                    if group != 0 && matches!(wanted, Wanted::Datagrams(_)) {
+                        nic.inboxes.insert(group, Inbox::new(datagram.group()));
+                        // The LID was another group's, of which something may still be on its way.
+                        value |=
+                            (datagram.transaction & 0xffff) << 16 | (self.is.packet as u64) << 32;
+                    }
+                    (op, Answer::value(value))
+                })
+            }
             _ => nic
                 .asked
                 .remove(&datagram.transaction)
@@ -407,27 +417,32 @@ impl InfiniBand {
                 let read = self.send(cx, told, node, op, Way::Group(group), to, &data);
                 self.finish_when_read(cx, told, if data.len() > 8 { read } else { told }, op);
             }
-            GroupOp::Send { .. } | GroupOp::Receive(_) | GroupOp::Leave(_) => self.datagram(cx, node, op, what),
-            GroupOp::Arrive(_) | GroupOp::Phase(_) | GroupOp::Collective { .. } | GroupOp::Result(_) => {
+            GroupOp::Send { .. } | GroupOp::Receive(_) | GroupOp::Leave(_) => {
+                self.datagram(cx, node, op, what)
+            }
+            GroupOp::Arrive(_)
+            | GroupOp::Phase(_)
+            | GroupOp::Collective { .. }
+            | GroupOp::Result(_) => {
                 cx.finish(
                     cx.now(),
                     op,
-                    Answer::refused("InfiniBand has no such operation for groups: it has multicast"),
+                    Answer::refused(
+                        "InfiniBand has no such operation for groups: it has multicast",
+                    ),
                 );
             }
         }
     }
 
-    /// The call returns when the host has seen that the NIC has read the source. A word is in the command; a block stays where it is until then.
+    /// The call returns when the host has seen that the NIC has read the source. A word is in the
+    /// command; a block stays where it is until then.
     fn finish_when_read(&mut self, cx: &mut Cx<'_>, told: Ps, read: Ps, op: Op) {
         if read == told {
             cx.finish(told, op, Answer::default());
             return;
         }
-        let polling = Polling {
-            interval: self.is.look,
-            sample: self.is.look,
-        };
+        let polling = Polling { interval: self.is.look, sample: self.is.look };
         let seen = polling.seen(told, read);
         cx.host_stage("look", op, (told, seen));
         cx.finish(seen, op, Answer::default());
@@ -446,17 +461,26 @@ impl InfiniBand {
                 let transaction = nic.transactions | 1 << 63;
                 nic.asked.insert(transaction, op);
                 let method = if command.code == WRITE_TABLE { SET } else { GET };
-                let mut datagram = Datagram::new(SUBNET, method, MULTICAST_TABLE, command.words[1] as u32, transaction);
-                command
-                    .data
-                    .with(|bytes| datagram.data[..bytes.len().min(DATA)].copy_from_slice(&bytes[..bytes.len().min(DATA)]));
+                let mut datagram = Datagram::new(
+                    SUBNET,
+                    method,
+                    MULTICAST_TABLE,
+                    command.words[1] as u32,
+                    transaction,
+                );
+                command.data.with(|bytes| {
+                    datagram.data[..bytes.len().min(DATA)]
+                        .copy_from_slice(&bytes[..bytes.len().min(DATA)])
+                });
                 self.manage(cx, node, Place::Switch(switch as u32), &datagram, op);
             }
             LISTEN => {
                 let agent = &mut self.nics[node.index()].agent;
                 let group = command.words[0] as u16;
                 let answer = match (group >= FIRST_GROUP, command.words[1] != 0) {
-                    (false, _) => Answer::refused(format!("{group:#x} is no group; their LIDs begin with {FIRST_GROUP:#x}")),
+                    (false, _) => Answer::refused(format!(
+                        "{group:#x} is no group; their LIDs begin with {FIRST_GROUP:#x}"
+                    )),
                     (true, on) => {
                         if on {
                             agent.groups.insert(group);
@@ -468,7 +492,11 @@ impl InfiniBand {
                 };
                 cx.finish(cx.now() + self.is.command_write, op, answer);
             }
-            code => cx.finish(cx.now(), op, Answer::refused(format!("an InfiniBand NIC has no command {code}"))),
+            code => cx.finish(
+                cx.now(),
+                op,
+                Answer::refused(format!("an InfiniBand NIC has no command {code}")),
+            ),
         }
     }
 }
@@ -509,17 +537,11 @@ impl Nic for InfiniBand {
     }
 
     fn polling(&self, _node: Node) -> Polling {
-        Polling {
-            interval: self.is.look,
-            sample: self.is.look,
-        }
+        Polling { interval: self.is.look, sample: self.is.look }
     }
 
     fn start(&mut self, cx: &mut Cx<'_>) {
-        let switched_on = Op {
-            pe: super::Pe(0),
-            number: 0,
-        };
+        let switched_on = Op { pe: super::Pe(0), number: 0 };
         for (place, datagram) in self.manager.next() {
             self.manage(cx, Node(0), place, &datagram, switched_on);
         }
@@ -549,18 +571,27 @@ impl Nic for InfiniBand {
                 let block = reuse && data.len() > 8;
                 self.finish_when_read(cx, told, if block { read } else { told }, op);
             }
-            // Packets to one node take one way, but those of a group may wait for their copying while others go on.
-            HostOp::Fence if !std::mem::take(&mut self.nics[node.index()].has_multicast) => cx.finish(cx.now(), op, Answer::default()),
-            HostOp::Fence | HostOp::Quiet => cx.finish_when_landed(cx.now(), op, self.is.acknowledge),
+            // Packets to one node take one way, but those of a group may wait for their copying
+            // while others go on.
+            HostOp::Fence if !std::mem::take(&mut self.nics[node.index()].has_multicast) => {
+                cx.finish(cx.now(), op, Answer::default())
+            }
+            HostOp::Fence | HostOp::Quiet => {
+                cx.finish_when_landed(cx.now(), op, self.is.acknowledge)
+            }
             HostOp::Group(what) => self.group(cx, node, op, what),
             HostOp::Command(command) => self.own_command(cx, node, op, &command),
-            HostOp::Get { .. } | HostOp::Atomic { .. } => cx.finish(cx.now(), op, Answer::refused("this NIC has no such operation")),
+            HostOp::Get { .. } | HostOp::Atomic { .. } => {
+                cx.finish(cx.now(), op, Answer::refused("this NIC has no such operation"))
+            }
         }
     }
 
     fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet) {
         match packet.header[0] & 0xff {
-            DATA_LANE if packet.header[0] & ADMINISTERS == 0 => self.receive(cx, cx.now(), node, packet),
+            DATA_LANE if packet.header[0] & ADMINISTERS == 0 => {
+                self.receive(cx, cx.now(), node, packet)
+            }
             _ => self.handle(cx, Place::Node(node), packet.from, Datagram::read(&packet.payload)),
         }
     }

@@ -1,12 +1,14 @@
-//! The subnet manager, and its agents at nodes and switches: pure state, which is told of datagrams and says what to send.
+//! The subnet manager, and its agents at nodes and switches: pure state, which is told of datagrams
+//! and says what to send.
 //!
-//! The manager runs on node 0. It does one transaction at a time: names each port by a local id (LID), and, when all members of a multicast group have
-//! asked to join, writes the group's ports into the tables of the switches that connect them, block by block, and then tells the members the group's LID.
-//! When all have left, it clears the entries, and the LID is another group's.
+//! The manager runs on node 0. It does one transaction at a time: names each port by a local id
+//! (LID), and, when all members of a multicast group have asked to join, writes the group's ports
+//! into the tables of the switches that connect them, block by block, and then tells the members
+//! the group's LID. When all have left, it clears the entries, and the LID is another group's.
 
 use super::management::{
-    ADMINISTRATION, BLOCK_GROUPS, DATA, DELETE, Datagram, FIRST_GROUP, GET, GROUP_NAME, GROUPS, MULTICAST_MEMBER, MULTICAST_TABLE,
-    NODE_INFO, PORT_INFO, PORTS, RESPONSE, SET, SUBNET, Table,
+    ADMINISTRATION, BLOCK_GROUPS, DATA, DELETE, Datagram, FIRST_GROUP, GET, GROUP_NAME, GROUPS,
+    MULTICAST_MEMBER, MULTICAST_TABLE, NODE_INFO, PORT_INFO, PORTS, RESPONSE, SET, SUBNET, Table,
 };
 use crate::network::{Network, Switch};
 use crate::packet::Node;
@@ -106,10 +108,15 @@ impl Manager {
             }
             Task::Tell(name) => {
                 let group = &self.groups[&name];
-                let mut datagram = Datagram::new(ADMINISTRATION, RESPONSE, MULTICAST_MEMBER, 0, transaction);
+                let mut datagram =
+                    Datagram::new(ADMINISTRATION, RESPONSE, MULTICAST_MEMBER, 0, transaction);
                 datagram.data[..GROUP_NAME].copy_from_slice(&name);
                 datagram.set_group_lid(group.lid);
-                let mut all: Vec<_> = group.members.iter().map(|&node| (Place::Node(node), datagram.clone())).collect();
+                let mut all: Vec<_> = group
+                    .members
+                    .iter()
+                    .map(|&node| (Place::Node(node), datagram.clone()))
+                    .collect();
                 all.extend(self.next());
                 return all;
             }
@@ -140,7 +147,8 @@ impl Manager {
         let tree = network.spanning(&group.members);
         let possible = tree.filter(|tree| tree.values().flatten().all(|&port| port < PORTS));
         let next = (self.next_group < FIRST_GROUP + GROUPS).then_some(self.next_group);
-        if let Some((lid, tree)) = possible.and_then(|tree| Some((self.free.pop().or(next)?, tree))) {
+        if let Some((lid, tree)) = possible.and_then(|tree| Some((self.free.pop().or(next)?, tree)))
+        {
             self.next_group = self.next_group.max(lid + 1);
             group.lid = lid;
             self.write(lid, tree);
@@ -173,7 +181,8 @@ impl Manager {
     }
 }
 
-/// A group's name, made of its members, of what it is for, of how many groups of the same members for the same there have been, and of their number.
+/// A group's name, made of its members, of what it is for, of how many groups of the same members
+/// for the same there have been, and of their number.
 pub fn group_name(members: &[u32], purpose: u64, before: u16) -> [u8; GROUP_NAME] {
     // FNV-1a.
     let hash = members
@@ -194,7 +203,8 @@ fn members_of(name: &[u8; GROUP_NAME]) -> u32 {
     u32::from_be_bytes(name[12..].try_into().expect("4 bytes"))
 }
 
-/// The agent of a node (SMA): it has the node's LID, and those of the groups that the node listens to.
+/// The agent of a node (SMA): it has the node's LID, and those of the groups that the node listens
+/// to.
 #[derive(Debug, Clone, Default)]
 pub struct NodeAgent {
     pub lid: u16,
@@ -228,11 +238,15 @@ impl SwitchAgent {
                 let first = FIRST_GROUP + datagram.modifier as u16 * BLOCK_GROUPS;
                 for group in first..first + BLOCK_GROUPS {
                     let ports = self.table.ports(group);
-                    let set = (0..PORTS).filter(|port| ports & 1 << port != 0 && usize::from(*port) < switch.ports());
+                    let set = (0..PORTS).filter(|port| {
+                        ports & 1 << port != 0 && usize::from(*port) < switch.ports()
+                    });
                     switch.set_multicast(group, set.collect());
                 }
             }
-            (GET, MULTICAST_TABLE) => response.data = self.table.block(datagram.modifier).unwrap_or([0; DATA]),
+            (GET, MULTICAST_TABLE) => {
+                response.data = self.table.block(datagram.modifier).unwrap_or([0; DATA])
+            }
             _ => {}
         }
         response

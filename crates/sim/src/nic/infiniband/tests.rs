@@ -17,10 +17,7 @@ fn join_for(bench: &mut Bench, members: &[u32], wanted: Wanted) -> Vec<u64> {
     let ops: Vec<Op> = members
         .iter()
         .map(|&pe| {
-            let join = GroupOp::Join {
-                members: members.into(),
-                wanted,
-            };
+            let join = GroupOp::Join { members: members.into(), wanted };
             bench.begin(pe, HostOp::Group(join))
         })
         .collect();
@@ -28,11 +25,7 @@ fn join_for(bench: &mut Bench, members: &[u32], wanted: Wanted) -> Vec<u64> {
 }
 
 fn send(group: u32, to: Option<u32>, bytes: &[u8]) -> HostOp {
-    HostOp::Group(GroupOp::Send {
-        group,
-        to,
-        data: Payload::copy(bytes),
-    })
+    HostOp::Group(GroupOp::Send { group, to, data: Payload::copy(bytes) })
 }
 
 /// All datagrams that have come to a PE, first to last.
@@ -44,11 +37,7 @@ fn take(bench: &mut Bench, pe: u32, group: u32) -> Vec<Vec<u8>> {
 }
 
 fn multicast(group: u32, offset: u64, bytes: &[u8]) -> HostOp {
-    HostOp::Group(GroupOp::Multicast {
-        group,
-        to: at(0, offset),
-        data: Payload::copy(bytes),
-    })
+    HostOp::Group(GroupOp::Multicast { group, to: at(0, offset), data: Payload::copy(bytes) })
 }
 
 #[test]
@@ -65,7 +54,8 @@ fn the_library_runs_on_it() {
 fn local_ids() {
     for (name, pes) in [("dimmnet-2", 4), ("dimmnet-2/tree", 60)] {
         let mut bench = Bench::new(name, pes);
-        let lids: BTreeSet<u64> = (0..pes).map(|pe| bench.command(pe, listen(FIRST_GROUP, false))).collect();
+        let lids: BTreeSet<u64> =
+            (0..pes).map(|pe| bench.command(pe, listen(FIRST_GROUP, false))).collect();
         assert_eq!(lids.len(), pes as usize);
         assert!(!lids.contains(&0));
         assert!(bench.call(0, HostOp::Command(listen(7, true))).refused.is_some());
@@ -106,10 +96,7 @@ fn a_group_gets_what_its_members_send_and_nobody_else_does() {
 fn groups_that_do_not_fit() {
     let mut bench = Bench::new("dimmnet-2", 20);
     assert_eq!(join(&mut bench, &[1, 17]), [0, 0], "a table names 16 ports");
-    let barrier = GroupOp::Join {
-        members: [0, 1].into(),
-        wanted: Wanted::Barrier,
-    };
+    let barrier = GroupOp::Join { members: [0, 1].into(), wanted: Wanted::Barrier };
     assert_eq!(bench.call(0, HostOp::Group(barrier)).value, 0);
     for number in 0..management::GROUPS {
         assert_eq!(join(&mut bench, &[3, 4]), [u32::from(FIRST_GROUP + number); 2]);
@@ -134,7 +121,8 @@ fn what_groups_of_the_same_members_are_for_tells_them_apart() {
     assert_eq!((one, two), (other_one, other_two));
 }
 
-/// Who asks before it is known, and who asks after, is told that there is no group; others are none of it.
+/// Who asks before it is known, and who asks after, is told that there is no group; others are none
+/// of it.
 #[test]
 fn nobody_waits_for_a_member_that_has_left() {
     let mut bench = Bench::new("dimmnet-2", 4);
@@ -174,7 +162,8 @@ fn the_switch_copies_one_after_the_other() {
 /// A datagram that is lost is lost for all that it was for, and counted; the others get theirs.
 #[test]
 fn losses_are_counted() {
-    let text = include_str!("../../../../../machines/dimmnet-2.toml").replace("loss = { value = 0,", "loss = { value = 0.2,");
+    let text = include_str!("../../../../../machines/dimmnet-2.toml")
+        .replace("loss = { value = 0,", "loss = { value = 0.2,");
     for (seed, variant) in (0..20).zip([None, Some("tree")].into_iter().cycle()) {
         let machine = Machine::parse("leaky", &text, variant).unwrap();
         let pes = 4 + 9 * seed as u32 % 30;
@@ -206,17 +195,21 @@ fn losses_are_counted() {
     }
 }
 
-/// Datagrams come to the members that they are for, as they were sent, once at most, those of a kind in order; each one that did not come was lost, and counted.
+/// Datagrams come to the members that they are for, as they were sent, once at most, those of a
+/// kind in order; each one that did not come was lost, and counted.
 #[test]
 fn datagrams_come_or_are_counted() {
-    let text = include_str!("../../../../../machines/dimmnet-2.toml").replace("loss = { value = 0,", "loss = { value = 0.2,");
+    let text = include_str!("../../../../../machines/dimmnet-2.toml")
+        .replace("loss = { value = 0,", "loss = { value = 0.2,");
     let lossy = Machine::parse("leaky", &text, None).unwrap();
     for (machine, loses) in [(machine("dimmnet-2"), false), (lossy, true)] {
         let mut bench = Bench::of(&machine, 6, 3);
         let groups = join_for(&mut bench, &[4, 0, 2, 3], Wanted::Datagrams(0));
         assert!(groups.iter().all(|&group| group == groups[0] && group >> 32 == 2048));
         let (group, before) = (groups[0] as u32, bench.world.counts());
-        let datagram = |number: u32| [number.to_le_bytes().as_slice(), &vec![number as u8; 40 * number as usize]].concat();
+        let datagram = |number: u32| {
+            [number.to_le_bytes().as_slice(), &vec![number as u8; 40 * number as usize]].concat()
+        };
         for number in 0..50 {
             // Every third to one of them alone.
             let to = (number % 3 == 0).then_some(2);
@@ -227,7 +220,10 @@ fn datagrams_come_or_are_counted() {
         let mut came = 0;
         for pe in [0, 2, 3, 4, 1, 5] {
             let got = take(&mut bench, pe, group);
-            let numbers: Vec<u32> = got.iter().map(|bytes| u32::from_le_bytes(bytes[..4].try_into().unwrap())).collect();
+            let numbers: Vec<u32> = got
+                .iter()
+                .map(|bytes| u32::from_le_bytes(bytes[..4].try_into().unwrap()))
+                .collect();
             // One to a single PE need not wait for copies.
             for alone in [true, false] {
                 let of_a_kind = numbers.iter().filter(|&number| (number % 3 == 0) == alone);
@@ -252,7 +248,8 @@ fn datagrams_come_or_are_counted() {
     }
 }
 
-/// What comes while all buffers are full is discarded; what is not for a PE, and who is no member, is refused.
+/// What comes while all buffers are full is discarded; what is not for a PE, and who is no member,
+/// is refused.
 #[test]
 fn datagrams_have_bounds() {
     let mut bench = Bench::new("dimmnet-2", 4);
@@ -273,7 +270,8 @@ fn datagrams_have_bounds() {
     assert!(bench.call(0, send(group, None, &[0; 16 * 2048 + 1])).refused.is_some());
     assert!(bench.call(0, send(group, Some(4), &[0; 8])).refused.is_some());
     assert!(bench.call(2, send(group, None, &[0; 8])).refused.is_some());
-    // Who has left takes nothing, and the place of a group that all have left is another's, with another number.
+    // Who has left takes nothing, and the place of a group that all have left is another's, with
+    // another number.
     bench.call(1, HostOp::Group(GroupOp::Leave(group)));
     bench.call(0, send(group, None, &[0; 8]));
     bench.run();
@@ -295,7 +293,8 @@ fn datagrams_have_bounds() {
 
 #[test]
 fn needs_a_switch_and_enough_local_ids() {
-    let text = include_str!("../../../../../machines/dimmnet-2.toml").replace("value = \"star\"", "value = \"direct\"");
+    let text = include_str!("../../../../../machines/dimmnet-2.toml")
+        .replace("value = \"star\"", "value = \"direct\"");
     let machine = Machine::parse("direct", &text, None).unwrap();
     let memory = || Box::new(crate::memory::PlainMemory::new(1, 8));
     let error = crate::world::World::build(&machine, 2, 0, memory()).err().unwrap().to_string();
@@ -310,7 +309,8 @@ fn needs_a_switch_and_enough_local_ids() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Tables that management packets write, against a plain map; what they hold is what they say, and where packets go. Nodes take what they listen to.
+    /// Tables that management packets write, against a plain map; what they hold is what they say,
+    /// and where packets go. Nodes take what they listen to.
     #[test]
     fn tables(writes in prop::collection::vec((0u32..10, any::<u64>()), 1..12),
               listens in prop::collection::vec((0u32..8, 0u16..256), 0..60),

@@ -43,7 +43,13 @@ impl MemorySlot {
     }
 
     /// Begins a command, or says why not.
-    fn command(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, Command { code, words, data }: Command) -> Result<(), String> {
+    fn command(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        Command { code, words, data }: Command,
+    ) -> Result<(), String> {
         let now = cx.now();
         let slot = &mut self.slots[node.index()];
         match code {
@@ -54,15 +60,21 @@ impl MemorySlot {
                 self.register(node, (words[0] >> 32) as u16, owner, words[2], words[3])?;
             }
             command::GROUP => {
-                let members: Vec<Node> = numbers(&data).into_iter().map(|number| Node(number as u32)).collect();
+                let members: Vec<Node> =
+                    numbers(&data).into_iter().map(|number| Node(number as u32)).collect();
                 multicast::set_tables(cx.network(), words[0] as u16, node, &members)?;
             }
-            command::ROUTE => cx
-                .network()
-                .set_route(words[0] as u32, Node(words[1] as u32), u16::try_from(words[2]).ok())?,
-            command::LOOP_BACK => slot.loop_back = if words[0] == 0 { LoopBack::Internal } else { LoopBack::External },
+            command::ROUTE => cx.network().set_route(
+                words[0] as u32,
+                Node(words[1] as u32),
+                u16::try_from(words[2]).ok(),
+            )?,
+            command::LOOP_BACK => {
+                slot.loop_back = if words[0] == 0 { LoopBack::Internal } else { LoopBack::External }
+            }
             command::DROPPED => {
-                let why = [Refusal::Group, Refusal::Process, Refusal::Region, Refusal::Address].get((words[0] as usize).wrapping_sub(1));
+                let why = [Refusal::Group, Refusal::Process, Refusal::Region, Refusal::Address]
+                    .get((words[0] as usize).wrapping_sub(1));
                 let count = match why {
                     None => slot.dropped.values().sum(),
                     Some(why) => slot.dropped.get(why).copied().unwrap_or(0),
@@ -79,7 +91,14 @@ impl MemorySlot {
                     ));
                 }
                 let word = through_wires(&self.is, data, words[1] == 0);
-                let written = self.kick(cx, node, op, now, ((words[0] / PAGE) as u32, words[0] % PAGE), word)?;
+                let written = self.kick(
+                    cx,
+                    node,
+                    op,
+                    now,
+                    ((words[0] / PAGE) as u32, words[0] % PAGE),
+                    word,
+                )?;
                 cx.finish(written, op, Answer::default());
                 return Ok(());
             }
@@ -108,19 +127,16 @@ impl MemorySlot {
                     cx,
                     now + Ps(word.0 / 2),
                     node,
-                    Due::Read {
-                        op,
-                        at,
-                        len: len as usize,
-                        end,
-                    },
+                    Due::Read { op, at, len: len as usize, end },
                 );
                 return Ok(());
             }
             command::WRITE => {
                 self.exists(words[0], data.len() as u64)?;
                 let data = through_wires(&self.is, data, true);
-                data.with(|bytes| self.slots[node.index()].memory.write(Side::Host, words[0], bytes));
+                data.with(|bytes| {
+                    self.slots[node.index()].memory.write(Side::Host, words[0], bytes)
+                });
                 let time = match data.len() {
                     0..=8 => self.is.write + self.is.twist_word,
                     more => self.is.write_lines(more as u64),
@@ -159,7 +175,14 @@ impl MemorySlot {
     }
 
     /// Remote DMA: one store starts it; the NIC reads the bank on its own side packet by packet.
-    fn dma(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, header: Header, data: &Payload) -> Result<(), String> {
+    fn dma(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        header: Header,
+        data: &Payload,
+    ) -> Result<(), String> {
         let [from, len] = numbers(data)[..] else {
             return Err("remote DMA needs where from and how much".into());
         };
@@ -196,14 +219,20 @@ impl MemorySlot {
     }
 
     /// A host's read has sampled; its word, or the first of them, is as it is now.
-    pub(super) fn sampled(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: u64, len: usize, end: Ps) {
+    pub(super) fn sampled(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        at: u64,
+        len: usize,
+        end: Ps,
+    ) {
         let bytes = self.slots[node.index()].memory.read(Side::Host, at, len);
         let mut first = [0; 8];
         first[..len.min(8)].copy_from_slice(&bytes[..len.min(8)]);
-        let answer = Answer {
-            value: u64::from_le_bytes(first),
-            ..Answer::data(Payload::copy(&bytes))
-        };
+        let answer =
+            Answer { value: u64::from_le_bytes(first), ..Answer::data(Payload::copy(&bytes)) };
         cx.finish(end, op, answer);
     }
 

@@ -1,7 +1,8 @@
 //! The NIC's own interface, for programs that use it without the library.
 //!
-//! What a program of the real machine did with the NIC it did with stores and loads in its address range, and with calls of its driver. Here each is a
-//! command. Addresses are physical where nothing else is said: LLCM from 0, the bank of one's own side from [`BANK`].
+//! What a program of the real machine did with the NIC it did with stores and loads in its address
+//! range, and with calls of its driver. Here each is a command. Addresses are physical where
+//! nothing else is said: LLCM from 0, the bank of one's own side from [`BANK`].
 
 pub use super::header::{Header, Kind};
 pub use super::memory::BANK;
@@ -30,7 +31,8 @@ pub(super) const ROUTE: u32 = 14;
 pub enum LoopBack {
     /// At SWIF.
     Internal,
-    /// They go out by the link, and come back by a cable that ends where it began, or by the switch.
+    /// They go out by the link, and come back by a cable that ends where it began, or by the
+    /// switch.
     External,
 }
 
@@ -44,11 +46,7 @@ pub enum Looks {
 }
 
 fn command(code: u32, words: [u64; 4]) -> Command {
-    Command {
-        code,
-        words,
-        data: Payload::EMPTY,
-    }
+    Command { code, words, data: Payload::EMPTY }
 }
 
 fn words(bytes: &[u64]) -> Payload {
@@ -58,39 +56,36 @@ fn words(bytes: &[u64]) -> Payload {
 
 // Calls of the driver: made once, before what is measured. They take no time here.
 
-/// Puts the program into a process group: what the NIC stamps on what it sends. Refused for the group of the library.
+/// Puts the program into a process group: what the NIC stamps on what it sends. Refused for the
+/// group of the library.
 pub fn attach(group: u16) -> Command {
     command(ATTACH, [group.into(), 0, 0, 0])
 }
 
-/// Fills an entry of the header table: what a store to `kick_page` sends. Refused for a group that is not the program's, and
-/// for a physical page that does not exist or is the library's.
+/// Fills an entry of the header table: what a store to `kick_page` sends. Refused for a group that
+/// is not the program's, and for a physical page that does not exist or is the library's.
 pub fn map(kick_page: u32, seed: &Header) -> Command {
-    Command {
-        data: words(&seed.encode()),
-        ..command(MAP, [kick_page.into(), 0, 0, 0])
-    }
+    Command { data: words(&seed.encode()), ..command(MAP, [kick_page.into(), 0, 0, 0]) }
 }
 
-/// Lets packets of `group` write to the physical page `to` as page `page` of a region of a process here. Refused for a
-/// physical page that does not exist or is the library's.
+/// Lets packets of `group` write to the physical page `to` as page `page` of a region of a process
+/// here. Refused for a physical page that does not exist or is the library's.
 pub fn register(group: u16, process: u32, region: u32, page: u64, to: u64) -> Command {
     command(REGISTER, [u64::from(group) << 32 | u64::from(process), region.into(), page, to])
 }
 
-/// Changes an entry of a switch's table: packets to `node` leave it by `port`, or without one are dropped, which is an error of the run.
+/// Changes an entry of a switch's table: packets to `node` leave it by `port`, or without one are
+/// dropped, which is an error of the run.
 pub fn route(switch: u32, node: Node, port: Option<u16>) -> Command {
     let port = port.map_or(u64::MAX, u64::from);
     command(ROUTE, [switch.into(), node.0.into(), port, 0])
 }
 
-/// Sets the switches' tables so that what this node sends to multicast group `group` comes to all of `members`. A group has one sender.
+/// Sets the switches' tables so that what this node sends to multicast group `group` comes to all
+/// of `members`. A group has one sender.
 pub fn group(group: u16, members: &[Node]) -> Command {
     let members: Vec<u64> = members.iter().map(|node| node.0.into()).collect();
-    Command {
-        data: words(&members),
-        ..command(GROUP, [group.into(), 0, 0, 0])
-    }
+    Command { data: words(&members), ..command(GROUP, [group.into(), 0, 0, 0]) }
 }
 
 /// Sets where packets to this node itself turn round. At first: internally.
@@ -112,7 +107,8 @@ pub fn dropped(why: Option<Refusal>) -> Command {
 
 // What a program does itself.
 
-/// AOTF: stores `word` to the kick address `page * 4096 + offset`. Answered when the CPU has written it.
+/// AOTF: stores `word` to the kick address `page * 4096 + offset`. Answered when the CPU has
+/// written it.
 pub fn kick(page: u32, offset: u16, word: Payload) -> Command {
     Command {
         data: word,
@@ -127,31 +123,21 @@ pub fn kick_twisted(page: u32, offset: u16, word: Payload) -> Command {
     command
 }
 
-/// BOTF: writes header and payload of 1 to 464 bytes into a window. What the header says of protection is stamped over. Answered when the
-/// CPU has written it.
+/// BOTF: writes header and payload of 1 to 464 bytes into a window. What the header says of
+/// protection is stamped over. Answered when the CPU has written it.
 pub fn block(header: &Header, payload: Payload) -> Command {
-    Command {
-        words: header.encode(),
-        data: payload,
-        ..command(BLOCK, [0; 4])
-    }
+    Command { words: header.encode(), data: payload, ..command(BLOCK, [0; 4]) }
 }
 
 /// A further block of the same message: without the software that a message takes once.
 pub fn next_block(header: &Header, payload: Payload) -> Command {
-    Command {
-        code: NEXT_BLOCK,
-        ..block(header, payload)
-    }
+    Command { code: NEXT_BLOCK, ..block(header, payload) }
 }
 
-/// Remote DMA of `len` bytes from `from`, an offset in the bank on the network's side. Answered when it is started. Protection as for a block.
+/// Remote DMA of `len` bytes from `from`, an offset in the bank on the network's side. Answered
+/// when it is started. Protection as for a block.
 pub fn dma(header: &Header, from: u64, len: u32) -> Command {
-    Command {
-        words: header.encode(),
-        data: words(&[from, len.into()]),
-        ..command(DMA, [0; 4])
-    }
+    Command { words: header.encode(), data: words(&[from, len.into()]), ..command(DMA, [0; 4]) }
 }
 
 /// Reads `len` bytes, word by word. Answered with them.
@@ -161,14 +147,12 @@ pub fn read(at: u64, len: u32, looks: Looks) -> Command {
 
 /// Writes bytes of the NIC's own memory: up to 8 at once, more line by line.
 pub fn write(at: u64, data: Payload) -> Command {
-    Command {
-        data,
-        ..command(WRITE, [at, 0, 0, 0])
-    }
+    Command { data, ..command(WRITE, [at, 0, 0, 0]) }
 }
 
-/// Looks at the `width` bytes at `at` again and again until the bits of `mask` in it are those of `value`. Answered with all of its bits.
-/// Phase: that of the looks against what they wait for is uniformly random.
+/// Looks at the `width` bytes at `at` again and again until the bits of `mask` in it are those of
+/// `value`. Answered with all of its bits. Phase: that of the looks against what they wait for is
+/// uniformly random.
 pub fn wait(at: u64, width: u8, mask: u64, value: u64, looks: Looks) -> Command {
     let halves = u64::from(looks == Looks::Halves);
     command(WAIT, [at, u64::from(width) | halves << 8, mask, value])

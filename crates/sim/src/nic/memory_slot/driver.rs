@@ -47,17 +47,19 @@ impl MemorySlot {
             targets.clone().try_for_each(|target| self.check_page(Node(target), page))?;
             targets.for_each(|target| self.slots[target as usize].frames.reserve(page));
         }
-        let seed = Header {
-            kind: Kind::Aotf,
-            promised: false,
-            from: node,
-            ..seed
-        };
+        let seed = Header { kind: Kind::Aotf, promised: false, from: node, ..seed };
         self.slots[node.index()].htlb.set(kick_page, Some(seed.encode()))
     }
 
     /// Lets packets of a group write to a physical page of a node.
-    pub(super) fn register(&mut self, node: Node, group: u16, (process, region): (u32, u32), page: u64, to: u64) -> Result<(), String> {
+    pub(super) fn register(
+        &mut self,
+        node: Node,
+        group: u16,
+        (process, region): (u32, u32),
+        page: u64,
+        to: u64,
+    ) -> Result<(), String> {
         is_free(group)?;
         self.check_page(node, to)?;
         let slot = &mut self.slots[node.index()];

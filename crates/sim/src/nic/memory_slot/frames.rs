@@ -1,15 +1,16 @@
 //! Where the pages of a PE's segment lie in its NIC: what the library's driver decides.
 //!
-//! 128 KiB of LLCM are seen at once, the banks only after a switch that takes far longer than anything else here. So LLCM is for what is waited
-//! for and for what is small: a page gets a place in LLCM if the first that is written to it fits into one small packet, as long as there are
+//! 128 KiB of LLCM are seen at once, the banks only after a switch that takes far longer than
+//! anything else here. So LLCM is for what is waited for and for what is small: a page gets a place
+//! in LLCM if the first that is written to it fits into one small packet, as long as there are
 //! places; else it lies in the banks, for good.
 
 use super::header::PAGE;
 use super::memory::BANK;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The first of the regions that are mailboxes of agents ([`crate::agent`]). They lie in the last page of LLCM, which is kept for them, and
-/// packets to them need no place of their own here.
+/// The first of the regions that are mailboxes of agents ([`crate::agent`]). They lie in the last
+/// page of LLCM, which is kept for them, and packets to them need no place of their own here.
 pub const MAILBOXES: u32 = u32::MAX - 1;
 
 /// A page of a segment: region, and number in it.
@@ -28,7 +29,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The physical page of a segment's page, which gets one now if it has none; nothing when the bank is full.
+    /// The physical page of a segment's page, which gets one now if it has none; nothing when the
+    /// bank is full.
     pub fn place(&mut self, page: SegmentPage, small: bool, llcm: u64, bank: u64) -> Option<u64> {
         if let Some(&physical) = self.place.get(&page) {
             return Some(physical);
@@ -69,7 +71,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Each page has one place, each place one page; LLCM is never given to a page that began large.
+        /// Each page has one place, each place one page; LLCM is never given to a page that began
+        /// large.
         #[test]
         fn there_and_back(pages in proptest::collection::vec((0u32..3, 0u64..20, any::<bool>()), 1..100)) {
             let mut frames = Frames::default();

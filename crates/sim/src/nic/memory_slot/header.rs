@@ -11,7 +11,8 @@
 
 use crate::packet::{Destination, Node};
 
-/// The bits of a kick address that name a byte, and that an AOTF store writes over those of the seed's remote address.
+/// The bits of a kick address that name a byte, and that an AOTF store writes over those of the
+/// seed's remote address.
 pub const OFFSET_BITS: u32 = 12;
 /// Bytes of a page.
 pub const PAGE: u64 = 1 << OFFSET_BITS;
@@ -33,9 +34,11 @@ pub enum Kind {
 pub struct Header {
     /// How it was made.
     pub kind: Kind,
-    /// The skip flag: the address is physical, the receiver need not translate. Only the driver may set it.
+    /// The skip flag: the address is physical, the receiver need not translate. Only the driver may
+    /// set it.
     pub physical: bool,
-    /// Not of the hardware: the call that sent it has promised the landing ([`Cx::promise`](crate::nic::Cx::promise)).
+    /// Not of the hardware: the call that sent it has promised the landing
+    /// ([`Cx::promise`](crate::nic::Cx::promise)).
     pub promised: bool,
     /// Process group of the sender, PGID.
     pub group: u16,
@@ -67,7 +70,10 @@ impl Header {
             other => panic!("a header is for a node or a multicast group, not {other:?}"),
         };
         [
-            kind | u64::from(self.physical) << 8 | u64::from(self.promised) << 9 | u64::from(self.group) << 16 | u64::from(self.len) << 32,
+            kind | u64::from(self.physical) << 8
+                | u64::from(self.promised) << 9
+                | u64::from(self.group) << 16
+                | u64::from(self.len) << 32,
             u64::from(self.process) | u64::from(self.region) << 32,
             self.address,
             u64::from(to) | u64::from(self.from.0) << 32,
@@ -98,26 +104,16 @@ impl Header {
         }
     }
 
-    /// What an AOTF store to a kick address makes of a seed: its low bits over those of the remote address, its width as the length.
+    /// What an AOTF store to a kick address makes of a seed: its low bits over those of the remote
+    /// address, its width as the length.
     pub fn kicked(self, address: u64, width: u16) -> Header {
-        Header {
-            address: self.address & !(PAGE - 1) | address & (PAGE - 1),
-            len: width,
-            ..self
-        }
+        Header { address: self.address & !(PAGE - 1) | address & (PAGE - 1), len: width, ..self }
     }
 
-    /// What the NIC makes of a header that a program has written into a window: the fields that protect are stamped over.
+    /// What the NIC makes of a header that a program has written into a window: the fields that
+    /// protect are stamped over.
     pub fn stamped(self, group: u16, from: Node, len: u16) -> Header {
-        Header {
-            kind: Kind::Botf,
-            physical: false,
-            promised: false,
-            group,
-            from,
-            len,
-            ..self
-        }
+        Header { kind: Kind::Botf, physical: false, promised: false, group, from, len, ..self }
     }
 }
 
@@ -134,17 +130,19 @@ mod tests {
         let kind = prop_oneof![Just(Kind::Aotf), Just(Kind::Botf), Just(Kind::Dma)];
         let first = (kind, any::<[bool; 2]>(), any::<u16>(), any::<u16>());
         (first, any::<u32>(), any::<u32>(), any::<u64>(), to, any::<u32>()).prop_map(
-            |((kind, [physical, promised], group, len), process, region, address, to, from)| Header {
-                kind,
-                physical,
-                promised,
-                group,
-                len,
-                process,
-                region,
-                address,
-                to,
-                from: Node(from),
+            |((kind, [physical, promised], group, len), process, region, address, to, from)| {
+                Header {
+                    kind,
+                    physical,
+                    promised,
+                    group,
+                    len,
+                    process,
+                    region,
+                    address,
+                    to,
+                    from: Node(from),
+                }
             },
         )
     }
@@ -155,7 +153,8 @@ mod tests {
             prop_assert_eq!(Header::decode(header.encode()), header);
         }
 
-        /// A kick changes the low 12 bits of the address and the length, whatever else the store's address says.
+        /// A kick changes the low 12 bits of the address and the length, whatever else the store's
+        /// address says.
         #[test]
         fn a_kick_stays_in_its_page(seed in any_header(), address: u64, width in 1u16..=8) {
             let kicked = seed.kicked(address, width);

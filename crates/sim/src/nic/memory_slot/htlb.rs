@@ -1,8 +1,9 @@
 //! The header TLB: from the page of a kick address to a header seed.
 //!
-//! `ways` ways of `tags / ways` sets; a tag has `tag_bits` bits, so that sets times 2^`tag_bits` pages can be kicked. Behind each tag lie
-//! four words of the seed memory. A page that is not there is fetched from the header table in DRAM, which the driver fills, and takes the
-//! place of the one that came into its set first.
+//! `ways` ways of `tags / ways` sets; a tag has `tag_bits` bits, so that sets times 2^`tag_bits`
+//! pages can be kicked. Behind each tag lie four words of the seed memory. A page that is not there
+//! is fetched from the header table in DRAM, which the driver fills, and takes the place of the one
+//! that came into its set first.
 
 use std::collections::BTreeMap;
 
@@ -60,18 +61,15 @@ pub struct Found {
 impl Htlb {
     /// An empty one.
     pub fn new(shape: Shape) -> Htlb {
-        Htlb {
-            shape,
-            sets: BTreeMap::new(),
-            table: BTreeMap::new(),
-        }
+        Htlb { shape, sets: BTreeMap::new(), table: BTreeMap::new() }
     }
 
     fn split(&self, page: u32) -> (u32, u16) {
         (page % self.shape.sets, (page / self.shape.sets) as u16)
     }
 
-    /// The driver writes an entry of the header table, or takes it away, and drops what the TLB knows of the page.
+    /// The driver writes an entry of the header table, or takes it away, and drops what the TLB
+    /// knows of the page.
     ///
     /// # Errors
     /// When the page is beyond what tags can tell apart.
@@ -90,7 +88,8 @@ impl Htlb {
         Ok(())
     }
 
-    /// Looks a page up, fetching it when it is not there. Nothing, when the table has none: the store is to an address that is not mapped.
+    /// Looks a page up, fetching it when it is not there. Nothing, when the table has none: the
+    /// store is to an address that is not mapped.
     pub fn look(&mut self, page: u32) -> Option<Found> {
         let (number, tag) = self.split(page);
         let ways = self.shape.ways;
@@ -123,14 +122,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const SMALL: Shape = Shape {
-        ways: 4,
-        sets: 4,
-        tag_bits: 3,
-    };
+    const SMALL: Shape = Shape { ways: 4, sets: 4, tag_bits: 3 };
 
     proptest! {
-        /// It answers what a plain map answers, after any changes; it holds no more than it has room for, and what was just looked up is there.
+        /// It answers what a plain map answers, after any changes; it holds no more than it has
+        /// room for, and what was just looked up is there.
         #[test]
         fn against_a_plain_map(steps in proptest::collection::vec((0u32..32, proptest::option::weighted(0.3, any::<[u64; 4]>()), 0u8..4), 1..300)) {
             let (mut htlb, mut plain) = (Htlb::new(SMALL), BTreeMap::new());

@@ -9,8 +9,8 @@
 //! | quiet | waits until all has landed, and for one message back: the target's word that it has |
 //! | get, atomics | agents |
 //!
-//! Remote DMA is not used: the host would have to write all of it into a bank and switch that to the network, where it can as well write it
-//! into BOTF windows, and need not switch.
+//! Remote DMA is not used: the host would have to write all of it into a bank and switch that to
+//! the network, where it can as well write it into BOTF windows, and need not switch.
 //!
 //! Which memory of the NIC a segment's pages lie in: see the module `frames`.
 
@@ -38,7 +38,15 @@ pub struct KickPages {
 
 impl MemorySlot {
     /// A word, by AOTF. Gives when the host has written it.
-    pub(super) fn store(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, to: FarAddress, word: Payload) -> Result<Ps, String> {
+    pub(super) fn store(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        at: Ps,
+        to: FarAddress,
+        word: Payload,
+    ) -> Result<Ps, String> {
         let page = self.kick_page(node, to)?;
         let word = through_wires(&self.is, word, true);
         cx.promise(op, 1);
@@ -46,7 +54,15 @@ impl MemorySlot {
     }
 
     /// A block, by BOTF. Gives when the host has written its last packet.
-    pub(super) fn put(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, to: FarAddress, data: &Payload) -> Result<Ps, String> {
+    pub(super) fn put(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        at: Ps,
+        to: FarAddress,
+        data: &Payload,
+    ) -> Result<Ps, String> {
         let small = data.len() <= self.is.botf_to_llcm;
         let mut parts = Vec::new();
         let mut sent = 0;
@@ -80,8 +96,16 @@ impl MemorySlot {
         Ok(at)
     }
 
-    /// A signal that sets its word. Into a mailbox it is a packet of its own kind, as those have no pages that could be kicked.
-    pub(super) fn signal(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, signal: Signal) -> Result<Ps, String> {
+    /// A signal that sets its word. Into a mailbox it is a packet of its own kind, as those have no
+    /// pages that could be kicked.
+    pub(super) fn signal(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        at: Ps,
+        signal: Signal,
+    ) -> Result<Ps, String> {
         let word = Payload::word(8, signal.value);
         match signal.at.region {
             MAILBOXES.. => self.put(cx, node, op, at, signal.at, &word),
@@ -89,7 +113,8 @@ impl MemorySlot {
         }
     }
 
-    /// Makes sure that a page of a segment has its place in the target's NIC, and is registered there. Gives its physical page.
+    /// Makes sure that a page of a segment has its place in the target's NIC, and is registered
+    /// there. Gives its physical page.
     fn place(&mut self, to: FarAddress, small: bool) -> Result<u64, String> {
         let is = &self.is;
         let page = to.offset / PAGE;
@@ -109,7 +134,8 @@ impl MemorySlot {
         Ok(physical)
     }
 
-    /// The kick page of a page of a segment, mapped if it is not; when there are none left, the one mapped first is given up.
+    /// The kick page of a page of a segment, mapped if it is not; when there are none left, the one
+    /// mapped first is given up.
     fn kick_page(&mut self, node: Node, to: FarAddress) -> Result<u32, String> {
         let key = (to.pe, to.region, to.offset / PAGE);
         if let Some(&page) = self.slots[node.index()].kicks.by_target.get(&key) {
@@ -140,7 +166,8 @@ impl MemorySlot {
         Ok(page)
     }
 
-    /// An AOTF store to a kick page, from the call on. The word is as the NIC sees it. Gives when the host has written it.
+    /// An AOTF store to a kick page, from the call on. The word is as the NIC sees it. Gives when
+    /// the host has written it.
     pub(super) fn kick(
         &mut self,
         cx: &mut Cx<'_>,
@@ -171,19 +198,21 @@ impl MemorySlot {
         Ok(written)
     }
 
-    /// Writes one BOTF packet from `at` on. The payload is as the NIC sees it. Gives when the host has written it.
-    pub(super) fn window(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, at: Ps, header: Header, payload: Payload) -> Ps {
+    /// Writes one BOTF packet from `at` on. The payload is as the NIC sees it. Gives when the host
+    /// has written it.
+    pub(super) fn window(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        at: Ps,
+        header: Header,
+        payload: Payload,
+    ) -> Ps {
         let begin = self.room(cx, node, op, Through::Botf, at);
         let written = begin + self.is.write_lines(self.is.botf_window + payload.len() as u64);
         cx.host_stage("write window", op, (begin, written));
-        let packet = Outgoing {
-            node,
-            op,
-            through: Through::Botf,
-            missed: false,
-            header,
-            payload,
-        };
+        let packet = Outgoing { node, op, through: Through::Botf, missed: false, header, payload };
         self.forward(cx, written, packet);
         written
     }

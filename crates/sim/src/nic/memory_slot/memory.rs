@@ -1,4 +1,5 @@
-//! The NIC's own memory: LLCM, which both sides see, and the two banks, of which each side sees one.
+//! The NIC's own memory: LLCM, which both sides see, and the two banks, of which each side sees
+//! one.
 
 use super::header::PAGE;
 use std::collections::BTreeMap;
@@ -26,7 +27,9 @@ impl Sparse {
         while !bytes.is_empty() {
             let (page, offset) = (at / PAGE, (at % PAGE) as usize);
             let (here, rest) = bytes.split_at(bytes.len().min(PAGE as usize - offset));
-            self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE as usize]))[offset..offset + here.len()].copy_from_slice(here);
+            self.pages.entry(page).or_insert_with(|| Box::new([0; PAGE as usize]))
+                [offset..offset + here.len()]
+                .copy_from_slice(here);
             (at, bytes) = (at + here.len() as u64, rest);
         }
     }
@@ -58,7 +61,8 @@ pub struct NicMemory {
 impl NicMemory {
     /// Whether these bytes exist.
     pub fn has(llcm: u64, bank: u64, at: u64, len: u64) -> bool {
-        let inside = |start: u64, size: u64| at >= start && at - start <= size && len <= size - (at - start);
+        let inside =
+            |start: u64, size: u64| at >= start && at - start <= size && len <= size - (at - start);
         inside(0, llcm) || inside(BANK, bank)
     }
 
@@ -114,7 +118,13 @@ mod tests {
     fn bounds() {
         let has = |at, len| NicMemory::has(1 << 17, 1 << 26, at, len);
         assert!(has(0, 1 << 17) && has(BANK, 1 << 26) && has(BANK + (1 << 26) - 1, 1));
-        assert!(!has(1, 1 << 17) && !has(1 << 17, 1) && !has(BANK - 1, 2) && !has(BANK + (1 << 26), 1) && !has(u64::MAX, 2));
+        assert!(
+            !has(1, 1 << 17)
+                && !has(1 << 17, 1)
+                && !has(BANK - 1, 2)
+                && !has(BANK + (1 << 26), 1)
+                && !has(u64::MAX, 2)
+        );
     }
 
     proptest! {

@@ -11,7 +11,8 @@
 //!  look after a switch of banks        ◄── bank of the network's side ◄─────┘
 //! ```
 //!
-//! In DIMM mode the NIC can neither stall nor interrupt the host: a full queue and an arrival are both found out by looking.
+//! In DIMM mode the NIC can neither stall nor interrupt the host: a full queue and an arrival are
+//! both found out by looking.
 //!
 //! | file | what |
 //! |---|---|
@@ -28,9 +29,11 @@
 //! | `driver` | what programs may set up, and what is refused |
 //! | `multicast` | the switches' tables |
 //!
-//! **One reading of the published loop.** A read samples the memory in the middle of its access, and the phase of an arrival against the looks is
-//! uniform; so from visibility to the end of the look that sees it passes one read time on average. Everything else of a loop that is not a published
-//! component is `host.software`: it holds the chipset's delay of the write too, which nobody could observe.
+//! **One reading of the published loop.** A read samples the memory in the middle of its access,
+//! and the phase of an arrival against the looks is uniform; so from visibility to the end of the
+//! look that sees it passes one read time on average. Everything else of a loop that is not a
+//! published component is `host.software`: it holds the chipset's delay of the write too, which
+//! nobody could observe.
 //!
 //! Not here: PEMM mode, OIP and RHiNET-3 switches, several users of one NIC.
 
@@ -127,11 +130,7 @@ impl MemorySlot {
             switching: false,
             copied: Ps::ZERO,
         };
-        Ok(MemorySlot {
-            slots: (0..nodes).map(slot).collect(),
-            is,
-            due: Slab::default(),
-        })
+        Ok(MemorySlot { slots: (0..nodes).map(slot).collect(), is, due: Slab::default() })
     }
 
     fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {

@@ -4,16 +4,27 @@ use crate::network::{Hop, Network};
 use crate::packet::Node;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Sets the tables so that packets of `from` to `group` come to all of `members`, over the union of the ways to each. Ways to nodes from one node
-/// are a tree, so no member gets a packet twice, and none comes back to a switch.
-pub fn set_tables(network: &mut Network, group: u16, from: Node, members: &[Node]) -> Result<(), String> {
+/// Sets the tables so that packets of `from` to `group` come to all of `members`, over the union of
+/// the ways to each. Ways to nodes from one node are a tree, so no member gets a packet twice, and
+/// none comes back to a switch.
+pub fn set_tables(
+    network: &mut Network,
+    group: u16,
+    from: Node,
+    members: &[Node],
+) -> Result<(), String> {
     let mut ports: BTreeMap<u32, BTreeSet<u16>> = BTreeMap::new();
     for &member in members {
         if member.0 >= network.nodes() {
-            return Err(format!("there is no node {} to be a member of a multicast group", member.0));
+            return Err(format!(
+                "there is no node {} to be a member of a multicast group",
+                member.0
+            ));
         }
         let way = network.way(from, member);
-        let way = way.ok_or_else(|| format!("the switches' routes do not lead from node {} to node {}", from.0, member.0))?;
+        let way = way.ok_or_else(|| {
+            format!("the switches' routes do not lead from node {} to node {}", from.0, member.0)
+        })?;
         for Hop { switch, port, .. } in way {
             ports.entry(switch).or_default().insert(port);
         }

@@ -53,10 +53,11 @@ impl Parameters {
     pub fn read(machine: &Machine) -> Result<Parameters, MachineError> {
         let (host, send) = (machine.section("host"), machine.section("send"));
         let (receive, link) = (machine.section("receive"), machine.section("link"));
-        let twist = match host.choice("data_lines", &[("straight", false), ("crossed fours", true)])? {
-            false => Twist::straight(),
-            true => Twist::crossed_fours(),
-        };
+        let twist =
+            match host.choice("data_lines", &[("straight", false), ("crossed fours", true)])? {
+                false => Twist::straight(),
+                true => Twist::crossed_fours(),
+            };
         let twist_word = if twist.is_straight() { Ps::ZERO } else { host.time("twist_word")? };
         let small = |section: &crate::machine::Section<'_>, name: &str, most: u64| {
             let count = section.count(name)?;
@@ -66,9 +67,13 @@ impl Parameters {
             Err(section.error(name, format!("is {count}; it must be from 1 to {most}")))
         };
         let (ways, tags) = (small(&send, "htlb_ways", 64)?, small(&send, "htlb_tags", 1 << 16)?);
-        let (tag_bits, seed_words) = (small(&send, "htlb_tag_bits", 16)?, send.count("htlb_seed_words")?);
+        let (tag_bits, seed_words) =
+            (small(&send, "htlb_tag_bits", 16)?, send.count("htlb_seed_words")?);
         if tags % ways != 0 || !(tags / ways).is_power_of_two() {
-            return Err(send.error("htlb_tags", format!("is {tags}; sets of {ways} ways must come to a power of two")));
+            return Err(send.error(
+                "htlb_tags",
+                format!("is {tags}; sets of {ways} ways must come to a power of two"),
+            ));
         }
         if seed_words != 4 * tags {
             return Err(send.error(
@@ -80,10 +85,15 @@ impl Parameters {
         let bank = receive.bytes("bank")?;
         let page = super::header::PAGE;
         if llcm < 4 * page || llcm % page != 0 || llcm > super::memory::BANK {
-            return Err(receive.error("llcm", format!("is {llcm} bytes; it must be whole pages of {page}, at least four")));
+            return Err(receive.error(
+                "llcm",
+                format!("is {llcm} bytes; it must be whole pages of {page}, at least four"),
+            ));
         }
         if bank < page || bank % page != 0 || bank > 1 << 40 {
-            return Err(receive.error("bank", format!("is {bank} bytes; it must be whole pages of {page}")));
+            return Err(
+                receive.error("bank", format!("is {bank} bytes; it must be whole pages of {page}"))
+            );
         }
         Ok(Parameters {
             software: host.time("software")?,
@@ -127,10 +137,7 @@ impl Parameters {
 
     /// How a host looks at LLCM: a read samples it in the middle.
     pub fn polling(&self) -> Polling {
-        Polling {
-            interval: self.read,
-            sample: Ps(self.read.0 / 2),
-        }
+        Polling { interval: self.read, sample: Ps(self.read.0 / 2) }
     }
 
     /// The host's writing of so many bytes through its write buffers, line by line.
@@ -138,10 +145,20 @@ impl Parameters {
         self.line * bytes.div_ceil(LINE) + self.twist_word * bytes.div_ceil(8)
     }
 
-    /// An AOTF message from one host to another that stand at one cable or switch, nothing in its way: from the call to the end of the look.
+    /// An AOTF message from one host to another that stand at one cable or switch, nothing in its
+    /// way: from the call to the end of the look.
     pub fn message(&self) -> Ps {
-        let out = self.software + self.twist_word + self.write + self.host_write + self.transaction_queue + self.header_tlb;
-        let cross = self.size_decision + self.send_buffer_handshake + self.swif_send + self.link_delay + self.swif_receive;
+        let out = self.software
+            + self.twist_word
+            + self.write
+            + self.host_write
+            + self.transaction_queue
+            + self.header_tlb;
+        let cross = self.size_decision
+            + self.send_buffer_handshake
+            + self.swif_send
+            + self.link_delay
+            + self.swif_receive;
         out + cross + self.llcm_write + self.read
     }
 }

@@ -32,7 +32,8 @@ pub struct Wait {
     pub sample: Ps,
 }
 
-/// Something for a PE's segment that is not visible yet: it lies in the network's bank, or must not overtake what does.
+/// Something for a PE's segment that is not visible yet: it lies in the network's bank, or must not
+/// overtake what does.
 #[derive(Debug, Clone)]
 pub struct Held {
     from: Node,
@@ -45,7 +46,14 @@ pub struct Held {
 
 impl MemorySlot {
     /// A packet whose first bit came at `head` and whose last came at `tail`.
-    pub(super) fn receive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet, head: Ps, tail: Ps) {
+    pub(super) fn receive(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        packet: Packet,
+        head: Ps,
+        tail: Ps,
+    ) {
         let is = &self.is;
         let slot = &mut self.slots[node.index()];
         let Packet { op, payload, .. } = packet;
@@ -54,7 +62,10 @@ impl MemorySlot {
         let mut at = tail.max(head + is.swif_receive);
         cx.stage(node, "receive", "swif_receive", op, (head, at));
         // Control pages, always mapped. What no call of the library has sent is not for them.
-        let mailbox = header.promised && !header.physical && header.group == JOB && header.region >= MAILBOXES;
+        let mailbox = header.promised
+            && !header.physical
+            && header.group == JOB
+            && header.region >= MAILBOXES;
         let address = if mailbox {
             Ok(is.llcm - PAGE)
         } else if header.physical {
@@ -64,23 +75,32 @@ impl MemorySlot {
                 let refill = if missed { is.receive_tlb_refill } else { Ps::ZERO };
                 let busy = slot.way_in.check.take(at, is.receive_tlb + refill);
                 cx.stage(node, "receive", "receive_tlb", op, (busy.0, busy.0 + is.receive_tlb));
-                cx.stage(node, "receive", "receive_tlb_refill", op, (busy.0 + is.receive_tlb, busy.1));
+                cx.stage(
+                    node,
+                    "receive",
+                    "receive_tlb_refill",
+                    op,
+                    (busy.0 + is.receive_tlb, busy.1),
+                );
                 at = busy.1;
                 address
             })
         };
         let len = payload.len() as u64;
-        let fits = |address: &u64| NicMemory::has(is.llcm, is.bank, *address, len) && address % PAGE + len <= PAGE;
-        let address = match address.and_then(|address| Some(address).filter(fits).ok_or(Refusal::Address)) {
-            Ok(address) => address,
-            Err(why) => {
-                *slot.dropped.entry(why).or_default() += 1;
-                if header.promised {
-                    cx.lost(op, 1);
-                }
-                return;
-            }
+        let fits = |address: &u64| {
+            NicMemory::has(is.llcm, is.bank, *address, len) && address % PAGE + len <= PAGE
         };
+        let address =
+            match address.and_then(|address| Some(address).filter(fits).ok_or(Refusal::Address)) {
+                Ok(address) => address,
+                Err(why) => {
+                    *slot.dropped.entry(why).or_default() += 1;
+                    if header.promised {
+                        cx.lost(op, 1);
+                    }
+                    return;
+                }
+            };
         let (name, time) = match address < BANK {
             true => ("llcm_write", is.llcm_write * len.div_ceil(8)),
             false => ("bank_write", is.bank_rate.time(len)),
@@ -98,38 +118,40 @@ impl MemorySlot {
         if !header.promised {
             cx.promise(op, 1);
         }
-        let to = FarAddress {
-            pe: node.0,
-            region,
-            offset,
-        };
+        let to = FarAddress { pe: node.0, region, offset };
         self.show(cx, node, packet.from, op, to, payload, busy.1, address >= BANK);
     }
 
-    /// Shows a PE what has been written for its segment by `at`; if it lies in a bank, after a switch.
+    /// Shows a PE what has been written for its segment by `at`; if it lies in a bank, after a
+    /// switch.
     #[allow(clippy::too_many_arguments)]
-    fn show(&mut self, cx: &mut Cx<'_>, node: Node, from: Node, op: Op, to: FarAddress, payload: Payload, at: Ps, in_bank: bool) {
+    fn show(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        from: Node,
+        op: Op,
+        to: FarAddress,
+        payload: Payload,
+        at: Ps,
+        in_bank: bool,
+    ) {
         let slot = &mut self.slots[node.index()];
         let at = at.max(slot.copied);
-        // What the same node wrote into the bank before must not be overtaken: a program that sees a signal has switched before it reads the data.
+        // What the same node wrote into the bank before must not be overtaken: a program that sees
+        // a signal has switched before it reads the data.
         if !in_bank && slot.held.iter().all(|held| held.from != from) {
             cx.write(at, op, to, payload);
             return;
         }
-        slot.held.push(Held {
-            from,
-            op,
-            to,
-            payload,
-            at,
-            in_bank,
-        });
+        slot.held.push(Held { from, op, to, payload, at, in_bank });
         if !slot.switching {
             self.plan_switch(cx, node, at);
         }
     }
 
-    /// The library on this host sees at its next look that something is in the network's bank, and switches.
+    /// The library on this host sees at its next look that something is in the network's bank, and
+    /// switches.
     fn plan_switch(&mut self, cx: &mut Cx<'_>, node: Node, at: Ps) {
         self.slots[node.index()].switching = true;
         let seen = self.is.polling().seen(Ps::ZERO, at);
@@ -138,18 +160,17 @@ impl MemorySlot {
         self.later(cx, seen + self.is.bank_switch, node, Due::Switched);
     }
 
-    /// The banks have turned: the host copies what it now sees into the segment, in the order in which it came.
+    /// The banks have turned: the host copies what it now sees into the segment, in the order in
+    /// which it came.
     pub(super) fn switched(&mut self, cx: &mut Cx<'_>, node: Node) {
         let slot = &mut self.slots[node.index()];
         slot.memory.switch();
         slot.switching = false;
         let mut copied = cx.now();
         let held = std::mem::take(&mut slot.held);
-        let (seen, not_yet): (Vec<Held>, Vec<Held>) = held.into_iter().partition(|held| held.at <= cx.now());
-        for Held {
-            op, to, payload, in_bank, ..
-        } in seen
-        {
+        let (seen, not_yet): (Vec<Held>, Vec<Held>) =
+            held.into_iter().partition(|held| held.at <= cx.now());
+        for Held { op, to, payload, in_bank, .. } in seen {
             if in_bank {
                 let lines = (payload.len() as u64).div_ceil(LINE);
                 copied += self.is.line * lines;
@@ -173,7 +194,8 @@ impl MemorySlot {
             match slot.satisfied(&wait) {
                 None => slot.waits.push(wait),
                 Some(word) => {
-                    // The looks have gone on for some time, at no particular phase: the next one samples within an interval.
+                    // The looks have gone on for some time, at no particular phase: the next one
+                    // samples within an interval.
                     let next = Ps(cx.random() % wait.interval.0.max(1));
                     let seen = cx.now() + next + (wait.interval - wait.sample);
                     cx.host_stage("look", wait.op, (cx.now() + next, seen));
@@ -187,7 +209,9 @@ impl MemorySlot {
     pub(super) fn first_look(&mut self, cx: &mut Cx<'_>, node: Node, wait: Wait) {
         let slot = &mut self.slots[node.index()];
         match slot.satisfied(&wait) {
-            Some(word) => cx.finish(cx.now() + (wait.interval - wait.sample), wait.op, Answer::value(word)),
+            Some(word) => {
+                cx.finish(cx.now() + (wait.interval - wait.sample), wait.op, Answer::value(word))
+            }
             None => slot.waits.push(wait),
         }
     }

@@ -1,7 +1,9 @@
 //! The way out: host, transaction queue, HTLB, size decision, send buffer, SWIF.
 //!
-//! All of it is known when the host writes, as nothing overtakes anything: so it is computed then. A packet leaves its queue when what is
-//! behind can take it without stopping, so that a slow link fills the queues; a host that finds its queue full looks at the NIC's status until there is room.
+//! All of it is known when the host writes, as nothing overtakes anything: so it is computed then.
+//! A packet leaves its queue when what is behind can take it without stopping, so that a slow link
+//! fills the queues; a host that finds its queue full looks at the NIC's status until there is
+//! room.
 
 use super::MemorySlot;
 use super::command::LoopBack;
@@ -66,7 +68,14 @@ pub struct Outgoing {
 
 impl MemorySlot {
     /// When a host that comes at `at` finds room in its queue.
-    pub(super) fn room(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, through: Through, at: Ps) -> Ps {
+    pub(super) fn room(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        through: Through,
+        at: Ps,
+    ) -> Ps {
         let out = &mut self.slots[node.index()].out;
         let free = match through {
             Through::Aotf => out.aotf.room(at, self.is.aotf_queue),
@@ -83,14 +92,7 @@ impl MemorySlot {
 
     /// Takes a request that the NIC has had since `at` through to the link.
     pub(super) fn forward(&mut self, cx: &mut Cx<'_>, at: Ps, packet: Outgoing) {
-        let Outgoing {
-            node,
-            op,
-            through,
-            missed,
-            header,
-            payload,
-        } = packet;
+        let Outgoing { node, op, through, missed, header, payload } = packet;
         let is = &self.is;
         let out = &mut self.slots[node.index()].out;
         let wire = is.wire_header + payload.len() as u64;
@@ -113,9 +115,8 @@ impl MemorySlot {
         stages.push(("size_decision", is.size_decision));
         stages.push(("send_buffer_handshake", is.send_buffer_handshake));
         let before_swif = lookup + refill + is.size_decision + is.send_buffer_handshake;
-        let leaves = ready
-            .max(out.lookup.free())
-            .max(Ps(out.swif.free().0.saturating_sub(before_swif.0)));
+        let leaves =
+            ready.max(out.lookup.free()).max(Ps(out.swif.free().0.saturating_sub(before_swif.0)));
         out.lookup.take(leaves, lookup + refill);
         let (start, _) = out.swif.take(leaves + before_swif, is.swif_send.max(is.link.time(wire)));
         match through {
@@ -134,7 +135,16 @@ impl MemorySlot {
     }
 
     #[allow(clippy::too_many_arguments)]
-    fn leave(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, header: Header, payload: Payload, wire_bytes: u32) {
+    fn leave(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Ps,
+        node: Node,
+        op: Op,
+        header: Header,
+        payload: Payload,
+        wire_bytes: u32,
+    ) {
         let slot = &self.slots[node.index()];
         let turns = header.to == Destination::Node(node) && slot.loop_back == LoopBack::Internal;
         let packet = Packet {

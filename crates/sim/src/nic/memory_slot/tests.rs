@@ -30,21 +30,16 @@ impl Bench {
     }
 
     fn of(machine: &Machine, nodes: u32) -> Bench {
-        let mut world = World::build(machine, nodes, 1, Box::new(PlainMemory::new(nodes as usize, SEGMENT))).unwrap();
+        let mut world =
+            World::build(machine, nodes, 1, Box::new(PlainMemory::new(nodes as usize, SEGMENT)))
+                .unwrap();
         world.recorder().keep(true);
-        Bench {
-            world,
-            calls: 0,
-            changed: Vec::new(),
-        }
+        Bench { world, calls: 0, changed: Vec::new() }
     }
 
     fn begin(&mut self, pe: u32, what: HostOp) -> Op {
         self.calls += 1;
-        let op = Op {
-            pe: Pe(pe),
-            number: self.calls,
-        };
+        let op = Op { pe: Pe(pe), number: self.calls };
         self.world.begin(op, what);
         op
     }
@@ -183,7 +178,8 @@ fn an_external_loop_is_an_internal_one_and_what_is_outside_of_swif() {
 fn a_wait_sees_the_word_and_nothing_else() {
     let mut bench = Bench::new("dimmnet-1/D", 2);
     bench.command(0, command::map(3, &seed(1, 0x2000)));
-    let wait = bench.begin(1, HostOp::Command(command::wait(0x2010, 4, u32::MAX.into(), 0xabcd, Looks::Words)));
+    let wait = bench
+        .begin(1, HostOp::Command(command::wait(0x2010, 4, u32::MAX.into(), 0xabcd, Looks::Words)));
     bench.command(0, command::kick(3, 0x014, Payload::word(4, 0xabcd)));
     bench.command(0, command::kick(3, 0x010, Payload::word(4, 0xabce)));
     bench.command(0, command::kick(3, 0x010, Payload::word(4, 0xabcd)));
@@ -220,7 +216,9 @@ fn misses_are_fetched_and_take_their_time() {
             HostOp::Command(command::kick(page * 256, 0, Payload::word(1, u64::from(page) + 1))),
         );
         bench.settle();
-        missed.push(bench.world.recorder().breakdown(op).iter().any(|(name, _)| *name == "htlb_refill"));
+        missed.push(
+            bench.world.recorder().breakdown(op).iter().any(|(name, _)| *name == "htlb_refill"),
+        );
     }
     assert_eq!(missed, [true, false, true, true, true, false, true, true, true]);
     for page in 0..5u8 {
@@ -243,7 +241,8 @@ fn a_host_whose_queue_is_full_waits() {
             stalls.push(number);
         }
     }
-    // The host writes one each 395 ns; the NIC, with a refill of 1000 and a look-up of 30, takes one each 1030.
+    // The host writes one each 395 ns; the NIC, with a refill of 1000 and a look-up of 30, takes
+    // one each 1030.
     let first = 2048 * 1030 / (1030 - 395);
     let begins = *stalls.first().expect("the queue fills");
     assert!((first..first + 5).contains(&begins), "{begins} is not about {first}");
@@ -254,17 +253,15 @@ fn a_host_whose_queue_is_full_waits() {
 
 #[test]
 fn a_65th_block_waits_for_a_slow_link() {
-    let text = include_str!("../../../../../machines/dimmnet-1.toml").replace("link.rate = { value = 500,", "link.rate = { value = 50,");
+    let text = include_str!("../../../../../machines/dimmnet-1.toml")
+        .replace("link.rate = { value = 500,", "link.rate = { value = 50,");
     let machine = Machine::parse("slow", &text, Some("D")).unwrap();
     let mut bench = Bench::of(&machine, 2);
     bench.command(0, command::attach(7));
     bench.command(1, command::register(7, 1, 1, 0, 16));
-    let header = Header {
-        process: 1,
-        region: 1,
-        ..seed(1, 0)
-    };
-    // The host writes a block in software 324 + 16 lines of 284 ns; the link takes 488 bytes at 20 ns.
+    let header = Header { process: 1, region: 1, ..seed(1, 0) };
+    // The host writes a block in software 324 + 16 lines of 284 ns; the link takes 488 bytes at 20
+    // ns.
     let (host, link) = (324 + 16 * 284, 488 * 20);
     let mut stalls = Vec::new();
     for number in 0..200 {
@@ -319,11 +316,7 @@ fn remote_dma_moves_what_the_host_has_written_and_switched() {
     }
     bench.command(0, command::write(BANK + 64, Payload::copy(&bytes)));
     bench.command(0, command::switch_banks());
-    let header = Header {
-        process: 1,
-        region: 1,
-        ..seed(1, 1000)
-    };
+    let header = Header { process: 1, region: 1, ..seed(1, 1000) };
     bench.command(0, command::dma(&header, 64, 5000));
     bench.settle();
     assert_eq!(bench.world.counts().sent, 12, "5000 bytes in packets of 464 that end at pages");
@@ -340,10 +333,7 @@ fn one_packet_comes_to_all_members() {
         let mut bench = Bench::new(machine, nodes);
         let list: Vec<Node> = members.iter().map(|&member| Node(member)).collect();
         bench.command(3, command::group(5, &list));
-        let to_all = Header {
-            to: Destination::Multicast(5),
-            ..seed(0, 0x3000)
-        };
+        let to_all = Header { to: Destination::Multicast(5), ..seed(0, 0x3000) };
         bench.command(3, command::map(9, &to_all));
         bench.command(3, command::kick(9, 0x40, Payload::word(2, 0x1234)));
         bench.settle();
@@ -358,9 +348,8 @@ fn one_packet_comes_to_all_members() {
             );
         }
     }
-    let refused = Bench::new("dimmnet-1/D", 2)
-        .ask(0, HostOp::Command(command::group(1, &[Node(1)])))
-        .refused;
+    let refused =
+        Bench::new("dimmnet-1/D", 2).ask(0, HostOp::Command(command::group(1, &[Node(1)]))).refused;
     assert!(refused.unwrap().contains("switch"));
 }
 
@@ -374,7 +363,10 @@ fn packets_to_one_port_of_the_switch_wait_for_each_other() {
     bench.settle();
     bench.world.recorder().clear();
     for node in 1..8 {
-        bench.begin(node, HostOp::Command(command::kick(0, node as u16, Payload::word(1, node.into()))));
+        bench.begin(
+            node,
+            HostOp::Command(command::kick(0, node as u16, Payload::word(1, node.into()))),
+        );
     }
     bench.settle();
     let mut ends: Vec<Ps> = bench
@@ -394,24 +386,14 @@ fn packets_to_one_port_of_the_switch_wait_for_each_other() {
 fn a_signal_does_not_overtake_data_in_a_bank() {
     let mut bench = Bench::new("dimmnet-1/D", 2);
     // The signal's page is in LLCM.
-    let store = bench.begin(
-        0,
-        HostOp::Store {
-            to: to(1, 8),
-            word: Payload::word(8, 1),
-        },
-    );
+    let store = bench.begin(0, HostOp::Store { to: to(1, 8), word: Payload::word(8, 1) });
     bench.finish(store);
     bench.settle();
     bench.changed.clear();
     let put = HostOp::Put {
         to: to(1, 8192),
         data: Payload::copy(&[9; 3000]),
-        signal: Some(Signal {
-            at: to(1, 8),
-            op: SignalOp::Set,
-            value: 2,
-        }),
+        signal: Some(Signal { at: to(1, 8), op: SignalOp::Set, value: 2 }),
         reuse: true,
     };
     bench.ask(0, put);
@@ -427,13 +409,7 @@ fn a_signal_does_not_overtake_data_in_a_bank() {
     assert!(bench.world.now() > Ps::us(10_000), "a bank had to be switched");
     // What is small and has its page in LLCM does not wait for banks.
     let before = bench.world.now();
-    bench.ask(
-        0,
-        HostOp::Store {
-            to: to(1, 16),
-            word: Payload::word(8, 1),
-        },
-    );
+    bench.ask(0, HostOp::Store { to: to(1, 16), word: Payload::word(8, 1) });
     bench.ask(0, HostOp::Quiet);
     assert!(bench.world.now() - before < Ps::us(3));
 }
@@ -445,59 +421,37 @@ fn a_bank_that_is_full_is_an_error_that_says_so() {
     let machine = Machine::parse("small", &text, Some("D")).unwrap();
     let mut world = World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, SEGMENT))).unwrap();
     let op = Op { pe: Pe(0), number: 1 };
-    let what = HostOp::Put {
-        to: to(1, 0),
-        data: Payload::copy(&[1; 9000]),
-        signal: None,
-        reuse: true,
-    };
+    let what =
+        HostOp::Put { to: to(1, 0), data: Payload::copy(&[1; 9000]), signal: None, reuse: true };
     world.begin(op, what);
     match world.next() {
-        Some(Happened::Answered(_, answer)) => assert!(answer.refused.unwrap().contains("receive.bank")),
+        Some(Happened::Answered(_, answer)) => {
+            assert!(answer.refused.unwrap().contains("receive.bank"))
+        }
         other => panic!("{other:?}"),
     }
 }
 
 #[derive(Debug, Clone)]
 enum Step {
-    Store {
-        pe: u32,
-        to: u32,
-        word: u64,
-        size: u8,
-        value: u64,
-    },
-    Put {
-        pe: u32,
-        to: u32,
-        offset: u64,
-        len: usize,
-        byte: u8,
-    },
+    Store { pe: u32, to: u32, word: u64, size: u8, value: u64 },
+    Put { pe: u32, to: u32, offset: u64, len: usize, byte: u8 },
 }
 
 fn any_step(pes: u32) -> impl Strategy<Value = Step> {
-    let store = (0..pes, 0..pes, 0u64..8000, 0u32..4, any::<u64>()).prop_map(|(pe, to, word, size, value)| Step::Store {
-        pe,
-        to,
-        word,
-        size: 1 << size,
-        value,
-    });
-    let put = (0..pes, 0..pes, 0u64..50_000, 1usize..9000, any::<u8>()).prop_map(|(pe, to, offset, len, byte)| Step::Put {
-        pe,
-        to,
-        offset,
-        len,
-        byte,
-    });
+    let store = (0..pes, 0..pes, 0u64..8000, 0u32..4, any::<u64>()).prop_map(
+        |(pe, to, word, size, value)| Step::Store { pe, to, word, size: 1 << size, value },
+    );
+    let put = (0..pes, 0..pes, 0u64..50_000, 1usize..9000, any::<u8>())
+        .prop_map(|(pe, to, offset, len, byte)| Step::Put { pe, to, offset, len, byte });
     prop_oneof![3 => store, 1 => put]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever is stored and put, by whom and in what order: it arrives where it should, once, and nothing else changes.
+    /// Whatever is stored and put, by whom and in what order: it arrives where it should, once, and
+    /// nothing else changes.
     #[test]
     fn memory_becomes_what_was_written(variant in prop_oneof![Just("A"), Just("D-switch"), Just("D-twisted"), Just("design")], steps in proptest::collection::vec(any_step(2), 1..40)) {
         let mut bench = Bench::new(&format!("dimmnet-1/{variant}"), 2);

@@ -1,7 +1,9 @@
-//! The receiver's checks: a packet that does not say that its address is physical is looked up by process group, process, region and page.
+//! The receiver's checks: a packet that does not say that its address is physical is looked up by
+//! process group, process, region and page.
 //!
-//! Behind the TLB is a table in DRAM that the driver fills; nothing needs to be set up in the TLB before a packet comes. What the table does
-//! not have is not written: the packet is dropped, and a report kept.
+//! Behind the TLB is a table in DRAM that the driver fills; nothing needs to be set up in the TLB
+//! before a packet comes. What the table does not have is not written: the packet is dropped, and a
+//! report kept.
 
 use super::header::{Header, PAGE};
 use std::collections::{BTreeMap, VecDeque};
@@ -39,10 +41,7 @@ pub struct ReceiveTlb {
 impl ReceiveTlb {
     /// An empty one with room for so many pages.
     pub fn new(entries: usize) -> ReceiveTlb {
-        ReceiveTlb {
-            entries,
-            ..ReceiveTlb::default()
-        }
+        ReceiveTlb { entries, ..ReceiveTlb::default() }
     }
 
     /// The driver makes a page of a process's region known.
@@ -67,7 +66,8 @@ impl ReceiveTlb {
             };
         }
         let found = self.table.get(&header.process).filter(|process| process.group == header.group);
-        let Some(&physical) = found.and_then(|process| process.pages.get(&(header.region, page))) else {
+        let Some(&physical) = found.and_then(|process| process.pages.get(&(header.region, page)))
+        else {
             return Err(self.why(header));
         };
         if self.order.len() == self.entries {
@@ -125,7 +125,11 @@ mod tests {
         tlb.register(8, 2, 3, 0, 6);
         for _ in 0..2 {
             assert_eq!(tlb.translate(&header(9, 1, 3, 0)), Err(Refusal::Group));
-            assert_eq!(tlb.translate(&header(8, 1, 3, 0)), Err(Refusal::Process), "of another group");
+            assert_eq!(
+                tlb.translate(&header(8, 1, 3, 0)),
+                Err(Refusal::Process),
+                "of another group"
+            );
             assert_eq!(tlb.translate(&header(7, 4, 3, 0)), Err(Refusal::Process));
             assert_eq!(tlb.translate(&header(7, 1, 4, 0)), Err(Refusal::Region));
             assert_eq!(tlb.translate(&header(7, 1, 3, PAGE)), Err(Refusal::Address));

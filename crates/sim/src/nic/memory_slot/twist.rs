@@ -1,7 +1,8 @@
 //! The data-line twist: boards that permute the 64 data lines between north bridge and slot.
 //!
-//! The NIC works on what it is sent (a header, an address, a length), and other hosts with other boards read it, so software has to undo the
-//! permutation before it writes and after it reads. Memory alone would not care: it gives back what it got, twisted twice.
+//! The NIC works on what it is sent (a header, an address, a length), and other hosts with other
+//! boards read it, so software has to undo the permutation before it writes and after it reads.
+//! Memory alone would not care: it gives back what it got, twisted twice.
 
 /// Which data line of the bus each data line of the slot is connected to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,16 +14,13 @@ pub struct Twist {
 impl Twist {
     /// Every line where it belongs.
     pub fn straight() -> Twist {
-        Twist {
-            line: std::array::from_fn(|bit| bit as u8),
-        }
+        Twist { line: std::array::from_fn(|bit| bit as u8) }
     }
 
-    /// The lines of each group of four crossed, as boards do it whose resistor packs stand the wrong way round.
+    /// The lines of each group of four crossed, as boards do it whose resistor packs stand the
+    /// wrong way round.
     pub fn crossed_fours() -> Twist {
-        Twist {
-            line: std::array::from_fn(|bit| (bit as u8) ^ 3),
-        }
+        Twist { line: std::array::from_fn(|bit| (bit as u8) ^ 3) }
     }
 
     /// Whether software has nothing to do.
@@ -30,13 +28,15 @@ impl Twist {
         *self == Twist::straight()
     }
 
-    /// What the wires make of a word on its way to the NIC. Software does the same with what it has read.
+    /// What the wires make of a word on its way to the NIC. Software does the same with what it has
+    /// read.
     pub fn to_nic(&self, word: u64) -> u64 {
         let bits = self.line.iter().enumerate();
         bits.fold(0, |seen, (bit, &line)| seen | (word >> line & 1) << bit)
     }
 
-    /// What the wires make of a word on its way to the host. Software does the same with what it is about to write.
+    /// What the wires make of a word on its way to the host. Software does the same with what it is
+    /// about to write.
     pub fn to_host(&self, word: u64) -> u64 {
         let bits = self.line.iter().enumerate();
         bits.fold(0, |sent, (bit, &line)| sent | (word >> bit & 1) << line)
@@ -62,9 +62,7 @@ mod tests {
         Just(std::array::from_fn::<u8, 64, _>(|bit| bit as u8))
             .prop_map(|lines| lines.to_vec())
             .prop_shuffle()
-            .prop_map(|lines| Twist {
-                line: lines.try_into().unwrap(),
-            })
+            .prop_map(|lines| Twist { line: lines.try_into().unwrap() })
     }
 
     proptest! {

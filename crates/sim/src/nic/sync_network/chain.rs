@@ -1,9 +1,11 @@
-//! The chain as links: packets of 64 bytes between neighbours, in both directions, cut through. Pure state, which is told what happens, and says what happens
-//! next and when.
+//! The chain as links: packets of 64 bytes between neighbours, in both directions, cut through.
+//! Pure state, which is told what happens, and says what happens next and when.
 //!
-//! A board has four buffers of one packet: for each direction, one in which a packet comes in and one from which a packet goes out. A packet leaves for
-//! the neighbour when that one's buffer is free; it goes on from there when its header has come in and the buffer for going out is free. So nothing
-//! is ever lost, and who cannot go on waits where it is. The two directions share nothing, so they cannot wait for each other in a circle.
+//! A board has four buffers of one packet: for each direction, one in which a packet comes in and
+//! one from which a packet goes out. A packet leaves for the neighbour when that one's buffer is
+//! free; it goes on from there when its header has come in and the buffer for going out is free. So
+//! nothing is ever lost, and who cannot go on waits where it is. The two directions share nothing,
+//! so they cannot wait for each other in a circle.
 
 use crate::host::Op;
 use crate::time::Ps;
@@ -132,17 +134,15 @@ impl Chain {
     }
 
     fn upstream(&self, board: u32, direction: Direction) -> Option<u32> {
-        let back = if direction == Direction::Up {
-            Direction::Down
-        } else {
-            Direction::Up
-        };
+        let back = if direction == Direction::Up { Direction::Down } else { Direction::Up };
         self.neighbour(board, back)
     }
 
     /// Whether no packet is in a board's buffers, or waits for them.
     pub fn is_empty(&self, board: u32) -> bool {
-        let empty = |lane: &Lane| lane.incoming.is_none() && lane.outgoing.is_none() && lane.from_host.is_empty();
+        let empty = |lane: &Lane| {
+            lane.incoming.is_none() && lane.outgoing.is_none() && lane.from_host.is_empty()
+        };
         self.lanes[board as usize].iter().all(empty)
     }
 
@@ -158,12 +158,20 @@ impl Chain {
     }
 
     /// The host sends a packet.
-    pub fn send(&mut self, now: Ps, board: u32, direction: Direction, packet: Packet, agenda: &mut Agenda) {
+    pub fn send(
+        &mut self,
+        now: Ps,
+        board: u32,
+        direction: Direction,
+        packet: Packet,
+        agenda: &mut Agenda,
+    ) {
         self.lane(board, direction).from_host.push_back(packet);
         self.advance(now, board, direction, agenda);
     }
 
-    /// Moves on what can move: from the other buffers into that for going out, and from there onto the link. What passes goes before what the host sends.
+    /// Moves on what can move: from the other buffers into that for going out, and from there onto
+    /// the link. What passes goes before what the host sends.
     fn advance(&mut self, now: Ps, board: u32, direction: Direction, agenda: &mut Agenda) {
         let lane = self.lane(board, direction);
         if lane.outgoing.is_none() {
@@ -197,10 +205,13 @@ impl Chain {
         agenda.push((now + packet, board, direction, Due::Sent));
     }
 
-    /// Frees the buffer of a packet that has come in, been passed on and been taken, as far as it had to.
+    /// Frees the buffer of a packet that has come in, been passed on and been taken, as far as it
+    /// had to.
     fn let_go(&mut self, now: Ps, board: u32, direction: Direction, agenda: &mut Agenda) {
         let lane = self.lane(board, direction);
-        let done = |incoming: &Incoming| incoming.whole && incoming.decided && incoming.passes.is_none() && !incoming.for_host;
+        let done = |incoming: &Incoming| {
+            incoming.whole && incoming.decided && incoming.passes.is_none() && !incoming.for_host
+        };
         if lane.incoming.as_ref().is_some_and(done) {
             lane.incoming = None;
             if let Some(upstream) = self.upstream(board, direction) {
@@ -210,7 +221,14 @@ impl Chain {
     }
 
     /// What was due has come.
-    pub fn due(&mut self, now: Ps, board: u32, direction: Direction, due: Due, agenda: &mut Agenda) -> Option<Notice> {
+    pub fn due(
+        &mut self,
+        now: Ps,
+        board: u32,
+        direction: Direction,
+        due: Due,
+        agenda: &mut Agenda,
+    ) -> Option<Notice> {
         let lane = self.lane(board, direction);
         match due {
             Due::Head => {
@@ -233,8 +251,8 @@ impl Chain {
         }
     }
 
-    /// What becomes of the packet that has come to a board: it goes on, changed or not; the host takes it; both; or neither. Says so at once if the host can
-    /// have it.
+    /// What becomes of the packet that has come to a board: it goes on, changed or not; the host
+    /// takes it; both; or neither. Says so at once if the host can have it.
     pub fn decide(
         &mut self,
         now: Ps,
@@ -272,8 +290,15 @@ impl Chain {
     }
 
     /// The host has taken the packet that came.
-    pub fn take(&mut self, now: Ps, board: u32, direction: Direction, agenda: &mut Agenda) -> Packet {
-        let incoming = self.lane(board, direction).incoming.as_mut().expect("it was kept for the host");
+    pub fn take(
+        &mut self,
+        now: Ps,
+        board: u32,
+        direction: Direction,
+        agenda: &mut Agenda,
+    ) -> Packet {
+        let incoming =
+            self.lane(board, direction).incoming.as_mut().expect("it was kept for the host");
         assert!(incoming.for_host && incoming.whole, "the host takes what has come for it");
         incoming.for_host = false;
         let packet = incoming.packet.clone();
@@ -289,11 +314,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, BTreeSet};
 
-    const TIMES: Times = Times {
-        header: Ps(11),
-        packet: Ps(86),
-        delay: Ps(1),
-    };
+    const TIMES: Times = Times { header: Ps(11), packet: Ps(86), delay: Ps(1) };
 
     fn packet(from: u16, to: u16, number: u16) -> Packet {
         Packet {
@@ -335,8 +356,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent, however slowly hosts take and whenever boards carry wires for a while: everything comes, once, in the order of sending between
-        /// two boards, and the buffers are empty in the end.
+        /// Whatever is sent, however slowly hosts take and whenever boards carry wires for a while:
+        /// everything comes, once, in the order of sending between two boards, and the buffers are
+        /// empty in the end.
         #[test]
         fn nothing_is_lost_or_made(boards in 2u32..9, sends in prop::collection::vec((0u64..2000, 0u16..9, 0u16..9), 1..120), slow in 1u64..400,
                                    pauses in prop::collection::vec((0u64..4000, 1u64..500, 0u32..9), 0..6)) {

@@ -1,4 +1,5 @@
-//! What boards do with packets of collective transactions, one packet of 56 bytes at a time: pure state of one board.
+//! What boards do with packets of collective transactions, one packet of 56 bytes at a time: pure
+//! state of one board.
 //!
 //! ```text
 //! broadcast   root ─► both ends: every member takes a copy of what passes
@@ -17,7 +18,9 @@ use std::sync::Arc;
 fn operator_of(what: Collective) -> Operator {
     match what {
         Collective::Broadcast { .. } => Operator::Add,
-        Collective::Reduce { operator, .. } | Collective::AllReduce(operator) | Collective::Scan(operator) => operator,
+        Collective::Reduce { operator, .. }
+        | Collective::AllReduce(operator)
+        | Collective::Scan(operator) => operator,
     }
 }
 
@@ -30,7 +33,8 @@ const SCAN: u8 = 4;
 /// Puts two packets' words together.
 fn combine(operator: Operator, a: &[u8; PAYLOAD], b: &[u8; PAYLOAD]) -> [u8; PAYLOAD] {
     let mut result = [0; PAYLOAD];
-    for ((result, a), b) in result.chunks_exact_mut(8).zip(a.chunks_exact(8)).zip(b.chunks_exact(8)) {
+    for ((result, a), b) in result.chunks_exact_mut(8).zip(a.chunks_exact(8)).zip(b.chunks_exact(8))
+    {
         let [a, b] = [a, b].map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
         let word = match operator {
             Operator::Add => a.wrapping_add(b),
@@ -92,7 +96,14 @@ pub struct Decision {
 }
 
 impl Part {
-    pub fn new(op: Op, what: Collective, number: u16, board: u32, members: &Arc<[u32]>, value: &[u8]) -> Part {
+    pub fn new(
+        op: Op,
+        what: Collective,
+        number: u16,
+        board: u32,
+        members: &Arc<[u32]>,
+        value: &[u8],
+    ) -> Part {
         let mut padded = [0; PAYLOAD];
         padded[..value.len()].copy_from_slice(value);
         Part {
@@ -161,7 +172,9 @@ impl Part {
         self.written = true;
         let (rank, root, last) = (self.rank, self.root(), self.last());
         match self.what {
-            Collective::Broadcast { .. } if rank == root => self.spread().into_iter().chain([Step::Done]).collect(),
+            Collective::Broadcast { .. } if rank == root => {
+                self.spread().into_iter().chain([Step::Done]).collect()
+            }
             Collective::Broadcast { .. } => Vec::new(),
             Collective::Scan(_) if rank > 0 => Vec::new(),
             Collective::Scan(_) => {
@@ -187,7 +200,8 @@ impl Part {
         matches!(self.what, Collective::Reduce { .. }).then_some(Step::Done)
     }
 
-    /// A packet of a collective has come to the board. Nothing, while it is for a transaction that the host has not come to.
+    /// A packet of a collective has come to the board. Nothing, while it is for a transaction that
+    /// the host has not come to.
     pub fn decide(&mut self, packet: &Packet) -> Option<Decision> {
         if !self.written || packet.number != self.number {
             return None;
@@ -212,19 +226,11 @@ impl Part {
             },
             SCAN => {
                 self.value = combined;
-                Decision {
-                    passes: passes(combined),
-                    for_host: true,
-                    steps: Vec::new(),
-                }
+                Decision { passes: passes(combined), for_host: true, steps: Vec::new() }
             }
             _ => {
                 (self.value, self.len) = (packet.payload, packet.len);
-                Decision {
-                    passes: passes(packet.payload),
-                    for_host: true,
-                    steps: Vec::new(),
-                }
+                Decision { passes: passes(packet.payload), for_host: true, steps: Vec::new() }
             }
         })
     }
@@ -235,7 +241,8 @@ impl Part {
         &self.value[..if nothing { 0 } else { self.len.into() }]
     }
 
-    /// Whether a result has to be read from the board, rather than that there is none, or that it is the host's own.
+    /// Whether a result has to be read from the board, rather than that there is none, or that it
+    /// is the host's own.
     pub fn has_result(&self) -> bool {
         !self.result().is_empty()
     }

@@ -3,7 +3,8 @@
 use super::*;
 
 impl SyncNetwork {
-    /// A look of a host that may have been looking for long: the moment at which the board is read, and the look's end.
+    /// A look of a host that may have been looking for long: the moment at which the board is read,
+    /// and the look's end.
     fn watch(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> (Ps, Ps) {
         match self.look_under_way(cx.now(), node) {
             Some(start) => (start + self.is.flag_read, start + self.is.flag_look),
@@ -11,7 +12,14 @@ impl SyncNetwork {
         }
     }
 
-    pub(super) fn join(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, members: Arc<[u32]>, wanted: Wanted) {
+    pub(super) fn join(
+        &mut self,
+        cx: &mut Cx<'_>,
+        node: Node,
+        op: Op,
+        members: Arc<[u32]>,
+        wanted: Wanted,
+    ) {
         let request = (wanted, self.list(&members));
         let times = self.boards[node.index()].asked.entry(request).or_insert(0);
         let before = *times;
@@ -25,7 +33,9 @@ impl SyncNetwork {
             for &member in members.iter().filter(|_| served) {
                 let board = &mut self.boards[member as usize];
                 match wanted {
-                    Wanted::Barrier => board.barrier = Some((number, self.wires.phases(member as usize))),
+                    Wanted::Barrier => {
+                        board.barrier = Some((number, self.wires.phases(member as usize)))
+                    }
                     _ => board.collectives = Some(number),
                 }
             }
@@ -41,7 +51,8 @@ impl SyncNetwork {
         let served = group.served;
         if served && wanted == Wanted::Barrier {
             let here = self.wires.boards_of(node.index() / wires::MICROCLUSTER);
-            let named = here.filter(|&board| self.boards[board].barrier.is_some_and(|(of, _)| of == number));
+            let named = here
+                .filter(|&board| self.boards[board].barrier.is_some_and(|(of, _)| of == number));
             let mask = named.fold(0, |mask, board| mask | 1 << (board % wires::MICROCLUSTER));
             self.wires.set_group(node.index(), mask);
         }
@@ -50,7 +61,11 @@ impl SyncNetwork {
             for op in std::mem::take(&mut group.joining) {
                 let done = cx.now() + self.is.register_write;
                 let most = if wanted == Wanted::Collectives { PAYLOAD as u64 } else { 0 };
-                cx.finish(done, op, Answer::value(if served { u64::from(number) | most << 32 } else { 0 }));
+                cx.finish(
+                    done,
+                    op,
+                    Answer::value(if served { u64::from(number) | most << 32 } else { 0 }),
+                );
             }
         }
     }
@@ -67,18 +82,26 @@ impl SyncNetwork {
 
     /// Whether the boards can serve a group.
     fn serves(&self, members: &[u32], wanted: Wanted) -> bool {
-        let all = |free: &dyn Fn(&Board) -> bool| members.iter().all(|&member| self.boards.get(member as usize).is_some_and(free));
+        let all = |free: &dyn Fn(&Board) -> bool| {
+            members.iter().all(|&member| self.boards.get(member as usize).is_some_and(free))
+        };
         match wanted {
             Wanted::Barrier if self.wires.is_divided() => {
                 let mut is_member = vec![false; self.boards.len()];
-                let all_there = members
-                    .iter()
-                    .all(|&member| is_member.get_mut(member as usize).is_some_and(|is| !std::mem::replace(is, true)));
+                let all_there = members.iter().all(|&member| {
+                    is_member
+                        .get_mut(member as usize)
+                        .is_some_and(|is| !std::mem::replace(is, true))
+                });
                 let last = |&member: &u32| is_member[self.wires.last_of(member as usize)];
-                !self.boards.iter().any(|board| board.barrier.is_some()) && all_there && members.iter().all(last)
+                !self.boards.iter().any(|board| board.barrier.is_some())
+                    && all_there
+                    && members.iter().all(last)
             }
             Wanted::Barrier => all(&|board| board.barrier.is_none()),
-            Wanted::Collectives => members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none()),
+            Wanted::Collectives => {
+                members.is_sorted_by(|a, b| a < b) && all(&|board| board.collectives.is_none())
+            }
             Wanted::Multicast | Wanted::Datagrams(_) => false,
         }
     }
@@ -91,8 +114,10 @@ impl SyncNetwork {
         match what {
             GroupOp::Join { members, wanted } => self.join(cx, node, op, members, wanted),
             GroupOp::Arrive(group) if barrier == Some(group) => {
-                if self.wires.carries_packets(node.index()) && !self.boards[node.index()].switching {
-                    let done = self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
+                if self.wires.carries_packets(node.index()) && !self.boards[node.index()].switching
+                {
+                    let done =
+                        self.cpu(cx, cx.now(), node, op, "register_write", self.is.register_write);
                     self.at(cx, done, node, Later::Packets(false));
                 }
                 self.enter(cx, node, op);
@@ -131,14 +156,17 @@ impl SyncNetwork {
             Collective::AllReduce(_) | Collective::Scan(_) => 0,
         };
         if data.is_empty() || data.len() > PAYLOAD || !words || root >= members.len() {
-            return Err("a collective has from 1 to 56 bytes, in words of 8 unless it is a broadcast, and its root is a rank of the group");
+            return Err(
+                "a collective has from 1 to 56 bytes, in words of 8 unless it is a broadcast, and its root is a rank of the group",
+            );
         }
         let board = &mut self.boards[node.index()];
         if board.part.is_some() {
             return Err("the board is in a collective already");
         }
         board.begun = board.begun.wrapping_add(1);
-        board.part = Some(data.with(|bytes| Part::new(op, what, board.begun, node.0, members, bytes)));
+        board.part =
+            Some(data.with(|bytes| Part::new(op, what, board.begun, node.0, members, bytes)));
         let mut ready = cx.now();
         if board.switching || !self.wires.carries_packets(node.index()) {
             ready = self.cpu(cx, ready, node, op, "register_write", self.is.register_write);

@@ -13,11 +13,7 @@ pub(super) const SEND_PACKET: u32 = 6;
 pub(super) const RECEIVE: u32 = 7;
 
 fn command(code: u32, word: u64, data: Payload) -> Command {
-    Command {
-        code,
-        words: [word, 0, 0, 0],
-        data,
-    }
+    Command { code, words: [word, 0, 0, 0], data }
 }
 
 /// Writes the group register: the boards of the microcluster that take part, a bit each.
@@ -35,8 +31,8 @@ pub fn flag() -> Command {
     command(FLAG, 0, Payload::EMPTY)
 }
 
-/// The reduced barrier code: looks at the flag, and answers 0 while it is set, as the phase before is not complete; else arrives at the next phase and
-/// answers 1.
+/// The reduced barrier code: looks at the flag, and answers 0 while it is set, as the phase before
+/// is not complete; else arrives at the next phase and answers 1.
 pub fn reduced() -> Command {
     command(REDUCED, 0, Payload::EMPTY)
 }
@@ -56,8 +52,9 @@ pub fn receive() -> Command {
     command(RECEIVE, 0, Payload::EMPTY)
 }
 
-/// A collective transaction of a group, with this member's part: as many bytes at each, in whole words of 8 unless it is a broadcast. The driver switches the board to
-/// packets. Answered when the host has written it; [`GroupOp::Result`] is answered with the result.
+/// A collective transaction of a group, with this member's part: as many bytes at each, in whole
+/// words of 8 unless it is a broadcast. The driver switches the board to packets. Answered when the
+/// host has written it; [`GroupOp::Result`] is answered with the result.
 pub fn collective(group: u32, what: Collective, data: Payload) -> GroupOp {
     GroupOp::Collective { group, what, data }
 }

@@ -5,14 +5,19 @@
 //!   └──── an ordinary NIC ──► LAN                                               stores, puts, gets, atomics of the library
 //! ```
 //!
-//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. Its barriers go by the `wires`: a group of PEs gets
-//!   them if its boards are in no other group and, where there are several microclusters, if it is the only group and has the last board of each
-//!   microcluster in which it has members. A board takes part in one barrier at a time: it has one flag.
-//! * The host sees the sync flag by a look that takes `host.flag_look`, a read of the board within it.
-//! * A program switches its board to packets and back ([`set_mode`]), and so does the library's driver, for a collective and for the next barrier; a board goes back when its
-//!   buffers are empty. Packets (`chain`) pass
-//!   between boards that are both switched, and wait at the others; signals pass while no board is.
-//! * Transactions: [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each, worked on by the boards alone: the host writes a packet, looks, and reads one.
+//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. Its barriers
+//!   go by the `wires`: a group of PEs gets them if its boards are in no other group and, where
+//!   there are several microclusters, if it is the only group and has the last board of each
+//!   microcluster in which it has members. A board takes part in one barrier at a time: it has one
+//!   flag.
+//! * The host sees the sync flag by a look that takes `host.flag_look`, a read of the board within
+//!   it.
+//! * A program switches its board to packets and back ([`set_mode`]), and so does the library's
+//!   driver, for a collective and for the next barrier; a board goes back when its buffers are
+//!   empty. Packets (`chain`) pass between boards that are both switched, and wait at the others;
+//!   signals pass while no board is.
+//! * Transactions: [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each,
+//!   worked on by the boards alone: the host writes a packet, looks, and reads one.
 
 mod calls;
 mod chain;
@@ -65,7 +70,8 @@ struct Board {
     asked: BTreeMap<Request, usize>,
     /// Its group for barriers, and the phases that it had completed before.
     barrier: Option<(u32, u64)>,
-    /// A host that has looked at its barrier or collective in vain, and goes on looking: the end of that look; and when that has become complete.
+    /// A host that has looked at its barrier or collective in vain, and goes on looking: the end of
+    /// that look; and when that has become complete.
     watching: Option<(Ps, Option<Ps>)>,
     collectives: Option<u32>,
     /// Collectives of its group that it has begun.
@@ -125,12 +131,17 @@ impl SyncNetwork {
     /// # Errors
     /// [`MachineError`].
     pub fn build(machine: &Machine, nodes: u32) -> Result<SyncNetwork, MachineError> {
-        let (host, wires, chain) = (machine.section("host"), machine.section("wires"), machine.section("chain"));
+        let (host, wires, chain) =
+            (machine.section("host"), machine.section("wires"), machine.section("chain"));
         let (flag_look, flag_read) = (host.time_not_zero("flag_look")?, host.time("flag_read")?);
         if flag_read > flag_look {
-            return Err(host.error("flag_read", "is later than the end of the look that it is in, host.flag_look"));
+            return Err(host.error(
+                "flag_read",
+                "is later than the end of the look that it is in, host.flag_look",
+            ));
         }
-        let (microcluster, further) = (wires.time("microcluster")?, wires.time("further_microcluster")?);
+        let (microcluster, further) =
+            (wires.time("microcluster")?, wires.time("further_microcluster")?);
         if further > microcluster {
             return Err(wires.error(
                 "further_microcluster",
@@ -138,7 +149,9 @@ impl SyncNetwork {
             ));
         }
         if nodes > 1 << 16 {
-            return Err(chain.error("header", format!("names boards by 16 bits, and {nodes} are too many")));
+            return Err(
+                chain.error("header", format!("names boards by 16 bits, and {nodes} are too many"))
+            );
         }
         let (rate, width) = (chain.rate("rate")?, chain.count("width_bits")?);
         if !(1..=1024).contains(&width) {
@@ -146,7 +159,8 @@ impl SyncNetwork {
         }
         let (header, payload) = (chain.bytes_up_to("header", 1 << 16)?, chain.bytes("payload")?);
         if payload != PAYLOAD as u64 {
-            return Err(chain.error("payload", format!("must be {PAYLOAD} B: boards have buffers for that")));
+            return Err(chain
+                .error("payload", format!("must be {PAYLOAD} B: boards have buffers for that")));
         }
         // A byte takes 8 bits' share of a step of `width_bits`, and a packet whole steps.
         let bits = |bits: u64| Ps(rate.time(1000 * bits.div_ceil(width) * width).0 / 8000);
@@ -180,7 +194,15 @@ impl SyncNetwork {
     }
 
     /// Has the CPU do something for a call; gives when it is through.
-    fn cpu(&mut self, cx: &mut Cx<'_>, from: Ps, node: Node, op: Op, name: &'static str, time: Ps) -> Ps {
+    fn cpu(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: Ps,
+        node: Node,
+        op: Op,
+        name: &'static str,
+        time: Ps,
+    ) -> Ps {
         let busy = self.boards[node.index()].cpu.take(from, time);
         cx.host_stage(name, op, busy);
         busy.1
@@ -192,23 +214,22 @@ impl SyncNetwork {
         (Ps(end.0 - self.is.flag_look.0) + self.is.flag_read, end)
     }
 
-    /// A host that waits looks again and again, though its program is only run when there is something to see. So when it is run for that, it is in
-    /// the middle of a look: gives when that began. The next one, if this has read the board before.
+    /// A host that waits looks again and again, though its program is only run when there is
+    /// something to see. So when it is run for that, it is in the middle of a look: gives when that
+    /// began. The next one, if this has read the board before.
     fn look_under_way(&mut self, now: Ps, node: Node) -> Option<Ps> {
         let (end, complete) = self.boards[node.index()].watching.take()?;
         let is_run_for_that = now.since(complete?) <= self.lan.polling(node).interval;
         let looks = now.since(end).0 / self.is.flag_look.0;
         let start = end + self.is.flag_look * looks;
         let missed = start + self.is.flag_read < now;
-        (is_run_for_that && now >= end).then(|| if missed { start + self.is.flag_look } else { start })
+        (is_run_for_that && now >= end)
+            .then(|| if missed { start + self.is.flag_look } else { start })
     }
 
     /// When a host that looks at its board again and again has seen what changed at `changed`.
     fn seen(&self, changed: Ps) -> Ps {
-        let looks = Polling {
-            interval: self.is.flag_look,
-            sample: self.is.flag_read,
-        };
+        let looks = Polling { interval: self.is.flag_look, sample: self.is.flag_read };
         looks.seen(Ps::ZERO, changed)
     }
 
@@ -220,7 +241,9 @@ impl SyncNetwork {
                 let done = self.cpu(cx, cx.now(), node, op, "register_write", is.register_write);
                 let bad = self.boards[board].barrier.is_some() || self.wires.flag(board);
                 let answer = if bad {
-                    Answer::refused("the group register is in use, by a barrier under way or the library's")
+                    Answer::refused(
+                        "the group register is in use, by a barrier under way or the library's",
+                    )
                 } else {
                     self.wires.set_group(board, word as u16);
                     Answer::default()
@@ -240,8 +263,14 @@ impl SyncNetwork {
                 let done = self.cpu(cx, cx.now(), node, op, "register_write", is.register_write);
                 self.at(cx, done, node, Later::Mode(op, word != 0));
             }
-            SEND_PACKET if command.data.len() > PAYLOAD || word >= self.boards.len() as u64 || word == u64::from(node.0) => {
-                let problem = format!("a packet has at most {PAYLOAD} bytes, and goes to another PE of the job");
+            SEND_PACKET
+                if command.data.len() > PAYLOAD
+                    || word >= self.boards.len() as u64
+                    || word == u64::from(node.0) =>
+            {
+                let problem = format!(
+                    "a packet has at most {PAYLOAD} bytes, and goes to another PE of the job"
+                );
                 cx.finish(cx.now(), op, Answer::refused(problem));
             }
             SEND_PACKET => {
@@ -264,7 +293,11 @@ impl SyncNetwork {
                 self.boards[board].receivers.push_back(op);
                 self.hand_out(cx, node);
             }
-            code => cx.finish(cx.now(), op, Answer::refused(format!("a sync network has no command {code}"))),
+            code => cx.finish(
+                cx.now(),
+                op,
+                Answer::refused(format!("a sync network has no command {code}")),
+            ),
         }
     }
 
@@ -274,10 +307,7 @@ impl SyncNetwork {
         while let (Some(_), Some(_)) = (board.inbox.front(), board.receivers.front()) {
             let (sender, data) = board.inbox.pop_front().expect("just seen");
             let op = board.receivers.pop_front().expect("just seen");
-            let answer = Answer {
-                value: sender.into(),
-                ..Answer::data(data)
-            };
+            let answer = Answer { value: sender.into(), ..Answer::data(data) };
             cx.finish(cx.now(), op, answer);
         }
     }
@@ -339,7 +369,8 @@ impl SyncNetwork {
                 continue;
             };
             let here = u32::from(packet.to) == node.0;
-            let [sender, receiver] = [usize::from(packet.from), node.index()].map(|board| self.boards[board].collectives);
+            let [sender, receiver] = [usize::from(packet.from), node.index()]
+                .map(|board| self.boards[board].collectives);
             let of_one_group = receiver.is_some() && receiver == sender;
             let board = &mut self.boards[node.index()];
             let (passes, for_host, steps) = if packet.code == SEND || !of_one_group {
@@ -351,7 +382,8 @@ impl SyncNetwork {
                 }
             };
             let mut agenda = Agenda::new();
-            let notice = self.chain.decide(cx.now(), node.0, direction, passes, for_host, &mut agenda);
+            let notice =
+                self.chain.decide(cx.now(), node.0, direction, passes, for_host, &mut agenda);
             self.plan(cx, agenda);
             self.steps(cx, node, steps);
             if notice.is_some() {
@@ -360,7 +392,8 @@ impl SyncNetwork {
         }
     }
 
-    /// There is a packet for the host: it sees and reads it, or will find it as the result of its collective.
+    /// There is a packet for the host: it sees and reads it, or will find it as the result of its
+    /// collective.
     fn for_host(&mut self, cx: &mut Cx<'_>, node: Node, direction: Direction) {
         let packet = self.chain.incoming(node.0, direction);
         let (code, op) = (packet.code, packet.op);
@@ -423,7 +456,9 @@ impl SyncNetwork {
             Later::Enter(op, value) => {
                 let answer = match self.arrive(cx, node, op) {
                     true => Answer::value(value),
-                    false => Answer::refused("the board has arrived at a barrier that is not complete"),
+                    false => {
+                        Answer::refused("the board has arrived at a barrier that is not complete")
+                    }
                 };
                 cx.finish(now, op, answer);
             }
@@ -434,7 +469,9 @@ impl SyncNetwork {
                     self.show(cx, node);
                 }
             }
-            Later::Flag(op, end) => cx.finish(end, op, Answer::value(self.wires.flag(board).into())),
+            Later::Flag(op, end) => {
+                cx.finish(end, op, Answer::value(self.wires.flag(board).into()))
+            }
             Later::Phase(op, end) => {
                 self.boards[board].watching = self.wires.flag(board).then_some((end, None));
                 let before = self.boards[board].barrier.map_or(0, |(_, before)| before);
@@ -445,7 +482,8 @@ impl SyncNetwork {
                     cx.finish(end, op, Answer::value(0));
                 } else {
                     // The write follows the look; nobody else drives this wire meanwhile.
-                    let written = self.cpu(cx, end, node, op, "register_write", self.is.register_write);
+                    let written =
+                        self.cpu(cx, end, node, op, "register_write", self.is.register_write);
                     self.at(cx, written, node, Later::Enter(op, 1));
                 }
             }

@@ -4,10 +4,7 @@ use proptest::prelude::*;
 
 fn join(bench: &mut Bench, members: &[u32], wanted: Wanted) -> Vec<u32> {
     let begin = |bench: &mut Bench, &pe: &u32| {
-        let join = GroupOp::Join {
-            members: members.into(),
-            wanted,
-        };
+        let join = GroupOp::Join { members: members.into(), wanted };
         bench.begin(pe, HostOp::Group(join))
     };
     let ops: Vec<Op> = members.iter().map(|pe| begin(bench, pe)).collect();
@@ -25,17 +22,19 @@ fn the_library_runs_on_it() {
     carries_the_library(&machine, 1);
 }
 
-/// A board arrives, and is seen to be complete when all have: at the first look, or the second, however many there are.
+/// A board arrives, and is seen to be complete when all have: at the first look, or the second,
+/// however many there are.
 #[test]
 fn published_barriers_with_software() {
-    for (pes, late, looks) in [(2, 0, 1), (4, 0, 1), (16, 0, 1), (2, 2000, 2), (4, 2000, 2), (16, 2000, 2)] {
+    for (pes, late, looks) in
+        [(2, 0, 1), (4, 0, 1), (16, 0, 1), (2, 2000, 2), (4, 2000, 2), (16, 2000, 2)]
+    {
         let mut bench = Bench::new("scc", pes);
         let members: Vec<u32> = (0..pes).collect();
         let group = join(&mut bench, &members, Wanted::Barrier)[0];
         let begin = bench.world.now();
-        let arrivals: Vec<Op> = (0..pes - 1)
-            .map(|pe| bench.begin(pe, HostOp::Group(GroupOp::Arrive(group))))
-            .collect();
+        let arrivals: Vec<Op> =
+            (0..pes - 1).map(|pe| bench.begin(pe, HostOp::Group(GroupOp::Arrive(group)))).collect();
         if late == 0 {
             bench.begin(pes - 1, HostOp::Group(GroupOp::Arrive(group)));
         }
@@ -77,7 +76,11 @@ fn who_gets_wires() {
     );
     let group = join(&mut bench, &[0, 15, 20, 31], Wanted::Barrier)[0];
     assert_ne!(group, 0);
-    assert_eq!(join(&mut bench, &[39], Wanted::Barrier), [0], "there is one chain of part complete");
+    assert_eq!(
+        join(&mut bench, &[39], Wanted::Barrier),
+        [0],
+        "there is one chain of part complete"
+    );
     for round in 1..4 {
         for pe in [31, 0, 20, 15] {
             assert_eq!(phase(&mut bench, 0, group), round - 1);
@@ -88,7 +91,8 @@ fn who_gets_wires() {
     }
 }
 
-/// Fuzzy barriers are an entry and an exit; the reduced code is both at once, and halves them: phase k is passed only when all have passed phase k - 1.
+/// Fuzzy barriers are an entry and an exit; the reduced code is both at once, and halves them:
+/// phase k is passed only when all have passed phase k - 1.
 #[test]
 fn fuzzy_and_reduced() {
     let mut bench = Bench::new("scc", 3);
@@ -113,17 +117,22 @@ fn fuzzy_and_reduced() {
         spun += u32::from(!through);
     }
     assert!(spun > 20 && passed.iter().all(|&phases| phases > 20));
-    assert!(bench.call(0, HostOp::Command(set_group(1))).refused.is_none() == (bench.command(0, flag()) == 0));
+    assert!(
+        bench.call(0, HostOp::Command(set_group(1))).refused.is_none()
+            == (bench.command(0, flag()) == 0)
+    );
 }
 
 fn carry_packets(bench: &mut Bench, pes: u32, packets: bool) {
-    let ops: Vec<Op> = (0..pes).map(|pe| bench.begin(pe, HostOp::Command(set_mode(packets)))).collect();
+    let ops: Vec<Op> =
+        (0..pes).map(|pe| bench.begin(pe, HostOp::Command(set_mode(packets)))).collect();
     for op in ops {
         assert_eq!(bench.answer(op).1.refused, None);
     }
 }
 
-/// Packets wait while boards carry wires; signals wait while boards carry packets; and a board goes back only when it is empty.
+/// Packets wait while boards carry wires; signals wait while boards carry packets; and a board goes
+/// back only when it is empty.
 #[test]
 fn modes() {
     let mut bench = Bench::new("scc", 3);
@@ -155,7 +164,8 @@ fn modes() {
 fn results(bench: &mut Bench, members: &[u32], group: u32) -> Vec<(Ps, Answer)> {
     let mut results: Vec<Option<(Ps, Answer)>> = vec![None; members.len()];
     while results.contains(&None) {
-        let missing: Vec<usize> = (0..members.len()).filter(|&rank| results[rank].is_none()).collect();
+        let missing: Vec<usize> =
+            (0..members.len()).filter(|&rank| results[rank].is_none()).collect();
         let looks: Vec<Op> = missing
             .iter()
             .map(|&rank| bench.begin(members[rank], HostOp::Group(GroupOp::Result(group))))
@@ -171,7 +181,8 @@ fn results(bench: &mut Bench, members: &[u32], group: u32) -> Vec<(Ps, Answer)> 
     results.into_iter().flatten().collect()
 }
 
-/// A collective in the network costs one packet's time, and a header's for each further board; hosts touch it at the ends alone.
+/// A collective in the network costs one packet's time, and a header's for each further board;
+/// hosts touch it at the ends alone.
 #[test]
 fn collectives_cut_through() {
     let end = |pes: u32, what: Collective| {
@@ -181,7 +192,9 @@ fn collectives_cut_through() {
         carry_packets(&mut bench, pes, true);
         bench.run();
         let begin = bench.world.now();
-        let call = |bench: &mut Bench, pe| bench.begin(pe, HostOp::Group(collective(group, what, Payload::word(8, 1))));
+        let call = |bench: &mut Bench, pe| {
+            bench.begin(pe, HostOp::Group(collective(group, what, Payload::word(8, 1))))
+        };
         let ops: Vec<Op> = (0..pes).map(|pe| call(&mut bench, pe)).collect();
         ops.into_iter().for_each(|op| assert_eq!(bench.answer(op).1.refused, None));
         results(&mut bench, &members, group).into_iter().map(|(end, _)| end).max().unwrap() - begin
@@ -209,7 +222,8 @@ fn collectives_cut_through() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Collectives of any group, one after the other, whoever is late, with other boards passing: against plain ones.
+    /// Collectives of any group, one after the other, whoever is late, with other boards passing:
+    /// against plain ones.
     #[test]
     fn collectives(pes in 1u32..9, mask in 1u32..512, whats in prop::collection::vec((0u32..4, 0u32..5, any::<u32>(), 1usize..8, any::<u64>()), 1..6)) {
         let mut bench = Bench::new("scc", pes);
@@ -301,10 +315,7 @@ fn wrong_collectives_are_refused() {
     let add = Collective::AllReduce(Operator::Add);
     assert!(refused(0, collective(group, add, Payload::word(5, 1))));
     assert!(refused(0, collective(group, add, Payload::copy(&[0; 64]))));
-    assert!(refused(
-        0,
-        collective(group, Collective::Broadcast { root: 2 }, Payload::word(8, 1))
-    ));
+    assert!(refused(0, collective(group, Collective::Broadcast { root: 2 }, Payload::word(8, 1))));
     assert!(refused(2, collective(group, add, Payload::word(8, 1))), "no member");
     assert!(refused(0, GroupOp::Arrive(group)), "not for that");
 }

@@ -1,15 +1,21 @@
-//! The chain as a bus of wires: barriers. Pure state, which is told what hosts do and when, and says when what completes.
+//! The chain as a bus of wires: barriers. Pure state, which is told what hosts do and when, and
+//! says when what completes.
 //!
-//! A board that has arrived sets its sync flag and drives its wire. Boards 16k to 16k + 15 are a microcluster, whose wires each of them sees.
+//! A board that has arrived sets its sync flag and drives its wire. Boards 16k to 16k + 15 are a
+//! microcluster, whose wires each of them sees.
 //!
-//! * One microcluster: a board's barrier completes when the wires of all that its group register names are driven.
-//! * Several (the *divided* wire says so): the last board of each looks at its own group register. When its microcluster is complete and *part complete* has
-//!   come from the one before, it passes that on; the last board of all raises *all complete*, which all see. A microcluster whose last board
-//!   names nobody passes it on as it comes.
+//! * One microcluster: a board's barrier completes when the wires of all that its group register
+//!   names are driven.
+//! * Several (the *divided* wire says so): the last board of each looks at its own group register.
+//!   When its microcluster is complete and *part complete* has come from the one before, it passes
+//!   that on; the last board of all raises *all complete*, which all see. A microcluster whose last
+//!   board names nobody passes it on as it comes.
 //!
-//! Completion clears the flags, and the wires drop. All boards of a group complete at one time, so no wire of one phase is taken for the next.
+//! Completion clears the flags, and the wires drop. All boards of a group complete at one time, so
+//! no wire of one phase is taken for the next.
 //!
-//! Times: with `hop` for each board on the bus, and `decide` at the end, 16 boards take `decide + 16 hop`, and each further microcluster `16 hop`.
+//! Times: with `hop` for each board on the bus, and `decide` at the end, 16 boards take
+//! `decide + 16 hop`, and each further microcluster `16 hop`.
 
 use crate::time::Ps;
 
@@ -84,8 +90,9 @@ impl Wires {
         self.boards[board].phases
     }
 
-    /// Arrives. False, and nothing happens, while the flag is set, so that a host that tries until it has arrived passes phase k when all have passed
-    /// phase k - 1: the reduced barrier code. Pushes the boards that complete, and when.
+    /// Arrives. False, and nothing happens, while the flag is set, so that a host that tries until
+    /// it has arrived passes phase k when all have passed phase k - 1: the reduced barrier code.
+    /// Pushes the boards that complete, and when.
     pub fn arrive(&mut self, now: Ps, board: usize, completes: &mut Vec<(Ps, usize)>) -> bool {
         let this = &mut self.boards[board];
         if this.flag {
@@ -97,8 +104,15 @@ impl Wires {
         true
     }
 
-    /// Switches a board between wires and packets. A bus with a board that carries packets carries no signals.
-    pub fn set_packets(&mut self, now: Ps, board: usize, packets: bool, completes: &mut Vec<(Ps, usize)>) {
+    /// Switches a board between wires and packets. A bus with a board that carries packets carries
+    /// no signals.
+    pub fn set_packets(
+        &mut self,
+        now: Ps,
+        board: usize,
+        packets: bool,
+        completes: &mut Vec<(Ps, usize)>,
+    ) {
         let carried = std::mem::replace(&mut self.boards[board].carries_packets, packets);
         self.away = self.away + usize::from(packets) - usize::from(carried);
         if carried && !packets {
@@ -219,8 +233,9 @@ mod tests {
     }
 
     proptest! {
-        /// Groups of one microcluster, apart from each other, against the AND of their wires: a board has passed k barriers when all of its group have
-        /// arrived k times, and not before. Arriving too early does nothing.
+        /// Groups of one microcluster, apart from each other, against the AND of their wires: a
+        /// board has passed k barriers when all of its group have arrived k times, and not before.
+        /// Arriving too early does nothing.
         #[test]
         fn any_subset(boards in 1usize..17, owner in prop::collection::vec(0usize..4, 16), steps in prop::collection::vec((0usize..16, any::<bool>()), 1..200)) {
             let mut wires = wires(boards);
@@ -261,8 +276,9 @@ mod tests {
             }
         }
 
-        /// Over several microclusters, with the last board of each that takes part, in any order and at any times: complete when the last has come, at the
-        /// time that the chain of part complete gives.
+        /// Over several microclusters, with the last board of each that takes part, in any order
+        /// and at any times: complete when the last has come, at the time that the chain of part
+        /// complete gives.
         #[test]
         fn divided(boards in 17usize..100, mut takes_part in prop::collection::vec(any::<bool>(), 100), times in prop::collection::vec(0u64..5000, 100), phases in 1u64..4) {
             let mut wires = wires(boards);

@@ -4,7 +4,8 @@ use super::super::command::REGISTER;
 use super::super::library::JOB;
 use super::*;
 
-/// Whatever a program writes into a header: it does not get into the mailboxes of agents, and keeps no promise that nobody made.
+/// Whatever a program writes into a header: it does not get into the mailboxes of agents, and keeps
+/// no promise that nobody made.
 #[test]
 fn forged_headers_are_dropped() {
     for group in [1, 7, JOB] {
@@ -12,14 +13,8 @@ fn forged_headers_are_dropped() {
         bench.ask(0, HostOp::Command(command::attach(group)));
         let before = bench.seen(1, 0, 128 << 10);
         for region in [u32::MAX, u32::MAX - 1] {
-            let forged = Header {
-                physical: false,
-                promised: true,
-                group,
-                process: 1,
-                region,
-                ..seed(1, 0)
-            };
+            let forged =
+                Header { physical: false, promised: true, group, process: 1, region, ..seed(1, 0) };
             bench.command(0, command::block(&forged, Payload::copy(b"forged data")));
             let mapped = bench.ask(0, HostOp::Command(command::map(0, &forged)));
             if mapped.refused.is_none() {
@@ -30,16 +25,7 @@ fn forged_headers_are_dropped() {
         assert!(bench.command(1, command::dropped(None)).value >= 2, "group {group}");
         assert!(bench.seen(1, 0, 128 << 10) == before, "group {group}");
         // A promise that the NIC has not made is none that it keeps.
-        bench.command(
-            0,
-            command::map(
-                0,
-                &Header {
-                    promised: true,
-                    ..seed(1, 0x2000)
-                },
-            ),
-        );
+        bench.command(0, command::map(0, &Header { promised: true, ..seed(1, 0x2000) }));
         bench.command(0, command::kick(0, 0, Payload::word(8, 1)));
         bench.settle();
         assert_eq!(bench.seen(1, 0x2000, 1), [1]);
@@ -51,19 +37,8 @@ fn the_driver_refuses_what_is_not_the_programs() {
     let mut bench = Bench::new("dimmnet-1/D", 2);
     bench.command(0, command::attach(7));
     // The first page of LLCM is given to the library's first page.
-    bench.ask(
-        0,
-        HostOp::Store {
-            to: to(1, 8),
-            word: Payload::word(8, 1),
-        },
-    );
-    let virtually = Header {
-        physical: false,
-        process: 1,
-        region: 1,
-        ..seed(1, 0)
-    };
+    bench.ask(0, HostOp::Store { to: to(1, 8), word: Payload::word(8, 1) });
+    let virtually = Header { physical: false, process: 1, region: 1, ..seed(1, 0) };
     let last_page = (128 << 10) - 4096;
     for (command, why) in [
         (command::map(0, &Header { group: 8, ..virtually }), "process group 8"),
@@ -82,7 +57,10 @@ fn the_driver_refuses_what_is_not_the_programs() {
         assert_eq!(refused, None);
         let pe = u32::from(command.code == REGISTER);
         let refused = bench.ask(pe, HostOp::Command(command.clone())).refused;
-        assert!(refused.as_ref().is_some_and(|said| said.contains(why)), "{command:?}: {refused:?}");
+        assert!(
+            refused.as_ref().is_some_and(|said| said.contains(why)),
+            "{command:?}: {refused:?}"
+        );
     }
     bench.command(0, command::map(0, &virtually));
     bench.command(0, command::map(0, &seed(1, 0x2000)));
@@ -96,12 +74,7 @@ fn what_fails_a_check_is_dropped_and_reported() {
     bench.command(1, command::register(7, 40, 2, 0, 16));
     bench.command(1, command::register(8, 41, 2, 0, 17));
     let before = bench.seen(1, 0, 128 << 10);
-    let good = Header {
-        physical: false,
-        process: 40,
-        region: 2,
-        ..seed(1, 100)
-    };
+    let good = Header { physical: false, process: 40, region: 2, ..seed(1, 100) };
     let bad = [
         (Refusal::Process, Header { process: 41, ..good }),
         (Refusal::Process, Header { process: 42, ..good }),
@@ -136,12 +109,7 @@ fn a_window_cannot_claim_another_group_or_a_physical_address() {
     let mut bench = Bench::new("dimmnet-1/D", 2);
     bench.command(0, command::attach(9));
     bench.command(1, command::register(7, 40, 2, 0, 16));
-    let forged = Header {
-        group: 7,
-        process: 40,
-        region: 2,
-        ..seed(1, 0)
-    };
+    let forged = Header { group: 7, process: 40, region: 2, ..seed(1, 0) };
     bench.command(0, command::block(&forged, Payload::copy(b"evil")));
     bench.command(0, command::block(&Header { physical: true, ..forged }, Payload::copy(b"evil")));
     bench.settle();

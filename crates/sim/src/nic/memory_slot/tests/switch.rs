@@ -50,7 +50,8 @@ fn what_has_no_route_is_dropped_and_told() {
     assert!((0..3).all(|node| bench.seen(node, 8, 2) == [0, 0]));
 }
 
-/// What a group of receivers that all have the same process number costs their sender: one packet, whose copies come within the time of one more.
+/// What a group of receivers that all have the same process number costs their sender: one packet,
+/// whose copies come within the time of one more.
 #[test]
 fn a_copy_by_the_switch_against_a_packet_for_each() {
     const PROCESS: u32 = 1 << 16;
@@ -64,13 +65,8 @@ fn a_copy_by_the_switch_against_a_packet_for_each() {
             bench.command(member.0, command::register(7, PROCESS, 1, 0, 2));
         }
         let block = |slot: u64, to| {
-            let header = Header {
-                physical: false,
-                process: PROCESS,
-                region: 1,
-                to,
-                ..seed(0, slot * 512)
-            };
+            let header =
+                Header { physical: false, process: PROCESS, region: 1, to, ..seed(0, slot * 512) };
             command::block(&header, Payload::copy(&vec![slot as u8 + 1; len]))
         };
         // Fills the receivers' TLBs.
@@ -101,7 +97,11 @@ fn a_copy_by_the_switch_against_a_packet_for_each() {
         let one_by_one = time(len, &members.map(Destination::Node));
         let copied = time(len, &[Destination::Multicast(5)]);
         println!("{PACKETS} packets of {len}: one by one {one_by_one:?}, copied {copied:?}");
-        assert_eq!(one_by_one.0, copied.0 * 3, "{len} bytes: what takes time is the host's writing");
+        assert_eq!(
+            one_by_one.0,
+            copied.0 * 3,
+            "{len} bytes: what takes time is the host's writing"
+        );
         assert!(copied.1 * 2 < one_by_one.1, "{len} bytes: {copied:?} against {one_by_one:?}");
     }
 }
