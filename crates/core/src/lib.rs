@@ -53,70 +53,43 @@
 //!   or for waits that nobody ends.
 //! * Safety is against mistakes of cooperating programs, not against hostile ones of the same user.
 
-mod address;
-mod adopt;
-mod agree;
-pub(crate) mod barrier;
-mod bells;
-mod belongs;
-mod check;
+mod base;
 mod collective;
-mod control;
-mod descriptors;
-mod doorbell;
 pub mod dsm;
-pub mod ending;
-mod error;
-pub mod fabric;
-mod finalizing;
-mod following;
-mod heap;
+mod endpoint;
 pub mod hosted;
 mod job;
-pub mod launch;
-pub mod layout;
-mod limit;
-mod local;
-mod lock;
+mod lifecycle;
 #[cfg(all(test, loom))]
 mod loom_tests;
-mod memory;
 mod multicast;
-mod pe;
-pub mod polling;
-mod process;
-mod put;
-mod remote;
-mod restricted;
-mod route;
-pub mod segment;
-pub mod settings;
-pub mod shm;
-mod status;
-mod strangers;
+mod sync;
 mod team;
-mod transfer;
-mod until;
 pub mod wait;
-mod watch;
 mod window;
 
-pub use barrier::{Algorithm, Arrival, Barrier, ENV_BARRIER};
-pub use check::ENV_CHECK;
+pub use base::{layout, settings, shm};
+pub use endpoint::{ending, fabric};
+pub use lifecycle::launch;
+pub use wait::polling;
+pub use window::segment;
+
+pub use base::error::{Cause, Error, Result, signal_name};
+pub use base::shm::{AtomicInt, Plain, Word};
 pub use collective::{
     And, By, Destinations, ENV_COLLECTIVES, Elements, Goal, Integers, Max, Min, Number, Operator,
     Or, Place, Product, Span, Sum, Way, Xor,
 };
-pub use error::{Cause, Error, Result, signal_name};
-pub use fabric::SignalOp;
-pub use fabric::far::ENV_FABRIC;
+pub use endpoint::check::ENV_CHECK;
+pub use endpoint::fabric::SignalOp;
+pub use endpoint::fabric::far::ENV_FABRIC;
 pub use job::{Job, JobOptions};
-pub use lock::{Held, Lock};
 pub use multicast::{Claim, Delivery, ENV_MULTICAST, Multicast, MulticastOptions, Peek};
-pub use remote::{CanRead, CanWrite, Read, ReadWrite, Remote, Right, Write};
-pub use restricted::Key;
-pub use shm::{AtomicInt, Plain, Word};
+pub use sync::barrier::{Algorithm, Arrival, Barrier, ENV_BARRIER};
+pub use sync::lock::{Held, Lock};
 pub use team::Team;
-pub use transfer::Transfer;
-pub use until::{Cmp, Wait};
+pub use window::remote::{CanRead, CanWrite, Read, ReadWrite, Remote, Right, Write};
+pub use window::restricted::Key;
+pub use window::transfer::Transfer;
+pub use window::until::{Cmp, Wait};
 pub use window::{Access, Window, WindowOptions};

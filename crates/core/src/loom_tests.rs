@@ -3,7 +3,7 @@
 //! turns, multicast, and revocation. Run with
 //! `RUSTFLAGS='--cfg loom' cargo test --release -p memonet-core --lib`.
 //!
-//! The code under test is the library's own, on a job's real layout; only [`crate::shm`] is a
+//! The code under test is the library's own, on a job's real layout; only [`crate::base::shm`] is a
 //! model. Sleeps have no time-out there: whatever a sleeper would only notice by looking again by
 //! itself is a deadlock, which fails the test.
 
@@ -14,17 +14,17 @@ mod steps;
 mod tickets;
 mod turn;
 
-use crate::barrier::{Algorithm, Barrier};
-use crate::bells::Bells;
-use crate::control::Control;
-use crate::error::{Cause, Error, Quick};
-use crate::layout::{BarrierSlot, Geometry, Grant, SystemArea};
-use crate::memory::{Mapping, create_memfd};
-use crate::pe::Pe;
-use crate::restricted::Hold;
-use crate::shm;
-use crate::status::State;
+use crate::base::error::{Cause, Error, Quick};
+use crate::base::layout::{BarrierSlot, Geometry, Grant, SystemArea};
+use crate::base::memory::{Mapping, create_memfd};
+use crate::base::shm;
+use crate::base::status::State;
+use crate::endpoint::control::Control;
+use crate::endpoint::pe::Pe;
+use crate::sync::barrier::{Algorithm, Barrier};
+use crate::wait::bells::Bells;
 use crate::wait::{self, Terms};
+use crate::window::restricted::Hold;
 use crate::window::{Inner, Window};
 use loom::thread;
 use rustix::fd::OwnedFd;

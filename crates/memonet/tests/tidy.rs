@@ -119,31 +119,47 @@ fn every_file_belongs_to_a_module() {
 /// shared memory on his own.
 #[test]
 fn banned_calls_stay_in_their_home() {
-    let wait: &[&str] = &["wait.rs", "shm/"];
+    let wait: &[&str] = &["wait/mod.rs", "base/shm/"];
     // The test fabric is a network with a clock of its own.
-    let clock: &[&str] = &["wait.rs", "fabric/far.rs"];
-    let memory: &[&str] = &["shm/"];
+    let clock: &[&str] = &["wait/mod.rs", "endpoint/fabric/far.rs"];
+    let memory: &[&str] = &["base/shm/"];
     let rules: &[(&str, &[&str])] = &[
         ("spin_loop", wait),
-        ("yield_now", &["shm/"]),
+        ("yield_now", &["base/shm/"]),
         ("sched_yield", wait),
-        ("futex", &["wait.rs", "shm/", "doorbell.rs", "hosted/turn.rs", "hosted/threads.rs"]),
+        (
+            "futex",
+            &[
+                "wait/mod.rs",
+                "base/shm/",
+                "base/doorbell.rs",
+                "hosted/turn.rs",
+                "hosted/threads.rs",
+            ],
+        ),
         ("thread::sleep", &[]),
         ("Instant::now", clock),
         ("SystemTime", &[]),
         ("rdtsc", wait),
         // The program's own calls of the kernel, passed on.
-        ("asm!", &["shm/", "hosted/threads.rs"]),
+        ("asm!", &["base/shm/", "hosted/threads.rs"]),
         ("read_volatile", memory),
         ("write_volatile", memory),
         ("from_ptr", memory),
         (
             "membarrier(",
-            &["shm/", "control.rs", "pe.rs", "wait.rs", "doorbell.rs", "fabric/far.rs"],
+            &[
+                "base/shm/",
+                "endpoint/control.rs",
+                "endpoint/pe.rs",
+                "wait/mod.rs",
+                "base/doorbell.rs",
+                "endpoint/fabric/far.rs",
+            ],
         ),
         // The latter for code.
-        ("mmap(", &["memory.rs", "hosted/patch.rs"]),
-        ("far::", &["pe.rs", "job.rs", "lib.rs"]),
+        ("mmap(", &["base/memory.rs", "hosted/patch.rs"]),
+        ("far::", &["endpoint/pe.rs", "job/mod.rs", "lib.rs"]),
         ("static mut", &[]),
         ("todo!", &[]),
         ("unimplemented!", &[]),
@@ -172,7 +188,7 @@ fn banned_calls_stay_in_their_home() {
 #[test]
 fn every_variable_is_in_the_list_of_settings() {
     for (path, text) in sources() {
-        if !path.contains("/src/") || path.ends_with("core/src/settings.rs") {
+        if !path.contains("/src/") || path.ends_with("core/src/base/settings.rs") {
             continue;
         }
         for line in text.lines().map(code).filter(|line| line.contains("ENV_")) {
@@ -181,7 +197,7 @@ fn every_variable_is_in_the_list_of_settings() {
             for name in names {
                 assert!(
                     memonet_core::settings::is_known(name),
-                    "{path}: {name} is not in core/src/settings.rs"
+                    "{path}: {name} is not in core/src/base/settings.rs"
                 );
             }
         }

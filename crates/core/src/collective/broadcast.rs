@@ -2,10 +2,10 @@
 
 use super::steps::{Step, nothing};
 use super::{Place, Span, Way, check_apart, check_disjoint, check_length};
-use crate::error::Result;
-use crate::following;
-use crate::shm::Plain;
+use crate::base::error::Result;
+use crate::base::shm::Plain;
 use crate::team::Team;
+use crate::wait::following;
 
 impl Team {
     /// Copies `from` of the member with rank `root` to `to` of every member, the root included.

@@ -6,8 +6,8 @@
 //! costs more there; `docs/decisions.md` has what that is. Teams of more than [`MAX_LINED`] members
 //! have no lines.
 
-use crate::error::{Error, Result};
-use crate::layout::{LINE, MAX_LINED, OUTBOX};
+use crate::base::error::{Error, Result};
+use crate::base::layout::{LINE, MAX_LINED, OUTBOX};
 use crate::team::Team;
 
 /// A way for the data of a collective.

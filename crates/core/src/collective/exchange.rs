@@ -2,8 +2,8 @@
 
 use super::steps::nothing;
 use super::{Destinations, OUTBOX, Place, Span, Way, check_disjoint, check_length};
-use crate::error::{Error, Result};
-use crate::shm::Plain;
+use crate::base::error::{Error, Result};
+use crate::base::shm::Plain;
 use crate::team::Team;
 
 /// Bytes at the head of an outbox that say how much a member contributes.
@@ -183,8 +183,8 @@ impl Team {
         // SAFETY: the head of this PE's own outbox, aligned; others read it when they have been
         // told.
         unsafe {
-            crate::shm::store(self.here(outbox).cast(), from.bytes as u64);
-            crate::shm::store(self.here(outbox.part(8, 8)).cast(), to.bytes as u64);
+            crate::base::shm::store(self.here(outbox).cast(), from.bytes as u64);
+            crate::base::shm::store(self.here(outbox.part(8, 8)).cast(), to.bytes as u64);
         }
         if from.bytes <= small {
             self.take(me, from, outbox.part(COUNT, from.bytes))?;
@@ -195,7 +195,7 @@ impl Team {
             let word = |rank: usize| match self.steps().are_lines() && rank != me {
                 // SAFETY: an aligned word of a line in this PE's segment.
                 true => Ok(unsafe {
-                    crate::shm::load::<u64>(self.line(step, rank).wrapping_add(at).cast())
+                    crate::base::shm::load::<u64>(self.line(step, rank).wrapping_add(at).cast())
                 }),
                 false => self.there(rank, outbox.part(at, 8)).load::<u64>(self.pe()),
             };

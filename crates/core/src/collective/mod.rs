@@ -3,7 +3,7 @@
 //! Every one of them is built of the same few things, and names no fabric:
 //!
 //! * **steps** ([`steps`]): a member tells others that it has come, in a cache line of theirs which
-//!   also carries up to [`LINE`](crate::layout::LINE) bytes;
+//!   also carries up to [`LINE`](crate::base::layout::LINE) bytes;
 //! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: near, what is published
 //!   there is read by those who have been told; through a fabric, others put there what its owner
 //!   needs;
@@ -89,14 +89,14 @@ pub use operator::{And, By, Integers, Max, Min, Number, Operator, Or, Product, S
 pub use reduce::{Elements, Goal};
 pub(crate) use steps::Steps;
 
-use crate::belongs::check_together;
-use crate::error::{Error, Result};
-use crate::layout::OUTBOX;
-use crate::route::Route;
-use crate::segment::Segment;
-use crate::shm::{self, Plain};
+use crate::base::error::{Error, Result};
+use crate::base::layout::OUTBOX;
+use crate::base::shm::{self, Plain};
+use crate::endpoint::belongs::check_together;
+use crate::endpoint::route::Route;
 use crate::team::Team;
 use crate::window::Window;
+use crate::window::segment::Segment;
 use std::ops::Range;
 use steps::Step;
 

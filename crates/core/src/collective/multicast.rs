@@ -18,8 +18,8 @@
 //! ([`PUT_FIRST`]): whether it ends there or goes on, it has not lost much.
 
 use super::Place;
-use crate::error::Result;
-use crate::layout::OUTBOX;
+use crate::base::error::Result;
+use crate::base::layout::OUTBOX;
 use crate::multicast::Circle;
 use crate::team::Team;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -19,11 +19,11 @@
 use super::operator::Integers;
 use super::reduce::Goal;
 use super::{Forced, Place};
-use crate::error::Result;
-use crate::fabric::{NetworkCollective, NetworkCollectives, WordOperator};
-use crate::layout::BarrierSlot;
-use crate::pe::Pe;
-use crate::shm;
+use crate::base::error::Result;
+use crate::base::layout::BarrierSlot;
+use crate::base::shm;
+use crate::endpoint::fabric::{NetworkCollective, NetworkCollectives, WordOperator};
+use crate::endpoint::pe::Pe;
 use crate::team::Team;
 use crate::wait::{self, Terms};
 use std::mem::offset_of;

@@ -1,7 +1,7 @@
 //! What reductions and scans combine elements with.
 
-use crate::fabric::WordOperator;
-use crate::shm::Plain;
+use crate::base::shm::Plain;
+use crate::endpoint::fabric::WordOperator;
 
 /// A way to combine two elements into one: associative, as every collective combines in the order
 /// of ranks but in groups.

@@ -11,8 +11,8 @@
 //! One member's result has no room elsewhere: only its own destination may be written.
 
 use super::{Elements, Goal, OUTBOX, Place, Scratch, Way};
-use crate::error::Result;
-use crate::shm;
+use crate::base::error::Result;
+use crate::base::shm;
 use crate::team::Team;
 
 /// Most bytes of a part.

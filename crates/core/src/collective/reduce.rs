@@ -11,8 +11,8 @@ use super::{
     BLOCK, Integers, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, Way, check_apart,
     check_length,
 };
-use crate::error::{Error, Result};
-use crate::shm::{self, Plain};
+use crate::base::error::{Error, Result};
+use crate::base::shm::{self, Plain};
 use crate::team::Team;
 use crate::team::compare::short_type;
 use std::mem::MaybeUninit;

@@ -40,15 +40,15 @@
 //! the step itself, as they come before that. So `step` counts one more.
 //!
 //! A step orders nothing but its own messages, and what was in this PE's own memory before. What
-//! was put into others' is told of after a [`fence`](crate::pe::Pe::fence).
+//! was put into others' is told of after a [`fence`](crate::endpoint::pe::Pe::fence).
 
 use super::{Forced, Place, Team};
-use crate::ending;
-use crate::error::{Error, Result};
-use crate::layout::{LINE, Line, OUTBOX, Outbox, SystemArea, TURNS};
-use crate::pe::Pe;
-use crate::route::Route;
-use crate::shm;
+use crate::base::error::{Error, Result};
+use crate::base::layout::{LINE, Line, OUTBOX, Outbox, SystemArea, TURNS};
+use crate::base::shm;
+use crate::endpoint::ending;
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
 use crate::wait::{self, Terms};
 use std::mem::offset_of;
 use std::ops::Range;

@@ -4,9 +4,9 @@
 //! at i times its stride. What lies between them is neither read nor written.
 
 use super::{BLOCK, OUTBOX, Place, Scratch, Span, Way};
-use crate::error::{Error, Result};
-use crate::route::Route;
-use crate::shm::{self, Plain};
+use crate::base::error::{Error, Result};
+use crate::base::shm::{self, Plain};
+use crate::endpoint::route::Route;
 use crate::team::Team;
 use std::ops::Range;
 

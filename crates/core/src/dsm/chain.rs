@@ -139,8 +139,9 @@ const AWAY: u64 = 3;
 const GONE: u64 = 1;
 const KIND_BITS: u32 = 2;
 const PE_BITS: u32 = 20;
-const _: () =
-    assert!(crate::layout::MAX_HOSTED <= 1 << PE_BITS && crate::layout::MAX_PES <= 1 << PE_BITS);
+const _: () = assert!(
+    crate::base::layout::MAX_HOSTED <= 1 << PE_BITS && crate::base::layout::MAX_PES <= 1 << PE_BITS
+);
 
 /// A PE's place in the queue; its numbers begin at 1, and the 42 bits that they have in a state
 /// last for years.

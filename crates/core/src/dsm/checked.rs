@@ -1,12 +1,12 @@
 //! A lock of which each thread is told that asks for what it has already, where that is checked.
 
-use super::queue::Mode;
 use super::stats::Counters;
 use super::way::Way;
-use crate::check::Holders;
-use crate::error::{Error, Result};
-use crate::limit::Patience;
-use crate::pe::Pe;
+use crate::base::error::{Error, Result};
+use crate::endpoint::check::Holders;
+use crate::endpoint::pe::Pe;
+use crate::sync::tickets::Mode;
+use crate::wait::limit::Patience;
 
 /// A way to the data, and who has them. Tickets of guards that exist at the same time differ.
 pub(super) struct Checked {

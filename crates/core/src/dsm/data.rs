@@ -1,13 +1,13 @@
 //! What a shared object holds: plain data, or a slice of it.
 
-use crate::error::{Error, Result};
-use crate::shm::Plain;
+use crate::base::error::{Error, Result};
+use crate::base::shm::Plain;
 use crate::window::element_bytes;
 
 mod sealed {
     pub trait Sealed {}
-    impl<T: crate::shm::Plain> Sealed for T {}
-    impl<T: crate::shm::Plain> Sealed for [T] {}
+    impl<T: crate::base::shm::Plain> Sealed for T {}
+    impl<T: crate::base::shm::Plain> Sealed for [T] {}
 }
 
 /// What a [`Mutex`](super::Mutex) or [`RwLock`](super::RwLock) can own: a `T` of plain data, or a

@@ -1,6 +1,6 @@
 //! Finding what changed: a piece of memory beside its twin, which is what it was.
 
-use crate::shm;
+use crate::base::shm;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 

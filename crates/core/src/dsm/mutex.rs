@@ -4,7 +4,7 @@ use super::data::Data;
 use super::rwlock::{RwLock, WriteGuard};
 use super::stats::Stats;
 use super::way::Kind;
-use crate::error::Result;
+use crate::base::error::Result;
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;

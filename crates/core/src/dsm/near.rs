@@ -1,13 +1,13 @@
 //! Data in memory that all PEs have mapped, behind a queue.
 
-use crate::error::{Cause, Error, Result};
-use crate::limit::Patience;
-use crate::pe::Pe;
-use crate::shm;
+use crate::base::error::{Cause, Error, Result};
+use crate::base::shm;
+use crate::endpoint::pe::Pe;
+use crate::wait::limit::Patience;
 use crate::wait::{self, Terms};
 
-use super::queue::{Mode, Tickets};
 use super::stats::Counters;
+use crate::sync::tickets::{Mode, Tickets};
 
 /// The data, and the way to them.
 pub(super) struct Place {

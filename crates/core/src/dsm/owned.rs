@@ -22,14 +22,14 @@
 
 use super::chain::{self, Chain, Word, World};
 use super::diff;
-use super::queue::{self, Mode, Tickets};
 use super::stats::Counters;
-use crate::error::{Error, Quick, Result};
-use crate::fabric::SignalOp;
-use crate::limit::{Limit, Patience};
-use crate::pe::Pe;
-use crate::route::Route;
-use crate::shm::{self, AtomicOp};
+use crate::base::error::{Error, Quick, Result};
+use crate::base::shm::{self, AtomicOp};
+use crate::endpoint::fabric::SignalOp;
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
+use crate::sync::tickets::{self, Mode, Tickets};
+use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Terms};
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
@@ -85,7 +85,7 @@ impl Owned {
     /// Bytes of the words, of data, and of their twin.
     pub(super) fn size(bytes: usize, npes: usize) -> usize {
         let most = REST + 8 * (1 + BLOCKS as u64) + 128;
-        most as usize + 2 * room(bytes) as usize + queue::tail_for(npes)
+        most as usize + 2 * room(bytes) as usize + tickets::tail_for(npes)
     }
 
     /// The lock whose words and data are at `offset` of the segments, zero so far.
@@ -508,7 +508,7 @@ mod tests {
     /// Has this thread run on a CPU that the other does not, where there are two: what one CPU does
     /// is in order for all of its threads.
     fn pin(me: usize) {
-        let cpus = crate::launch::cpu_list();
+        let cpus = crate::lifecycle::launch::cpu_list();
         let mut mine = rustix::thread::CpuSet::new();
         mine.set(cpus[me % cpus.len()]);
         rustix::thread::sched_setaffinity(None, &mine).expect("a CPU of this process's mask");

@@ -1,9 +1,9 @@
 //! A lock for readers and writers that owns its data.
 
-use crate::error::{Error, Quick, Result};
+use crate::base::error::{Error, Quick, Result};
+use crate::endpoint::pe::Pe;
 use crate::job::Job;
-use crate::limit::{Limit, Patience};
-use crate::pe::Pe;
+use crate::wait::limit::{Limit, Patience};
 use crate::window::Window;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use super::checked::Checked;
 use super::data::{Data, Line, bytes_of};
-use super::queue::Mode;
 use super::stats::{Counters, Stats};
 use super::way::{Kind, Way};
+use crate::sync::tickets::Mode;
 
 /// Data of the whole job that many threads of many PEs may read at a time, or one change: `T` is
 /// plain data, or a slice `[E]` of it.

@@ -1,12 +1,12 @@
 //! A lock for readers and writers who reach each other through a fabric. Queue and data have a
 //! home; who reads keeps a copy for the next time.
 //!
-//! The queue is that of [`queue`](super::queue): tickets, *entry* and *exit*, slots. But here the
-//! words are changed by the fabric's atomics, at the home, and nobody looks at them again and
-//! again: who must wait writes its slot, looks once more, and then waits for its own *wake* word to
-//! change, which whoever lets it in adds to. The atomics have been applied when they return, so of
-//! one who writes its slot and looks at the turn, and one who writes the turn and looks at the
-//! slot, one sees the other.
+//! The queue is that of [`queue`](crate::sync::tickets): tickets, *entry* and *exit*, slots. But
+//! here the words are changed by the fabric's atomics, at the home, and nobody looks at them again
+//! and again: who must wait writes its slot, looks once more, and then waits for its own *wake*
+//! word to change, which whoever lets it in adds to. The atomics have been applied when they
+//! return, so of one who writes its slot and looks at the turn, and one who writes the turn and
+//! looks at the slot, one sees the other.
 //!
 //! | word | where | meaning |
 //! |---|---|---|
@@ -27,20 +27,20 @@
 //! nobody of this PE reads. Of several readers that come in together the first refreshes it, under
 //! a lock of this process.
 
-use crate::error::{Error, Quick, Result};
-use crate::fabric::{FarAddress, SignalOp};
-use crate::limit::{Limit, Patience};
-use crate::pe::Pe;
-use crate::route::Route;
-use crate::shm::{self, AtomicOp};
+use crate::base::error::{Error, Quick, Result};
+use crate::base::shm::{self, AtomicOp};
+use crate::endpoint::fabric::{FarAddress, SignalOp};
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
+use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Terms};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::diff;
-use super::queue::{EXHAUSTED, MOST, Mode, exhausted};
 use super::stats::Counters;
+use crate::sync::tickets::{EXHAUSTED, MOST, Mode, exhausted};
 
 const NEXT: u64 = 0;
 const TURN: u64 = 8;

@@ -1,7 +1,7 @@
 //! What a shared object has cost.
 
-use crate::error::{Error, Result};
-use crate::pe::Pe;
+use crate::base::error::{Error, Result};
+use crate::endpoint::pe::Pe;
 use rustix::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

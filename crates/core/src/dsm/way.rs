@@ -5,15 +5,15 @@ use super::checked::Checked;
 use super::data::{LINE, Line};
 use super::near::Place;
 use super::owned::Owned;
-use super::queue::{self, Mode, Tickets};
 use super::shared::{self, Shared};
 use super::stats::Counters;
-use crate::error::{Quick, Result};
+use crate::base::error::{Quick, Result};
+use crate::base::shm;
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
 use crate::job::Job;
-use crate::limit::Patience;
-use crate::pe::Pe;
-use crate::route::Route;
-use crate::shm;
+use crate::sync::tickets::{self, Mode, Tickets};
+use crate::wait::limit::Patience;
 use crate::window::Window;
 
 pub(super) enum Way {
@@ -57,7 +57,7 @@ impl Way {
     ) -> Result<(Way, *mut u8, Window<Line>)> {
         let pe = job.pe.clone();
         // Small data share a cache line with the lock.
-        let data_at = queue::HEAD.next_multiple_of(align);
+        let data_at = tickets::HEAD.next_multiple_of(align);
         let shadow_at = (data_at + bytes).next_multiple_of(LINE);
         let tail_at =
             if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
@@ -67,7 +67,7 @@ impl Way {
         let size = match (pe.has_far(), moves) {
             (true, true) => Owned::size(bytes, pe.npes()),
             (true, false) => Shared::size(bytes, pe.npes()),
-            (false, _) => tail_at + queue::tail_for(pe.npes()),
+            (false, _) => tail_at + tickets::tail_for(pe.npes()),
         };
         let start = |offset: u64| {
             let home = super::home_of(offset, pe.npes());

@@ -4,8 +4,10 @@
 //! Nothing in an [`Ask`] points into the program's memory; a block that goes with it or comes back
 //! travels beside it.
 
-use crate::fabric::{Awaited, Due, FarAddress, NetworkCollective, SignalOp, WordOperator};
-use crate::shm::AtomicOp;
+use crate::base::shm::AtomicOp;
+use crate::endpoint::fabric::{
+    Awaited, Due, FarAddress, NetworkCollective, SignalOp, WordOperator,
+};
 use std::time::Duration;
 
 /// A question to the machine.
@@ -13,7 +15,7 @@ use std::time::Duration;
 pub enum Ask {
     /// The PE is there: its program begins.
     Begin,
-    /// [`Fabric::store`](crate::fabric::Fabric::store).
+    /// [`Fabric::store`](crate::endpoint::fabric::Fabric::store).
     Store {
         /// Where.
         to: FarAddress,
@@ -49,45 +51,45 @@ pub enum Ask {
         /// What to do with it.
         what: Atomic,
     },
-    /// [`Fabric::fence`](crate::fabric::Fabric::fence).
+    /// [`Fabric::fence`](crate::endpoint::fabric::Fabric::fence).
     Fence,
-    /// [`Fabric::quiet`](crate::fabric::Fabric::quiet).
+    /// [`Fabric::quiet`](crate::endpoint::fabric::Fabric::quiet).
     Quiet,
     /// Answered with 1 when all that the PE has written is visible, else with 0; at once.
     IsQuiet,
-    /// [`HardwareBarrier::join`](crate::fabric::HardwareBarrier::join): answered with 0 where it
-    /// does not serve the job.
+    /// [`HardwareBarrier::join`](crate::endpoint::fabric::HardwareBarrier::join): answered with 0
+    /// where it does not serve the job.
     Join,
-    /// [`HardwareBarrier::arrive`](crate::fabric::HardwareBarrier::arrive).
+    /// [`HardwareBarrier::arrive`](crate::endpoint::fabric::HardwareBarrier::arrive).
     Arrive,
-    /// [`HardwareBarrier::complete`](crate::fabric::HardwareBarrier::complete).
+    /// [`HardwareBarrier::complete`](crate::endpoint::fabric::HardwareBarrier::complete).
     Phase,
-    /// [`NetworkCollectives::join`](crate::fabric::NetworkCollectives::join): the most bytes are in
-    /// the upper half.
+    /// [`NetworkCollectives::join`](crate::endpoint::fabric::NetworkCollectives::join): the most
+    /// bytes are in the upper half.
     JoinCollectives,
-    /// [`NetworkCollectives::begin`](crate::fabric::NetworkCollectives::begin), with the part as a
-    /// block.
+    /// [`NetworkCollectives::begin`](crate::endpoint::fabric::NetworkCollectives::begin), with the
+    /// part as a block.
     Collective {
         /// Which.
         what: NetworkCollective,
         /// Bytes of the part.
         len: u32,
     },
-    /// [`NetworkCollectives::end`](crate::fabric::NetworkCollectives::end): 0, or one more than the
-    /// bytes of the result that comes back.
+    /// [`NetworkCollectives::end`](crate::endpoint::fabric::NetworkCollectives::end): 0, or one
+    /// more than the bytes of the result that comes back.
     Collected {
         /// The most bytes that may.
         len: u32,
     },
-    /// [`Datagrams::join`](crate::fabric::Datagrams::join), with the members as a block of words of
-    /// 4 bytes: the group's number, and the most bytes of a datagram in the upper half.
+    /// [`Datagrams::join`](crate::endpoint::fabric::Datagrams::join), with the members as a block
+    /// of words of 4 bytes: the group's number, and the most bytes of a datagram in the upper half.
     JoinDatagrams {
         /// For what.
         purpose: u32,
         /// Bytes of the block.
         len: u32,
     },
-    /// [`Datagrams::send`](crate::fabric::Datagrams::send).
+    /// [`Datagrams::send`](crate::endpoint::fabric::Datagrams::send).
     Send {
         /// By which group.
         group: u32,
@@ -96,20 +98,21 @@ pub enum Ask {
         /// Bytes of the datagram.
         len: u32,
     },
-    /// [`Datagrams::receive`](crate::fabric::Datagrams::receive): 0, or one more than the bytes of
-    /// the datagram that comes back.
+    /// [`Datagrams::receive`](crate::endpoint::fabric::Datagrams::receive): 0, or one more than the
+    /// bytes of the datagram that comes back.
     Receive {
         /// By which group.
         group: u32,
         /// The most bytes that may.
         len: u32,
     },
-    /// [`Datagrams::leave`](crate::fabric::Datagrams::leave).
+    /// [`Datagrams::leave`](crate::endpoint::fabric::Datagrams::leave).
     Leave {
         /// Which group.
         group: u32,
     },
-    /// [`Fabric::map_region`](crate::fabric::Fabric::map_region), by processes: takes no time.
+    /// [`Fabric::map_region`](crate::endpoint::fabric::Fabric::map_region), by processes: takes no
+    /// time.
     Map {
         /// Whose part of a restricted window it is.
         pe: u32,
@@ -120,23 +123,24 @@ pub enum Ask {
         /// The number that the memory file has in this process.
         file: u32,
     },
-    /// [`Fabric::unmap_region`](crate::fabric::Fabric::unmap_region), by processes: takes no time.
+    /// [`Fabric::unmap_region`](crate::endpoint::fabric::Fabric::unmap_region), by processes: takes
+    /// no time.
     Unmap {
         /// Whose part it was.
         pe: u32,
         /// Its region.
         region: u32,
     },
-    /// [`VirtualClock::look`](crate::fabric::VirtualClock::look).
+    /// [`VirtualClock::look`](crate::endpoint::fabric::VirtualClock::look).
     Look,
-    /// [`VirtualClock::park`](crate::fabric::VirtualClock::park).
+    /// [`VirtualClock::park`](crate::endpoint::fabric::VirtualClock::park).
     Park {
         /// When to stop.
         due: Option<Due>,
         /// What for.
         what: Awaited,
     },
-    /// [`VirtualClock::compute`](crate::fabric::VirtualClock::compute).
+    /// [`VirtualClock::compute`](crate::endpoint::fabric::VirtualClock::compute).
     Compute {
         /// For how long.
         time: Duration,

@@ -4,9 +4,9 @@ use super::ask::Ask;
 use super::clock;
 use super::fabric::{HostedFabric, Port, refused};
 use super::passage::{ENV_FD, Own, Run, peek};
-use crate::ending::NOT_THE_PE;
-use crate::error::{Error, Result};
-use crate::fabric::Fabric;
+use crate::base::error::{Error, Result};
+use crate::endpoint::ending::NOT_THE_PE;
+use crate::endpoint::fabric::Fabric;
 use crate::job::inherited;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::mem::ManuallyDrop;
@@ -32,7 +32,7 @@ extern "C" fn load() {
 static LOAD: extern "C" fn() = load;
 
 fn pe_in_environment() -> Option<usize> {
-    std::env::var(crate::launch::ENV_PE).ok()?.parse().ok()
+    std::env::var(crate::lifecycle::launch::ENV_PE).ok()?.parse().ok()
 }
 
 fn show_time(run: Run, pe: usize) {

@@ -21,7 +21,7 @@
 
 use super::attached;
 use super::patch;
-use crate::shm;
+use crate::base::shm;
 use std::ffi::{c_char, c_int, c_long, c_void};
 #[cfg(target_arch = "x86_64")]
 use std::sync::OnceLock;

@@ -1,12 +1,12 @@
 //! The machine as the fabric of a hosted PE, whatever way its questions take.
 
 use super::ask::{Ask, Atomic, Signal};
-use crate::error::{Error, Result};
-use crate::fabric::{
+use crate::base::error::{Error, Result};
+use crate::base::shm::AtomicOp;
+use crate::endpoint::fabric::{
     Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective,
     NetworkCollectives, SignalOp, VirtualClock,
 };
-use crate::shm::AtomicOp;
 use rustix::fd::BorrowedFd;
 use std::ptr::null_mut;
 use std::sync::{Mutex, PoisonError};

@@ -26,15 +26,15 @@ pub use fabric::{HostedFabric, MOST, Port, refused};
 pub use passage::{ENV_FD, Passages};
 pub use turn::Came;
 
-use crate::control::Control;
-use crate::error::{Cause, Error, Result};
-use crate::fabric::{Fabric, FarAddress};
+use crate::base::error::{Cause, Error, Result};
+use crate::base::layout::{MAX_HOSTED, MAX_KEYS};
+use crate::base::memory::{self, Mapping};
+use crate::base::shm::{self, AtomicOp};
+use crate::base::status::State;
+use crate::endpoint::control::Control;
+use crate::endpoint::fabric::{Fabric, FarAddress};
 use crate::job::Job;
-use crate::launch::JobFile;
-use crate::layout::{MAX_HOSTED, MAX_KEYS};
-use crate::memory::{self, Mapping};
-use crate::shm::{self, AtomicOp};
-use crate::status::State;
+use crate::lifecycle::launch::JobFile;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ impl Hosted {
     /// Whoever has this reaches every byte of every PE, also those to which a guard has given a
     /// reference. It carries out what the fabrics that [`join`](Self::join) is given were asked
     /// for, and writes nothing else; and those fabrics keep the contract of
-    /// [`fabric`](crate::fabric).
+    /// [`fabric`](crate::endpoint::fabric).
     pub unsafe fn create(npes: usize, segment: Option<u64>) -> Result<Hosted> {
         // They share one CPU: the one that the host runs them on.
         let control = JobFile::create_within(Self::MOST, npes, 1, segment)?.into_control()?;
@@ -114,7 +114,7 @@ impl Hosted {
             pe,
             Some(fabric),
             None,
-            crate::check::asked()?,
+            crate::endpoint::check::asked()?,
         )?;
         self.control.step(pe, State::Empty, State::Joined);
         self.control.set_pid(pe);

@@ -20,9 +20,9 @@
 use super::ask::{Ask, WORDS};
 use super::fabric::MOST;
 use super::turn::{Came, Side, Turn};
-use crate::error::{Error, Result};
-use crate::memory::{self, Mapping, create_memfd};
-use crate::shm;
+use crate::base::error::{Error, Result};
+use crate::base::memory::{self, Mapping, create_memfd};
+use crate::base::shm;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,7 +109,7 @@ struct Passage {
     turn: Turn,
 }
 
-// SAFETY: an address in a mapping, used only through `crate::shm`.
+// SAFETY: an address in a mapping, used only through `crate::base::shm`.
 unsafe impl Send for Passage {}
 // SAFETY: as above.
 unsafe impl Sync for Passage {}

@@ -15,7 +15,7 @@ pub(super) struct Function {
 
 /// One of libc's, or the program's own.
 pub(super) fn of_program(at: usize) -> Function {
-    let page = crate::memory::page_size();
+    let page = crate::base::memory::page_size();
     let pages = at / page * page..(at + JUMP).next_multiple_of(page);
     Function { at, pages }
 }
@@ -36,7 +36,7 @@ pub(super) fn of_kernel(name: &str) -> Option<Function> {
         std::slice::from_raw_parts(base as *const u8, len)
     };
     // The kernel does not let the protection of a part of it be changed.
-    let pages = base..(base + image.len()).next_multiple_of(crate::memory::page_size());
+    let pages = base..(base + image.len()).next_multiple_of(crate::base::memory::page_size());
     let at = base + symbol(image, name)?;
     Some(Function { at, pages })
 }
@@ -108,7 +108,7 @@ pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
 /// There is a function at `theirs`, as it was compiled.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 pub(super) unsafe fn elsewhere(theirs: &Function) -> Option<usize> {
-    let page = crate::memory::page_size();
+    let page = crate::base::memory::page_size();
     // SAFETY: code up to the end of a page that is mapped, as a part of the function is in it.
     let code =
         unsafe { std::slice::from_raw_parts(theirs.at as *const u8, theirs.pages.end - theirs.at) };
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_function_that_is_replaced_stays_what_it_was_elsewhere() {
-        let page = crate::memory::page_size();
+        let page = crate::base::memory::page_size();
         // push r15; push rbx; mov rbx, rdi; sub rsp, 0x88; lea rax, [rbx + 5]; add rsp, 0x88; pop
         // rbx; pop r15; ret
         let code: [u8; 28] = [

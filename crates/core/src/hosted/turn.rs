@@ -28,7 +28,7 @@
 //! machine's side gets one of the three answers of [`wait`](Turn::wait), and nothing but that
 //! process's own turns depends on it.
 
-use crate::shm;
+use crate::base::shm;
 
 /// The two that take turns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub enum Came {
 #[derive(Clone, Copy)]
 pub(crate) struct Turn(*mut u32);
 
-// SAFETY: the address of a word that is used only through `crate::shm`.
+// SAFETY: the address of a word that is used only through `crate::base::shm`.
 unsafe impl Send for Turn {}
 // SAFETY: as above.
 unsafe impl Sync for Turn {}

@@ -2,7 +2,7 @@
 //! seen.
 
 use super::*;
-use crate::lock::Queue;
+use crate::sync::lock::Queue;
 
 /// The lock is word 0 of the heap; what it protects, word 1 of PE 0.
 fn queue(pe: &Pe) -> Queue<'_> {

@@ -2,9 +2,9 @@
 //! ahead.
 
 use super::*;
+use crate::base::error::Result;
+use crate::base::layout::{Line, TURNS};
 use crate::collective::{Destinations, Place};
-use crate::error::Result;
-use crate::layout::{Line, TURNS};
 use crate::team::Team;
 
 /// A job whose threads share nothing that they have not touched.

@@ -2,7 +2,7 @@
 //! one wrote is seen.
 
 use super::*;
-use crate::dsm::queue::{Mode, Tickets};
+use crate::sync::tickets::{Mode, Tickets};
 
 const SLOTS: u64 = 128;
 /// What the queue protects: two words, behind everything else.

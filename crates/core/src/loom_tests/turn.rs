@@ -2,7 +2,7 @@
 //! end to all of it.
 
 use super::*;
-use crate::layout::{MAX_CALLS, Turns};
+use crate::base::layout::{MAX_CALLS, Turns};
 use crate::team::turn::Turn;
 
 /// A job whose threads share nothing that they have not touched.

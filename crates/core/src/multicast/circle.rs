@@ -22,11 +22,12 @@
 
 use super::datagrams::{Carrier, MOST_GOES, Repeats, at_once, config, lock, try_lock};
 use super::network::{self, Membership};
-use crate::barrier::Relay;
-use crate::error::Result;
-use crate::fabric::{DatagramGroup, Due};
-use crate::pe::Pe;
-use crate::{shm, wait};
+use crate::base::error::Result;
+use crate::base::shm;
+use crate::endpoint::fabric::{DatagramGroup, Due};
+use crate::endpoint::pe::Pe;
+use crate::sync::barrier::Relay;
+use crate::wait;
 use memonet_repair as repair;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,7 +61,7 @@ struct Memory {
     bytes: u64,
 }
 
-// SAFETY: mapped memory of the PE's own segment, used through `crate::shm` alone.
+// SAFETY: mapped memory of the PE's own segment, used through `crate::base::shm` alone.
 unsafe impl Send for Memory {}
 
 impl repair::Log for Memory {
@@ -242,9 +243,9 @@ impl Block {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::fabric::{Datagrams, Fabric, FarAddress, SignalOp};
+    use crate::base::shm::AtomicOp;
+    use crate::endpoint::fabric::{Datagrams, Fabric, FarAddress, SignalOp};
     use crate::hosted::Hosted;
-    use crate::shm::AtomicOp;
     use std::os::fd::BorrowedFd;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;

@@ -4,8 +4,8 @@ use super::Multicast;
 use super::reader::{Reader, Record};
 use super::ring::Part;
 use super::writer::{Room, Writer};
-use crate::error::{Error, Result};
-use crate::shm::{self, Plain};
+use crate::base::error::{Error, Result};
+use crate::base::shm::{self, Plain};
 use std::ops::{Deref, DerefMut};
 
 impl<T: Plain> Multicast<T> {

@@ -24,11 +24,11 @@
 use super::ring::{Header, Ring};
 use super::tree::Upstream;
 use super::writer::{LEFT, Line};
-use crate::barrier::Relay;
-use crate::error::Result;
-use crate::fabric::Due;
-use crate::pe::Pe;
-use crate::shm;
+use crate::base::error::Result;
+use crate::base::shm;
+use crate::endpoint::fabric::Due;
+use crate::endpoint::pe::Pe;
+use crate::sync::barrier::Relay;
 use crate::wait;
 use crate::window::Inner;
 use memonet_repair as repair;

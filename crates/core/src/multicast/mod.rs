@@ -59,7 +59,7 @@
 //!
 //! 1. *A reader sees a header only when its block is complete.* The writer stores the block, then
 //!    the header; the reader loads the header, then the block. Stores become visible in order
-//!    ([`crate::shm`]).
+//!    ([`crate::base::shm`]).
 //! 2. *A reader takes no old bytes for a header.* It looks only at the end of the last record that
 //!    it has seen. The writer stores zero there before it stores that record's header, and nothing
 //!    else until the next record's header. So what the reader sees there is zero, or that header.
@@ -68,9 +68,9 @@
 //!    reader that has told of `m` does not read below it, as it stores its position after it is
 //!    done with what is below.
 //! 4. *Nobody waits for ever.* Before it sleeps, a reader stores its whole progress, and the writer
-//!    rings after each header; the rest is the [doorbell](crate::doorbell)'s proof. The writer that
-//!    has no room waits for stores of positions; each reader rings after it. A reader that has told
-//!    nothing for less than an eighth of the ring holds back less than that.
+//!    rings after each header; the rest is the [doorbell](crate::base::doorbell)'s proof. The
+//!    writer that has no room waits for stores of positions; each reader rings after it. A reader
+//!    that has told nothing for less than an eighth of the ring holds back less than that.
 //! 5. *A dropped reader is no exception to 3.* It may still be reading when the writer goes on. So
 //!    on a channel that drops, readers copy, and then look whether they were dropped; the writer
 //!    says so before it overwrites. What a copy took before it finds the word unset was not
@@ -94,8 +94,8 @@ pub use claim::{Claim, Peek};
 pub use make::MulticastOptions;
 use sockets::Group;
 
-use crate::error::{Error, Result};
-use crate::shm::Plain;
+use crate::base::error::{Error, Result};
+use crate::base::shm::Plain;
 use std::marker::PhantomData;
 
 /// How a channel's log reaches the readers.

@@ -4,9 +4,9 @@
 use super::make::{Channel, MulticastOptions, Places};
 use super::ring::Part;
 use super::{Delivery, reader, writer};
-use crate::error::Result;
-use crate::pe::Pe;
-use crate::shm;
+use crate::base::error::Result;
+use crate::base::shm;
+use crate::endpoint::pe::Pe;
 use crate::window::Inner;
 use std::sync::Arc;
 

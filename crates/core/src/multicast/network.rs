@@ -1,9 +1,9 @@
 //! A fabric's own datagrams as a carrier, where the network copies them: a switch.
 
 use super::datagrams::{Carrier, MOST_AT_ONCE};
-use crate::error::Result;
-use crate::fabric::{DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams};
-use crate::pe::Pe;
+use crate::base::error::Result;
+use crate::endpoint::fabric::{DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams};
+use crate::endpoint::pe::Pe;
 use memonet_repair::To;
 use std::sync::Arc;
 

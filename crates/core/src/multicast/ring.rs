@@ -17,8 +17,8 @@
 //! A block of which there was no last part was given up by its writer: whoever sees the next one
 //! begin forgets it.
 
-use crate::error::{Error, Result};
-use crate::shm;
+use crate::base::error::{Error, Result};
+use crate::base::shm;
 
 const FIRST: u64 = 1;
 const MORE: u64 = 2;
@@ -80,8 +80,8 @@ pub(super) struct Ring {
     unit: u64,
 }
 
-// SAFETY: `base` is an address in a window that the channel's end keeps, used through `crate::shm`,
-// or by a guard that excludes writers.
+// SAFETY: `base` is an address in a window that the channel's end keeps, used through
+// `crate::base::shm`, or by a guard that excludes writers.
 unsafe impl Send for Ring {}
 // SAFETY: as above.
 unsafe impl Sync for Ring {}

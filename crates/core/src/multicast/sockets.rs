@@ -2,8 +2,8 @@
 //! from which it sends and on which the writer hears statuses.
 
 use super::datagrams::{Carrier, MOST_AT_ONCE};
-use crate::error::{Error, Result};
-use crate::pe::Pe;
+use crate::base::error::{Error, Result};
+use crate::endpoint::pe::Pe;
 use memonet_repair::To;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 use std::io::ErrorKind;

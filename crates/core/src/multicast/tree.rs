@@ -36,14 +36,14 @@
 
 use super::ring::{Header, Ring};
 use super::writer::{LEFT, Line};
-use crate::barrier::Relay;
-use crate::ending;
-use crate::error::{Error, Result};
-use crate::fabric::{Due, SignalOp};
-use crate::pe::Pe;
-use crate::route::Route;
-use crate::shm;
-use crate::status::State;
+use crate::base::error::{Error, Result};
+use crate::base::shm;
+use crate::base::status::State;
+use crate::endpoint::ending;
+use crate::endpoint::fabric::{Due, SignalOp};
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
+use crate::sync::barrier::Relay;
 use crate::window::Inner;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

@@ -3,13 +3,13 @@
 use super::datagrams::Sending;
 use super::ring::{Header, Part, Ring};
 use super::tree::{Node, Upstream};
-use crate::doorbell::Doorbell;
-use crate::error::{Cause, Error, Result};
-use crate::layout::ReaderLine;
-use crate::limit::Limit;
-use crate::pe::Pe;
-use crate::polling;
-use crate::shm;
+use crate::base::doorbell::Doorbell;
+use crate::base::error::{Cause, Error, Result};
+use crate::base::layout::ReaderLine;
+use crate::base::shm;
+use crate::endpoint::pe::Pe;
+use crate::wait::limit::Limit;
+use crate::wait::polling;
 use crate::wait::{self, Terms};
 use crate::window::Inner;
 use std::mem::offset_of;
@@ -65,7 +65,7 @@ pub(super) struct Peer {
 pub(super) struct Line(pub(super) *mut u8);
 
 // SAFETY: an address in the window that the end of the channel keeps, used only through
-// `crate::shm`.
+// `crate::base::shm`.
 unsafe impl Send for Line {}
 // SAFETY: as above.
 unsafe impl Sync for Line {}

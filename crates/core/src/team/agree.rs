@@ -2,10 +2,10 @@
 //! an error.
 
 use super::Team;
-use crate::error::{Error, Result};
-use crate::layout::{BarrierSlot, Line, MAX_BARRIERS, MAX_LINED, TURNS};
-use crate::pe::Pe;
-use crate::shm;
+use crate::base::error::{Error, Result};
+use crate::base::layout::{BarrierSlot, Line, MAX_BARRIERS, MAX_LINED, TURNS};
+use crate::base::shm;
+use crate::endpoint::pe::Pe;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

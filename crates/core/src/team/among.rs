@@ -8,9 +8,9 @@
 use super::Team;
 use super::agree::Council;
 use super::turn::Turn;
-use crate::barrier::Algorithm;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
 use crate::job::Job;
+use crate::sync::barrier::Algorithm;
 use std::sync::atomic::AtomicUsize;
 
 /// Whose words the agreements use.

@@ -12,10 +12,10 @@
 
 use super::Team;
 use super::agree::digest;
-use crate::error::{Error, Result};
-use crate::layout::{BarrierSlot, SAID};
-use crate::pe::Pe;
-use crate::shm;
+use crate::base::error::{Error, Result};
+use crate::base::layout::{BarrierSlot, SAID};
+use crate::base::shm;
+use crate::endpoint::pe::Pe;
 use std::mem::offset_of;
 
 /// Words of the name, of which the rest is cut off.

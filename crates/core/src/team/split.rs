@@ -1,8 +1,8 @@
 //! Teams by rule: every k-th member, rows and columns.
 
 use super::Team;
-use crate::barrier::Algorithm;
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
+use crate::sync::barrier::Algorithm;
 
 impl Team {
     /// The team of the `size` members of this one with ranks `start`, `start + stride`, and so on;

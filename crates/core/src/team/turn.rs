@@ -38,10 +38,10 @@
 //! back its own turn, and the leader, who may have taken it only after that, those of all. A set
 //! that has failed so never has a turn again.
 
-use crate::error::{Error, Quick, Result};
-use crate::layout::{MAX_CALLS, SystemArea, Turns};
-use crate::pe::Pe;
-use crate::shm;
+use crate::base::error::{Error, Quick, Result};
+use crate::base::layout::{MAX_CALLS, SystemArea, Turns};
+use crate::base::shm;
+use crate::endpoint::pe::Pe;
 use crate::wait::{self, Terms};
 use std::cell::Cell;
 use std::mem::offset_of;

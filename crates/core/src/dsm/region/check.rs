@@ -6,9 +6,9 @@
 //! of the two came before the other, as far as acquires and releases say. Races that end in the
 //! same values are not seen, nor are reads.
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
+use crate::base::shm::Plain;
 use crate::job::Job;
-use crate::shm::Plain;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,6 +1,6 @@
 //! Ranges of a region in use.
 
-use crate::shm::{self, Plain};
+use crate::base::shm::{self, Plain};
 use std::ops::Range;
 
 use super::Region;
@@ -20,7 +20,7 @@ pub struct Writing<'a, T: Plain> {
 }
 
 // SAFETY: the base is an address in a mapping that the region keeps, used only through
-// `crate::shm`.
+// `crate::base::shm`.
 unsafe impl<T: Plain> Send for Reading<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Plain> Sync for Reading<'_, T> {}

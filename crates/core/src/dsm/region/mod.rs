@@ -63,10 +63,10 @@ mod pages;
 
 pub use guards::{Reading, Writing};
 
-use crate::error::{Error, Result};
+use crate::base::error::{Error, Result};
+use crate::base::shm::{self, Plain};
+use crate::endpoint::pe::Pe;
 use crate::job::Job;
-use crate::pe::Pe;
-use crate::shm::{self, Plain};
 use crate::team::Team;
 use crate::window::{Window, element_bytes};
 use std::marker::PhantomData;
@@ -404,8 +404,8 @@ impl<T: Plain> Region<T> {
             return Ok(self.pe.local(self.page_at(page)));
         }
         match self.pe.route(self.home(page)?, self.page_at(page)) {
-            crate::route::Route::Near(base) => Ok(base),
-            crate::route::Route::Far(_) => unreachable!("far pages are kept here"),
+            crate::endpoint::route::Route::Near(base) => Ok(base),
+            crate::endpoint::route::Route::Far(_) => unreachable!("far pages are kept here"),
         }
     }
 

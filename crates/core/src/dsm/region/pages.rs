@@ -1,8 +1,8 @@
 //! A PE's copies of pages.
 
-use crate::error::{Quick, Result};
-use crate::fabric::SignalOp;
-use crate::shm::{self, Plain};
+use crate::base::error::{Quick, Result};
+use crate::base::shm::{self, Plain};
+use crate::endpoint::fabric::SignalOp;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,0 +1,312 @@
+//! Every error of the library: what happened, why, and what to do about it.
+
+use std::time::Duration;
+
+/// Result of a memonet call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// [`Result`] inside of the library: an error is a pointer, so that a result travels in registers.
+pub(crate) type Quick<T> = std::result::Result<T, Box<Error>>;
+
+impl From<Box<Error>> for Error {
+    fn from(boxed: Box<Error>) -> Self {
+        *boxed
+    }
+}
+
+/// How a PE left the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// Killed by this signal.
+    Signal(i32),
+    /// Ended with this exit status without finalising (0 means `_exit(0)`); -1 where nobody could
+    /// see the status.
+    Exit(i32),
+    /// A PE of [`Job::threads`](crate::Job::threads) panicked.
+    Panic,
+    /// Finalised, in order, while this PE still waited for it.
+    Finalized,
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Cause::Signal(s) => write!(f, "killed by signal {s} ({})", signal_name(*s)),
+            Cause::Exit(0) => write!(f, "left with _exit(0), without finalising"),
+            Cause::Exit(-1) => f.write_str("ended without finalising"),
+            Cause::Exit(c) => write!(f, "ended with exit status {c}"),
+            Cause::Panic => write!(f, "panicked"),
+            Cause::Finalized => write!(f, "finalised while others still waited for it"),
+        }
+    }
+}
+
+/// The usual name of a signal, for messages.
+pub fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT, abort",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGUSR1 => "SIGUSR1",
+        libc::SIGSEGV => "SIGSEGV, invalid memory access",
+        libc::SIGUSR2 => "SIGUSR2",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU, CPU time limit",
+        libc::SIGXFSZ => "SIGXFSZ, file size limit",
+        libc::SIGSYS => "SIGSYS",
+        _ => "see signal(7)",
+    }
+}
+
+/// What a memonet call can fail with. Each message names the cause and the fix.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A PE that this call depends on is gone.
+    #[error("PE {pe} failed: {cause}")]
+    PeerFailed {
+        /// The PE that is gone.
+        pe: usize,
+        /// How it went.
+        cause: Cause,
+    },
+    /// The fabric between the PEs refused or failed; it names cause and fix.
+    #[error("{fabric}: {problem}")]
+    Fabric {
+        /// Its name.
+        fabric: &'static str,
+        /// What it says.
+        problem: String,
+    },
+    /// The deadline given to a wait passed.
+    #[error("still waiting after {after:?}, the deadline given to this wait")]
+    Timeout {
+        /// The deadline that was given.
+        after: Duration,
+    },
+    /// A range outside of a window, region or block.
+    #[error("elements {index}..{index}+{count} are not all among the {len} that there are")]
+    OutOfBounds {
+        /// First element asked for.
+        index: usize,
+        /// Number of elements asked for.
+        count: usize,
+        /// Elements that there are; in a window, per PE.
+        len: usize,
+    },
+    /// Index or size arithmetic that does not fit an address.
+    #[error("the byte offset of {index} elements of {size} bytes overflows an address")]
+    Overflow {
+        /// Index or count of elements.
+        index: usize,
+        /// Bytes per element.
+        size: usize,
+    },
+    /// There is no such PE.
+    #[error("there is no PE {pe}: the job (or team) has {npes}, numbered 0 to {}", npes - 1)]
+    NoSuchPe {
+        /// PE asked for.
+        pe: usize,
+        /// PEs there are.
+        npes: usize,
+    },
+    /// A word that is not aligned to its own size.
+    #[error(
+        "byte offset {offset} is not a multiple of the word's size, {size}: word operations need aligned words"
+    )]
+    Misaligned {
+        /// Byte offset from the start of the window's part.
+        offset: usize,
+        /// Size of the word.
+        size: usize,
+    },
+    /// The window's access mode, or this PE's right to it, does not allow the operation.
+    #[error(
+        "no {wanted} access to PE {pe}'s part of this window: this PE has {granted:?}; ask the creator for the right"
+    )]
+    AccessDenied {
+        /// PE whose part was asked for.
+        pe: usize,
+        /// What was asked for.
+        wanted: &'static str,
+        /// What this PE was granted.
+        granted: crate::window::Access,
+    },
+    /// A key that no window of this job ever had.
+    #[error(
+        "this key opens no window of PE {pe}: it was not made by that PE in this job, or its bytes were changed on the way"
+    )]
+    WrongKey {
+        /// PE that the key names.
+        pe: usize,
+    },
+    /// A key that was valid once.
+    #[error(
+        "PE {pe} has revoked this key (key's epoch {key_epoch}, now {epoch}): ask it for a new one"
+    )]
+    Revoked {
+        /// PE that revoked it.
+        pe: usize,
+        /// Epoch that the key carries.
+        key_epoch: u64,
+        /// Epoch now in force.
+        epoch: u64,
+    },
+    /// Two lengths that must match do not.
+    #[error("{what}: {left} and {right}, which do not match")]
+    Length {
+        /// Which two.
+        what: &'static str,
+        /// The first.
+        left: usize,
+        /// The second.
+        right: usize,
+    },
+    /// A collective call was made with different arguments.
+    #[error(
+        "collective {call}: PE {pe} called it with {theirs}, this PE with {ours}; every member must make the same calls in the same order"
+    )]
+    Unequal {
+        /// The collective call.
+        call: &'static str,
+        /// PE with the different argument.
+        pe: usize,
+        /// What it asked for.
+        theirs: String,
+        /// What this PE asked for.
+        ours: String,
+    },
+    /// Members of a team are in different collective calls.
+    #[error(
+        "PE {pe} is in another collective call, {theirs}, this PE in {ours}; every member must make the same calls in the same order"
+    )]
+    OtherCall {
+        /// PE in the other call.
+        pe: usize,
+        /// What it called.
+        theirs: String,
+        /// What this PE called.
+        ours: String,
+    },
+    /// The segment has no free range of that size.
+    #[error(
+        "no room for {bytes} bytes in a segment of {capacity}{} ({free} free in pieces): free windows, or raise MEMONET_SEGMENT_SIZE",
+        crate::base::settings::origin(crate::lifecycle::launch::ENV_SEGMENT_SIZE)
+    )]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Bytes of the heap of each segment.
+        capacity: u64,
+        /// Bytes free in all.
+        free: u64,
+    },
+    /// The writer of a multicast channel has left, and all that it published was read.
+    #[error("the writer of this multicast channel has left, and all that it published was read")]
+    Closed,
+    /// Nothing came from the other end of a multicast channel by datagrams, which may be alive.
+    #[error(
+        "nothing was heard of PE {pe} for {after:?} on a multicast channel by datagrams: these do not pass between it and this PE, or it is stopped, or computes for so long without a call that waits. Let UDP multicast pass (firewall, switch, route), or set MEMONET_MULTICAST=tree"
+    )]
+    Silent {
+        /// Of whom nothing was heard.
+        pe: usize,
+        /// For how long.
+        after: Duration,
+    },
+    /// This reader of a multicast channel was dropped by the writer.
+    #[error(
+        "this PE was dropped from a multicast channel, as it stopped the writer for too long, or was not heard of: read faster, or make the channel with more capacity or a longer `drop_slow`"
+    )]
+    Dropped,
+    /// A table of fixed size is full.
+    #[error("too many {what} at once: there can be {limit}")]
+    TooMany {
+        /// What there are too many of.
+        what: &'static str,
+        /// The limit.
+        limit: usize,
+    },
+    /// An environment variable that cannot be right.
+    #[error("{name}={value:?} {problem}. {fix}")]
+    Environment {
+        /// Variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What is wrong with it.
+        problem: String,
+        /// What to do.
+        fix: &'static str,
+    },
+    /// The job's shared memory is not what this library expects.
+    #[error(
+        "the job's control page {problem}. Start all programs of a job with the `memonet run` of the same memonet version"
+    )]
+    ControlPage {
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// Started by a launcher through which memonet cannot join.
+    #[error(
+        "started by {launcher} as one of {size} processes, but memonet would be {size} jobs of one PE. Start it with `memonet run -n {size} PROGRAM` instead, or unset {variable} to run alone"
+    )]
+    ForeignLauncher {
+        /// Launcher that was recognised.
+        launcher: &'static str,
+        /// Processes it started.
+        size: usize,
+        /// Variable by which it was recognised.
+        variable: &'static str,
+    },
+    /// The operating system refused something.
+    #[error("{call}: {answer}. {hint}")]
+    System {
+        /// What was tried.
+        call: String,
+        /// The system's answer.
+        answer: std::io::Error,
+        /// What usually helps.
+        hint: &'static str,
+    },
+    /// Two PEs changed one element of a region, and neither had seen what the other did.
+    #[error(
+        "a data race: PE {first} and PE {second} both wrote element {element} of this region, and PE {second} had not acquired what PE {first} released; order the two with a lock or a barrier"
+    )]
+    DataRace {
+        /// The first one of the elements.
+        element: usize,
+        /// Who released it first.
+        first: usize,
+        /// Who released it then.
+        second: usize,
+    },
+    /// A call that this state of the job or object does not allow.
+    #[error("{0}")]
+    Misuse(&'static str),
+}
+
+impl Error {
+    pub(crate) fn system(
+        call: impl Into<String>,
+        answer: impl Into<std::io::Error>,
+        hint: &'static str,
+    ) -> Self {
+        Error::System { call: call.into(), answer: answer.into(), hint }
+    }
+}
+
+/// The message: it is what people see of an error that `main` returns, or that is unwrapped.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,136 @@
+//! The environment variables that memonet knows, in one list.
+//!
+//! Each is read where it takes effect, which refuses a value that cannot be. Here are the names, so
+//! that one that nobody reads, such as a misspelled one, is told.
+
+use crate::ENV_FABRIC;
+use crate::collective::ENV_COLLECTIVES;
+use crate::dsm::ENV_STATS_FD;
+use crate::endpoint::check::ENV_CHECK;
+use crate::lifecycle::launch::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
+use crate::multicast::ENV_MULTICAST;
+use crate::sync::barrier::ENV_BARRIER;
+use std::ffi::OsString;
+
+/// A variable that users set.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, and which values it has.
+    pub what: &'static str,
+}
+
+/// Variable by which the C front end is told of libraries whose static data are symmetric.
+pub const ENV_SYMMETRIC_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
+/// Holds the marks of all jobs that a process belongs to: by them a launcher finds what its job has
+/// left behind.
+pub const ENV_MARK: &str = "MEMONET_MARK";
+
+/// What users may set.
+#[rustfmt::skip] // a table
+pub const SETTINGS: [Setting; 7] = [
+    Setting { name: ENV_CHECK, what: "1: find mistakes that it costs time to find, and tell of them; 0: do not" },
+    Setting { name: ENV_SEGMENT_SIZE, what: "memory for windows and heap of each PE, such as 512M; unset: as much as there is" },
+    Setting { name: ENV_SYMMETRIC_LIBS, what: "libraries whose static data are symmetric too, such as libsolver.so:libmesh.so" },
+    Setting { name: ENV_BARRIER, what: "the algorithm of barriers: everyone, central, tree or dissemination" },
+    Setting { name: ENV_COLLECTIVES, what: "the way of collectives: line, outbox, direct or multicast" },
+    Setting { name: ENV_MULTICAST, what: "the way of multicast channels: near, tree, network or udp:GROUP:PORT" },
+    Setting { name: ENV_FABRIC, what: "a fabric for tests: far, or far:delay_us=N,reorder=0 or 1,seed=N" },
+];
+
+/// What launchers set for their PEs.
+const OF_LAUNCHERS: [&str; 6] =
+    [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, crate::hosted::ENV_FD, ENV_MARK];
+/// What memonet's own builds set, or the compiler wrapper reads, in its source tree.
+const OF_BUILDS: [&str; 4] = ["MEMONET_API", "MEMONET_INCLUDE", "MEMONET_PROFILE", "MEMONET_BLESS"];
+/// How the names begin that memonet's own tests use.
+const OF_TESTS: [&str; 2] = ["MEMONET_TEST_", "MEMONET_CONFORMANCE_"];
+
+/// How all names begin.
+const PREFIX: &str = "MEMONET_";
+
+/// Whether memonet, or its tests, read a variable.
+pub fn is_known(name: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.name == name)
+        || OF_LAUNCHERS.contains(&name)
+        || OF_BUILDS.contains(&name)
+        || OF_TESTS.iter().any(|start| name.starts_with(start))
+}
+
+/// What to say of these variables, one line for each that is memonet's by its name, and that nobody
+/// reads.
+pub fn complaints(names: impl Iterator<Item = OsString>) -> Vec<String> {
+    let unknown = names.map(|name| name.to_string_lossy().into_owned());
+    let mut unknown: Vec<String> =
+        unknown.filter(|name| name.starts_with(PREFIX) && !is_known(name)).collect();
+    unknown.sort_unstable();
+    unknown.dedup();
+    unknown.into_iter().map(|name| complaint(&name)).collect()
+}
+
+fn complaint(name: &str) -> String {
+    let all = SETTINGS.iter().map(|setting| setting.name).chain(OF_LAUNCHERS);
+    let nearest = all.min_by_key(|known| distance(name, known)).unwrap_or(PREFIX);
+    format!(
+        "there is no variable {name}, so it has no effect; the nearest is {nearest}. `memonet doctor --settings` lists all"
+    )
+}
+
+/// How many letters are to be added, left out or changed to make one name of the other.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let changed = before + usize::from(x != y);
+            before = row[j + 1];
+            row[j + 1] = changed.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// ` (NAME=VALUE)` where a limit comes from a variable that is set, for the error that the limit
+/// causes.
+pub(crate) fn origin(name: &str) -> String {
+    std::env::var_os(name)
+        .map_or_else(String::new, |value| format!(" ({name}={})", value.to_string_lossy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances() {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("abc", "abc", 0),
+            ("abc", "ac", 1),
+            ("abc", "axc", 1),
+            ("kitten", "sitting", 3),
+            ("", "ab", 2),
+        ] {
+            assert_eq!((distance(a, b), distance(b, a)), (expected, expected), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_told_of_what_nobody_reads() {
+        let told = |names: &[&str]| complaints(names.iter().map(OsString::from));
+        for (wrong, right) in [
+            ("MEMONET_BARIER", "MEMONET_BARRIER"),
+            ("MEMONET_SEGMENTSIZE", "MEMONET_SEGMENT_SIZE"),
+            ("MEMONET_SYMMETRIC_LIB", "MEMONET_SYMMETRIC_LIBS"),
+            ("MEMONET_CHECKS", "MEMONET_CHECK"),
+            ("MEMONET_", "MEMONET_PE"),
+        ] {
+            let lines = told(&["PATH", wrong, "MEMONET_PE", wrong, "MEMONET_TEST_MARK"]);
+            assert_eq!(lines.len(), 1, "{lines:?}");
+            assert!(lines[0].contains(&format!("no variable {wrong},")), "{lines:?}");
+            assert!(lines[0].contains(&format!("nearest is {right}.")), "{lines:?}");
+        }
+        assert_eq!(told(&["MEMONET_CHECK", "MEMONET_JOB_FD", "memonet_x", "SHMEM_X"]), [""; 0]);
+    }
+}

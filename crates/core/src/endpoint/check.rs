@@ -1,0 +1,92 @@
+//! The checks that cost time, which a user turns on to find a mistake.
+//!
+//! | check | where |
+//! |---|---|
+//! | all members of a team make the same collective call, with the same arguments | [`Team::compare`](crate::Team::compare) |
+//! | no thread takes a lock that it has already, and would wait for itself | `lock.rs`, `dsm/checked.rs` |
+//!
+//! What a front end can see better than the core, it checks itself when
+//! [`Job::is_checked`](crate::Job::is_checked).
+
+use crate::base::error::{Error, Quick, Result};
+use crate::endpoint::pe::Pe;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+/// Variable that turns on the checks that cost time.
+pub const ENV_CHECK: &str = "MEMONET_CHECK";
+
+/// Whether the user wants them.
+pub(crate) fn asked() -> Result<bool> {
+    match std::env::var_os(ENV_CHECK) {
+        None => Ok(false),
+        Some(value) if value == "0" => Ok(false),
+        Some(value) if value == "1" => Ok(true),
+        Some(value) => Err(Error::Environment {
+            name: ENV_CHECK,
+            value: value.to_string_lossy().into_owned(),
+            problem: "is neither 0 nor 1".into(),
+            fix: "Give 1 for all checks; give 0, or unset it, for those alone that cost nothing",
+        }),
+    }
+}
+
+/// Which threads of this PE have what. A thread that has something may leave it to another to give
+/// it back.
+#[derive(Default)]
+pub(crate) struct Holders(Mutex<Vec<(u64, ThreadId)>>);
+
+impl Holders {
+    fn all(&self) -> MutexGuard<'_, Vec<(u64, ThreadId)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this thread has something that is `what`.
+    pub(crate) fn have(&self, what: impl Fn(u64) -> bool) -> bool {
+        let me = thread::current().id();
+        self.all().iter().any(|&(held, by)| by == me && what(held))
+    }
+
+    /// This thread has taken it.
+    pub(crate) fn take(&self, what: u64) {
+        self.all().push((what, thread::current().id()));
+    }
+
+    /// It was given back.
+    pub(crate) fn give(&self, what: u64) {
+        let mut all = self.all();
+        if let Some(at) = all.iter().position(|&(held, _)| held == what) {
+            all.swap_remove(at);
+        }
+    }
+}
+
+/// Locks in words of the segments, by offset.
+impl Pe {
+    /// Refuses a lock that this thread has already.
+    #[inline]
+    pub(crate) fn may_lock(&self, offset: u64) -> Quick<()> {
+        if self.is_checked() && self.locks.have(|held| held == offset) {
+            return Err(Box::new(Error::Misuse(
+                "this thread has this lock already, and would wait for itself: give it back first (in Rust, drop what `lock` gave; in C, shmem_clear_lock)",
+            )));
+        }
+        Ok(())
+    }
+
+    /// This thread has taken a lock.
+    #[inline]
+    pub(crate) fn locked(&self, offset: u64) {
+        if self.is_checked() {
+            self.locks.take(offset);
+        }
+    }
+
+    /// A lock is about to be given back.
+    #[inline]
+    pub(crate) fn unlocked(&self, offset: u64) {
+        if self.is_checked() {
+            self.locks.give(offset);
+        }
+    }
+}

@@ -1,0 +1,505 @@
+//! A fabric for tests: the peers' memory is mapped, but every operation goes through the trait, and
+//! on request as late and in as strange an order as the contract allows. A program that runs on it
+//! has no wish for order that it did not ask for with a fence.
+//!
+//! Operations wait in a queue of their PE. A thread delivers them after a random part of
+//! `delay_us`; with `reorder` in random order among those that no fence separates. The data and the
+//! signal of a put-with-signal are delivered apart.
+
+use super::{Fabric, FarAddress, SignalOp};
+use crate::base::error::{Error, Result};
+use crate::base::shm::{self, AtomicOp};
+use crate::endpoint::control::Control;
+use rustix::fd::BorrowedFd;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Variable that puts this fabric before all peers.
+pub const ENV_FABRIC: &str = "MEMONET_FABRIC";
+
+/// How the fabric behaves: `far`, or `far:delay_us=50,reorder=1,seed=7`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Spec {
+    delay: Duration,
+    reorder: bool,
+    seed: u64,
+}
+
+impl Spec {
+    pub(crate) fn from_env() -> Result<Option<Self>> {
+        std::env::var_os(ENV_FABRIC).map(|value| Self::parse(&value.to_string_lossy())).transpose()
+    }
+
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let bad = |problem: String| Error::Environment {
+            name: ENV_FABRIC,
+            value: text.into(),
+            problem,
+            fix: "Write far, or far:delay_us=N,reorder=0 or 1,seed=N; unset it for shared memory",
+        };
+        let mut spec = Spec::default();
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        if name != "far" {
+            return Err(bad(format!("names no fabric ({name:?})")));
+        }
+        for setting in settings.split(',').filter(|s| !s.is_empty()) {
+            let (key, value) = setting
+                .split_once('=')
+                .ok_or_else(|| bad(format!("has a setting without a value ({setting:?})")))?;
+            let number: u64 =
+                value.parse().map_err(|_| bad(format!("has {key}={value:?}, not a number")))?;
+            match key {
+                "delay_us" if number <= 1_000_000 => spec.delay = Duration::from_micros(number),
+                "reorder" => spec.reorder = number != 0,
+                "seed" => spec.seed = number,
+                _ => return Err(bad(format!("has an unknown or absurd setting {setting:?}"))),
+            }
+        }
+        Ok(spec)
+    }
+
+    /// This fabric before all peers of PE `me`.
+    pub(crate) fn before_all(&self, control: Arc<Control>, me: usize) -> Box<dyn Fabric> {
+        Box::new(Far::new(control, me, self))
+    }
+
+    /// Whether every operation is delivered by the call that asks for it.
+    fn is_direct(&self) -> bool {
+        self.delay.is_zero() && !self.reorder
+    }
+}
+
+/// The fabric of one PE.
+pub(crate) struct Far {
+    shared: Arc<Shared>,
+    courier: Option<JoinHandle<()>>,
+    /// Nothing is ever queued.
+    direct: bool,
+}
+
+struct Shared {
+    control: Arc<Control>,
+    spec: Spec,
+    /// Where the parts of restricted windows are mapped, by PE and region.
+    regions: RwLock<HashMap<(u32, u32), usize>>,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+struct Queue {
+    pending: Vec<Pending>,
+    /// Fences so far: operations of a later epoch wait for those of an earlier one to the same PE.
+    epoch: u64,
+    random: u64,
+    closed: bool,
+}
+
+struct Pending {
+    epoch: u64,
+    due: Instant,
+    to: FarAddress,
+    what: What,
+    /// A signal to deliver after this.
+    then: Option<(FarAddress, SignalOp, u64)>,
+}
+
+enum What {
+    Word {
+        size: usize,
+        bits: u64,
+    },
+    Block(Vec<u8>),
+    /// A source that stays as it is until quiet, as an address.
+    Source {
+        from: usize,
+        len: usize,
+    },
+    Signal {
+        op: SignalOp,
+        value: u64,
+    },
+}
+
+impl Far {
+    pub(crate) fn new(control: Arc<Control>, me: usize, spec: &Spec) -> Self {
+        let shared = Arc::new(Shared {
+            control,
+            spec: *spec,
+            regions: RwLock::default(),
+            queue: Mutex::new(Queue {
+                pending: Vec::new(),
+                epoch: 0,
+                random: spec.seed ^ (me as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+                closed: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let direct = spec.is_direct();
+        let courier = (!direct).then(|| {
+            let shared = shared.clone();
+            std::thread::Builder::new()
+                .name("memonet-far".into())
+                .spawn(move || shared.deliver())
+                .expect("a thread for the test fabric")
+        });
+        Far { shared, courier, direct }
+    }
+
+    fn send(&self, to: FarAddress, what: What, then: Option<(FarAddress, SignalOp, u64)>) {
+        let mut queue = self.shared.lock();
+        let due = Instant::now() + queue.delay(self.shared.spec.delay);
+        let pending = Pending { epoch: queue.epoch, due, to, what, then };
+        if self.direct {
+            self.shared.apply(&mut queue, pending);
+        } else {
+            queue.pending.push(pending);
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Queue {
+    fn next_random(&mut self) -> u64 {
+        // splitmix64
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.random;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    fn delay(&mut self, most: Duration) -> Duration {
+        if most.is_zero() {
+            most
+        } else {
+            Duration::from_nanos(self.next_random() % most.as_nanos() as u64)
+        }
+    }
+
+    /// Takes operations that may be delivered now, among those for which `wanted` holds, in the
+    /// order in which they are to be. None, if there are none.
+    ///
+    /// With `reorder`, some of them in any order: as each order of all comes about in some number
+    /// of steps, nothing is lost against taking one at a time, which would look at all that are
+    /// pending for each.
+    fn take(&mut self, reorder: bool, wanted: impl Fn(&Pending) -> bool) -> Vec<Pending> {
+        let mut oldest = HashMap::new();
+        for p in &self.pending {
+            let epoch = oldest.entry(p.to.pe).or_insert(p.epoch);
+            *epoch = p.epoch.min(*epoch);
+        }
+        let free = |p: &Pending| oldest[&p.to.pe] == p.epoch;
+        let mut ready: Vec<usize> = (0..self.pending.len())
+            .filter(|&i| wanted(&self.pending[i]) && free(&self.pending[i]))
+            .collect();
+        if ready.is_empty() {
+            return Vec::new();
+        }
+        if reorder {
+            let some = 1 + self.next_random() as usize % ready.len();
+            for at in 0..some {
+                let other = at + self.next_random() as usize % (ready.len() - at);
+                ready.swap(at, other);
+            }
+            ready.truncate(some);
+        }
+        let mut pending: Vec<Option<Pending>> = self.pending.drain(..).map(Some).collect();
+        let taken = ready.into_iter().filter_map(|index| pending[index].take()).collect();
+        self.pending.extend(pending.into_iter().flatten());
+        taken
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Where a far address really is.
+    fn place(&self, at: FarAddress) -> *mut u8 {
+        match at.region {
+            0 => self
+                .control
+                .mapping()
+                .at(self.control.geometry().segment(at.pe as usize) + at.offset),
+            region => {
+                let regions = self.regions.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+                let base = regions
+                    .get(&(at.pe, region))
+                    .expect("only granted and mapped regions are resolved");
+                (*base as *mut u8).wrapping_add(at.offset as usize)
+            }
+        }
+    }
+
+    fn apply(&self, queue: &mut Queue, pending: Pending) {
+        let to = self.place(pending.to);
+        // SAFETY: the address was resolved by the library, bounds and access checked, and `place`
+        // mapped it to memory that stays mapped; sources are readable as the trait's callers
+        // promise.
+        unsafe {
+            match pending.what {
+                What::Word { size, bits } => shm::store_sized(to, size, bits),
+                What::Block(bytes) => shm::copy(to, bytes.as_ptr(), bytes.len()),
+                What::Source { from, len } => {
+                    crate::window::segment::copy(to, from as *const u8, len)
+                }
+                What::Signal { op: SignalOp::Set, value } => shm::store(to.cast(), value),
+                What::Signal { op: SignalOp::Add, value } => {
+                    _ = shm::fetch_op(to, 8, AtomicOp::Add, value);
+                }
+            }
+        }
+        self.control.doorbell(pending.to.pe as usize).ring(self.control.membarrier());
+        if let Some((at, op, value)) = pending.then {
+            let due = Instant::now() + queue.delay(self.spec.delay);
+            let signal = Pending {
+                epoch: pending.epoch,
+                due,
+                to: at,
+                what: What::Signal { op, value },
+                then: None,
+            };
+            if self.spec.is_direct() {
+                self.apply(queue, signal);
+            } else {
+                queue.pending.push(signal);
+            }
+        }
+    }
+
+    /// Delivers all for which `wanted` holds, and what must come before it.
+    fn flush(&self, queue: &mut Queue, wanted: impl Fn(&Pending) -> bool + Copy) {
+        loop {
+            let taken = queue.take(self.spec.reorder, wanted);
+            if taken.is_empty() {
+                return;
+            }
+            taken.into_iter().for_each(|pending| self.apply(queue, pending));
+        }
+    }
+
+    /// The courier's life.
+    fn deliver(&self) {
+        let mut queue = self.lock();
+        while !queue.closed {
+            let now = Instant::now();
+            let taken = queue.take(self.spec.reorder, |p| p.due <= now);
+            if taken.is_empty() {
+                let next = queue.pending.iter().map(|p| p.due).filter(|&due| due > now).min();
+                let pause = next.map_or(
+                    Duration::from_millis(if queue.pending.is_empty() { 1000 } else { 1 }),
+                    |due| due - now,
+                );
+                queue = self
+                    .changed
+                    .wait_timeout(queue, pause)
+                    .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
+            }
+            taken.into_iter().for_each(|pending| self.apply(&mut queue, pending));
+        }
+    }
+}
+
+impl Fabric for Far {
+    fn name(&self) -> &'static str {
+        "far"
+    }
+
+    fn store(&self, to: FarAddress, size: usize, bits: u64) {
+        self.send(to, What::Word { size, bits }, None);
+    }
+
+    unsafe fn put(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
+        // SAFETY: the caller promises that the source is readable.
+        self.send(to, What::Block(unsafe { copy_of(src, len) }), None);
+        Ok(())
+    }
+
+    unsafe fn put_nbi(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
+        self.send(to, What::Source { from: src as usize, len }, None);
+        Ok(())
+    }
+
+    unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
+        // SAFETY: the caller promises the destination, which may be a part of the source where that
+        // is this PE's own; the source was resolved, bounds and access checked.
+        unsafe { crate::window::segment::copy(dst, self.shared.place(from), len) };
+        Ok(())
+    }
+
+    unsafe fn put_signal(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        if len == 0 {
+            self.send(signal, What::Signal { op, value }, None);
+        } else {
+            // SAFETY: the caller promises that the source is readable.
+            self.send(to, What::Block(unsafe { copy_of(src, len) }), Some((signal, op, value)));
+        }
+        Ok(())
+    }
+
+    fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
+        let mut queue = self.shared.lock();
+        // A fence orders atomics too: what it put before this one comes first.
+        let epoch = queue.epoch;
+        self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
+        // SAFETY: resolved, aligned and writable, as in `apply`.
+        let old = unsafe { shm::fetch_op(self.shared.place(at), size, op, operand) };
+        self.shared.control.doorbell(at.pe as usize).ring(self.shared.control.membarrier());
+        Ok(old)
+    }
+
+    fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
+        let mut queue = self.shared.lock();
+        let epoch = queue.epoch;
+        self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
+        // SAFETY: resolved, aligned and writable, as in `apply`.
+        let old = unsafe { shm::compare_swap_sized(self.shared.place(at), size, expected, new) };
+        self.shared.control.doorbell(at.pe as usize).ring(self.shared.control.membarrier());
+        Ok(old)
+    }
+
+    fn fence(&self) -> Result<()> {
+        self.shared.lock().epoch += 1;
+        Ok(())
+    }
+
+    fn quiet(&self) -> Result<()> {
+        let mut queue = self.shared.lock();
+        self.shared.flush(&mut queue, |_| true);
+        Ok(())
+    }
+
+    fn is_quiet(&self) -> Result<bool> {
+        Ok(self.shared.lock().pending.is_empty())
+    }
+
+    fn progress(&self) {}
+
+    unsafe fn map_region(
+        &self,
+        pe: u32,
+        region: u32,
+        base: *mut u8,
+        _len: usize,
+        _file: BorrowedFd<'_>,
+    ) -> Result<()> {
+        self.shared
+            .regions
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .insert((pe, region), base as usize);
+        Ok(())
+    }
+
+    fn unmap_region(&self, pe: u32, region: u32) {
+        self.shared
+            .regions
+            .write()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+            .remove(&(pe, region));
+    }
+}
+
+/// # Safety
+/// `src` is readable for `len` bytes.
+unsafe fn copy_of(src: *const u8, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    // SAFETY: the caller promises the source; the vector was made for `len` bytes.
+    unsafe { shm::copy(bytes.as_mut_ptr(), src, len) };
+    bytes
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        {
+            let mut queue = self.shared.lock();
+            self.shared.flush(&mut queue, |_| true);
+            queue.closed = true;
+            self.shared.changed.notify_one();
+        }
+        if let Some(courier) = self.courier.take() {
+            // It panics only where an operation was resolved wrongly, and that panic has been
+            // printed.
+            let _ = courier.join();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// The orders in which two operations to PE 0, one more to it behind a fence, and one to PE 1
+    /// are delivered.
+    fn orders(reorder: bool) -> BTreeSet<Vec<u64>> {
+        let order = |seed| {
+            let pending =
+                [(0, 0), (0, 0), (1, 0), (1, 1)].into_iter().zip(0..).map(|((epoch, pe), bits)| {
+                    Pending {
+                        epoch,
+                        due: Instant::now(),
+                        to: FarAddress { pe, region: 0, offset: 0 },
+                        what: What::Word { size: 8, bits },
+                        then: None,
+                    }
+                });
+            let mut queue =
+                Queue { pending: pending.collect(), epoch: 1, random: seed, closed: false };
+            let mut order = Vec::new();
+            while !queue.pending.is_empty() {
+                let taken = queue.take(reorder, |_| true);
+                assert!(!taken.is_empty());
+                order.extend(taken.iter().map(|p| match p.what {
+                    What::Word { bits, .. } => bits,
+                    _ => unreachable!(),
+                }));
+            }
+            order
+        };
+        (0..1000).map(order).collect()
+    }
+
+    #[test]
+    fn every_order_that_fences_allow_comes_about() {
+        assert_eq!(orders(false), [vec![0, 1, 3, 2]].into());
+        let mut allowed = BTreeSet::new();
+        for [a, b] in [[0, 1], [1, 0]] {
+            allowed.extend([
+                vec![3, a, b, 2],
+                vec![a, 3, b, 2],
+                vec![a, b, 3, 2],
+                vec![a, b, 2, 3],
+            ]);
+        }
+        assert_eq!(orders(true), allowed);
+    }
+
+    #[test]
+    fn specs() {
+        assert_eq!(Spec::parse("far").unwrap(), Spec::default());
+        let spec = Spec::parse("far:delay_us=50,reorder=1,seed=7").unwrap();
+        assert_eq!(spec, Spec { delay: Duration::from_micros(50), reorder: true, seed: 7 });
+        for bad in [
+            "",
+            "near",
+            "far:delay_us",
+            "far:delay_us=x",
+            "far:color=1",
+            "far:delay_us=99999999999",
+        ] {
+            assert!(matches!(Spec::parse(bad), Err(Error::Environment { .. })), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The cut: a resolved place is a pointer or an address on a fabric.
+
+use crate::base::error::Quick;
+use crate::base::shm::{self, AtomicOp, Word};
+use crate::endpoint::fabric::{FarAddress, SignalOp};
+use crate::endpoint::pe::Pe;
+
+/// A resolved place in some PE's memory. Made by [`Pe::route`] from a checked range; lives no
+/// longer than that range does.
+#[derive(Clone, Copy)]
+pub(crate) enum Route {
+    /// Mapped here.
+    Near(*mut u8),
+    /// Through the fabric.
+    Far(FarAddress),
+}
+
+// SAFETY: a pointer of a route is an address in a mapping that outlives it, and is used only
+// through `crate::base::shm`.
+unsafe impl Send for Route {}
+// SAFETY: as above.
+unsafe impl Sync for Route {}
+
+impl Route {
+    /// The place `bytes` further on; the caller has checked that it is in the same range.
+    #[inline]
+    pub(crate) fn add(self, bytes: usize) -> Route {
+        match self {
+            Route::Near(p) => Route::Near(p.wrapping_add(bytes)),
+            Route::Far(a) => Route::Far(FarAddress { offset: a.offset + bytes as u64, ..a }),
+        }
+    }
+
+    /// A number for the place that no other place on this PE's way has, or hardly any: what it
+    /// polls is told apart by that.
+    pub(crate) fn place(self) -> usize {
+        match self {
+            Route::Near(p) => p as usize,
+            Route::Far(at) => {
+                at.offset as usize ^ (at.region as usize) << 40 ^ (at.pe as usize) << 48
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn store<T: Word>(self, pe: &Pe, value: T) {
+        match self {
+            // SAFETY: a route's pointer is mapped, writable and aligned: checked when it was
+            // resolved.
+            Route::Near(p) => unsafe { shm::store(p.cast::<T>(), value) },
+            Route::Far(to) => far_store(pe, to, size_of::<T>(), value.to_bits()),
+        }
+    }
+
+    /// [`store`](Self::store) without an order against the program's plain accesses.
+    #[inline(always)]
+    pub(crate) fn post<T: Word>(self, pe: &Pe, value: T) {
+        match self {
+            // SAFETY: as in `store`.
+            Route::Near(p) => unsafe { shm::post(p.cast::<T>(), value) },
+            Route::Far(to) => far_store(pe, to, size_of::<T>(), value.to_bits()),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn load<T: Word>(self, pe: &Pe) -> Quick<T> {
+        match self {
+            // SAFETY: as in `store`.
+            Route::Near(p) => Ok(unsafe { shm::load(p.cast::<T>()) }),
+            Route::Far(from) => far_load(pe, from, size_of::<T>()).map(T::from_bits),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn fetch_op<T: Word>(self, pe: &Pe, op: AtomicOp, operand: T) -> Quick<T> {
+        match self {
+            Route::Near(p) => {
+                // SAFETY: as in `store`.
+                Ok(T::from_bits(unsafe { shm::fetch_op(p, size_of::<T>(), op, operand.to_bits()) }))
+            }
+            Route::Far(at) => {
+                far_fetch_op(pe, at, size_of::<T>(), op, operand.to_bits()).map(T::from_bits)
+            }
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn compare_swap<T: Word>(self, pe: &Pe, expected: T, new: T) -> Quick<T> {
+        match self {
+            // SAFETY: as in `store`.
+            Route::Near(p) => Ok(T::from_bits(unsafe {
+                shm::compare_swap_sized(p, size_of::<T>(), expected.to_bits(), new.to_bits())
+            })),
+            Route::Far(at) => {
+                far_compare_swap(pe, at, size_of::<T>(), expected.to_bits(), new.to_bits())
+                    .map(T::from_bits)
+            }
+        }
+    }
+
+    /// Copies `len` bytes there; the source may be reused on return.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes, and the route was resolved for `len` bytes, writable.
+    #[inline]
+    pub(crate) unsafe fn put(self, pe: &Pe, src: *const u8, len: usize) -> Quick<()> {
+        match self {
+            Route::Near(p) => {
+                // SAFETY: the caller promises both ranges; they overlap only when a PE puts onto
+                // its own source, which `put` excludes.
+                unsafe { shm::copy(p, src, len) };
+                Ok(())
+            }
+            // SAFETY: the caller promises the source.
+            Route::Far(to) => Ok(unsafe { pe.fabric().put(to, src, len) }?),
+        }
+    }
+
+    /// Copies `len` bytes from there.
+    ///
+    /// # Safety
+    /// `dst` is writable for `len` bytes, and the route was resolved for `len` bytes, readable.
+    #[inline]
+    pub(crate) unsafe fn get(self, pe: &Pe, dst: *mut u8, len: usize) -> Quick<()> {
+        match self {
+            Route::Near(p) => {
+                // SAFETY: the caller promises both ranges.
+                unsafe { shm::copy(dst, p, len) };
+                Ok(())
+            }
+            // SAFETY: the caller promises the destination.
+            Route::Far(from) => Ok(unsafe { pe.fabric().get(from, dst, len) }?),
+        }
+    }
+
+    /// Copies `len` bytes there, and then stores `value` in `word`, of the same PE: whoever sees
+    /// the value sees the bytes. Near, wakes nobody.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes, both routes were resolved for writing, this one for `len`
+    /// bytes, and nothing overlaps.
+    #[inline(always)]
+    pub(crate) unsafe fn put_and_store(
+        self,
+        pe: &Pe,
+        src: *const u8,
+        len: usize,
+        word: Route,
+        value: u64,
+    ) -> Quick<()> {
+        match (self, word) {
+            (Route::Far(to), Route::Far(at)) => {
+                // SAFETY: the caller promises both ranges.
+                Ok(unsafe { pe.fabric().put_signal(to, src, len, at, SignalOp::Set, value) }?)
+            }
+            _ => {
+                // SAFETY: as above. A near copy is complete, for every later store, when it
+                // returns.
+                unsafe { self.put(pe, src, len)? };
+                word.store(pe, value);
+                Ok(())
+            }
+        }
+    }
+
+    /// Updates a signal word and wakes its owner, `target`.
+    #[inline(always)]
+    pub(crate) fn signal(self, pe: &Pe, target: usize, op: SignalOp, value: u64) -> Quick<()> {
+        match self {
+            Route::Near(p) => {
+                // SAFETY: as in `store`.
+                unsafe {
+                    match op {
+                        SignalOp::Set => shm::store(p.cast::<u64>(), value),
+                        SignalOp::Add => {
+                            shm::fetch_op(p, 8, AtomicOp::Add, value);
+                        }
+                    }
+                }
+                pe.ring(target);
+                Ok(())
+            }
+            Route::Far(to) => far_signal(pe, to, op, value),
+        }
+    }
+}
+
+// Out of line, so that the Near path stays one branch and one instruction.
+
+#[cold]
+#[inline(never)]
+fn far_store(pe: &Pe, to: FarAddress, size: usize, bits: u64) {
+    pe.fabric().store(to, size, bits);
+}
+
+#[cold]
+#[inline(never)]
+fn far_signal(pe: &Pe, to: FarAddress, op: SignalOp, value: u64) -> Quick<()> {
+    // SAFETY: a block of no bytes needs no source.
+    Ok(unsafe { pe.fabric().put_signal(to, std::ptr::null(), 0, to, op, value) }?)
+}
+
+#[cold]
+#[inline(never)]
+fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
+    let mut bits = 0u64;
+    // SAFETY: `bits` has 8 bytes and `size` is at most 8; the low bytes come first on every
+    // processor memonet runs on.
+    unsafe { pe.fabric().get(from, (&raw mut bits).cast(), size) }?;
+    Ok(bits)
+}
+
+#[cold]
+#[inline(never)]
+fn far_fetch_op(pe: &Pe, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Quick<u64> {
+    Ok(pe.fabric().fetch_op(at, size, op, operand)?)
+}
+
+#[cold]
+#[inline(never)]
+fn far_compare_swap(pe: &Pe, at: FarAddress, size: usize, expected: u64, new: u64) -> Quick<u64> {
+    Ok(pe.fabric().compare_swap(at, size, expected, new)?)
+}

@@ -1,0 +1,235 @@
+//! Collective calls on the heaps: all PEs ask for the same, compare, and take the same step; or all
+//! get an error.
+
+use crate::base::error::{Error, Result};
+use crate::base::layout::{MAX_WINDOWS, Request, SystemArea};
+use crate::base::shm;
+use crate::endpoint::pe::Pe;
+use crate::job::heap::{Block, Heap};
+use crate::sync::barrier::Whole;
+use crate::team::Team;
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+/// The bits of a request's first word that name its kind; those above are its stamp.
+const KIND_BITS: u32 = 8;
+const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
+
+/// The kind of the request of a PE that makes none.
+const NONE: u64 = 0;
+pub(crate) const KIND_WINDOW: u64 = 1;
+pub(crate) const KIND_FREE: u64 = 2;
+pub(crate) const KIND_RESTRICTED: u64 = 3;
+pub(crate) const KIND_BLOCK: u64 = 5;
+pub(crate) const KIND_FREE_BLOCK: u64 = 6;
+pub(crate) const KIND_MULTICAST: u64 = 8;
+pub(crate) const KIND_SHARED: u64 = 9;
+/// The request of a PE that asked for something impossible: the others are not to wait for it.
+const REFUSED: [u64; 4] = [4, 0, 0, 0];
+
+/// How a step of a collective call went for a PE.
+pub(crate) const UNKNOWN: u64 = 0;
+const WELL: u64 = 1;
+pub(crate) const FAILED: u64 = 2;
+
+/// A collective call on the heap.
+///
+/// **The heaps of all PEs take the same steps.** The requests that a PE reads between the two
+/// barriers of a call decide about its step.
+///
+/// * *A call is whole.* From its first barrier to its last, no other thread of the PE passes the
+///   world's barrier, nor makes a request: the call holds the barrier and the heap.
+/// * *All read the same requests.* Each is stamped with the phase of the barrier that publishes it,
+///   and counts for that phase alone. It stays until its owner passes the call's last barrier, for
+///   which every PE that reads it has to arrive first. A request of another phase counts as none.
+/// * *Nobody leaves in between* but for a death, after which no call on the heap succeeds any more.
+///   What the program's earlier writes failed with is kept until a later call.
+///
+/// Should the heaps go apart all the same, nothing may come of it: offsets that one PE has free may
+/// be another's shared data, under a guard's reference. So the stamp also has the history of the
+/// heap in it, and PEs whose heaps differ have no requests in common any more.
+pub(crate) struct Collective<'a> {
+    pe: &'a Arc<Pe>,
+    meeting: Whole<'a>,
+    pub(crate) heap: MutexGuard<'a, Heap>,
+}
+
+impl<'a> Collective<'a> {
+    /// Begins a call, once no other thread of this PE is in one.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] while another thread of this PE is in a barrier of the world's.
+    pub(crate) fn begin(pe: &'a Arc<Pe>, world: &'a Team) -> Result<Self> {
+        let heap = pe.heap.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let meeting = world.split_barrier().hold()?;
+        Ok(Collective { pe, meeting, heap })
+    }
+
+    /// Waits until all PEs are here.
+    pub(crate) fn meet(&self) -> Result<()> {
+        self.meeting.pass()
+    }
+
+    fn word(field: usize) -> u64 {
+        (offset_of!(SystemArea, request) + field) as u64
+    }
+
+    fn outcome_word(step: usize) -> u64 {
+        Self::word(offset_of!(Request, outcome) + 8 * step)
+    }
+
+    /// Writes a word of this PE's own request block.
+    fn write(&self, word: u64, value: u64) {
+        // SAFETY: an aligned word of this PE's own request block, which others only read.
+        unsafe { shm::store(self.pe.local(word).cast(), value) };
+    }
+
+    fn read(&self, pe: usize, word: u64) -> Result<u64> {
+        Ok(self.pe.route(pe, word).load::<u64>(self.pe)?)
+    }
+
+    /// Says how a step went for this PE.
+    pub(crate) fn publish(&self, step: usize, outcome: u64) {
+        self.write(Self::outcome_word(step), outcome);
+    }
+
+    /// How a step went for a PE, as far as it has said.
+    pub(crate) fn outcome(&self, step: usize, pe: usize) -> Result<u64> {
+        self.read(pe, Self::outcome_word(step))
+    }
+
+    /// Tells the others how a step went for this PE, and gives the first PE for which it did not go
+    /// well.
+    pub(crate) fn failed(&self, step: usize, well: bool) -> Result<Option<usize>> {
+        self.publish(step, if well { WELL } else { FAILED });
+        self.meet()?;
+        for pe in 0..self.pe.npes() {
+            if self.outcome(step, pe)? != WELL {
+                return Ok(Some(pe));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Nobody may start the next collective call before everybody has ended this one.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.meet()?;
+        self.write(Self::word(offset_of!(Request, kind)), NONE);
+        Ok(())
+    }
+
+    /// What tells this request from those of other calls, and of heaps that are not as this PE's
+    /// is.
+    fn stamp(&self) -> u64 {
+        let mixed =
+            (self.heap.history() ^ self.meeting.next_phase()).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed >> KIND_BITS << KIND_BITS
+    }
+
+    /// Compares this PE's request with everybody's, then frees what everybody has dropped. The
+    /// heaps of all PEs go through the same steps. A `request` that this PE had to refuse itself is
+    /// its error, once the others have heard of it. After an error the call is closed.
+    pub(crate) fn agree(&mut self, request: Result<[u64; 4]>) -> Result<()> {
+        let (request, refused) = match request {
+            Ok(request) => (request, None),
+            Err(error) => (REFUSED, Some(error)),
+        };
+        let words = self.heap.bitmap_words();
+        debug_assert!(words <= MAX_WINDOWS / 64);
+        let mut dropped: Vec<u64> =
+            (0..words).map(|index| self.pe.dropped[index].load(Ordering::Acquire)).collect();
+        let stamp = self.stamp();
+        self.publish_request(request, stamp, &dropped);
+        self.meet()?;
+        let unequal = self.compare(request, stamp, &mut dropped)?;
+        self.free(&dropped);
+        // What this PE did wrong is not to be blamed on others.
+        match refused.or(unequal) {
+            None => Ok(()),
+            Some(error) => {
+                self.close()?;
+                Err(error)
+            }
+        }
+    }
+
+    fn publish_request(&self, request: [u64; 4], stamp: u64, dropped: &[u64]) {
+        for (index, &value) in dropped.iter().enumerate() {
+            self.write(Self::word(offset_of!(Request, dropped) + 8 * index), value);
+        }
+        for (index, &value) in request.iter().enumerate().rev() {
+            let stamp = if index == 0 { stamp } else { 0 };
+            self.write(Self::word(8 * index), value | stamp);
+        }
+    }
+
+    /// The first request that differs from this PE's; and what is left of `dropped` that all have
+    /// dropped.
+    fn compare(&self, request: [u64; 4], stamp: u64, dropped: &mut [u64]) -> Result<Option<Error>> {
+        let mut unequal = None;
+        for other in 0..self.pe.npes() {
+            let mut theirs = [0u64; 4];
+            for (index, value) in theirs.iter_mut().enumerate() {
+                *value = self.read(other, Self::word(8 * index))?;
+            }
+            let stamped = theirs[0] & !KIND_MASK == stamp;
+            theirs[0] = if stamped { theirs[0] & KIND_MASK } else { NONE };
+            if theirs != request && unequal.is_none() {
+                unequal = Some(Error::Unequal {
+                    call: if matches!(request[0], KIND_BLOCK | KIND_FREE_BLOCK) {
+                        "memory"
+                    } else {
+                        "window"
+                    },
+                    pe: other,
+                    theirs: describe(theirs),
+                    ours: describe(request),
+                });
+            }
+            if theirs[0] == NONE {
+                // It does not take this step, and what it had dropped it has said for an earlier
+                // one.
+                dropped.fill(0);
+            }
+            for (index, bits) in dropped.iter_mut().enumerate() {
+                *bits &= self.read(other, Self::word(offset_of!(Request, dropped) + 8 * index))?;
+            }
+        }
+        Ok(unequal)
+    }
+
+    /// Frees the windows whose bits are set.
+    fn free(&mut self, dropped: &[u64]) {
+        for (index, &bits) in dropped.iter().enumerate() {
+            for id in (0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| index * 64 + bit) {
+                self.pe.dropped[index].fetch_and(!(1 << (id % 64)), Ordering::Relaxed);
+                if let Some(Block::Range(range)) = self.heap.free(id)
+                    && range.end - range.start >= RETURN_FROM
+                {
+                    let control = self.pe.control();
+                    let start = control.geometry().segment(self.pe.me()) + range.start;
+                    control.mapping().release(start, range.end - range.start);
+                }
+            }
+        }
+    }
+}
+
+/// Freed ranges of at least this many bytes give their pages back at once.
+pub(crate) const RETURN_FROM: u64 = 64 << 10;
+
+fn describe([kind, size, align, options]: [u64; 4]) -> String {
+    match kind {
+        NONE => "nothing: it is in another collective call, or an earlier one failed here or there and its error was passed over".into(),
+        KIND_WINDOW => format!("a window of {size} bytes, aligned to {align}, options {options:#x}"),
+        KIND_FREE => format!("a free of window {size}"),
+        _ if [kind, size, align, options] == REFUSED => "a window that cannot be".into(),
+        KIND_MULTICAST => format!("a multicast channel of {size} bytes, writer, readers and options {options:#x}"),
+        KIND_SHARED => format!("a mutex, reader-writer lock or region, {size} bytes in all, kind, size and options {options:#x}"),
+        KIND_RESTRICTED => format!("a restricted window of {size} bytes, rights {options:#x}"),
+        KIND_BLOCK => format!("an allocation of {size} bytes, aligned to {align}"),
+        KIND_FREE_BLOCK => format!("a free of the block at {size:#x}"),
+        _ => "another call".into(),
+    }
+}

@@ -1,0 +1,591 @@
+//! Split-phase barriers.
+//!
+//! A phase has two halves: [`arrive`](Barrier::arrive) says that this PE is there,
+//! [`Arrival::wait`] returns when all are. Between the two a PE does work that does not depend on
+//! the others. [`step`](Barrier::step) is the form with one call per phase: it ends the previous
+//! phase and arrives at the next.
+//!
+//! Four algorithms move the news by themselves; all of them only store growing numbers into words
+//! of the barrier's slot in the members' segments, through routes, so they run on every fabric:
+//!
+//! | algorithm | stores per PE | steps on the way | chosen |
+//! |---|---|---|---|
+//! | [`everyone`] | n - 1 | 1 | up to 8 PEs with a CPU each: eight arrivals are one 8-byte load |
+//! | [`central`] | 1, the last one n | 2 | more PEs than CPUs: each PE has to run once |
+//! | [`tree`] | 1 to 9 | 2 log8 n | on request: fewest messages at any one place |
+//! | [`dissemination`] | log2 n | log2 n | else |
+//!
+//! The barrier of all PEs that a job begins with is made by [`hardware`] where the network has some
+//! for it, without any store.
+//!
+//! **Why no phase is passed too early.** A word holds the last phase of which it tells, and phases
+//! only grow. A PE waits for "at least my phase". No PE can be more than one phase ahead of
+//! another: to end phase p it needs, directly or along the chain of stores, everybody's arrival at
+//! p. So words never need resetting, and the low byte of a phase, of which `everyone` and `tree`
+//! send only that, tells p - 1, p and p + 1 apart.
+
+mod central;
+mod dissemination;
+mod everyone;
+mod hardware;
+mod relayed;
+mod tree;
+
+pub(crate) use relayed::Relay;
+
+use crate::base::doorbell::Doorbell;
+use crate::base::error::{Error, Quick, Result};
+use crate::base::layout::BarrierSlot;
+use crate::base::shm;
+use crate::endpoint::ending;
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
+use crate::wait::bells::Bells;
+use crate::wait::limit::Limit;
+use crate::wait::{self, Terms};
+use relayed::Relayed;
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How the news of arrivals travels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// Each member stores a byte into a word of each other.
+    Everyone,
+    /// A counter at the first member; the last to arrive tells all.
+    Central,
+    /// Bytes up a tree of eight children each, phase numbers down.
+    Tree,
+    /// In round r, each member tells the one 2^r further on.
+    Dissemination,
+    /// The network tells when all have arrived.
+    Hardware,
+}
+
+impl std::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Algorithm::Everyone => "everyone",
+            Algorithm::Central => "central",
+            Algorithm::Tree => "tree",
+            Algorithm::Dissemination => "dissemination",
+            Algorithm::Hardware => "hardware",
+        })
+    }
+}
+
+/// Variable that forces an algorithm.
+pub const ENV_BARRIER: &str = "MEMONET_BARRIER";
+
+impl Algorithm {
+    /// Whether a PE's arrival is all that the others need of it. With the other algorithms PEs pass
+    /// on each other's news, in every wait and test of the library, whatever it is for: a PE that
+    /// computes for long between arriving and waiting should test now and then.
+    pub fn is_passive(self) -> bool {
+        match self {
+            Algorithm::Everyone => everyone::Everyone::PASSIVE,
+            Algorithm::Central => central::Central::PASSIVE,
+            Algorithm::Tree => tree::Tree::PASSIVE,
+            Algorithm::Dissemination => dissemination::Dissemination::PASSIVE,
+            Algorithm::Hardware => hardware::Hardware::PASSIVE,
+        }
+    }
+
+    /// The algorithm for `n` members: forced by `MEMONET_BARRIER`, or the one that measured fastest
+    /// (`memonet bench barrier`).
+    pub(crate) fn choose(pe: &Pe, n: usize) -> Result<Self> {
+        if let Some(value) = std::env::var_os(ENV_BARRIER) {
+            let bad = |problem: String| Error::Environment {
+                name: ENV_BARRIER,
+                value: value.to_string_lossy().into_owned(),
+                problem,
+                fix: "Use everyone (up to 8 PEs), central, tree or dissemination, or unset it",
+            };
+            return match value.to_str() {
+                Some("everyone") if n <= everyone::MOST => Ok(Algorithm::Everyone),
+                Some("everyone") => Err(bad(format!("cannot serve a team of {n}"))),
+                Some("central") => Ok(Algorithm::Central),
+                Some("tree") => Ok(Algorithm::Tree),
+                Some("dissemination") => Ok(Algorithm::Dissemination),
+                _ => Err(bad("is no barrier algorithm".into())),
+            };
+        }
+        Ok(match n {
+            _ if pe.crowded() && !pe.has_far() => Algorithm::Central,
+            0..=everyone::MOST => Algorithm::Everyone,
+            _ => Algorithm::Dissemination,
+        })
+    }
+}
+
+/// The words of one barrier slot, and who shares them.
+#[derive(Clone)]
+struct Slot {
+    pe: Arc<Pe>,
+    members: Arc<[usize]>,
+    rank: usize,
+    slot: usize,
+    /// Address of this PE's own slot.
+    own: OwnSlot,
+    /// How many each member had dropped in this slot before.
+    ended: Arc<[u64]>,
+}
+
+/// An address in this PE's segment.
+#[derive(Clone, Copy)]
+struct OwnSlot(*mut u8);
+
+// SAFETY: an address in the mapping that `Slot::pe` keeps, used only through `crate::base::shm`.
+unsafe impl Send for OwnSlot {}
+// SAFETY: as above.
+unsafe impl Sync for OwnSlot {}
+
+impl Slot {
+    /// A word of a member's slot, at `offset` in [`BarrierSlot`].
+    fn word(&self, rank: usize, offset: usize) -> Route {
+        self.pe.route(self.members[rank], Pe::barrier_slot(self.slot) + offset as u64)
+    }
+
+    /// Address of a word of this PE's own slot, to poll.
+    fn own(&self, offset: usize) -> *mut u64 {
+        self.own.0.wrapping_add(offset).cast()
+    }
+
+    #[inline]
+    fn read_own(&self, offset: usize) -> u64 {
+        // SAFETY: `offset` is that of an aligned word of `BarrierSlot`, in this PE's mapped
+        // segment.
+        unsafe { shm::load(self.own(offset)) }
+    }
+
+    /// A word of a member's slot, for [`tell`](Self::tell).
+    fn mailbox(&self, rank: usize, word: Route) -> Mailbox {
+        let bell =
+            matches!(word, Route::Near(_)).then(|| self.pe.control().doorbell(self.members[rank]));
+        Mailbox { word, bell }
+    }
+
+    /// Stores news into a member's word and wakes it.
+    #[inline(always)]
+    fn tell<T: shm::Word>(&self, to: &Mailbox, value: T) {
+        to.word.store(&self.pe, value);
+        // Far, the fabric rings.
+        if let Some(bell) = to.bell {
+            self.pe.ring_bell(bell);
+        }
+    }
+}
+
+/// Where a member looks for news, and the bell that wakes it where this PE has to.
+struct Mailbox {
+    word: Route,
+    bell: Option<Doorbell>,
+}
+
+/// What an algorithm must do. The methods are called by one thread at a time, and never block.
+trait Phases {
+    /// See [`Algorithm::is_passive`].
+    const PASSIVE: bool;
+    /// Where the members sleep, if not each on its own doorbell.
+    #[inline(always)]
+    fn bells(&self) -> Option<Bells> {
+        None
+    }
+    /// Tells of this PE's arrival at `phase`.
+    fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()>;
+    /// Passes on what has arrived; whether `phase` is complete.
+    fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool>;
+}
+
+/// The algorithm of one barrier.
+enum Way {
+    Everyone(everyone::Everyone),
+    Central(central::Central),
+    Tree(Relayed<tree::Tree>),
+    Dissemination(Relayed<dissemination::Dissemination>),
+    Hardware(hardware::Hardware),
+}
+
+/// Evaluates the expression for the barrier's algorithm: which it is, is asked once per call and
+/// not once per look.
+macro_rules! by_way {
+    ($barrier:expr, $way:ident => $what:expr) => {
+        match &$barrier.way {
+            Way::Everyone($way) => $what,
+            Way::Central($way) => $what,
+            Way::Tree($way) => $what,
+            Way::Dissemination($way) => $what,
+            Way::Hardware($way) => $what,
+        }
+    };
+}
+
+/// A barrier over the members of a team. Made by [`Team::new_barrier`](crate::Team::new_barrier).
+///
+/// It may be dropped once its last phase is complete: whoever arrives at it afterwards arrives at
+/// nothing. Dropped before, its place among the job's barriers is lost.
+pub struct Barrier {
+    slot: Slot,
+    algorithm: Algorithm,
+    way: Way,
+    arrived: AtomicU64,
+    complete: AtomicU64,
+    /// Set while a thread is in one of the calls.
+    busy: AtomicBool,
+    /// Its place is never used again.
+    lost: AtomicBool,
+}
+
+impl Barrier {
+    /// A barrier in `slot`, whose words are zero on every member; each member has dropped `ended`
+    /// in it before.
+    pub(crate) fn new(
+        pe: Arc<Pe>,
+        members: Arc<[usize]>,
+        rank: usize,
+        slot: usize,
+        ended: Arc<[u64]>,
+    ) -> Result<Self> {
+        let algorithm = match hardware::serves(&pe, slot)? {
+            true => Algorithm::Hardware,
+            false => Algorithm::choose(&pe, members.len())?,
+        };
+        Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
+    }
+
+    pub(crate) fn with_algorithm(
+        pe: Arc<Pe>,
+        members: Arc<[usize]>,
+        rank: usize,
+        slot: usize,
+        ended: Arc<[u64]>,
+        algorithm: Algorithm,
+    ) -> Self {
+        let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
+        let slot = Slot { pe, members, rank, slot, own, ended };
+        let way = match algorithm {
+            Algorithm::Everyone => Way::Everyone(everyone::Everyone::new(&slot)),
+            Algorithm::Central => Way::Central(central::Central::new(&slot)),
+            Algorithm::Tree => Way::Tree(Relayed::new(&slot, tree::Tree::new(&slot))),
+            Algorithm::Dissemination => {
+                Way::Dissemination(Relayed::new(&slot, dissemination::Dissemination::new(&slot)))
+            }
+            Algorithm::Hardware => Way::Hardware(hardware::Hardware),
+        };
+        Barrier {
+            slot,
+            algorithm,
+            way,
+            arrived: AtomicU64::new(0),
+            complete: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
+        }
+    }
+
+    /// Its place is not to be used again, as something may still be written there.
+    pub(crate) fn keep_slot(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Rings one of the bells on which members may sleep, as who spins for those of its CPU does.
+    #[cfg(all(test, loom))]
+    pub(crate) fn ring_first_bell(&self) {
+        let bells = by_way!(self, way => way.bells());
+        bells.expect("an algorithm that has some").of(0).ring_ordered();
+    }
+
+    /// The algorithm in use.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Phases at which this PE has arrived so far.
+    #[inline]
+    pub fn phase(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    /// Runs `f` unless another thread of this PE is in this barrier: two of them would count as two
+    /// PEs.
+    #[inline(always)]
+    fn alone<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
+        if !self.take() {
+            return Err(two_threads());
+        }
+        let result = f();
+        self.busy.store(false, Ordering::Release);
+        result
+    }
+
+    /// Marks the barrier as busy; false where it is already. A process of one thread needs no
+    /// exchange.
+    #[inline(always)]
+    fn take(&self) -> bool {
+        if shm::alone() {
+            let free = !self.busy.load(Ordering::Relaxed);
+            self.busy.store(true, Ordering::Relaxed);
+            free
+        } else {
+            !self.busy.swap(true, Ordering::Acquire)
+        }
+    }
+
+    /// Keeps the other threads of this PE out of this barrier, for a call that passes it several
+    /// times: one that passed in between would end the call at the other PEs.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] while another thread is in this barrier.
+    pub(crate) fn hold(&self) -> Result<Whole<'_>> {
+        if self.take() { Ok(Whole(self)) } else { Err(*two_threads()) }
+    }
+
+    /// Arrives at the next phase: this PE's earlier writes are visible at their targets before
+    /// anybody can pass it. If the previous phase is not complete yet (its [`Arrival`] was dropped
+    /// without waiting), waits for it first.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`], or an error of an earlier write that surfaces now.
+    pub fn arrive(&self) -> Result<Arrival<'_>> {
+        self.step()?;
+        Ok(Arrival { barrier: self })
+    }
+
+    /// The one call per phase (RBC): waits until the previous phase is complete, and arrives at the
+    /// next.
+    ///
+    /// A PE that returns from its k-th `step` knows that every PE has made its (k-1)-th. The last
+    /// phase is ended by [`wait`](Self::wait).
+    ///
+    /// # Errors
+    /// As for [`arrive`](Self::arrive).
+    pub fn step(&self) -> Result<()> {
+        Ok(self.alone(|| by_way!(self, way => self.next(way)))?)
+    }
+
+    /// Whether every member has arrived at the phase at which this PE arrived last.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when that can never happen.
+    pub fn test(&self) -> Result<bool> {
+        Ok(self.alone(|| by_way!(self, way => self.look(way)))?)
+    }
+
+    /// Waits until every member has arrived at the phase at which this PE arrived last.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when a member is gone, within 100 ms.
+    pub fn wait(&self) -> Result<()> {
+        Ok(self.alone(|| by_way!(self, way => self.finish(way, None)))?)
+    }
+
+    /// [`wait`](Self::wait) with a deadline.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; the phase goes on and can be waited for again.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
+        let limit = Limit::new(timeout);
+        Ok(self.alone(|| by_way!(self, way => self.finish(way, Some(&limit))))?)
+    }
+
+    /// Arrives and waits.
+    pub(crate) fn pass(&self) -> Result<()> {
+        Ok(self.alone(|| {
+            by_way!(self, way => {
+                self.next(way)?;
+                self.finish(way, None)
+            })
+        })?)
+    }
+
+    /// Ends the phase that may be under way, and arrives at the next.
+    #[inline(always)]
+    fn next(&self, way: &impl Phases) -> Quick<()> {
+        // A write that failed is this PE's error; the others are not to wait for ever because of
+        // it.
+        self.arrive_next(way)??;
+        if self.slot.pe.has_far() { self.slot.pe.surface() } else { Ok(()) }
+    }
+
+    /// [`next`](Self::next), with what earlier writes failed with apart.
+    #[inline(always)]
+    fn arrive_next(&self, way: &impl Phases) -> Quick<Quick<()>> {
+        if let Some(error) = ending::refusal(&self.slot.pe) {
+            return Err(error.into());
+        }
+        self.finish(way, None)?;
+        let written = self.slot.pe.complete_writes();
+        self.arrive_at(way, self.phase() + 1)?;
+        Ok(written)
+    }
+
+    #[inline(always)]
+    fn arrive_at<P: Phases>(&self, way: &P, phase: u64) -> Quick<()> {
+        if P::PASSIVE {
+            // Told before the arrival itself, so never behind it.
+            self.tell_done(phase);
+        }
+        way.arrive(&self.slot, phase)?;
+        self.arrived.store(phase, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn look(&self, way: &impl Phases) -> Quick<bool> {
+        if self.poll(way)? {
+            return Ok(true);
+        }
+        wait::test(&self.slot.pe, || None::<()>);
+        match self.terms(way, None, |terms| terms.departed(&self.slot.pe)) {
+            Some(error) if !self.poll(way)? => Err(error.into()),
+            _ => self.poll(way),
+        }
+    }
+
+    #[inline(always)]
+    fn poll<P: Phases>(&self, way: &P) -> Quick<bool> {
+        let phase = self.phase();
+        let done = self.complete.load(Ordering::Relaxed) == phase || way.poll(&self.slot, phase)?;
+        if done {
+            self.complete::<P>(phase);
+        }
+        Ok(done)
+    }
+
+    #[inline(always)]
+    fn finish<P: Phases>(&self, way: &P, limit: Option<&Limit>) -> Quick<()> {
+        let phase = self.phase();
+        if self.complete.load(Ordering::Relaxed) == phase {
+            return Ok(());
+        }
+        if !way.poll(&self.slot, phase)? {
+            self.terms(way, limit, |terms| {
+                wait::until(&self.slot.pe, terms, || match way.poll(&self.slot, phase) {
+                    Ok(false) => None,
+                    Ok(true) => Some(Ok(())),
+                    Err(error) => Some(Err(error)),
+                })
+            })??;
+        }
+        self.complete::<P>(phase);
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn complete<P: Phases>(&self, phase: u64) {
+        self.complete.store(phase, Ordering::Relaxed);
+        if !P::PASSIVE {
+            self.tell_done(phase);
+        }
+    }
+
+    /// Lets others see that this PE has done its part of `phase`, should it leave now.
+    #[inline(always)]
+    fn tell_done(&self, phase: u64) {
+        // SAFETY: an aligned word of this PE's own slot.
+        unsafe { shm::store(self.slot.own(offset_of!(BarrierSlot, done)), phase) };
+    }
+
+    #[inline(always)]
+    fn terms<R>(
+        &self,
+        way: &impl Phases,
+        limit: Option<&Limit>,
+        f: impl FnOnce(Terms<'_>) -> R,
+    ) -> R {
+        let arrived = |pe: usize| {
+            let members = &self.slot.members;
+            // In the team of all, and in teams of the first PEs, without a search.
+            let rank = if members.get(pe) == Some(&pe) {
+                Some(pe)
+            } else {
+                members.iter().position(|&member| member == pe)
+            };
+            let word = rank.map(|rank| {
+                self.slot.word(rank, offset_of!(BarrierSlot, done)).load::<u64>(&self.slot.pe)
+            });
+            matches!(word, Some(Ok(at)) if at >= self.phase())
+        };
+        f(Terms {
+            members: Some(&self.slot.members),
+            arrived: Some(&arrived),
+            bells: way.bells(),
+            limit,
+        })
+    }
+}
+
+impl Drop for Barrier {
+    fn drop(&mut self) {
+        // Every store into this PE's slot tells of an arrival, and all arrivals at a complete phase
+        // have been seen. Where the last phase is not complete, some are still to come, and the
+        // slot is never used again. Others may still be looking at words of this slot.
+        if matches!(by_way!(self, way => self.poll(way)), Ok(true))
+            && !self.lost.load(Ordering::Relaxed)
+        {
+            let slot = &self.slot;
+            slot.pe.rest_slot(slot.slot, slot.members.clone(), slot.ended.clone());
+        }
+    }
+}
+
+#[cold]
+fn two_threads() -> Box<Error> {
+    Box::new(Error::Misuse(
+        "two threads of one PE are in the same barrier at once; give each its own, or let one thread do it. Or an operator has panicked in a reduction of this team, which this PE can use no more",
+    ))
+}
+
+/// A barrier that one call has for itself; see [`Barrier::hold`].
+pub(crate) struct Whole<'a>(&'a Barrier);
+
+impl Whole<'_> {
+    /// Arrives and waits. What the program's earlier writes failed with surfaces at a later call:
+    /// it must not end this one at one PE alone.
+    pub(crate) fn pass(&self) -> Result<()> {
+        let barrier = self.0;
+        by_way!(barrier, way => {
+            if let Err(error) = barrier.arrive_next(way)? {
+                barrier.slot.pe.surface_later(*error);
+            }
+            barrier.finish(way, None)?;
+        });
+        Ok(())
+    }
+
+    /// The phase that the next [`pass`](Self::pass) ends.
+    pub(crate) fn next_phase(&self) -> u64 {
+        self.0.phase() + 1
+    }
+}
+
+impl Drop for Whole<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+/// Proof of arrival at a phase that may not be complete yet.
+#[must_use = "the phase is complete only after `wait`"]
+pub struct Arrival<'a> {
+    barrier: &'a Barrier,
+}
+
+impl Arrival<'_> {
+    /// Whether every member has arrived.
+    ///
+    /// # Errors
+    /// As for [`Barrier::test`].
+    pub fn test(&self) -> Result<bool> {
+        self.barrier.test()
+    }
+
+    /// Waits until every member has arrived.
+    ///
+    /// # Errors
+    /// As for [`Barrier::wait`].
+    pub fn wait(self) -> Result<()> {
+        self.barrier.wait()
+    }
+}

@@ -1,0 +1,97 @@
+//! Barriers whose members pass on each other's news.
+//!
+//! With such an algorithm a PE that has arrived still owes something: others wait for what it
+//! passes on. So every wait of the PE pays, whatever it waits for: its barriers register with it,
+//! and [`Pe::progress`](crate::endpoint::pe::Pe::progress) moves those on that are under way.
+//! Without that, two PEs that wait for two overlapping barriers in different orders would wait for
+//! ever.
+//!
+//! One thread at a time works on a barrier's words: whoever holds `at`. A thread that only passes
+//! by leaves it to the holder.
+
+use super::{Phases, Slot};
+use crate::base::error::Quick;
+use crate::endpoint::fabric::Due;
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+/// What a wait moves on while it waits for something else.
+pub(crate) trait Relay: Send + Sync {
+    /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives, in
+    /// the PE's time.
+    fn relay(&self) -> Option<Due>;
+
+    /// This PE leaves the job, in order. Gives whether others still need what it passes on: until
+    /// they do not, it stays, and relays.
+    fn depart(&self) -> bool {
+        false
+    }
+
+    /// Whether the program may have references into memory that departing gives away.
+    fn shows_memory(&self) -> bool {
+        false
+    }
+}
+
+/// An algorithm whose members pass on news.
+pub(super) struct Relayed<P>(Arc<Shared<P>>);
+
+struct Shared<P> {
+    slot: Slot,
+    way: P,
+    at: Mutex<At>,
+}
+
+struct At {
+    phase: u64,
+    complete: bool,
+}
+
+impl<P: Phases + Send + Sync + 'static> Relayed<P> {
+    pub(super) fn new(slot: &Slot, way: P) -> Self {
+        let at = Mutex::new(At { phase: 0, complete: true });
+        let shared = Arc::new(Shared { slot: slot.clone(), way, at });
+        let relay: Arc<dyn Relay> = shared.clone();
+        slot.pe.register_relay(Arc::downgrade(&relay));
+        Relayed(shared)
+    }
+}
+
+impl<P: Phases> Shared<P> {
+    fn move_on(&self, at: &mut At) -> Quick<bool> {
+        if !at.complete {
+            at.complete = self.way.poll(&self.slot, at.phase)?;
+        }
+        Ok(at.complete)
+    }
+}
+
+impl<P: Phases> Phases for Relayed<P> {
+    const PASSIVE: bool = P::PASSIVE;
+
+    fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
+        let mut at = self.0.at.lock().unwrap_or_else(PoisonError::into_inner);
+        *at = At { phase, complete: false };
+        self.0.way.arrive(slot, phase)
+    }
+
+    fn poll(&self, _slot: &Slot, phase: u64) -> Quick<bool> {
+        let mut at = self.0.at.lock().unwrap_or_else(PoisonError::into_inner);
+        debug_assert_eq!(at.phase, phase);
+        self.0.move_on(&mut at)
+    }
+}
+
+impl<P: Phases + Send + Sync> Relay for Shared<P> {
+    fn relay(&self) -> Option<Due> {
+        let mut at = match self.at.try_lock() {
+            Ok(at) => at,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Its holder does the same, or has just done it: then the next look of a wait does, no
+            // later than a long nap.
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        // An error is met again, and reported, by the wait for this barrier.
+        drop(self.move_on(&mut at));
+        None
+    }
+}

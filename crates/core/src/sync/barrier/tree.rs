@@ -1,0 +1,62 @@
+//! A tree of eight children each: a parent sees all of its children arrive with one load, the root
+//! tells them, they tell theirs. With up to nine members this is gathering and announcing.
+
+use super::everyone::{all_at, byte_mask};
+use super::{Mailbox, Phases, Slot};
+use crate::base::error::Quick;
+use crate::base::layout::BarrierSlot;
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const FAN: usize = 8;
+
+pub(super) struct Tree {
+    /// The parent, and this PE's byte in its word.
+    parent: Option<Mailbox>,
+    children: Vec<Mailbox>,
+    mask: u64,
+    /// The phase that this PE has last passed up.
+    passed_up: AtomicU64,
+}
+
+impl Tree {
+    pub(super) fn new(slot: &Slot) -> Self {
+        let (rank, n) = (slot.rank, slot.members.len());
+        let children: Vec<_> = (FAN * rank + 1..n.min(FAN * rank + FAN + 1))
+            .map(|c| slot.mailbox(c, slot.word(c, offset_of!(BarrierSlot, release))))
+            .collect();
+        let parent = (rank > 0).then(|| {
+            let up = (rank - 1) / FAN;
+            slot.mailbox(up, slot.word(up, offset_of!(BarrierSlot, gather)).add((rank - 1) % FAN))
+        });
+        Tree { parent, mask: byte_mask(0..children.len()), children, passed_up: AtomicU64::new(0) }
+    }
+}
+
+impl Phases for Tree {
+    const PASSIVE: bool = false;
+
+    fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
+        // A leaf's news leaves now; a parent's when its children are there.
+        self.poll(slot, phase).map(drop)
+    }
+
+    fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool> {
+        if self.passed_up.load(Ordering::Relaxed) < phase {
+            if !all_at(slot.read_own(offset_of!(BarrierSlot, gather)), self.mask, phase) {
+                return Ok(false);
+            }
+            if let Some(parent) = &self.parent {
+                slot.tell(parent, phase as u8);
+            }
+            self.passed_up.store(phase, Ordering::Relaxed);
+        }
+        if self.parent.is_some() && slot.read_own(offset_of!(BarrierSlot, release)) < phase {
+            return Ok(false);
+        }
+        for child in &self.children {
+            slot.tell(child, phase);
+        }
+        Ok(true)
+    }
+}

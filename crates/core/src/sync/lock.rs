@@ -1,0 +1,580 @@
+//! Locks: fair, and each in one 8-byte word of every segment, at the same offset, zero when nobody
+//! uses it.
+//!
+//! Those who want a lock stand in a queue (that of Mellor-Crummey and Scott). Each knows who stands
+//! behind it, in its own word; the last one's number stands in the word of the lock's **home**, a
+//! PE that follows from the offset. Who waits looks at its own word alone, and a hand-over touches
+//! two words.
+//!
+//! | bytes | name | whose | meaning |
+//! |---|---|---|---|
+//! | 0-3 | tail | the home's | last in the queue, as PE number + 1; 0: nobody holds the lock or waits for it |
+//! | 4-5 | next | each PE's | who stands behind this PE, as PE number + 1; 0: nobody, as far as is known here |
+//! | 6 | state | each PE's | 0 `IDLE`; 1 `HELD`: the lock is this PE's, as it found or as the PE before says; 2 `BROKEN`: the PE before found that this is no lock |
+//! | 7 | claim | each PE's | 0 `FREE`; 1 `CLAIMED`: a thread of this PE holds the lock or is on its way; 2 `QUEUED`: and others may be waiting for that |
+//!
+//! **Set**: claim; swap oneself for the tail. Was that 0, the lock is held. Otherwise the old
+//! tail's `next` becomes this PE, which waits for `HELD`. **Clear**: complete all writes. With
+//! nobody known behind, swap the tail from oneself back to 0. Where somebody is, or turns out to be
+//! because the tail is another by now, its `state` becomes `HELD`. In both cases make one's own
+//! words idle, and then give up the claim.
+//!
+//! *One PE at a time.* The swaps of the tail put all comers in one order, with one before and one
+//! behind each. Whoever finds 0 holds the lock at once: only its last holder writes 0, and only
+//! where nobody came behind. Everybody else is let in by the one before it alone, as that one
+//! leaves.
+//!
+//! *No hand-over is lost.* When the compare-and-swap of the one that leaves fails, somebody has
+//! swapped itself behind it. Its link may be late, but is on its way, so the one that leaves waits
+//! for it; if the one behind died in between, that wait ends as all waits do. When it succeeds,
+//! nobody is behind, and no link will come. So each link and each grant is read before its reader
+//! gives up its claim, and so comes again, and `next` and `state` are idle by then: what arrives
+//! there belongs to this turn and not to one before. They become so only after the hand-over, which
+//! is what somebody waits for: the one behind has written to them, so their line is in its cache,
+//! and a store before the hand-over would have to fetch it first.
+//!
+//! *The next holder sees what the last one wrote.* Clear completes all writes before it touches the
+//! tail or the next one's `state`; whoever has read these, reads those. Near, stores keep their
+//! order, and quiet is what far ones are told by.
+//!
+//! *One updater.* The tail is updated by the atomics of the fabric that leads to the home, or by
+//! the processor's where that is mapped, for all PEs alike. The others are never touched by a
+//! fabric's atomics: `next` has one writer at a time, the one behind; `state` the one before and
+//! then the owner; `claim` is the business of the owner's threads.
+//!
+//! *No number comes back too early (ABA).* That the tail is this PE's number, though others came
+//! and went, would take this PE to queue again while it leaves: its claim keeps its own threads out
+//! until it has left.
+//!
+//! **Threads.** The queue knows PEs. Of a PE's threads, the one with the claim takes part; the
+//! others wait in a line of this process, in the order they came. A thread that leaves gives the
+//! lock back to the queue first, and only then the claim to the next thread, so that a PE with many
+//! threads does not keep the lock from the others. `QUEUED` is set, and taken back where the line
+//! is found empty, under the mutex of the line: so it stands whenever somebody is in line, and
+//! whoever gives up a claim that is only `CLAIMED` leaves nobody behind. A PE's only thread
+//! replaces the claim by a load and a store: nobody else writes to it in between, as whoever might
+//! is not there. A thread that it starts later finds what it stored, and other PEs, which look at
+//! the claim of one that has left, find it stored before that.
+//!
+//! **What it costs.** Two PEs on two CPUs that take turns, each adding to a word: per turn, the
+//! line of one's own word, to which the one behind has written, and that of the data go from one
+//! CPU to the other. The same loads and stores in bare C take as long as a ticket lock whose three
+//! words have a line each (0.95 to 1.05 of its time, over many places of the words), and with looks
+//! that are [apart](crate::wait::looks_apart) 0.8 to 0.9 of it. Called from C this takes 160 ns
+//! where that takes 180; 185 where the word is changed by `shmem_long_g` and `shmem_long_p`, whose
+//! targets are looked after at the end (240 with looks one `pause` apart). A queue whose members
+//! look at the word of the one before has nothing to read and no compare-and-swap when it leaves:
+//! in bare C it takes 0.8 to 0.9 of the ticket lock's time, too, and alone, where this takes 18 ns
+//! there and 25 here, 9. It would do for near PEs only.
+//!
+//! **Failures.** A death ends all waits. Who finalises with a claim can never hand over: that ends
+//! the waits too. A word that was not zero at first is found out by its numbers, and from then on
+//! is no lock for anybody: who finds it out tells the one behind.
+
+use crate::base::error::{Error, Quick, Result};
+use crate::base::shm::{self, AtomicOp, Word};
+use crate::endpoint::ending;
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
+use crate::wait::{self, Terms};
+use crate::window::{Access, Inner, Window};
+use std::sync::Arc;
+
+#[cfg(loom)]
+use loom::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+#[cfg(not(loom))]
+use std::sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, Ordering},
+};
+
+const TAIL: u64 = 0;
+const NEXT: u64 = 4;
+const STATE: u64 = 6;
+const CLAIM: u64 = 7;
+
+const IDLE: u8 = 0;
+const HELD: u8 = 1;
+const BROKEN: u8 = 2;
+
+/// The tail of a word that turned out to be no lock: nobody's number.
+const NO_TAIL: u32 = u32::MAX;
+
+const FREE: u8 = 0;
+const CLAIMED: u8 = 1;
+const QUEUED: u8 = 2;
+
+/// Threads of this PE that wait for a claim, in the order they came, for all locks.
+#[derive(Default)]
+pub(crate) struct Line(Mutex<Vec<Waiter>>);
+
+struct Waiter {
+    /// Of the lock.
+    offset: u64,
+    /// Set when the claim is this thread's.
+    turn: Arc<AtomicBool>,
+}
+
+impl Line {
+    fn lock(&self) -> MutexGuard<'_, Vec<Waiter>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A lock as a PE sees it.
+pub(crate) struct Queue<'a> {
+    pe: &'a Pe,
+    offset: u64,
+    /// This PE's own word.
+    own: *mut u8,
+}
+
+impl<'a> Queue<'a> {
+    /// The lock in the words at `offset`, which lie in the segments and are aligned.
+    #[inline]
+    pub(crate) fn new(pe: &'a Pe, offset: u64) -> Self {
+        Queue { pe, offset, own: pe.local(offset) }
+    }
+
+    /// Waits for the lock.
+    #[inline]
+    pub(crate) fn set(&self) -> Quick<()> {
+        self.pe.may_lock(self.offset)?;
+        self.wait()?;
+        self.pe.locked(self.offset);
+        Ok(())
+    }
+
+    #[inline]
+    fn wait(&self) -> Quick<()> {
+        self.check()?;
+        self.claim()?;
+        match self.tail().fetch_op(self.pe, AtomicOp::Swap, self.number()) {
+            Ok(0) => {
+                self.write(STATE, HELD);
+                Ok(())
+            }
+            Ok(before) => self.wait_behind(before),
+            Err(error) => self.give_up(error),
+        }
+    }
+
+    #[cold]
+    fn give_up<R>(&self, error: Box<Error>) -> Quick<R> {
+        self.unclaim();
+        Err(error)
+    }
+
+    /// Takes the lock if that needs no waiting.
+    pub(crate) fn test(&self) -> Quick<bool> {
+        self.check()?;
+        if self.claim_now()? {
+            match self.tail().compare_swap(self.pe, 0, self.number()) {
+                Ok(0) => {
+                    self.write(STATE, HELD);
+                    self.pe.locked(self.offset);
+                    return Ok(true);
+                }
+                Ok(_) => self.unclaim(),
+                Err(error) => return self.give_up(error),
+            }
+        }
+        // A program may try until it succeeds: that is a wait, and ends like one.
+        wait::test(self.pe, || None::<()>);
+        match self.terms(|terms| terms.departed(self.pe)) {
+            Some(error) => Err(error.into()),
+            None => Ok(false),
+        }
+    }
+
+    /// Completes this PE's writes, and hands the lock to who waits for it.
+    #[inline]
+    pub(crate) fn clear(&self) -> Quick<()> {
+        if let Some(error) = ending::refusal_of_child(self.pe) {
+            return Err(error.into());
+        }
+        if self.read::<u8>(STATE) != HELD {
+            return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
+        }
+        self.pe.unlocked(self.offset);
+        // A write that failed is this PE's error; the others are not to wait for ever because of
+        // it.
+        let written = self.pe.complete_unrung();
+        let next = match self.read::<u16>(NEXT) {
+            0 if self.tail().compare_swap(self.pe, self.number(), 0)? == self.number() => 0,
+            0 => self.wait_for_link()?,
+            next => next,
+        };
+        if next != 0 {
+            let told = self.other(next.into()).map(|next| self.tell(next, STATE, HELD));
+            self.write(NEXT, 0u16);
+            self.write(STATE, IDLE);
+            told?;
+        } else {
+            self.write(STATE, IDLE);
+        }
+        self.unclaim();
+        self.pe.ring_written();
+        written
+    }
+
+    #[cold]
+    fn wait_behind(&self, before: u32) -> Quick<()> {
+        let Ok(before) = self.other(before) else { return self.break_up() };
+        self.tell(before, NEXT, self.number() as u16);
+        let answered = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
+        // The claim stays where this fails: this PE is in the queue for ever, as is whoever comes
+        // after it.
+        let state = match wait::looks_apart(self.pe, answered) {
+            Some(state) => state,
+            None => self.terms(|terms| wait::until(self.pe, terms, answered))?,
+        };
+        match state {
+            HELD => Ok(()),
+            _ => self.break_up(),
+        }
+    }
+
+    /// Leaves a queue whose head nobody is, and tells whoever came behind.
+    fn break_up(&self) -> Quick<()> {
+        self.write(STATE, IDLE);
+        if self.tail().compare_swap(self.pe, self.number(), NO_TAIL)? != self.number() {
+            let next = self.wait_for_link()?;
+            self.write(NEXT, 0u16);
+            self.tell(self.other(next.into())?, STATE, BROKEN);
+        }
+        self.give_up(no_lock())
+    }
+
+    #[cold]
+    fn wait_for_link(&self) -> Quick<u16> {
+        let linked = || Some(self.read::<u16>(NEXT)).filter(|&next| next != 0);
+        self.terms(|terms| wait::until(self.pe, terms, linked))
+    }
+
+    /// The PE that another's word, which anybody may have written over, says is in the queue.
+    #[inline]
+    fn other(&self, number: u32) -> Quick<usize> {
+        match (number as usize).checked_sub(1) {
+            Some(pe) if pe < self.pe.npes() && pe != self.pe.me() => Ok(pe),
+            _ => Err(Error::Misuse("this is no lock: its word was not zero before its first use, or something else wrote to it").into()),
+        }
+    }
+
+    /// Makes this thread the one of its PE that may take part.
+    #[inline]
+    fn claim(&self) -> Quick<()> {
+        if self.claim_now()? {
+            return Ok(());
+        }
+        self.wait_in_line()
+    }
+
+    /// [`claim`](Self::claim) if no other thread has it.
+    #[inline]
+    fn claim_now(&self) -> Quick<bool> {
+        match self.replace_claim(FREE, CLAIMED) {
+            FREE => Ok(true),
+            CLAIMED | QUEUED => Ok(false),
+            _ => Err(no_lock()),
+        }
+    }
+
+    #[cold]
+    fn wait_in_line(&self) -> Quick<()> {
+        let turn = Arc::new(AtomicBool::new(false));
+        {
+            let mut line = self.pe.lock_line.lock();
+            // Whoever has the claim may give it up at any time, until it is `QUEUED`.
+            while self.replace_claim(CLAIMED, QUEUED) == FREE {
+                if self.claim_now()? {
+                    return Ok(());
+                }
+            }
+            line.push(Waiter { offset: self.offset, turn: turn.clone() });
+        }
+        let ended = self.terms(|terms| {
+            wait::until(self.pe, terms, || turn.load(Ordering::Acquire).then_some(()))
+        });
+        if ended.is_err() {
+            let mut line = self.pe.lock_line.lock();
+            match line.iter().position(|waiter| Arc::ptr_eq(&waiter.turn, &turn)) {
+                Some(place) => drop(line.remove(place)),
+                None => {
+                    // The turn came after all.
+                    drop(line);
+                    self.unclaim();
+                }
+            }
+        }
+        ended
+    }
+
+    /// Lets the next thread of this PE take part.
+    #[inline]
+    fn unclaim(&self) {
+        if self.replace_claim(CLAIMED, FREE) != CLAIMED {
+            self.pass_on();
+        }
+    }
+
+    #[cold]
+    fn pass_on(&self) {
+        {
+            let mut line = self.pe.lock_line.lock();
+            let Some(first) = line.iter().position(|waiter| waiter.offset == self.offset) else {
+                return self.write(CLAIM, FREE);
+            };
+            line.remove(first).turn.store(true, Ordering::Release);
+        }
+        self.pe.ring(self.pe.me());
+    }
+
+    /// What a wait here depends on: all PEs live, and none leaves with the lock or its place in the
+    /// queue.
+    fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
+        let left_free = |pe: usize| matches!(self.word(pe, CLAIM).load::<u8>(self.pe), Ok(FREE));
+        f(Terms { arrived: Some(&left_free), ..Terms::default() })
+    }
+
+    /// Whether this process may stand in the queue, and every PE's number has room in `next`: not
+    /// in the largest of simulated jobs.
+    #[inline]
+    fn check(&self) -> Quick<()> {
+        if let Some(error) = ending::refusal_of_child(self.pe) {
+            return Err(error.into());
+        }
+        let limit = usize::from(u16::MAX);
+        if self.pe.npes() > limit {
+            let what = "PEs of a job with locks";
+            return Err(Error::TooMany { what, limit }.into());
+        }
+        Ok(())
+    }
+
+    /// This PE in others' words.
+    #[inline]
+    fn number(&self) -> u32 {
+        self.pe.me() as u32 + 1
+    }
+
+    #[inline]
+    fn tail(&self) -> Route {
+        // Multiplied by the golden ratio, neighbouring words get homes far apart.
+        let spread = (self.offset / 8).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let home = (spread * self.pe.npes() as u64) >> 32;
+        self.word(home as usize, TAIL)
+    }
+
+    #[inline]
+    fn word(&self, pe: usize, part: u64) -> Route {
+        self.pe.route(pe, self.offset + part)
+    }
+
+    /// Stores news into another's word, and wakes it.
+    #[inline]
+    fn tell<T: Word>(&self, pe: usize, part: u64, value: T) {
+        let word = self.word(pe, part);
+        word.store(self.pe, value);
+        // Far, the fabric rings.
+        if let Route::Near(_) = word {
+            self.pe.ring(pe);
+        }
+    }
+
+    #[inline]
+    fn read<T: Word>(&self, part: u64) -> T {
+        // SAFETY: an aligned part of a word in this PE's mapped segment, as `new`'s caller
+        // promised.
+        unsafe { shm::load(self.own.wrapping_add(part as usize).cast()) }
+    }
+
+    #[inline]
+    fn write<T: Word>(&self, part: u64, value: T) {
+        // SAFETY: as in `read`.
+        unsafe { shm::store(self.own.wrapping_add(part as usize).cast(), value) }
+    }
+
+    #[inline(always)]
+    fn replace_claim(&self, old: u8, new: u8) -> u8 {
+        if shm::alone() {
+            let seen = self.read::<u8>(CLAIM);
+            if seen == old {
+                self.write(CLAIM, new);
+            }
+            return seen;
+        }
+        // SAFETY: as in `read`.
+        unsafe {
+            shm::compare_swap_sized(
+                self.own.wrapping_add(CLAIM as usize),
+                1,
+                old.into(),
+                new.into(),
+            ) as u8
+        }
+    }
+}
+
+#[cold]
+fn no_lock() -> Box<Error> {
+    Box::new(Error::Misuse(
+        "this is no lock: its word was not zero before its first use, or something else wrote to it",
+    ))
+}
+
+/// A lock in a word of a window: whoever has it, has it alone in the whole job. Made by
+/// [`Window::lock`].
+///
+/// ```
+/// # use memonet_core::Job;
+/// # Job::threads(3, |job| -> memonet_core::Result<()> {
+/// let w = job.window::<u64>(2)?; // a lock, and what it protects
+/// let lock = w.lock(0)?;
+/// for _ in 0..10 {
+///     let held = lock.lock()?;
+///     let seen = w.get_one(0, 1)?;
+///     w.put_one(0, 1, seen + 1)?;
+///     held.release()?; // or dropped
+/// }
+/// job.barrier()?;
+/// assert_eq!(w.get_one(0, 1)?, 30);
+/// job.barrier()
+/// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
+#[derive(Clone)]
+pub struct Lock {
+    window: Arc<Inner>,
+    offset: u64,
+}
+
+impl Window<u64> {
+    /// The lock in element `index` of all parts, which were zero before its first use, and which
+    /// nothing else touches.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that others may not read and
+    /// write; [`Error::Misuse`] for a restricted one, whose parts not everybody may reach.
+    pub fn lock(&self, index: usize) -> Result<Lock> {
+        let bytes = self.range(index, 1)?;
+        let pe = &self.inner.pe;
+        let base = self.inner.heap_offset().ok_or(Error::Misuse(
+            "a lock needs a word of an ordinary window, not of a restricted one",
+        ))?;
+        // Asked of somebody else's part, where there is one: one's own may always be written.
+        self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
+        Ok(Lock { window: self.inner.clone(), offset: base + bytes as u64 })
+    }
+}
+
+impl Lock {
+    fn queue(&self) -> Queue<'_> {
+        Queue::new(&self.window.pe, self.offset)
+    }
+
+    /// Waits for the lock. Those who wait get it in the order they came, also when they are threads
+    /// of one PE. Not reentrant.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock.
+    pub fn lock(&self) -> Result<Held<'_>> {
+        self.queue().set()?;
+        Ok(Held { lock: self })
+    }
+
+    /// Takes the lock if that needs no waiting.
+    ///
+    /// # Errors
+    /// As for [`lock`](Self::lock).
+    pub fn try_lock(&self) -> Result<Option<Held<'_>>> {
+        Ok(self.queue().test()?.then(|| Held { lock: self }))
+    }
+}
+
+/// The lock is this PE's, until this is dropped: then its writes are completed, and the next one's
+/// turn comes. So too when a panic drops it: what the lock protects is then as it was left.
+#[must_use = "dropped, it gives the lock back"]
+pub struct Held<'a> {
+    lock: &'a Lock,
+}
+
+impl Held<'_> {
+    /// Gives the lock back, as dropping does.
+    ///
+    /// # Errors
+    /// What an earlier write failed with; when dropped, that surfaces at the next quiet.
+    pub fn release(self) -> Result<()> {
+        let lock = self.lock;
+        std::mem::forget(self);
+        Ok(lock.queue().clear()?)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.queue().clear() {
+            self.lock.window.pe.surface_later(*error);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::job::Job;
+
+    /// Threads of one PE get the lock in the order they came.
+    #[test]
+    fn threads_come_in_order() {
+        const THREADS: usize = 6;
+        Job::threads(2, |job| -> Result<()> {
+            let lock = job.window::<u64>(1)?.lock(0)?;
+            let order = Mutex::new(Vec::new());
+            let held = lock.lock()?;
+            std::thread::scope(|scope| {
+                for thread in 0..THREADS {
+                    let (lock, order) = (&lock, &order);
+                    scope.spawn(move || {
+                        let held = lock.lock().unwrap();
+                        order.lock().unwrap().push(thread);
+                        drop(held);
+                    });
+                    while job.pe.lock_line.lock().len() <= thread {
+                        std::thread::yield_now();
+                    }
+                }
+                drop(held);
+            });
+            assert_eq!(order.into_inner().unwrap(), (0..THREADS).collect::<Vec<_>>());
+            job.barrier()
+        })
+        .unwrap()
+        .into_iter()
+        .for_each(|result| result.unwrap());
+    }
+
+    /// Locks that lie together have homes apart.
+    #[test]
+    fn homes_are_spread() {
+        const NPES: usize = 7;
+        let homes = Job::threads(NPES, |job| {
+            let tails = (0..1000).map(|i| {
+                let lock = Queue::new(&job.pe, job.pe.control().geometry().heap_offset + 8 * i);
+                let Route::Near(tail) = lock.tail() else { unreachable!("all are near") };
+                (0..NPES)
+                    .find(|&pe| matches!(lock.word(pe, TAIL), Route::Near(word) if word == tail))
+                    .unwrap()
+            });
+            tails.collect::<Vec<_>>()
+        })
+        .unwrap();
+        assert!(homes.iter().all(|home| *home == homes[0]), "all PEs find the same");
+        for pe in 0..NPES {
+            let count = homes[0].iter().filter(|&&home| home == pe).count();
+            assert!((1000 / NPES / 2..1000 / NPES * 2).contains(&count), "PE {pe}: {count}");
+        }
+    }
+}

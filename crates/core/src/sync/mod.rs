@@ -1,0 +1,5 @@
+//! What PEs synchronise by: barriers, locks in words of segments, tickets.
+
+pub(crate) mod barrier;
+pub(crate) mod lock;
+pub(crate) mod tickets;

@@ -1,0 +1,140 @@
+//! A PE's own part of a window, by copies: peers may write while it is read.
+
+use crate::base::shm::{self, Plain};
+use crate::wait::polling;
+use crate::window::Window;
+use std::ops::Range;
+
+impl<T: Plain> Window<T> {
+    /// Address of element `index` of this PE's own part.
+    ///
+    /// # Panics
+    /// When out of range, like a slice.
+    #[inline]
+    fn at(&self, index: usize, count: usize) -> *mut T {
+        match self.range(index, count) {
+            Ok(offset) => self.reach.local.wrapping_add(offset).cast(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Reads an element of this PE's own part. Elements of 1, 2, 4 or 8 bytes are never torn.
+    ///
+    /// # Panics
+    /// When out of range.
+    #[inline]
+    pub fn read(&self, index: usize) -> T {
+        if polling::is_on() {
+            self.has_read(self.at(index, 1).cast(), size_of::<T>());
+        }
+        self.look(index)
+    }
+
+    /// [`read`](Self::read), for waits.
+    #[inline]
+    pub(crate) fn look(&self, index: usize) -> T {
+        // SAFETY: `at` checked the range, and elements are aligned.
+        unsafe { shm::read_plain(self.at(index, 1)) }
+    }
+
+    /// To be called beside a read of `bytes` at `from`, memory of this window: a program may read
+    /// again and again until it finds something else.
+    #[cold]
+    pub(crate) fn has_read(&self, from: *const u8, bytes: usize) {
+        // SAFETY: the caller has checked the range.
+        if let Some(value) = unsafe { polling::digest(from, bytes) } {
+            polling::has_read(&self.inner.pe, from as usize, value);
+        }
+    }
+
+    /// Writes an element of this PE's own part. Elements of 1, 2, 4 or 8 bytes are never torn.
+    ///
+    /// # Panics
+    /// When out of range.
+    #[inline]
+    pub fn write(&self, index: usize, value: T) {
+        // SAFETY: `at` checked the range.
+        unsafe { shm::copy(self.at(index, 1).cast(), (&raw const value).cast(), size_of::<T>()) }
+    }
+
+    /// Copies elements of this PE's own part, from `index` on, into `to`.
+    ///
+    /// # Panics
+    /// When out of range.
+    pub fn read_into(&self, index: usize, to: &mut [T]) {
+        // SAFETY: `at` checked the range; `to` is private memory.
+        unsafe {
+            shm::copy(to.as_mut_ptr().cast(), self.at(index, to.len()).cast(), size_of_val(to))
+        }
+    }
+
+    /// Copies `from` into this PE's own part, from `index` on.
+    ///
+    /// # Panics
+    /// When out of range.
+    pub fn write_from(&self, index: usize, from: &[T]) {
+        // SAFETY: `at` checked the range; `from` is private memory.
+        unsafe {
+            shm::copy(self.at(index, from.len()).cast(), from.as_ptr().cast(), size_of_val(from))
+        }
+    }
+
+    /// All elements of this PE's own part.
+    pub fn to_vec(&self) -> Vec<T> {
+        let mut all = vec![T::new_zeroed(); self.len()];
+        self.read_into(0, &mut all);
+        all
+    }
+
+    /// Sets elements of this PE's own part.
+    ///
+    /// # Panics
+    /// When out of range.
+    pub fn fill(&self, range: Range<usize>, value: T) {
+        // Checked before the first write.
+        self.at(range.start, range.len());
+        for index in range {
+            self.write(index, value);
+        }
+    }
+
+    /// Address of this PE's own part, `len` elements, for foreign code. See
+    /// [`local_slice`](Self::local_slice) for what may be done with it.
+    pub fn local_ptr(&self) -> *mut T {
+        self.reach.local.cast()
+    }
+
+    /// This PE's own part as a slice.
+    ///
+    /// # Safety
+    /// While the slice lives, no PE (this one included) writes what it covers: between two barriers
+    /// in a phase in which nobody writes, for example.
+    pub unsafe fn local_slice(&self) -> &[T] {
+        // SAFETY: the memory is mapped and aligned as long as the window lives, any bytes are a
+        // `T`, and the caller promises that nobody writes.
+        unsafe { std::slice::from_raw_parts(self.local_ptr(), self.len()) }
+    }
+
+    /// This PE's own part as a mutable slice.
+    ///
+    /// # Safety
+    /// While the slice lives, no PE reads or writes what it covers but through it.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "the caller promises what the borrow checker cannot see: other processes"
+    )]
+    pub unsafe fn local_slice_mut(&self) -> &mut [T] {
+        // SAFETY: as in `local_slice`, and the caller promises that this is the only access.
+        unsafe { std::slice::from_raw_parts_mut(self.local_ptr(), self.len()) }
+    }
+
+    /// Address of an element of a near PE's part; `None` when it is far, out of range or not
+    /// granted. For foreign code and measurements; the same rules as for
+    /// [`local_slice`](Self::local_slice) apply to it.
+    pub fn near_ptr(&self, pe: usize, index: usize) -> Option<*mut T> {
+        match self.target(pe, index, 1, crate::window::Access::ReadWrite).ok()?.route {
+            crate::endpoint::route::Route::Near(p) => Some(p.cast()),
+            crate::endpoint::route::Route::Far(_) => None,
+        }
+    }
+}

@@ -1,0 +1,576 @@
+//! Windows: the memory that PEs show each other.
+
+pub(crate) mod local;
+pub(crate) mod put;
+pub(crate) mod remote;
+pub(crate) mod restricted;
+pub mod segment;
+pub(crate) mod transfer;
+pub(crate) mod until;
+
+use crate::base::error::{Error, Result};
+use crate::base::shm::Plain;
+use crate::endpoint::belongs::{Belongs, Owner};
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
+use crate::job::Job;
+use crate::job::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN};
+use crate::job::heap::KeySlot;
+use crate::window::restricted::{Exchange, Hold, OwnPart, Restricted, Rights};
+use crate::window::segment::Written;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What others may do with a PE's part of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Access {
+    /// Nothing.
+    None,
+    /// Read it.
+    Read,
+    /// Write it.
+    Write,
+    /// Both, and atomics.
+    #[default]
+    ReadWrite,
+}
+
+impl Access {
+    #[inline]
+    pub(crate) fn bits(self) -> u64 {
+        match self {
+            Access::None => 0,
+            Access::Read => 1,
+            Access::Write => 2,
+            Access::ReadWrite => 3,
+        }
+    }
+
+    /// Whether this includes all of `wanted`.
+    #[inline]
+    pub fn allows(self, wanted: Access) -> bool {
+        self.bits() & wanted.bits() == wanted.bits()
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Access::None => "no",
+            Access::Read => "read",
+            Access::Write => "write",
+            Access::ReadWrite => "read and write",
+        }
+    }
+}
+
+/// How [`Job::window_with`] makes a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WindowOptions {
+    access: Access,
+    populate: bool,
+}
+
+impl WindowOptions {
+    /// Read and write, pages made when touched.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What other PEs may do with a PE's part. The owner may always do everything.
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+
+    /// Makes the pages now, huge where the kernel can.
+    pub fn populate(mut self, now: bool) -> Self {
+        self.populate = now;
+        self
+    }
+}
+
+/// Memory on each PE that the others reach: `len` elements of plain data, at the same place
+/// everywhere.
+///
+/// Made collectively by [`Job::window`]; zero at first. Handles are cheap to clone. The memory is
+/// reused when every PE has dropped its last handle and remote, at the next collective call that
+/// makes or frees a window.
+///
+/// Peers may write at any time, so there are no slices of it in safe code: own elements are read
+/// and written by copies ([`read`](Self::read), [`write`](Self::write),
+/// [`read_into`](Self::read_into), ...), others' by [`put`](Self::put), [`get`](Self::get), and,
+/// element by element, [`remote`](Self::remote).
+pub struct Window<T> {
+    pub(crate) inner: Arc<Inner>,
+    pub(crate) reach: Reach,
+    /// Set in a view opened by a key: the only PE it reaches, and the key's epoch.
+    pub(crate) attached: Option<(usize, u64)>,
+    element: PhantomData<fn(T) -> T>,
+}
+
+impl<T> Clone for Window<T> {
+    fn clone(&self) -> Self {
+        Window {
+            inner: self.inner.clone(),
+            reach: self.reach,
+            attached: self.attached,
+            element: PhantomData,
+        }
+    }
+}
+
+/// What the hot paths need, in the handle itself: the way to the memory is one load shorter.
+#[derive(Clone, Copy)]
+pub(crate) struct Reach {
+    /// This PE's part.
+    pub(crate) local: *mut u8,
+    /// Bytes of each part.
+    bytes: usize,
+    /// PE 0's part; the others follow at a `stride`.
+    parts: *mut u8,
+    stride: usize,
+    /// How many PEs' parts may be read, and written, at that address without asking further: all,
+    /// or none.
+    readable: usize,
+    writable: usize,
+    pub(crate) me: usize,
+    written: Written,
+}
+
+// SAFETY: addresses in a mapping that the window's `Inner` holds, used only through
+// `crate::base::shm`.
+unsafe impl Send for Reach {}
+// SAFETY: as above.
+unsafe impl Sync for Reach {}
+
+/// What all handles of a window share.
+pub(crate) struct Inner {
+    pub(crate) pe: Arc<Pe>,
+    /// For the collective calls.
+    world: Arc<crate::team::Team>,
+    id: usize,
+    bytes: usize,
+    access: Access,
+    /// This PE's part.
+    local: *mut u8,
+    place: Place,
+}
+
+// SAFETY: `local` is an address in a mapping that `pe` or `place` holds, used only through
+// `crate::base::shm`.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+enum Place {
+    /// At this offset of each segment.
+    Heap(u64),
+    /// In memfds of its own.
+    Restricted(Restricted),
+}
+
+/// A checked place in somebody's part, and what keeps it valid.
+pub(crate) struct Target {
+    pub(crate) route: Route,
+    pub(crate) hold: Option<Hold>,
+}
+
+impl Inner {
+    /// A restricted window in key slot 0 without memory.
+    #[cfg(all(test, loom))]
+    pub(crate) fn bare(pe: Arc<Pe>) -> Result<Self> {
+        Ok(Inner {
+            world: Arc::new(crate::team::Team::world(&pe)?),
+            id: 0,
+            bytes: 0,
+            access: Access::ReadWrite,
+            local: std::ptr::null_mut(),
+            place: Place::Restricted(Restricted::bare(pe.clone(), 0)),
+            pe,
+        })
+    }
+
+    /// Where it begins in each segment, if that is where it is.
+    pub(crate) fn heap_offset(&self) -> Option<u64> {
+        match self.place {
+            Place::Heap(offset) => Some(offset),
+            Place::Restricted(_) => None,
+        }
+    }
+
+    pub(crate) fn restricted(&self) -> Option<&Restricted> {
+        match &self.place {
+            Place::Heap(_) => None,
+            Place::Restricted(restricted) => Some(restricted),
+        }
+    }
+
+    /// Resolves bytes of `pe`'s part, which the caller has found to be in range.
+    #[inline]
+    fn resolve(
+        &self,
+        pe: usize,
+        offset: usize,
+        wanted: Access,
+        attached: Option<(usize, u64)>,
+    ) -> Result<Target> {
+        match &self.place {
+            Place::Heap(base) => {
+                if !self.access.allows(wanted) && pe != self.pe.me() {
+                    return self.denied(pe, wanted);
+                }
+                Ok(Target { route: self.pe.route(pe, base + offset as u64), hold: None })
+            }
+            Place::Restricted(restricted) => {
+                restricted.resolve(&self.pe, pe, offset, wanted, attached)
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn reach(&self) -> Reach {
+        let near = match self.place {
+            Place::Heap(base) => self.pe.near_parts(base),
+            // Each use of a right is counted.
+            Place::Restricted(_) => None,
+        };
+        let (parts, stride) = near.unwrap_or((std::ptr::null_mut(), 0));
+        let count = |wanted| {
+            if near.is_some() && self.access.allows(wanted) { self.pe.npes() } else { 0 }
+        };
+        Reach {
+            local: self.local,
+            bytes: self.bytes,
+            parts,
+            stride,
+            readable: count(Access::Read),
+            writable: count(Access::Write),
+            me: self.pe.me(),
+            written: Written::of(&self.pe),
+        }
+    }
+
+    #[cold]
+    fn denied<R>(&self, pe: usize, wanted: Access) -> Result<R> {
+        let (wanted, granted) = (wanted.name(), self.access);
+        Err(Error::AccessDenied { pe, wanted, granted })
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // Before the number may be given to another: what is mapped under it now.
+        drop(std::mem::replace(&mut self.place, Place::Heap(0)));
+        self.pe.dropped[self.id / 64].fetch_or(1 << (self.id % 64), Ordering::Release);
+    }
+}
+
+impl<T> Belongs for Window<T> {
+    #[inline(always)]
+    fn owner(&self) -> Owner {
+        Owner::of_marks(self.reach.written.as_ptr())
+    }
+}
+
+impl<T: Plain> Window<T> {
+    pub(crate) fn view(inner: Arc<Inner>, attached: Option<(usize, u64)>) -> Self {
+        Window { reach: inner.reach(), inner, attached, element: PhantomData }
+    }
+
+    /// Elements of each PE's part.
+    #[allow(clippy::len_without_is_empty, reason = "see is_empty below")]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.reach.bytes / size_of::<T>()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives this handle back and frees all windows that every PE has dropped. *Collective.*
+    ///
+    /// # Errors
+    /// [`Error::Unequal`] when PEs free different windows, [`Error::PeerFailed`].
+    pub fn free(self) -> Result<()> {
+        let (pe, world, id) =
+            (self.inner.pe.clone(), self.inner.world.clone(), self.inner.id as u64);
+        drop(self);
+        let mut call = Collective::begin(&pe, &world)?;
+        call.agree(Ok([KIND_FREE, id, 0, 0]))?;
+        call.close()
+    }
+
+    /// Byte offset of `count` elements from `index`, if they are in range.
+    #[inline]
+    pub(crate) fn range(&self, index: usize, count: usize) -> Result<usize> {
+        let len = self.len();
+        match index.checked_add(count) {
+            Some(end) if end <= len => Ok(index * size_of::<T>()),
+            Some(_) => Err(Error::OutOfBounds { index, count, len }),
+            None => Err(Error::Overflow { index, size: size_of::<T>() }),
+        }
+    }
+
+    /// [`target`](Self::target) for the common case, in registers: a window of the segments, all
+    /// PEs near. Everything else, errors included, is `None`.
+    #[inline(always)]
+    pub(crate) fn near(
+        &self,
+        pe: usize,
+        index: usize,
+        count: usize,
+        wanted: Access,
+    ) -> Option<*mut u8> {
+        let reach = &self.reach;
+        let pes = match wanted {
+            Access::Read => reach.readable,
+            Access::Write => reach.writable,
+            Access::ReadWrite => reach.readable.min(reach.writable),
+            Access::None => 0,
+        };
+        let end = index.checked_add(count)?;
+        if pe >= pes || end > self.len() {
+            return None;
+        }
+        Some(reach.parts.wrapping_add(pe * reach.stride + index * size_of::<T>()))
+    }
+
+    /// To be called after a write where [`near`](Self::near) has said.
+    ///
+    /// # Safety
+    /// `near` found this PE's part, writable.
+    #[inline(always)]
+    pub(crate) unsafe fn wrote_near(&self, pe: usize) {
+        // SAFETY: where parts are near, there is one for each PE, and this is one of them; `inner`
+        // keeps the bytes.
+        unsafe { self.reach.written.to(pe) };
+    }
+
+    /// Resolves `count` elements from `index` of `pe`'s part.
+    #[inline]
+    pub(crate) fn target(
+        &self,
+        pe: usize,
+        index: usize,
+        count: usize,
+        wanted: Access,
+    ) -> Result<Target> {
+        self.inner.pe.check_pe(pe)?;
+        let offset = self.range(index, count)?;
+        self.inner.resolve(pe, offset, wanted, self.attached)
+    }
+
+    /// Resolves a word of `size` bytes at a byte offset of `pe`'s part.
+    pub(crate) fn word_target(
+        &self,
+        pe: usize,
+        offset: usize,
+        size: usize,
+        wanted: Access,
+    ) -> Result<Target> {
+        self.inner.pe.check_pe(pe)?;
+        let end = offset.checked_add(size).ok_or(Error::Overflow { index: offset, size: 1 })?;
+        if end > self.inner.bytes {
+            return Err(Error::OutOfBounds { index: offset, count: size, len: self.inner.bytes });
+        }
+        if !offset.is_multiple_of(size) {
+            return Err(Error::Misaligned { offset, size });
+        }
+        self.inner.resolve(pe, offset, wanted, self.attached)
+    }
+}
+
+impl Job {
+    /// Makes a window of `len` elements on every PE, zero, that all PEs may read and write.
+    /// *Collective*; ends with a barrier.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different windows,
+    /// [`Error::TooMany`], [`Error::PeerFailed`].
+    pub fn window<T: Plain>(&self, len: usize) -> Result<Window<T>> {
+        self.window_with(len, WindowOptions::new())
+    }
+
+    /// [`window`](Self::window) with options. *Collective.*
+    ///
+    /// # Errors
+    /// As for [`window`](Self::window).
+    pub fn window_with<T: Plain>(&self, len: usize, options: WindowOptions) -> Result<Window<T>> {
+        let terms = WindowTerms { kind: KIND_WINDOW, shape: align_of::<T>() as u64, digest: 0 };
+        self.window_of(terms, len, options, |_| {})
+    }
+
+    /// The window of something that is made collectively, on the same terms at all PEs. `start` is
+    /// given the offset of the window, zeros by then, before any PE can use it.
+    pub(crate) fn window_of<T: Plain>(
+        &self,
+        terms: WindowTerms,
+        len: usize,
+        options: WindowOptions,
+        start: impl FnOnce(u64),
+    ) -> Result<Window<T>> {
+        let pe = &self.pe;
+        let mut call = Collective::begin(pe, self.world())?;
+        let bits = options.access.bits() | u64::from(options.populate) << 8 | terms.digest << 16;
+        let request =
+            element_bytes::<T>(len).map(|bytes| [terms.kind, bytes as u64, terms.shape, bits]);
+        call.agree(request)?;
+        let bytes = len * size_of::<T>();
+        let allocated = call.heap.allocate(bytes as u64, align_of::<T>() as u64);
+        // Equal on all PEs, so all of them leave through the same door.
+        let allocation = match allocated {
+            Ok(allocation) => allocation,
+            Err(error) => {
+                call.close()?;
+                return Err(error);
+            }
+        };
+        let inner = Inner {
+            pe: pe.clone(),
+            world: self.world.clone(),
+            id: allocation.id,
+            bytes,
+            access: options.access,
+            local: pe.local(allocation.range.start),
+            place: Place::Heap(allocation.range.start),
+        };
+        let (first, size) = (
+            pe.control().geometry().segment(pe.me()) + allocation.range.start,
+            allocation.range.end - allocation.range.start,
+        );
+        let (dirty, mapping) = (allocation.dirty, pe.control().mapping());
+        mapping.release(
+            pe.control().geometry().segment(pe.me()) + dirty.start,
+            dirty.end - dirty.start,
+        );
+        mapping.want_huge_pages(first, size, options.populate);
+        start(allocation.range.start);
+        call.close()?;
+        Ok(Window::view(Arc::new(inner), None))
+    }
+
+    /// What [`window_of`](Self::window_of) would be called for, when this PE finds that it cannot
+    /// be: the others are not to wait.
+    pub(crate) fn refuse_window(&self, error: Error) -> Error {
+        let refused =
+            Collective::begin(&self.pe, self.world()).and_then(|mut call| call.agree(Err(error)));
+        refused.expect_err("a refused request is refused")
+    }
+
+    /// Makes a restricted window: memory of its own on every PE, never part of the job's, of which
+    /// each PE maps only what `right(home, holder)` gives it, read-only where it may only read. A
+    /// stray store by a PE without the right faults in that PE and leaves the memory untouched. Its
+    /// rights can be revoked ([`Window::revoke`]). *Collective*; `right` must be the same function
+    /// on every PE, and is called before anything else happens. The home itself always may read and
+    /// write.
+    ///
+    /// PEs that are threads of one process ([`Job::threads`]) share an address space: there the
+    /// rights are checked, not enforced by the processor.
+    ///
+    /// # Errors
+    /// As for [`window`](Self::window); [`Error::Unequal`] when PEs disagree about the rights.
+    pub fn restricted<T: Plain>(
+        &self,
+        len: usize,
+        right: impl Fn(usize, usize) -> Access,
+    ) -> Result<Window<T>> {
+        let n = self.npes();
+        // The caller's function is done with before any lock is taken: it may call the job itself.
+        let rights = Rights::ask(self.pe(), n, right);
+        let mut call = Collective::begin(&self.pe, self.world())?;
+        // Bound before anybody sends to it.
+        let socket = crate::endpoint::descriptors::Socket::of(&self.pe);
+        let request = element_bytes::<T>(len)
+            .map(|bytes| [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]);
+        call.agree(request)?;
+        let bytes = len * size_of::<T>();
+        let KeySlot { id, slot, generation } = match call.heap.allocate_key() {
+            Ok(key) => key,
+            Err(error) => {
+                call.close()?;
+                return Err(error);
+            }
+        };
+        // What one PE cannot make, none has: every step is compared.
+        let refused = |error: Option<Error>, pe: usize| {
+            self.pe.dropped[id / 64].fetch_or(1 << (id % 64), Ordering::Release);
+            call.close()?;
+            Err(error.unwrap_or_else(|| {
+                let there = std::io::Error::other(format!(
+                    "PE {pe} could not make or map a part; its own error says why"
+                ));
+                Error::system("making a restricted window", there, "")
+            }))
+        };
+        call.publish(1, UNKNOWN);
+        let made = socket.and_then(|socket| Ok((socket, OwnPart::make(bytes)?)));
+        if let Some(pe) = call.failed(0, made.is_ok())? {
+            return refused(made.err(), pe);
+        }
+        let (socket, own) = made?;
+        let exchange = Exchange {
+            pe: &self.pe,
+            socket: &socket,
+            slot,
+            generation,
+            // Others may be waiting for what this PE cannot send.
+            fail: &|| {
+                call.publish(1, FAILED);
+                self.pe.ring_all(0..n);
+            },
+            has_failed: &|pe| Ok(call.outcome(1, pe)? == FAILED),
+        };
+        let exchanged = Restricted::create(&exchange, bytes, own, &rights);
+        if let Some(pe) = call.failed(1, exchanged.is_ok())? {
+            return refused(exchanged.err(), pe);
+        }
+        let mut restricted = exchanged?;
+        restricted.close_own_part();
+        restricted.learn_grants(&self.pe)?;
+        // Grants may be revoked from here on; before, everybody must have read them.
+        call.close()?;
+        let inner = Inner {
+            pe: self.pe.clone(),
+            world: self.world.clone(),
+            id,
+            bytes,
+            access: Access::ReadWrite,
+            local: restricted.local(self.pe()),
+            place: Place::Restricted(restricted),
+        };
+        let inner = Arc::new(inner);
+        self.pe.register_restricted(&inner);
+        Ok(Window::view(inner, None))
+    }
+}
+
+/// What all PEs have to ask for alike, beside a window's length and options.
+pub(crate) struct WindowTerms {
+    /// One of [`agree`](crate::job::agree)'s kinds.
+    pub(crate) kind: u64,
+    /// What decides which bytes of the window are accessed as what: compared exactly, as references
+    /// depend on it.
+    pub(crate) shape: u64,
+    /// Of everything else: 48 bits are compared.
+    pub(crate) digest: u64,
+}
+
+/// What every mapping is aligned to.
+const MOST_ALIGNED: usize = 4096;
+
+pub(crate) fn element_bytes<T>(len: usize) -> Result<usize> {
+    if size_of::<T>() == 0 {
+        return Err(Error::Misuse("elements of windows and channels must have a size"));
+    }
+    if align_of::<T>() > MOST_ALIGNED {
+        return Err(Error::Misuse(
+            "elements of windows and channels cannot be aligned to more than a page of 4096 bytes",
+        ));
+    }
+    len.checked_mul(size_of::<T>())
+        .filter(|&bytes| bytes <= isize::MAX as usize)
+        .ok_or(Error::Overflow { index: len, size: size_of::<T>() })
+}

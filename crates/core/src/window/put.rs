@@ -1,0 +1,459 @@
+//! Blocks: put, get, strided and indexed, and a put with its signal.
+
+use crate::base::error::{Error, Result};
+use crate::base::shm::{self, Plain};
+use crate::endpoint::belongs::{check_together, is_together};
+use crate::endpoint::fabric::SignalOp;
+use crate::endpoint::route::Route;
+use crate::wait::polling;
+use crate::window::{Access, Window};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+
+impl<T: Plain> Window<T> {
+    /// Copies `from` into `pe`'s part, from `index` on. On return the source may be reused; the
+    /// block is visible at the target after [`quiet`](crate::Job::quiet), and in order with others
+    /// only across a [`fence`](crate::Job::fence).
+    ///
+    /// # Errors
+    /// [`NoSuchPe`](Error::NoSuchPe), [`OutOfBounds`](Error::OutOfBounds),
+    /// [`AccessDenied`](Error::AccessDenied), [`Revoked`](Error::Revoked); nothing is written.
+    #[inline]
+    pub fn put(&self, pe: usize, index: usize, from: &[T]) -> Result<()> {
+        if let Some(to) = self.near(pe, index, from.len(), Access::Write) {
+            // SAFETY: `near` checked that many elements; `from` is private memory.
+            unsafe {
+                shm::copy(to, from.as_ptr().cast(), size_of_val(from));
+                self.wrote_near(pe);
+            }
+            return Ok(());
+        }
+        // SAFETY: a slice can be read.
+        unsafe { self.put_from(pe, index, from.as_ptr(), from.len()) }
+    }
+
+    /// [`put`](Self::put) of `count` elements that others may write meanwhile, so that there can be
+    /// no reference to them.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    ///
+    /// # Safety
+    /// `from` can be read for so many elements, which are none of those that are written.
+    #[cold]
+    pub unsafe fn put_from(
+        &self,
+        pe: usize,
+        index: usize,
+        from: *const T,
+        count: usize,
+    ) -> Result<()> {
+        let target = self.target(pe, index, count, Access::Write)?;
+        // SAFETY: the target was resolved for that many elements; the caller promises the source.
+        unsafe { target.route.put(&self.inner.pe, from.cast(), count * size_of::<T>()) }?;
+        self.inner.pe.wrote(pe);
+        Ok(())
+    }
+
+    /// Copies elements of `pe`'s part, from `index` on, into `to`.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    #[inline]
+    pub fn get(&self, pe: usize, index: usize, to: &mut [T]) -> Result<()> {
+        // SAFETY: a slice of `T` may be written as one of possibly uninitialised `T`, as only
+        // initialised ones are written.
+        let to = unsafe { &mut *(std::ptr::from_mut(to) as *mut [MaybeUninit<T>]) };
+        self.get_uninit(pe, index, to)
+    }
+
+    /// Fills all of `to`, unless it fails.
+    #[inline]
+    fn get_uninit(&self, pe: usize, index: usize, to: &mut [MaybeUninit<T>]) -> Result<()> {
+        if let Some(from) = self.near(pe, index, to.len(), Access::Read) {
+            // SAFETY: `near` checked that many elements; `to` is private memory.
+            unsafe { shm::copy(to.as_mut_ptr().cast(), from, size_of_val(to)) };
+            if polling::is_on() {
+                self.has_read(from, size_of_val(to));
+            }
+            return Ok(());
+        }
+        // SAFETY: a slice can be written.
+        unsafe { self.get_to(pe, index, to.as_mut_ptr().cast(), to.len()) }
+    }
+
+    /// [`get`](Self::get) of `count` elements into memory that others may access meanwhile, so that
+    /// there can be no reference to it.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    ///
+    /// # Safety
+    /// `to` can be written for so many elements, which are none of those that are read.
+    #[cold]
+    pub unsafe fn get_to(&self, pe: usize, index: usize, to: *mut T, count: usize) -> Result<()> {
+        let target = self.target(pe, index, count, Access::Read)?;
+        let bytes = count * size_of::<T>();
+        // SAFETY: the target was resolved for that many elements; the caller promises the
+        // destination.
+        unsafe { target.route.get(&self.inner.pe, to.cast(), bytes) }?;
+        if polling::is_on()
+            // SAFETY: as above.
+            && let Some(value) = unsafe { polling::digest(to.cast(), bytes) }
+        {
+            polling::has_read(&self.inner.pe, target.route.place(), value);
+        }
+        Ok(())
+    }
+
+    /// [`put`](Self::put) of one element.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    #[inline]
+    pub fn put_one(&self, pe: usize, index: usize, value: T) -> Result<()> {
+        self.put(pe, index, std::slice::from_ref(&value))
+    }
+
+    /// [`get`](Self::get) of one element.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    #[inline]
+    pub fn get_one(&self, pe: usize, index: usize) -> Result<T> {
+        let mut value = MaybeUninit::<T>::uninit();
+        self.get_uninit(pe, index, std::slice::from_mut(&mut value))?;
+        // SAFETY: filled just now, and any bytes are a `T`.
+        Ok(unsafe { value.assume_init() })
+    }
+
+    /// Copies a block from this PE's own part of `source`, which must stay as it is until the next
+    /// [`quiet`](crate::Job::quiet): far fabrics read it when they like.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put); [`Misuse`](Error::Misuse) when source and target overlap, or the
+    /// source belongs to another job, or to another PE of this one.
+    #[inline]
+    pub fn put_nbi(
+        &self,
+        pe: usize,
+        index: usize,
+        source: &Window<T>,
+        from: Range<usize>,
+    ) -> Result<()> {
+        let count = from.end.wrapping_sub(from.start);
+        if from.start <= from.end
+            && from.end <= source.len()
+            && is_together(self, source)
+            && let Some(to) = self.near(pe, index, count, Access::Write)
+        {
+            let (src, bytes) = (
+                source.reach.local.wrapping_add(from.start * size_of::<T>()),
+                count * size_of::<T>(),
+            );
+            // Only parts of the same PE can.
+            if pe != self.reach.me || !overlap(to, src, bytes) {
+                // SAFETY: both ranges were checked, and do not overlap.
+                unsafe {
+                    shm::copy(to, src, bytes);
+                    self.wrote_near(pe);
+                }
+                return Ok(());
+            }
+        }
+        self.put_nbi_resolved(pe, index, source, from)
+    }
+
+    #[cold]
+    fn put_nbi_resolved(
+        &self,
+        pe: usize,
+        index: usize,
+        source: &Window<T>,
+        from: Range<usize>,
+    ) -> Result<()> {
+        let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
+        let me = &self.inner.pe;
+        match target.route {
+            // SAFETY: both ranges were checked, and do not overlap.
+            route @ Route::Near(_) => unsafe { route.put(me, src, bytes) }?,
+            // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
+            // restricted part is unmapped only when the fabric is quiet.
+            Route::Far(to) => unsafe { me.fabric().put_nbi(to, src, bytes) }?,
+        }
+        me.wrote(pe);
+        Ok(())
+    }
+
+    /// Resolves both ends of a copy from this PE's own part of `source`.
+    pub(crate) fn copy_ends(
+        &self,
+        pe: usize,
+        index: usize,
+        source: &Window<T>,
+        from: Range<usize>,
+    ) -> Result<(crate::window::Target, *const u8, usize)> {
+        check_together(self, source)?;
+        let count = from
+            .end
+            .checked_sub(from.start)
+            .ok_or(Error::Misuse("a range that ends before it starts"))?;
+        let offset = source.range(from.start, count)?;
+        let target = self.target(pe, index, count, Access::Write)?;
+        let (src, bytes) =
+            (source.reach.local.wrapping_add(offset).cast_const(), count * size_of::<T>());
+        if pe == self.inner.pe.me()
+            && overlap(self.reach.local.wrapping_add(self.range(index, count)?), src, bytes)
+        {
+            return Err(Error::Misuse(
+                "source and target of a put overlap; put through a buffer of your own",
+            ));
+        }
+        Ok((target, src, bytes))
+    }
+
+    /// Copies `count` elements, every `from_stride`-th of `from`, to every `stride`-th from `index`
+    /// on of `pe`'s part.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put); [`Length`](Error::Length) when `from` is too short; nothing is
+    /// written.
+    pub fn put_strided(
+        &self,
+        pe: usize,
+        index: usize,
+        stride: usize,
+        from: &[T],
+        from_stride: usize,
+        count: usize,
+    ) -> Result<()> {
+        if count == 0 {
+            return self.put(pe, index, &[]);
+        }
+        let target = self.target(pe, index, span(stride, count)?, Access::Write)?;
+        check_buffer(
+            "elements that the strides reach, and the source",
+            span(from_stride, count)?,
+            from.len(),
+        )?;
+        for i in 0..count {
+            let to = target.route.add(i * stride * size_of::<T>());
+            // SAFETY: element `i * stride` lies in the resolved span, `i * from_stride` in the
+            // checked source.
+            unsafe {
+                to.put(&self.inner.pe, from.as_ptr().add(i * from_stride).cast(), size_of::<T>())?
+            };
+        }
+        self.inner.pe.wrote(pe);
+        Ok(())
+    }
+
+    /// The inverse of [`put_strided`](Self::put_strided).
+    ///
+    /// # Errors
+    /// As for [`put_strided`](Self::put_strided).
+    pub fn get_strided(
+        &self,
+        pe: usize,
+        index: usize,
+        stride: usize,
+        to: &mut [T],
+        to_stride: usize,
+        count: usize,
+    ) -> Result<()> {
+        if count == 0 {
+            return self.get(pe, index, &mut []);
+        }
+        let target = self.target(pe, index, span(stride, count)?, Access::Read)?;
+        check_buffer(
+            "elements that the strides reach, and the destination",
+            span(to_stride, count)?,
+            to.len(),
+        )?;
+        for i in 0..count {
+            let from = target.route.add(i * stride * size_of::<T>());
+            // SAFETY: element `i * stride` lies in the resolved span, `i * to_stride` in the
+            // checked destination.
+            unsafe {
+                from.get(&self.inner.pe, to.as_mut_ptr().add(i * to_stride).cast(), size_of::<T>())?
+            };
+        }
+        Ok(())
+    }
+
+    /// Copies `from[i]` to element `indices[i]` of `pe`'s part, for every `i`.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put); [`Length`](Error::Length) when the slices differ in length;
+    /// nothing is written.
+    pub fn put_indexed(&self, pe: usize, indices: &[usize], from: &[T]) -> Result<()> {
+        check_equal("indices and elements", indices.len(), from.len())?;
+        let target = self.scattered(pe, indices, Access::Write)?;
+        for (&index, value) in indices.iter().zip(from) {
+            // SAFETY: `scattered` checked every index against the resolved span.
+            unsafe {
+                target.route.add(index * size_of::<T>()).put(
+                    &self.inner.pe,
+                    (&raw const *value).cast(),
+                    size_of::<T>(),
+                )?
+            };
+        }
+        self.inner.pe.wrote(pe);
+        Ok(())
+    }
+
+    /// Copies element `indices[i]` of `pe`'s part to `to[i]`, for every `i`.
+    ///
+    /// # Errors
+    /// As for [`put_indexed`](Self::put_indexed).
+    pub fn get_indexed(&self, pe: usize, indices: &[usize], to: &mut [T]) -> Result<()> {
+        check_equal("indices and elements", indices.len(), to.len())?;
+        let target = self.scattered(pe, indices, Access::Read)?;
+        for (&index, value) in indices.iter().zip(to) {
+            // SAFETY: `scattered` checked every index against the resolved span.
+            unsafe {
+                target.route.add(index * size_of::<T>()).get(
+                    &self.inner.pe,
+                    (&raw mut *value).cast(),
+                    size_of::<T>(),
+                )?
+            };
+        }
+        Ok(())
+    }
+
+    /// Resolves the whole part, after checking every index.
+    fn scattered(
+        &self,
+        pe: usize,
+        indices: &[usize],
+        wanted: Access,
+    ) -> Result<crate::window::Target> {
+        for &index in indices {
+            self.range(index, 1)?;
+        }
+        self.target(pe, 0, self.len(), wanted)
+    }
+
+    /// Copies `from` into `pe`'s part, then updates word `signal` of its part of `signals`: whoever
+    /// sees the signal sees the block. Wakes `pe` if it sleeps.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put), for either window; [`Misuse`](Error::Misuse) when they do not
+    /// belong to the same PE of the same job; nothing is written.
+    #[inline(always)]
+    #[allow(clippy::too_many_arguments, reason = "a block, a signal, and where they go")]
+    pub fn put_signal(
+        &self,
+        pe: usize,
+        index: usize,
+        from: &[T],
+        signals: &Window<u64>,
+        signal: usize,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        if is_together(self, signals)
+            && let Some(at) = signals.near(pe, signal, 1, signal_access(op))
+            && let Some(to) = self.near(pe, index, from.len(), Access::Write)
+        {
+            // SAFETY: `near` checked that many elements; `from` is private memory. The copy is
+            // complete, for every later store, when it returns.
+            unsafe { shm::copy(to, from.as_ptr().cast(), size_of_val(from)) };
+            return Ok(Route::Near(at).signal(&self.inner.pe, pe, op, value)?);
+        }
+        self.put_signal_resolved(pe, index, from, signals, signal, op, value)
+    }
+
+    #[cold]
+    #[allow(clippy::too_many_arguments, reason = "as above")]
+    fn put_signal_resolved(
+        &self,
+        pe: usize,
+        index: usize,
+        from: &[T],
+        signals: &Window<u64>,
+        signal: usize,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        check_together(self, signals)?;
+        let word = signals.target(pe, signal, 1, signal_access(op))?;
+        let target = self.target(pe, index, from.len(), Access::Write)?;
+        let me = &self.inner.pe;
+        match (target.route, word.route) {
+            (Route::Far(to), Route::Far(at)) => {
+                // SAFETY: `from` is private memory, readable during the call.
+                unsafe {
+                    me.fabric().put_signal(
+                        to,
+                        from.as_ptr().cast(),
+                        size_of_val(from),
+                        at,
+                        op,
+                        value,
+                    )
+                }
+            }
+            (to, at) => {
+                // SAFETY: as in `put`. A near copy is complete, for every later store, when it
+                // returns.
+                unsafe { to.put(me, from.as_ptr().cast(), size_of_val(from))? };
+                Ok(at.signal(me, pe, op, value)?)
+            }
+        }
+    }
+}
+
+impl Window<u64> {
+    /// Updates word `index` of `pe`'s part and wakes `pe` if it sleeps. In order after earlier
+    /// writes only across a [`fence`](crate::Job::fence); [`put_signal`](Window::put_signal) is in
+    /// order after its own block.
+    ///
+    /// # Errors
+    /// As for [`put`](Self::put).
+    #[inline]
+    pub fn signal(&self, pe: usize, index: usize, op: SignalOp, value: u64) -> Result<()> {
+        let word = match self.near(pe, index, 1, signal_access(op)) {
+            Some(word) => Route::Near(word),
+            None => return self.signal_resolved(pe, index, op, value),
+        };
+        Ok(word.signal(&self.inner.pe, pe, op, value)?)
+    }
+
+    #[cold]
+    fn signal_resolved(&self, pe: usize, index: usize, op: SignalOp, value: u64) -> Result<()> {
+        let word = self.target(pe, index, 1, signal_access(op))?;
+        Ok(word.route.signal(&self.inner.pe, pe, op, value)?)
+    }
+}
+
+pub(crate) fn signal_access(op: SignalOp) -> Access {
+    match op {
+        SignalOp::Set => Access::Write,
+        SignalOp::Add => Access::ReadWrite,
+    }
+}
+
+/// Whether two ranges of `bytes` share any.
+#[inline]
+fn overlap(a: *const u8, b: *const u8, bytes: usize) -> bool {
+    (a as usize) < b as usize + bytes && (b as usize) < a as usize + bytes
+}
+
+/// Elements from the first to the last of `count` at a stride; `count` is not 0.
+fn span(stride: usize, count: usize) -> Result<usize> {
+    (count - 1)
+        .checked_mul(stride)
+        .and_then(|last| last.checked_add(1))
+        .ok_or(Error::Overflow { index: count, size: stride })
+}
+
+fn check_buffer(what: &'static str, needed: usize, there: usize) -> Result<()> {
+    if needed <= there { Ok(()) } else { Err(Error::Length { what, left: needed, right: there }) }
+}
+
+fn check_equal(what: &'static str, left: usize, right: usize) -> Result<()> {
+    if left == right { Ok(()) } else { Err(Error::Length { what, left, right }) }
+}

@@ -1,0 +1,249 @@
+//! Remotes: one element of somebody's window, resolved once, then reached with one instruction.
+
+use crate::base::error::Result;
+use crate::base::shm::{AtomicInt, AtomicOp, Plain, Word};
+use crate::endpoint::route::Route;
+use crate::wait::polling;
+use crate::window::restricted::Hold;
+use crate::window::{Access, Inner, Target, Window};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Marker of a remote that may only be read.
+pub struct Read;
+/// Marker of a remote that may only be written.
+pub struct Write;
+/// Marker of a remote that may be read, written, and updated atomically.
+pub struct ReadWrite;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Read {}
+    impl Sealed for super::Write {}
+    impl Sealed for super::ReadWrite {}
+}
+
+/// What a remote may do; checked against the window when it is resolved.
+pub trait Right: sealed::Sealed {
+    /// The access it needs.
+    const WANTED: Access;
+}
+/// Rights with which a remote may be loaded.
+pub trait CanRead: Right {}
+/// Rights with which a remote may be stored to.
+pub trait CanWrite: Right {}
+
+impl Right for Read {
+    const WANTED: Access = Access::Read;
+}
+impl Right for Write {
+    const WANTED: Access = Access::Write;
+}
+impl Right for ReadWrite {
+    const WANTED: Access = Access::ReadWrite;
+}
+impl CanRead for Read {}
+impl CanRead for ReadWrite {}
+impl CanWrite for Write {}
+impl CanWrite for ReadWrite {}
+
+/// A word in some PE's memory, of which PE, bounds, key and access have been checked.
+///
+/// On a near PE, [`store`](Self::store) is a predictable branch and one `mov`. While a remote
+/// lives, its window's memory is not reused, and a revocation that waits, waits for it.
+pub struct Remote<T, A = ReadWrite> {
+    route: Route,
+    pe: usize,
+    // Dropped after `Drop for Remote` has run: the hold goes while the window still keeps the
+    // memory.
+    _hold: Option<Hold>,
+    window: Arc<Inner>,
+    word: PhantomData<fn(A) -> T>,
+}
+
+impl<T: Plain> Window<T> {
+    /// Resolves element `index` of `pe`'s part for reading, writing and atomics.
+    ///
+    /// # Errors
+    /// [`NoSuchPe`](crate::Error::NoSuchPe), [`OutOfBounds`](crate::Error::OutOfBounds),
+    /// [`AccessDenied`](crate::Error::AccessDenied), [`Revoked`](crate::Error::Revoked); nothing is
+    /// written.
+    pub fn remote(&self, pe: usize, index: usize) -> Result<Remote<T>>
+    where
+        T: Word,
+    {
+        self.remote_as(pe, index)
+    }
+
+    /// Resolves element `index` of `pe`'s part for what `A` says: [`Read`], [`Write`] or
+    /// [`ReadWrite`].
+    ///
+    /// # Errors
+    /// As for [`remote`](Self::remote).
+    pub fn remote_as<A: Right>(&self, pe: usize, index: usize) -> Result<Remote<T, A>>
+    where
+        T: Word,
+    {
+        let target = self.target(pe, index, 1, A::WANTED)?;
+        Ok(Remote::new(self.inner.clone(), pe, target))
+    }
+
+    /// Resolves a word inside of `pe`'s part by its byte offset: a field of an element, say.
+    ///
+    /// # Errors
+    /// As for [`remote`](Self::remote), and [`Misaligned`](crate::Error::Misaligned).
+    pub fn remote_word<W: Word>(&self, pe: usize, offset: usize) -> Result<Remote<W>> {
+        let target = self.word_target(pe, offset, size_of::<W>(), Access::ReadWrite)?;
+        Ok(Remote::new(self.inner.clone(), pe, target))
+    }
+}
+
+impl<T: Word, A> Remote<T, A> {
+    fn new(window: Arc<Inner>, pe: usize, target: Target) -> Self {
+        window.pe.remote_made(pe);
+        Remote { route: target.route, pe, _hold: target.hold, window, word: PhantomData }
+    }
+
+    /// The PE whose memory it is.
+    pub fn pe(&self) -> usize {
+        self.pe
+    }
+
+    /// Whether it is mapped into this process.
+    pub fn is_near(&self) -> bool {
+        matches!(self.route, Route::Near(_))
+    }
+}
+
+impl<T, A> Drop for Remote<T, A> {
+    fn drop(&mut self) {
+        self.window.pe.remote_dropped(self.pe);
+    }
+}
+
+impl<T: Word, A: CanWrite> Remote<T, A> {
+    /// Stores a word. Never torn; visible at once on a near PE, after a
+    /// [`quiet`](crate::Job::quiet) for certain on a far one.
+    ///
+    /// In order after earlier stores and puts only across a [`fence`](crate::Job::fence), as the
+    /// contract says; that includes plain writes to [`local_slice_mut`](Window::local_slice_mut).
+    ///
+    /// A PE that sleeps while it waits for this word looks by itself within about 4 ms, and at once
+    /// when this PE enters any wait, fence or quiet. [`Window::signal`] wakes it at once.
+    #[inline(always)]
+    pub fn store(&self, value: T) {
+        self.route.post(&self.window.pe, value);
+    }
+}
+
+impl<T: Word, A: CanRead> Remote<T, A> {
+    /// Loads the word.
+    ///
+    /// # Errors
+    /// Only on a far PE: what the fabric reports.
+    #[inline(always)]
+    pub fn load(&self) -> Result<T> {
+        let value = self.route.load(&self.window.pe)?;
+        self.has_read(value);
+        Ok(value)
+    }
+}
+
+impl<T: Word, A> Remote<T, A> {
+    /// A program may read again and again, until it finds another value.
+    #[inline(always)]
+    fn has_read(&self, value: T) {
+        if polling::is_on() {
+            polling::has_read(&self.window.pe, self.route.place(), value.to_bits());
+        }
+    }
+}
+
+impl<T: Word> Remote<T, ReadWrite> {
+    #[inline(always)]
+    fn fetch_op(&self, op: AtomicOp, operand: T) -> Result<T> {
+        let old = self.route.fetch_op(&self.window.pe, op, operand)?;
+        if op.keeps(old.to_bits(), operand.to_bits()) {
+            self.has_read(old);
+        }
+        Ok(old)
+    }
+
+    /// Atomically replaces the word; returns what it held.
+    ///
+    /// # Errors
+    /// Only on a far PE: what the fabric reports. So for all atomics.
+    #[inline(always)]
+    pub fn swap(&self, value: T) -> Result<T> {
+        self.fetch_op(AtomicOp::Swap, value)
+    }
+
+    /// Atomically replaces the word by `new` if it holds `expected`, bit for bit; returns what it
+    /// held.
+    ///
+    /// # Errors
+    /// As for [`swap`](Self::swap).
+    #[inline(always)]
+    pub fn compare_swap(&self, expected: T, new: T) -> Result<T> {
+        let old = self.route.compare_swap(&self.window.pe, expected, new)?;
+        if old.to_bits() != expected.to_bits() || old.to_bits() == new.to_bits() {
+            self.has_read(old);
+        }
+        Ok(old)
+    }
+
+    /// Loads the word as an atomic: in order with other atomics on it, on every fabric.
+    ///
+    /// # Errors
+    /// As for [`swap`](Self::swap).
+    #[inline(always)]
+    pub fn fetch(&self) -> Result<T> {
+        match self.route {
+            Route::Near(_) => self.load(),
+            // Swapping a value for itself where it is what is there, and nothing otherwise.
+            Route::Far(_) => self.compare_swap(T::from_bits(0), T::from_bits(0)),
+        }
+    }
+
+    /// Stores the word as an atomic: in order with other atomics on it, on every fabric.
+    ///
+    /// # Errors
+    /// As for [`swap`](Self::swap).
+    #[inline(always)]
+    pub fn set(&self, value: T) -> Result<()> {
+        self.swap(value).map(drop)
+    }
+}
+
+macro_rules! arithmetic {
+    ($($fetch:ident $plain:ident $op:ident $what:literal;)*) => {
+        impl<T: AtomicInt> Remote<T, ReadWrite> {
+            $(
+                #[doc = concat!("Atomically replaces the word by ", $what, "; returns what it held.")]
+                ///
+                /// # Errors
+                /// As for [`swap`](Self::swap).
+                #[inline(always)]
+                pub fn $fetch(&self, value: T) -> Result<T> {
+                    self.fetch_op(AtomicOp::$op, value)
+                }
+
+                #[doc = concat!("Atomically replaces the word by ", $what, ".")]
+                ///
+                /// # Errors
+                /// As for [`swap`](Self::swap).
+                #[inline(always)]
+                pub fn $plain(&self, value: T) -> Result<()> {
+                    self.fetch_op(AtomicOp::$op, value).map(drop)
+                }
+            )*
+        }
+    };
+}
+
+arithmetic! {
+    fetch_add add Add "its sum with `value`, wrapping";
+    fetch_and and And "its bitwise and with `value`";
+    fetch_or or Or "its bitwise or with `value`";
+    fetch_xor xor Xor "its bitwise exclusive or with `value`";
+}

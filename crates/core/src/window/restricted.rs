@@ -1,0 +1,580 @@
+//! Restricted windows: memory that only right-holders have mapped, and rights that can be taken
+//! back.
+//!
+//! Every home publishes a *grant* in its segment: a random number and an epoch. A holder keeps what
+//! it read there when the window was made, or what a [`Key`] says. **Resolving** counts one more
+//! *hold* in the holder's own segment, then compares the epoch; **revoking** raises the epoch, and
+//! [`Window::revoke_wait`] then waits until nobody holds anything.
+//!
+//! *No remote outlives `revoke_wait` unseen.* Holder: count up (an atomic, which is a full fence),
+//! read the epoch. Home: raise the epoch, full fence, read the counts. If the holder read the old
+//! epoch, its read came before the home's store was visible, so its count, which came before that
+//! read, is seen by the home, which waits. Otherwise it read the new epoch, counts down again and
+//! reports [`Error::Revoked`]. A holder whose process has ended cannot use what it holds: its
+//! counts are passed over. Each count has one writer (the holder), so a death leaves it readable.
+
+use crate::base::error::{Error, Result};
+use crate::base::layout::{Grant, SystemArea};
+use crate::base::memory::{Mapping, close_to_writers, create_memfd_to_seal};
+use crate::base::shm::{self, AtomicOp, Plain};
+use crate::base::status::State;
+use crate::endpoint::descriptors::{Arrived, Socket};
+use crate::endpoint::fabric::FarAddress;
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
+use crate::job::Job;
+use crate::wait::limit::Limit;
+use crate::wait::{self, Terms};
+use crate::window::{Access, Inner, Target, Window, element_bytes};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use std::mem::offset_of;
+use std::sync::Arc;
+use std::time::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+/// The right to one PE's part of a restricted window, as plain data: it can be put into a window
+/// for another PE to use. It opens nothing to a PE that was given no right when the window was
+/// made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct Key {
+    job: u64,
+    nonce: u64,
+    epoch: u64,
+    len: u64,
+    home: u32,
+    slot: u32,
+}
+
+/// What the maker of a window wants this PE to give, and to have.
+pub(crate) struct Rights {
+    /// What each holder may do with this PE's part.
+    given: Box<[Access]>,
+    /// What this PE may do with each home's part.
+    had: Box<[Access]>,
+    /// Differs where PEs were given different functions, nearly always.
+    pub(crate) digest: u64,
+}
+
+impl Rights {
+    /// Asks `right(home, holder)` for every pair, once.
+    pub(crate) fn ask(me: usize, npes: usize, right: impl Fn(usize, usize) -> Access) -> Self {
+        let mut rights = Rights {
+            given: vec![Access::None; npes].into(),
+            had: vec![Access::None; npes].into(),
+            digest: 0,
+        };
+        for (home, holder) in (0..npes).flat_map(|home| (0..npes).map(move |holder| (home, holder)))
+        {
+            let access = if home == holder { Access::ReadWrite } else { right(home, holder) };
+            if home == me {
+                rights.given[holder] = access;
+            }
+            if holder == me {
+                rights.had[home] = access;
+            }
+            let mixed = rights.digest.rotate_left(5).wrapping_mul(0x100_0000_01b3);
+            rights.digest = mixed ^ (access.bits() + 1);
+        }
+        rights
+    }
+}
+
+/// One PE's side of a restricted window.
+pub(crate) struct Restricted {
+    key: usize,
+    parts: Box<[Part]>,
+    pe: Arc<Pe>,
+}
+
+/// What this PE has of one home's part.
+struct Part {
+    mapping: Option<Mapping>,
+    access: Access,
+    epoch: u64,
+    nonce: u64,
+}
+
+/// This PE's part of a window that is being made.
+pub(crate) struct OwnPart {
+    fd: OwnedFd,
+    read_only: OwnedFd,
+    len: usize,
+}
+
+impl OwnPart {
+    pub(crate) fn make(bytes: usize) -> Result<Self> {
+        let len = bytes.max(1).next_multiple_of(crate::base::memory::page_size());
+        let fd = create_memfd_to_seal("memonet-restricted", len as u64)?;
+        // A home's descriptor must not leak into programs it starts.
+        rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)
+            .map_err(|e| Error::system("fcntl", e, ""))?;
+        // A descriptor opened for reading cannot be mapped for writing, whatever its holder does by
+        // mistake.
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+        let read_only = rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map_err(|e| {
+            Error::system(
+                "reopening a memfd for reading",
+                e,
+                "Restricted windows need /proc, and two descriptors each",
+            )
+        })?;
+        Ok(OwnPart { fd, read_only, len })
+    }
+}
+
+/// Holds of one PE in one part. A program that forgets remotes (`mem::forget`) is refused more of
+/// them before the count of 32 bits wraps to 0, which would tell the home that nobody holds
+/// anything. What is left up to the wrap is more than there can be threads that have counted and
+/// not yet compared.
+const MOST_HOLDS: u32 = 1 << 31;
+
+/// A counted use of a part; see the module's text.
+pub(crate) struct Hold {
+    pe: Arc<Pe>,
+    key: usize,
+    home: usize,
+}
+
+fn grant_field(key: usize, field: usize) -> u64 {
+    (offset_of!(SystemArea, grants) + key * size_of::<Grant>() + field) as u64
+}
+
+fn grant_word(pe: &Pe, home: usize, key: usize, field: usize) -> Result<u64> {
+    Ok(pe.route(home, grant_field(key, field)).load(pe)?)
+}
+
+/// Address of this PE's own grant's word.
+fn own_grant(pe: &Pe, key: usize, field: usize) -> *mut u64 {
+    pe.local(grant_field(key, field)).cast()
+}
+
+impl Hold {
+    /// Counts a hold, then checks that `epoch` is still in force.
+    pub(crate) fn take(pe: &Arc<Pe>, key: usize, home: usize, epoch: u64) -> Result<Hold> {
+        let hold = Hold { pe: pe.clone(), key, home };
+        if hold.count(1) >= MOST_HOLDS {
+            // Dropping `hold` takes back what it has just added.
+            return Err(Error::TooMany {
+                what: "remotes of a PE into another PE's part of a restricted window",
+                limit: MOST_HOLDS as usize,
+            });
+        }
+        let now = grant_word(pe, home, key, offset_of!(Grant, epoch))?;
+        if now == epoch {
+            Ok(hold)
+        } else {
+            Err(Error::Revoked { pe: home, key_epoch: epoch, epoch: now })
+        }
+    }
+
+    /// Gives what the count was.
+    fn count(&self, change: u32) -> u32 {
+        let word = self.pe.local(self.pe.control().geometry().hold(self.key, self.home));
+        // SAFETY: the count's offset lies in this PE's segment, before the heap, aligned to 4; a
+        // full fence on x86 and in the model.
+        unsafe { shm::fetch_op(word, 4, AtomicOp::Add, change.into()) as u32 }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // On a far fabric the writes made under this hold may be under way still.
+        self.pe.flush_far();
+        self.count(u32::MAX);
+        // Its home may sleep in `revoke_wait`.
+        self.pe.wrote(self.home);
+    }
+}
+
+/// The round in which all PEs hand each other their parts.
+pub(crate) struct Exchange<'a> {
+    pub(crate) pe: &'a Arc<Pe>,
+    pub(crate) socket: &'a Socket,
+    pub(crate) slot: usize,
+    pub(crate) generation: u64,
+    /// Tells all that this PE does not hand out its parts.
+    pub(crate) fail: &'a dyn Fn(),
+    /// Whether a PE has said that.
+    pub(crate) has_failed: &'a dyn Fn(usize) -> Result<bool>,
+}
+
+/// What has still to be done in it.
+struct Round<'a> {
+    exchange: &'a Exchange<'a>,
+    own: &'a OwnPart,
+    rights: &'a Rights,
+    sends: Vec<usize>,
+    missing: Vec<usize>,
+    parts: Vec<Part>,
+    failed: Option<Error>,
+}
+
+impl Round<'_> {
+    /// Does what can be done now; whether it was all. What fails does not stop the round, for the
+    /// others' sake.
+    fn go_on(&mut self) -> Result<bool> {
+        // Sending and receiving alternate: a full queue on either side would otherwise stop both.
+        while let Some(&to) = self.sends.last() {
+            match self.send(to) {
+                // Who has failed may take nothing any more.
+                Ok(false) if !(self.exchange.has_failed)(to)? => break,
+                Ok(_) => drop(self.sends.pop()),
+                Err(error) => {
+                    self.sends.clear();
+                    (self.exchange.fail)();
+                    self.failed.get_or_insert(error);
+                }
+            }
+        }
+        while let Some(Arrived { home, slot, generation, fd }) = self.exchange.socket.receive()? {
+            if (slot, generation) == (self.exchange.slot, self.exchange.generation)
+                && self.missing.contains(&home)
+            {
+                self.missing.retain(|&other| other != home);
+                match fd.and_then(|fd| map_part(fd, self.own.len, self.parts[home].access)) {
+                    Ok(mapping) => self.parts[home].mapping = Some(mapping),
+                    Err(error) => drop(self.failed.get_or_insert(error)),
+                }
+            }
+        }
+        for index in (0..self.missing.len()).rev() {
+            let home = self.missing[index];
+            if (self.exchange.has_failed)(home)? {
+                self.missing.swap_remove(index);
+                let error = std::io::Error::other(format!(
+                    "PE {home} could not hand out its part; its own error says why"
+                ));
+                self.failed.get_or_insert(Error::system("making a restricted window", error, ""));
+            }
+        }
+        Ok(self.sends.is_empty() && self.missing.is_empty())
+    }
+
+    fn send(&self, to: usize) -> Result<bool> {
+        let Exchange { pe, socket, slot, generation, .. } = self.exchange;
+        let read_only = self.rights.given[to] == Access::Read;
+        let fd = if read_only { &self.own.read_only } else { &self.own.fd };
+        let sent = socket.send(to, pe.me(), *slot, *generation, fd.as_fd())?;
+        if sent {
+            pe.ring(to);
+        }
+        Ok(sent)
+    }
+}
+
+impl Restricted {
+    /// Hands this PE's part to those with a right to it, and takes what others hand to this PE.
+    pub(crate) fn create(
+        exchange: &Exchange<'_>,
+        bytes: usize,
+        own: OwnPart,
+        rights: &Rights,
+    ) -> Result<Self> {
+        let (pe, key) = (exchange.pe, exchange.slot);
+        let (me, n) = (pe.me(), pe.npes());
+        let part = |home| Part { mapping: None, access: rights.had[home], epoch: 0, nonce: 0 };
+        let mut round = Round {
+            exchange,
+            own: &own,
+            rights,
+            sends: (0..n)
+                .filter(|&holder| holder != me && rights.given[holder] != Access::None)
+                .collect(),
+            missing: (0..n)
+                .filter(|&home| home != me && rights.had[home] != Access::None)
+                .collect(),
+            parts: (0..n).map(part).collect(),
+            failed: None,
+        };
+        wait::until(pe, Terms::default(), || match round.go_on() {
+            Ok(false) => None,
+            Ok(true) => Some(Ok(())),
+            Err(error) => Some(Err(error)),
+        })??;
+        let Round { mut parts, failed, .. } = round;
+        let OwnPart { fd, len, .. } = own;
+        failed.map_or(Ok(()), Err)?;
+        parts[me].mapping = Some(Mapping::new(fd, len, true)?);
+        // SAFETY: aligned words of this PE's own grant, which others only read.
+        unsafe {
+            shm::store(
+                own_grant(pe, key, offset_of!(Grant, nonce)),
+                crate::endpoint::control::random(),
+            );
+            shm::store(own_grant(pe, key, offset_of!(Grant, len)), bytes as u64);
+            shm::fetch_op(own_grant(pe, key, offset_of!(Grant, epoch)).cast(), 8, AtomicOp::Add, 1);
+        }
+        let restricted = Restricted { key, parts: parts.into(), pe: pe.clone() };
+        if pe.has_far() {
+            for (home, part) in restricted.parts.iter().enumerate() {
+                if let Some(mapping) = &part.mapping {
+                    let (base, len) = (mapping.at(0), mapping.len());
+                    // SAFETY: the mapping lives until `Drop for Restricted`, which takes the region
+                    // back first; it is writable where writing is granted.
+                    unsafe {
+                        pe.fabric().map_region(home as u32, key as u32 + 1, base, len, mapping.fd())
+                    }?;
+                }
+            }
+        }
+        Ok(restricted)
+    }
+
+    /// Has this PE's part written by those alone who have mapped it, once all have that may: a
+    /// read-only descriptor can be opened anew for writing by its name in /proc.
+    pub(crate) fn close_own_part(&self) {
+        let own = self.parts[self.pe.me()].mapping.as_ref().expect("a PE always maps its own part");
+        close_to_writers(own.fd());
+    }
+
+    /// Reads every home's grant, once all have published theirs.
+    pub(crate) fn learn_grants(&mut self, pe: &Pe) -> Result<()> {
+        for (home, part) in self.parts.iter_mut().enumerate() {
+            part.epoch = grant_word(pe, home, self.key, offset_of!(Grant, epoch))?;
+            part.nonce = grant_word(pe, home, self.key, offset_of!(Grant, nonce))?;
+        }
+        Ok(())
+    }
+
+    /// Address of this PE's own part.
+    pub(crate) fn local(&self, me: usize) -> *mut u8 {
+        self.parts[me].mapping.as_ref().expect("a PE always maps its own part").at(0)
+    }
+
+    #[inline(never)]
+    pub(crate) fn resolve(
+        &self,
+        pe: &Arc<Pe>,
+        home: usize,
+        offset: usize,
+        wanted: Access,
+        attached: Option<(usize, u64)>,
+    ) -> Result<Target> {
+        let part = &self.parts[home];
+        let denied =
+            || Error::AccessDenied { pe: home, wanted: wanted.name(), granted: part.access };
+        let mapping =
+            part.mapping.as_ref().filter(|_| part.access.allows(wanted)).ok_or_else(denied)?;
+        let epoch = match attached {
+            None => part.epoch,
+            Some((only, epoch)) if only == home => epoch,
+            Some(_) => return Err(denied()),
+        };
+        // A home does not revoke its own right; only a key of an earlier epoch is refused.
+        let hold = if home == pe.me() && attached.is_none() {
+            None
+        } else {
+            Some(Hold::take(pe, self.key, home, epoch)?)
+        };
+        let route = if pe.has_far() {
+            Route::Far(FarAddress {
+                pe: home as u32,
+                region: self.key as u32 + 1,
+                offset: offset as u64,
+            })
+        } else {
+            Route::Near(mapping.at(offset as u64))
+        };
+        Ok(Target { route, hold })
+    }
+
+    /// What `key` opens here: its epoch, if it was made from the grant that is in force.
+    fn check(&self, pe: &Pe, key: &Key) -> Result<u64> {
+        let home = key.home as usize;
+        let grant = |field| grant_word(pe, home, self.key, field);
+        if grant(offset_of!(Grant, nonce))? != key.nonce
+            || grant(offset_of!(Grant, len))? != key.len
+        {
+            return Err(Error::WrongKey { pe: home });
+        }
+        match grant(offset_of!(Grant, epoch))? {
+            epoch if epoch == key.epoch => Ok(epoch),
+            epoch => Err(Error::Revoked { pe: home, key_epoch: key.epoch, epoch }),
+        }
+    }
+}
+
+impl Drop for Restricted {
+    fn drop(&mut self) {
+        if self.pe.has_far() {
+            // Writes under way may still use the mappings.
+            self.pe.flush_far();
+            for home in (0..self.parts.len()).filter(|&home| self.parts[home].mapping.is_some()) {
+                self.pe.fabric().unmap_region(home as u32, self.key as u32 + 1);
+            }
+        }
+    }
+}
+
+fn map_part(fd: OwnedFd, len: usize, access: Access) -> Result<Mapping> {
+    let size = rustix::fs::fstat(&fd).map_err(|e| Error::system("fstat", e, ""))?.st_size;
+    if size as u64 != len as u64 {
+        return Err(Error::ControlPage {
+            problem: format!(
+                "is fine, but a restricted window of {size} instead of {len} bytes was handed over"
+            ),
+        });
+    }
+    Mapping::new(fd, len, access != Access::Read)
+}
+
+impl<T: Plain> Window<T> {
+    fn own_restricted(&self) -> Result<&Restricted> {
+        self.inner.restricted().ok_or(Error::Misuse(
+            "only restricted windows have keys: make the window with `Job::restricted`",
+        ))
+    }
+
+    /// The key to this PE's part, with the epoch now in force.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] for a window that is not restricted.
+    pub fn key(&self) -> Result<Key> {
+        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+        // SAFETY: aligned words of this PE's own grant.
+        let word = |field| unsafe { shm::load(own_grant(pe, restricted.key, field)) };
+        Ok(Key {
+            job: pe.control().job_id(),
+            nonce: word(offset_of!(Grant, nonce)),
+            epoch: word(offset_of!(Grant, epoch)),
+            len: word(offset_of!(Grant, len)),
+            home: pe.me() as u32,
+            slot: restricted.key as u32,
+        })
+    }
+
+    /// Takes back all rights to this PE's part: from now on others' resolves get
+    /// [`Error::Revoked`]. Remotes resolved before stay valid until dropped;
+    /// [`revoke_wait`](Self::revoke_wait) waits for that. Who is to have the right again gets a new
+    /// [`key`](Self::key).
+    ///
+    /// # Errors
+    /// As for [`key`](Self::key).
+    pub fn revoke(&self) -> Result<()> {
+        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+        // SAFETY: an aligned word of this PE's own grant; the atomic is a full fence, as the
+        // module's proof needs.
+        unsafe {
+            shm::fetch_op(
+                own_grant(pe, restricted.key, offset_of!(Grant, epoch)).cast(),
+                8,
+                AtomicOp::Add,
+                1,
+            )
+        };
+        shm::full_fence();
+        Ok(())
+    }
+
+    /// Waits until every remote and operation that another PE resolved into this PE's part is done
+    /// with, or its holder's process has ended. After a [`revoke`](Self::revoke), nobody writes
+    /// this part any more. Remotes of this PE itself do not count.
+    ///
+    /// # Errors
+    /// As for [`key`](Self::key); [`Error::Timeout`]. [`Error::PeerFailed`] where a PE that is a
+    /// thread of this process has died, and what it had resolved lives on: another thread may use
+    /// it.
+    pub fn revoke_wait(&self, timeout: Option<Duration>) -> Result<()> {
+        let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
+        let hold = pe.control().geometry().hold(restricted.key, pe.me());
+        let done = |holder: usize| {
+            let held = || pe.route(holder, hold).load::<u32>(pe);
+            // Looked at first: whoever was dead by then, and is not gone behind that, is a thread
+            // of this process.
+            let state = pe.control().state(holder);
+            if holder == pe.me() || pe.control().is_gone(holder) || matches!(held(), Ok(0)) {
+                return Ok(true);
+            }
+            match state {
+                State::Dead(cause) => Err(Error::PeerFailed { pe: holder, cause }),
+                _ => Ok(false),
+            }
+        };
+        let all_done = || {
+            let all = (0..pe.npes()).try_fold(true, |all, holder| Ok(all & done(holder)?));
+            match all {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            }
+        };
+        // Depends on nobody's life: the dead are passed over.
+        let limit = timeout.map(Limit::new);
+        let terms = Terms { members: Some(&[]), limit: limit.as_ref(), ..Terms::default() };
+        wait::until(pe, terms, all_done)?
+    }
+}
+
+impl Job {
+    /// Opens one PE's part of a restricted window by its key. The view reaches that part alone.
+    ///
+    /// # Errors
+    /// [`Error::WrongKey`] for a key that was never made in this job, or for another element type's
+    /// length; [`Error::Revoked`]; [`Error::AccessDenied`] when this PE has no right to it.
+    pub fn attach<T: Plain>(&self, key: &Key) -> Result<Window<T>> {
+        element_bytes::<T>(0)?;
+        let home = key.home as usize;
+        let wrong = || Error::WrongKey { pe: home };
+        if key.job != self.pe.control().job_id()
+            || home >= self.npes()
+            || !(key.len as usize).is_multiple_of(size_of::<T>())
+        {
+            return Err(wrong());
+        }
+        let inner: Arc<Inner> = self.pe.find_restricted(key.slot as usize).ok_or_else(wrong)?;
+        let restricted = inner.restricted().ok_or_else(wrong)?;
+        let epoch = restricted.check(&self.pe, key)?;
+        let part = &restricted.parts[home];
+        if part.mapping.is_none() {
+            return Err(Error::AccessDenied { pe: home, wanted: "any", granted: part.access });
+        }
+        Ok(Window::view(inner, Some((home, epoch))))
+    }
+}
+
+impl Restricted {
+    pub(crate) fn slot(&self) -> usize {
+        self.key
+    }
+
+    /// Rights alone, without memory.
+    #[cfg(all(test, loom))]
+    pub(crate) fn bare(pe: Arc<Pe>, key: usize) -> Self {
+        Restricted { key, parts: [].into(), pe }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Remotes that are forgotten keep their holds; their count never wraps to 0.
+    #[test]
+    fn forgotten_remotes_are_refused_before_their_count_wraps() {
+        let run = |job: Job| -> Result<()> {
+            let window = job.restricted::<u64>(4, |_, _| Access::ReadWrite)?;
+            if job.pe() == 0 {
+                let slot = window.own_restricted()?.key;
+                let count = job.pe.local(job.pe.control().geometry().hold(slot, 1)).cast::<u32>();
+                // SAFETY: the count of this PE's holds in PE 1's part, as in `Hold::count`.
+                unsafe { shm::store(count, MOST_HOLDS - 1) };
+                let last = window.remote(1, 0)?;
+                for _ in 0..3 {
+                    let refused = window.remote(1, 1).err();
+                    assert!(matches!(refused, Some(Error::TooMany { .. })), "{refused:?}");
+                    assert!(matches!(window.put(1, 0, &[1]), Err(Error::TooMany { .. })));
+                }
+                drop(last);
+                window.put(1, 0, &[1])?;
+                // SAFETY: as above.
+                assert_eq!(unsafe { shm::load::<u32>(count) }, MOST_HOLDS - 1);
+                // SAFETY: as above.
+                unsafe { shm::store(count, 0u32) };
+            }
+            job.barrier()
+        };
+        Job::threads(2, run).unwrap().into_iter().for_each(Result::unwrap);
+    }
+}

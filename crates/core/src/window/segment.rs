@@ -1,0 +1,590 @@
+//! Segments by byte offset: what a front end for another language is built of.
+//!
+//! Windows are for programs in Rust. A C program has addresses: each is a byte offset in this PE's
+//! segment, and the same offset in another's is its counterpart there. Nothing keeps an offset from
+//! lying in memory of the library, so whatever takes one is unsafe: the caller promises that it
+//! lies in memory of its own. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on
+//! near peers a pointer. What a spot does follows the same contract as remotes and windows do.
+
+mod locks;
+
+use crate::base::error::{Error, Result};
+use crate::base::layout::ALIGNMENT;
+pub use crate::base::memory::page_size;
+use crate::base::shm::{self, AtomicOp, Word};
+use crate::endpoint::fabric::SignalOp;
+use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
+use crate::job::Job;
+use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, RETURN_FROM};
+use crate::wait::polling;
+use crate::wait::{self, Terms};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// The segments of a job, addressed by bytes. Made by [`Job::segment`].
+pub struct Segment {
+    pe: Arc<Pe>,
+    /// This PE's segment.
+    local: *mut u8,
+    /// PE 0's, where all are near; the others follow at a `stride`.
+    near: Option<*mut u8>,
+    stride: usize,
+    npes: usize,
+}
+
+// SAFETY: addresses in the mapping that `pe` keeps, used only through `crate::base::shm`.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Job {
+    /// The job's segments, addressed by bytes.
+    pub fn segment(&self) -> Segment {
+        let near = self.pe.near_parts(0).map(|(first, _)| first);
+        Segment {
+            local: self.pe.local(0),
+            near,
+            stride: self.pe.control().geometry().segment_stride as usize,
+            npes: self.npes(),
+            pe: self.pe.clone(),
+        }
+    }
+
+    /// Allocates `bytes` (not 0) at the same offset of every segment, aligned to `align` (a power
+    /// of two, at most [`ALIGNMENT`]); gives the offset. Where each PE is a process, its own
+    /// block's address is aligned, too. With `zeroed` they read as zeros, otherwise as anything.
+    /// *Collective*; ends with a barrier.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different blocks,
+    /// [`Error::PeerFailed`].
+    pub fn allocate(&self, bytes: usize, align: usize, zeroed: bool) -> Result<u64> {
+        let mut call = Collective::begin(&self.pe, self.world())?;
+        let possible = if bytes > 0 && align.is_power_of_two() && align as u64 <= ALIGNMENT {
+            Ok([KIND_BLOCK, bytes as u64, align as u64, u64::from(zeroed)])
+        } else {
+            Err(Error::Misuse(
+                "a block has at least one byte, and its alignment is a power of two up to 1 GiB",
+            ))
+        };
+        call.agree(possible)?;
+        // Equal on all PEs, so all of them leave through the same door.
+        let allocated = call.heap.allocate_block(bytes as u64, align as u64);
+        if let Ok((range, dirty)) = &allocated {
+            let (segment, mapping) =
+                (self.pe.control().geometry().segment(self.pe()), self.pe.control().mapping());
+            if zeroed {
+                mapping.release(segment + dirty.start, dirty.end - dirty.start);
+            }
+            mapping.want_huge_pages(segment + range.start, range.end - range.start, false);
+        }
+        call.close()?;
+        allocated.map(|(range, _)| range.start)
+    }
+
+    /// Frees the block that [`allocate`](Self::allocate) gave. *Collective*: this PE's writes are
+    /// complete, and all PEs have called, before it is freed.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] when there is no such block, [`Error::Unequal`] when PEs free different
+    /// ones, [`Error::PeerFailed`].
+    pub fn release(&self, offset: u64) -> Result<()> {
+        let mut call = Collective::begin(&self.pe, self.world())?;
+        call.agree(Ok([KIND_FREE_BLOCK, offset, 0, 0]))?;
+        let freed = call.heap.free_block(offset);
+        if let Some(range) = freed.as_ref().filter(|range| range.end - range.start >= RETURN_FROM) {
+            let segment = self.pe.control().geometry().segment(self.pe());
+            let mapping = self.pe.control().mapping();
+            mapping.release(segment + range.start, range.end - range.start);
+        }
+        call.close()?;
+        freed.map(drop).ok_or(Error::Misuse(
+            "there is no allocated block at this address; was it freed before?",
+        ))
+    }
+
+    /// The bytes that were asked for of [`allocate`](Self::allocate) in the block, not yet freed,
+    /// that the byte at `offset` lies in.
+    pub fn block_around(&self, offset: u64) -> Option<Range<u64>> {
+        self.pe.blocks.around(offset)
+    }
+
+    /// Where the blocks start that [`allocate`](Self::allocate) has given, and that are not yet
+    /// freed.
+    pub fn blocks(&self) -> Vec<u64> {
+        self.pe.blocks.starts()
+    }
+
+    /// The parts of `bytes` from `offset` on, in this PE's segment, that may hold anything but
+    /// zeros, as distances from `offset`.
+    ///
+    /// # Panics
+    /// When the range does not lie in the segment.
+    pub fn touched(&self, offset: u64, bytes: usize) -> impl Iterator<Item = Range<usize>> {
+        let geometry = self.pe.control().geometry();
+        let end = offset.checked_add(bytes as u64).filter(|&end| end <= geometry.segment_stride);
+        assert!(
+            end.is_some(),
+            "{bytes} bytes from {offset} on, in a segment of {}",
+            geometry.segment_stride
+        );
+        let start = geometry.segment(self.pe()) + offset;
+        let parts = self.pe.control().mapping().with_pages(start..start + bytes as u64);
+        parts.map(move |part| (part.start - start) as usize..(part.end - start) as usize)
+    }
+
+    /// Puts this process's static data into the job: maps the globals of this PE's segment, from
+    /// `at` bytes on, over the pages `pages` of this process, after copying what they hold there.
+    /// Gives their offset in the segment.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] when the globals end before `at` and the pages do; [`Error::System`].
+    ///
+    /// # Safety
+    /// `pages` are whole pages of this process's private writable memory, of which nobody else
+    /// writes during the call: at best, before there are other threads. `touched` tells of each
+    /// page whether it holds anything but zeros.
+    pub unsafe fn share_globals(
+        &self,
+        pages: Range<usize>,
+        at: usize,
+        touched: &dyn Fn(usize) -> bool,
+    ) -> Result<u64> {
+        let geometry = self.pe.control().geometry();
+        let end = (at + pages.len()) as u64;
+        if end > geometry.globals_size() {
+            return Err(Error::OutOfMemory {
+                bytes: end,
+                capacity: geometry.globals_size(),
+                free: geometry.globals_size() - at as u64,
+            });
+        }
+        let offset = geometry.globals_offset + at as u64;
+        let page = page_size();
+        for start in pages.clone().step_by(page) {
+            if touched(start) {
+                // SAFETY: the page is readable, as the caller promises; its copy lies in this PE's
+                // segment, checked above.
+                unsafe {
+                    shm::copy(
+                        self.pe.local(offset + (start - pages.start) as u64),
+                        start as *const u8,
+                        page,
+                    )
+                };
+            }
+        }
+        let file_offset = geometry.segment(self.pe()) + offset;
+        // SAFETY: the caller promises private pages that nobody uses in between; from now on they
+        // show the copy.
+        unsafe { self.pe.control().mapping().map_over(pages, file_offset) }?;
+        Ok(offset)
+    }
+}
+
+impl Segment {
+    pub(crate) fn pe(&self) -> &Pe {
+        &self.pe
+    }
+
+    /// This PE's own segment.
+    #[inline(always)]
+    pub fn local(&self) -> *mut u8 {
+        self.local
+    }
+
+    /// Bytes of a segment.
+    #[inline(always)]
+    pub fn size(&self) -> usize {
+        self.stride
+    }
+
+    /// Address of PE 0's segment, where all are near; the others follow, each [`size`](Self::size)
+    /// bytes further on.
+    pub fn first(&self) -> Option<*mut u8> {
+        self.near
+    }
+
+    /// What a store into a near PE's segment has to be remembered in that does not go through a
+    /// [`Spot`].
+    pub fn written(&self) -> Written {
+        Written::of(&self.pe)
+    }
+
+    /// Wakes PE `pe`, should it sleep: after a signal that did not go through a [`Spot`].
+    ///
+    /// # Panics
+    /// When there is no such PE.
+    #[inline(always)]
+    pub fn ring(&self, pe: usize) {
+        self.pe.ring(pe);
+    }
+
+    /// Offsets of the heap, in which blocks are allocated.
+    pub fn heap(&self) -> Range<u64> {
+        let geometry = self.pe.control().geometry();
+        geometry.heap_offset..geometry.globals_offset
+    }
+
+    /// `bytes` from `offset` on, in `pe`'s segment, if there is such a PE and such a range.
+    ///
+    /// # Safety
+    /// While the spot or a part of it is used, the bytes are memory that the caller has got from
+    /// [`Job::allocate`] and not yet released, or has shared by [`Job::share_globals`]. All else
+    /// are words that the library works with, and shared data to which a guard may have given a
+    /// reference.
+    #[inline(always)]
+    pub unsafe fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
+        let end = offset.checked_add(bytes as u64)?;
+        if pe >= self.npes || end > self.stride as u64 {
+            return None;
+        }
+        let route = match self.near {
+            Some(first) => Route::Near(first.wrapping_add(pe * self.stride + offset as usize)),
+            None => self.pe.route(pe, offset),
+        };
+        Some(Spot { owner: &self.pe, pe, bytes, route })
+    }
+
+    /// Waits until `look` gives something: it reads words of this PE's own memory through [`shm`],
+    /// any of which any PE may write.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when any PE dies.
+    #[inline(always)]
+    pub fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Result<R> {
+        Ok(wait::until(&self.pe, Terms::default(), look)?)
+    }
+
+    /// Looks once, as [`wait`](Self::wait) does: lets others get on who depend on this PE, so that
+    /// a program may look until it succeeds.
+    #[inline(always)]
+    pub fn test<R>(&self, look: impl FnOnce() -> Option<R>) -> Option<R> {
+        wait::test(&self.pe, look)
+    }
+}
+
+impl Segment {
+    /// Whether this PE shares its CPU, so that [`has_read`](Self::has_read) is to be told of some
+    /// reads.
+    pub fn counts_reads(&self) -> bool {
+        self.pe.polling.is_some()
+    }
+
+    /// Tells of one in [`PERIOD`](crate::wait::polling::PERIOD) reads of near memory that did not
+    /// go through a [`Spot`]: of the address, and of what was there. Yields if the program seems to
+    /// poll.
+    pub fn has_read(&self, place: usize, value: u64) {
+        polling::look_at_read(&self.pe, place, value);
+    }
+
+    /// Loads a word of this PE's own for a program that may do so until it changes: a
+    /// [`test`](Self::test) that succeeds when it has.
+    ///
+    /// # Safety
+    /// The word can be read, and is aligned.
+    pub unsafe fn poll<T: Word>(&self, word: *const T) -> T {
+        // SAFETY: the caller's promise.
+        let look = || unsafe { shm::load(word) };
+        let mut seen = T::from_bits(0);
+        self.test(|| {
+            seen = look();
+            let polling = self.pe.polling.as_ref()?;
+            polling.is_news(word as usize, seen.to_bits()).then_some(())
+        });
+        seen
+    }
+}
+
+/// Whom this PE may have written to: the next wait, fence or quiet looks whether they sleep. Good
+/// as long as the job's [`Segment`] lives.
+#[derive(Clone, Copy)]
+pub struct Written(*const AtomicU8);
+
+// SAFETY: the address of bytes that threads change only as atomics.
+unsafe impl Send for Written {}
+// SAFETY: as above.
+unsafe impl Sync for Written {}
+
+impl Written {
+    #[inline]
+    pub(crate) fn of(pe: &Pe) -> Self {
+        Written(pe.written().as_ptr())
+    }
+
+    /// As a pointer, to be kept in a word.
+    pub fn as_ptr(self) -> *const AtomicU8 {
+        self.0
+    }
+
+    /// What [`as_ptr`](Self::as_ptr) gave.
+    ///
+    /// # Safety
+    /// It was given by that, and the segment lives.
+    #[inline(always)]
+    pub unsafe fn kept(pointer: *const AtomicU8) -> Self {
+        Written(pointer)
+    }
+
+    /// Remembers PE `pe`.
+    ///
+    /// # Safety
+    /// There is such a PE, and the segment lives.
+    #[inline(always)]
+    pub unsafe fn to(self, pe: usize) {
+        // SAFETY: the caller promises that the bytes are there: one for each PE, after one for all.
+        unsafe {
+            (*self.0.add(1 + pe)).store(1, Ordering::Release);
+            (*self.0).store(1, Ordering::Release);
+        }
+    }
+}
+
+/// A range of somebody's segment that has been checked. Copies of it are as good.
+#[derive(Clone, Copy)]
+pub struct Spot<'a> {
+    owner: &'a Pe,
+    pe: usize,
+    bytes: usize,
+    route: Route,
+}
+
+impl Spot<'_> {
+    /// `bytes` of it from `from` on.
+    ///
+    /// # Panics
+    /// When there are not so many.
+    #[inline(always)]
+    #[must_use]
+    pub fn part(&self, from: usize, bytes: usize) -> Self {
+        assert!(
+            from <= self.bytes && bytes <= self.bytes - from,
+            "{bytes} bytes from {from} on, of {}",
+            self.bytes
+        );
+        Spot { bytes, route: self.route.add(from), ..*self }
+    }
+
+    /// The same memory at another address of this process: copies within it see whether their ends
+    /// overlap.
+    ///
+    /// # Safety
+    /// It is mapped there, too, for as long as this is used.
+    #[must_use]
+    pub unsafe fn as_seen_at(&self, address: *mut u8) -> Self {
+        match self.route {
+            Route::Near(_) => Spot { route: Route::Near(address), ..*self },
+            Route::Far(_) => *self,
+        }
+    }
+
+    /// To be called after a get of the range into `seen`: yields if the program seems to poll.
+    ///
+    /// # Safety
+    /// `seen` is readable for as many bytes as the range has.
+    pub unsafe fn has_read(&self, seen: *const u8) {
+        if polling::is_on()
+            // SAFETY: the caller's promise.
+            && let Some(value) = unsafe { polling::digest(seen, self.bytes) }
+        {
+            polling::has_read(self.owner, self.route.place(), value);
+        }
+    }
+
+    /// Where it is mapped, if it is.
+    #[inline(always)]
+    pub fn near(&self) -> Option<*mut u8> {
+        match self.route {
+            Route::Near(at) => Some(at),
+            Route::Far(_) => None,
+        }
+    }
+
+    /// The word here. Segments begin at pages, and so do the places of
+    /// [`as_seen_at`](Self::as_seen_at): an offset is aligned where its address is.
+    #[inline(always)]
+    fn word<T: Word>(&self) -> Route {
+        let (place, size) = match self.route {
+            Route::Near(at) => (at as usize, size_of::<T>()),
+            Route::Far(at) => (at.offset as usize, size_of::<T>()),
+        };
+        assert!(
+            size <= self.bytes && place.is_multiple_of(size),
+            "no aligned word of {size} bytes among {} at {place:#x}",
+            self.bytes
+        );
+        self.route
+    }
+
+    /// Stores a word at the range's start.
+    ///
+    /// # Panics
+    /// Where the range is shorter, or not aligned to it. So for all words that follow.
+    #[inline(always)]
+    pub fn store<T: Word>(&self, value: T) {
+        self.word::<T>().store(self.owner, value);
+        self.owner.wrote(self.pe);
+    }
+
+    /// Loads the word at the range's start.
+    ///
+    /// # Errors
+    /// Only on a far PE: what the fabric reports. So for all that follow.
+    #[inline(always)]
+    pub fn load<T: Word>(&self) -> Result<T> {
+        let value = self.word::<T>().load::<T>(self.owner)?;
+        if polling::is_on() {
+            polling::has_read(self.owner, self.route.place(), value.to_bits());
+        }
+        Ok(value)
+    }
+
+    /// Updates the word at the range's start atomically; gives what it held.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    #[inline(always)]
+    pub fn fetch_op<T: Word>(&self, op: AtomicOp, operand: T) -> Result<T> {
+        let old = self.word::<T>().fetch_op(self.owner, op, operand)?;
+        self.updated(!op.keeps(old.to_bits(), operand.to_bits()), old);
+        Ok(old)
+    }
+
+    /// Replaces the word at the range's start by `new` if it holds `expected`, bit for bit; gives
+    /// what it held.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    #[inline(always)]
+    pub fn compare_swap<T: Word>(&self, expected: T, new: T) -> Result<T> {
+        let old = self.word::<T>().compare_swap(self.owner, expected, new)?;
+        self.updated(old.to_bits() == expected.to_bits() && old.to_bits() != new.to_bits(), old);
+        Ok(old)
+    }
+
+    /// The end of an atomic operation, which has found `old`. One that has changed nothing is a
+    /// read.
+    #[inline(always)]
+    fn updated<T: Word>(&self, changed: bool, old: T) {
+        if changed || !polling::is_on() {
+            self.owner.wrote(self.pe);
+        } else {
+            polling::has_read(self.owner, self.route.place(), old.to_bits());
+        }
+    }
+
+    /// Copies the range's bytes here; the source may be reused on return, and may overlap with the
+    /// range.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    ///
+    /// # Safety
+    /// `from` is readable for as many bytes.
+    #[inline(always)]
+    pub unsafe fn put(&self, from: *const u8) -> Result<()> {
+        match self.route {
+            // SAFETY: the caller promises the source; the range was checked.
+            Route::Near(to) => unsafe { copy(to, from, self.bytes) },
+            // SAFETY: as above.
+            Route::Far(to) => unsafe { self.owner.fabric().put(to, from, self.bytes) }?,
+        }
+        self.owner.wrote(self.pe);
+        Ok(())
+    }
+
+    /// [`put`](Self::put) of a source that stays as it is until the next quiet.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put), until quiet returns.
+    #[inline(always)]
+    pub unsafe fn put_nbi(&self, from: *const u8) -> Result<()> {
+        match self.route {
+            // SAFETY: the caller promises the source; the range was checked.
+            Route::Near(to) => unsafe { copy(to, from, self.bytes) },
+            // SAFETY: as above.
+            Route::Far(to) => unsafe { self.owner.fabric().put_nbi(to, from, self.bytes) }?,
+        }
+        self.owner.wrote(self.pe);
+        Ok(())
+    }
+
+    /// Copies the range's bytes to `to`, which may overlap with it.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    ///
+    /// # Safety
+    /// `to` is writable for as many bytes.
+    #[inline(always)]
+    pub unsafe fn get(&self, to: *mut u8) -> Result<()> {
+        match self.route {
+            // SAFETY: the caller promises the destination; the range was checked.
+            Route::Near(from) => unsafe { copy(to, from, self.bytes) },
+            // SAFETY: as above.
+            Route::Far(from) => unsafe { self.owner.fabric().get(from, to, self.bytes) }?,
+        }
+        Ok(())
+    }
+
+    /// Updates the signal word at the range's start, and wakes its owner.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    #[inline(always)]
+    pub fn signal(&self, op: SignalOp, value: u64) -> Result<()> {
+        Ok(self.word::<u64>().signal(self.owner, self.pe, op, value)?)
+    }
+
+    /// [`put`](Self::put), and then [`signal`](Self::signal) of a word of the same PE: whoever sees
+    /// the signal sees the bytes.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put).
+    #[inline(always)]
+    pub unsafe fn put_signal(
+        &self,
+        from: *const u8,
+        signal: &Spot<'_>,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        debug_assert_eq!(self.pe, signal.pe);
+        match (self.route, signal.route) {
+            (Route::Far(to), Route::Far(word)) => {
+                // SAFETY: the caller promises the source; both ranges were checked.
+                unsafe { self.owner.fabric().put_signal(to, from, self.bytes, word, op, value) }?;
+                Ok(())
+            }
+            _ => {
+                // SAFETY: the caller promises the source.
+                unsafe { self.put(from) }?;
+                signal.signal(op, value)
+            }
+        }
+    }
+}
+
+/// Copies between ranges that may overlap.
+///
+/// # Safety
+/// Both are valid for `bytes`.
+#[inline(always)]
+pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
+    // A word is read before it is written.
+    if bytes == 8 || (to as usize).abs_diff(from as usize) >= bytes {
+        // SAFETY: the caller's promise; they are apart.
+        unsafe { shm::copy(to, from, bytes) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { shm::move_within(to, from, bytes) }
+    }
+}

@@ -1,0 +1,60 @@
+//! Locks in words of the segments, by their offsets.
+
+use super::Segment;
+use crate::base::error::{Error, Result};
+use crate::sync::lock::Queue;
+
+impl Segment {
+    /// Waits for the lock in the 8-byte word at byte `offset` of the segments, which was zero on
+    /// every PE before its first use. Those who wait get it in the order they came, also when they
+    /// are threads of one PE. Not reentrant.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock; [`Error::Misuse`] where
+    /// there can be no lock.
+    ///
+    /// # Safety
+    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
+    #[inline]
+    pub unsafe fn lock_set(&self, offset: u64) -> Result<()> {
+        Ok(self.lock_at(offset)?.set()?)
+    }
+
+    /// Takes the lock at `offset` if that needs no waiting; whether it did.
+    ///
+    /// # Errors
+    /// As for [`lock_set`](Self::lock_set).
+    ///
+    /// # Safety
+    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
+    pub unsafe fn lock_test(&self, offset: u64) -> Result<bool> {
+        Ok(self.lock_at(offset)?.test()?)
+    }
+
+    /// Completes this PE's writes, and gives the lock at `offset` to who waits for it.
+    ///
+    /// # Errors
+    /// As for [`lock_set`](Self::lock_set); [`Error::Misuse`] when this PE does not hold the lock;
+    /// what an earlier write failed with.
+    ///
+    /// # Safety
+    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
+    #[inline]
+    pub unsafe fn lock_clear(&self, offset: u64) -> Result<()> {
+        Ok(self.lock_at(offset)?.clear()?)
+    }
+
+    #[inline]
+    fn lock_at(&self, offset: u64) -> Result<Queue<'_>> {
+        let pe = self.pe();
+        let geometry = pe.control().geometry();
+        // The words before the heap are the library's own.
+        if offset.is_multiple_of(8)
+            && (geometry.heap_offset..geometry.segment_stride).contains(&offset)
+        {
+            Ok(Queue::new(pe, offset))
+        } else {
+            Err(Error::Misuse("a lock is an aligned 8-byte word of the segments' heap or globals"))
+        }
+    }
+}

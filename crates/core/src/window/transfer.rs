@@ -1,0 +1,146 @@
+//! Transfers: a copy prepared once and started many times, as SR2201's command words were.
+
+use crate::base::error::{Error, Result};
+use crate::base::shm::Plain;
+use crate::endpoint::belongs::check_together;
+use crate::endpoint::fabric::SignalOp;
+use crate::endpoint::route::Route;
+use crate::wait::polling;
+use crate::window::put::signal_access;
+use crate::window::{Inner, Target, Window};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A copy from this PE's own part of a window to another PE's part of one, with everything checked
+/// and resolved. [`start`](Self::start) is all that is left to do, each time with what the source
+/// holds then.
+pub struct Transfer {
+    target: Target,
+    pe: usize,
+    source: *const u8,
+    bytes: usize,
+    signal: Option<(Target, SignalOp, u64)>,
+    under_way: bool,
+    // Both windows, kept alive; the signal's too.
+    window: Arc<Inner>,
+    _source_window: Arc<Inner>,
+    _signal_window: Option<Arc<Inner>>,
+}
+
+// SAFETY: `source` is an address in a mapping that `_source_window` keeps, read only through
+// `crate::base::shm` or the fabric.
+unsafe impl Send for Transfer {}
+
+impl<T: Plain> Window<T> {
+    /// Prepares a copy of `from`, of this PE's own part of `source`, to `pe`'s part of this window,
+    /// from `index` on.
+    ///
+    /// # Errors
+    /// As for [`put_nbi`](Self::put_nbi).
+    pub fn prepare(
+        &self,
+        pe: usize,
+        index: usize,
+        source: &Window<T>,
+        from: Range<usize>,
+    ) -> Result<Transfer> {
+        let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
+        Ok(Transfer {
+            target,
+            pe,
+            source: src,
+            bytes,
+            signal: None,
+            under_way: false,
+            window: self.inner.clone(),
+            _source_window: source.inner.clone(),
+            _signal_window: None,
+        })
+    }
+}
+
+impl Transfer {
+    /// Lets every [`start`](Self::start) update word `index` of the target PE's part of `signals`
+    /// after the copy.
+    ///
+    /// # Errors
+    /// As for [`Window::signal`]; [`Misuse`](Error::Misuse) when `signals` belongs to another job,
+    /// or to another PE of this one.
+    pub fn with_signal(
+        mut self,
+        signals: &Window<u64>,
+        index: usize,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<Self> {
+        check_together(&*self.window.pe, signals)?;
+        let target = signals.target(self.pe, index, 1, signal_access(op))?;
+        self.signal = Some((target, op, value));
+        self._signal_window = Some(signals.inner.clone());
+        Ok(self)
+    }
+
+    /// Starts the copy. The source must stay as it is until [`test`](Self::test) or
+    /// [`wait`](Self::wait) says that it is complete.
+    ///
+    /// # Errors
+    /// [`Misuse`](Error::Misuse) while the previous start is not complete.
+    pub fn start(&mut self) -> Result<()> {
+        if self.under_way {
+            return Err(Error::Misuse(
+                "a transfer was started again before `test` or `wait` said that it is complete",
+            ));
+        }
+        let pe = &self.window.pe;
+        match (self.target.route, &self.signal) {
+            (route @ Route::Near(_), signal) => {
+                // SAFETY: both ranges were checked when the transfer was prepared, and their
+                // windows are kept.
+                unsafe { route.put(pe, self.source, self.bytes)? };
+                match signal {
+                    Some((word, op, value)) => Ok(word.route.signal(pe, self.pe, *op, *value)?),
+                    None => {
+                        pe.wrote(self.pe);
+                        Ok(())
+                    }
+                }
+            }
+            (Route::Far(to), None) => {
+                self.under_way = true;
+                // SAFETY: the source is window memory, mapped as long as the job.
+                unsafe { pe.fabric().put_nbi(to, self.source, self.bytes) }
+            }
+            (Route::Far(to), Some((word, op, value))) => {
+                self.under_way = true;
+                let Route::Far(at) = word.route else { unreachable!("a PE is either near or far") };
+                // SAFETY: as above.
+                unsafe { pe.fabric().put_signal(to, self.source, self.bytes, at, *op, *value) }
+            }
+        }
+    }
+
+    /// Whether the last start is complete: the block is visible at the target, and the source may
+    /// change. True before any start.
+    ///
+    /// # Errors
+    /// What the copy failed with.
+    pub fn test(&mut self) -> Result<bool> {
+        if self.under_way {
+            self.window.pe.progress();
+            self.under_way = !self.window.pe.fabric().is_quiet()?;
+            polling::has_looked(&self.window.pe, !self.under_way);
+        }
+        Ok(!self.under_way)
+    }
+
+    /// Waits until the last start is complete.
+    ///
+    /// # Errors
+    /// What the copy failed with.
+    pub fn wait(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.under_way) {
+            self.window.pe.quiet()?;
+        }
+        Ok(())
+    }
+}

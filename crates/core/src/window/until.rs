@@ -1,0 +1,225 @@
+//! Waiting on words of one's own part of a window.
+
+use crate::base::error::{Quick, Result};
+use crate::base::shm::{self, Word};
+use crate::wait::limit::Limit;
+use crate::wait::{self, Terms};
+use crate::window::Window;
+use std::time::Duration;
+
+/// How a word is compared with a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cmp {
+    /// Equal.
+    Eq,
+    /// Not equal.
+    Ne,
+    /// Less than.
+    Lt,
+    /// Less than or equal.
+    Le,
+    /// Greater than.
+    Gt,
+    /// Greater than or equal.
+    Ge,
+}
+
+impl Cmp {
+    /// Whether `word` compares so with `value`.
+    #[inline]
+    pub fn holds<T: PartialOrd>(self, word: T, value: T) -> bool {
+        match self {
+            Cmp::Eq => word == value,
+            Cmp::Ne => word != value,
+            Cmp::Lt => word < value,
+            Cmp::Le => word <= value,
+            Cmp::Gt => word > value,
+            Cmp::Ge => word >= value,
+        }
+    }
+}
+
+/// A wait on words of this PE's part, with terms: made by [`Window::wait`].
+///
+/// Without [`depends_on`](Self::depends_on) it ends with [`PeerFailed`](crate::Error::PeerFailed)
+/// when any PE dies, as any may be the one whose store it waits for.
+pub struct Wait<'a, T> {
+    window: &'a Window<T>,
+    members: Option<&'a [usize]>,
+    limit: Option<Limit>,
+}
+
+impl<T: Word> Window<T> {
+    /// A wait with terms.
+    ///
+    /// ```
+    /// # use memonet_core::{Cmp, Error, Job};
+    /// # use std::time::Duration;
+    /// # Job::threads(1, |job| {
+    /// let w = job.window::<u32>(1).unwrap();
+    /// let late = w.wait().timeout(Duration::from_millis(1)).until(0, Cmp::Ne, 0);
+    /// assert!(matches!(late, Err(Error::Timeout { .. })));
+    /// # }).unwrap();
+    /// ```
+    pub fn wait(&self) -> Wait<'_, T> {
+        Wait { window: self, members: None, limit: None }
+    }
+
+    /// Waits until element `index` of this PE's part compares so with `value`; gives what it then
+    /// held. What was written before the store or signal that ended the wait, and separated from it
+    /// by a fence, is visible too.
+    ///
+    /// # Errors
+    /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies.
+    ///
+    /// # Panics
+    /// When out of range, as all of these.
+    #[inline(always)]
+    pub fn wait_until(&self, index: usize, cmp: Cmp, value: T) -> Result<T> {
+        self.wait().until(index, cmp, value)
+    }
+
+    /// Waits until one of the elements compares so; gives its place in `indices`. The lowest, when
+    /// there are several.
+    ///
+    /// # Errors
+    /// As for [`wait_until`](Self::wait_until); [`Misuse`](crate::Error::Misuse) when `indices` is
+    /// empty: that would never end.
+    pub fn wait_until_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
+        self.wait().any(indices, cmp, value)
+    }
+
+    /// Waits until all of the elements have compared so, each at some time. Of none, at once.
+    ///
+    /// # Errors
+    /// As for [`wait_until`](Self::wait_until).
+    pub fn wait_until_all(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
+        self.wait().all(indices, cmp, value)
+    }
+
+    /// Waits until at least one of the elements compares so; gives the places in `indices` of all
+    /// that do.
+    ///
+    /// # Errors
+    /// As for [`wait_until_any`](Self::wait_until_any).
+    pub fn wait_until_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
+        self.wait().some(indices, cmp, value)
+    }
+
+    /// Whether element `index` of this PE's part compares so with `value` now.
+    #[inline]
+    pub fn test_until(&self, index: usize, cmp: Cmp, value: T) -> bool {
+        wait::test(&self.inner.pe, || cmp.holds(self.look(index), value).then_some(())).is_some()
+    }
+
+    /// The first place in `indices` whose element compares so now.
+    pub fn test_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Option<usize> {
+        wait::test(&self.inner.pe, || {
+            indices.iter().position(|&index| cmp.holds(self.look(index), value))
+        })
+    }
+
+    /// Whether all of the elements compare so now.
+    pub fn test_all(&self, indices: &[usize], cmp: Cmp, value: T) -> bool {
+        let holds = |&index: &usize| cmp.holds(self.look(index), value);
+        wait::test(&self.inner.pe, || indices.iter().all(holds).then_some(())).is_some()
+    }
+
+    /// The places in `indices` whose elements compare so now.
+    pub fn test_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Vec<usize> {
+        let holds = |&place: &usize| cmp.holds(self.look(indices[place]), value);
+        let look = || {
+            Some((0..indices.len()).filter(holds).collect())
+                .filter(|found: &Vec<_>| !found.is_empty())
+        };
+        wait::test(&self.inner.pe, look).unwrap_or_default()
+    }
+}
+
+impl<'a, T: Word> Wait<'a, T> {
+    /// Gives up after `timeout`, with [`Timeout`](crate::Error::Timeout).
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.limit = Some(Limit::new(timeout));
+        self
+    }
+
+    /// Depends on these PEs alone: others may die.
+    pub fn depends_on(mut self, pes: &'a [usize]) -> Self {
+        self.members = Some(pes);
+        self
+    }
+
+    #[inline(always)]
+    fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Quick<R> {
+        let terms = Terms { members: self.members, limit: self.limit.as_ref(), ..Terms::default() };
+        wait::until(&self.window.inner.pe, terms, look)
+    }
+
+    /// See [`Window::wait_until`].
+    ///
+    /// # Errors
+    /// See there, and [`Timeout`](crate::Error::Timeout).
+    // Always inline: the comparison is nearly always a constant, and then one instruction of the
+    // loop.
+    #[inline(always)]
+    pub fn until(self, index: usize, cmp: Cmp, value: T) -> Result<T> {
+        // Checked once; the loop then reads one pointer.
+        self.window.look(index);
+        let word = self.window.local_ptr().wrapping_add(index).cast_const();
+        Ok(self.wait(move || {
+            // SAFETY: `index` was checked just now, and the window lives as long as this borrow of
+            // it.
+            let seen = unsafe { shm::load(word) };
+            cmp.holds(seen, value).then_some(seen)
+        })?)
+    }
+
+    /// See [`Window::wait_until_any`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn any(self, indices: &[usize], cmp: Cmp, value: T) -> Result<usize> {
+        refuse_none(indices)?;
+        let window = self.window;
+        Ok(self.wait(|| indices.iter().position(|&index| cmp.holds(window.look(index), value)))?)
+    }
+
+    /// See [`Window::wait_until_all`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn all(self, indices: &[usize], cmp: Cmp, value: T) -> Result<()> {
+        let window = self.window;
+        // Those before `seen` have compared so, and need no second look.
+        let mut seen = 0;
+        Ok(self.wait(|| {
+            while seen < indices.len() && cmp.holds(window.look(indices[seen]), value) {
+                seen += 1;
+            }
+            (seen == indices.len()).then_some(())
+        })?)
+    }
+
+    /// See [`Window::wait_until_some`].
+    ///
+    /// # Errors
+    /// See there.
+    pub fn some(self, indices: &[usize], cmp: Cmp, value: T) -> Result<Vec<usize>> {
+        refuse_none(indices)?;
+        let window = self.window;
+        Ok(self.wait(|| {
+            let places: Vec<usize> = (0..indices.len())
+                .filter(|&place| cmp.holds(window.look(indices[place]), value))
+                .collect();
+            (!places.is_empty()).then_some(places)
+        })?)
+    }
+}
+
+fn refuse_none(indices: &[usize]) -> Result<()> {
+    if indices.is_empty() {
+        Err(crate::Error::Misuse("a wait for any of no words would never end"))
+    } else {
+        Ok(())
+    }
+}
