@@ -7,7 +7,7 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | join the job | [`Job::init`], or [`Job::threads`] for PEs that are threads |
+//! | join the job | `memonet::init` ([`Job::init_with`]), or [`Job::threads`] for PEs that are threads |
 //! | have memory that others reach | [`Job::window`], [`Job::restricted`] |
 //! | send a word | [`Window::remote`], then [`Remote::store`] |
 //! | send a block | [`Window::put`], [`Window::put_signal`], [`Window::prepare`] |
@@ -57,6 +57,7 @@ mod base;
 mod collective;
 pub mod dsm;
 mod endpoint;
+pub mod far;
 pub mod hosted;
 mod job;
 mod lifecycle;
@@ -74,22 +75,23 @@ pub use lifecycle::launch;
 pub use wait::polling;
 pub use window::segment;
 
+pub use base::access::Access;
 pub use base::error::{Cause, Error, Result, signal_name};
+pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 pub use base::shm::{AtomicInt, Plain, Word};
 pub use collective::{
-    And, By, Destinations, ENV_COLLECTIVES, Elements, Goal, Integers, Max, Min, Number, Operator,
-    Or, Place, Product, Span, Sum, Way, Xor,
+    And, By, Destinations, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Place,
+    Product, Span, Sum, Way, Xor,
 };
-pub use endpoint::check::ENV_CHECK;
 pub use endpoint::fabric::SignalOp;
-pub use endpoint::fabric::far::ENV_FABRIC;
-pub use job::{Job, JobOptions};
-pub use multicast::{Claim, Delivery, ENV_MULTICAST, Multicast, MulticastOptions, Peek};
-pub use sync::barrier::{Algorithm, Arrival, Barrier, ENV_BARRIER};
-pub use sync::lock::{Held, Lock};
+pub use job::Job;
+pub use lifecycle::start::{JobOptions, Seat};
+pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
+pub use sync::barrier::{Algorithm, Arrival, Barrier};
 pub use team::Team;
+pub use window::lock::{Held, Lock};
 pub use window::remote::{CanRead, CanWrite, Read, ReadWrite, Remote, Right, Write};
 pub use window::restricted::Key;
 pub use window::transfer::Transfer;
 pub use window::until::{Cmp, Wait};
-pub use window::{Access, Window, WindowOptions};
+pub use window::{Window, WindowOptions};

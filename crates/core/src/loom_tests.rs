@@ -409,7 +409,7 @@ mod barrier {
     fn central_2_with_one_that_relays() {
         explore(3, || {
             let pes = job(2);
-            pes[1].has_relays.store(true, Ordering::Relaxed);
+            pes[1].pretend_relays();
             meet(pes, Algorithm::Central, whole);
         });
     }

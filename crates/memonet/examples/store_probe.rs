@@ -1,7 +1,7 @@
 //! What `Remote::store` compiles to; `tests/disassembly.rs` reads the machine code of these
 //! functions.
 
-use memonet::{Job, Remote};
+use memonet::Remote;
 
 /// Stores eight bytes.
 #[unsafe(no_mangle)]
@@ -18,7 +18,7 @@ pub fn store_probe_u8(remote: &Remote<u8>, value: u8) {
 }
 
 fn main() -> memonet::Result<()> {
-    let job = Job::init()?;
+    let job = memonet::init()?;
     let words = job.window::<u64>(1)?;
     let bytes = job.window::<u8>(1)?;
     store_probe_u64(&words.remote(job.pe(), 0)?, 42);

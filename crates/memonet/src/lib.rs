@@ -23,9 +23,9 @@ pub use memonet_core::*;
 /// Joins the job in which this process was started: by `memonet run`, or alone as a job of one PE.
 ///
 /// # Errors
-/// See [`Job::init`].
+/// See [`Job::init_with`].
 pub fn init() -> Result<Job> {
-    Job::init()
+    memonet_fabrics::init()
 }
 
 /// The README's program is compiled and run.

@@ -39,7 +39,7 @@ static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
 /// When called for the first time: no other thread writes static data now, or there is no launcher.
 pub unsafe fn join() -> Result<&'static State, &'static Error> {
     MADE.get_or_init(|| {
-        let job = Job::init()?;
+        let job = memonet_fabrics::init()?;
         job.take_part(Part::NotYet)?;
         let mut no_statics = None;
         let statics = if !memonet_core::launch::is_pe() && threads() > 1 {

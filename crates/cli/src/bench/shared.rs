@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use memonet::dsm::{Mutex, Placement, Region, RegionOptions};
-use memonet::{Cmp, Job, JobOptions, SignalOp};
+use memonet::{Cmp, Job, SignalOp};
 use memonet_sim::{Machine, Options};
 
 use super::catalog::{Kind, Row};
@@ -101,7 +101,7 @@ impl TicketLock<'_> {
 
 /// Two PEs that are threads, with the test fabric between them: what PE 0's `measure` gives.
 fn far(fabric: &str, measure: impl Fn(&Job) -> Result<Vec<f64>> + Sync) -> Result<Vec<f64>> {
-    let options = JobOptions::new().fabric(fabric);
+    let options = memonet_fabrics::options(fabric)?;
     let mut samples = Job::threads_with(&options, 2, |job| measure(&job))?;
     let second = samples.pop().expect("two PEs");
     second?;

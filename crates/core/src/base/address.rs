@@ -10,7 +10,7 @@
 //! it.
 
 use crate::base::layout::Geometry;
-use crate::lifecycle::launch::NAME;
+use crate::base::memory::JOB_FILE;
 use std::ops::Range;
 
 /// Addresses of a process on x86-64. Where there are fewer, segments lie where the kernel has room.
@@ -93,7 +93,7 @@ fn what_is_in(range: Range<u64>) -> Option<String> {
         // Rights, offset, device and inode stand before the name.
         let name = rest.split_whitespace().nth(4).unwrap_or("memory without a name");
         // Where there is no room at the address, the job's own memory may lie about it.
-        let other = overlaps && !name.contains(NAME);
+        let other = overlaps && !name.contains(JOB_FILE);
         other.then(|| format!("{name} at {:#x}", start.unwrap_or_default()))
     })
 }

@@ -138,7 +138,7 @@ pub enum Error {
         /// What was asked for.
         wanted: &'static str,
         /// What this PE was granted.
-        granted: crate::window::Access,
+        granted: crate::base::access::Access,
     },
     /// A key that no window of this job ever had.
     #[error(
@@ -199,7 +199,7 @@ pub enum Error {
     /// The segment has no free range of that size.
     #[error(
         "no room for {bytes} bytes in a segment of {capacity}{} ({free} free in pieces): free windows, or raise MEMONET_SEGMENT_SIZE",
-        crate::base::settings::origin(crate::lifecycle::launch::ENV_SEGMENT_SIZE)
+        crate::base::settings::origin(crate::base::settings::ENV_SEGMENT_SIZE)
     )]
     OutOfMemory {
         /// Bytes asked for.

@@ -8,6 +8,9 @@ use rustix::io::FdFlags;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
 
+/// Name of the memfd of a job, by which /proc shows it.
+pub(crate) const JOB_FILE: &str = "memonet-job";
+
 /// A shared mapping of a memfd. Unmapped when dropped.
 ///
 /// Programs that close all descriptors they know nothing of, and open others, are common: once

@@ -1,7 +1,9 @@
 //! What everything stands on: errors, the layout of shared memory, and the primitives that access
 //! it.
 
+pub(crate) mod access;
 pub(crate) mod address;
+pub(crate) mod clock;
 pub(crate) mod doorbell;
 pub(crate) mod error;
 pub mod layout;
@@ -10,3 +12,11 @@ pub(crate) mod process;
 pub mod settings;
 pub mod shm;
 pub(crate) mod status;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex of this process whose data are whole at every moment, so that a thread which
+/// panicked with it has left nothing half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

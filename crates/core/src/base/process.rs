@@ -77,6 +77,28 @@ fn told(pidfd: BorrowedFd<'_>) -> Option<i32> {
     (result == 0 && info.mask & wanted != 0).then_some(info.exit_code)
 }
 
+/// A process, by what no other ever has in common with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) pid: u32,
+    /// The namespace in which it has that number.
+    pub(crate) namespace: u32,
+    /// As in [`Stat`].
+    pub(crate) started: u64,
+}
+
+impl Identity {
+    /// This process, if /proc can be read.
+    pub(crate) fn mine() -> Option<Self> {
+        let namespace = rustix::fs::stat("/proc/self/ns/pid").ok()?.st_ino;
+        Some(Identity {
+            pid: std::process::id(),
+            namespace: namespace as u32,
+            started: Stat::of("self")?.started,
+        })
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

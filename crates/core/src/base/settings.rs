@@ -3,13 +3,6 @@
 //! Each is read where it takes effect, which refuses a value that cannot be. Here are the names, so
 //! that one that nobody reads, such as a misspelled one, is told.
 
-use crate::ENV_FABRIC;
-use crate::collective::ENV_COLLECTIVES;
-use crate::dsm::ENV_STATS_FD;
-use crate::endpoint::check::ENV_CHECK;
-use crate::lifecycle::launch::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
-use crate::multicast::ENV_MULTICAST;
-use crate::sync::barrier::ENV_BARRIER;
 use std::ffi::OsString;
 
 /// A variable that users set.
@@ -21,6 +14,34 @@ pub struct Setting {
     pub what: &'static str,
 }
 
+/// Descriptor of the job's memfd.
+pub const ENV_FD: &str = "MEMONET_JOB_FD";
+/// Number of this PE.
+pub const ENV_PE: &str = "MEMONET_PE";
+/// Number of PEs.
+pub const ENV_NPES: &str = "MEMONET_NPES";
+/// Bytes of window memory per PE.
+pub const ENV_SEGMENT_SIZE: &str = "MEMONET_SEGMENT_SIZE";
+/// Turns on the checks that cost time.
+pub const ENV_CHECK: &str = "MEMONET_CHECK";
+/// Forces an algorithm for barriers.
+pub const ENV_BARRIER: &str = "MEMONET_BARRIER";
+/// Forces a way for collectives: that of a [`Way`](crate::Way), of which `outbox` and `direct` do
+/// without lines altogether, and none leaves anything to the network; or `multicast`, which
+/// broadcasts then go by whatever their size, and all else as if nothing were forced, but not in
+/// the network. All PEs of a job have the same value.
+pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
+/// Variable that forces a way: `near`, `tree`, `network` for datagrams of the fabric's, or
+/// `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the
+/// interface to use. The same in all PEs of a job, but for that.
+pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
+/// Puts a fabric before all peers.
+pub const ENV_FABRIC: &str = "MEMONET_FABRIC";
+/// Number of a descriptor to which a PE that finalises writes a line for each shared object that it
+/// has had: its own number, kind and number of the object, then the fields of [`Stats`].
+pub const ENV_STATS_FD: &str = "MEMONET_STATS_FD";
+/// Descriptor of the pages, in the environment of attached processes.
+pub const ENV_MACHINE_FD: &str = "MEMONET_MACHINE_FD";
 /// Variable by which the C front end is told of libraries whose static data are symmetric.
 pub const ENV_SYMMETRIC_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
 /// Holds the marks of all jobs that a process belongs to: by them a launcher finds what its job has
@@ -40,8 +61,7 @@ pub const SETTINGS: [Setting; 7] = [
 ];
 
 /// What launchers set for their PEs.
-const OF_LAUNCHERS: [&str; 6] =
-    [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, crate::hosted::ENV_FD, ENV_MARK];
+const OF_LAUNCHERS: [&str; 6] = [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, ENV_MACHINE_FD, ENV_MARK];
 /// What memonet's own builds set, or the compiler wrapper reads, in its source tree.
 const OF_BUILDS: [&str; 4] = ["MEMONET_API", "MEMONET_INCLUDE", "MEMONET_PROFILE", "MEMONET_BLESS"];
 /// How the names begin that memonet's own tests use.

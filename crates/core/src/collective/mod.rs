@@ -78,27 +78,22 @@ mod network;
 mod operator;
 mod pushed;
 mod reduce;
-mod steps;
 mod strided;
 
-pub(crate) use choice::Forced;
-pub use choice::{ENV_COLLECTIVES, Way};
-pub(crate) use multicast::Circles;
-pub(crate) use network::Network;
+pub use crate::team::forced::Way;
+pub use crate::team::place::Place;
 pub use operator::{And, By, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor};
 pub use reduce::{Elements, Goal};
-pub(crate) use steps::Steps;
 
 use crate::base::error::{Error, Result};
 use crate::base::layout::OUTBOX;
 use crate::base::shm::{self, Plain};
 use crate::endpoint::belongs::check_together;
-use crate::endpoint::route::Route;
 use crate::team::Team;
+use crate::team::steps::{self, Step};
 use crate::window::Window;
 use crate::window::segment::Segment;
 use std::ops::Range;
-use steps::Step;
 
 /// Bytes that are combined at once: two such blocks stay in a core's first cache.
 const BLOCK: usize = 8 << 10;
@@ -153,13 +148,6 @@ impl<T: Plain> Span<'_, T> {
     }
 }
 
-/// A range of every segment, the same on every PE.
-#[derive(Debug, Clone, Copy)]
-pub struct Place {
-    offset: u64,
-    bytes: usize,
-}
-
 /// When the members' destinations may be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Destinations {
@@ -179,35 +167,6 @@ impl Segment {
     pub unsafe fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
         // SAFETY: only asked whether there are such bytes.
         unsafe { self.at(0, offset, bytes) }.map(|_| Place { offset, bytes })
-    }
-}
-
-impl Place {
-    #[cfg(loom)]
-    pub(crate) fn at(offset: u64, bytes: usize) -> Place {
-        Place { offset, bytes }
-    }
-
-    /// `bytes` of it from `at` on, which the caller has found to be inside.
-    fn part(self, at: usize, bytes: usize) -> Place {
-        assert!(
-            at <= self.bytes && bytes <= self.bytes - at,
-            "{bytes} bytes at {at} of {}",
-            self.bytes
-        );
-        Place { offset: self.offset + at as u64, bytes }
-    }
-
-    /// Whether they have a byte in common.
-    pub fn overlaps(self, other: Place) -> bool {
-        let (ends, other_ends) =
-            (self.offset + self.bytes as u64, other.offset + other.bytes as u64);
-        self.bytes > 0 && other.bytes > 0 && self.offset < other_ends && other.offset < ends
-    }
-
-    /// Whether they are the same bytes, or have none in common.
-    pub fn is_apart(self, other: Place) -> bool {
-        self.offset == other.offset && self.bytes == other.bytes || !self.overlaps(other)
     }
 }
 
@@ -237,46 +196,6 @@ fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
 
 /// What collectives are made of.
 impl Team {
-    /// Address of a place in this PE's own segment.
-    fn here(&self, place: Place) -> *mut u8 {
-        self.pe().local(place.offset)
-    }
-
-    fn there(&self, rank: usize, place: Place) -> Route {
-        if rank == self.rank() {
-            // Not through a fabric: the caller reads it without a quiet.
-            return Route::Near(self.here(place));
-        }
-        self.pe().route(self.members()[rank], place.offset)
-    }
-
-    /// Copies a place of a member to `to`, which is private memory, or memory of this PE that does
-    /// not overlap with it.
-    ///
-    /// # Safety
-    /// `to` is writable for the place's bytes.
-    unsafe fn fetch(&self, rank: usize, from: Place, to: *mut u8) -> Result<()> {
-        if from.bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: the place lies in the member's segment; the caller promises the destination.
-        Ok(unsafe { self.there(rank, from).get(self.pe(), to, from.bytes) }?)
-    }
-
-    /// Copies memory of this PE to a place of a member.
-    ///
-    /// # Safety
-    /// `from` is readable for the place's bytes and does not overlap with it.
-    unsafe fn deliver(&self, rank: usize, to: Place, from: *const u8) -> Result<()> {
-        if to.bytes == 0 {
-            return Ok(());
-        }
-        // SAFETY: the place lies in the member's segment; the caller promises the source.
-        unsafe { self.there(rank, to).put(self.pe(), from, to.bytes) }?;
-        self.pe().wrote(self.members()[rank]);
-        Ok(())
-    }
-
     /// Copies what a member gave to this one in a step to a place, which is as long as that.
     fn take_line(&self, step: Step, rank: usize, to: Place) {
         // SAFETY: the line, and the place as `check_places` has found, lie in this PE's segment,

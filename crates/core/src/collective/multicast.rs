@@ -45,12 +45,13 @@ pub(crate) struct Circles {
 impl Team {
     /// Whether there may be a circle of this team's members.
     pub(super) fn may_multicast(&self) -> bool {
-        Circle::wins(self.pe(), self.len()) && !matches!(self.circles().made.get(), Some(None))
+        Circle::wins(self.pe(), self.len())
+            && !matches!(self.layers().get(Circles::default).made.get(), Some(None))
     }
 
     /// How many bytes are to be broadcast yet before it pays to make one.
     pub(super) fn put_first(&self) -> usize {
-        PUT_FIRST.saturating_sub(self.circles().bytes.load(Ordering::Relaxed))
+        PUT_FIRST.saturating_sub(self.layers().get(Circles::default).bytes.load(Ordering::Relaxed))
     }
 
     /// A broadcast, if it goes by multicast.
@@ -64,7 +65,7 @@ impl Team {
             return Ok(false);
         };
         if from.bytes > OUTBOX {
-            let Circles { bytes, .. } = self.circles();
+            let Circles { bytes, .. } = self.layers().get(Circles::default);
             bytes
                 .store(bytes.load(Ordering::Relaxed).saturating_add(from.bytes), Ordering::Relaxed);
         }
@@ -87,19 +88,19 @@ impl Team {
             self.hear(step, 0..self.len())?;
         } else {
             self.wait_in_step(&|pe| pe != self.members()[root], || block.is_here().then_some(()))?;
-            self.tell(step, root..root + 1, super::steps::nothing)?;
+            self.tell(step, root..root + 1, crate::team::steps::nothing)?;
         }
         Ok(true)
     }
 
     /// The team's circle, made now if it was not tried before.
     fn circle(&self) -> Result<Option<&Arc<Circle>>> {
-        if let Some(known) = self.circles().made.get() {
+        if let Some(known) = self.layers().get(Circles::default).made.get() {
             return Ok(known.as_ref());
         }
         self.barrier()?;
         // Of teams that there are now, no two have the same slot.
         let circle = Circle::join(self.pe(), self.members(), self.rank(), 1 + self.slot() as u32)?;
-        Ok(self.circles().made.get_or_init(|| circle).as_ref())
+        Ok(self.layers().get(Circles::default).made.get_or_init(|| circle).as_ref())
     }
 }

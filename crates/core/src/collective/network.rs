@@ -16,45 +16,21 @@
 //! come; who waits in vain looks at that of those who have left. A member whose wait has ended in
 //! an error uses the network no more: what goes by the other ways then fails by itself.
 
+use super::Place;
 use super::operator::Integers;
 use super::reduce::Goal;
-use super::{Forced, Place};
 use crate::base::error::Result;
 use crate::base::layout::BarrierSlot;
 use crate::base::shm;
-use crate::endpoint::fabric::{NetworkCollective, NetworkCollectives, WordOperator};
+use crate::endpoint::fabric::{NetworkCollective, WordOperator};
 use crate::endpoint::pe::Pe;
 use crate::team::Team;
 use crate::wait::{self, Terms};
 use std::mem::offset_of;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Bytes of a word of the network's.
 const WORD: usize = 8;
-/// The slot of the first team, that of all PEs, which all make before anything else.
-const FIRST: usize = 0;
-
-/// What a team knows of the network's collectives.
-pub(crate) struct Network {
-    /// The most bytes of a member's part; 0: they do not serve this team.
-    most: usize,
-    begun: AtomicU64,
-    failed: AtomicBool,
-}
-
-impl Network {
-    /// Asks whether they serve the team in this slot, unless the user wants another way.
-    pub(crate) fn join(pe: &Pe, slot: usize, forced: Option<Forced>) -> Result<Network> {
-        let asks = slot == FIRST && pe.npes() > 1 && pe.has_far() && forced.is_none();
-        let offered = if asks { pe.fabric().collectives() } else { None };
-        Ok(Network {
-            most: offered.map_or(Ok(0), NetworkCollectives::join)?,
-            begun: AtomicU64::new(0),
-            failed: AtomicBool::new(false),
-        })
-    }
-}
-
 impl Team {
     /// The most bytes that this team's collectives give to the network, which makes by itself
     /// broadcasts of so much, and reductions and scans of an eighth as many integers; 0 where it

@@ -45,11 +45,12 @@ mod shared;
 pub(crate) mod stats;
 mod way;
 
+pub use crate::base::settings::ENV_STATS_FD;
 pub use data::Data;
 pub use mutex::{Guard, Mutex};
 pub use region::{Placement, Reading, Region, RegionOptions, Writing};
 pub use rwlock::{ReadGuard, RwLock, WriteGuard};
-pub use stats::{ENV_STATS_FD, Stats};
+pub use stats::Stats;
 
 use crate::base::error::{Cause, Error, Result};
 use crate::endpoint::pe::Pe;

@@ -486,7 +486,7 @@ impl World for Here<'_> {
 mod tests {
     use super::super::data::{LINE, Line};
     use super::*;
-    use crate::job::{Job, JobOptions};
+    use crate::job::Job;
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
     const ROUNDS: u64 = 20_000;
@@ -525,37 +525,36 @@ mod tests {
         // Stores to what the other has just written take long, and keep those behind them in the
         // processor.
         let slow = [const { Apart(AtomicU64::new(0)) }; 8];
-        let both_late =
-            Job::threads_with(&JobOptions::new().fabric("far"), 2, |job| -> Result<u64> {
-                let (me, other) = (job.pe(), 1 - job.pe());
-                pin(me);
-                let window = job.window::<Line>(Owned::size(8, 2).div_ceil(LINE))?;
-                let offset = window.inner.heap_offset().expect("it is a window of the heap");
-                // SAFETY: the window has that size, is kept to the end, and nothing else uses it.
-                let owned = unsafe { Owned::new(job.pe.clone(), offset, 8) };
-                let (counters, version) = (Counters::default(), Cell::new(0));
-                let here = Here::new(&owned, &counters, &version, Patience::Forever);
-                words[me].store(owned.local(place(WORD)).cast::<u64>(), Ordering::Release);
-                job.barrier()?;
-                let theirs = words[other].load(Ordering::Acquire);
-                let mut both_late = 0;
-                for round in 1..=ROUNDS {
-                    at[me].0.store(2 * round, Ordering::Release);
-                    until_at(&at[other].0, 2 * round);
-                    slow.iter().for_each(|word| word.0.store(round, Ordering::Relaxed));
-                    here.publish(WORD, round)?;
-                    // SAFETY: the same word of the other PE, a thread of this process, which keeps
-                    // it until the barrier below.
-                    let seen = unsafe { shm::load(theirs) };
-                    late[me].0.store(u64::from(seen != round), Ordering::Relaxed);
-                    at[me].0.store(2 * round + 1, Ordering::Release);
-                    until_at(&at[other].0, 2 * round + 1);
-                    both_late +=
-                        late[me].0.load(Ordering::Relaxed) & late[other].0.load(Ordering::Relaxed);
-                }
-                job.barrier()?;
-                Ok(both_late)
-            });
+        let both_late = Job::threads_with(&crate::far::options(""), 2, |job| -> Result<u64> {
+            let (me, other) = (job.pe(), 1 - job.pe());
+            pin(me);
+            let window = job.window::<Line>(Owned::size(8, 2).div_ceil(LINE))?;
+            let offset = window.inner.heap_offset().expect("it is a window of the heap");
+            // SAFETY: the window has that size, is kept to the end, and nothing else uses it.
+            let owned = unsafe { Owned::new(job.pe.clone(), offset, 8) };
+            let (counters, version) = (Counters::default(), Cell::new(0));
+            let here = Here::new(&owned, &counters, &version, Patience::Forever);
+            words[me].store(owned.local(place(WORD)).cast::<u64>(), Ordering::Release);
+            job.barrier()?;
+            let theirs = words[other].load(Ordering::Acquire);
+            let mut both_late = 0;
+            for round in 1..=ROUNDS {
+                at[me].0.store(2 * round, Ordering::Release);
+                until_at(&at[other].0, 2 * round);
+                slow.iter().for_each(|word| word.0.store(round, Ordering::Relaxed));
+                here.publish(WORD, round)?;
+                // SAFETY: the same word of the other PE, a thread of this process, which keeps
+                // it until the barrier below.
+                let seen = unsafe { shm::load(theirs) };
+                late[me].0.store(u64::from(seen != round), Ordering::Relaxed);
+                at[me].0.store(2 * round + 1, Ordering::Release);
+                until_at(&at[other].0, 2 * round + 1);
+                both_late +=
+                    late[me].0.load(Ordering::Relaxed) & late[other].0.load(Ordering::Relaxed);
+            }
+            job.barrier()?;
+            Ok(both_late)
+        });
         for found in both_late.unwrap() {
             assert_eq!(
                 found.unwrap(),

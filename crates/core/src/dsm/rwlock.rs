@@ -1,5 +1,6 @@
 //! A lock for readers and writers that owns its data.
 
+use super::stats::Registry;
 use crate::base::error::{Error, Quick, Result};
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
@@ -82,7 +83,7 @@ impl<T: Data + ?Sized> RwLock<T> {
             true => Way::Checked(Box::new(Checked::new(way))),
             false => way,
         };
-        let counters = job.pe.shared_objects.count(kind.name());
+        let counters = job.pe.layer::<Registry>().count(kind.name());
         Ok(RwLock {
             pe: job.pe.clone(),
             way,

@@ -1,29 +1,34 @@
 //! What a shared object has cost.
 
 use crate::base::error::{Error, Result};
+use crate::base::lock;
+use crate::base::settings::ENV_STATS_FD;
+use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use rustix::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Number of a descriptor to which a PE that finalises writes a line for each shared object that it
-/// has had: its own number, kind and number of the object, then the fields of [`Stats`].
-pub const ENV_STATS_FD: &str = "MEMONET_STATS_FD";
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The counters of all shared objects that a PE has made, in that order, with what they are.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<Vec<(&'static str, Arc<Counters>)>>);
 
 impl Registry {
-    fn lock(&self) -> MutexGuard<'_, Vec<(&'static str, Arc<Counters>)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn all(&self) -> MutexGuard<'_, Vec<(&'static str, Arc<Counters>)>> {
+        lock(&self.0)
     }
 
     /// The counters of a new object.
     pub(super) fn count(&self, kind: &'static str) -> Arc<Counters> {
         let counters = Arc::<Counters>::default();
-        self.lock().push((kind, counters.clone()));
+        self.all().push((kind, counters.clone()));
         counters
+    }
+}
+
+impl Layer for Registry {
+    fn new(_pe: &Pe) -> Self {
+        Self::default()
     }
 }
 
@@ -45,7 +50,7 @@ pub(crate) fn report(pe: &Pe) -> Result<()> {
         .filter(|&fd| fd > 2)
         .ok_or_else(|| refused("is no descriptor of a launcher".into()))?;
     let mut lines = String::new();
-    for (number, (kind, counters)) in pe.shared_objects.lock().iter().enumerate() {
+    for (number, (kind, counters)) in pe.layer::<Registry>().all().iter().enumerate() {
         let Stats { uses, hits, handovers, messages, bytes } = counters.stats();
         lines +=
             &format!("{} {kind} {number} {uses} {hits} {handovers} {messages} {bytes}\n", pe.me());

@@ -9,12 +9,11 @@
 //! [`Job::is_checked`](crate::Job::is_checked).
 
 use crate::base::error::{Error, Quick, Result};
+use crate::base::settings::ENV_CHECK;
+use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
-
-/// Variable that turns on the checks that cost time.
-pub const ENV_CHECK: &str = "MEMONET_CHECK";
 
 /// Whether the user wants them.
 pub(crate) fn asked() -> Result<bool> {
@@ -61,12 +60,18 @@ impl Holders {
     }
 }
 
+impl Layer for Holders {
+    fn new(_pe: &Pe) -> Self {
+        Self::default()
+    }
+}
+
 /// Locks in words of the segments, by offset.
 impl Pe {
     /// Refuses a lock that this thread has already.
     #[inline]
     pub(crate) fn may_lock(&self, offset: u64) -> Quick<()> {
-        if self.is_checked() && self.locks.have(|held| held == offset) {
+        if self.is_checked() && self.layer::<Holders>().have(|held| held == offset) {
             return Err(Box::new(Error::Misuse(
                 "this thread has this lock already, and would wait for itself: give it back first (in Rust, drop what `lock` gave; in C, shmem_clear_lock)",
             )));
@@ -78,7 +83,7 @@ impl Pe {
     #[inline]
     pub(crate) fn locked(&self, offset: u64) {
         if self.is_checked() {
-            self.locks.take(offset);
+            self.layer::<Holders>().take(offset);
         }
     }
 
@@ -86,7 +91,7 @@ impl Pe {
     #[inline]
     pub(crate) fn unlocked(&self, offset: u64) {
         if self.is_checked() {
-            self.locks.give(offset);
+            self.layer::<Holders>().give(offset);
         }
     }
 }

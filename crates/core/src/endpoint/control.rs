@@ -5,9 +5,9 @@ use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
 use crate::base::memory::Mapping;
+use crate::base::process::Identity;
 use crate::base::shm;
 use crate::base::status::{Part, State, exit_status, exit_word};
-use crate::lifecycle::watch::Identity;
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 

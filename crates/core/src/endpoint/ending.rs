@@ -24,9 +24,9 @@
 //! number of the process instead.
 
 use crate::base::error::{Cause, Error, Result};
+use crate::base::process::Identity;
 use crate::base::status::Part;
 use crate::endpoint::pe::Pe;
-use crate::lifecycle::watch::Identity;
 use std::cell::Cell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -3,8 +3,11 @@
 pub(crate) mod belongs;
 pub(crate) mod check;
 pub(crate) mod control;
-pub(crate) mod descriptors;
 pub mod ending;
 pub mod fabric;
+pub(crate) mod late;
+pub(crate) mod layers;
 pub(crate) mod pe;
+pub(crate) mod progress;
 pub(crate) mod route;
+pub(crate) mod written;

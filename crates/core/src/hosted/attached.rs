@@ -3,11 +3,14 @@
 use super::ask::Ask;
 use super::clock;
 use super::fabric::{HostedFabric, Port, refused};
-use super::passage::{ENV_FD, Own, Run, peek};
+use super::passage::{Own, Run, peek};
 use crate::base::error::{Error, Result};
+use crate::base::settings::ENV_MACHINE_FD;
+use crate::base::settings::ENV_PE;
 use crate::endpoint::ending::NOT_THE_PE;
 use crate::endpoint::fabric::Fabric;
-use crate::job::inherited;
+use crate::lifecycle::inherit::inherited;
+use crate::lifecycle::start::Seat;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
@@ -19,7 +22,7 @@ static JOINED: OnceLock<Arc<Process>> = OnceLock::new();
 
 /// Run when the program is loaded: it is to see the machine's time from its first line on.
 extern "C" fn load() {
-    let number = std::env::var(ENV_FD).ok().and_then(|value| value.parse().ok());
+    let number = std::env::var(ENV_MACHINE_FD).ok().and_then(|value| value.parse().ok());
     if let Some(Ok(fd)) = number.map(inherited)
         && let Some(run) = peek(&ManuallyDrop::new(fd))
     {
@@ -32,7 +35,7 @@ extern "C" fn load() {
 static LOAD: extern "C" fn() = load;
 
 fn pe_in_environment() -> Option<usize> {
-    std::env::var(crate::lifecycle::launch::ENV_PE).ok()?.parse().ok()
+    std::env::var(ENV_PE).ok()?.parse().ok()
 }
 
 fn show_time(run: Run, pe: usize) {
@@ -40,14 +43,18 @@ fn show_time(run: Run, pe: usize) {
     clock::show(run.cpu_scale, run.seed.rotate_left(32) ^ pe as u64);
 }
 
-/// Joins the simulated machine whose launcher has started this process as PE `me`, if it was one.
+/// Joins the simulated machine whose launcher has started this process as this PE, if it was one.
 /// Returns when it is this PE's turn.
-pub(crate) fn join(me: usize, npes: usize) -> Result<Option<Box<dyn Fabric>>> {
-    let Some(value) = std::env::var_os(ENV_FD) else { return Ok(None) };
+///
+/// # Errors
+/// [`Error::Environment`] for a descriptor that is none of a machine, and what the machine says.
+pub fn join(seat: &Seat) -> Result<Option<Box<dyn Fabric>>> {
+    let (me, npes) = (seat.pe(), seat.npes());
+    let Some(value) = std::env::var_os(ENV_MACHINE_FD) else { return Ok(None) };
     let value = value.to_string_lossy().into_owned();
     let number = value.parse().map_err(|_| "is not a number");
     let fd = number.and_then(inherited).map_err(|problem| Error::Environment {
-        name: ENV_FD,
+        name: ENV_MACHINE_FD,
         value,
         problem: problem.into(),
         fix: "Start the program with `memonet run --machine`, or unset it. There, a program that becomes another one with `execve` cannot have the library too",

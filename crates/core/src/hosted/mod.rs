@@ -21,9 +21,11 @@ mod polls;
 mod threads;
 pub(crate) mod turn;
 
+pub use crate::base::settings::ENV_MACHINE_FD as ENV_FD;
 pub use ask::{Ask, Atomic, Signal};
+pub use attached::join;
 pub use fabric::{HostedFabric, MOST, Port, refused};
-pub use passage::{ENV_FD, Passages};
+pub use passage::Passages;
 pub use turn::Came;
 
 use crate::base::error::{Cause, Error, Result};

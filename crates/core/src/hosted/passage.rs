@@ -22,14 +22,12 @@ use super::fabric::MOST;
 use super::turn::{Came, Side, Turn};
 use crate::base::error::{Error, Result};
 use crate::base::memory::{self, Mapping, create_memfd};
+use crate::base::settings::ENV_MACHINE_FD;
 use crate::base::shm;
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// Descriptor of the pages, in the environment of attached processes.
-pub const ENV_FD: &str = "MEMONET_MACHINE_FD";
 
 const MAGIC: u64 = u64::from_le_bytes(*b"mnmachin");
 /// Raised with every change to this file, or to the words of questions, that another version could
@@ -187,7 +185,7 @@ impl Passages {
 
     /// What a process needs in its environment to find them; the descriptor it inherits.
     pub fn environment(&self) -> (&'static str, String) {
-        (ENV_FD, self.mapping.fd().as_raw_fd().to_string())
+        (ENV_MACHINE_FD, self.mapping.fd().as_raw_fd().to_string())
     }
 
     /// Their descriptor.
@@ -295,7 +293,7 @@ impl Own {
     /// Takes the passage of PE `me` from an inherited descriptor, believing nothing.
     pub(super) fn attach(fd: OwnedFd, me: usize, npes: usize) -> Result<(Own, Run)> {
         let run = peek(&fd).filter(|run| run.npes == npes).ok_or_else(|| Error::Environment {
-            name: ENV_FD,
+            name: ENV_MACHINE_FD,
             value: fd.as_raw_fd().to_string(),
             problem: format!(
                 "is not that of a simulated machine of {npes} PEs, or of another version of memonet"

@@ -1,6 +1,7 @@
 //! Collective calls on the heaps: all PEs ask for the same, compare, and take the same step; or all
 //! get an error.
 
+use super::owned::Owned;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{MAX_WINDOWS, Request, SystemArea};
 use crate::base::shm;
@@ -9,7 +10,6 @@ use crate::job::heap::{Block, Heap};
 use crate::sync::barrier::Whole;
 use crate::team::Team;
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 /// The bits of a request's first word that name its kind; those above are its stamp.
@@ -61,7 +61,7 @@ impl<'a> Collective<'a> {
     /// # Errors
     /// [`Error::Misuse`] while another thread of this PE is in a barrier of the world's.
     pub(crate) fn begin(pe: &'a Arc<Pe>, world: &'a Team) -> Result<Self> {
-        let heap = pe.heap.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let heap = pe.layer::<Owned>().heap();
         let meeting = world.split_barrier().hold()?;
         Ok(Collective { pe, meeting, heap })
     }
@@ -138,7 +138,7 @@ impl<'a> Collective<'a> {
         let words = self.heap.bitmap_words();
         debug_assert!(words <= MAX_WINDOWS / 64);
         let mut dropped: Vec<u64> =
-            (0..words).map(|index| self.pe.dropped[index].load(Ordering::Acquire)).collect();
+            (0..words).map(|index| self.pe.layer::<Owned>().dropped(index)).collect();
         let stamp = self.stamp();
         self.publish_request(request, stamp, &dropped);
         self.meet()?;
@@ -203,7 +203,7 @@ impl<'a> Collective<'a> {
     fn free(&mut self, dropped: &[u64]) {
         for (index, &bits) in dropped.iter().enumerate() {
             for id in (0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| index * 64 + bit) {
-                self.pe.dropped[index].fetch_and(!(1 << (id % 64)), Ordering::Relaxed);
+                self.pe.layer::<Owned>().forget_window(id);
                 if let Some(Block::Range(range)) = self.heap.free(id)
                     && range.end - range.start >= RETURN_FROM
                 {

@@ -16,15 +16,17 @@
 //! The other launcher tells nobody of deaths, and may let the others run: so these PEs [look after
 //! each other](crate::lifecycle::watch).
 
+use crate::base::clock::rough_now;
 use crate::base::error::{Error, Result};
 use crate::base::memory;
+use crate::base::memory::JOB_FILE;
+use crate::base::process::Identity;
 use crate::base::process::{Stat, UNKNOWN};
 use crate::endpoint::control::Control;
-use crate::endpoint::descriptors;
-use crate::job::inherited;
-use crate::lifecycle::launch::{self, JobFile, available_cpus};
-use crate::lifecycle::watch::{Identity, Watch};
-use crate::wait::rough_now;
+use crate::lifecycle::inherit::inherited;
+use crate::lifecycle::launch::{JobFile, available_cpus};
+use crate::lifecycle::watch::Watch;
+use crate::window::descriptors;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, bind, sockopt};
@@ -141,7 +143,7 @@ impl Adopted {
     /// The job's memory, where this process has met the others already, as another program, which
     /// has not taken part in anything.
     fn left_by_predecessor(&self, mine: Identity) -> Option<Control> {
-        let name = format!("/memfd:{} (deleted)", launch::NAME);
+        let name = format!("/memfd:{} (deleted)", JOB_FILE);
         let is_a_job = |entry: &DirEntry| {
             std::fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(&name))
         };

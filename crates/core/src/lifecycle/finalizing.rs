@@ -1,10 +1,29 @@
 //! How a PE leaves its job in order.
 
-use crate::base::error::Result;
+use crate::base::error::{Error, Result};
 use crate::base::status::State;
 use crate::endpoint::pe::Pe;
+use crate::job::Job;
 use crate::wait::{self, Terms};
-use std::sync::atomic::Ordering;
+
+impl Job {
+    /// Leaves the job in order. Happens by itself when the process ends with exit status 0.
+    ///
+    /// PEs that wait for this one afterwards get [`Error::PeerFailed`] with [`Cause::Finalized`].
+    /// Writes to near peers stay possible; with far peers, returns when every PE has finalised.
+    ///
+    /// # Errors
+    /// What an earlier write failed with. [`Error::Misuse`] while a block of a multicast channel is
+    /// shown by a [`Peek`](crate::Peek) and not popped: its memory would be given away.
+    pub fn finalize(&self) -> Result<()> {
+        if self.pe.is_this_process() && self.pe.shows_memory() {
+            return Err(Error::Misuse(
+                "a block of a multicast channel is still being read: pop it, or drop the channel, before `finalize`",
+            ));
+        }
+        self.pe.finalize()
+    }
+}
 
 impl Pe {
     /// Whether others need what this PE, which leaves, passes on.
@@ -33,7 +52,7 @@ impl Pe {
         let reported = crate::dsm::stats::report(self);
         self.control().announce_leaving();
         let nobody = || Terms { members: Some(&[]), arrived: Some(&|_| true), ..Terms::default() };
-        let quiet = match self.has_relays.load(Ordering::Relaxed) {
+        let quiet = match self.has_relays() {
             true => {
                 wait::until(self, nobody(), || (!self.is_needed()).then_some(()))?;
                 // What was passed on, too, is there before this PE is gone.

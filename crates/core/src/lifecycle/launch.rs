@@ -4,23 +4,12 @@
 use crate::base::address;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::{Geometry, MAX_PES};
-use crate::base::memory::{Mapping, create_memfd};
+use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
 pub use crate::base::process::{Stat, UNKNOWN, end_of, is_asleep};
+pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
 pub use crate::base::status::{Part, State};
 use crate::endpoint::control::Control;
 use rustix::fd::{AsRawFd, BorrowedFd};
-
-/// Descriptor of the job's memfd.
-pub const ENV_FD: &str = "MEMONET_JOB_FD";
-/// Number of this PE.
-pub const ENV_PE: &str = "MEMONET_PE";
-/// Number of PEs.
-pub const ENV_NPES: &str = "MEMONET_NPES";
-/// Bytes of window memory per PE.
-pub const ENV_SEGMENT_SIZE: &str = "MEMONET_SEGMENT_SIZE";
-
-/// Name of the memfd, by which /proc shows it.
-pub(crate) const NAME: &str = "memonet-job";
 
 /// Address space that the heaps of a job may take in all: a quarter of what a process has.
 const ADDRESS_BUDGET: u64 = 1 << 45;
@@ -73,7 +62,7 @@ impl JobFile {
         cpus: usize,
         own_segment: Option<u64>,
     ) -> Result<Self> {
-        let fd = create_memfd(NAME, geometry.file_size())?;
+        let fd = create_memfd(JOB_FILE, geometry.file_size())?;
         let mapping = Mapping::new(fd, geometry.segments as usize, true)?;
         let control = Control::create(mapping, geometry, cpus, own_segment);
         Ok(JobFile { control, note })

@@ -2,5 +2,7 @@
 
 pub(crate) mod adopt;
 pub(crate) mod finalizing;
+pub(crate) mod inherit;
 pub mod launch;
+pub(crate) mod start;
 pub(crate) mod watch;

@@ -13,11 +13,12 @@
 //! ended: programs that close all descriptors they know nothing of, and open others, are common. A
 //! PE in another pid namespace, or that could not read /proc, is not watched.
 
+use crate::base::clock::rough_now;
 use crate::base::error::Cause;
-use crate::base::process::{Stat, UNKNOWN, end_of};
+use crate::base::process::{Identity, Stat, UNKNOWN, end_of};
 use crate::base::status::State;
 use crate::endpoint::control::Control;
-use crate::wait::rough_now;
+use crate::endpoint::progress::Watcher;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, IntoRawFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -27,28 +28,6 @@ use std::time::Duration;
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
-
-/// A process, by what no other ever has in common with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) pid: u32,
-    /// The namespace in which it has that number.
-    pub(crate) namespace: u32,
-    /// As in [`Stat`].
-    pub(crate) started: u64,
-}
-
-impl Identity {
-    /// This process, if /proc can be read.
-    pub(crate) fn mine() -> Option<Self> {
-        let namespace = rustix::fs::stat("/proc/self/ns/pid").ok()?.st_ino;
-        Some(Identity {
-            pid: std::process::id(),
-            namespace: namespace as u32,
-            started: Stat::of("self")?.started,
-        })
-    }
-}
 
 /// What one PE knows of the others' processes.
 pub(crate) struct Watch {
@@ -71,19 +50,8 @@ impl Watch {
         }
     }
 
-    /// Looks whether others have died, unless that was done just now.
-    pub(crate) fn look_now_and_then(&self, control: &Control) {
-        let (now, last) = (rough_now().as_millis() as u64, self.looked.load(Ordering::Relaxed));
-        let due = now.wrapping_sub(last) >= PAUSE.as_millis() as u64;
-        if due
-            && self.looked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
-            self.look(control);
-        }
-    }
-
     #[cold]
-    fn look(&self, control: &Control) {
+    fn look_now(&self, control: &Control) {
         // Another thread that is at it does the same.
         let Ok(mut pidfds) = self.pidfds.try_lock() else { return };
         let living = |pe: &usize| *pe != self.me && !matches!(control.state(*pe), State::Dead(_));
@@ -117,6 +85,18 @@ impl Watch {
                     _ => publish(control, pe, UNKNOWN),
                 },
             }
+        }
+    }
+}
+
+impl Watcher for Watch {
+    fn look(&self, control: &Control) {
+        let (now, last) = (rough_now().as_millis() as u64, self.looked.load(Ordering::Relaxed));
+        let due = now.wrapping_sub(last) >= PAUSE.as_millis() as u64;
+        if due
+            && self.looked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.look_now(control);
         }
     }
 }
@@ -189,11 +169,11 @@ mod tests {
             let (control, watch) = job(who);
             if before {
                 // With a descriptor that was opened while it lived.
-                (0..3).for_each(|_| watch.look(&control));
+                (0..3).for_each(|_| watch.look_now(&control));
                 assert_eq!(control.state(1), State::Joined);
             }
             end(child);
-            watch.look(&control);
+            watch.look_now(&control);
             assert!(matches!(
                 control.state(1),
                 State::Dead(Cause::Signal(libc::SIGKILL) | UNKNOWN)
@@ -208,7 +188,7 @@ mod tests {
         let (child, mut who) = sleeper();
         who.started -= 1;
         let (control, watch) = job(who);
-        watch.look(&control);
+        watch.look_now(&control);
         assert_eq!(control.state(1), State::Dead(UNKNOWN));
         end(child);
     }
@@ -219,7 +199,7 @@ mod tests {
         end(child);
         who.namespace -= 1;
         let (control, watch) = job(who);
-        watch.look(&control);
+        watch.look_now(&control);
         assert_eq!(control.state(1), State::Joined);
     }
 
@@ -229,17 +209,17 @@ mod tests {
     fn descriptors_are_taken_away() {
         let (child, who) = sleeper();
         let (control, watch) = job(who);
-        watch.look(&control);
+        watch.look_now(&control);
         let null = std::fs::File::open("/dev/null").unwrap();
         let watched =
             watch.pidfds.lock().unwrap()[1].as_ref().map(rustix::fd::AsRawFd::as_raw_fd).unwrap();
         // SAFETY: replaces the descriptor that the watch believes to have, as a careless program
         // would; it never closes it again.
         assert_eq!(unsafe { libc::dup2(rustix::fd::AsRawFd::as_raw_fd(&null), watched) }, watched);
-        (0..3).for_each(|_| watch.look(&control));
+        (0..3).for_each(|_| watch.look_now(&control));
         assert_eq!(control.state(1), State::Joined);
         end(child);
-        watch.look(&control);
+        watch.look_now(&control);
         assert!(matches!(control.state(1), State::Dead(_)));
     }
 }

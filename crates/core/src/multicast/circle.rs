@@ -26,7 +26,7 @@ use crate::base::error::Result;
 use crate::base::shm;
 use crate::endpoint::fabric::{DatagramGroup, Due};
 use crate::endpoint::pe::Pe;
-use crate::sync::barrier::Relay;
+use crate::endpoint::progress::Relay;
 use crate::wait;
 use memonet_repair as repair;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -28,7 +28,7 @@ use crate::base::error::Result;
 use crate::base::shm;
 use crate::endpoint::fabric::Due;
 use crate::endpoint::pe::Pe;
-use crate::sync::barrier::Relay;
+use crate::endpoint::progress::Relay;
 use crate::wait;
 use crate::window::Inner;
 use memonet_repair as repair;

@@ -9,24 +9,36 @@ use super::ring::Ring;
 use super::sockets::Sockets;
 use super::tree::{ARITY, Child, Node, Progress, Upstream, children, parent};
 use super::writer::{Line, Onward, Peer, Writer};
-use super::{Choice, Delivery, ENV_MULTICAST, End, Multicast};
+use super::{Choice, Delivery, End, Multicast};
 use crate::base::error::{Error, Result};
 use crate::base::layout::ReaderLine;
+use crate::base::settings::ENV_MULTICAST;
 use crate::base::shm::Plain;
+use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::progress::Relay;
 use crate::endpoint::route::Route;
 use crate::job::Job;
 use crate::job::agree::{Collective, KIND_MULTICAST};
-use crate::sync::barrier::Relay;
 use crate::wait;
 use crate::window::{self, Inner, WindowOptions};
 use memonet_repair as repair;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::marker::PhantomData;
 use std::mem::offset_of;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// How many channels over datagrams a PE has made so far.
+struct Channels(AtomicU32);
+
+impl Layer for Channels {
+    fn new(_pe: &Pe) -> Self {
+        Channels(AtomicU32::new(0))
+    }
+}
 
 /// How [`Job::multicast`] makes a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -193,7 +205,7 @@ impl Job {
     ) -> Result<(Delivery, Option<Link>)> {
         let call = Collective::begin(&self.pe, self.world())?;
         // All PEs make the same channels in the same order.
-        let number = self.pe.channels.fetch_add(1, Ordering::Relaxed);
+        let number = self.pe.layer::<Channels>().0.fetch_add(1, Ordering::Relaxed);
         let takes_part = writer == self.pe() || readers.contains(&self.pe());
         let opened = takes_part.then(|| open_carrier(&self.pe, choice, number, writer, readers));
         let (most, address) = match &opened {

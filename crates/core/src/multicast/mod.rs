@@ -89,6 +89,7 @@ mod sockets;
 mod tree;
 mod writer;
 
+use crate::base::settings::ENV_MULTICAST;
 pub(crate) use circle::Circle;
 pub use claim::{Claim, Peek};
 pub use make::MulticastOptions;
@@ -118,11 +119,6 @@ impl std::fmt::Display for Delivery {
         })
     }
 }
-
-/// Variable that forces a way: `near`, `tree`, `network` for datagrams of the fabric's, or
-/// `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the
-/// interface to use. The same in all PEs of a job, but for that.
-pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
 
 /// How a channel is to be made.
 enum Choice {

@@ -101,7 +101,7 @@ impl Sockets {
             };
             hears.set_nonblocking(true)?;
             own.set_nonblocking(true)?;
-            pe.sockets.fetch_add(1, Ordering::Relaxed);
+            pe.progress.sockets.fetch_add(1, Ordering::Relaxed);
             let sockets = Sockets {
                 pe: pe.clone(),
                 group: address.into(),
@@ -137,7 +137,7 @@ impl Carrier for Sockets {
                 }
                 match socket.recv(&mut self.buffer) {
                     Ok(len) => {
-                        self.pe.heard.fetch_add(1, Ordering::Relaxed);
+                        self.pe.progress.heard.fetch_add(1, Ordering::Relaxed);
                         take(&self.buffer[..len]);
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break true,
@@ -180,7 +180,7 @@ fn is_for_now(kind: ErrorKind) -> bool {
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        self.pe.sockets.fetch_sub(1, Ordering::Relaxed);
+        self.pe.progress.sockets.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -2,4 +2,5 @@
 
 pub(crate) mod barrier;
 pub(crate) mod lock;
+pub(crate) mod slots;
 pub(crate) mod tickets;

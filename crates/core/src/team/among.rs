@@ -9,25 +9,17 @@ use super::Team;
 use super::agree::Council;
 use super::turn::Turn;
 use crate::base::error::{Error, Result};
-use crate::job::Job;
 use crate::sync::barrier::Algorithm;
 use std::sync::atomic::AtomicUsize;
 
 /// Whose words the agreements use.
 const SLOT: usize = 1;
 
-impl Job {
-    /// The team of `pes`, in this order, of which this PE is one. *Collective over these alone*: no
-    /// other PE takes part. Threads of a PE may make teams of different PEs at once, in any order.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchPe`], and [`Error::Misuse`] for a list in which a PE stands twice or this PE
-    /// not at all, or whose PEs are those of a team that another thread makes now, at this PE
-    /// alone; [`Error::Unequal`] when members name different lists of the same PEs,
-    /// [`Error::TooMany`], [`Error::PeerFailed`].
-    pub fn team_among(&self, pes: &[usize]) -> Result<Team> {
-        self.world.check(pes)?;
-        let rank = pes.iter().position(|&pe| pe == self.pe());
+impl Team {
+    /// [`Job::team_among`](crate::Job::team_among); this team is the job's team of all PEs.
+    pub(crate) fn among(&self, pes: &[usize]) -> Result<Team> {
+        self.check(pes)?;
+        let rank = pes.iter().position(|&pe| pe == self.pe.me());
         let rank = rank.ok_or(Error::Misuse(
             "a team without a parent is made by its own members: this PE is none",
         ))?;

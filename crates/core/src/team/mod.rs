@@ -3,18 +3,25 @@
 mod agree;
 mod among;
 pub(crate) mod compare;
+pub(crate) mod forced;
+pub(crate) mod network;
+pub(crate) mod place;
 mod split;
+pub(crate) mod steps;
 pub(crate) mod turn;
 
 use agree::Agreed;
 
 use crate::base::error::{Error, Result};
 use crate::base::layout::MAX_BARRIERS;
-use crate::collective::{Circles, Forced, Network, Steps};
+use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
 use crate::sync::barrier::{Algorithm, Barrier};
+use forced::Forced;
+use network::Network;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use steps::Steps;
 
 /// An ordered subset of the job's PEs. Calls marked *collective* must be made by all of its
 /// members, in the same order.
@@ -27,7 +34,8 @@ pub struct Team {
     barrier: Barrier,
     steps: Steps,
     network: Network,
-    circles: Circles,
+    /// State of the layers above, for this team.
+    layers: Layers,
     /// Proposals so far.
     proposals: AtomicUsize,
     /// The way in which collectives go, where the user has said so.
@@ -57,7 +65,7 @@ impl Team {
         let forced = Forced::asked()?;
         Ok(Team {
             network: Network::join(pe, slot, forced)?,
-            circles: Circles::default(),
+            layers: Layers::default(),
             pe: pe.clone(),
             rank,
             slot,
@@ -93,8 +101,8 @@ impl Team {
         &self.network
     }
 
-    pub(crate) fn circles(&self) -> &Circles {
-        &self.circles
+    pub(crate) fn layers(&self) -> &Layers {
+        &self.layers
     }
 
     /// How many more teams and barriers all members had room for when this team was made: the same

@@ -40,13 +40,15 @@
 
 use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::{MAX_CALLS, SystemArea, Turns};
+use crate::base::lock;
 use crate::base::shm;
+use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use crate::wait::{self, Terms};
 use std::cell::Cell;
 use std::mem::offset_of;
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
 /// The turns of a set of PEs; given back when dropped.
 pub(crate) struct Turn<'a> {
@@ -95,7 +97,7 @@ impl<'a> Turn<'a> {
                     Err(error) => Some(Err(error)),
                 })??;
             }
-            let led = pe.led.fetch_add(1, Ordering::Relaxed) + 1;
+            let led = pe.layer::<Calls>().led.fetch_add(1, Ordering::Relaxed) + 1;
             self.meeting.set((leader as u64) << LEADER | led << LED);
             publish(pe, offset_of!(Turns, begins), self.meeting.get());
             pe.ring_all(self.pes[1..].iter().copied());
@@ -171,6 +173,20 @@ impl Drop for Turn<'_> {
     }
 }
 
+/// What a PE's threads call for.
+struct Calls {
+    /// Sets of PEs of which they make a team.
+    sets: Mutex<[u64; MAX_CALLS]>,
+    /// How often this PE has led such a set.
+    led: AtomicU64,
+}
+
+impl Layer for Calls {
+    fn new(_pe: &Pe) -> Self {
+        Calls { sets: Mutex::new([0; MAX_CALLS]), led: AtomicU64::new(0) }
+    }
+}
+
 /// Offset of a field of [`Turns`] in a segment.
 fn at(field: usize) -> u64 {
     (offset_of!(SystemArea, turns) + field) as u64
@@ -178,7 +194,7 @@ fn at(field: usize) -> u64 {
 
 /// The sets that threads of this PE call for, as they themselves know.
 fn calls(pe: &Pe) -> MutexGuard<'_, [u64; MAX_CALLS]> {
-    pe.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&pe.layer::<Calls>().sets)
 }
 
 /// Notes a call where the other PEs see it.

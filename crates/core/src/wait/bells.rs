@@ -10,6 +10,7 @@
 //! Which bell somebody sleeps on matters for speed alone: who ends a phase rings all. And nobody
 //! else rings these bells, so a sleeper looks by itself, now and then, for who is gone.
 
+use crate::base::clock;
 use crate::base::doorbell::Doorbell;
 use crate::base::layout::BELLS;
 use crate::wait;
@@ -44,7 +45,7 @@ impl Bells {
         }
         let here = wait::this_cpu() as usize % Self::COUNT;
         let elsewhere = (1..Self::COUNT).map(|further| self.0.nth((here + further) % Self::COUNT));
-        wait::for_a_moment(wait::cycles(), || !elsewhere.clone().any(Doorbell::is_announced));
+        wait::for_a_moment(clock::cycles(), || !elsewhere.clone().any(Doorbell::is_announced));
         elsewhere.for_each(Doorbell::ring_ordered);
         self.0.nth(here).ring_ordered();
     }

@@ -13,15 +13,15 @@ pub(crate) fn follow(pe: &Pe, leader: usize) {
     if pe.crowded() {
         let control = pe.control();
         let here = control.cpu_of(leader) == control.cpu_of(pe.me());
-        pe.follows.store(here, Ordering::Relaxed);
+        pe.waits().follows.store(here, Ordering::Relaxed);
     }
 }
 
 /// Whether this PE, which waits, had better give way at first. Said once.
 pub(crate) fn gives_way(pe: &Pe) -> bool {
-    let follows = pe.follows.load(Ordering::Relaxed);
+    let follows = pe.waits().follows.load(Ordering::Relaxed);
     if follows {
-        pe.follows.store(false, Ordering::Relaxed);
+        pe.waits().follows.store(false, Ordering::Relaxed);
     }
     follows
 }

@@ -25,11 +25,14 @@
 //! itself](crate::endpoint::ending), or with [`Error::Timeout`].
 
 pub(crate) mod bells;
+pub(crate) mod complete;
 pub(crate) mod following;
 pub(crate) mod limit;
 pub mod polling;
+pub(crate) mod state;
 pub(crate) mod strangers;
 
+use crate::base::clock::{cycles, monotonic_nanos};
 use crate::base::error::{Cause, Error, Quick};
 use crate::base::shm;
 use crate::endpoint::ending;
@@ -245,41 +248,18 @@ pub(crate) fn give_way(pe: &Pe) {
     }
 }
 
-/// A moment in cycles of this node's clock; only differences mean anything.
-#[inline(always)]
-pub(crate) fn cycles() -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
-    {
-        // SAFETY: every x86-64 processor has the instruction; it reads a counter.
-        unsafe { std::arch::x86_64::_rdtsc() }
-    }
-    #[cfg(any(not(target_arch = "x86_64"), loom, miri))]
-    {
-        // As if at 2.5 GHz.
-        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-        START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64 * 5 / 2
-    }
-}
-
 /// Nanoseconds of the PE's time, which only goes forward, for what keeps deadlines of its own.
 pub(crate) fn nanos(pe: &Pe) -> u64 {
     if let Some(clock) = pe.clock() {
         return clock.now().as_nanos() as u64;
     }
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    monotonic_nanos()
 }
 
 /// A moment in the time in which this PE lives, in which timeouts are meant; only differences mean
 /// anything.
 pub(crate) fn now(pe: &Pe) -> Duration {
     Duration::from_nanos(nanos(pe))
-}
-
-/// A moment to within some milliseconds, for next to nothing; only differences mean anything.
-pub(crate) fn rough_now() -> Duration {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
-    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
 /// The same in virtual time, where a look has its price and nobody spins.
@@ -466,12 +446,12 @@ fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
     let may_be_here =
         |other: usize| matches!(pe.control().cpu_of(other), cpu if cpu == here || cpu == 0);
     // Who was missing last time is the likeliest to be missing again, as PEs that yield take turns.
-    let last = pe.missed.load(Ordering::Relaxed).min(members.len());
+    let last = pe.waits().missed.load(Ordering::Relaxed).min(members.len());
     let missing = (last..members.len())
         .chain(0..last)
         .find(|&at| members[at] != pe.me() && may_be_here(members[at]) && !arrived(members[at]));
     if let Some(at) = missing {
-        pe.missed.store(at, Ordering::Relaxed);
+        pe.waits().missed.store(at, Ordering::Relaxed);
     }
     missing.is_some()
 }
@@ -482,13 +462,13 @@ fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
 #[cold]
 fn sleep<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     // A fabric may deliver without ringing.
-    let looks = terms.words() || pe.has_far() || pe.sockets.load(Ordering::Relaxed) > 0;
-    let bells = terms.bells.filter(|_| !looks && !pe.has_relays.load(Ordering::Relaxed));
+    let looks = terms.words() || pe.has_far() || pe.progress.sockets.load(Ordering::Relaxed) > 0;
+    let bells = terms.bells.filter(|_| !looks && !pe.has_relays());
     // Under loom each PE has a CPU of its own, so that not all sleep on one bell.
     let here = || if cfg!(loom) { pe.me() as u32 } else { this_cpu() };
     let bell = bells.map_or_else(|| pe.control().doorbell(pe.me()), |bells| bells.of(here()));
     let mut nap = if looks { FIRST_NAP } else { LONG_NAP };
-    let mut heard = pe.heard.load(Ordering::Relaxed);
+    let mut heard = pe.progress.heard.load(Ordering::Relaxed);
     loop {
         let ticket = bell.announce(terms.words(), pe.control().membarrier());
         // What it lets work may bring what is waited for: the look comes after it.
@@ -516,7 +496,7 @@ fn sleep<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> 
             }
             if looks {
                 // Where datagrams come, more do soon.
-                let now = pe.heard.load(Ordering::Relaxed);
+                let now = pe.progress.heard.load(Ordering::Relaxed);
                 nap = if now == heard { (nap * 2).min(LONGEST_NAP) } else { FIRST_NAP };
                 heard = now;
             }

@@ -24,6 +24,7 @@
 //! Nothing here must be right. Threads of a PE may lose counts and overwrite each other's entries;
 //! a wrong guess changes when a PE yields, and nothing else.
 
+use crate::base::clock;
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
 use crate::wait;
@@ -131,6 +132,12 @@ impl Polling {
     }
 }
 
+/// What recognises that this PE's program polls, where it has to.
+#[inline]
+pub(crate) fn of(pe: &Pe) -> Option<&Polling> {
+    if pe.polls() { pe.waits().polling.as_deref() } else { None }
+}
+
 /// The end of a [`test`](wait::test), for calls that look in another way: whether they have found
 /// something.
 #[inline(always)]
@@ -143,11 +150,11 @@ pub(crate) fn has_looked(pe: &Pe, found: bool) {
 #[inline(never)]
 fn tested(pe: &Pe, found: bool) {
     // Several threads may lose count, of nothing that matters.
-    let failed = pe.failed_tests.load(Ordering::Relaxed);
+    let failed = pe.waits().failed_tests.load(Ordering::Relaxed);
     if found {
-        pe.failed_tests.store(0, Ordering::Relaxed);
+        pe.waits().failed_tests.store(0, Ordering::Relaxed);
     } else if failed < FAILED_TESTS {
-        pe.failed_tests.store(failed + 1, Ordering::Relaxed);
+        pe.waits().failed_tests.store(failed + 1, Ordering::Relaxed);
     } else {
         wait::give_way(pe);
     }
@@ -158,7 +165,7 @@ fn tested(pe: &Pe, found: bool) {
 #[cold]
 #[inline(never)]
 pub(crate) fn has_read(pe: &Pe, place: usize, value: u64) {
-    if pe.polling.as_ref().is_some_and(|polling| polling.is_due(1)) {
+    if of(pe).is_some_and(|polling| polling.is_due(1)) {
         look_at_read(pe, place, value);
     }
 }
@@ -168,7 +175,7 @@ pub(crate) fn has_read(pe: &Pe, place: usize, value: u64) {
 #[inline(never)]
 pub(crate) fn has_completed_nothing(pe: &Pe) {
     // A quiet takes some 10 ns.
-    if pe.polling.as_ref().is_some_and(|polling| polling.is_due(8)) {
+    if of(pe).is_some_and(|polling| polling.is_due(8)) {
         // No address of a word.
         look_at_read(pe, 1, 0);
     }
@@ -178,8 +185,8 @@ pub(crate) fn has_completed_nothing(pe: &Pe) {
 #[cold]
 #[inline(never)]
 pub(crate) fn look_at_read(pe: &Pe, place: usize, value: u64) {
-    let Some(polling) = &pe.polling else { return };
-    if !polling.learns_nothing(place, value, wait::cycles()) {
+    let Some(polling) = of(pe) else { return };
+    if !polling.learns_nothing(place, value, clock::cycles()) {
         return;
     }
     let wrote = pe.may_have_written();
@@ -190,13 +197,14 @@ pub(crate) fn look_at_read(pe: &Pe, place: usize, value: u64) {
         return polling.restart(0);
     }
     wait::give_way(pe);
-    polling.restart(wait::cycles());
+    polling.restart(clock::cycles());
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::job::{Job, JobOptions};
+    use crate::job::Job;
+    use crate::lifecycle::start::JobOptions;
     use crate::multicast::MulticastOptions;
     use crate::window::until::Cmp;
     use std::sync::atomic::AtomicUsize;
@@ -268,7 +276,7 @@ mod tests {
         how: &str,
         make: impl Fn(&Job) -> W + Sync,
     ) {
-        let options = fabric.map_or_else(JobOptions::new, |name| JobOptions::new().fabric(name));
+        let options = fabric.map_or_else(JobOptions::new, crate::far::options);
         let content = AtomicUsize::new(0);
         let run = || {
             let mut mine = rustix::thread::CpuSet::new();
@@ -301,7 +309,7 @@ mod tests {
             window.remote(1 - job.pe(), 1).unwrap()
         };
         let window = |job: &Job| (job.window::<u64>(4).unwrap(), 1 - job.pe());
-        for fabric in [None, Some("far")] {
+        for fabric in [None, Some("")] {
             assert_gives_way(fabric, "load", |job| {
                 let remote = remote(job);
                 move || drop(remote.load())

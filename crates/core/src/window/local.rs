@@ -132,7 +132,7 @@ impl<T: Plain> Window<T> {
     /// granted. For foreign code and measurements; the same rules as for
     /// [`local_slice`](Self::local_slice) apply to it.
     pub fn near_ptr(&self, pe: usize, index: usize) -> Option<*mut T> {
-        match self.target(pe, index, 1, crate::window::Access::ReadWrite).ok()?.route {
+        match self.target(pe, index, 1, crate::base::access::Access::ReadWrite).ok()?.route {
             crate::endpoint::route::Route::Near(p) => Some(p.cast()),
             crate::endpoint::route::Route::Far(_) => None,
         }

@@ -1,6 +1,9 @@
 //! Windows: the memory that PEs show each other.
 
+pub(crate) mod descriptors;
+mod known;
 pub(crate) mod local;
+pub(crate) mod lock;
 pub(crate) mod put;
 pub(crate) mod remote;
 pub(crate) mod restricted;
@@ -8,60 +11,20 @@ pub mod segment;
 pub(crate) mod transfer;
 pub(crate) mod until;
 
+use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::endpoint::belongs::{Belongs, Owner};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
+use crate::endpoint::written::Written;
 use crate::job::Job;
 use crate::job::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN};
 use crate::job::heap::KeySlot;
+use crate::job::owned::Owned;
 use crate::window::restricted::{Exchange, Hold, OwnPart, Restricted, Rights};
-use crate::window::segment::Written;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-/// What others may do with a PE's part of a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Access {
-    /// Nothing.
-    None,
-    /// Read it.
-    Read,
-    /// Write it.
-    Write,
-    /// Both, and atomics.
-    #[default]
-    ReadWrite,
-}
-
-impl Access {
-    #[inline]
-    pub(crate) fn bits(self) -> u64 {
-        match self {
-            Access::None => 0,
-            Access::Read => 1,
-            Access::Write => 2,
-            Access::ReadWrite => 3,
-        }
-    }
-
-    /// Whether this includes all of `wanted`.
-    #[inline]
-    pub fn allows(self, wanted: Access) -> bool {
-        self.bits() & wanted.bits() == wanted.bits()
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Access::None => "no",
-            Access::Read => "read",
-            Access::Write => "write",
-            Access::ReadWrite => "read and write",
-        }
-    }
-}
 
 /// How [`Job::window_with`] makes a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -262,7 +225,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // Before the number may be given to another: what is mapped under it now.
         drop(std::mem::replace(&mut self.place, Place::Heap(0)));
-        self.pe.dropped[self.id / 64].fetch_or(1 << (self.id % 64), Ordering::Release);
+        self.pe.layer::<Owned>().drop_window(self.id);
     }
 }
 
@@ -482,7 +445,7 @@ impl Job {
         let rights = Rights::ask(self.pe(), n, right);
         let mut call = Collective::begin(&self.pe, self.world())?;
         // Bound before anybody sends to it.
-        let socket = crate::endpoint::descriptors::Socket::of(&self.pe);
+        let socket = crate::window::descriptors::Socket::of(&self.pe);
         let request = element_bytes::<T>(len)
             .map(|bytes| [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]);
         call.agree(request)?;
@@ -496,7 +459,7 @@ impl Job {
         };
         // What one PE cannot make, none has: every step is compared.
         let refused = |error: Option<Error>, pe: usize| {
-            self.pe.dropped[id / 64].fetch_or(1 << (id % 64), Ordering::Release);
+            self.pe.layer::<Owned>().drop_window(id);
             call.close()?;
             Err(error.unwrap_or_else(|| {
                 let there = std::io::Error::other(format!(

@@ -1,12 +1,13 @@
 //! Blocks: put, get, strided and indexed, and a put with its signal.
 
+use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::endpoint::belongs::{check_together, is_together};
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::route::Route;
 use crate::wait::polling;
-use crate::window::{Access, Window};
+use crate::window::Window;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 

@@ -1,11 +1,12 @@
 //! Remotes: one element of somebody's window, resolved once, then reached with one instruction.
 
+use crate::base::access::Access;
 use crate::base::error::Result;
 use crate::base::shm::{AtomicInt, AtomicOp, Plain, Word};
 use crate::endpoint::route::Route;
 use crate::wait::polling;
 use crate::window::restricted::Hold;
-use crate::window::{Access, Inner, Target, Window};
+use crate::window::{Inner, Target, Window};
 use std::marker::PhantomData;
 use std::sync::Arc;
 

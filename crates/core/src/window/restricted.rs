@@ -13,19 +13,20 @@
 //! reports [`Error::Revoked`]. A holder whose process has ended cannot use what it holds: its
 //! counts are passed over. Each count has one writer (the holder), so a death leaves it readable.
 
+use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{Grant, SystemArea};
 use crate::base::memory::{Mapping, close_to_writers, create_memfd_to_seal};
 use crate::base::shm::{self, AtomicOp, Plain};
 use crate::base::status::State;
-use crate::endpoint::descriptors::{Arrived, Socket};
 use crate::endpoint::fabric::FarAddress;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::job::Job;
 use crate::wait::limit::Limit;
 use crate::wait::{self, Terms};
-use crate::window::{Access, Inner, Target, Window, element_bytes};
+use crate::window::descriptors::{Arrived, Socket};
+use crate::window::{Inner, Target, Window, element_bytes};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use std::mem::offset_of;
 use std::sync::Arc;

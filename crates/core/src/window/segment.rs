@@ -11,17 +11,19 @@ mod locks;
 use crate::base::error::{Error, Result};
 use crate::base::layout::ALIGNMENT;
 pub use crate::base::memory::page_size;
+pub use crate::base::shm::copy_overlapping as copy;
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
+pub use crate::endpoint::written::Written;
 use crate::job::Job;
 use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, RETURN_FROM};
+use crate::job::owned::Owned;
 use crate::wait::polling;
 use crate::wait::{self, Terms};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// The segments of a job, addressed by bytes. Made by [`Job::segment`].
 pub struct Segment {
@@ -108,13 +110,13 @@ impl Job {
     /// The bytes that were asked for of [`allocate`](Self::allocate) in the block, not yet freed,
     /// that the byte at `offset` lies in.
     pub fn block_around(&self, offset: u64) -> Option<Range<u64>> {
-        self.pe.blocks.around(offset)
+        self.pe.layer::<Owned>().blocks().around(offset)
     }
 
     /// Where the blocks start that [`allocate`](Self::allocate) has given, and that are not yet
     /// freed.
     pub fn blocks(&self) -> Vec<u64> {
-        self.pe.blocks.starts()
+        self.pe.layer::<Owned>().blocks().starts()
     }
 
     /// The parts of `bytes` from `offset` on, in this PE's segment, that may hold anything but
@@ -270,7 +272,7 @@ impl Segment {
     /// Whether this PE shares its CPU, so that [`has_read`](Self::has_read) is to be told of some
     /// reads.
     pub fn counts_reads(&self) -> bool {
-        self.pe.polling.is_some()
+        self.pe.polls()
     }
 
     /// Tells of one in [`PERIOD`](crate::wait::polling::PERIOD) reads of near memory that did not
@@ -291,54 +293,10 @@ impl Segment {
         let mut seen = T::from_bits(0);
         self.test(|| {
             seen = look();
-            let polling = self.pe.polling.as_ref()?;
+            let polling = polling::of(&self.pe)?;
             polling.is_news(word as usize, seen.to_bits()).then_some(())
         });
         seen
-    }
-}
-
-/// Whom this PE may have written to: the next wait, fence or quiet looks whether they sleep. Good
-/// as long as the job's [`Segment`] lives.
-#[derive(Clone, Copy)]
-pub struct Written(*const AtomicU8);
-
-// SAFETY: the address of bytes that threads change only as atomics.
-unsafe impl Send for Written {}
-// SAFETY: as above.
-unsafe impl Sync for Written {}
-
-impl Written {
-    #[inline]
-    pub(crate) fn of(pe: &Pe) -> Self {
-        Written(pe.written().as_ptr())
-    }
-
-    /// As a pointer, to be kept in a word.
-    pub fn as_ptr(self) -> *const AtomicU8 {
-        self.0
-    }
-
-    /// What [`as_ptr`](Self::as_ptr) gave.
-    ///
-    /// # Safety
-    /// It was given by that, and the segment lives.
-    #[inline(always)]
-    pub unsafe fn kept(pointer: *const AtomicU8) -> Self {
-        Written(pointer)
-    }
-
-    /// Remembers PE `pe`.
-    ///
-    /// # Safety
-    /// There is such a PE, and the segment lives.
-    #[inline(always)]
-    pub unsafe fn to(self, pe: usize) {
-        // SAFETY: the caller promises that the bytes are there: one for each PE, after one for all.
-        unsafe {
-            (*self.0.add(1 + pe)).store(1, Ordering::Release);
-            (*self.0).store(1, Ordering::Release);
-        }
     }
 }
 
@@ -487,7 +445,7 @@ impl Spot<'_> {
     pub unsafe fn put(&self, from: *const u8) -> Result<()> {
         match self.route {
             // SAFETY: the caller promises the source; the range was checked.
-            Route::Near(to) => unsafe { copy(to, from, self.bytes) },
+            Route::Near(to) => unsafe { shm::copy_overlapping(to, from, self.bytes) },
             // SAFETY: as above.
             Route::Far(to) => unsafe { self.owner.fabric().put(to, from, self.bytes) }?,
         }
@@ -506,7 +464,7 @@ impl Spot<'_> {
     pub unsafe fn put_nbi(&self, from: *const u8) -> Result<()> {
         match self.route {
             // SAFETY: the caller promises the source; the range was checked.
-            Route::Near(to) => unsafe { copy(to, from, self.bytes) },
+            Route::Near(to) => unsafe { shm::copy_overlapping(to, from, self.bytes) },
             // SAFETY: as above.
             Route::Far(to) => unsafe { self.owner.fabric().put_nbi(to, from, self.bytes) }?,
         }
@@ -525,7 +483,7 @@ impl Spot<'_> {
     pub unsafe fn get(&self, to: *mut u8) -> Result<()> {
         match self.route {
             // SAFETY: the caller promises the destination; the range was checked.
-            Route::Near(from) => unsafe { copy(to, from, self.bytes) },
+            Route::Near(from) => unsafe { shm::copy_overlapping(to, from, self.bytes) },
             // SAFETY: as above.
             Route::Far(from) => unsafe { self.owner.fabric().get(from, to, self.bytes) }?,
         }
@@ -570,21 +528,5 @@ impl Spot<'_> {
                 signal.signal(op, value)
             }
         }
-    }
-}
-
-/// Copies between ranges that may overlap.
-///
-/// # Safety
-/// Both are valid for `bytes`.
-#[inline(always)]
-pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) {
-    // A word is read before it is written.
-    if bytes == 8 || (to as usize).abs_diff(from as usize) >= bytes {
-        // SAFETY: the caller's promise; they are apart.
-        unsafe { shm::copy(to, from, bytes) }
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { shm::move_within(to, from, bytes) }
     }
 }

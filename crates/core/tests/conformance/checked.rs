@@ -3,6 +3,7 @@
 
 use memonet_core::dsm::{Mutex, RwLock};
 use memonet_core::{Error, Job, JobOptions, Max, Result, Sum};
+use memonet_fabrics::options as options_of;
 use std::time::Duration;
 
 const FABRICS: [Option<&str>; 3] = [None, Some("far"), Some("far:delay_us=40,reorder=1")];
@@ -10,9 +11,8 @@ const FABRICS: [Option<&str>; 3] = [None, Some("far"), Some("far:delay_us=40,reo
 /// Runs `f` on so many PEs, with checks, on every fabric.
 fn checked<R: Send>(npes: usize, f: impl Fn(&Job) -> R + Sync) -> Vec<R> {
     let run = |fabric: &Option<&str>| {
-        let options = JobOptions::new().check(true);
-        let options = fabric.map_or(options.clone(), |spec| options.fabric(spec));
-        Job::threads_with(&options, npes, |job| f(&job)).unwrap()
+        let options = fabric.map_or_else(JobOptions::new, |spec| options_of(spec).unwrap());
+        Job::threads_with(&options.check(true), npes, |job| f(&job)).unwrap()
     };
     FABRICS.iter().flat_map(run).collect()
 }

@@ -11,7 +11,8 @@ pub fn run<R: Send>(
     npes: usize,
     f: impl Fn(&Job) -> R + Send + Sync,
 ) -> Vec<R> {
-    let options = fabric.map_or_else(JobOptions::new, |spec| JobOptions::new().fabric(&spec));
+    let options =
+        fabric.map_or_else(JobOptions::new, |spec| memonet_fabrics::options(&spec).unwrap());
     Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")
 }
 

@@ -2,7 +2,7 @@
 
 use crate::setup::{ALL, NEAR, Setup, in_another_process, within};
 use memonet_core::layout::MAX_PES;
-use memonet_core::{Cmp, Error, Job, JobOptions};
+use memonet_core::{Cmp, Error, Job};
 
 on_every_fabric!(everybody_has_a_number, results_come_by_pe, two_jobs_at_once, handles_are_clones);
 
@@ -98,8 +98,7 @@ fn fabrics_that_do_not_exist() {
         "near",
         "far:delay_us=1e3",
     ] {
-        let refused = Job::threads_with(&JobOptions::new().fabric(spec), 2, |_| ());
-        match refused {
+        match memonet_fabrics::options(spec) {
             Ok(_) => assert_eq!(spec, "far:", "no settings are no mistake"),
             Err(Error::Environment { value, .. }) => assert_eq!(value, spec),
             Err(other) => panic!("{spec}: {other}"),

@@ -71,7 +71,7 @@ fn join(fd: &str, pe: &str, npes: &str) -> Result<Job, Error> {
     set(ENV_FD, Some(fd));
     set(ENV_PE, Some(pe));
     set(ENV_NPES, Some(npes));
-    Job::init()
+    memonet_fabrics::init()
 }
 
 /// A descriptor as a launcher hands it down: a call may close it.
@@ -119,7 +119,7 @@ fn in_a_process_with_a_bad_environment() {
         );
     }
     set(ENV_PE, None);
-    assert!(Job::init().is_err(), "no number at all");
+    assert!(memonet_fabrics::init().is_err(), "no number at all");
     set(ENV_FABRIC, Some("telepathy"));
     let refused = join(&fd(), "0", "3").map(drop).unwrap_err();
     assert!(matches!(refused, Error::Environment { name: ENV_FABRIC, .. }), "{refused}");
@@ -274,7 +274,7 @@ fn in_a_process_of_another_launcher() {
     }
     for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"] {
         set(variable, Some("4"));
-        let refused = Job::init().map(drop).unwrap_err();
+        let refused = memonet_fabrics::init().map(drop).unwrap_err();
         assert!(matches!(refused, Error::ForeignLauncher { size: 4, .. }), "{variable}: {refused}");
         assert!(
             refused.to_string().contains("memonet run -n 4")
@@ -283,7 +283,7 @@ fn in_a_process_of_another_launcher() {
         );
         set(variable, Some("1"));
     }
-    assert_eq!(Job::init().unwrap().npes(), 1, "one process is no job of several");
+    assert_eq!(memonet_fabrics::init().unwrap().npes(), 1, "one process is no job of several");
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn in_a_process_without_a_launcher() {
     if !meant() {
         return;
     }
-    let job = Job::init().unwrap();
+    let job = memonet_fabrics::init().unwrap();
     assert_eq!((job.pe(), job.npes()), (0, 1));
     let w = job.window::<u64>(4).unwrap();
     w.put(0, 0, &[1, 2]).unwrap();
@@ -302,7 +302,7 @@ fn in_a_process_without_a_launcher() {
     assert_eq!(w.wait_until(3, Cmp::Eq, 4).unwrap(), 4);
     assert!(job.team(&[0]).unwrap().is_some());
     job.restricted::<u8>(1, |_, _| memonet_core::Access::None).unwrap().free().unwrap();
-    let again = Job::init().unwrap();
+    let again = memonet_fabrics::init().unwrap();
     again.barrier().unwrap();
     job.finalize().unwrap();
 }

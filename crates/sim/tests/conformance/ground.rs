@@ -27,7 +27,8 @@ pub fn run<R: Send>(
     f: impl Fn(&Job) -> R + Send + Sync,
 ) -> Vec<R> {
     let Some(machine) = fabric.as_deref().and_then(|spec| spec.strip_prefix("sim:machine=")) else {
-        let options = fabric.map_or_else(JobOptions::new, |spec| JobOptions::new().fabric(&spec));
+        let options =
+            fabric.map_or_else(JobOptions::new, |spec| memonet_fabrics::options(&spec).unwrap());
         return Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads");
     };
     let (machine, seed) = machine.split_once(",seed=").expect("the suite names a seed");

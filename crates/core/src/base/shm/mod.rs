@@ -373,6 +373,22 @@ pub(crate) unsafe fn zero(dst: *mut u8, len: usize) {
 
 pub use imp::stream_from;
 
+/// Copies between ranges that may overlap.
+///
+/// # Safety
+/// Both are valid for `bytes`.
+#[inline(always)]
+pub unsafe fn copy_overlapping(to: *mut u8, from: *const u8, bytes: usize) {
+    // A word is read before it is written.
+    if bytes == 8 || (to as usize).abs_diff(from as usize) >= bytes {
+        // SAFETY: the caller's promise; they are apart.
+        unsafe { copy(to, from, bytes) }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { move_within(to, from, bytes) }
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

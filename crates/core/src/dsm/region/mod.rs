@@ -61,6 +61,7 @@ mod check;
 mod guards;
 mod pages;
 
+use super::stats::Registry;
 pub use guards::{Reading, Writing};
 
 use crate::base::error::{Error, Result};
@@ -208,7 +209,7 @@ impl<T: Plain> Region<T> {
             Placement::Cyclic => number % npes + 1,
             Placement::FirstTouch => 0,
         };
-        let counters = pe.shared_objects.count(NAME);
+        let counters = pe.layer::<Registry>().count(NAME);
         Ok(Region {
             world: job.world.clone(),
             homes: (0..count).map(|number| AtomicU32::new(known(number) as u32)).collect(),

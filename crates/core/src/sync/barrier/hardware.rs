@@ -1,8 +1,9 @@
 //! The network's own barrier. There is one for a job, and the barrier that the job begins with has
 //! it.
 
-use super::{ENV_BARRIER, Phases, Slot};
+use super::{Phases, Slot};
 use crate::base::error::{Quick, Result};
+use crate::base::settings::ENV_BARRIER;
 use crate::endpoint::fabric::HardwareBarrier;
 use crate::endpoint::pe::Pe;
 

@@ -31,11 +31,10 @@ mod hardware;
 mod relayed;
 mod tree;
 
-pub(crate) use relayed::Relay;
-
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::BarrierSlot;
+use crate::base::settings::ENV_BARRIER;
 use crate::base::shm;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
@@ -75,9 +74,6 @@ impl std::fmt::Display for Algorithm {
         })
     }
 }
-
-/// Variable that forces an algorithm.
-pub const ENV_BARRIER: &str = "MEMONET_BARRIER";
 
 impl Algorithm {
     /// Whether a PE's arrival is all that the others need of it. With the other algorithms PEs pass

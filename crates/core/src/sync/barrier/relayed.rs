@@ -12,25 +12,8 @@
 use super::{Phases, Slot};
 use crate::base::error::Quick;
 use crate::endpoint::fabric::Due;
+use crate::endpoint::progress::Relay;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
-
-/// What a wait moves on while it waits for something else.
-pub(crate) trait Relay: Send + Sync {
-    /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives, in
-    /// the PE's time.
-    fn relay(&self) -> Option<Due>;
-
-    /// This PE leaves the job, in order. Gives whether others still need what it passes on: until
-    /// they do not, it stays, and relays.
-    fn depart(&self) -> bool {
-        false
-    }
-
-    /// Whether the program may have references into memory that departing gives away.
-    fn shows_memory(&self) -> bool {
-        false
-    }
-}
 
 /// An algorithm whose members pass on news.
 pub(super) struct Relayed<P>(Arc<Shared<P>>);

@@ -6,69 +6,71 @@
 //! `delay_us`; with `reorder` in random order among those that no fence separates. The data and the
 //! signal of a put-with-signal are delivered apart.
 
-use super::{Fabric, FarAddress, SignalOp};
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::control::Control;
+use crate::endpoint::fabric::{Fabric, FarAddress, SignalOp};
+use crate::lifecycle::start::Seat;
 use rustix::fd::BorrowedFd;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Variable that puts this fabric before all peers.
-pub const ENV_FABRIC: &str = "MEMONET_FABRIC";
+/// How users write it.
+pub const USAGE: &str =
+    "Write far, or far:delay_us=N,reorder=0 or 1,seed=N; unset it for shared memory";
 
 /// How the fabric behaves: `far`, or `far:delay_us=50,reorder=1,seed=7`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Spec {
+pub struct Spec {
     delay: Duration,
     reorder: bool,
     seed: u64,
 }
 
 impl Spec {
-    pub(crate) fn from_env() -> Result<Option<Self>> {
-        std::env::var_os(ENV_FABRIC).map(|value| Self::parse(&value.to_string_lossy())).transpose()
-    }
-
-    pub(crate) fn parse(text: &str) -> Result<Self> {
-        let bad = |problem: String| Error::Environment {
-            name: ENV_FABRIC,
-            value: text.into(),
-            problem,
-            fix: "Write far, or far:delay_us=N,reorder=0 or 1,seed=N; unset it for shared memory",
-        };
+    /// Reads settings, such as `delay_us=50,reorder=1,seed=7`; or says what is wrong with them.
+    ///
+    /// # Errors
+    /// A setting that the fabric does not have, or a value that cannot be.
+    pub fn parse(settings: &str) -> std::result::Result<Self, String> {
         let mut spec = Spec::default();
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        if name != "far" {
-            return Err(bad(format!("names no fabric ({name:?})")));
-        }
-        for setting in settings.split(',').filter(|s| !s.is_empty()) {
+        for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
             let (key, value) = setting
                 .split_once('=')
-                .ok_or_else(|| bad(format!("has a setting without a value ({setting:?})")))?;
+                .ok_or_else(|| format!("has a setting without a value ({setting:?})"))?;
             let number: u64 =
-                value.parse().map_err(|_| bad(format!("has {key}={value:?}, not a number")))?;
+                value.parse().map_err(|_| format!("has {key}={value:?}, not a number"))?;
             match key {
                 "delay_us" if number <= 1_000_000 => spec.delay = Duration::from_micros(number),
                 "reorder" => spec.reorder = number != 0,
                 "seed" => spec.seed = number,
-                _ => return Err(bad(format!("has an unknown or absurd setting {setting:?}"))),
+                _ => return Err(format!("has an unknown or absurd setting {setting:?}")),
             }
         }
         Ok(spec)
     }
 
-    /// This fabric before all peers of PE `me`.
-    pub(crate) fn before_all(&self, control: Arc<Control>, me: usize) -> Box<dyn Fabric> {
-        Box::new(Far::new(control, me, self))
+    /// This fabric before all peers of a PE.
+    ///
+    /// # Errors
+    /// None so far.
+    pub fn connect(&self, seat: &Seat) -> Result<Box<dyn Fabric>> {
+        Ok(Box::new(Far::new(seat.control().clone(), seat.pe(), self)))
     }
 
     /// Whether every operation is delivered by the call that asks for it.
     fn is_direct(&self) -> bool {
         self.delay.is_zero() && !self.reorder
     }
+}
+
+/// Options of a job on this fabric, for the core's own tests.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn options(settings: &str) -> crate::lifecycle::start::JobOptions {
+    let spec = Spec::parse(settings).expect("settings that there are");
+    crate::lifecycle::start::JobOptions::new().fabric(move |seat| spec.connect(seat))
 }
 
 /// The fabric of one PE.
@@ -243,9 +245,7 @@ impl Shared {
             match pending.what {
                 What::Word { size, bits } => shm::store_sized(to, size, bits),
                 What::Block(bytes) => shm::copy(to, bytes.as_ptr(), bytes.len()),
-                What::Source { from, len } => {
-                    crate::window::segment::copy(to, from as *const u8, len)
-                }
+                What::Source { from, len } => shm::copy_overlapping(to, from as *const u8, len),
                 What::Signal { op: SignalOp::Set, value } => shm::store(to.cast(), value),
                 What::Signal { op: SignalOp::Add, value } => {
                     _ = shm::fetch_op(to, 8, AtomicOp::Add, value);
@@ -326,7 +326,7 @@ impl Fabric for Far {
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
         // SAFETY: the caller promises the destination, which may be a part of the source where that
         // is this PE's own; the source was resolved, bounds and access checked.
-        unsafe { crate::window::segment::copy(dst, self.shared.place(from), len) };
+        unsafe { shm::copy_overlapping(dst, self.shared.place(from), len) };
         Ok(())
     }
 
@@ -488,18 +488,11 @@ mod tests {
 
     #[test]
     fn specs() {
-        assert_eq!(Spec::parse("far").unwrap(), Spec::default());
-        let spec = Spec::parse("far:delay_us=50,reorder=1,seed=7").unwrap();
+        assert_eq!(Spec::parse("").unwrap(), Spec::default());
+        let spec = Spec::parse("delay_us=50,reorder=1,seed=7").unwrap();
         assert_eq!(spec, Spec { delay: Duration::from_micros(50), reorder: true, seed: 7 });
-        for bad in [
-            "",
-            "near",
-            "far:delay_us",
-            "far:delay_us=x",
-            "far:color=1",
-            "far:delay_us=99999999999",
-        ] {
-            assert!(matches!(Spec::parse(bad), Err(Error::Environment { .. })), "{bad}");
+        for bad in ["delay_us", "delay_us=x", "color=1", "delay_us=99999999999"] {
+            assert!(Spec::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -6,6 +6,8 @@
 //! anything unexpected in it is dropped.
 
 use crate::base::error::{Error, Result};
+use crate::base::lock;
+use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -16,7 +18,7 @@ use rustix::net::{
 };
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// The socket of one PE.
 pub(crate) struct Socket {
@@ -36,10 +38,19 @@ pub(crate) struct Arrived {
     pub(crate) fd: Result<OwnedFd>,
 }
 
+/// This PE's own socket, once it is bound.
+struct Own(Mutex<Option<Arc<Socket>>>);
+
+impl Layer for Own {
+    fn new(_pe: &Pe) -> Self {
+        Own(Mutex::new(None))
+    }
+}
+
 impl Socket {
     /// This PE's socket, bound at the first call.
     pub(crate) fn of(pe: &Pe) -> Result<Arc<Socket>> {
-        let mut socket = pe.socket.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut socket = lock(&pe.layer::<Own>().0);
         if let Some(socket) = &*socket {
             return Ok(socket.clone());
         }

@@ -20,8 +20,6 @@
 //! What a fabric need not check: bounds, keys, access modes. A [`FarAddress`] was checked when it
 //! was resolved.
 
-pub(crate) mod far;
-
 use crate::base::error::Result;
 use crate::base::shm::AtomicOp;
 use rustix::fd::BorrowedFd;

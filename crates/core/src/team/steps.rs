@@ -42,7 +42,9 @@
 //! A step orders nothing but its own messages, and what was in this PE's own memory before. What
 //! was put into others' is told of after a [`fence`](crate::endpoint::pe::Pe::fence).
 
-use super::{Forced, Place, Team};
+use super::Team;
+use super::forced::Forced;
+use super::place::Place;
 use crate::base::error::{Error, Result};
 use crate::base::layout::{LINE, Line, OUTBOX, Outbox, SystemArea, TURNS};
 use crate::base::shm;
@@ -82,28 +84,28 @@ impl Steps {
     }
 
     /// Which way the next exchange of large blocks goes: every other one back.
-    pub(super) fn turn_round(&self) -> bool {
+    pub(crate) fn turn_round(&self) -> bool {
         let back = !self.back.load(Ordering::Relaxed);
         self.back.store(back, Ordering::Relaxed);
         back
     }
 
     #[inline]
-    pub(super) fn are_lines(&self) -> bool {
+    pub(crate) fn are_lines(&self) -> bool {
         self.lines
     }
 }
 
 /// A step of a team.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(crate) struct Step {
     number: u64,
     turn: usize,
     meeting: bool,
 }
 
 /// What a message carries that only says that its sender has come.
-pub(super) fn nothing(_rank: usize) -> Place {
+pub(crate) fn nothing(_rank: usize) -> Place {
     Place { offset: 0, bytes: 0 }
 }
 
@@ -116,7 +118,7 @@ impl Team {
     ///
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) where members have to meet first.
-    pub(super) fn step(&self, meeting: bool) -> Result<Step> {
+    pub(crate) fn step(&self, meeting: bool) -> Result<Step> {
         if let Some(error) = ending::refusal(self.pe()) {
             return Err(error);
         }
@@ -135,7 +137,7 @@ impl Team {
 
     /// Tells members that this one has come, and gives each of them what it is to have, up to
     /// [`LINE`] bytes of this PE's memory. Does not wait, and passes over this member.
-    pub(super) fn tell(
+    pub(crate) fn tell(
         &self,
         step: Step,
         ranks: Range<usize>,
@@ -171,7 +173,7 @@ impl Team {
 
     /// Tells members as [`tell`](Self::tell) does, and before that puts what each is to have into
     /// its `to`, through a fabric. Begins behind this member, so that not all put to the same one.
-    pub(super) fn push(
+    pub(crate) fn push(
         &self,
         step: Step,
         ranks: Range<usize>,
@@ -207,7 +209,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`hear`](Self::hear).
-    pub(super) fn serve(&self, step: Step, to: Place, what: impl Fn(usize) -> Place) -> Result<()> {
+    pub(crate) fn serve(&self, step: Step, to: Place, what: impl Fn(usize) -> Place) -> Result<()> {
         let mut missing: Vec<usize> = (0..self.len()).filter(|&rank| rank != self.rank()).collect();
         if !self.steps().lines {
             self.barrier()?;
@@ -236,7 +238,7 @@ impl Team {
     }
 
     /// Where a member's message to this one lies.
-    pub(super) fn line(&self, step: Step, rank: usize) -> *const u8 {
+    pub(crate) fn line(&self, step: Step, rank: usize) -> *const u8 {
         self.pe().local(self.line_at(step, rank))
     }
 
@@ -253,7 +255,7 @@ impl Team {
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all have come;
     /// [`Misuse`](Error::Misuse) beside another thread.
-    pub(super) fn hear(&self, step: Step, ranks: Range<usize>) -> Result<()> {
+    pub(crate) fn hear(&self, step: Step, ranks: Range<usize>) -> Result<()> {
         if !self.steps().lines {
             return self.barrier();
         }
@@ -275,7 +277,7 @@ impl Team {
     /// # Errors
     /// As for [`hear`](Self::hear).
     #[inline]
-    pub(super) fn wait_in_step<R>(
+    pub(crate) fn wait_in_step<R>(
         &self,
         done: &dyn Fn(usize) -> bool,
         look: impl FnMut() -> Option<R>,
@@ -303,7 +305,7 @@ impl Team {
     ///
     /// # Errors
     /// As for [`hear`](Self::hear).
-    pub(super) fn meet(&self, step: Step) -> Result<()> {
+    pub(crate) fn meet(&self, step: Step) -> Result<()> {
         self.hear(step, 0..self.len())?;
         // A barrier counts itself.
         let Steps { lines, met, .. } = self.steps();
@@ -318,7 +320,7 @@ impl Team {
     ///
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed).
-    pub(super) fn check_given(&self, done: &dyn Fn(usize) -> bool) -> Result<()> {
+    pub(crate) fn check_given(&self, done: &dyn Fn(usize) -> bool) -> Result<()> {
         shm::compiler_fence();
         let terms =
             Terms { members: Some(self.members()), arrived: Some(done), ..Terms::default() };
@@ -327,7 +329,7 @@ impl Team {
 
     /// Whether a member, as a PE of the job, has told the one with rank `whom` of a step; false
     /// where there are no lines.
-    pub(super) fn has_told(&self, step: Step, whom: usize, pe: usize) -> bool {
+    pub(crate) fn has_told(&self, step: Step, whom: usize, pe: usize) -> bool {
         let Some(rank) =
             self.members().iter().position(|&member| member == pe).filter(|_| self.steps().lines)
         else {
@@ -338,7 +340,7 @@ impl Team {
     }
 
     /// The outbox of a step, in each member's slot.
-    pub(super) fn outbox(&self, step: Step) -> Place {
+    pub(crate) fn outbox(&self, step: Step) -> Place {
         Place {
             offset: (offset_of!(SystemArea, outboxes)
                 + self.slot() * size_of::<Outbox>()
@@ -349,7 +351,7 @@ impl Team {
 
     /// A meeting before which each has published a place of its own, or something else that
     /// `publish` puts into the outbox.
-    pub(super) fn publish(&self, publish: impl FnOnce(Place) -> Result<()>) -> Result<Place> {
+    pub(crate) fn publish(&self, publish: impl FnOnce(Place) -> Result<()>) -> Result<Place> {
         let step = self.step(true)?;
         let outbox = self.outbox(step);
         publish(outbox)?;
@@ -360,13 +362,13 @@ impl Team {
 
     /// A meeting in which each puts `bytes` into the outbox of each, where they lie by rank: all
     /// that it gets, its own included.
-    pub(super) fn swap(&self, bytes: usize, what: impl Fn(usize) -> *const u8) -> Result<Place> {
+    pub(crate) fn swap(&self, bytes: usize, what: impl Fn(usize) -> *const u8) -> Result<Place> {
         let step = self.step(true)?;
         self.swap_in(step, self.outbox(step).part(0, self.len() * bytes), what)
     }
 
     /// The same by another room, an equal part of it for each, which all may write now.
-    pub(super) fn swap_in(
+    pub(crate) fn swap_in(
         &self,
         step: Step,
         room: Place,

@@ -1,0 +1,34 @@
+//! Clocks of this machine. Only differences of their values mean anything.
+//!
+//! A PE may live in a time of its own: limits of calls are in that
+//! ([`wait::now`](crate::wait::now)).
+
+use std::time::Duration;
+
+/// A moment in cycles of this node's clock; only differences mean anything.
+#[inline(always)]
+pub(crate) fn cycles() -> u64 {
+    #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
+    {
+        // SAFETY: every x86-64 processor has the instruction; it reads a counter.
+        unsafe { std::arch::x86_64::_rdtsc() }
+    }
+    #[cfg(any(not(target_arch = "x86_64"), loom, miri))]
+    {
+        // As if at 2.5 GHz.
+        static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+        START.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64 * 5 / 2
+    }
+}
+
+/// Nanoseconds of the clock that only goes forward.
+pub(crate) fn monotonic_nanos() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// A moment to within some milliseconds, for next to nothing; only differences mean anything.
+pub(crate) fn rough_now() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::MonotonicCoarse);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+}

@@ -1,0 +1,378 @@
+//! Joining a job.
+
+use super::adopt;
+use super::inherit::{inherit, lost_descriptor};
+use super::launch::{JobFile, available_cpus};
+use crate::base::error::{Cause, Error, Result};
+use crate::base::layout::MAX_PES;
+use crate::base::process::Identity;
+use crate::base::settings::{self, ENV_FD};
+use crate::base::status::State;
+use crate::endpoint::check;
+use crate::endpoint::control::Control;
+use crate::endpoint::ending;
+use crate::endpoint::fabric::Fabric;
+use crate::endpoint::pe::Pe;
+use crate::endpoint::progress::Watcher;
+use crate::job::Job;
+use crate::multicast;
+use crate::team::Team;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A PE's place in a job that it joins: what a fabric is made for.
+pub struct Seat {
+    control: Arc<Control>,
+    me: usize,
+}
+
+impl Seat {
+    /// The PE's number.
+    pub fn pe(&self) -> usize {
+        self.me
+    }
+
+    /// Number of PEs in the job.
+    pub fn npes(&self) -> usize {
+        self.control.geometry().npes
+    }
+
+    pub(crate) fn control(&self) -> &Arc<Control> {
+        &self.control
+    }
+}
+
+/// Makes the fabric of one PE.
+type Connect = dyn Fn(&Seat) -> Result<Box<dyn Fabric>> + Send + Sync;
+
+/// How [`Job::threads_with`] sets up its job.
+#[derive(Clone, Default)]
+pub struct JobOptions {
+    fabric: Option<Arc<Connect>>,
+    check: Option<bool>,
+}
+
+impl JobOptions {
+    /// All peers Near.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Puts fabrics before the PEs' peers: `connect` makes that of one PE.
+    pub fn fabric(
+        mut self,
+        connect: impl Fn(&Seat) -> Result<Box<dyn Fabric>> + Send + Sync + 'static,
+    ) -> Self {
+        self.fabric = Some(Arc::new(connect));
+        self
+    }
+
+    /// Turns the checks that cost time on or off, whatever `MEMONET_CHECK` says.
+    pub fn check(mut self, check: bool) -> Self {
+        self.check = Some(check);
+        self
+    }
+}
+
+/// The job of this process, once it has joined.
+static JOINED: OnceLock<Job> = OnceLock::new();
+static JOINING: Mutex<()> = Mutex::new(());
+
+impl Job {
+    /// Joins the job in which this process was started: by `memonet run`, or alone as a job of one
+    /// PE. A second call gives the same job.
+    ///
+    /// When the process ends with exit status 0 it finalises by itself; any other end is a failure
+    /// that the other PEs see.
+    ///
+    /// # Errors
+    /// [`Error::Environment`], [`Error::ControlPage`], [`Error::ForeignLauncher`],
+    /// [`Error::System`]: each says what to do.
+    pub fn init_with(
+        connect: impl FnOnce(&Seat) -> Result<Option<Box<dyn Fabric>>>,
+    ) -> Result<Job> {
+        let _one_at_a_time = JOINING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(job) = JOINED.get() {
+            return Ok(job.clone());
+        }
+        let (control, me, watch) = match std::env::var_os(ENV_FD) {
+            Some(_) => {
+                let (control, me) = inherit()?;
+                (control, me, None)
+            }
+            None => match lost_descriptor().map_or_else(adopt::found, Err)? {
+                Some(adopted) => {
+                    warn_of_unknown_settings(adopted.rank());
+                    adopted.join()?
+                }
+                None => {
+                    warn_of_unknown_settings(0);
+                    (JobFile::create(1, available_cpus())?.into_control()?, 0, None)
+                }
+            },
+        };
+        control.say_own_segment(me);
+        let mine = Identity::mine();
+        if control.step(me, State::Empty, State::Joined) {
+            match mine {
+                Some(mine) => control.introduce(me, mine),
+                None => control.set_pid(me),
+            }
+        } else if mine.is_some_and(|mine| control.is_left_to_successor(me, mine)) {
+            control.forget_globals(me);
+        } else {
+            return Err(Error::Misuse(
+                "this PE has joined its job already, in another process: a program that a PE starts cannot be that PE too; unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES for it",
+            ));
+        }
+        let control = Arc::new(control);
+        let fabric = connect(&Seat { control: control.clone(), me })?;
+        let watch = watch.map(|watch| Box::new(watch) as Box<dyn Watcher>);
+        let job = Job::from_control(control, me, fabric, watch, check::asked()?)?;
+        finalize_at_exit();
+        Ok(JOINED.get_or_init(|| job).clone())
+    }
+
+    pub(crate) fn from_control(
+        control: Arc<Control>,
+        me: usize,
+        fabric: Option<Box<dyn Fabric>>,
+        watch: Option<Box<dyn Watcher>>,
+        check: bool,
+    ) -> Result<Job> {
+        ending::tell_children()?;
+        // Now, not when the first channel is made.
+        multicast::check_setting()?;
+        let pe = Arc::new(Pe::new(control, me, fabric, watch).with_checks(check));
+        let world = Arc::new(Team::world(&pe)?);
+        Ok(Job { pe, world })
+    }
+
+    /// Runs `f` on `n` PEs that are threads of this process: the same library, without a launcher.
+    /// For tests, examples, notebooks. Gives what each PE returned, by PE.
+    ///
+    /// A panic in one PE is its death: the others' waits end with [`Error::PeerFailed`]; when all
+    /// have ended, the panic goes on here.
+    ///
+    /// # Errors
+    /// As for [`init`](Self::init).
+    ///
+    /// ```
+    /// use memonet_core::{Cmp, Job};
+    ///
+    /// let sums = Job::threads(4, |job| -> memonet_core::Result<u64> {
+    ///     let w = job.window::<u64>(job.npes())?;
+    ///     for pe in 0..job.npes() {
+    ///         w.remote(pe, job.pe())?.store(job.pe() as u64 + 1);
+    ///     }
+    ///     let all: Vec<usize> = (0..job.npes()).collect();
+    ///     w.wait_until_all(&all, Cmp::Ne, 0)?;
+    ///     Ok(all.iter().map(|&i| w.read(i)).sum())
+    /// })?;
+    /// for sum in sums {
+    ///     assert_eq!(sum?, 10);
+    /// }
+    /// # Ok::<(), memonet_core::Error>(())
+    /// ```
+    pub fn threads<R: Send>(n: usize, f: impl Fn(Job) -> R + Sync) -> Result<Vec<R>> {
+        Self::threads_with(&JobOptions::new(), n, f)
+    }
+
+    /// [`threads`](Self::threads) with options.
+    ///
+    /// # Errors
+    /// As for [`threads`](Self::threads), and [`Error::Environment`] for a fabric that does not
+    /// exist.
+    pub fn threads_with<R: Send>(
+        options: &JobOptions,
+        n: usize,
+        f: impl Fn(Job) -> R + Sync,
+    ) -> Result<Vec<R>> {
+        if n == 0 {
+            return Err(Error::Misuse("a job has at least one PE"));
+        }
+        let check = options.check.map_or_else(check::asked, Ok)?;
+        let control =
+            Arc::new(JobFile::create_within(MAX_PES, n, available_cpus(), None)?.into_control()?);
+        let jobs = (0..n)
+            .map(|me| {
+                let seat = Seat { control: control.clone(), me };
+                let fabric = options.fabric.as_ref().map(|connect| connect(&seat)).transpose()?;
+                Job::from_control(control.clone(), me, fabric, None, check)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let first_panic = Mutex::new(None);
+        let run = |job: Job| {
+            let (pe, control) = (job.pe.clone(), &control);
+            control.step(pe.me(), State::Empty, State::Joined);
+            control.set_pid(pe.me());
+            match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(job))) {
+                Ok(result) => {
+                    // Errors that surface only here belong to writes whose PE did not care to wait
+                    // for them.
+                    drop(pe.finalize());
+                    Some(result)
+                }
+                Err(panic) => {
+                    // Kept before anybody can panic because of it.
+                    first_panic
+                        .lock()
+                        .unwrap_or_else(|poisoned| poisoned.into_inner())
+                        .get_or_insert(panic);
+                    control.depart(pe.me(), State::Dead(Cause::Panic));
+                    None
+                }
+            }
+        };
+        let results: std::io::Result<Vec<Option<R>>> = std::thread::scope(|scope| {
+            let start = |(me, job): (usize, Job)| {
+                let started = std::thread::Builder::new()
+                    .name(format!("PE {me}"))
+                    .spawn_scoped(scope, || run(job));
+                // Those that run are not to wait for one that never will.
+                started.inspect_err(|_| {
+                    control.depart(me, State::Dead(Cause::Exit(1)));
+                })
+            };
+            let threads: Vec<_> = jobs.into_iter().enumerate().map(start).collect();
+            let end = |thread: std::io::Result<std::thread::ScopedJoinHandle<'_, Option<R>>>| {
+                let result = thread?.join().expect("panics were caught");
+                Ok::<_, std::io::Error>(result)
+            };
+            let ends: Vec<_> = threads.into_iter().map(end).collect();
+            ends.into_iter().collect()
+        });
+        if let Some(panic) =
+            first_panic.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+        {
+            std::panic::resume_unwind(panic);
+        }
+        let results = results.map_err(|e| {
+            Error::system("starting a thread for each PE", e, "Run fewer PEs, or raise `ulimit -u`")
+        })?;
+        Ok(results.into_iter().map(|result| result.expect("only a panic gives none")).collect())
+    }
+}
+
+/// Tells of variables that nobody reads, once a job: the launcher does, where it is memonet's.
+fn warn_of_unknown_settings(me: usize) {
+    if me == 0 {
+        for complaint in settings::complaints(std::env::vars_os().map(|(name, _)| name)) {
+            eprintln!("memonet: {complaint}");
+        }
+    }
+}
+
+/// Finalises when the process ends in order. An exit status other than 0 is a failure, which the
+/// launcher publishes.
+fn finalize_at_exit() {
+    extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
+        let Some(job) = JOINED.get() else { return };
+        ending::set_exits();
+        // Nobody is to be waited for when all are to end.
+        if status == 0 && !job.is_exiting() {
+            if let Err(error) = job.pe.finalize() {
+                eprintln!("memonet: PE {}: {error}", job.pe());
+            }
+        } else if !job.pe.is_watched() && job.pe.is_this_process() {
+            job.pe.control().depart(job.pe(), State::Dead(Cause::Exit(status)));
+        }
+    }
+    unsafe extern "C" {
+        fn on_exit(
+            function: extern "C" fn(libc::c_int, *mut libc::c_void),
+            argument: *mut libc::c_void,
+        ) -> libc::c_int;
+    }
+    // SAFETY: the function has the C signature that glibc calls, uses no argument, and stays loaded
+    // until the process ends.
+    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::status::Part;
+
+    /// On near peers, too, what a guard could not return when it was dropped.
+    #[test]
+    fn what_could_not_be_returned_surfaces_at_the_next_quiet() {
+        let quiets = Job::threads(1, |job| {
+            job.pe.surface_later(Error::Misuse("late"));
+            [(); 2].map(|()| job.quiet())
+        });
+        let quiets = quiets.unwrap().remove(0);
+        assert!(matches!(quiets, [Err(Error::Misuse("late")), Ok(())]), "{quiets:?}");
+    }
+
+    /// Forks. Gives whether `f` gave true in the child.
+    fn in_child(f: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child is one thread, which uses libc's allocator, usable after fork, and no
+        // lock that another thread can have.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let right = f();
+            // SAFETY: ends the child, and runs nothing of the parent's.
+            unsafe { libc::_exit(i32::from(!right)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` lives on this stack frame.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        status == 0
+    }
+
+    fn is_misuse<T>(result: Result<T>) -> bool {
+        matches!(result, Err(Error::Misuse(_)))
+    }
+
+    #[test]
+    fn a_forked_process_does_not_finalise_its_parent() {
+        let finalised = Job::threads(1, |job| {
+            assert!(in_child(|| job.finalize().is_ok()));
+            job.pe.control().state(0)
+        });
+        assert_eq!(finalised.unwrap(), [State::Joined]);
+    }
+
+    #[test]
+    fn a_forked_process_meets_nobody() {
+        let met = Job::threads(1, |job| {
+            assert!(in_child(|| is_misuse(job.barrier()) && is_misuse(job.window::<u64>(1))));
+            assert!(in_child(
+                || is_misuse(job.take_part(Part::NoMore)) && is_misuse(job.take_part(Part::Taking))
+            ));
+            (job.pe.control().part(0), job.barrier().is_ok())
+        });
+        assert_eq!(met.unwrap(), [(Part::Taking, true)]);
+    }
+
+    #[test]
+    fn a_forked_process_writes_but_neither_takes_locks_nor_gives_them_back() {
+        let written = Job::threads(1, |job| {
+            let window = job.window::<u64>(3).unwrap();
+            let (free, held) = (window.lock(0).unwrap(), window.lock(1).unwrap());
+            let guard = held.lock().unwrap();
+            assert!(in_child(|| is_misuse(free.lock())
+                && is_misuse(free.try_lock())
+                && is_misuse(guard.release())));
+            assert!(in_child(|| window.put_one(0, 2, 7).is_ok() && job.quiet().is_ok()));
+            // Still free.
+            free.lock().unwrap().release().unwrap();
+            window.read(2)
+        });
+        assert_eq!(written.unwrap(), [7]);
+    }
+
+    /// A C program joins when it is loaded. The process that initialises is the PE.
+    #[test]
+    fn a_forked_process_may_take_the_place_of_a_parent_that_takes_no_part_yet() {
+        let ended = Job::threads(1, |job| {
+            job.take_part(Part::NotYet).unwrap();
+            let takes_part = || job.take_part(Part::Taking).is_ok() && job.barrier().is_ok();
+            assert!(in_child(takes_part));
+            // One process has been the PE; its parent cannot be it too.
+            assert!(is_misuse(job.take_part(Part::Taking)));
+            job.pe.control().process(0) != Some(std::process::id() as i32)
+        });
+        assert_eq!(ended.unwrap(), [true]);
+    }
+}

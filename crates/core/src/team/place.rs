@@ -1,0 +1,84 @@
+//! Places: ranges of every member's segment, and the copies between them.
+
+use super::Team;
+use crate::base::error::Result;
+use crate::endpoint::route::Route;
+
+/// A range of every segment, the same on every PE.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub(crate) offset: u64,
+    pub(crate) bytes: usize,
+}
+
+impl Place {
+    #[cfg(loom)]
+    pub(crate) fn at(offset: u64, bytes: usize) -> Place {
+        Place { offset, bytes }
+    }
+
+    /// `bytes` of it from `at` on, which the caller has found to be inside.
+    pub(crate) fn part(self, at: usize, bytes: usize) -> Place {
+        assert!(
+            at <= self.bytes && bytes <= self.bytes - at,
+            "{bytes} bytes at {at} of {}",
+            self.bytes
+        );
+        Place { offset: self.offset + at as u64, bytes }
+    }
+
+    /// Whether they have a byte in common.
+    pub fn overlaps(self, other: Place) -> bool {
+        let (ends, other_ends) =
+            (self.offset + self.bytes as u64, other.offset + other.bytes as u64);
+        self.bytes > 0 && other.bytes > 0 && self.offset < other_ends && other.offset < ends
+    }
+
+    /// Whether they are the same bytes, or have none in common.
+    pub fn is_apart(self, other: Place) -> bool {
+        self.offset == other.offset && self.bytes == other.bytes || !self.overlaps(other)
+    }
+}
+
+/// What collectives are made of.
+impl Team {
+    /// Address of a place in this PE's own segment.
+    pub(crate) fn here(&self, place: Place) -> *mut u8 {
+        self.pe().local(place.offset)
+    }
+
+    pub(crate) fn there(&self, rank: usize, place: Place) -> Route {
+        if rank == self.rank() {
+            // Not through a fabric: the caller reads it without a quiet.
+            return Route::Near(self.here(place));
+        }
+        self.pe().route(self.members()[rank], place.offset)
+    }
+
+    /// Copies a place of a member to `to`, which is private memory, or memory of this PE that does
+    /// not overlap with it.
+    ///
+    /// # Safety
+    /// `to` is writable for the place's bytes.
+    pub(crate) unsafe fn fetch(&self, rank: usize, from: Place, to: *mut u8) -> Result<()> {
+        if from.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the place lies in the member's segment; the caller promises the destination.
+        Ok(unsafe { self.there(rank, from).get(self.pe(), to, from.bytes) }?)
+    }
+
+    /// Copies memory of this PE to a place of a member.
+    ///
+    /// # Safety
+    /// `from` is readable for the place's bytes and does not overlap with it.
+    pub(crate) unsafe fn deliver(&self, rank: usize, to: Place, from: *const u8) -> Result<()> {
+        if to.bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the place lies in the member's segment; the caller promises the source.
+        unsafe { self.there(rank, to).put(self.pe(), from, to.bytes) }?;
+        self.pe().wrote(self.members()[rank]);
+        Ok(())
+    }
+}

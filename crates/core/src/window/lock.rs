@@ -1,0 +1,102 @@
+//! Locks in words of windows.
+
+use super::{Inner, Window};
+use crate::base::access::Access;
+use crate::base::error::{Error, Result};
+use crate::sync::lock::Queue;
+use std::sync::Arc;
+
+/// A lock in a word of a window: whoever has it, has it alone in the whole job. Made by
+/// [`Window::lock`].
+///
+/// ```
+/// # use memonet_core::Job;
+/// # Job::threads(3, |job| -> memonet_core::Result<()> {
+/// let w = job.window::<u64>(2)?; // a lock, and what it protects
+/// let lock = w.lock(0)?;
+/// for _ in 0..10 {
+///     let held = lock.lock()?;
+///     let seen = w.get_one(0, 1)?;
+///     w.put_one(0, 1, seen + 1)?;
+///     held.release()?; // or dropped
+/// }
+/// job.barrier()?;
+/// assert_eq!(w.get_one(0, 1)?, 30);
+/// job.barrier()
+/// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
+#[derive(Clone)]
+pub struct Lock {
+    window: Arc<Inner>,
+    offset: u64,
+}
+
+impl Window<u64> {
+    /// The lock in element `index` of all parts, which were zero before its first use, and which
+    /// nothing else touches.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that others may not read and
+    /// write; [`Error::Misuse`] for a restricted one, whose parts not everybody may reach.
+    pub fn lock(&self, index: usize) -> Result<Lock> {
+        let bytes = self.range(index, 1)?;
+        let pe = &self.inner.pe;
+        let base = self.inner.heap_offset().ok_or(Error::Misuse(
+            "a lock needs a word of an ordinary window, not of a restricted one",
+        ))?;
+        // Asked of somebody else's part, where there is one: one's own may always be written.
+        self.target((pe.me() + 1) % pe.npes(), index, 1, Access::ReadWrite)?;
+        Ok(Lock { window: self.inner.clone(), offset: base + bytes as u64 })
+    }
+}
+
+impl Lock {
+    fn queue(&self) -> Queue<'_> {
+        Queue::new(&self.window.pe, self.offset)
+    }
+
+    /// Waits for the lock. Those who wait get it in the order they came, also when they are threads
+    /// of one PE. Not reentrant.
+    ///
+    /// # Errors
+    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock.
+    pub fn lock(&self) -> Result<Held<'_>> {
+        self.queue().set()?;
+        Ok(Held { lock: self })
+    }
+
+    /// Takes the lock if that needs no waiting.
+    ///
+    /// # Errors
+    /// As for [`lock`](Self::lock).
+    pub fn try_lock(&self) -> Result<Option<Held<'_>>> {
+        Ok(self.queue().test()?.then(|| Held { lock: self }))
+    }
+}
+
+/// The lock is this PE's, until this is dropped: then its writes are completed, and the next one's
+/// turn comes. So too when a panic drops it: what the lock protects is then as it was left.
+#[must_use = "dropped, it gives the lock back"]
+pub struct Held<'a> {
+    lock: &'a Lock,
+}
+
+impl Held<'_> {
+    /// Gives the lock back, as dropping does.
+    ///
+    /// # Errors
+    /// What an earlier write failed with; when dropped, that surfaces at the next quiet.
+    pub fn release(self) -> Result<()> {
+        let lock = self.lock;
+        std::mem::forget(self);
+        Ok(lock.queue().clear()?)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.queue().clear() {
+            self.lock.window.pe.surface_later(*error);
+        }
+    }
+}

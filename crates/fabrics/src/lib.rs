@@ -1,0 +1,89 @@
+//! Which fabrics there are, and which one a job gets.
+//!
+//! The core knows a fabric by its contract alone. Every front end (Rust, C, the command) starts
+//! its jobs here, so a new fabric needs one entry in [`FABRICS`] and nothing else.
+//!
+//! A PE gets, in this order:
+//!
+//! 1. the simulated machine, where its launcher has started it on one;
+//! 2. the fabric that `MEMONET_FABRIC` names;
+//! 3. none: all peers are near.
+
+use memonet_core::fabric::Fabric;
+use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result, Seat, far, hosted};
+
+/// Makes the fabric of one PE.
+pub type Connect = Box<dyn Fn(&Seat) -> Result<Box<dyn Fabric>> + Send + Sync>;
+
+/// A kind of fabric.
+pub struct Kind {
+    /// The word by which users name it.
+    pub name: &'static str,
+    /// How its settings are written.
+    pub usage: &'static str,
+    /// Reads settings, what follows the name and a colon.
+    parse: fn(&str) -> std::result::Result<Connect, String>,
+}
+
+/// All fabrics that users can ask for by name.
+pub const FABRICS: &[Kind] = &[Kind { name: "far", usage: far::USAGE, parse: parse_far }];
+
+fn parse_far(settings: &str) -> std::result::Result<Connect, String> {
+    let spec = far::Spec::parse(settings)?;
+    Ok(Box::new(move |seat| spec.connect(seat)))
+}
+
+/// The fabric that `spec` describes: a name, or a name, a colon and settings.
+///
+/// # Errors
+/// [`Error::Environment`] where there is no such fabric, or it has no such settings.
+pub fn parse(spec: &str) -> Result<Connect> {
+    let (name, settings) = spec.split_once(':').unwrap_or((spec, ""));
+    let kind = FABRICS.iter().find(|kind| kind.name == name);
+    let made = kind
+        .map_or_else(|| Err(format!("names no fabric ({name:?})")), |kind| (kind.parse)(settings));
+    made.map_err(|problem| Error::Environment {
+        name: ENV_FABRIC,
+        value: spec.into(),
+        problem,
+        fix: kind.map_or("Name a fabric that there is, such as far", |kind| kind.usage),
+    })
+}
+
+/// [`JobOptions`] of a job whose PEs reach each other by the fabric that `spec` describes.
+///
+/// # Errors
+/// As for [`parse`].
+pub fn options(spec: &str) -> Result<JobOptions> {
+    Ok(JobOptions::new().fabric(parse(spec)?))
+}
+
+/// Joins the job in which this process was started, with the fabric that it is to have. A second
+/// call gives the job of the first.
+///
+/// # Errors
+/// As for [`Job::init_with`] and [`parse`].
+pub fn init() -> Result<Job> {
+    let asked = std::env::var_os(ENV_FABRIC);
+    let asked = asked.map(|spec| parse(&spec.to_string_lossy())).transpose()?;
+    Job::init_with(|seat| match hosted::join(seat)? {
+        Some(machine) => Ok(Some(machine)),
+        None => asked.map(|connect| connect(seat)).transpose(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fabric_is_found_by_its_name() {
+        for kind in FABRICS {
+            let job = Job::threads_with(&options(kind.name).unwrap(), 2, |job| job.fabric());
+            assert_eq!(job.unwrap(), [Some(kind.name); 2]);
+        }
+        for bad in ["", "near", "far:delay_us", "far:delay_us=x", "far:pace=1"] {
+            assert!(matches!(parse(bad).err(), Some(Error::Environment { .. })), "{bad}");
+        }
+    }
+}
