@@ -5,11 +5,16 @@
 //! Operations wait in a queue of their PE. A thread delivers them after a random part of
 //! `delay_us`; with `reorder` in random order among those that no fence separates. The data and the
 //! signal of a put-with-signal are delivered apart.
+//!
+//! With `nodes`, the PEs of a node have each other's memory mapped, and only others are behind the
+//! fabric: a mixture, as in a job on several machines.
 
 use crate::base::error::Result;
+use crate::base::layout::MAX_PES;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::control::Control;
 use crate::endpoint::fabric::{Fabric, FarAddress, SignalOp};
+use crate::endpoint::record::Record;
 use crate::lifecycle::start::Seat;
 use rustix::fd::BorrowedFd;
 use std::collections::HashMap;
@@ -18,8 +23,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How users write it.
-pub const USAGE: &str =
-    "Write far, or far:delay_us=N,reorder=0 or 1,seed=N; unset it for shared memory";
+pub const USAGE: &str = "Write far, or far:SETTINGS with delay_us=N, reorder=0 or 1, seed=N, nodes=N (PEs of a node, which are near), deal=0 or 1, cpus=N (of every other node), and commas between; unset it for shared memory";
 
 /// How the fabric behaves: `far`, or `far:delay_us=50,reorder=1,seed=7`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +31,12 @@ pub struct Spec {
     delay: Duration,
     reorder: bool,
     seed: u64,
+    /// PEs of each node but the last, which are near to each other; 0: all are far.
+    nodes: usize,
+    /// Whether PEs are dealt out to nodes in turn, rather than in runs.
+    deal: bool,
+    /// CPUs of every other node, from the second on; 0: as many as the others have.
+    cpus: usize,
 }
 
 impl Spec {
@@ -46,6 +56,9 @@ impl Spec {
                 "delay_us" if number <= 1_000_000 => spec.delay = Duration::from_micros(number),
                 "reorder" => spec.reorder = number != 0,
                 "seed" => spec.seed = number,
+                "nodes" if number <= MAX_PES as u64 => spec.nodes = number as usize,
+                "deal" => spec.deal = number != 0,
+                "cpus" if number <= MAX_PES as u64 => spec.cpus = number as usize,
                 _ => return Err(format!("has an unknown or absurd setting {setting:?}")),
             }
         }
@@ -58,6 +71,19 @@ impl Spec {
     /// None so far.
     pub fn connect(&self, seat: &Seat) -> Result<Box<dyn Fabric>> {
         Ok(Box::new(Far::new(seat.control().clone(), seat.pe(), self)))
+    }
+
+    /// The nodes of a job of so many PEs, on a machine with so many CPUs.
+    fn record(&self, npes: usize, cpus: usize) -> Record {
+        if self.nodes == 0 {
+            return Record::all_far();
+        }
+        let count = npes.div_ceil(self.nodes);
+        let node = |pe: usize| if self.deal { pe % count } else { pe / self.nodes };
+        let node_of: Vec<u32> = (0..npes).map(|pe| node(pe) as u32).collect();
+        let other = if self.cpus == 0 { cpus } else { self.cpus };
+        let cpus: Vec<usize> = (0..count).map(|n| if n % 2 == 0 { cpus } else { other }).collect();
+        Record::nodes(&node_of, &cpus)
     }
 
     /// Whether every operation is delivered by the call that asks for it.
@@ -308,6 +334,11 @@ impl Fabric for Far {
         "far"
     }
 
+    fn record(&self) -> Record {
+        let control = &self.shared.control;
+        self.shared.spec.record(control.geometry().npes, control.cpus())
+    }
+
     fn store(&self, to: FarAddress, size: usize, bits: u64) {
         self.send(to, What::Word { size, bits }, None);
     }
@@ -490,7 +521,10 @@ mod tests {
     fn specs() {
         assert_eq!(Spec::parse("").unwrap(), Spec::default());
         let spec = Spec::parse("delay_us=50,reorder=1,seed=7").unwrap();
-        assert_eq!(spec, Spec { delay: Duration::from_micros(50), reorder: true, seed: 7 });
+        assert_eq!(
+            spec,
+            Spec { delay: Duration::from_micros(50), reorder: true, seed: 7, ..Spec::default() }
+        );
         for bad in ["delay_us", "delay_us=x", "color=1", "delay_us=99999999999"] {
             assert!(Spec::parse(bad).is_err(), "{bad}");
         }

@@ -57,7 +57,7 @@ pub const SETTINGS: [Setting; 7] = [
     Setting { name: ENV_BARRIER, what: "the algorithm of barriers: everyone, central, tree or dissemination" },
     Setting { name: ENV_COLLECTIVES, what: "the way of collectives: line, outbox, direct or multicast" },
     Setting { name: ENV_MULTICAST, what: "the way of multicast channels: near, tree, network or udp:GROUP:PORT" },
-    Setting { name: ENV_FABRIC, what: "a fabric for tests: far, or far:delay_us=N,reorder=0 or 1,seed=N" },
+    Setting { name: ENV_FABRIC, what: "a fabric for tests: far, or far:delay_us=N,reorder=0 or 1,seed=N,nodes=N" },
 ];
 
 /// What launchers set for their PEs.

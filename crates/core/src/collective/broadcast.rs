@@ -78,7 +78,7 @@ impl Team {
             _ => self.collective_way(from.bytes),
         };
         let step = self.step(false)?;
-        if way != Way::Line && self.pe().has_far() {
+        if way != Way::Line && !self.is_near() {
             return self.push_out(way, step, root, to, part);
         }
         let outbox = self.outbox(step);

@@ -105,11 +105,11 @@ impl Team {
                 }
                 self.take(me, from, block(me))
             }
-            (None, Way::Outbox) if self.pe().has_far() && to.bytes <= OUTBOX => {
+            (None, Way::Outbox) if !self.is_near() && to.bytes <= OUTBOX => {
                 let outbox = self.swap(from.bytes, |_| self.here(from))?;
                 self.take(me, outbox, to)
             }
-            (None, Way::Outbox) if !self.pe().has_far() => {
+            (None, Way::Outbox) if self.is_near() => {
                 let outbox =
                     self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
                 all.into_iter()
@@ -160,7 +160,7 @@ impl Team {
     /// some of it in the first cache. A longer block is found in the second one, whole; who shares
     /// a CPU finds there what others have copied; a message is better sent whole.
     fn piece(&self, bytes: usize) -> usize {
-        let own_cache = !self.pe().has_far() && !self.pe().crowded();
+        let own_cache = self.is_near() && !self.pe().crowded();
         if own_cache && bytes <= LONGEST_IN_PIECES { PIECE } else { bytes.max(1) }
     }
 
@@ -174,7 +174,7 @@ impl Team {
         let (me, small) = (
             self.rank(),
             match self.collective_way(0) {
-                Way::Line | Way::Outbox if !self.pe().has_far() => OUTBOX - COUNT,
+                Way::Line | Way::Outbox if self.is_near() => OUTBOX - COUNT,
                 _ => 0,
             },
         );
@@ -258,7 +258,7 @@ impl Team {
                 }
                 self.take(me, block(from, me), block(to, me))
             }
-            Way::Outbox if self.pe().has_far() => {
+            Way::Outbox if !self.is_near() => {
                 let outbox = self.swap(bytes, |rank| self.here(block(from, rank)))?;
                 self.take(me, outbox, to)
             }

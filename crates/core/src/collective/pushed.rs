@@ -23,7 +23,7 @@ impl Team {
     pub(super) fn can_push(&self, way: Way, elements: &Elements<'_>, goal: Goal) -> bool {
         let fits = self.len() * elements.size <= OUTBOX;
         way != Way::Line
-            && self.pe().has_far()
+            && !self.is_near()
             && fits
             && !(way == Way::Direct && matches!(goal, Goal::Root(_)))
     }

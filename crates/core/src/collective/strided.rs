@@ -139,7 +139,7 @@ impl Team {
         if self.collective_way(all * size) != Way::Direct {
             let mut memory = [super::Aligned([0; 64]); OUTBOX / 64];
             let memory = memory.as_mut_ptr().cast::<u8>();
-            if self.pe().has_far() {
+            if !self.is_near() {
                 // SAFETY: the memory has room for an outbox, as all of them have.
                 unsafe { self.pack(from, 0..all, memory) };
                 let outbox =

@@ -64,14 +64,15 @@ impl Way {
         // Who keeps the data must send nothing, and cannot have told anybody what they are when it
         // dies.
         let moves = kind == Kind::Mutex && !shadow;
-        let size = match (pe.has_far(), moves) {
+        let near = pe.record().is_one_node();
+        let size = match (!near, moves) {
             (true, true) => Owned::size(bytes, pe.npes()),
             (true, false) => Shared::size(bytes, pe.npes()),
             (false, _) => tail_at + tickets::tail_for(pe.npes()),
         };
         let start = |offset: u64| {
             let home = super::home_of(offset, pe.npes());
-            if let (true, Route::Near(part)) = (home == pe.me(), pe.route(home, offset)) {
+            if let (true, Route::Near(part)) = (near && home == pe.me(), pe.route(home, offset)) {
                 // SAFETY: the new window has room for the data there, and no PE uses it before all
                 // have left the call; the caller promises the source.
                 unsafe { shm::copy(part.wrapping_add(data_at), initial, bytes) };
@@ -81,7 +82,11 @@ impl Way {
         let window = super::window(job, kind.name(), size, &terms, start)?;
         let offset = window.inner.heap_offset().expect("it is a window of the heap");
         let home = super::home_of(offset, pe.npes());
-        let Route::Near(part) = pe.route(home, offset) else {
+        let part = match pe.route(home, offset) {
+            Route::Near(part) if near => Some(part),
+            _ => None,
+        };
+        let Some(part) = part else {
             if moves {
                 // SAFETY: the window has that size; it is new, and lives as long as the lock.
                 let owned = unsafe { Owned::new(pe, offset, bytes) };

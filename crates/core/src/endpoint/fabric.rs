@@ -20,6 +20,7 @@
 //! What a fabric need not check: bounds, keys, access modes. A [`FarAddress`] was checked when it
 //! was resolved.
 
+use super::record::Record;
 use crate::base::error::Result;
 use crate::base::shm::AtomicOp;
 use rustix::fd::BorrowedFd;
@@ -145,6 +146,14 @@ pub trait Fabric: Send + Sync {
     /// Datagrams to groups of PEs, where the network copies them.
     fn datagrams(&self) -> Option<&dyn Datagrams> {
         None
+    }
+
+    /// Which PEs share a node: the same at every PE. Asked once, when the PE joins.
+    ///
+    /// A fabric that leaves memory of a node's PEs to their own stores updates words by the
+    /// processor's atomics, as those do.
+    fn record(&self) -> Record {
+        Record::all_far()
     }
 
     /// Whether this PE's memory stays reachable for the others, and what it has written arrives,

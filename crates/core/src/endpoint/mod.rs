@@ -9,5 +9,6 @@ pub(crate) mod late;
 pub(crate) mod layers;
 pub(crate) mod pe;
 pub(crate) mod progress;
+pub mod record;
 pub(crate) mod route;
 pub(crate) mod written;

@@ -6,6 +6,7 @@ use super::fabric::{Fabric, FarAddress, VirtualClock};
 use super::late::Late;
 use super::layers::Layers;
 use super::progress::{Progress, Watcher};
+use super::record::Record;
 use super::route::Route;
 use super::written::Marks;
 use crate::base::doorbell::Doorbell;
@@ -21,9 +22,10 @@ pub(crate) struct Pe {
     pid: AtomicU32,
     npes: usize,
     control: Arc<Control>,
-    /// Where each near PE's segment is mapped; empty when all are far.
+    /// Where each PE's segment is mapped, null where it is far; empty when all are far.
     near: Box<[Segment]>,
     fabric: Option<Box<dyn Fabric>>,
+    record: Record,
     /// Whether mistakes are looked for that it costs time to find.
     checked: bool,
     /// Whether its time is virtual.
@@ -46,8 +48,8 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Pe {
-    /// PE `me` of the job that `control` describes, whose peers are all behind `fabric` where there
-    /// is one.
+    /// PE `me` of the job that `control` describes. Where there is a fabric, its record says which
+    /// peers are behind it.
     pub(crate) fn new(
         control: Arc<Control>,
         me: usize,
@@ -60,19 +62,30 @@ impl Pe {
         if !simulated {
             control.mapping().want_local_pages(geometry.segment(me), geometry.segment_stride);
         }
-        // Only near peers are rung by this PE; and of far ones there may be very many.
-        let near = if fabric.is_some() { 0 } else { npes };
-        let pes_per_cpu = npes.div_ceil(control.cpus());
+        let record = fabric
+            .as_ref()
+            .map_or_else(|| Record::one_node(npes, control.cpus()), |fabric| fabric.record());
+        let segment = |pe: usize| match record.are_near([me, pe]) {
+            true => Segment(control.mapping().at(geometry.segment(pe))),
+            false => Segment(std::ptr::null_mut()),
+        };
+        // Of far peers there may be very many.
+        let near: Box<[Segment]> = match record.are_near([me]) {
+            true => (0..npes).map(segment).collect(),
+            false => Box::default(),
+        };
+        let pes_per_cpu = record.pes_per_cpu(me).unwrap_or_else(|| npes.div_ceil(control.cpus()));
         Pe {
             me,
             pid: AtomicU32::new(std::process::id()),
             npes,
-            near: (0..near).map(|pe| Segment(control.mapping().at(geometry.segment(pe)))).collect(),
             checked: false,
             simulated,
             fabric,
             pes_per_cpu,
-            marks: Marks::new(near),
+            marks: Marks::new(near.len()),
+            near,
+            record,
             late: Late::default(),
             progress: Progress::new(watch),
             layers: Layers::default(),
@@ -140,9 +153,21 @@ impl Pe {
         self.fabric.is_some()
     }
 
-    pub(crate) fn is_near(&self, _pe: usize) -> bool {
-        // One machine: either all peers are mapped, or a fabric stands before all of them.
-        self.fabric.is_none()
+    /// Whether a PE's segment is mapped here.
+    #[inline]
+    pub(crate) fn is_near(&self, pe: usize) -> bool {
+        self.near.get(pe).is_some_and(|segment| !segment.0.is_null())
+    }
+
+    /// Whether any PE's segment is mapped here.
+    #[inline]
+    pub(crate) fn has_near_peers(&self) -> bool {
+        !self.near.is_empty()
+    }
+
+    /// What every PE knows alike.
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
     }
 
     /// The fabric before far peers, if there are any.
@@ -166,15 +191,17 @@ impl Pe {
     pub(crate) fn route(&self, pe: usize, offset: u64) -> Route {
         debug_assert!(pe < self.npes && offset <= self.control.geometry().segment_stride);
         match self.near.get(pe) {
-            Some(segment) => Route::Near(segment.0.wrapping_add(offset as usize)),
-            None => Route::Far(FarAddress { pe: pe as u32, region: 0, offset }),
+            Some(segment) if !segment.0.is_null() => {
+                Route::Near(segment.0.wrapping_add(offset as usize))
+            }
+            _ => Route::Far(FarAddress { pe: pe as u32, region: 0, offset }),
         }
     }
 
     /// Address of byte `offset` of PE 0's segment, and the distance to the next PE's; nothing
     /// unless all are near.
     pub(crate) fn near_parts(&self, offset: u64) -> Option<(*mut u8, usize)> {
-        let first = self.near.first()?;
+        let first = self.near.first().filter(|_| self.record.is_one_node())?;
         Some((
             first.0.wrapping_add(offset as usize),
             self.control.geometry().segment_stride as usize,

@@ -80,7 +80,7 @@ impl Pe {
             }
         };
         take_back(&self.marks.written[0]);
-        let mut stays = false;
+        let (mut stays, mixed) = (false, self.record().is_mixed());
         for (target, byte) in self.marks.written[1..].iter().enumerate() {
             if byte.load(Ordering::Relaxed) == 0 {
                 continue;
@@ -92,6 +92,10 @@ impl Pe {
             if self.marks.live[target].load(Ordering::Relaxed) != 0 {
                 byte.store(1, Ordering::Relaxed);
                 stays = true;
+            }
+            // A far one is woken by the fabric.
+            if mixed && !self.is_near(target) {
+                continue;
             }
             self.control().doorbell(target).ring_for_words(self.control().membarrier());
         }

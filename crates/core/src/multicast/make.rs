@@ -125,9 +125,9 @@ impl Job {
         // Room to align the ring, which begins somewhere in the window.
         let slack = if unit > LINE { unit } else { 0 };
         let request = self.check_channel::<T>(writer, readers).and_then(|()| {
-            let choice = numbered(self.choice(readers.len())?, readers.len())?;
+            let choice = numbered(self.choice(writer, readers)?, readers.len())?;
             let capacity = options.capacity.unwrap_or(match choice {
-                Choice::Near if self.pe.crowded() => CAPACITY_OF_TURNS,
+                Choice::Near if self.pe.record().is_crowded(writer) => CAPACITY_OF_TURNS,
                 _ => CAPACITY,
             });
             let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
@@ -179,9 +179,11 @@ impl Job {
         Ok(Multicast { end, delivery, block: Vec::new(), assembled: false, element: PhantomData })
     }
 
-    /// The same at all PEs, as all see the same of each other.
-    fn choice(&self, readers: usize) -> Result<Choice> {
-        let near = (0..self.npes()).all(|pe| self.pe.is_near(pe));
+    /// All PEs choose alike: they ask the job's record, and what the fabric offers to all.
+    fn choice(&self, writer: usize, readers: &[usize]) -> Result<Choice> {
+        let ends = || std::iter::once(writer).chain(readers.iter().copied());
+        let near = self.pe.record().are_near(ends());
+        let readers = readers.len();
         Ok(match Choice::forced()? {
             Some(forced @ (Choice::Tree | Choice::Sockets(_))) => forced,
             Some(Choice::Network) if self.pe.has_far() => Choice::Network,

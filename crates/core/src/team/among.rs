@@ -23,7 +23,7 @@ impl Team {
         let rank = rank.ok_or(Error::Misuse(
             "a team without a parent is made by its own members: this PE is none",
         ))?;
-        Algorithm::choose(&self.pe, pes.len())?;
+        Algorithm::forced(pes.len())?;
         let turn = Turn::wait(&self.pe, pes)?;
         let council = Council {
             pe: &self.pe,

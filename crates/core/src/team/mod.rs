@@ -31,6 +31,8 @@ pub struct Team {
     rank: usize,
     slot: usize,
     slots_left: usize,
+    /// Whether the members have each other's memory mapped: all find the same.
+    near: bool,
     barrier: Barrier,
     steps: Steps,
     network: Network,
@@ -64,6 +66,7 @@ impl Team {
         let barrier = Barrier::new(pe.clone(), members.clone(), rank, slot, ended)?;
         let forced = Forced::asked()?;
         Ok(Team {
+            near: pe.record().are_near(members.iter().copied()),
             network: Network::join(pe, slot, forced)?,
             layers: Layers::default(),
             pe: pe.clone(),
@@ -80,6 +83,13 @@ impl Team {
 
     pub(crate) fn pe(&self) -> &Arc<Pe> {
         &self.pe
+    }
+
+    /// Whether all members are near to each other: if not, some are behind a fabric. All members
+    /// get the same answer.
+    #[inline]
+    pub(crate) fn is_near(&self) -> bool {
+        self.near
     }
 
     pub(crate) fn slot(&self) -> usize {
@@ -157,7 +167,7 @@ impl Team {
     /// # Errors
     /// [`Error::TooMany`], [`Error::PeerFailed`].
     pub fn new_barrier(&self) -> Result<Barrier> {
-        let allowed = Algorithm::choose(&self.pe, self.len());
+        let allowed = Algorithm::forced(self.len());
         let slot = self.agree("new_barrier", allowed.map(|_| String::new()), &self.members)?;
         let ended = slot.ended(&self.members);
         Barrier::new(self.pe.clone(), self.members.clone(), self.rank, slot.slot, ended)
@@ -172,7 +182,7 @@ impl Team {
     /// of one list name different lists, [`Error::TooMany`], [`Error::PeerFailed`].
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
         let named = pes.contains(&self.pe.me());
-        let allowed = self.check(pes).and_then(|()| Algorithm::choose(&self.pe, pes.len()));
+        let allowed = self.check(pes).and_then(|()| Algorithm::forced(pes.len()));
         let slot =
             self.agree("team", allowed.map(|_| format!("{pes:?}")), if named { pes } else { &[] })?;
         self.take_slot(&slot, pes)

@@ -15,7 +15,7 @@ impl Team {
     /// when members give different numbers. And [`Error::TooMany`], [`Error::PeerFailed`].
     pub fn split_strided(&self, start: usize, stride: isize, size: usize) -> Result<Option<Team>> {
         let pes = self.strided(start, stride, size).and_then(|pes| {
-            Algorithm::choose(&self.pe, size)?;
+            Algorithm::forced(size)?;
             Ok(pes)
         });
         let (arguments, pes) = match pes {
@@ -43,8 +43,7 @@ impl Team {
         let allowed = if xrange == 0 {
             Err(Error::Misuse("rows of a team have at least one member: xrange must not be 0"))
         } else {
-            Algorithm::choose(&self.pe, row.len())
-                .and_then(|_| Algorithm::choose(&self.pe, column.len()))
+            Algorithm::forced(row.len()).and_then(|_| Algorithm::forced(column.len()))
         };
         let arguments = format!("rows of {width}");
         let first = self.agree("split_2d", allowed.map(|_| arguments.clone()), &self.members)?;

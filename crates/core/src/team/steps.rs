@@ -164,8 +164,7 @@ impl Team {
                 )?
             };
         }
-        // Far, the fabric rings.
-        if !pe.has_far() {
+        if pe.has_near_peers() {
             pe.ring_all(others().map(|rank| self.members()[rank]));
         }
         Ok(())
@@ -201,7 +200,11 @@ impl Team {
         }
         let line = self.told_at(step, self.rank(), rank);
         // SAFETY: as above; the line is the one that this member has in the other's segment.
-        Ok(unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, line, step.number) }?)
+        unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, line, step.number) }?;
+        if let Route::Near(_) = line {
+            pe.ring(self.members()[rank]);
+        }
+        Ok(())
     }
 
     /// Hears from all, and puts what each is to have into its `to`, as soon as it has come; whoever

@@ -310,7 +310,7 @@ impl Restricted {
         let restricted = Restricted { key, parts: parts.into(), pe: pe.clone() };
         if pe.has_far() {
             for (home, part) in restricted.parts.iter().enumerate() {
-                if let Some(mapping) = &part.mapping {
+                if let Some(mapping) = part.mapping.as_ref().filter(|_| !pe.is_near(home)) {
                     let (base, len) = (mapping.at(0), mapping.len());
                     // SAFETY: the mapping lives until `Drop for Restricted`, which takes the region
                     // back first; it is writable where writing is granted.
@@ -369,7 +369,7 @@ impl Restricted {
         } else {
             Some(Hold::take(pe, self.key, home, epoch)?)
         };
-        let route = if pe.has_far() {
+        let route = if !pe.is_near(home) {
             Route::Far(FarAddress {
                 pe: home as u32,
                 region: self.key as u32 + 1,
@@ -402,7 +402,9 @@ impl Drop for Restricted {
         if self.pe.has_far() {
             // Writes under way may still use the mappings.
             self.pe.flush_far();
-            for home in (0..self.parts.len()).filter(|&home| self.parts[home].mapping.is_some()) {
+            let is_mapped =
+                |&home: &usize| self.parts[home].mapping.is_some() && !self.pe.is_near(home);
+            for home in (0..self.parts.len()).filter(is_mapped) {
                 self.pe.fabric().unmap_region(home as u32, self.key as u32 + 1);
             }
         }

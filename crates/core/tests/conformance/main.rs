@@ -26,6 +26,8 @@ macro_rules! on_every_fabric {
         on_every_fabric!(@ far FAR [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ late LATE [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ shuffled SHUFFLED [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ mixed MIXED [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ dealt DEALT [$($test)* $($($threads)*)?]);
     };
 }
 

@@ -82,6 +82,13 @@ pub const LATE: Setup = Setup { name: "late", spec: Some("far:delay_us=40"), see
 pub const SHUFFLED: Setup =
     Setup { name: "shuffled", spec: Some("far:delay_us=40,reorder=1"), seeds: 3 };
 
+/// Nodes of two PEs, which are near to each other, with that fabric between nodes.
+pub const MIXED: Setup =
+    Setup { name: "mixed", spec: Some("far:nodes=2,delay_us=40,reorder=1"), seeds: 1 };
+/// As many nodes, to which PEs are dealt out in turn; every other node has one CPU. The fabric does
+/// at once what it is told.
+pub const DEALT: Setup = Setup { name: "dealt", spec: Some("far:nodes=2,deal=1,cpus=1"), seeds: 1 };
+
 /// The same, so slowly that between two deliveries there is time to look, on a busy machine too.
 pub const SHUFFLED_SLOWLY: Setup =
     Setup { name: "slowly shuffled", spec: Some("far:delay_us=50000,reorder=1"), seeds: 3 };
@@ -96,9 +103,20 @@ impl Setup {
         Setup { name, spec: Some(spec), seeds: 1 }
     }
 
-    /// Whether peers' memory is mapped.
+    /// Whether all peers' memory is mapped.
     pub fn is_near(self) -> bool {
         self.spec.is_none()
+    }
+
+    /// Whether these PEs of a job of so many have each other's memory mapped.
+    pub fn are_near(self, pes: &[usize], npes: usize) -> bool {
+        let node = |pe: usize| match self.name {
+            "near" => Some(0),
+            "mixed" => Some(pe / 2),
+            "dealt" => Some(pe % npes.div_ceil(2)),
+            _ => None,
+        };
+        pes.iter().all(|&pe| node(pe).is_some() && node(pe) == node(pes[0]))
     }
 
     /// One job to run for each number of PEs and, where there is chance in it, each of several

@@ -208,7 +208,6 @@ fn no_word_is_torn(setup: Setup) {
 
 fn remotes_know_where_they_point(setup: Setup) {
     for run in setup.runs(&[1, 3]) {
-        let near = setup.is_near();
         run.job(move |job| {
             let w = job.window::<u32>(1)?;
             for pe in 0..job.npes() {
@@ -217,10 +216,10 @@ fn remotes_know_where_they_point(setup: Setup) {
                 assert_eq!(remote.is_near(), job.is_near(pe));
                 assert_eq!(w.near_ptr(pe, 0).is_some(), job.is_near(pe));
                 if pe != job.pe() {
-                    assert_eq!(job.is_near(pe), near);
+                    assert_eq!(job.is_near(pe), setup.are_near(&[job.pe(), pe], job.npes()));
                 }
             }
-            assert_eq!(job.fabric().is_some(), !near);
+            assert_eq!(job.fabric().is_some(), !setup.is_near());
             job.barrier()
         });
     }

@@ -213,7 +213,7 @@ impl<T: Plain> Region<T> {
         Ok(Region {
             world: job.world.clone(),
             homes: (0..count).map(|number| AtomicU32::new(known(number) as u32)).collect(),
-            pages: (pe.has_far() || options.checked).then(|| Pages::new(count)),
+            pages: (!pe.record().is_one_node() || options.checked).then(|| Pages::new(count)),
             check: options.checked.then(|| Check::new(job)).transpose()?,
             pe,
             len,

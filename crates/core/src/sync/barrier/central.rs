@@ -18,22 +18,27 @@ pub(super) struct Central {
     polled: Route,
     /// Where members sleep, beside the first member's word.
     bells: Option<Bells>,
+    /// Members that this PE wakes where they sleep on their own doorbells: those that are near.
+    sleepers: Box<[usize]>,
 }
 
 impl Central {
     pub(super) fn new(slot: &Slot) -> Self {
         let release = |rank: usize| slot.word(rank, offset_of!(BarrierSlot, release));
         let counter = slot.word(0, offset_of!(BarrierSlot, counter));
-        match release(0) {
-            first @ Route::Near(_) => {
-                Central { counter, release: vec![first], polled: first, bells: bells(slot) }
-            }
-            Route::Far(_) => Central {
-                counter,
-                release: (0..slot.members.len()).map(release).collect(),
-                polled: Route::Near(slot.own(offset_of!(BarrierSlot, release)).cast()),
-                bells: None,
-            },
+        let pe = &slot.pe;
+        let sleepers = slot.members.iter().copied().filter(|&member| pe.is_near(member)).collect();
+        // Which of the two is used, all members find alike.
+        if pe.record().are_near(slot.members.iter().copied()) {
+            let (first, bells) = (release(0), bells(slot));
+            return Central { counter, release: vec![first], polled: first, bells, sleepers };
+        }
+        Central {
+            counter,
+            release: (0..slot.members.len()).map(release).collect(),
+            polled: Route::Near(slot.own(offset_of!(BarrierSlot, release)).cast()),
+            bells: None,
+            sleepers,
         }
     }
 }
@@ -62,7 +67,7 @@ impl Phases for Central {
                 bells.ring_ordered();
             }
             // Who passes on others' news sleeps on its own.
-            for &member in slot.members.iter() {
+            for &member in &self.sleepers {
                 slot.pe.control().doorbell(member).ring_ordered();
             }
         }

@@ -89,29 +89,44 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm for `n` members: forced by `MEMONET_BARRIER`, or the one that measured fastest
-    /// (`memonet bench barrier`).
-    pub(crate) fn choose(pe: &Pe, n: usize) -> Result<Self> {
-        if let Some(value) = std::env::var_os(ENV_BARRIER) {
-            let bad = |problem: String| Error::Environment {
-                name: ENV_BARRIER,
-                value: value.to_string_lossy().into_owned(),
-                problem,
-                fix: "Use everyone (up to 8 PEs), central, tree or dissemination, or unset it",
-            };
-            return match value.to_str() {
-                Some("everyone") if n <= everyone::MOST => Ok(Algorithm::Everyone),
-                Some("everyone") => Err(bad(format!("cannot serve a team of {n}"))),
-                Some("central") => Ok(Algorithm::Central),
-                Some("tree") => Ok(Algorithm::Tree),
-                Some("dissemination") => Ok(Algorithm::Dissemination),
-                _ => Err(bad("is no barrier algorithm".into())),
-            };
-        }
-        Ok(match n {
-            _ if pe.crowded() && !pe.has_far() => Algorithm::Central,
-            0..=everyone::MOST => Algorithm::Everyone,
-            _ => Algorithm::Dissemination,
+    /// The algorithm that `MEMONET_BARRIER` forces for `n` members, if it does.
+    ///
+    /// # Errors
+    /// [`Error::Environment`] where that cannot serve them.
+    pub(crate) fn forced(n: usize) -> Result<Option<Self>> {
+        let Some(value) = std::env::var_os(ENV_BARRIER) else { return Ok(None) };
+        let bad = |problem: String| Error::Environment {
+            name: ENV_BARRIER,
+            value: value.to_string_lossy().into_owned(),
+            problem,
+            fix: "Use everyone (up to 8 PEs), central, tree or dissemination, or unset it",
+        };
+        Ok(Some(match value.to_str() {
+            Some("everyone") if n <= everyone::MOST => Algorithm::Everyone,
+            Some("everyone") => return Err(bad(format!("cannot serve a team of {n}"))),
+            Some("central") => Algorithm::Central,
+            Some("tree") => Algorithm::Tree,
+            Some("dissemination") => Algorithm::Dissemination,
+            _ => return Err(bad("is no barrier algorithm".into())),
+        }))
+    }
+
+    /// The algorithm for a team: the one that `MEMONET_BARRIER` forces, or the one that measured
+    /// fastest (`memonet bench barrier`). All members choose the same one, as they ask the job's
+    /// record alone.
+    ///
+    /// # Errors
+    /// As for [`forced`](Self::forced).
+    fn choose(pe: &Pe, members: &[usize]) -> Result<Self> {
+        let shares_cpus = || {
+            let record = pe.record();
+            record.are_near(members.iter().copied()) && record.is_crowded(members[0])
+        };
+        Ok(match Self::forced(members.len())? {
+            Some(forced) => forced,
+            None if shares_cpus() => Algorithm::Central,
+            None if members.len() <= everyone::MOST => Algorithm::Everyone,
+            None => Algorithm::Dissemination,
         })
     }
 }
@@ -246,7 +261,7 @@ impl Barrier {
     ) -> Result<Self> {
         let algorithm = match hardware::serves(&pe, slot)? {
             true => Algorithm::Hardware,
-            false => Algorithm::choose(&pe, members.len())?,
+            false => Algorithm::choose(&pe, &members)?,
         };
         Ok(Self::with_algorithm(pe, members, rank, slot, ended, algorithm))
     }
