@@ -135,7 +135,7 @@ fn collectives() -> Result<ExitCode> {
             let team = job.world();
             let ways: String = SIZES
                 .iter()
-                .map(|&bytes| format!("{:>9}", team.collective_way(bytes).to_string()))
+                .map(|&bytes| format!("{:>9}", team.collective_algorithm(bytes).to_string()))
                 .collect();
             let network = match team.most_in_network() {
                 0 => String::new(),

@@ -80,8 +80,8 @@ pub use base::error::{Cause, Error, Result, signal_name};
 pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 pub use base::shm::{AtomicInt, Plain, Word};
 pub use collective::{
-    And, By, Destinations, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Place,
-    Product, Span, Sum, Way, Xor,
+    And, By, CollectiveAlgorithm, Destinations, Elements, Goal, Integers, Max, Min, Number,
+    Operator, Or, Place, Product, Span, Sum, Xor,
 };
 pub use endpoint::fabric::SignalOp;
 pub use job::Job;

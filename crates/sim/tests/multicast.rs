@@ -313,7 +313,7 @@ fn a_broadcast_that_somebody_does_not_call_is_a_deadlock() {
 
 #[test]
 fn broadcasts_by_the_way_that_is_forced() {
-    for way in ["line", "outbox", "direct", "multicast"] {
+    for way in ["line", "eager", "direct", "multicast"] {
         let program = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--ignored", "in_a_process_with_a_way"])
             .env(memonet_core::ENV_COLLECTIVES, way)

@@ -26,8 +26,8 @@ pub const ENV_SEGMENT_SIZE: &str = "MEMONET_SEGMENT_SIZE";
 pub const ENV_CHECK: &str = "MEMONET_CHECK";
 /// Forces an algorithm for barriers.
 pub const ENV_BARRIER: &str = "MEMONET_BARRIER";
-/// Forces a way for collectives: that of a [`Way`](crate::Way), of which `outbox` and `direct` do
-/// without lines altogether, and none leaves anything to the network; or `multicast`, which
+/// Forces a way for collectives: `line`, `eager` or `direct`, of which the last two do without
+/// lines altogether, and none leaves anything to the network; or `multicast`, which
 /// broadcasts then go by whatever their size, and all else as if nothing were forced, but not in
 /// the network. All PEs of a job have the same value.
 pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
@@ -55,7 +55,7 @@ pub const SETTINGS: [Setting; 7] = [
     Setting { name: ENV_SEGMENT_SIZE, what: "memory for windows and heap of each PE, such as 512M; unset: as much as there is" },
     Setting { name: ENV_SYMMETRIC_LIBS, what: "libraries whose static data are symmetric too, such as libsolver.so:libmesh.so" },
     Setting { name: ENV_BARRIER, what: "the algorithm of barriers: everyone, central, tree or dissemination" },
-    Setting { name: ENV_COLLECTIVES, what: "the way of collectives: line, outbox, direct or multicast" },
+    Setting { name: ENV_COLLECTIVES, what: "the way of collectives: line, eager, direct or multicast" },
     Setting { name: ENV_MULTICAST, what: "the way of multicast channels: near, tree, network or udp:GROUP:PORT" },
     Setting { name: ENV_FABRIC, what: "a fabric for tests: far, or far:delay_us=N,reorder=0 or 1,seed=N,nodes=N" },
 ];

@@ -1,7 +1,8 @@
 //! From one to all: the same to each, or to each its part.
 
+use super::choice::{Algorithm, Call};
 use super::steps::{Step, nothing};
-use super::{Place, Span, Way, check_apart, check_disjoint, check_length};
+use super::{Place, Span, check_apart, check_disjoint, check_length};
 use crate::base::error::Result;
 use crate::base::shm::Plain;
 use crate::team::Team;
@@ -36,12 +37,19 @@ impl Team {
         self.check_rank(root)?;
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
-        if self.broadcast_in_network(root, to, from)?
-            || self.broadcast_by_multicast(root, to, from)?
-        {
-            return Ok(());
+        let call = Call::Broadcast { bytes: from.bytes };
+        let mut algorithm = self.choose(call);
+        if algorithm == Algorithm::Network {
+            return self.broadcast_in_network(root, to, from);
         }
-        self.hand_out(root, to, from, |_| from)
+        self.count_broadcast(from.bytes);
+        if algorithm == Algorithm::Multicast {
+            if self.broadcast_by_multicast(root, to, from)? {
+                return Ok(());
+            }
+            algorithm = self.choose_without_multicast(call);
+        }
+        self.hand_out(algorithm, root, to, from, |_| from)
     }
 
     /// Member r gets elements `r * to.len()` and on of `from` of the member with rank `root`.
@@ -60,39 +68,39 @@ impl Team {
             to.bytes * self.len(),
         )?;
         check_disjoint(to, from)?;
-        self.hand_out(root, to, from, |rank| from.part(rank * to.bytes, to.bytes))
+        let call = Call::Scatter { each: to.bytes, all: from.bytes };
+        self.hand_out(self.choose(call), root, to, from, |rank| {
+            from.part(rank * to.bytes, to.bytes)
+        })
     }
 
     /// Copies a part of the root's source, which is as long as `to`, to each member's `to`. Whoever
     /// has its part is done, and the root is where nobody needs it any more.
     fn hand_out(
         &self,
+        algorithm: Algorithm,
         root: usize,
         to: Place,
         from: Place,
         part: impl Fn(usize) -> Place,
     ) -> Result<()> {
         let mine = part(self.rank());
-        let way = match self.collective_way(to.bytes) {
-            Way::Line => Way::Line,
-            _ => self.collective_way(from.bytes),
-        };
         let step = self.step(false)?;
-        if way != Way::Line && !self.is_near() {
-            return self.push_out(way, step, root, to, part);
+        if algorithm != Algorithm::Line && !self.is_near() {
+            return self.push_out(algorithm, step, root, to, part);
         }
         let outbox = self.outbox(step);
         if self.rank() != root {
             self.hear(step, root..root + 1)?;
             following::follow(self.pe(), self.members()[root]);
-            match way {
-                Way::Line => self.take_line(step, root, to),
-                Way::Outbox => self.take(
+            match algorithm {
+                Algorithm::Line => self.take_line(step, root, to),
+                Algorithm::Published => self.take(
                     root,
                     outbox.part((mine.offset - from.offset) as usize, mine.bytes),
                     to,
                 )?,
-                Way::Direct => {
+                _ => {
                     self.take(root, mine, to)?;
                     let given = self.check_given(&|pe| self.has_told(step, root, pe));
                     self.tell(step, root..root + 1, nothing)?;
@@ -101,18 +109,18 @@ impl Team {
             }
             return Ok(());
         }
-        match way {
-            Way::Line => self.tell(step, 0..self.len(), part)?,
-            Way::Outbox => {
+        match algorithm {
+            Algorithm::Line => self.tell(step, 0..self.len(), part)?,
+            Algorithm::Published => {
                 self.take(root, from, outbox.part(0, from.bytes))?;
                 self.tell(step, 0..self.len(), nothing)?;
             }
-            Way::Direct => self.tell(step, 0..self.len(), nothing)?,
+            _ => self.tell(step, 0..self.len(), nothing)?,
         }
         // Its own copy while the others make theirs.
         self.take(root, mine, to)?;
-        match way {
-            Way::Direct => self.hear(step, 0..self.len()),
+        match algorithm {
+            Algorithm::Direct => self.hear(step, 0..self.len()),
             _ => Ok(()),
         }
     }
@@ -121,16 +129,16 @@ impl Team {
     /// belongs when it has said that it may be written.
     fn push_out(
         &self,
-        way: Way,
+        algorithm: Algorithm,
         step: Step,
         root: usize,
         to: Place,
         part: impl Fn(usize) -> Place,
     ) -> Result<()> {
         let outbox = self.outbox(step);
-        match (way, self.rank() == root) {
-            (Way::Direct, true) => self.serve(step, to, &part)?,
-            (Way::Direct, false) => {
+        match (algorithm, self.rank() == root) {
+            (Algorithm::Direct, true) => self.serve(step, to, &part)?,
+            (Algorithm::Direct, false) => {
                 self.tell(step, root..root + 1, nothing)?;
                 return self.hear(step, root..root + 1);
             }

@@ -1,36 +1,266 @@
-//! By which way a collective's data travel.
+//! Which algorithm a collective uses: one function, and its reasons.
 //!
-//! Which is chosen depends on bytes alone, so all members choose the same. Measured on two to
-//! sixteen near PEs (`memonet bench collective`), a line wins wherever it has room, as nothing but
-//! it has to travel; then the outbox, as it saves a meeting. On far peers they save the same, which
-//! costs more there; `docs/decisions.md` has what that is. Teams of more than [`MAX_LINED`] members
-//! have no lines.
+//! All members must choose alike. So a choice depends on what they all give alike (the call, its
+//! bytes, the team) and on what they all know alike: the job's record, what the fabric offers to
+//! all, what is forced. It never depends on a route or on a local measurement.
+//!
+//! | algorithm | chosen for | reason, as measured |
+//! |---|---|---|
+//! | [`Network`](Algorithm::Network) | a few bytes or integers, where the fabric makes collectives | no message at all |
+//! | [`Line`](Algorithm::Line) | up to [`LINE`] bytes for each | nothing but one cache line has to travel; wins on 2 to 16 near PEs wherever it has room, and far |
+//! | [`Published`](Algorithm::Published) | up to [`OUTBOX`] bytes, near | saves a meeting; members read in place |
+//! | [`Pushed`](Algorithm::Pushed) | up to [`OUTBOX`] bytes, far | a get waits for an answer, and is software at the target in some networks: all-reduce of 1 KiB by 16 on dimmnet-2 1231 us by gets, 119 by puts |
+//! | [`Rounds`](Algorithm::Rounds) | larger reductions, far, unless to one | puts alone, as above: of 1 MiB 43.5 ms by gets, 2.7 by puts |
+//! | [`Multicast`](Algorithm::Multicast) | larger broadcasts, where the network copies | the root sends once; [when it pays](super::multicast) |
+//! | [`Direct`](Algorithm::Direct) | all else | between the members' windows: each byte is copied once |
+//!
+//! Measured with `memonet bench collective`; `docs/decisions.md` has more. Teams of more than
+//! [`MAX_LINED`](crate::base::layout::MAX_LINED) members have no lines.
 
 use crate::base::layout::{LINE, OUTBOX};
 use crate::team::Team;
-use crate::team::forced::{Forced, Way};
+use crate::team::forced::Forced;
+use std::sync::atomic::Ordering;
+
+/// How the data of a collective travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// The network makes the collective by itself.
+    Network,
+    /// The root sends datagrams, which the network copies.
+    Multicast,
+    /// Bytes travel in the cache line by which a member notifies another.
+    Line,
+    /// Each member puts its bytes into its own eager buffer, and notifies those who read there.
+    Published,
+    /// Each member puts its bytes into the eager buffers of those who need them.
+    Pushed,
+    /// Reductions by puts, a part of the elements for each member in each round.
+    Rounds,
+    /// Between the windows of the members, once they have come to the call and before they leave
+    /// it.
+    Direct,
+}
+
+impl std::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Algorithm::Network => "network",
+            Algorithm::Multicast => "multicast",
+            Algorithm::Line => "line",
+            Algorithm::Published => "published",
+            Algorithm::Pushed => "pushed",
+            Algorithm::Rounds => "rounds",
+            Algorithm::Direct => "direct",
+        })
+    }
+}
+
+/// A call, as far as the choice depends on it. `each`: bytes that one member gives another; `all`:
+/// bytes that a member gives, or one root gives to all.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Call {
+    Broadcast {
+        bytes: usize,
+    },
+    Scatter {
+        each: usize,
+        all: usize,
+    },
+    Gather {
+        each: usize,
+        all: usize,
+        to_all: bool,
+    },
+    AllToAll {
+        each: usize,
+        all: usize,
+    },
+    /// All-to-all of elements that do not lie together.
+    Strided {
+        all: usize,
+    },
+    /// Each member gives as much as it likes.
+    Collect,
+    /// A reduction or scan. `words`: its bytes as integers of the network, if they can be such.
+    Combine {
+        bytes: usize,
+        element: usize,
+        to_one: bool,
+        words: Option<usize>,
+    },
+}
+
+/// What all members know alike of their team.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts {
+    pub(super) members: usize,
+    /// Whether notifications go by cache lines.
+    pub(super) lines: bool,
+    /// Whether all members are near to each other.
+    pub(super) near: bool,
+    pub(super) forced: Option<Forced>,
+    /// Most bytes of a collective that the network makes.
+    pub(super) in_network: usize,
+    /// From how many bytes on a broadcast goes by multicast.
+    pub(super) multicast_from: Option<usize>,
+}
+
+/// The algorithm of a call.
+pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
+    let direct = facts.forced == Some(Forced::Direct);
+    let in_network = |bytes: usize| (1..=facts.in_network).contains(&bytes);
+    let in_line = |each: usize| !direct && facts.lines && each <= LINE;
+    let eager = |bytes: usize| !direct && bytes <= OUTBOX;
+    let by_buffers = if facts.near { Algorithm::Published } else { Algorithm::Pushed };
+    match call {
+        Call::Broadcast { bytes } if in_network(bytes) => Algorithm::Network,
+        Call::Broadcast { bytes } if facts.multicast_from.is_some_and(|from| bytes >= from) => {
+            Algorithm::Multicast
+        }
+        Call::Broadcast { bytes } => choose(Call::Scatter { each: bytes, all: bytes }, facts),
+        Call::Combine { words: Some(bytes), .. } if in_network(bytes) => Algorithm::Network,
+        Call::Scatter { each, .. } | Call::Gather { each, .. } | Call::AllToAll { each, .. }
+            if in_line(each) =>
+        {
+            Algorithm::Line
+        }
+        Call::Combine { bytes, .. } if in_line(bytes) => Algorithm::Line,
+        Call::Scatter { all, .. } | Call::AllToAll { all, .. } | Call::Strided { all }
+            if eager(all) =>
+        {
+            by_buffers
+        }
+        Call::Gather { each, to_all: true, .. } if facts.near && eager(each) => by_buffers,
+        Call::Gather { all, to_all: true, .. } if !facts.near && eager(all) => by_buffers,
+        Call::Collect if facts.near && !direct => Algorithm::Published,
+        Call::Combine { bytes, element, to_one, .. } => {
+            let has_rounds = !facts.near && facts.members * element <= OUTBOX;
+            match eager(bytes) {
+                true if has_rounds => Algorithm::Rounds,
+                true => Algorithm::Published,
+                false if has_rounds && !to_one => Algorithm::Rounds,
+                false => Algorithm::Direct,
+            }
+        }
+        _ => Algorithm::Direct,
+    }
+}
 
 impl Team {
-    /// The way in which a collective of this team goes to which each member contributes so many
-    /// bytes (at a root: which the root hands out).
-    #[inline]
-    pub fn collective_way(&self, bytes: usize) -> Way {
-        match self.forced() {
-            Some(Forced::To(Way::Direct)) => Way::Direct,
-            _ if bytes <= LINE && self.steps().are_lines() => Way::Line,
-            _ if bytes <= OUTBOX => Way::Outbox,
-            _ => Way::Direct,
+    pub(super) fn choose(&self, call: Call) -> Algorithm {
+        choose(call, &self.facts())
+    }
+
+    /// [`choose`](Self::choose) where multicast has turned out not to serve.
+    pub(super) fn choose_without_multicast(&self, call: Call) -> Algorithm {
+        choose(call, &Facts { multicast_from: None, ..self.facts() })
+    }
+
+    fn facts(&self) -> Facts {
+        let network = self.network();
+        let failed = network.failed.load(Ordering::Relaxed);
+        Facts {
+            members: self.len(),
+            lines: self.steps().are_lines(),
+            near: self.is_near(),
+            forced: self.forced(),
+            in_network: if failed { 0 } else { network.most },
+            multicast_from: self.multicast_from(),
         }
+    }
+
+    /// The algorithm of an all-reduce of this team in which each member gives so many bytes: that
+    /// of most other collectives, too.
+    pub fn collective_algorithm(&self, bytes: usize) -> Algorithm {
+        self.choose(Call::Combine { bytes, element: 1, to_one: false, words: None })
     }
 
     /// From how many bytes on this team's next broadcast goes by multicast instead; nothing where
     /// none does.
     pub fn multicast_from(&self) -> Option<usize> {
-        let least = match self.forced() {
-            None => self.put_first().max(OUTBOX + 1),
-            Some(Forced::Multicast) => 1,
-            Some(Forced::To(_)) => return None,
-        };
-        (self.steps().are_lines() && self.may_multicast()).then_some(least)
+        if !self.may_multicast() || !self.steps().are_lines() {
+            return None;
+        }
+        match self.forced() {
+            None => Some(self.put_first().max(OUTBOX + 1)),
+            Some(Forced::Multicast) => Some(1),
+            Some(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEAR: Facts = Facts {
+        members: 4,
+        lines: true,
+        near: true,
+        forced: None,
+        in_network: 0,
+        multicast_from: None,
+    };
+    const FAR: Facts = Facts { near: false, ..NEAR };
+
+    fn reduce(bytes: usize, to_one: bool) -> Call {
+        Call::Combine { bytes, element: 8, to_one, words: Some(bytes) }
+    }
+
+    #[test]
+    fn by_size() {
+        let broadcast = |bytes| Call::Broadcast { bytes };
+        for (call, near, far) in [
+            (broadcast(LINE), Algorithm::Line, Algorithm::Line),
+            (broadcast(OUTBOX), Algorithm::Published, Algorithm::Pushed),
+            (broadcast(OUTBOX + 1), Algorithm::Direct, Algorithm::Direct),
+            (reduce(LINE, true), Algorithm::Line, Algorithm::Line),
+            (reduce(OUTBOX, true), Algorithm::Published, Algorithm::Rounds),
+            (reduce(OUTBOX + 8, true), Algorithm::Direct, Algorithm::Direct),
+            (reduce(OUTBOX + 8, false), Algorithm::Direct, Algorithm::Rounds),
+            (Call::Collect, Algorithm::Published, Algorithm::Direct),
+            (Call::Strided { all: 8 }, Algorithm::Published, Algorithm::Pushed),
+            (
+                Call::Gather { each: OUTBOX, all: 4 * OUTBOX, to_all: true },
+                Algorithm::Published,
+                Algorithm::Direct,
+            ),
+            (
+                Call::Gather { each: LINE + 1, all: 4 * LINE + 4, to_all: false },
+                Algorithm::Direct,
+                Algorithm::Direct,
+            ),
+        ] {
+            assert_eq!((choose(call, &NEAR), choose(call, &FAR)), (near, far), "{call:?}");
+        }
+    }
+
+    #[test]
+    fn forced() {
+        let facts = Facts { forced: Some(Forced::Direct), ..NEAR };
+        for call in [reduce(8, false), Call::Collect, Call::Strided { all: 8 }] {
+            assert_eq!(choose(call, &facts), Algorithm::Direct);
+        }
+        let facts = Facts { lines: false, forced: Some(Forced::Eager), ..NEAR };
+        assert_eq!(choose(reduce(8, false), &facts), Algorithm::Published);
+    }
+
+    #[test]
+    fn what_the_network_makes() {
+        let facts = Facts { in_network: 64, multicast_from: Some(OUTBOX + 1), ..FAR };
+        assert_eq!(choose(reduce(64, true), &facts), Algorithm::Network);
+        assert_eq!(choose(Call::Broadcast { bytes: 64 }, &facts), Algorithm::Network);
+        assert_eq!(choose(Call::Broadcast { bytes: OUTBOX + 1 }, &facts), Algorithm::Multicast);
+        let call = Call::Combine { bytes: 8, element: 8, to_one: false, words: None };
+        assert_eq!(choose(call, &facts), Algorithm::Line);
+    }
+
+    /// In a team so large that not one element each fits.
+    #[test]
+    fn without_room_for_rounds() {
+        let facts = Facts { members: OUTBOX, lines: false, ..FAR };
+        assert_eq!(choose(reduce(8, false), &facts), Algorithm::Published);
+        assert_eq!(choose(reduce(OUTBOX + 8, false), &facts), Algorithm::Direct);
     }
 }

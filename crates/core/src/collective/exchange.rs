@@ -1,7 +1,8 @@
 //! Moving blocks between members: gather, all-gather, collect, all-to-all.
 
+use super::choice::{Algorithm, Call};
 use super::steps::nothing;
-use super::{Destinations, OUTBOX, Place, Span, Way, check_disjoint, check_length};
+use super::{Destinations, OUTBOX, Place, Span, check_disjoint, check_length};
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::team::Team;
@@ -89,8 +90,9 @@ impl Team {
         )?;
         let block = |rank: usize| to.part(rank * from.bytes, from.bytes);
         let (me, all) = (self.rank(), 0..self.len());
-        match (root, self.collective_way(from.bytes)) {
-            (_, Way::Line) => {
+        let call = Call::Gather { each: from.bytes, all: to.bytes, to_all: root.is_none() };
+        match (root, self.choose(call)) {
+            (_, Algorithm::Line) => {
                 let step = self.step(root.is_none())?;
                 if root != Some(me) {
                     self.tell(step, root.map_or(all.clone(), |root| root..root + 1), |_| from)?;
@@ -105,11 +107,11 @@ impl Team {
                 }
                 self.take(me, from, block(me))
             }
-            (None, Way::Outbox) if !self.is_near() && to.bytes <= OUTBOX => {
+            (None, Algorithm::Pushed) => {
                 let outbox = self.swap(from.bytes, |_| self.here(from))?;
                 self.take(me, outbox, to)
             }
-            (None, Way::Outbox) if self.is_near() => {
+            (None, Algorithm::Published) => {
                 let outbox =
                     self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
                 all.into_iter()
@@ -173,8 +175,8 @@ impl Team {
         self.check_places(to, from)?;
         let (me, small) = (
             self.rank(),
-            match self.collective_way(0) {
-                Way::Line | Way::Outbox if self.is_near() => OUTBOX - COUNT,
+            match self.choose(Call::Collect) {
+                Algorithm::Published => OUTBOX - COUNT,
                 _ => 0,
             },
         );
@@ -244,12 +246,8 @@ impl Team {
         check_length("bytes beyond equal blocks, and none", from.bytes % self.len(), 0)?;
         let (bytes, me) = (from.bytes / self.len(), self.rank());
         let block = |place: Place, rank: usize| place.part(rank * bytes, bytes);
-        let way = match self.collective_way(bytes) {
-            Way::Line => Way::Line,
-            _ => self.collective_way(from.bytes),
-        };
-        match way {
-            Way::Line => {
+        match self.choose(Call::AllToAll { each: bytes, all: from.bytes }) {
+            Algorithm::Line => {
                 let step = self.step(true)?;
                 self.tell(step, 0..self.len(), |rank| block(from, rank))?;
                 self.meet(step)?;
@@ -258,17 +256,17 @@ impl Team {
                 }
                 self.take(me, block(from, me), block(to, me))
             }
-            Way::Outbox if !self.is_near() => {
+            Algorithm::Pushed => {
                 let outbox = self.swap(bytes, |rank| self.here(block(from, rank)))?;
                 self.take(me, outbox, to)
             }
-            Way::Outbox => {
+            Algorithm::Published => {
                 let outbox =
                     self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
                 (0..self.len())
                     .try_for_each(|rank| self.take(rank, block(outbox, me), block(to, rank)))
             }
-            Way::Direct => self.give_all(|rank| block(from, rank), block(to, me), writable),
+            _ => self.give_all(|rank| block(from, rank), block(to, me), writable),
         }
     }
 }

@@ -80,8 +80,8 @@ mod pushed;
 mod reduce;
 mod strided;
 
-pub use crate::team::forced::Way;
 pub use crate::team::place::Place;
+pub use choice::Algorithm as CollectiveAlgorithm;
 pub use operator::{And, By, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor};
 pub use reduce::{Elements, Goal};
 

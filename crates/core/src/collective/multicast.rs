@@ -54,24 +54,21 @@ impl Team {
         PUT_FIRST.saturating_sub(self.layers().get(Circles::default).bytes.load(Ordering::Relaxed))
     }
 
-    /// A broadcast, if it goes by multicast.
+    /// Counts a broadcast that may go by multicast, once there have been some.
+    pub(super) fn count_broadcast(&self, block: usize) {
+        if block > OUTBOX && self.multicast_from().is_some() {
+            let Circles { bytes, .. } = self.layers().get(Circles::default);
+            bytes.store(bytes.load(Ordering::Relaxed).saturating_add(block), Ordering::Relaxed);
+        }
+    }
+
+    /// A broadcast by multicast, if the network serves the team.
     pub(super) fn broadcast_by_multicast(
         &self,
         root: usize,
         to: Place,
         from: Place,
     ) -> Result<bool> {
-        let Some(least) = self.multicast_from() else {
-            return Ok(false);
-        };
-        if from.bytes > OUTBOX {
-            let Circles { bytes, .. } = self.layers().get(Circles::default);
-            bytes
-                .store(bytes.load(Ordering::Relaxed).saturating_add(from.bytes), Ordering::Relaxed);
-        }
-        if from.bytes < least {
-            return Ok(false);
-        }
         let Some(circle) = self.circle()? else {
             return Ok(false);
         };

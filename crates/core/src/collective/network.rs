@@ -18,7 +18,7 @@
 
 use super::Place;
 use super::operator::Integers;
-use super::reduce::Goal;
+use super::reduce::{Elements, Goal};
 use crate::base::error::Result;
 use crate::base::layout::BarrierSlot;
 use crate::base::shm;
@@ -31,6 +31,15 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of a word of the network's.
 const WORD: usize = 8;
+
+/// Bytes of a reduction's elements as words of the network's, if they can be such.
+pub(super) fn as_words(elements: &Elements<'_>, goal: Goal, bytes: usize) -> Option<usize> {
+    // An operator of the program's own may call anything integers.
+    let integers = elements.integers.filter(|_| matches!(elements.size, 1 | 2 | 4 | 8))?;
+    let fits = goal != Goal::Exclusive || integers.operator == WordOperator::Add;
+    fits.then_some(bytes / elements.size * WORD)
+}
+
 impl Team {
     /// The most bytes that this team's collectives give to the network, which makes by itself
     /// broadcasts of so much, and reductions and scans of an eighth as many integers; 0 where it
@@ -39,15 +48,8 @@ impl Team {
         self.network().most
     }
 
-    fn network_takes(&self, bytes: usize) -> bool {
-        (1..=self.network().most).contains(&bytes) && !self.network().failed.load(Ordering::Relaxed)
-    }
-
-    /// A broadcast, if the network makes it.
-    pub(super) fn broadcast_in_network(&self, root: usize, to: Place, from: Place) -> Result<bool> {
-        if !self.network_takes(from.bytes) {
-            return Ok(false);
-        }
+    /// A broadcast.
+    pub(super) fn broadcast_in_network(&self, root: usize, to: Place, from: Place) -> Result<()> {
         let mut part = vec![0; from.bytes];
         // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so
         // many bytes.
@@ -56,33 +58,24 @@ impl Team {
         let result = self.in_network(what, &part)?;
         // SAFETY: as above.
         unsafe { shm::copy(self.here(to), result.as_ptr(), to.bytes) };
-        Ok(true)
+        Ok(())
     }
 
-    /// A reduction or scan of elements of so many bytes, if the network makes it.
+    /// A reduction or scan of elements that can be [words](as_words).
     pub(super) fn combine_in_network(
         &self,
         size: usize,
-        integers: Option<Integers>,
+        integers: Integers,
         goal: Goal,
         to: Place,
         from: Place,
-    ) -> Result<bool> {
-        // An operator of the program's own may call anything integers.
-        let Some(Integers { operator, signed }) =
-            integers.filter(|_| matches!(size, 1 | 2 | 4 | 8))
-        else {
-            return Ok(false);
-        };
-        if !self.network_takes(from.bytes / size * WORD) {
-            return Ok(false);
-        }
+    ) -> Result<()> {
+        let Integers { operator, signed } = integers;
         let what = match goal {
             Goal::All => NetworkCollective::AllReduce(operator),
             Goal::Root(root) => NetworkCollective::Reduce { root: root as u32, operator },
-            Goal::Inclusive => NetworkCollective::Scan(operator),
-            Goal::Exclusive if operator == WordOperator::Add => NetworkCollective::Scan(operator),
-            Goal::Exclusive => return Ok(false),
+            // An exclusive one is a sum, of which each takes away its own.
+            Goal::Inclusive | Goal::Exclusive => NetworkCollective::Scan(operator),
         };
         let widening = Widening {
             size,
@@ -98,7 +91,7 @@ impl Team {
         let part: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let result = self.in_network(what, &part)?;
         if matches!(goal, Goal::Root(root) if root != self.rank()) {
-            return Ok(true);
+            return Ok(());
         }
         for ((result, element), own) in
             result.chunks_exact(WORD).zip(bytes.chunks_exact_mut(size)).zip(words)
@@ -109,7 +102,7 @@ impl Team {
         }
         // SAFETY: as above.
         unsafe { shm::copy(self.here(to), bytes.as_ptr(), to.bytes) };
-        Ok(true)
+        Ok(())
     }
 
     /// Has the network make one; gives its result, as long as the part.

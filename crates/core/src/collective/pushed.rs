@@ -10,7 +10,7 @@
 //!
 //! One member's result has no room elsewhere: only its own destination may be written.
 
-use super::{Elements, Goal, OUTBOX, Place, Scratch, Way};
+use super::{Elements, Goal, OUTBOX, Place, Scratch};
 use crate::base::error::Result;
 use crate::base::shm;
 use crate::team::Team;
@@ -19,15 +19,6 @@ use crate::team::Team;
 const PART: usize = 64 << 10;
 
 impl Team {
-    /// Whether a reduction goes this way.
-    pub(super) fn can_push(&self, way: Way, elements: &Elements<'_>, goal: Goal) -> bool {
-        let fits = self.len() * elements.size <= OUTBOX;
-        way != Way::Line
-            && !self.is_near()
-            && fits
-            && !(way == Way::Direct && matches!(goal, Goal::Root(_)))
-    }
-
     /// All in rounds.
     pub(super) fn combine_pushed(
         &self,

@@ -6,10 +6,11 @@
 //! where that belongs. It alone reads and writes this part anywhere, so source and destination may
 //! be the same.
 
+use super::choice::{Algorithm, Call};
+use super::network::as_words;
 use super::steps::nothing;
 use super::{
-    BLOCK, Integers, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, Way, check_apart,
-    check_length,
+    BLOCK, Integers, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, check_apart, check_length,
 };
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
@@ -203,15 +204,21 @@ impl Team {
             None => return Err(Error::Misuse("elements that are combined must have a size")),
             Some(rest) => check_length("bytes beyond whole elements, and none", rest, 0)?,
         }
-        if self.combine_in_network(elements.size, elements.integers, goal, to, from)? {
-            return Ok(());
-        }
-        match self.collective_way(from.bytes) {
-            way if self.can_push(way, elements, goal) => {
-                self.combine_pushed(elements, goal, to, from)
+        let algorithm = self.choose(Call::Combine {
+            bytes: from.bytes,
+            element: elements.size,
+            to_one: matches!(goal, Goal::Root(_)),
+            words: as_words(elements, goal, from.bytes),
+        });
+        match (algorithm, elements.integers) {
+            (Algorithm::Network, Some(integers)) => {
+                self.combine_in_network(elements.size, integers, goal, to, from)
             }
-            Way::Direct => self.combine_directly(elements, goal, to, from),
-            way => self.combine_told(way, elements, goal, to, from),
+            (Algorithm::Rounds, _) => self.combine_pushed(elements, goal, to, from),
+            (Algorithm::Line | Algorithm::Published, _) => {
+                self.combine_told(algorithm == Algorithm::Line, elements, goal, to, from)
+            }
+            _ => self.combine_directly(elements, goal, to, from),
         }
     }
 
@@ -292,7 +299,7 @@ impl Team {
     /// Each tells what it has, and combines for itself.
     fn combine_told(
         &self,
-        way: Way,
+        by_lines: bool,
         elements: &Elements<'_>,
         goal: Goal,
         to: Place,
@@ -307,7 +314,7 @@ impl Team {
         let outbox = self.outbox(step).part(0, from.bytes);
         if root != Some(me) {
             let told = root.map_or(all.clone(), |root| root..root + 1);
-            if way == Way::Line {
+            if by_lines {
                 self.tell(step, told, |_| from)?;
             } else {
                 self.take(me, from, outbox)?;
@@ -336,10 +343,10 @@ impl Team {
             // SAFETY: both halves of `memory` have room for an outbox. A line, and this member's
             // own source, lie in this PE's segment.
             unsafe {
-                match way {
+                match by_lines {
                     _ if rank == me => shm::copy(into, self.here(from), from.bytes),
-                    Way::Line => shm::copy(into, self.line(step, rank), from.bytes),
-                    _ => self.fetch(rank, outbox, into)?,
+                    true => shm::copy(into, self.line(step, rank), from.bytes),
+                    false => self.fetch(rank, outbox, into)?,
                 }
             }
             if rank > ranks.start {

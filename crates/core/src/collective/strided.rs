@@ -3,7 +3,8 @@
 //! Blocks and elements are those of a plain all-to-all, and element i of source or destination lies
 //! at i times its stride. What lies between them is neither read nor written.
 
-use super::{BLOCK, OUTBOX, Place, Scratch, Span, Way};
+use super::choice::{Algorithm, Call};
+use super::{BLOCK, OUTBOX, Place, Scratch, Span};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::endpoint::route::Route;
@@ -136,10 +137,11 @@ impl Team {
         // Elements of the block that belongs to a rank.
         let block = |rank: usize| rank * count..(rank + 1) * count;
         let mine = block(self.rank());
-        if self.collective_way(all * size) != Way::Direct {
+        let algorithm = self.choose(Call::Strided { all: all * size });
+        if algorithm != Algorithm::Direct {
             let mut memory = [super::Aligned([0; 64]); OUTBOX / 64];
             let memory = memory.as_mut_ptr().cast::<u8>();
-            if !self.is_near() {
+            if algorithm == Algorithm::Pushed {
                 // SAFETY: the memory has room for an outbox, as all of them have.
                 unsafe { self.pack(from, 0..all, memory) };
                 let outbox =

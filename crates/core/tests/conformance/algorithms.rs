@@ -41,7 +41,7 @@ fn dissemination() {
 
 #[test]
 fn collectives_by_each_way() {
-    for way in ["line", "outbox", "direct"] {
+    for way in ["line", "eager", "direct"] {
         in_another_process(
             &[
                 "collectives::near",
