@@ -1,7 +1,8 @@
 //! What a reader misses: a short, sorted list of ranges below the highest position that it knows
 //! of.
 
-use crate::{Nanos, Refused};
+use crate::config::Nanos;
+use crate::wire::Refused;
 
 /// Most ranges that a reader keeps apart. What would open more is refused, and comes again.
 pub const MAX_GAPS: usize = 64;

@@ -73,47 +73,18 @@
 
 #![forbid(unsafe_code)]
 
+mod caller;
 mod config;
+mod dice;
 mod gaps;
+mod limits;
 mod reader;
 pub mod wire;
 mod writer;
 
+pub use caller::{Log, Outgoing, Store, To};
 pub use config::{Config, Nanos, Timing};
 pub use gaps::MAX_GAPS;
 pub use reader::Reader;
-use wire::HEADER;
 pub use wire::Refused;
 pub use writer::Writer;
-
-/// To whom a datagram goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum To {
-    /// The writer and all readers.
-    All,
-    /// The writer.
-    Writer,
-}
-
-/// A datagram that was written into the caller's buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outgoing {
-    /// Its length.
-    pub len: usize,
-    /// Where it goes.
-    pub to: To,
-}
-
-/// The writer's log: where the bytes of a position are.
-pub trait Log {
-    /// Copies the bytes from `position` on, which are between the writer's [floor](Writer::floor)
-    /// and the committed end.
-    fn read(&self, position: u64, to: &mut [u8]);
-}
-
-/// A reader's log: where the bytes of a position go.
-pub trait Store {
-    /// Keeps bytes from `position` on, which were missing, and lie within a capacity of what is
-    /// consumed.
-    fn write(&mut self, position: u64, from: &[u8]);
-}

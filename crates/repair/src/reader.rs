@@ -1,9 +1,10 @@
 //! A reader's end.
 
-use crate::config::Dice;
-use crate::gaps::{Gap, Gaps};
-use crate::wire::{self, Body, Count, Message, Range, Status};
-use crate::{Config, HEADER, MAX_GAPS, Nanos, Outgoing, Refused, Store, To};
+use crate::caller::{Outgoing, Store, To};
+use crate::config::{Config, Nanos, Timing};
+use crate::dice::Dice;
+use crate::gaps::{Gap, Gaps, MAX_GAPS};
+use crate::wire::{self, Body, Count, HEADER, Message, Range, Refused, Status};
 
 /// A reader's end of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -295,6 +296,6 @@ impl Reader {
 }
 
 /// How long to wait for the repair of a gap that is asked for now.
-fn retry(timing: &crate::Timing, gap: &Gap) -> Nanos {
+fn retry(timing: &Timing, gap: &Gap) -> Nanos {
     timing.retry_first.saturating_mul(1 << gap.asked.min(32)).min(timing.retry_most)
 }

@@ -17,7 +17,7 @@
 //! refused as what was damaged is; that it is not happens to one in 2^56. Where a switch copies
 //! packets of 2 KiB, every byte here is one that is copied for each reader.
 
-use crate::Config;
+use crate::config::Config;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

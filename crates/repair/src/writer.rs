@@ -1,8 +1,10 @@
 //! The writer's end.
 
-use crate::config::SAFE_PAYLOAD;
-use crate::wire::{self, Body, Count, Message, Range, Status};
-use crate::{Config, HEADER, Log, MAX_GAPS, Nanos, Outgoing, Refused, To};
+use crate::caller::{Log, Outgoing, To};
+use crate::config::{Config, Nanos};
+use crate::gaps::MAX_GAPS;
+use crate::limits::SAFE_PAYLOAD;
+use crate::wire::{self, Body, Count, HEADER, Message, Range, Refused, Status};
 use std::collections::VecDeque;
 
 /// Most ranges that wait to be sent again; what is asked for beyond that will be asked for again.
