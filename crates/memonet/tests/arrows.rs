@@ -56,6 +56,12 @@ const CRATES: &[Rules] = &[
         circles: Circles::Allowed,
     },
     Rules { name: "repair", layers: &[], allowed: &[], circles: Circles::Forbidden },
+    Rules {
+        name: "shmem-api",
+        layers: &["version", "near", "table", "header", "library"],
+        allowed: &[],
+        circles: Circles::Forbidden,
+    },
 ];
 
 #[test]

@@ -1,46 +1,34 @@
-//! The OpenSHMEM 1.6 C API, as one table (`shmem.api`), and what is made from it: the headers, the
-//! exported functions, and the signatures of what must implement them.
+//! The OpenSHMEM 1.6 C API as one table (`shmem.api`), and everything that is generated from it:
+//! the headers, the exported functions, and the signatures of the operations that implement them.
 //!
 //! A C function `shmem_int_put` is a weak second name of `pshmem_int_put`, so that a profiling tool
-//! may define the former and call the latter. That one is Rust, and one call:
-//! `crate::rma::put::<c_int>("shmem_int_put", Ctx::DEFAULT, dest, ..)`. All functions that do the
-//! same to different types, sizes or contexts are one operation, generic where they differ.
+//! may define the former and call the latter. `pshmem_int_put` is Rust, and one call:
+//! `crate::rma::put::<c_int>("shmem_int_put", Ctx::DEFAULT, dest, ..)`. All functions that differ
+//! only in type, size or context share one operation, which is generic where they differ.
+//!
+//! # Layers
+//!
+//! Imports point down.
+//!
+//! ```text
+//!   lib.rs                          what other crates call
+//!   header/         library/        the C headers; the Rust source of the library
+//!   table/                          what the table says, how it is read, and what must hold for it
+//!   near.rs         version.rs      what headers and library agree on
+//! ```
 
-mod check;
-mod expand;
-mod extension;
-mod generic;
 mod header;
-mod inline;
-mod prototype;
-mod rust;
-mod signatures;
+mod library;
+mod near;
 mod table;
+mod version;
 
 use std::sync::LazyLock;
 
-pub use table::{Error, Table};
-
-/// The library's version: that of the workspace.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What the library says that it is.
-const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
-
-/// The version as a number that grows with it.
-fn version() -> u32 {
-    let part = |text: &str| text.parse::<u32>().expect("cargo's version is three numbers");
-    let [major, minor, patch] = [
-        env!("CARGO_PKG_VERSION_MAJOR"),
-        env!("CARGO_PKG_VERSION_MINOR"),
-        env!("CARGO_PKG_VERSION_PATCH"),
-    ]
-    .map(part);
-    assert!(
-        minor < 100 && patch < 100,
-        "a version of more than two digits does not fit into the number"
-    );
-    major * 10000 + minor * 100 + patch
-}
+use header::{extension, standard};
+use library::{functions, signatures};
+use table::expand;
+pub use table::model::{Error, Table};
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| match Table::parse(include_str!("shmem.api")) {
     Ok(table) => table,
@@ -54,7 +42,7 @@ pub fn table() -> &'static Table {
 
 /// `shmem.h`.
 pub fn header() -> String {
-    header::standard(&TABLE)
+    standard::header(&TABLE)
 }
 
 /// `shmemx.h`: extensions, and standard functions by the names that they had before.
@@ -64,7 +52,7 @@ pub fn header_x() -> String {
 
 /// `pshmem.h`, for profiling tools.
 pub fn header_p() -> String {
-    header::profiling(&TABLE)
+    standard::profiling(&TABLE)
 }
 
 /// All headers: the path in the folder of headers, and the text. `mpp` is where old programs look.
@@ -82,14 +70,14 @@ pub fn headers() -> [(&'static str, String); 5] {
 /// allows `dead_code`, `missing_docs`, `clippy::missing_safety_doc` and
 /// `clippy::undocumented_unsafe_blocks`.
 pub fn rust() -> String {
-    rust::source(&TABLE)
+    functions::source(&TABLE)
 }
 
 /// The names of the exported objects, which are no functions: what inlined functions read, and the
 /// constants that are handles.
 pub fn objects() -> Vec<&'static str> {
     let handles = TABLE.constants.iter().filter(|constant| constant.is_handle());
-    [inline::OBJECT, inline::READS]
+    [near::OBJECT, near::READS]
         .into_iter()
         .chain(handles.map(|constant| constant.name.as_str()))
         .collect()

@@ -3,12 +3,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::expand::{functions, signature};
-use crate::generic;
-use crate::header::{base, once};
-use crate::inline::Shape;
-use crate::prototype::is_name;
-use crate::table::{Error, Over, Table, Template};
+use crate::table::expand::{functions, once, signature};
+use crate::table::generic::{self, base};
+use crate::table::model::{Error, Over, Table, Template};
+use crate::table::prototype::is_name;
+use crate::table::shape::Shape;
 
 /// Checks a table that was read.
 pub fn check(table: &Table) -> Result<(), Error> {

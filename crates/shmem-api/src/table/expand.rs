@@ -1,7 +1,7 @@
 //! From templates to functions: every C function, and every Rust function that must implement some.
 
-use crate::prototype::{CType, Parameter};
-use crate::table::{Over, Table, Template, Type};
+use crate::table::model::{Over, Table, Template, Type};
+use crate::table::prototype::{CType, Parameter};
 
 /// One C function.
 pub struct Function<'a> {
@@ -105,4 +105,12 @@ pub fn signature(table: &Table, template: &Template) -> Result<String, String> {
         template.implementation.1,
         parameters.join(", ")
     ))
+}
+
+/// The types of a class without those that are another one of it by a second name.
+pub fn once<'a>(table: &'a Table, class: &str) -> Vec<&'a Type> {
+    let all = table.types_of(&Over::Class(class.to_owned()));
+    let twice =
+        |t: &Type| t.same_as.as_ref().is_some_and(|other| all.iter().any(|t| t.name == *other));
+    all.iter().copied().filter(|t| !twice(t)).collect()
 }

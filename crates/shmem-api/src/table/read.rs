@@ -1,147 +1,8 @@
-//! Reads the table: types, classes, constants, and modules of prototypes.
+//! Reads the table, line by line.
 
-use std::fmt;
-
-use crate::prototype::{Parameter, Prototype};
-
-/// What is wrong with a table, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Error {
-    /// The line, counted from 1.
-    pub line: usize,
-    /// What is wrong with it.
-    pub problem: String,
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.problem)
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// A type that functions are for.
-#[derive(Debug, Clone)]
-pub struct Type {
-    /// Its name within the names of functions.
-    pub name: String,
-    /// In C.
-    pub c: String,
-    /// In Rust.
-    pub rust: String,
-    /// The type that this is another name of.
-    pub same_as: Option<String>,
-    /// Old C++ has no such type.
-    pub extension: bool,
-    /// Rust cannot pass it by value.
-    pub opaque: bool,
-}
-
-/// Types, by their place in the table, or such types with an operator each.
-#[derive(Debug, Clone)]
-pub struct Class {
-    /// Its name.
-    pub name: String,
-    /// Its types, unless it is one with operators.
-    pub types: Vec<usize>,
-    /// So many of them, the last ones, are not the standard's.
-    pub beyond: usize,
-    /// Operators, each with the name of a class.
-    pub operators: Vec<(String, String)>,
-}
-
-/// A constant.
-#[derive(Debug, Clone)]
-pub struct Constant {
-    /// The name of its type.
-    pub kind: String,
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: i64,
-    /// Its deprecated name.
-    pub deprecated: Option<String>,
-}
-
-/// A struct that programs fill in.
-#[derive(Debug, Clone)]
-pub struct Struct {
-    /// In C.
-    pub c: String,
-    /// In Rust.
-    pub rust: String,
-    /// Its fields: C type and name.
-    pub fields: Vec<(String, String)>,
-}
-
-/// The types that a template is for, in one go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Over {
-    /// The class with this name.
-    Class(String),
-    /// One type.
-    Type(usize),
-    /// The function has no type.
-    Nothing,
-}
-
-/// A prototype, and what it is for.
-#[derive(Debug, Clone)]
-pub struct Template {
-    /// The prototype.
-    pub prototype: Prototype,
-    /// The words after `each` or `generic`.
-    pub words: Vec<String>,
-    /// The name for all types, if there is one.
-    pub generic: Option<String>,
-    /// It does not return.
-    pub noreturn: bool,
-    /// It is an extension.
-    pub extension: bool,
-    /// The header also has what it does in the usual case.
-    pub inline: bool,
-    /// The Rust module and function that implement it.
-    pub implementation: (String, String),
-    /// Its line in the table.
-    pub line: usize,
-}
-
-/// A section of the header.
-#[derive(Debug, Clone)]
-pub struct Module {
-    /// The Rust module that implements it.
-    pub name: String,
-    /// The prefix that operations do not have.
-    pub without: Option<String>,
-    /// What the section is about.
-    pub title: String,
-    /// What else a user must know.
-    pub notes: Vec<String>,
-    /// Its functions.
-    pub templates: Vec<Template>,
-}
-
-/// Everything.
-#[derive(Debug, Clone, Default)]
-pub struct Table {
-    /// The types.
-    pub types: Vec<Type>,
-    /// The operators: name and Rust type.
-    pub operators: Vec<(String, String)>,
-    /// The classes.
-    pub classes: Vec<Class>,
-    /// The constants.
-    pub constants: Vec<Constant>,
-    /// The structs.
-    pub structs: Vec<Struct>,
-    /// The sections.
-    pub modules: Vec<Module>,
-    /// The operations that have an extension's name too.
-    pub formerly: Vec<String>,
-    /// The line that says so.
-    pub formerly_line: usize,
-}
+use crate::table::check;
+use crate::table::model::{Class, Constant, Error, Module, Struct, Table, Template, Type};
+use crate::table::prototype::Prototype;
 
 impl Table {
     /// Reads a table and checks that it is one.
@@ -150,7 +11,7 @@ impl Table {
         for (line, content) in lines(text) {
             table.line(line, &content).map_err(|problem| Error { line, problem })?;
         }
-        crate::check::check(&table)?;
+        check::check(&table)?;
         Ok(table)
     }
 
@@ -328,22 +189,6 @@ impl Table {
         Ok(())
     }
 
-    /// The place of the type with this name.
-    pub fn type_index(&self, name: &str) -> Result<usize, String> {
-        let place = self.types.iter().position(|t| t.name == name);
-        place.ok_or_else(|| format!("`{name}` is neither a type nor, here, a class"))
-    }
-
-    /// The type with this name.
-    pub fn type_named(&self, name: &str) -> Result<&Type, String> {
-        self.type_index(name).map(|place| &self.types[place])
-    }
-
-    /// The class with this name.
-    pub fn class(&self, name: &str) -> Option<&Class> {
-        self.classes.iter().find(|class| class.name == name)
-    }
-
     fn plain_class(&self, name: &str) -> Result<&Class, String> {
         let class = self.class(name).ok_or_else(|| format!("there is no class `{name}`"))?;
         if class.operators.is_empty() {
@@ -351,104 +196,6 @@ impl Table {
         } else {
             Err(format!("class `{name}` has operators"))
         }
-    }
-
-    /// The Rust type of an operator.
-    pub fn operator(&self, name: &str) -> Result<&str, String> {
-        let found = self.operators.iter().find(|(operator, _)| operator == name);
-        found.map(|(_, rust)| rust.as_str()).ok_or_else(|| format!("there is no operator `{name}`"))
-    }
-
-    /// The Rust type for a C type that stands in a prototype or a struct.
-    pub fn rust_of(&self, c: &str) -> Result<&str, String> {
-        let structs = self.structs.iter().map(|s| (&s.c, &s.rust));
-        let found = self
-            .types
-            .iter()
-            .map(|t| (&t.c, &t.rust))
-            .chain(structs)
-            .find(|(known, _)| *known == c);
-        found
-            .map(|(_, rust)| rust.as_str())
-            .ok_or_else(|| format!("`{c}` is not a type of the table"))
-    }
-
-    /// Names of a class's types that are not the standard's there.
-    pub fn beyond(&self, class: &str) -> Vec<&str> {
-        let class = self.class(class).into_iter();
-        let places = class.flat_map(|class| &class.types[class.types.len() - class.beyond..]);
-        places.map(|&place| self.types[place].name.as_str()).collect()
-    }
-
-    /// All templates.
-    pub fn templates(&self) -> impl Iterator<Item = &Template> {
-        self.modules.iter().flat_map(|module| &module.templates)
-    }
-
-    /// What a template is for: each of its operators, if it has any, with the types.
-    pub fn groups(&self, template: &Template) -> Result<Vec<(Option<String>, Over)>, String> {
-        let mut groups = Vec::new();
-        for word in &template.words {
-            match self.class(word) {
-                Some(class) if !class.operators.is_empty() => {
-                    groups.extend(class.operators.iter().map(|(operator, over)| {
-                        (Some(operator.clone()), Over::Class(over.clone()))
-                    }));
-                }
-                Some(class) => groups.push((None, Over::Class(class.name.clone()))),
-                None => groups.push((None, Over::Type(self.type_index(word)?))),
-            }
-        }
-        if groups.is_empty() {
-            groups.push((None, Over::Nothing));
-        }
-        Ok(groups)
-    }
-
-    /// The types of a group.
-    pub fn types_of(&self, over: &Over) -> Vec<&Type> {
-        match over {
-            Over::Class(name) => self
-                .class(name)
-                .map_or(Vec::new(), |class| class.types.iter().map(|t| &self.types[*t]).collect()),
-            Over::Type(place) => vec![&self.types[*place]],
-            Over::Nothing => Vec::new(),
-        }
-    }
-}
-
-impl Constant {
-    /// Whether it stands for a context or a team, and is no number to C.
-    pub fn is_handle(&self) -> bool {
-        matches!(self.kind.as_str(), "ctx" | "team")
-    }
-
-    /// Whether it is the extension's.
-    pub fn is_extension(&self) -> bool {
-        self.name.starts_with("SHMEMX_")
-    }
-}
-
-impl Template {
-    /// Whether the implementation is for any type.
-    pub fn has_type(&self) -> bool {
-        self.prototype.types().any(|kind| kind.base == "{T}")
-    }
-
-    /// Whether the implementation is for any operator.
-    pub fn has_operator(&self) -> bool {
-        self.prototype.name.contains("{O}")
-    }
-
-    /// The place of the argument that tells the type, not counting the context.
-    pub fn telling(&self) -> Option<(usize, bool)> {
-        let named = self.prototype.parameters.iter().filter(|p| **p != Parameter::Context);
-        named.enumerate().find_map(|(place, p)| match p {
-            Parameter::Named(kind, _) if kind.base == "{T}" && kind.pointer => {
-                Some((place, kind.constant))
-            }
-            _ => None,
-        })
     }
 }
 

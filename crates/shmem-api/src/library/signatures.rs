@@ -1,8 +1,8 @@
 //! What a library must implement: one Rust function for each operation, whatever the number of C
 //! functions that call it.
 
-use crate::expand::signature;
-use crate::table::{Module, Table};
+use crate::table::expand::signature;
+use crate::table::model::{Module, Table};
 
 /// The signatures, by module, in the order of the table.
 pub fn signatures(table: &Table) -> Vec<(String, Vec<String>)> {

@@ -1,10 +1,9 @@
 //! `shmemx.h`: extensions, and the names that standard functions had when they were extensions.
 
-use crate::header::{
-    base, bottom, by_class, constants, declarations, forward, handles, macro_over, pasted, section,
-    section_of, top,
-};
-use crate::table::{Over, Table, Template};
+use crate::header::c::{bottom, by_class, forward, macro_over, pasted, section, section_of, top};
+use crate::header::declarations::{constants, declarations, handles};
+use crate::table::generic::base;
+use crate::table::model::{Over, Table, Template};
 
 /// The header.
 pub fn header(table: &Table) -> String {

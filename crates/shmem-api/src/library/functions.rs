@@ -1,9 +1,12 @@
 //! The exported Rust functions: `pshmem_X` calls what implements it, and the weak `shmem_X` is
 //! another name of it.
 
-use crate::expand::{Function, functions, rust_result, rust_type};
-use crate::prototype::Parameter;
-use crate::table::{Constant, Table};
+use crate::library::inlined;
+use crate::library::names::{own, profiling};
+use crate::table::expand::{Function, functions, rust_result, rust_type};
+use crate::table::model::{Constant, Table};
+use crate::table::prototype::Parameter;
+use crate::version::VENDOR;
 
 /// The source text.
 pub fn source(table: &Table) -> String {
@@ -13,9 +16,9 @@ pub fn source(table: &Table) -> String {
     for constant in &table.constants {
         out += &self::constant(table, constant);
     }
-    out += &format!("pub const SHMEM_VENDOR_STRING: &CStr = c\"{}\";\n\n", crate::VENDOR);
+    out += &format!("pub const SHMEM_VENDOR_STRING: &CStr = c\"{}\";\n\n", VENDOR);
     out += &layout(table);
-    out += &crate::inline::rust(table);
+    out += &inlined::source(table);
     for function in &all {
         out += &wrapper(table, function).expect("a checked table");
     }
@@ -150,11 +153,6 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     ))
 }
 
-/// The name by which profiling tools call a function.
-pub fn profiling(name: &str) -> String {
-    format!("p{name}")
-}
-
 /// What makes `name` a weak second name of the function: a call of it costs no jump, and a
 /// profiling tool may define it. An alias has to be in the object file that its function is in,
 /// whichever that is; so this stands in the function, which is never inlined.
@@ -164,12 +162,6 @@ fn weak(name: &str) -> [String; 3] {
         format!(".type {name}, %function"),
         format!(".set {name}, {}", profiling(name)),
     ]
-}
-
-/// The name of a function that nobody else has one for: of the library's own, whatever the others
-/// stand for.
-pub fn own(name: &str) -> String {
-    format!("memonet_own_{name}")
 }
 
 /// What makes it one. Hidden, so that the loader need not search for it.

@@ -6,67 +6,12 @@
 //! table), which is used only where it is inlined. It does what `near::word` of the library does,
 //! from the same object, `memonet_near_1`, and leaves all else to the function.
 
-use crate::expand::{Function, functions};
-use crate::header::{by_class, c_name, macro_over, pasted, section};
-use crate::rust::own;
-use crate::table::{Over, Table, Template};
-
-/// The object that the header reads. Its name changes with its layout.
-pub const OBJECT: &str = "memonet_near_1";
-
-/// Its fields from the first on, by their paths in the library's own definition. All are words of 8
-/// bytes, numbers or addresses.
-const FIELDS: &[&str] = &[
-    "heap.start",
-    "heap.words",
-    "heap.bias",
-    "written",
-    "statics.start",
-    "statics.words",
-    "statics.bias",
-    "stride",
-    "npes",
-    "me",
-];
-
-/// The object by which it reads. Its name changes with its layout, too.
-pub const READS: &str = "memonet_reads_1";
-
-/// Its fields from the first on, before [`LAST`].
-const READS_FIELDS: &[&str] = &["left", "npes"];
-
-/// The last field: one word for each of the first PEs.
-const LAST: &str = "apart";
-
-/// So many; others are left to the functions.
-const PES: usize = 256;
-
-/// What a function does that can be inlined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shape {
-    /// Stores a value.
-    Store,
-    /// Loads one.
-    Load,
-    /// Copies to another PE.
-    Put,
-    /// Copies from one.
-    Get,
-}
+use crate::header::c::{by_class, c_name, macro_over, pasted, section};
+use crate::near::{FIELDS, LAST, OBJECT, PES, READS, READS_FIELDS};
+use crate::table::model::{Over, Table, Template};
+use crate::table::shape::Shape;
 
 impl Shape {
-    /// That of a template, if its form is known here.
-    pub fn of(template: &Template) -> Option<Self> {
-        let names: Vec<_> = template.prototype.named().map(|(_, name)| name).collect();
-        match (template.implementation.1.as_str(), names.as_slice()) {
-            ("p", ["dest", "value", "pe"]) => Some(Shape::Store),
-            ("g", ["source", "pe"]) => Some(Shape::Load),
-            ("put" | "put_nbi", ["dest", "source", "nelems", "pe"]) => Some(Shape::Put),
-            ("get" | "get_nbi", ["dest", "source", "nelems", "pe"]) => Some(Shape::Get),
-            _ => None,
-        }
-    }
-
     /// The body of a function: what is done here, or `call`.
     fn body(self, t: &str, size: &str, ctx: &str, call: &str) -> String {
         match self {
@@ -252,38 +197,4 @@ fn definition(
         format!("MEMONET_DIRECT {result}memonet_{name}({parameters}) MEMONET_FUNCTION({string});"),
         format!("MEMONET_INLINE {result}{name}({parameters}) {body}"),
     ]
-}
-
-/// For the library: that its object is laid out as the header believes, and the functions that are
-/// inlined, by the name that programs call and by the library's own. They differ where somebody has
-/// defined the former.
-pub fn rust(table: &Table) -> String {
-    let mut out = format!(
-        "pub const NEAR_PES: usize = {PES};\nconst _: () = assert!(size_of::<usize>() == 8);\n"
-    );
-    for (object, fields) in [("Near", FIELDS), ("Reads", READS_FIELDS)] {
-        for (place, path) in fields.iter().chain([&LAST]).enumerate() {
-            out += &format!(
-                "const _: () = assert!(core::mem::offset_of!(crate::near::{object}, {path}) == {});\n",
-                place * 8
-            );
-        }
-    }
-    let all = functions(table).expect("a checked table");
-    // What Rust cannot pass is no word either.
-    let opaque = |f: &Function<'_>| f.kind.is_some_and(|t| t.opaque);
-    let names: Vec<_> =
-        all.into_iter().filter(|f| f.template.inline && !opaque(f)).map(|f| f.name).collect();
-    out += "unsafe extern \"C\" {\n";
-    for name in &names {
-        out += &format!("    fn {name}();\n    fn {}();\n", own(name));
-    }
-    out += &format!("}}\npub static INLINED: [crate::near::Names; {}] = [\n", names.len());
-    for name in &names {
-        out += &format!(
-            "    crate::near::Names({name} as *const c_void, {} as *const c_void),\n",
-            own(name)
-        );
-    }
-    out + "];\n\n"
 }

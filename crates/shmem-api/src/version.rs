@@ -1,0 +1,22 @@
+//! The library's version, as the headers and the library tell it.
+
+/// The library's version: that of the workspace.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What the library says that it is.
+pub const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
+
+/// The version as a number that grows with it.
+pub fn number() -> u32 {
+    let part = |text: &str| text.parse::<u32>().expect("cargo's version is three numbers");
+    let [major, minor, patch] = [
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+        env!("CARGO_PKG_VERSION_PATCH"),
+    ]
+    .map(part);
+    assert!(
+        minor < 100 && patch < 100,
+        "a version of more than two digits does not fit into the number"
+    );
+    major * 10000 + minor * 100 + patch
+}
