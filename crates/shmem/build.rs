@@ -6,7 +6,7 @@ fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     std::fs::write(out.join("api.rs"), memonet_shmem_api::rust())?;
-    println!("cargo::rustc-env=MEMONET_API={}", out.join("api.rs").display());
+    std::fs::write(out.join("inlined.rs"), memonet_shmem_api::inlined())?;
     for (path, text) in memonet_shmem_api::headers() {
         let path = out.join("include").join(path);
         std::fs::create_dir_all(path.parent().expect("a file in a folder"))?;

@@ -56,6 +56,7 @@ const CRATES: &[Rules] = &[
         circles: Circles::Allowed,
     },
     Rules { name: "repair", layers: &[], allowed: &[], circles: Circles::Forbidden },
+    Rules { name: "shmem", layers: &["state", "calls"], allowed: &[], circles: Circles::Forbidden },
     Rules {
         name: "shmem-api",
         layers: &["version", "near", "table", "header", "library"],

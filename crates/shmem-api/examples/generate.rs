@@ -9,5 +9,6 @@ fn main() -> std::io::Result<()> {
     for (path, text) in memonet_shmem_api::headers() {
         std::fs::write(folder.join(path), text)?;
     }
+    std::fs::write(folder.join("inlined.rs"), memonet_shmem_api::inlined())?;
     std::fs::write(folder.join("api.rs"), memonet_shmem_api::rust())
 }

@@ -3,8 +3,8 @@
 //!
 //! A C function `shmem_int_put` is a weak second name of `pshmem_int_put`, so that a profiling tool
 //! may define the former and call the latter. `pshmem_int_put` is Rust, and one call:
-//! `crate::rma::put::<c_int>("shmem_int_put", Ctx::DEFAULT, dest, ..)`. All functions that differ
-//! only in type, size or context share one operation, which is generic where they differ.
+//! `crate::calls::rma::put::<c_int>("shmem_int_put", Ctx::DEFAULT, dest, ..)`. All functions that
+//! differ only in type, size or context share one operation, which is generic where they differ.
 //!
 //! # Layers
 //!
@@ -26,7 +26,7 @@ mod version;
 use std::sync::LazyLock;
 
 use header::{extension, standard};
-use library::{functions, signatures};
+use library::{functions, inlined, signatures};
 use table::expand;
 pub use table::model::{Error, Table};
 
@@ -71,6 +71,12 @@ pub fn headers() -> [(&'static str, String); 5] {
 /// `clippy::undocumented_unsafe_blocks`.
 pub fn rust() -> String {
     functions::source(&TABLE)
+}
+
+/// The source of what the library knows about inlined functions, to be included where a `Names` of
+/// two addresses is in scope.
+pub fn inlined() -> String {
+    inlined::source(&TABLE)
 }
 
 /// The names of the exported objects, which are no functions: what inlined functions read, and the

@@ -13,33 +13,40 @@ use common::{Folder, run, symbols};
 /// What implementations need to know.
 const TYPES: &str = "
 #![allow(warnings)]
-mod handle {
-    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Ctx(pub usize);
-    impl Ctx { pub const DEFAULT: Ctx = Ctx(1); }
-    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Team(pub usize);
-    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Barrier(pub usize);
-    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Transfer(pub usize);
-    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Window(pub usize);
-    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Mutex(pub usize);
-    #[repr(transparent)] #[derive(Clone, Copy)] pub struct Region(pub usize);
-    #[repr(C)] pub struct Right([u8; 0]);
-    #[repr(C)] pub struct TeamConfig { n: core::ffi::c_int }
-    #[repr(C)] pub struct SessionConfig { n: usize }
-}
-mod near {
-    #[repr(C)] pub struct Area { pub start: usize, pub words: usize, pub bias: usize }
-    #[repr(C)] pub struct Near {
-        pub heap: Area, pub written: usize, pub statics: Area, pub stride: usize, pub npes: usize, pub me: usize, pub apart: [usize; 256]
+mod state {
+    pub mod handle {
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Ctx(pub usize);
+        impl Ctx { pub const DEFAULT: Ctx = Ctx(1); }
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Team(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Barrier(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Transfer(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Window(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Mutex(pub usize);
+        #[repr(transparent)] #[derive(Clone, Copy)] pub struct Region(pub usize);
+        #[repr(C)] pub struct Right([u8; 0]);
+        #[repr(C)] pub struct TeamConfig { n: core::ffi::c_int }
+        #[repr(C)] pub struct SessionConfig { n: usize }
     }
-    #[repr(C)] pub struct Reads { pub left: usize, pub npes: usize, pub apart: [usize; 256] }
-    pub struct Names(pub *const core::ffi::c_void, pub *const core::ffi::c_void);
-    unsafe impl Sync for Names {}
+    pub mod near {
+        #[repr(C)] pub struct Area { pub start: usize, pub words: usize, pub bias: usize }
+        #[repr(C)] pub struct Near {
+            pub heap: Area, pub written: usize, pub statics: Area, pub stride: usize, pub npes: usize, pub me: usize, pub apart: [usize; 256]
+        }
+        #[repr(C)] pub struct Reads { pub left: usize, pub npes: usize, pub apart: [usize; 256] }
+    }
+    mod inlined {
+        use core::ffi::c_void;
+        struct Names(*const c_void, *const c_void);
+        unsafe impl Sync for Names {}
+        include!(\"inlined.rs\");
+    }
 }
-mod operation {
-    #[repr(C, align(16))] #[derive(Clone, Copy)] pub struct LongDouble([u8; 16]);
-    #[repr(C)] #[derive(Clone, Copy)] pub struct Complex<T>(T, T);
-    pub struct And; pub struct Or; pub struct Xor; pub struct Max; pub struct Min; pub struct Sum; pub struct Prod;
-}
+mod calls {
+    pub mod operation {
+        #[repr(C, align(16))] #[derive(Clone, Copy)] pub struct LongDouble([u8; 16]);
+        #[repr(C)] #[derive(Clone, Copy)] pub struct Complex<T>(T, T);
+        pub struct And; pub struct Or; pub struct Xor; pub struct Max; pub struct Min; pub struct Sum; pub struct Prod;
+    }
 ";
 
 /// A library whose functions say their name and end the program, except for a few that work on
@@ -52,10 +59,7 @@ fn source() -> String {
                 let module = title.split(':').next().unwrap();
                 let end =
                     if text.ends_with('\n') && text.contains("// module") { "}\n" } else { "" };
-                text += &format!("{end}// module\nmod {module} {{\n    use core::ffi::*;\n");
-                if module == "window" {
-                    text += "    pub use crate::handle::Right;\n";
-                }
+                text += &format!("{end}// module\npub mod {module} {{\n    use core::ffi::*;\n");
             }
             None if line.is_empty() => {}
             None => {
@@ -71,7 +75,7 @@ fn source() -> String {
             }
         }
     }
-    text + "}\nmod api { include!(\"api.rs\"); }\n"
+    text + "}\n}\nmod api { include!(\"api.rs\"); }\n"
 }
 
 struct Library {
@@ -84,6 +88,7 @@ struct Library {
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let folder = Folder::new();
     folder.write("api.rs", &memonet_shmem_api::rust());
+    folder.write("inlined.rs", &memonet_shmem_api::inlined());
     let source = folder.write("library.rs", &source());
     let archive = folder.path("liblibrary.a");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());

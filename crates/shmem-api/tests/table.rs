@@ -129,7 +129,7 @@ fn operations_are_few() {
         }
     }
     assert!(text.contains(
-        "pub unsafe fn put<T>(call: &'static str, ctx: crate::handle::Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int)\n"
+        "pub unsafe fn put<T>(call: &'static str, ctx: crate::state::handle::Ctx, dest: *mut T, source: *const T, nelems: usize, pe: c_int)\n"
     ));
     assert!(seen.len() < 150, "{}", seen.len());
 }

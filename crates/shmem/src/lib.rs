@@ -1,15 +1,33 @@
 //! OpenSHMEM 1.6 on memonet.
 //!
-//! A thin front end: each C function is one call of an operation in the module that the table of
-//! the API names (`memonet-shmem-api` holds the table, and makes the header and the exported
-//! functions of it). An operation finds the offset of a symmetric address, and asks the core for
-//! the rest.
+//! A thin front end: each C function is one call of an operation, in the module that the table of
+//! the API names. `memonet-shmem-api` holds the table; it generates the header and the exported
+//! functions from it. An operation finds the offset of a symmetric address and asks the core for
+//! everything else.
+//!
+//! # Layers
+//!
+//! Imports point down.
+//!
+//! ```text
+//!   api        the exported functions, generated from the table
+//!   calls/     the operations, one file for each module of the table; what one of them alone
+//!              keeps (barriers, mutexes, windows, active sets) stands beside it
+//!   state/     what every call needs:
+//!                environment   the standard's variables
+//!                address       symmetric addresses, and why one is none
+//!                argument      PEs, teams and counts that a program gives
+//!                library       the job, joined once, and whether the library is initialised
+//!                statics       the program's static data as symmetric memory
+//!                near          the table by which a call finds near memory
+//!                contexts, teams, handle, fatal, shared, lock
+//! ```
 //!
 //! | to see | read |
 //! |---|---|
-//! | the way of a `shmem_long_p` | [`rma`], [`near`], [`state::State::spot`], `memonet_core::segment` |
-//! | why a global variable is symmetric | [`statics`] |
-//! | how a program is told what it did wrong | [`state::die`], [`state::State::symmetric`] |
+//! | what a `shmem_long_p` does | [`calls::rma`], [`state::near`], [`state::State::spot`], `memonet_core::segment` |
+//! | why a global variable is symmetric | `state/statics` |
+//! | how a program learns what it did wrong | [`state::die`], [`state::State::symmetric`] |
 
 #![allow(clippy::too_many_arguments, reason = "the standard's")]
 #![allow(
@@ -17,32 +35,8 @@
     reason = "to Rust, all of it is private: the C functions are the interface"
 )]
 
-mod active_set;
-mod amo;
-mod barrier;
-mod cache;
-mod collective;
-mod context;
-mod environment;
-mod handle;
-mod legacy;
-mod lock;
-mod memory;
-mod mutex;
-mod near;
-mod operation;
-mod order;
-mod region;
-mod rma;
-mod session;
-mod setup;
-mod signal;
+mod calls;
 mod state;
-mod statics;
-mod sync;
-mod team;
-mod transfer;
-mod window;
 
 /// The exported functions.
 mod api {
@@ -53,5 +47,5 @@ mod api {
         clippy::undocumented_unsafe_blocks,
         reason = "made from a table: the header documents the functions, and each is one call; not every constant is used"
     )]
-    include!(env!("MEMONET_API"));
+    include!(concat!(env!("OUT_DIR"), "/api.rs"));
 }

@@ -1,8 +1,8 @@
 //! The exported Rust functions: `pshmem_X` calls what implements it, and the weak `shmem_X` is
 //! another name of it.
 
-use crate::library::inlined;
 use crate::library::names::{own, profiling};
+use crate::near::{FIELDS, LAST, READS_FIELDS};
 use crate::table::expand::{Function, functions, rust_result, rust_type};
 use crate::table::model::{Constant, Table};
 use crate::table::prototype::Parameter;
@@ -18,7 +18,7 @@ pub fn source(table: &Table) -> String {
     }
     out += &format!("pub const SHMEM_VENDOR_STRING: &CStr = c\"{}\";\n\n", VENDOR);
     out += &layout(table);
-    out += &inlined::source(table);
+    out += &near_layout();
     for function in &all {
         out += &wrapper(table, function).expect("a checked table");
     }
@@ -68,6 +68,20 @@ fn layout(table: &Table) -> String {
             out += &format!(
                 "const _: () = assert!(size_of::<{}>() == size_of::<*mut c_void>());\n",
                 t.rust
+            );
+        }
+    }
+    out + "\n"
+}
+
+/// Asserts that the objects that the header reads are laid out as the header believes.
+fn near_layout() -> String {
+    let mut out = String::from("const _: () = assert!(size_of::<usize>() == 8);\n");
+    for (object, fields) in [("Near", FIELDS), ("Reads", READS_FIELDS)] {
+        for (place, path) in fields.iter().chain([&LAST]).enumerate() {
+            out += &format!(
+                "const _: () = assert!(core::mem::offset_of!(crate::state::near::{object}, {path}) == {});\n",
+                place * 8
             );
         }
     }
@@ -131,7 +145,7 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     let generics =
         if generics.is_empty() { String::new() } else { format!("::<{}>", generics.join(", ")) };
     let (module, operation) = &template.implementation;
-    let call = format!("crate::{module}::{operation}{generics}({})", arguments.join(", "));
+    let call = format!("crate::calls::{module}::{operation}{generics}({})", arguments.join(", "));
     let call = if returned { format!("result.write({call})") } else { call };
     let symbol = if indirect { by_reference(name) } else { profiling(name) };
     // Where assembly passes the values on, it also has the names.

@@ -1,6 +1,6 @@
 //! Split-phase barriers: an extension.
 
-use crate::handle::{Barrier, Table, Team};
+use crate::state::handle::{Barrier, Table, Team};
 use crate::state::{check_result, die, get as state, or_die};
 use std::ffi::c_int;
 

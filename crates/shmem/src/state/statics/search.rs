@@ -1,89 +1,19 @@
-//! Static and global variables as symmetric objects.
-//!
-//! The pages of the program's writable data are replaced, at their own addresses, by pages of this
-//! PE's segment: a global variable is then as near as allocated memory, and a store to another PE's
-//! is one instruction. It happens when the library is loaded into a PE of a job, before the program
-//! has threads; in a program without a launcher, in its first `shmem_init`.
-//!
-//! * Only the executable's own data, and libraries named in `MEMONET_SYMMETRIC_LIBS` (separated by
-//!   colons, by file name): libc, the loader and this library keep theirs. What the loader makes
-//!   read-only after relocating (RELRO) stays as it is.
-//! * Untouched pages of zero-initialised data are not copied, so huge arrays cost nothing.
-//! * A process that the program forks off gets a private copy ([`forks`]): it must not change its
-//!   parent's variables.
-
-mod forks;
-pub use forks::has_copies;
+//! Writable data of the objects that the loader has loaded.
 
 use memonet_core::segment::page_size;
-use memonet_core::{Job, Result};
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::Ordering;
 
 /// Variable that names libraries whose static data is to be symmetric too.
 pub use memonet_core::settings::ENV_SYMMETRIC_LIBS as ENV_LIBS;
 
-/// Static data at its own address and in the segment.
-#[derive(Debug, Clone)]
-pub struct Shared {
-    /// Its addresses.
-    pub pages: Range<usize>,
-    /// The offset of the first in the segment.
-    pub offset: u64,
-}
-
 /// Writable data of a loaded object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Data {
-    pages: Range<usize>,
+pub struct Data {
+    pub pages: Range<usize>,
     /// Up to here it may hold what the file says; beyond, zeros unless touched.
-    file_end: usize,
-}
-
-/// Puts the program's static data into the job.
-///
-/// # Errors
-/// What [`Job::share_globals`] says.
-///
-/// # Safety
-/// No other thread writes static data now.
-pub unsafe fn share(job: &Job) -> Result<Vec<Shared>> {
-    let mut shared = Vec::new();
-    let all = put_into(job, &mut shared);
-    // Also where there was no room for all: what has been put there is shared.
-    forks::copy_for_children(job, &shared);
-    all.map(|()| shared)
-}
-
-/// Notes what it has put there, one after the other.
-fn put_into(job: &Job, shared: &mut Vec<Shared>) -> Result<()> {
-    // The first page tells the others what kind of program this is.
-    let mut at = page_size();
-    let Search { found, interpreter, .. } = search();
-    forks::LINKED_STATICALLY.store(!interpreter, Ordering::Relaxed);
-    for data in found {
-        let touched = touched_pages(&data);
-        let (start, page) = (data.pages.start, page_size());
-        // Nothing is allocated in here: where the program is linked statically, the allocator's own
-        // data are among the pages. SAFETY: whole pages of the program's data; the caller promises
-        // that nobody writes them now.
-        let offset = unsafe {
-            job.share_globals(data.pages.clone(), at, &|address| touched[(address - start) / page])
-        }?;
-        at += data.pages.len();
-        shared.push(Shared { pages: data.pages, offset });
-    }
-    Ok(())
-}
-
-/// A number that differs between programs whose static data is laid out differently.
-pub fn digest(shared: &[Shared]) -> u64 {
-    let words = shared.iter().flat_map(|s| [s.pages.len() as u64, s.offset]);
-    words.fold(1, |hash: u64, word| {
-        (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
-    })
+    pub file_end: usize,
 }
 
 /// Whether the program's own constants are there: static data that is only read stays where it is.
@@ -121,7 +51,7 @@ unsafe extern "C" fn constant(
 }
 
 /// The writable data of the executable, and of the libraries that the user names.
-fn search() -> Search {
+pub fn search() -> Search {
     let wanted = std::env::var(ENV_LIBS).unwrap_or_default();
     let wanted: Vec<_> =
         wanted.split(':').filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -146,14 +76,14 @@ pub fn not_loaded() -> String {
     }
 }
 
-struct Search {
+pub struct Search {
     wanted: Vec<String>,
     /// Those that no loaded object is.
     missing: Vec<String>,
-    found: Vec<Data>,
+    pub found: Vec<Data>,
     first: bool,
     /// Whether the executable asks for a loader.
-    interpreter: bool,
+    pub interpreter: bool,
 }
 
 unsafe extern "C" fn object(
@@ -216,7 +146,7 @@ fn data_of(headers: &[libc::Elf64_Phdr], base: usize, page: usize) -> Vec<Data> 
 }
 
 /// For each page, whether it may hold anything but zeros.
-fn touched_pages(data: &Data) -> Vec<bool> {
+pub fn touched_pages(data: &Data) -> Vec<bool> {
     const PRESENT_OR_SWAPPED: u64 = 3 << 62;
     let page = page_size();
     let count = data.pages.len() / page;

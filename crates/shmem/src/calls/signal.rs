@@ -1,7 +1,7 @@
 //! Signals: a block and the word that tells of it.
 
-use crate::handle::Ctx;
-use crate::near;
+use crate::state::handle::Ctx;
+use crate::state::near;
 use crate::state::{State, bytes, die, get, or_die};
 use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp};
@@ -155,5 +155,5 @@ pub unsafe fn wait_until(
     cmp_value: u64,
 ) -> u64 {
     // SAFETY: the caller's promise.
-    unsafe { crate::sync::wait_for(call, "sig_addr", sig_addr, cmp, cmp_value) }
+    unsafe { crate::calls::sync::wait_for(call, "sig_addr", sig_addr, cmp, cmp_value) }
 }

@@ -5,16 +5,15 @@
 //! counterpart of an address is mapped at `address + bias + pe * stride`. All that is needed stands
 //! in one static object, which knows no PE while the library is not initialised, where peers are
 //! far, and while all checks are on: then, and for everything unusual, callers take the long way
-//! ([`State::spot`](crate::state::State::spot)), which also says what is wrong.
+//! ([`State::spot`](crate::state::library::State::spot)), which also says what is wrong.
 
-use crate::api::{INLINED, NEAR_PES};
-use crate::handle::Ctx;
-use crate::state::current;
-use crate::statics::Shared;
+use crate::state::handle::Ctx;
+use crate::state::inlined::{self, NEAR_PES};
+use crate::state::shared::Shared;
 use memonet_core::Job;
 use memonet_core::polling::PERIOD;
 use memonet_core::segment::{Segment, Written};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
 /// No word of C is larger. A word in the last so many bytes of an area goes the long way.
@@ -82,6 +81,9 @@ pub struct Reads {
     pub apart: [AtomicUsize; NEAR_PES],
 }
 
+/// The segments of the job; null while nothing is found here.
+static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(std::ptr::null_mut());
+
 #[unsafe(export_name = "memonet_reads_1")]
 static READS: Reads = Reads {
     left: AtomicUsize::new(0),
@@ -99,24 +101,6 @@ static NEAR: Near = Near {
     me: AtomicUsize::new(0),
     apart: [const { AtomicUsize::new(0) }; NEAR_PES],
 };
-
-/// A function by the name that programs call, and by the library's own.
-pub struct Names(pub *const c_void, pub *const c_void);
-
-// SAFETY: addresses that nobody follows.
-unsafe impl Sync for Names {}
-
-impl Names {
-    /// Whether programs call another function than the library's.
-    fn differ(&self) -> bool {
-        let [called, own] = [&self.0, &self.1].map(|name| {
-            // SAFETY: a field. The loader or linker has filled it, so the compiler is not to know
-            // that two functions are never one.
-            unsafe { std::ptr::read_volatile(name) }
-        });
-        called != own
-    }
-}
 
 impl Area {
     const fn nowhere() -> Area {
@@ -136,7 +120,7 @@ impl Area {
 }
 
 /// From now on, symmetric memory of a job all of whose PEs are near is found here.
-pub fn open(job: &Job, segment: &Segment, statics: Option<&Shared>) {
+pub fn open(job: &Job, segment: &'static Segment, statics: Option<&Shared>) {
     let Some(first) = segment.first() else { return };
     let heap = segment.heap();
     let start = segment.local() as usize + heap.start as usize;
@@ -147,6 +131,7 @@ pub fn open(job: &Job, segment: &Segment, statics: Option<&Shared>) {
     NEAR.me.store(job.pe(), Ordering::Relaxed);
     NEAR.stride.store(segment.size(), Ordering::Relaxed);
     NEAR.written.store(segment.written().as_ptr().cast_mut(), Ordering::Relaxed);
+    SEGMENT.store(std::ptr::from_ref(segment).cast_mut(), Ordering::Release);
     NEAR.npes.store(job.npes(), Ordering::Release);
     let counts_reads = segment.counts_reads();
     if counts_reads {
@@ -154,7 +139,7 @@ pub fn open(job: &Job, segment: &Segment, statics: Option<&Shared>) {
     } else {
         READS.npes.store(job.npes(), Ordering::Release);
     }
-    if !INLINED.iter().any(Names::differ) {
+    if !inlined::are_replaced() {
         let bias = NEAR.heap.bias.load(Ordering::Relaxed);
         for (pe, (write, read)) in NEAR.apart.iter().zip(&READS.apart).take(job.npes()).enumerate()
         {
@@ -171,6 +156,7 @@ pub fn close() {
     call_functions();
     NEAR.npes.store(0, Ordering::Release);
     READS.npes.store(0, Ordering::Release);
+    SEGMENT.store(std::ptr::null_mut(), Ordering::Release);
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
 }
 
@@ -310,7 +296,8 @@ pub fn has_read(place: usize, value: impl FnOnce() -> Option<u64>) {
 #[inline(never)]
 fn look_at_read(place: usize, value: u64) {
     READS.left.store(PERIOD as usize, Ordering::Relaxed);
-    if let Some(state) = current() {
-        state.segment.has_read(place, value);
+    // SAFETY: null, or a segment that lives as long as the process.
+    if let Some(segment) = unsafe { SEGMENT.load(Ordering::Acquire).as_ref() } {
+        segment.has_read(place, value);
     }
 }

@@ -1,13 +1,13 @@
 //! Sessions: hints about the calls to come on a context, which change nothing here but are checked.
 
-use crate::handle::{Ctx, SessionConfig};
+use crate::state::handle::{Ctx, SessionConfig};
 use crate::state::{die, get};
 use std::ffi::c_long;
 
 fn check(call: &'static str, ctx: Ctx) {
     get(call);
     if ctx != Ctx::DEFAULT && ctx != Ctx::INVALID {
-        crate::context::get(call, ctx);
+        crate::state::contexts::get(call, ctx);
     }
 }
 

@@ -8,8 +8,8 @@
     reason = "this module's own functions, by a convention that suits them: no C program calls them"
 )]
 
-use crate::handle::Ctx;
-use crate::near;
+use crate::state::handle::Ctx;
+use crate::state::near;
 use crate::state::{State, bytes, die, get as state, or_die};
 use memonet_core::{polling, segment, shm};
 use std::ffi::c_int;

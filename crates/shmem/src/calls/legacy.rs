@@ -9,12 +9,12 @@ const NE: c_int = 1;
 pub unsafe fn start_pes(call: &'static str, _npes: c_int) {
     if crate::state::current().is_none() {
         // SAFETY: the caller's promise.
-        unsafe { crate::setup::init(call) };
+        unsafe { crate::calls::setup::init(call) };
     }
 }
 
 /// Waits until the variable is no longer `cmp_value`.
 pub unsafe fn wait<T: Word>(call: &'static str, ivar: *mut T, cmp_value: T) {
     // SAFETY: the caller's promise.
-    unsafe { crate::sync::wait_until(call, ivar, NE, cmp_value) };
+    unsafe { crate::calls::sync::wait_until(call, ivar, NE, cmp_value) };
 }

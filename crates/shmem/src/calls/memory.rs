@@ -1,17 +1,13 @@
 //! The symmetric heap. All of these calls are collective over all PEs, and contain a barrier where
 //! the standard says so.
 
-use crate::environment;
+use crate::state::environment::{self, ENV_LIMIT};
+use crate::state::lock::lock;
 use crate::state::{State, die, get, or_die};
 use memonet_core::Error;
 use memonet_core::launch::parse_size;
 use std::ffi::{c_long, c_void};
-use std::ops::Range;
-use std::sync::{Mutex, Once, PoisonError};
-
-/// Variable of the standard, and its old name: bytes of the symmetric heap. A limit where it is
-/// set; without it there is none but memory itself.
-pub const ENV_LIMIT: [&str; 2] = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
+use std::sync::{Mutex, MutexGuard, Once};
 
 /// How much is allocated.
 static HEAP: Mutex<Heap> = Mutex::new(Heap { used: 0, limit: u64::MAX });
@@ -22,15 +18,8 @@ struct Heap {
     limit: u64,
 }
 
-fn heap() -> std::sync::MutexGuard<'static, Heap> {
-    HEAP.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The bytes that were asked for in the block around an offset, or that ends there, if there is
-/// one.
-pub fn block_around(state: &State, offset: u64) -> Option<Range<u64>> {
-    let ends_there = || state.job.block_around(offset.checked_sub(1)?);
-    state.job.block_around(offset).or_else(ends_there)
+fn heap() -> MutexGuard<'static, Heap> {
+    lock(&HEAP)
 }
 
 /// Begins with an empty heap: frees what an earlier use of the library has left. *Collective.*

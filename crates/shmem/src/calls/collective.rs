@@ -1,7 +1,7 @@
 //! Collectives of teams.
 
-use crate::handle::Team;
-use crate::operation::Operator;
+use crate::calls::operation::Operator;
+use crate::state::handle::Team;
 use crate::state::{State, bytes, die, get, or_die};
 use memonet_core::{Destinations, Error, Goal, Place};
 use std::ffi::c_int;

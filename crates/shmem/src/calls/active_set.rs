@@ -10,17 +10,18 @@
 //! call at a time, made anew each time, which is slower and never runs out. Whether it stays one,
 //! all members decide alike: by the room that they found in common when they made it.
 
-use crate::collective::{
+use crate::calls::collective::{
     alltoall_in, alltoalls_in, check_alike, check_apart, collect_in, combine_in, fcollect_in,
     place, root,
 };
-use crate::operation::Operator;
+use crate::calls::operation::Operator;
+use crate::state::lock::lock;
 use crate::state::{State, die, get, or_die};
 use memonet_core::{Goal, Team};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// First PE, logarithm of the stride, number.
 type Set = (c_int, c_int, c_int);
@@ -29,16 +30,15 @@ type Set = (c_int, c_int, c_int);
 /// call.
 const LEFT_TO_OTHERS: usize = 128;
 
-/// The teams of the sets that were used, and whether this PE was told that it called for one
-/// without being of it.
-#[derive(Default)]
-pub struct Sets(Mutex<HashMap<Set, Arc<Team>>>, AtomicBool);
+/// The teams of the sets that were used.
+static TEAMS: Mutex<BTreeMap<Set, Arc<Team>>> = Mutex::new(BTreeMap::new());
 
-impl Sets {
-    /// Forgets all.
-    pub fn clear(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    }
+/// Whether this PE has said that it calls for a set without being in it.
+static TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Forgets all sets.
+pub fn clear() {
+    lock(&TEAMS).clear();
 }
 
 /// The PEs of a set, in a job of `npes`; or what is wrong with it. Takes no time for sets that
@@ -70,7 +70,7 @@ fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
     if start == 0 && log_stride == 0 && size as usize == state.job.npes() {
         return f(state.job.world());
     }
-    let known = state.sets.0.lock().unwrap_or_else(PoisonError::into_inner).get(&set).cloned();
+    let known = lock(&TEAMS).get(&set).cloned();
     if let Some(team) = known {
         return f(&team);
     }
@@ -80,8 +80,7 @@ fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
     }
     let team = Arc::new(or_die(call, state.job.team_among(&pes)));
     if team.room() >= LEFT_TO_OTHERS {
-        let mut sets = state.sets.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sets.insert(set, team.clone());
+        lock(&TEAMS).insert(set, team.clone());
     }
     f(&team)
 }
@@ -92,7 +91,7 @@ fn stranger(state: &State, call: &'static str) {
     if state.check {
         die(call, why);
     }
-    if !state.sets.1.swap(true, Ordering::Relaxed) {
+    if !TOLD.swap(true, Ordering::Relaxed) {
         eprintln!(
             "memonet: PE {}: {call}: {why}: it does nothing there, nor when it does so again (MEMONET_CHECK=1 makes it an error)",
             state.job.pe()

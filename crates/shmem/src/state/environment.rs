@@ -1,19 +1,22 @@
 //! The environment variables of the standard, by which a user asks the library about itself.
 
-use crate::memory;
-use crate::state::State;
+use crate::state::library::State;
 use memonet_core::settings::SETTINGS;
 use std::ffi::OsString;
 use std::sync::Once;
+
+/// What `shmem_info_get_name` says.
+pub const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
+
+/// Variable of the standard, and its old name: bytes of the symmetric heap. A limit where it is
+/// set; without it there is none but memory itself.
+pub const ENV_LIMIT: [&str; 2] = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
 
 /// What `SHMEM_INFO` tells.
 const VARIABLES: [(&str, &str); 4] = [
     ("SHMEM_VERSION", "any value: print the version of the library at start-up"),
     ("SHMEM_INFO", "any value: print this text"),
-    (
-        memory::ENV_LIMIT[0],
-        "a limit on the symmetric heap of each PE, such as 512M or 1.5G; unset: none",
-    ),
+    (ENV_LIMIT[0], "a limit on the symmetric heap of each PE, such as 512M or 1.5G; unset: none"),
     ("SHMEM_DEBUG", "any value: each PE says how it is set up"),
 ];
 
@@ -32,7 +35,7 @@ pub fn tell(state: &State) {
         }
         let first = state.job.pe() == 0;
         if first && standard(["SHMEM_VERSION", "SMA_VERSION"]).is_some() {
-            eprintln!("memonet: {}, OpenSHMEM 1.6", crate::setup::VENDOR);
+            eprintln!("memonet: {}, OpenSHMEM 1.6", VENDOR);
         }
         if first && standard(["SHMEM_INFO", "SMA_INFO"]).is_some() {
             let own = SETTINGS.iter().map(|setting| (setting.name, setting.what));

@@ -6,7 +6,8 @@
 //! before anybody else does: so the parent waits until the child has its copy, and a program with
 //! threads, of which libc would lose count, is refused its fork.
 
-use super::Shared;
+use crate::state::near;
+use crate::state::shared::Shared;
 use memonet_core::Job;
 use memonet_core::segment::page_size;
 use std::cell::Cell;
@@ -33,6 +34,11 @@ thread_local! {
 /// Whether this process has copies of what its parent shares with the job.
 pub fn has_copies() -> bool {
     HAS_ITS_OWN.load(Ordering::Relaxed)
+}
+
+/// Threads of this process.
+pub fn threads() -> usize {
+    std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
 /// A page that parent and child share.
@@ -87,7 +93,7 @@ extern "C" fn before_fork() {
         return;
     };
     if LINKED_STATICALLY.load(Ordering::Relaxed) {
-        if crate::state::threads() > 1 {
+        if threads() > 1 {
             eprintln!(
                 "memonet: fork: a statically linked program with threads cannot fork while its static data is symmetric: link it dynamically"
             );
@@ -175,6 +181,6 @@ extern "C" fn after_fork_in_child() {
         HAS_ITS_OWN.store(true, Ordering::Relaxed);
         // What is mapped at the variables' addresses is not what peers have mapped any more. Only
         // now, as the words may lie among them.
-        crate::near::call_functions();
+        near::call_functions();
     }
 }

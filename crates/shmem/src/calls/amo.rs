@@ -1,7 +1,7 @@
 //! Atomic memory operations: lock-prefixed instructions on near peers.
 
-use crate::handle::Ctx;
-use crate::near;
+use crate::state::handle::Ctx;
+use crate::state::near;
 use crate::state::{check_result, die, get, or_die};
 use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp, Word};

@@ -1,37 +1,13 @@
 //! Teams.
 
-use crate::handle::{Table, Team, TeamConfig};
-use crate::state::{check_result, die, get as state};
+use crate::state::handle::{Team, TeamConfig};
+use crate::state::teams::{ALL, Made, get, made};
+use crate::state::{check_result, contexts, die, get as state};
 use memonet_core::Error;
 use std::ffi::{c_int, c_long, c_void};
 
-/// Teams that the program has made. A static object, as most of its pages are never touched.
-pub static ALL: Table<Made, 1024> = Table::new();
-
 /// `SHMEM_TEAM_NUM_CONTEXTS`.
 const NUM_CONTEXTS: c_long = 1;
-
-/// A team that the program has made.
-pub struct Made {
-    team: memonet_core::Team,
-    config: TeamConfig,
-}
-
-/// The core's team of a handle that is no constant, or the end of the job.
-#[inline]
-pub fn get(call: &'static str, team: Team) -> &'static memonet_core::Team {
-    &made(call, team).team
-}
-
-#[inline]
-fn made(call: &'static str, team: Team) -> &'static Made {
-    // SAFETY: programs do not destroy teams that they use.
-    match unsafe { ALL.get(team.0) } {
-        Some(made) => made,
-        None if team == Team::INVALID => die(call, "team: SHMEM_TEAM_INVALID is no team"),
-        None => die(call, "team: this is no team, or it was destroyed before"),
-    }
-}
 
 pub unsafe fn my_pe(call: &'static str, team: Team) -> c_int {
     let state = state(call);
@@ -195,7 +171,7 @@ pub unsafe fn destroy(call: &'static str, team: Team) {
             get(call, team);
             // SAFETY: programs do not destroy what they use.
             unsafe {
-                crate::context::destroy_of(team);
+                contexts::destroy_of(team);
                 drop(ALL.remove(team.0));
             }
         }

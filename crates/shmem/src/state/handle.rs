@@ -3,8 +3,8 @@
 //! A handle is the number of a place in a table and the count of its uses, so a handle that was
 //! given back is told from the one that took its place.
 
+use crate::state::lock::lock;
 use std::ffi::c_int;
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 /// `shmem_ctx_t`.
@@ -57,6 +57,10 @@ pub struct Mutex(pub usize);
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Region(pub usize);
+
+/// `shmemx_right_t`, behind a pointer: what access `holder` has to the part of `home`.
+#[repr(C)]
+pub struct Right([u8; 0]);
 
 /// `shmem_team_config_t`.
 #[repr(C)]
@@ -130,7 +134,7 @@ impl<T, const N: usize> Table<T, N> {
 
     /// A handle for a new thing, unless there are too many.
     pub fn insert(&self, thing: T) -> Option<usize> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = lock(&self.free);
         let index = match free.returned.pop() {
             Some(index) => index,
             None if free.fresh < N => {
@@ -152,7 +156,7 @@ impl<T, const N: usize> Table<T, N> {
     /// # Safety
     /// No other thread uses the handle.
     pub unsafe fn remove(&self, handle: usize) -> Option<T> {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = lock(&self.free);
         let place = self.place(handle)?;
         place.handle.store(0, Ordering::Release);
         free.returned.push((handle & ((1 << INDEX_BITS) - 1)) - FIRST);
@@ -174,7 +178,7 @@ impl<T, const N: usize> Table<T, N> {
 
     /// All handles in use.
     pub fn handles(&self) -> Vec<usize> {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = lock(&self.free);
         let used =
             self.places[..free.fresh].iter().map(|place| place.handle.load(Ordering::Acquire));
         used.filter(|&handle| handle != 0).collect()

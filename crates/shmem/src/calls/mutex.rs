@@ -1,10 +1,11 @@
 //! Data under a lock that owns them: an extension.
 
-use crate::handle::{Mutex, Table};
+use crate::state::handle::{Mutex, Table};
+use crate::state::lock::lock;
 use crate::state::{check_result, die, get as state, or_die};
 use memonet_core::dsm;
 use std::ffi::{c_int, c_void};
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 /// What data consist of: aligned for any C type.
 type Data = [u128];
@@ -21,7 +22,7 @@ pub struct Made {
 
 impl Made {
     fn held(&self) -> MutexGuard<'_, Option<dsm::Guard<'static, Data>>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 }
 

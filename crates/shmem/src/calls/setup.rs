@@ -1,16 +1,15 @@
 //! Setting up, leaving, and asking.
 
-use crate::environment;
-use crate::memory;
-use crate::state::{self, check_result, current, die, get, or_die, set_current};
+use crate::calls::{active_set, barrier, memory, mutex, region, transfer, window};
+use crate::state::environment::{self, VENDOR};
+use crate::state::lock::lock;
+use crate::state::{check_result, contexts, current, die, get, join, or_die, set_current, teams};
 use memonet_core::ending;
 use memonet_core::launch::Part;
 use std::ffi::{c_char, c_int, c_void};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-/// What `shmem_info_get_name` says.
-pub const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
 const MAX_NAME_LEN: usize = 64;
 const MULTIPLE: c_int = 3;
 
@@ -23,7 +22,7 @@ extern "C" fn load() {
     if memonet_core::launch::is_pe() {
         // What goes wrong is told by `shmem_init`; a program that never calls it is not concerned.
         // SAFETY: the program has no threads yet.
-        let _ = unsafe { state::join() };
+        let _ = unsafe { join() };
     }
 }
 
@@ -41,9 +40,9 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
     if !(0..=MULTIPLE).contains(&requested) {
         die(call, format_args!("requested: {requested} is no thread level"));
     }
-    let mut depth = DEPTH.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut depth = lock(&DEPTH);
     // SAFETY: with a launcher, joined when loaded; without one, `join` looks at the threads itself.
-    let state = unsafe { state::join() }.unwrap_or_else(|error| die(call, error));
+    let state = unsafe { join() }.unwrap_or_else(|error| die(call, error));
     if *depth == 0 {
         LEVEL.store(requested, Ordering::Relaxed);
         or_die(call, state.job.take_part(Part::Taking));
@@ -66,21 +65,21 @@ pub unsafe fn finalize(call: &'static str) {
         // In a handler of a program that ends early: the others do not come here.
         return;
     }
-    let mut depth = DEPTH.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut depth = lock(&DEPTH);
     or_die(call, state.job.barrier());
     *depth -= 1;
     if *depth == 0 {
         // SAFETY: the program promises that no other thread uses the library any more.
         unsafe {
-            crate::context::ALL.clear();
-            crate::transfer::ALL.clear();
-            crate::barrier::ALL.clear();
-            crate::team::ALL.clear();
-            crate::window::ALL.clear();
-            crate::mutex::ALL.clear();
-            crate::region::ALL.clear();
+            contexts::ALL.clear();
+            transfer::ALL.clear();
+            barrier::ALL.clear();
+            teams::ALL.clear();
+            window::ALL.clear();
+            mutex::ALL.clear();
+            region::ALL.clear();
         }
-        state.sets.clear();
+        active_set::clear();
         set_current(None);
         // The others are to hear of the barrier also if this process ends at once.
         or_die(call, state.job.quiet());
@@ -132,17 +131,6 @@ pub unsafe fn ptr(call: &'static str, dest: *const c_void, pe: c_int) -> *mut c_
     let state = get(call);
     state.check_pe(call, "pe", pe);
     state.pointer(dest as usize, pe as usize)
-}
-
-impl state::State {
-    /// Where a symmetric object of a PE can be reached by loads and stores; null where it cannot.
-    pub fn pointer(&self, address: usize, pe: usize) -> *mut c_void {
-        if pe == self.job.pe() && self.is_symmetric(address) {
-            return address as *mut c_void;
-        }
-        let spot = self.offset(address, 1).and_then(|offset| self.at(pe, offset, 1));
-        spot.and_then(|spot| spot.near()).map_or(std::ptr::null_mut(), |near| near.cast())
-    }
 }
 
 pub unsafe fn info_get_version(call: &'static str, major: *mut c_int, minor: *mut c_int) {

@@ -1,7 +1,7 @@
 //! Order and completion. One order for all contexts: near, a context would have nothing of its own
 //! to order.
 
-use crate::handle::Ctx;
+use crate::state::handle::Ctx;
 use crate::state::{get, or_die};
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ fn is_valid(call: &'static str, ctx: Ctx) -> bool {
         Ctx::DEFAULT => true,
         Ctx::INVALID => false,
         _ => {
-            crate::context::get(call, ctx);
+            crate::state::contexts::get(call, ctx);
             true
         }
     }

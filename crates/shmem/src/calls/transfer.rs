@@ -1,8 +1,8 @@
 //! Puts that are prepared once, with everything checked and resolved, and started many times: an
 //! extension.
 
-use crate::handle::{Ctx, Table, Transfer};
-use crate::signal;
+use crate::calls::signal;
+use crate::state::handle::{Ctx, Table, Transfer};
 use crate::state::{die, get as state, or_die};
 use memonet_core::SignalOp;
 use memonet_core::segment::Spot;

@@ -1,6 +1,6 @@
 //! Memory under release consistency: an extension.
 
-use crate::handle::{Region, Table};
+use crate::state::handle::{Region, Table};
 use crate::state::{State, check_result, die, get as state, or_die};
 use memonet_core::Error;
 use memonet_core::dsm::{self, Placement, RegionOptions};

@@ -1,7 +1,7 @@
 //! Restricted windows: an extension. Memory that only those PEs reach whom its home gives the
 //! right; a stray store by any other faults there, and leaves the memory untouched.
 
-use crate::handle::{Table, Window};
+use crate::state::handle::{Right, Table, Window};
 use crate::state::{State, check_result, die, get as state, or_die};
 use memonet_core::{Access, Error};
 use std::ffi::{c_int, c_void};
@@ -9,10 +9,6 @@ use std::ffi::{c_int, c_void};
 /// Restricted windows that the program has made. A static object, as most of its pages are never
 /// touched.
 pub static ALL: Table<Made, 256> = Table::new();
-
-/// `shmemx_right_t`, behind a pointer: what access `holder` has to the part of `home`.
-#[repr(C)]
-pub struct Right([u8; 0]);
 
 type RightFn = unsafe extern "C" fn(home: c_int, holder: c_int) -> c_int;
 

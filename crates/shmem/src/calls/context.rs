@@ -4,42 +4,13 @@
 //! keep apart from others: it is the numbering of its team's members, and a name for the program to
 //! order by.
 
-use crate::handle::{Ctx, Table, Team};
-use crate::state::{check_result, die, get as state};
+use crate::state::contexts::{ALL, Made, get};
+use crate::state::handle::{Ctx, Team};
+use crate::state::{check_result, die, get as state, or_die};
 use std::ffi::{c_int, c_long};
-use std::sync::Arc;
-
-/// Contexts that the program has made. A static object, as most of its pages are never touched.
-pub static ALL: Table<Made, 65536> = Table::new();
 
 /// `SHMEM_CTX_SERIALIZED`, `SHMEM_CTX_PRIVATE` and `SHMEM_CTX_NOSTORE`.
 const OPTIONS: c_long = 7;
-
-/// A context that the program has made.
-pub struct Made {
-    team: Team,
-    /// The team's members; `None`: everybody, by PE number.
-    members: Option<Arc<[usize]>>,
-}
-
-impl Made {
-    /// The team's members; `None`: everybody, by PE number.
-    #[inline]
-    pub fn members(&self) -> Option<&[usize]> {
-        self.members.as_deref()
-    }
-}
-
-/// The context of a handle other than the default one, or the end of the job.
-#[inline]
-pub fn get(call: &'static str, ctx: Ctx) -> &'static Made {
-    // SAFETY: programs do not destroy contexts that they use.
-    match unsafe { ALL.get(ctx.0) } {
-        Some(made) => made,
-        None if ctx == Ctx::INVALID => die(call, "ctx: SHMEM_CTX_INVALID is no context"),
-        None => die(call, "ctx: this is no context, or it was destroyed before"),
-    }
-}
 
 pub unsafe fn create(call: &'static str, options: c_long, ctx: *mut Ctx) -> c_int {
     // SAFETY: the caller's promise.
@@ -77,7 +48,7 @@ pub unsafe fn destroy(call: &'static str, ctx: Ctx) {
         _ => {
             get(call, ctx);
             // What was sent on it is completed.
-            crate::state::or_die(call, state.job.quiet());
+            or_die(call, state.job.quiet());
             // SAFETY: programs do not destroy contexts that they use.
             drop(unsafe { ALL.remove(ctx.0) });
         }
@@ -95,19 +66,4 @@ pub unsafe fn get_team(call: &'static str, ctx: Ctx, team: *mut Team) -> c_int {
     // SAFETY: the program's variable.
     unsafe { *team = of };
     c_int::from(of == Team::INVALID)
-}
-
-/// Destroys the contexts of a team.
-///
-/// # Safety
-/// No other thread uses them.
-pub unsafe fn destroy_of(team: Team) {
-    for handle in ALL.handles() {
-        // SAFETY: the caller's promise.
-        unsafe {
-            if ALL.get(handle).is_some_and(|made| made.team == team) {
-                drop(ALL.remove(handle));
-            }
-        }
-    }
 }

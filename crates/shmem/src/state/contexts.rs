@@ -1,0 +1,50 @@
+//! The contexts that the program has made.
+
+use crate::state::fatal::die;
+use crate::state::handle::{Ctx, Table, Team};
+use std::sync::Arc;
+
+/// Contexts that the program has made. A static object, as most of its pages are never touched.
+pub static ALL: Table<Made, 65536> = Table::new();
+
+/// A context that the program has made.
+pub struct Made {
+    /// Its team.
+    pub team: Team,
+    /// The team's members; `None`: everybody, by PE number.
+    pub members: Option<Arc<[usize]>>,
+}
+
+impl Made {
+    /// The team's members; `None`: everybody, by PE number.
+    #[inline]
+    pub fn members(&self) -> Option<&[usize]> {
+        self.members.as_deref()
+    }
+}
+
+/// The context of a handle other than the default one, or the end of the job.
+#[inline]
+pub fn get(call: &'static str, ctx: Ctx) -> &'static Made {
+    // SAFETY: programs do not destroy contexts that they use.
+    match unsafe { ALL.get(ctx.0) } {
+        Some(made) => made,
+        None if ctx == Ctx::INVALID => die(call, "ctx: SHMEM_CTX_INVALID is no context"),
+        None => die(call, "ctx: this is no context, or it was destroyed before"),
+    }
+}
+
+/// Destroys the contexts of a team.
+///
+/// # Safety
+/// No other thread uses them.
+pub unsafe fn destroy_of(team: Team) {
+    for handle in ALL.handles() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if ALL.get(handle).is_some_and(|made| made.team == team) {
+                drop(ALL.remove(handle));
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What the library knows while it is initialised.
+
+use crate::state::fatal::{self, die};
+use crate::state::shared::Shared;
+use crate::state::{near, statics};
+use memonet_core::launch::Part;
+use memonet_core::segment::{Segment, Spot};
+use memonet_core::{Error, Job, Place};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The library in its initialised state. Made once, and never freed: a program may initialise
+/// again.
+pub struct State {
+    /// The job.
+    pub job: Job,
+    /// Its segments.
+    pub segment: Segment,
+    /// Whether all checks are on.
+    pub check: bool,
+    /// The program's static data, and those of libraries.
+    pub(super) statics: Vec<Shared>,
+    /// What keeps the statics from being symmetric.
+    pub(super) no_statics: OnceLock<String>,
+}
+
+/// The state, while the library is initialised.
+static CURRENT: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
+/// The state, once it has been made.
+static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
+
+/// Joins the job and makes the program's static data symmetric, unless that has been done.
+///
+/// # Safety
+/// When called for the first time: no other thread writes static data now, or there is no launcher.
+pub unsafe fn join() -> Result<&'static State, &'static Error> {
+    let made = MADE.get_or_init(|| {
+        let job = memonet_fabrics::init()?;
+        job.take_part(Part::NotYet)?;
+        let mut no_statics = None;
+        let statics = if !memonet_core::launch::is_pe() && statics::threads() > 1 {
+            no_statics =
+                Some("the program had started threads before it initialised the library, without a launcher (`oshrun -n 1` is one)");
+            Vec::new()
+        } else {
+            // SAFETY: the caller's promise; without a launcher, this is the only thread.
+            unsafe { statics::share(&job) }?
+        };
+        let segment = job.segment();
+        Ok(State {
+            check: job.is_checked(),
+            statics,
+            no_statics: no_statics.map_or_else(OnceLock::new, |why| OnceLock::from(why.to_owned())),
+            segment,
+            job,
+        })
+    });
+    if let Ok(state) = made {
+        fatal::set_job(&state.job);
+    }
+    made.as_ref()
+}
+
+/// The state, or the end of the program: a call that is not allowed now.
+#[inline(always)]
+pub fn get(call: &'static str) -> &'static State {
+    match current() {
+        Some(state) => state,
+        None => not_initialised(call),
+    }
+}
+
+/// The state, while the library is initialised.
+#[inline(always)]
+pub fn current() -> Option<&'static State> {
+    // SAFETY: null, or the state in `MADE`, which is never dropped.
+    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+}
+
+/// The library becomes initialised, or stops being so.
+pub fn set_current(state: Option<&'static State>) {
+    near::close();
+    if let Some(state) = state
+        && !state.check
+    {
+        let statics = state.statics.first().filter(|_| state.no_statics.get().is_none());
+        near::open(&state.job, &state.segment, statics);
+    }
+    CURRENT.store(
+        state.map_or(std::ptr::null_mut(), |state| std::ptr::from_ref(state).cast_mut()),
+        Ordering::Release,
+    );
+}
+
+#[cold]
+fn not_initialised(call: &'static str) -> ! {
+    die(
+        call,
+        "the library is not initialised: call shmem_init before, and nothing of it after the last shmem_finalize",
+    )
+}
+
+impl State {
+    /// `bytes` of a PE at an offset that [`offset`](Self::offset) gives.
+    #[inline(always)]
+    pub fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
+        // SAFETY: memory of the heap and of static data. A C program has no other objects of the
+        // job there than blocks; what it does with blocks that it has freed is its own mistake.
+        unsafe { self.segment.at(pe, offset, bytes) }
+    }
+
+    /// The same at every PE.
+    pub fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
+        // SAFETY: as in `at`.
+        unsafe { self.segment.place(offset, bytes) }
+    }
+
+    /// How this PE is set up, for people.
+    pub fn describe(&self) -> String {
+        let statics: usize = self.statics.iter().map(|shared| shared.pages.len()).sum();
+        let statics = match self.no_statics.get() {
+            None => format!("{} KiB of static data are symmetric", statics >> 10),
+            Some(why) => format!("static data are not symmetric: {why}"),
+        };
+        let others = self
+            .job
+            .fabric()
+            .map_or("shared memory".to_owned(), |name| format!("the fabric {name:?}"));
+        let checks = if self.check { "on" } else { "off" };
+        format!(
+            "process {}, one of {} PEs, which reach each other by {others}; its symmetric heap is at {:p}; {statics}; checks that cost time are {checks}",
+            std::process::id(),
+            self.job.npes(),
+            self.segment.local().wrapping_add(self.segment.heap().start as usize)
+        )
+    }
+
+    /// Finds out whether all PEs run programs whose static data is laid out alike. *Collective.*
+    ///
+    /// # Errors
+    /// What the fabric reports.
+    pub fn compare_statics(&self) -> memonet_core::Result<()> {
+        let apart = statics::has_copies();
+        if apart {
+            let _ = self
+                .no_statics
+                .set("this process was forked off by the one that joined, and has copies".into());
+        }
+        if self.job.npes() == 1 {
+            return Ok(());
+        }
+        let at = self.segment.heap().end;
+        let mine = if apart { 0 } else { statics::digest(&self.statics) };
+        let word = |pe| self.at(pe, at, 8).expect("the first word of the globals");
+        // SAFETY: an aligned word of this PE's own segment.
+        unsafe {
+            memonet_core::shm::store(
+                self.segment.local().wrapping_add(at as usize).cast::<u64>(),
+                mine,
+            )
+        };
+        self.job.barrier()?;
+        for pe in 0..self.job.npes() {
+            if word(pe).load::<u64>()? != mine {
+                // Kept from the first time on.
+                let _ = self.no_statics.set(format!(
+                    "PE {pe} runs another program than this PE, or a child of the process that joined"
+                ));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,22 @@
+//! What a call needs to know: the job, where symmetric memory lies, and what the program holds
+//! handles for.
+//!
+//! Calls import the names below; inside this folder, files import each other by their own names.
+
+mod address;
+mod argument;
+pub mod contexts;
+pub mod environment;
+mod fatal;
+pub mod handle;
+mod inlined;
+mod library;
+pub mod lock;
+pub mod near;
+mod shared;
+mod statics;
+pub mod teams;
+
+pub use argument::{bytes, check_result};
+pub use fatal::{die, or_die};
+pub use library::{State, current, get, join, set_current};
