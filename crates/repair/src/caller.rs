@@ -1,6 +1,6 @@
 //! What an end of a channel and its caller exchange: datagrams to send, and bytes of the log.
 
-/// To whom a datagram goes.
+/// The receivers of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum To {
     /// The writer and all readers.
@@ -9,25 +9,25 @@ pub enum To {
     Writer,
 }
 
-/// A datagram that was written into the caller's buffer.
+/// A datagram in the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Its length.
+    /// The length of the datagram in bytes.
     pub len: usize,
-    /// Where it goes.
+    /// The receivers.
     pub to: To,
 }
 
-/// The writer's log: where the bytes of a position are.
+/// The log of a writer.
 pub trait Log {
     /// Copies the bytes from `position` on, which are between the writer's
     /// [floor](crate::Writer::floor) and the committed end.
     fn read(&self, position: u64, to: &mut [u8]);
 }
 
-/// A reader's log: where the bytes of a position go.
+/// The log of a reader.
 pub trait Store {
-    /// Keeps bytes from `position` on, which were missing, and lie within a capacity of what is
-    /// consumed.
+    /// Stores bytes from `position` on. They were missing, and lie within one capacity of the
+    /// consumed position.
     fn write(&mut self, position: u64, from: &[u8]);
 }

@@ -1,56 +1,57 @@
-//! What both ends of a channel must agree on, and when they do things.
+//! The configuration on which all ends of a channel agree.
 
-/// A moment or a span, in nanoseconds of the caller's clock; only differences mean anything.
+/// A time or a duration in nanoseconds of the caller's clock. Only differences of times mean
+/// anything.
 pub type Nanos = u64;
 
-/// A channel, equal at all its ends.
+/// The configuration of a channel, equal at all its ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// Random number of the job.
+    /// The random number of the job.
     pub job: u64,
-    /// The channel's number in the job,
+    /// The number of the channel in the job.
     pub channel: u32,
-    /// and how many channels have had that number before.
+    /// The number of channels that had this number before.
     pub epoch: u32,
-    /// How many readers there are; they are numbered from 0.
+    /// The number of readers, which are numbered from 0.
     pub readers: u16,
-    /// Bytes of the log that both sides keep, at most
+    /// The number of bytes of the log that both sides keep, at most
     /// [`wire::MOST_APART`](crate::wire::MOST_APART).
     pub capacity: u64,
-    /// Most bytes that are sent beyond what the slowest reader has seen.
+    /// The largest number of bytes that the writer sends beyond what the slowest reader has seen.
     pub window: u64,
-    /// Most bytes of a datagram, at least [`wire::LEAST_DATAGRAM`](crate::wire::LEAST_DATAGRAM):
-    /// what the links of all ends take. Where a link between them takes less, datagrams become
-    /// small.
+    /// The largest size of a datagram in bytes that the links of all ends take, at least
+    /// [`wire::LEAST_DATAGRAM`](crate::wire::LEAST_DATAGRAM). If a link between them takes less,
+    /// datagrams become small.
     pub datagram: usize,
-    /// When things are done.
+    /// The durations of the protocol.
     pub timing: Timing,
 }
 
-/// Spans of time of the protocol.
+/// The durations of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Timing {
-    /// From the last data to the first heartbeat; each further one comes after twice the time,
+    /// From the last data to the first heartbeat. The time doubles with each further heartbeat.
     pub heartbeat_first: Nanos,
-    /// up to this.
+    /// The longest time between two heartbeats.
     pub heartbeat_most: Nanos,
-    /// A missing range is first asked for after at least this,
+    /// The shortest time from the discovery of a gap to its first NAK.
     pub backoff_least: Nanos,
-    /// and at most this.
+    /// The longest time from the discovery of a gap to its first NAK.
     pub backoff_most: Nanos,
-    /// From one NAK to the next for the same range; doubles each time,
+    /// From the first NAK for a range to the second. The time doubles with each further NAK.
     pub retry_first: Nanos,
-    /// up to this.
+    /// The longest time between two NAKs for a range.
     pub retry_most: Nanos,
-    /// A range that was repaired so short a time ago is not repaired again: the repair is on its
+    /// The time after a repair during which the writer does not repeat it: the repair is on its
     /// way.
     pub linger: Nanos,
-    /// An end of which nothing was heard for so long is given up.
+    /// The time of silence after which an end counts as dead.
     pub dead_after: Nanos,
 }
 
 impl Timing {
-    /// For a local network: round trips of some ten to hundred microseconds.
+    /// For a local network with round trips of ten to a hundred microseconds.
     pub const LOCAL: Timing = Timing {
         heartbeat_first: 200_000,
         heartbeat_most: 20_000_000,

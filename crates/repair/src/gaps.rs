@@ -1,23 +1,24 @@
-//! What a reader misses: a short, sorted list of ranges below the highest position that it knows
-//! of.
+//! The gaps of a reader: a short, sorted list of missing ranges below the highest position that the
+//! reader knows of.
 
 use crate::config::Nanos;
 use crate::wire::Refused;
 
-/// Most ranges that a reader keeps apart. What would open more is refused, and comes again.
+/// The largest number of gaps that a reader keeps. It refuses a datagram that would open more; the
+/// writer sends the bytes again.
 pub const MAX_GAPS: usize = 64;
 
-/// A missing range, and when to ask for it.
+/// A missing range, and the time of the next NAK for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Gap {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) due: Nanos,
-    /// How often it was asked for.
+    /// The number of NAKs sent for it.
     pub(crate) asked: u32,
 }
 
-/// Sorted, apart, none empty, all below `highest`.
+/// The gaps: sorted, disjoint, not empty, and below `highest`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Gaps {
     list: Vec<Gap>,
@@ -29,17 +30,17 @@ impl Gaps {
         Gaps { list: Vec::with_capacity(MAX_GAPS + 1), highest: 0 }
     }
 
-    /// Everything below this has arrived.
+    /// The start of the first gap: all bytes below it have arrived.
     pub(crate) fn received(&self) -> u64 {
         self.list.first().map_or(self.highest, |gap| gap.start)
     }
 
-    /// One more than the last byte known of.
+    /// The end of the log, as far as the reader knows.
     pub(crate) fn highest(&self) -> u64 {
         self.highest
     }
 
-    /// Grows with each byte that is known of, and with each that has arrived.
+    /// A number that grows with each byte that the reader learns of, and with each that arrives.
     pub(crate) fn learnt(&self) -> u64 {
         let missing: u64 = self.list.iter().map(|gap| gap.end - gap.start).sum();
         2 * self.highest - missing
@@ -53,7 +54,7 @@ impl Gaps {
         self.list.iter().map(|gap| gap.due).min().unwrap_or(Nanos::MAX)
     }
 
-    /// There is something up to `highest`.
+    /// Notes that the log goes up to `highest`.
     pub(crate) fn know(&mut self, highest: u64, due: Nanos) -> Result<(), Refused> {
         if highest <= self.highest {
             return Ok(());
@@ -63,12 +64,12 @@ impl Gaps {
         Ok(())
     }
 
-    /// All between `highest` and `to` is missing.
+    /// Notes that all bytes between `highest` and `to` are missing.
     fn open(&mut self, to: u64, due: Nanos) -> Result<(), Refused> {
         let (start, full) = (self.highest, self.list.len() == MAX_GAPS);
         match self.list.last_mut() {
             _ if start == to => {}
-            // What nobody has asked for yet grows.
+            // A gap without a NAK so far grows instead.
             Some(last) if last.end == start && last.asked == 0 => last.end = to,
             _ if full => return Err(Refused::Scattered),
             _ => self.list.push(Gap { start, end: to, due, asked: 0 }),
@@ -76,8 +77,8 @@ impl Gaps {
         Ok(())
     }
 
-    /// Bytes from `start` to `end` have come; `keep` is called with each range of them that was
-    /// missing.
+    /// Closes gaps between `start` and `end`, whose bytes have arrived. It calls `keep` with each
+    /// range that was missing.
     pub(crate) fn fill(
         &mut self,
         start: u64,
@@ -86,13 +87,13 @@ impl Gaps {
         mut keep: impl FnMut(u64, u64),
     ) -> Result<(), Refused> {
         debug_assert!(start < end);
-        // The usual case.
+        // The usual case: the next bytes of a log without gaps.
         if start == self.highest {
             self.highest = end;
             keep(start, end);
             return Ok(());
         }
-        // Only a gap with something left on both sides becomes one more, and only one can.
+        // The number of gaps grows by one at most: only one gap can have bytes left on both sides.
         let splits = self.list.iter().any(|gap| gap.start < start && end < gap.end);
         if splits && self.list.len() == MAX_GAPS {
             return Err(Refused::Scattered);
@@ -135,7 +136,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a plain set of bytes.
+        /// Compares the gaps with a plain set of bytes.
         #[test]
         fn gaps_are_what_has_not_come(steps in proptest::collection::vec((0u64..400, 1u64..40, proptest::bool::weighted(0.2)), 1..200)) {
             let mut gaps = Gaps::new();

@@ -1,20 +1,20 @@
-//! What the layout of datagrams demands of a channel's configuration.
+//! Limits that the layout of datagrams sets for a channel's configuration.
 
 use crate::config::Config;
 use crate::wire::{HEADER, LEAST_DATAGRAM, MOST_APART};
 
-/// Bytes of the log in a datagram that passes wherever IP does well: the least packet of IPv6,
-/// without headers.
+/// The number of bytes of the log in a datagram that every IP network takes: the least packet of
+/// IPv6 without headers.
 pub(crate) const SAFE_PAYLOAD: usize = 1280 - 48 - HEADER;
 
 impl Config {
-    /// Most bytes of the log in one datagram.
+    /// The largest number of bytes of the log in one datagram.
     pub(crate) fn payload(&self) -> usize {
         self.datagram - HEADER
     }
 
     /// # Panics
-    /// When no channel can work like this.
+    /// If no channel can work with this configuration.
     pub(crate) fn check(&self) {
         assert!(
             self.datagram >= LEAST_DATAGRAM,

@@ -1,4 +1,4 @@
-//! A reader's end.
+//! The reader's end of a channel.
 
 use crate::caller::{Outgoing, Store, To};
 use crate::config::{Config, Nanos, Timing};
@@ -6,25 +6,25 @@ use crate::dice::Dice;
 use crate::gaps::{Gap, Gaps, MAX_GAPS};
 use crate::wire::{self, Body, Count, HEADER, Message, Range, Refused, Status};
 
-/// A reader's end of a channel.
+/// A reader of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reader {
     config: Config,
     number: u16,
     gaps: Gaps,
     consumed: u64,
-    /// What the last status said.
+    /// The contents of the last status.
     told_seen: u64,
     told_consumed: u64,
-    /// A heartbeat has asked for a status.
+    /// Whether a heartbeat has asked for a status.
     asked: bool,
-    /// The next status, as a sign of life.
+    /// The time of the next status, which shows the writer that this reader lives.
     status_at: Nanos,
     serial: u64,
     writer_serial: u64,
-    /// Of the other readers' NAKs.
+    /// The serial number of the last NAK of each other reader.
     reader_serials: Vec<u64>,
-    /// When something of the writer was taken.
+    /// The time at which this reader last took a datagram of the writer.
     heard_at: Nanos,
     dropped: bool,
     naks: u64,
@@ -32,10 +32,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reader `number`, which has received nothing.
+    /// Makes reader `number`, which has received nothing.
     ///
     /// # Panics
-    /// When no channel can work with this configuration, or has no such reader.
+    /// If no channel can work with this configuration, or the channel has no such reader.
     pub fn new(config: &Config, number: u16, now: Nanos) -> Self {
         config.check();
         assert!(number < config.readers, "there is no reader {number} among {}", config.readers);
@@ -58,22 +58,22 @@ impl Reader {
         }
     }
 
-    /// The log up to here has arrived, in order.
+    /// The position up to which the log has arrived, in order.
     #[inline]
     pub fn received(&self) -> u64 {
         self.gaps.received()
     }
 
-    /// What is below this was consumed.
+    /// The position up to which the caller has consumed the log.
     #[inline]
     pub fn consumed(&self) -> u64 {
         self.consumed
     }
 
-    /// What is below `position` is not needed any more.
+    /// Notes that the caller needs no bytes below `position` any more.
     ///
     /// # Panics
-    /// When it falls, or goes beyond what was [received](Self::received).
+    /// If `position` falls, or lies beyond what was [received](Self::received).
     pub fn consume(&mut self, position: u64) {
         assert!(
             self.consumed <= position && position <= self.received(),
@@ -84,31 +84,31 @@ impl Reader {
         self.consumed = position;
     }
 
-    /// NAKs sent so far.
+    /// The number of NAKs sent so far.
     pub fn naks(&self) -> u64 {
         self.naks
     }
 
-    /// Grows with all that this reader learns of the log. Where it stays, what was exchanged has
-    /// taught it nothing.
+    /// A number that grows with all that this reader learns of the log. While it stays the same, no
+    /// datagram has brought anything new.
     pub fn learnt(&self) -> u64 {
         self.gaps.learnt()
     }
 
-    /// Whether the writer has dropped this reader. What was received until then stays good.
+    /// Whether the writer has dropped this reader. Bytes received until then stay valid.
     pub fn is_dropped(&self) -> bool {
         self.dropped
     }
 
-    /// Whether nothing was heard of the writer for [`dead_after`](crate::Timing::dead_after).
+    /// Whether the writer has been silent for [`dead_after`](crate::Timing::dead_after).
     pub fn is_writer_silent(&self, now: Nanos) -> bool {
         now.saturating_sub(self.heard_at) >= self.config.timing.dead_after
     }
 
-    /// Takes a datagram; bytes of the log that were missing go to `store`.
+    /// Takes a datagram, and gives bytes of the log that were missing to `store`.
     ///
     /// # Errors
-    /// When it is refused; it has changed nothing then.
+    /// If the reader refuses the datagram, which then has changed nothing.
     pub fn receive(
         &mut self,
         datagram: &[u8],
@@ -144,7 +144,7 @@ impl Reader {
         now + self.dice.between(timing.backoff_least, timing.backoff_most)
     }
 
-    /// One more than the last byte for which there is room.
+    /// The position up to which there is room.
     fn room(&self) -> u64 {
         self.consumed + self.config.capacity
     }
@@ -163,7 +163,7 @@ impl Reader {
         if end <= self.received() {
             return Err(Refused::Old);
         }
-        // Drawn only for a new gap.
+        // Only a new gap draws a random number.
         let due = if position > self.gaps.highest() { self.backoff(now) } else { now };
         let mut kept = false;
         self.gaps.fill(position, end, due, |from, to| {
@@ -188,12 +188,12 @@ impl Reader {
         self.heard_at = now;
         self.asked = true;
         let due = if sent > self.gaps.highest() { self.backoff(now) } else { now };
-        // With too many gaps a later heartbeat opens this one.
+        // If there are too many gaps, a later heartbeat opens this one.
         let _opened = self.gaps.know(sent, due);
         Ok(())
     }
 
-    /// Another reader has asked for a range: the repair is on its way.
+    /// Delays the NAKs for a range that another reader has asked for: the repair is on its way.
     fn overhear(
         &mut self,
         reader: u16,
@@ -218,7 +218,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Makes all moments that are kept `by` earlier: for a clock that is set back by so much.
+    /// Moves all stored times back by `by`, for a clock that was set back by as much.
     pub fn rebase(&mut self, by: Nanos) {
         for moment in [&mut self.status_at, &mut self.heard_at] {
             *moment = moment.saturating_sub(by);
@@ -228,9 +228,9 @@ impl Reader {
         }
     }
 
-    /// The next datagram to send now, written into `out`, which has room for [`Config::datagram`]
-    /// bytes; to be called until there is none, after everything that changes something, and at the
-    /// [deadline](Self::deadline).
+    /// Writes the next datagram to send now into `out`, which has room for [`Config::datagram`]
+    /// bytes. The caller calls it until there is none: after each call that changes something, and
+    /// at the [deadline](Self::deadline).
     pub fn next(&mut self, now: Nanos, out: &mut [u8]) -> Option<Outgoing> {
         if self.dropped {
             return None;
@@ -246,7 +246,7 @@ impl Reader {
         None
     }
 
-    /// When [`next`](Self::next) has something, though nothing else happens.
+    /// The time at which [`next`](Self::next) has a datagram even if nothing else happens.
     pub fn deadline(&self) -> Nanos {
         if self.dropped {
             return Nanos::MAX;
@@ -254,8 +254,8 @@ impl Reader {
         self.status_at.min(self.gaps.first_due())
     }
 
-    /// When it asks for what it misses; never ([`Nanos::MAX`]), where it knows of nothing. The part
-    /// of its [deadline](Self::deadline) without which something would not come.
+    /// The time of the next NAK; [`Nanos::MAX`] if there is no gap. It is the part of the
+    /// [deadline](Self::deadline) that the arrival of missing bytes depends on.
     pub fn asks_at(&self) -> Nanos {
         if self.dropped { Nanos::MAX } else { self.gaps.first_due() }
     }
@@ -295,7 +295,7 @@ impl Reader {
     }
 }
 
-/// How long to wait for the repair of a gap that is asked for now.
+/// The time to wait for a repair after the NAK that is sent now.
 fn retry(timing: &Timing, gap: &Gap) -> Nanos {
     timing.retry_first.saturating_mul(1 << gap.asked.min(32)).min(timing.retry_most)
 }

@@ -2,32 +2,33 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0..7 | checksum: 56 bits of a CRC-64 of all that is sent, and of what both ends know without being told |
+//! | 0..7 | checksum: 56 bits of a CRC-64 of the datagram and of what both ends know |
 //! | 7 | kind: 1 data, 2 heartbeat, 3 status, 4 NAK, 5 bye |
 //! | 8..12 | the low half of: data: the position of its first byte; all others: a serial number, higher in each that this end sends, from 1 on |
 //! | 12.. | data: bytes of the log, at least one |
 //! | | heartbeat: u64, the position up to which data has been sent |
 //! | | status: u16, number of the reader; 3 u64, positions up to which it has received, seen, consumed |
 //! | | NAK: u16, number of the reader; pairs of u64, start and end of ranges that it misses, ascending, at least one |
-//! | | bye: u64, number of the reader that is none any more |
+//! | | bye: u64, number of the reader that the writer has dropped |
 //!
-//! **What both ends know** is not sent, but is in the checksum: protocol and version, job, channel
-//! and epoch, and the high half of positions and serial numbers, which the receiver takes from
-//! where it is itself. So what belongs elsewhere, or is older by a whole turn of the low half, is
-//! refused as what was damaged is; that it is not happens to one in 2^56. Where a switch copies
-//! packets of 2 KiB, every byte here is one that is copied for each reader.
+//! **What both ends know** is part of the checksum and is not sent: protocol and version, job,
+//! channel, epoch, and the high half of positions and serial numbers. The receiver takes the high
+//! half from its own position. So a receiver refuses a datagram of another channel, or one that is
+//! older by a whole turn of the low half, just as it refuses a damaged one; it accepts one in 2^56
+//! by mistake. The header is short because a switch that copies packets of 2 KiB copies each byte
+//! for each reader.
 
 use crate::config::Config;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Protocol and version: the first of what both ends know.
+/// Protocol and version, the first of what both ends know.
 const MAGIC: [u8; 4] = *b"mnR2";
-/// Bytes before the body.
+/// The number of bytes before the body.
 pub const HEADER: usize = size_of::<Header>();
-/// Room for any body but data of more than a few bytes.
+/// The least size of a datagram in bytes: it holds each kind of body, and data of a few bytes.
 pub const LEAST_DATAGRAM: usize = HEADER + size_of::<U16>() + size_of::<Status>();
-/// Most bytes between positions that are told apart by their low half.
+/// The largest distance in bytes of two positions that their low halves distinguish.
 pub const MOST_APART: u64 = 1 << 31;
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -35,11 +36,11 @@ pub const MOST_APART: u64 = 1 << 31;
 struct Header {
     check: [u8; CHECK],
     kind: u8,
-    /// Low half of position or serial number.
+    /// The low half of a position or of a serial number.
     place: U32,
 }
 
-/// Bytes of the checksum.
+/// The number of bytes of the checksum.
 const CHECK: usize = 7;
 
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -71,49 +72,49 @@ const STATUS: u8 = 3;
 const NAK: u8 = 4;
 const BYE: u8 = 5;
 
-/// Why a datagram was not taken. It has changed nothing.
+/// The reason why an end refuses a datagram, which then has changed nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refused {
-    /// No memonet datagram, or one that was cut off.
+    /// It is not a datagram of this protocol, or it was cut off.
     #[error("not a datagram of this protocol")]
     Foreign,
-    /// Damaged on the way; or of another job, channel or epoch.
+    /// It was damaged on the way, or belongs to another job, channel or epoch.
     #[error("it was damaged, or belongs to another channel")]
     Checksum,
-    /// From somebody who does not send such datagrams to this end, or is not in the channel.
+    /// Its sender does not send such datagrams to this end, or is not in the channel.
     #[error("its sender does not send that")]
     Sender,
-    /// Its body is not what its kind has.
+    /// Its body does not fit its kind.
     #[error("it is malformed")]
     Malformed,
-    /// It says what cannot be: positions that fall, or lie beyond what was sent or has room.
-    #[error("it says what cannot be")]
+    /// Its contents are impossible: positions fall, or lie beyond what was sent or has room.
+    #[error("its contents are impossible")]
     Impossible,
-    /// A replay, or overtaken by a later one.
+    /// It is a replay, or a later datagram has overtaken it.
     #[error("it is old")]
     Old,
-    /// It would open more gaps than are kept; it will be sent again.
+    /// It would open more gaps than a reader keeps; the writer will send it again.
     #[error("there are too many gaps before it")]
     Scattered,
-    /// This end has been dropped, or the sender was.
+    /// The writer has dropped this reader, or the sender.
     #[error("its sender or this reader was dropped")]
     Dropped,
 }
 
-/// What a datagram's place is one of.
+/// The count to which the place of a datagram belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
     /// Positions of the log.
     Positions,
-    /// Serial numbers of the writer,
+    /// Serial numbers of the writer.
     Writers,
-    /// or of a reader: of its statuses,
+    /// Serial numbers of a reader's statuses.
     Statuses(u16),
-    /// and, in the same count, of its NAKs.
+    /// Serial numbers of a reader's NAKs, in one count with its statuses.
     Naks(u16),
 }
 
-/// A datagram of this channel. Positions in it have not been looked at.
+/// A datagram of this channel. Its positions are not checked yet.
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
     Data { position: u64, bytes: &'a [u8] },
@@ -123,7 +124,7 @@ pub(crate) enum Message<'a> {
     Bye { reader: u64 },
 }
 
-/// The checksum of a datagram at this place.
+/// The checksum of a datagram with this place.
 fn check(config: &Config, kind: u8, place: u64, body: &[u8]) -> [u8; CHECK] {
     let known = Known {
         magic: MAGIC,
@@ -140,7 +141,7 @@ fn check(config: &Config, kind: u8, place: u64, body: &[u8]) -> [u8; CHECK] {
     check
 }
 
-/// What the checksum begins with.
+/// The state of the checksum before the datagram's bytes.
 #[derive(IntoBytes, Immutable, Unaligned)]
 #[repr(C)]
 struct Known {
@@ -152,13 +153,13 @@ struct Known {
     place: U64,
 }
 
-/// The number with this low half that is nearest to `near`.
+/// The number with this low half that lies nearest to `near`.
 fn whole(low: u32, near: u64) -> u64 {
     near.wrapping_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
 }
 
-/// Reads a datagram, believing nothing. `near` says where this end is in a count, or that it takes
-/// no such datagrams.
+/// Reads a datagram and checks everything but its positions. `near` gives the place of this end in
+/// a count, or `None` if this end takes no datagrams of that count.
 pub(crate) fn parse<'a>(
     config: &Config,
     datagram: &'a [u8],
@@ -203,7 +204,7 @@ pub(crate) fn parse<'a>(
     }
 }
 
-/// What can be sent, but for data, whose bytes are already in place.
+/// The body of a datagram to send; the bytes of data are in place already.
 pub(crate) enum Body<'a> {
     Data { position: u64, len: usize },
     Heartbeat { serial: u64, sent: u64 },
@@ -212,8 +213,8 @@ pub(crate) enum Body<'a> {
     Bye { serial: u64, reader: u16 },
 }
 
-/// Writes a datagram into `out`, where the bytes of data already stand behind the header; its
-/// length.
+/// Writes a datagram into `out` and gives its length. The bytes of data already stand behind the
+/// header.
 pub(crate) fn write(config: &Config, body: Body<'_>, out: &mut [u8]) -> usize {
     let mut fill = |parts: [&[u8]; 2]| {
         let mut len = 0;
@@ -244,11 +245,10 @@ pub(crate) fn write(config: &Config, body: Body<'_>, out: &mut [u8]) -> usize {
     len
 }
 
-/// Says of a datagram at which place it is, and sets its checksum. Public for tests, which forge
-/// some.
+/// Sets the place of a datagram and its checksum. It is public for tests, which forge datagrams.
 ///
 /// # Panics
-/// When there is no room for a header.
+/// If there is no room for a header.
 pub fn seal(config: &Config, place: u64, datagram: &mut [u8]) {
     let (header, body) = datagram.split_at_mut(HEADER);
     let kind = header[CHECK];
@@ -257,7 +257,7 @@ pub fn seal(config: &Config, place: u64, datagram: &mut [u8]) {
     header.copy_from_slice(whole.as_bytes());
 }
 
-/// The kind of a datagram. Public for tests.
+/// The kind of a datagram. It is public for tests.
 pub fn kind(datagram: &[u8]) -> u8 {
     datagram[CHECK]
 }

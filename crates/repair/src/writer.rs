@@ -1,4 +1,4 @@
-//! The writer's end.
+//! The writer's end of a channel.
 
 use crate::caller::{Log, Outgoing, To};
 use crate::config::{Config, Nanos};
@@ -7,38 +7,39 @@ use crate::limits::SAFE_PAYLOAD;
 use crate::wire::{self, Body, Count, HEADER, Message, Range, Refused, Status};
 use std::collections::VecDeque;
 
-/// Most ranges that wait to be sent again; what is asked for beyond that will be asked for again.
+/// The largest number of ranges that wait for a repair. Readers ask again for ranges beyond it.
 const MOST_REPAIRS: usize = 4 * MAX_GAPS;
 
-/// A range that a reader asks for so often does not arrive because its datagrams are too large for
-/// some link on the way: by chance alone, with a loss of 30 %, one in ten thousand would. Taken for
-/// that by mistake, datagrams are small from then on, and all still arrives.
+/// The number of NAKs for one range after which the writer takes its datagrams for too large for a
+/// link. With a loss of 30 %, one range in ten thousand needs as many by chance; then datagrams are
+/// small without need, and all bytes still arrive.
 const STUCK: u32 = 8;
 
-/// The writer's end of a channel.
+/// The writer of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Writer {
     config: Config,
     readers: Vec<Peer>,
-    /// The log is written up to here,
+    /// The position up to which the caller has written the log.
     end: u64,
-    /// and sent once up to here.
+    /// The position up to which the log was sent once.
     sent: u64,
-    /// The least that a live reader has consumed, and seen.
+    /// The least positions that a live reader has consumed, and seen.
     floor: u64,
     seen: u64,
-    /// To be sent again.
+    /// The ranges to send again.
     repairs: VecDeque<(u64, u64)>,
-    /// Sent again at that moment.
+    /// Ranges that were sent again, with the time.
     repaired: VecDeque<(u64, u64, Nanos)>,
     heartbeat_at: Nanos,
     heartbeat_after: Nanos,
     serial: u64,
-    /// Most bytes of the log in one datagram, as far as is known.
+    /// The largest number of bytes of the log in one datagram that all links take, as far as the
+    /// writer knows.
     payload: usize,
 }
 
-/// What is known of a reader.
+/// The state of a reader, as far as the writer knows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Peer {
     received: u64,
@@ -47,16 +48,16 @@ struct Peer {
     serial: u64,
     heard_at: Nanos,
     dropped: bool,
-    /// It is to be told that it was dropped.
+    /// Whether the writer must send it a bye.
     bye: bool,
-    /// The start of a range that it misses,
+    /// The start of the range whose NAKs are counted.
     stuck_at: u64,
-    /// and how often it has asked for that.
+    /// The number of NAKs for the range at `stuck_at`.
     stuck: u32,
 }
 
 impl Peer {
-    /// Whether it asks for the same again and again.
+    /// Whether it asks for one range again and again.
     fn is_stuck(&mut self, ranges: &[Range]) -> bool {
         if ranges.iter().any(|range| range.start.get() == self.stuck_at) {
             self.stuck += 1;
@@ -68,10 +69,10 @@ impl Peer {
 }
 
 impl Writer {
-    /// A writer that has written nothing.
+    /// Makes a writer with an empty log.
     ///
     /// # Panics
-    /// When no channel can work with this configuration.
+    /// If no channel can work with this configuration.
     pub fn new(config: &Config, now: Nanos) -> Self {
         config.check();
         let reader = Peer {
@@ -101,22 +102,23 @@ impl Writer {
         }
     }
 
-    /// The log may be written up to here without writing over what a reader needs.
+    /// The position up to which the caller may write the log without overwriting bytes that a
+    /// reader needs.
     #[inline]
     pub fn limit(&self) -> u64 {
         self.floor + self.config.capacity
     }
 
-    /// Nothing below this is needed any more.
+    /// The position below which no bytes are needed any more.
     #[inline]
     pub fn floor(&self) -> u64 {
         self.floor
     }
 
-    /// The log is written up to `end`.
+    /// Notes that the caller has written the log up to `end`.
     ///
     /// # Panics
-    /// When it falls, or goes beyond the [limit](Self::limit).
+    /// If `end` falls, or lies beyond the [limit](Self::limit).
     #[inline]
     pub fn commit(&mut self, end: u64) {
         assert!(
@@ -136,8 +138,8 @@ impl Writer {
         self.sent == self.end && self.live().all(|reader| reader.received == self.end)
     }
 
-    /// Grows with all that is sent for the first time, and all that readers tell of themselves.
-    /// Where it stays, what was exchanged has taught the writer nothing.
+    /// A number that grows with each byte that is sent for the first time, and with each position
+    /// that readers report. While it stays the same, no datagram has brought anything new.
     pub fn learnt(&self) -> u64 {
         let told = |reader: &Peer| {
             reader.received + reader.seen + reader.consumed + u64::from(reader.dropped)
@@ -145,13 +147,13 @@ impl Writer {
         self.sent + self.readers.iter().map(told).sum::<u64>()
     }
 
-    /// The live reader that has consumed least, if there is any.
+    /// The live reader that has consumed least, if there is a live reader.
     pub fn slowest(&self) -> Option<u16> {
         let live = (0..self.config.readers).filter(|&reader| !self.is_dropped(reader));
         live.min_by_key(|&reader| self.readers[usize::from(reader)].consumed)
     }
 
-    /// A live reader of which nothing was heard for [`dead_after`](crate::Timing::dead_after).
+    /// A live reader that has been silent for [`dead_after`](crate::Timing::dead_after).
     pub fn silent(&self, now: Nanos) -> Option<u16> {
         let silent = |reader: &Peer| {
             !reader.dropped && now.saturating_sub(reader.heard_at) >= self.config.timing.dead_after
@@ -159,7 +161,7 @@ impl Writer {
         self.readers.iter().position(silent).map(|reader| reader as u16)
     }
 
-    /// Goes on without a reader, which is told so.
+    /// Drops a reader and sends it a bye.
     pub fn drop_reader(&mut self, reader: u16) {
         let peer = &mut self.readers[usize::from(reader)];
         (peer.dropped, peer.bye) = (true, true);
@@ -175,7 +177,7 @@ impl Writer {
         self.readers.iter().filter(|reader| !reader.dropped)
     }
 
-    /// Finds anew who is last.
+    /// Computes the least positions of the live readers.
     fn look_around(&mut self) {
         self.floor = self.live().map(|reader| reader.consumed).min().unwrap_or(self.end);
         self.seen = self.live().map(|reader| reader.seen).min().unwrap_or(self.end);
@@ -184,14 +186,14 @@ impl Writer {
     /// Takes a datagram.
     ///
     /// # Errors
-    /// When it is refused; it has changed nothing then, except that a dropped reader that goes on
-    /// talking is told again.
+    /// If the writer refuses the datagram, which then has changed nothing. One exception: a dropped
+    /// reader that still sends gets another bye.
     pub fn receive(&mut self, datagram: &[u8], now: Nanos) -> Result<(), Refused> {
         let near = |count| match count {
             Count::Statuses(reader) | Count::Naks(reader) => {
                 Some(self.readers[usize::from(reader)].serial)
             }
-            // Its own come back to it.
+            // The writer receives its own datagrams too.
             Count::Positions | Count::Writers => None,
         };
         match wire::parse(&self.config, datagram, near)? {
@@ -203,7 +205,7 @@ impl Writer {
         }
     }
 
-    /// The reader that sends this, unless it is none any more, or has said something later.
+    /// The live reader that sent this, unless a later datagram of it has arrived before.
     fn talking(&mut self, reader: u16, serial: u64) -> Result<&mut Peer, Refused> {
         let peer = &mut self.readers[usize::from(reader)];
         if serial <= peer.serial {
@@ -274,7 +276,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Has a range sent again, but for what was just now, or will be anyway.
+    /// Queues a range for repair, except for parts that were just sent again or are queued already.
     fn repair(&mut self, start: u64, end: u64) {
         let mut wanted = vec![(start, end)];
         let under_way = self.repaired.iter().map(|&(from, to, _)| (from, to));
@@ -289,7 +291,7 @@ impl Writer {
         self.repairs.extend(wanted.into_iter().take(room));
     }
 
-    /// Makes all moments that are kept `by` earlier: for a clock that is set back by so much.
+    /// Moves all stored times back by `by`, for a clock that was set back by as much.
     pub fn rebase(&mut self, by: Nanos) {
         self.heartbeat_at = self.heartbeat_at.saturating_sub(by);
         for reader in &mut self.readers {
@@ -300,9 +302,9 @@ impl Writer {
         }
     }
 
-    /// The next datagram to send now, written into `out`, which has room for [`Config::datagram`]
-    /// bytes; to be called until there is none, after everything that changes something, and at the
-    /// [deadline](Self::deadline).
+    /// Writes the next datagram to send now into `out`, which has room for [`Config::datagram`]
+    /// bytes. The caller calls it until there is none: after each call that changes something, and
+    /// at the [deadline](Self::deadline).
     pub fn next(&mut self, now: Nanos, log: &impl Log, out: &mut [u8]) -> Option<Outgoing> {
         self.goodbye(out)
             .or_else(|| self.next_repair(now, log, out))
@@ -311,7 +313,7 @@ impl Writer {
             .map(|len| Outgoing { len, to: To::All })
     }
 
-    /// When [`next`](Self::next) has something, though nothing else happens.
+    /// The time at which [`next`](Self::next) has a datagram even if nothing else happens.
     pub fn deadline(&self) -> Nanos {
         self.heartbeat_at
     }
@@ -330,7 +332,7 @@ impl Writer {
 
     fn next_repair(&mut self, now: Nanos, log: &impl Log, out: &mut [u8]) -> Option<usize> {
         while let Some((start, end)) = self.repairs.pop_front() {
-            // What all have consumed nobody needs, and it may be written over.
+            // All readers have consumed these bytes, and the caller may overwrite them.
             let start = start.max(self.floor);
             if start < end {
                 let upto = end.min(start + self.payload as u64);
