@@ -1,14 +1,15 @@
-//! Deprecated collectives, of active sets: a first PE, the logarithm of a stride, and how many.
+//! The deprecated collectives over active sets: a first PE, the logarithm of a stride, and a number
+//! of PEs.
 //!
-//! A set that is used for the first time becomes a team of its own, and stays one until the library
-//! is finalised. So the work arrays that programs hand over, some of which are too small, are
-//! neither read nor written.
+//! The first call on a set makes a team of it, which stays until the library is finalised. So the
+//! library neither reads nor writes the work arrays that programs pass, some of which are too
+//! small.
 //!
-//! A job has room for a limited number of teams, and programs may use ever different sets. A team
-//! cannot be taken back for another: members that have nothing to do with that one would have to
-//! agree, and may be anywhere. So once its members have little room left, a set is a team for one
-//! call at a time, made anew each time, which is slower and never runs out. Whether it stays one,
-//! all members decide alike: by the room that they found in common when they made it.
+//! A job has room for a limited number of teams, and a program may use ever different sets. The
+//! library cannot destroy one team to make room for another: the members of the first would have to
+//! agree, and they may be anywhere. So once the members of a set have little room left, the set is
+//! a team for one call at a time. That is slower and never runs out of room. All members decide
+//! alike whether the team stays, by the room that they found in common when they made it.
 
 use crate::calls::collective::{
     alltoall_in, alltoalls_in, check_alike, check_apart, collect_in, combine_in, fcollect_in,
@@ -23,26 +24,26 @@ use std::ffi::{c_int, c_long};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// First PE, logarithm of the stride, number.
+/// The first PE, the logarithm of the stride, and the number of PEs.
 type Set = (c_int, c_int, c_int);
 
-/// Room for this many teams is left to what is no active set, and to sets that are teams for one
-/// call.
+/// The number of teams for which active sets leave room: for teams of the program, and for sets
+/// that are teams for one call.
 const LEFT_TO_OTHERS: usize = 128;
 
-/// The teams of the sets that were used.
+/// The teams of active sets that stay.
 static TEAMS: Mutex<BTreeMap<Set, Arc<Team>>> = Mutex::new(BTreeMap::new());
 
-/// Whether this PE has said that it calls for a set without being in it.
+/// Whether this PE has reported that it called a collective of a set that it is not in.
 static TOLD: AtomicBool = AtomicBool::new(false);
 
-/// Forgets all sets.
+/// Destroys the teams of all sets.
 pub fn clear() {
     lock(&TEAMS).clear();
 }
 
-/// The PEs of a set, in a job of `npes`; or what is wrong with it. Takes no time for sets that
-/// cannot be.
+/// The PEs of a set in a job of `npes`, or the mistake in it. It checks before it builds the list,
+/// so a huge set costs nothing.
 fn members((start, log_stride, size): Set, npes: usize) -> Result<Vec<usize>, String> {
     let what = || {
         format!(
@@ -60,11 +61,11 @@ fn members((start, log_stride, size): Set, npes: usize) -> Result<Vec<usize>, St
     Ok((0..size as usize).map(|i| start as usize + (i << log_stride)).collect())
 }
 
-/// Does something with the team of a set. A PE that is not of the set does nothing, as where
-/// programs that let all call it were written; it is told so once.
+/// Calls `f` with the team of a set. A PE outside of the set does nothing, because libraries for
+/// which such programs were written did nothing; a message says so once.
 fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
     let (start, log_stride, size) = set;
-    // One PE is the same set by any stride.
+    // The stride means nothing in a set of one PE.
     let log_stride = if size == 1 { log_stride.min(0) } else { log_stride };
     let set = (start, log_stride, size);
     if start == 0 && log_stride == 0 && size as usize == state.job.npes() {
@@ -76,7 +77,7 @@ fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
     }
     let pes = members(set, state.job.npes()).unwrap_or_else(|why| die(call, why));
     if !pes.contains(&state.job.pe()) {
-        return stranger(state, call);
+        return outsider(state, call);
     }
     let team = Arc::new(or_die(call, state.job.team_among(&pes)));
     if team.room() >= LEFT_TO_OTHERS {
@@ -86,7 +87,7 @@ fn with(state: &State, call: &'static str, set: Set, f: impl FnOnce(&Team)) {
 }
 
 #[cold]
-fn stranger(state: &State, call: &'static str) {
+fn outsider(state: &State, call: &'static str) {
     let why = "this PE is not in the active set whose collective it calls";
     if state.check {
         die(call, why);
@@ -120,7 +121,7 @@ pub unsafe fn sync(
     unsafe { barrier(call, pe_start, log_pe_stride, pe_size, psync) };
 }
 
-/// The root, by its rank in the set, keeps its destination as it is.
+/// `pe_root` is a rank in the set. The root's destination keeps its contents.
 pub unsafe fn broadcast<T>(
     call: &'static str,
     dest: *mut T,

@@ -1,4 +1,4 @@
-//! Atomic memory operations: lock-prefixed instructions on near peers.
+//! Atomic memory operations: instructions with a lock prefix on near peers.
 
 use crate::state::handle::Ctx;
 use crate::state::near;
@@ -7,7 +7,7 @@ use memonet_core::segment::Spot;
 use memonet_core::shm::{self, AtomicOp, Word};
 use std::ffi::c_int;
 
-/// The word, if it is an aligned one of a near PE.
+/// The address at which the word of a near PE is mapped, if it is aligned.
 #[inline(always)]
 fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
     let near = near::word(ctx, address, pe)?;
@@ -44,7 +44,7 @@ fn update<T: Word>(
     pe: c_int,
 ) -> T {
     if let Some(word) = aligned(ctx, dest, pe) {
-        // SAFETY: an aligned symmetric word of a near PE.
+        // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
         let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
         updated(word, old, !op.keeps(old, value.to_bits()), pe);
         return T::from_bits(old);
@@ -52,8 +52,8 @@ fn update<T: Word>(
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
 }
 
-/// The end of an operation on a near word that has found `old`. Where reads are counted, one that
-/// has changed nothing is a read.
+/// The end of an operation on a near word whose value was `old`. Where reads are counted, an
+/// operation that has changed nothing counts as a read.
 #[inline(always)]
 fn updated<T: Word>(word: *mut T, old: u64, changed: bool, pe: c_int) {
     if !changed && near::counts_reads() {
@@ -72,7 +72,7 @@ pub unsafe fn fetch<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe:
     if let Some((word, counted)) = near::word_to_read(ctx, source, pe)
         && (word as usize).is_multiple_of(size_of::<T>())
     {
-        // SAFETY: an aligned symmetric word of a near PE.
+        // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
         let value = unsafe { shm::load(word) };
         if counted {
             near::has_read(word as usize, || Some(value.to_bits()));
@@ -87,8 +87,8 @@ fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c
     let spot = anywhere(call, "source", ctx, source, pe);
     let fetched = match spot.near() {
         Some(_) => spot.load(),
-        // In order with the fabric's other atomics: swaps what is there for itself, if it is 0, and
-        // nothing otherwise.
+        // An atomic that changes nothing, so that the fabric orders it with its other atomics: it
+        // replaces 0 by 0.
         None => spot.compare_swap(T::from_bits(0), T::from_bits(0)),
     };
     or_die(call, fetched)
@@ -98,7 +98,7 @@ fn fetch_anywhere<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c
 pub unsafe fn set<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
     match aligned(ctx, dest, pe) {
         Some(word) => {
-            // SAFETY: an aligned symmetric word of a near PE.
+            // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
             unsafe { shm::store(word, value) };
             near::wrote(pe);
         }
@@ -121,7 +121,7 @@ pub unsafe fn compare_swap<T: Word>(
     pe: c_int,
 ) -> T {
     if let Some(word) = aligned(ctx, dest, pe) {
-        // SAFETY: an aligned symmetric word of a near PE.
+        // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
         let old = unsafe {
             shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits())
         };
@@ -141,8 +141,8 @@ pub unsafe fn inc<T: Word>(call: &'static str, ctx: Ctx, dest: *mut T, pe: c_int
     update(call, ctx, dest, AtomicOp::Add, one(), pe);
 }
 
-/// Operations with an operand: fetching, not fetching, and fetching into a variable. The last are
-/// complete on return, which is sooner than they have to be.
+/// Operations with an operand: with a result, without one, and with a result in a variable. The
+/// last complete before they return, which the standard allows.
 macro_rules! with_operand {
     ($($fetch:ident $plain:ident $nbi:ident $op:ident;)*) => {$(
         #[inline(always)]

@@ -1,10 +1,10 @@
-//! Split-phase barriers: an extension.
+//! Split-phase barriers, an extension.
 
 use crate::state::handle::{Barrier, Table, Team};
 use crate::state::{check_result, die, get as state, or_die};
 use std::ffi::c_int;
 
-/// Barriers that the program has made. A static object, as most of its pages are never touched.
+/// The table of barriers. It is static because most of its pages are never touched.
 pub static ALL: Table<memonet_core::Barrier, 256> = Table::new();
 
 fn made(call: &'static str, barrier: Barrier) -> &'static memonet_core::Barrier {
@@ -23,7 +23,7 @@ pub unsafe fn create(call: &'static str, team: Team, barrier: *mut Barrier) -> c
         Team::INVALID => None,
         _ => match state.team(call, team).new_barrier() {
             Ok(made) => ALL.insert(made),
-            // Equal at all members.
+            // All members get this error alike.
             Err(memonet_core::Error::TooMany { .. }) => None,
             Err(error) => die(call, error),
         },
@@ -33,7 +33,7 @@ pub unsafe fn create(call: &'static str, team: Team, barrier: *mut Barrier) -> c
     c_int::from(handle.is_none())
 }
 
-/// Tells of this PE's arrival at the next phase, once the one before is complete.
+/// Arrives at the next phase, after the phase before is complete.
 pub unsafe fn arrive(call: &'static str, barrier: Barrier) {
     // SAFETY: the caller's promise.
     unsafe { step(call, barrier) };
@@ -49,13 +49,13 @@ pub unsafe fn wait(call: &'static str, barrier: Barrier) {
     or_die(call, made(call, barrier).wait());
 }
 
-/// Ends the phase before and arrives at the next: the one call for each phase.
+/// Completes the phase before and arrives at the next: one call for each phase.
 pub unsafe fn step(call: &'static str, barrier: Barrier) {
     let _state = state(call);
     or_die(call, made(call, barrier).step());
 }
 
-/// Of a barrier whose last phase is complete.
+/// Destroys a barrier whose last phase is complete.
 pub unsafe fn destroy(call: &'static str, barrier: Barrier) {
     let _state = state(call);
     made(call, barrier);

@@ -1,5 +1,5 @@
-//! Calls of machines whose caches were not coherent: nothing to do, but a call too early is still
-//! one.
+//! Calls for machines whose caches are not coherent. They do nothing, but a call before
+//! `shmem_init` is still a mistake.
 
 use crate::state::get;
 use std::ffi::c_void;

@@ -8,16 +8,16 @@ use std::ffi::c_int;
 
 pub unsafe fn barrier_all(call: &'static str) {
     let state = get(call);
-    // What was sent is complete, which `barrier` sees to, and visible before what follows.
+    // The job's barrier completes all writes and makes them visible before it ends.
     or_die(call, state.job.barrier());
 }
 
-/// More than it has to be: puts are complete, too.
+/// Also completes puts, which is more than the standard asks for.
 pub unsafe fn sync_all(call: &'static str) {
     or_die(call, get(call).job.barrier());
 }
 
-/// Does something with a team; not 0 on the invalid one.
+/// Calls `f` with a team and gives 0; not 0 for the invalid team.
 fn with(call: &'static str, team: Team, f: impl FnOnce(&State, &memonet_core::Team)) -> c_int {
     let state = get(call);
     if team == Team::INVALID {
@@ -40,7 +40,7 @@ pub fn place<T>(
     count: usize,
 ) -> Place {
     let bytes = bytes::<T>(call, count);
-    // An array of no elements may be anywhere.
+    // The address of an empty array means nothing.
     let offset =
         if bytes == 0 { 0 } else { state.symmetric(call, argument, array as usize, bytes) };
     match state.place(offset, bytes) {
@@ -51,8 +51,8 @@ pub fn place<T>(
     }
 }
 
-/// With all checks on: ends the job where members of a team call different collectives, or give
-/// them different arguments, which move what each of them takes for all of it.
+/// With all checks on: ends the job where members of a team call different collectives, or pass
+/// different values of arguments that must be equal.
 pub fn check_alike(
     state: &State,
     call: &'static str,
@@ -64,8 +64,8 @@ pub fn check_alike(
     }
 }
 
-/// With all checks on: ends the job where the arrays overlap, though they must not, or may only
-/// where they are the same.
+/// With all checks on: ends the job where two arrays overlap. With `same`, they may be the same
+/// array.
 pub fn check_apart(state: &State, call: &'static str, to: Place, from: Place, same: bool) {
     if state.check && (to.overlaps(from) && !(same && to.is_apart(from))) {
         die(call, OVERLAP);
@@ -74,7 +74,7 @@ pub fn check_apart(state: &State, call: &'static str, to: Place, from: Place, sa
 
 const OVERLAP: &str = "dest and source overlap: use memory that they do not share";
 
-/// Elements of all members' arrays.
+/// The number of elements in the arrays of all members together.
 pub fn of_all(call: &'static str, count: usize, members: usize) -> usize {
     match count.checked_mul(members) {
         Some(all) => all,
@@ -85,7 +85,7 @@ pub fn of_all(call: &'static str, count: usize, members: usize) -> usize {
     }
 }
 
-/// A root that is a member, or the end of the job.
+/// The rank of the root. Ends the job if the root is not a member.
 pub fn root(call: &'static str, team: &memonet_core::Team, root: c_int) -> usize {
     match usize::try_from(root) {
         Ok(rank) if rank < team.len() => rank,
@@ -112,7 +112,7 @@ pub unsafe fn broadcast<T>(
     })
 }
 
-/// Collects into `dest`, of which only so much has to be symmetric as is filled.
+/// Collects into `dest`. Only the part that the collective fills must be symmetric.
 pub fn collect_in<T>(
     state: &State,
     call: &'static str,
@@ -123,13 +123,13 @@ pub fn collect_in<T>(
 ) {
     check_alike(state, call, team, &[]);
     let from = place(state, call, "source", source, nelems);
-    // How much will arrive is not known yet: all there is. Where nobody has anything, there may be
-    // nothing.
+    // The number of bytes that will arrive is not known yet, so the room is all that there is. An
+    // empty result needs none.
     let room = match dest.is_null() && nelems == 0 {
         true => 0..0,
         false => state.room(call, "dest", dest as usize),
     };
-    // With all checks on, it must not reach the source, wherever that begins.
+    // With all checks on, the result must not reach the source.
     let before_source = (source as usize).wrapping_sub(dest as usize) as u64;
     let free = match state.check && nelems > 0 && before_source < room.end - room.start {
         true => before_source,
@@ -212,13 +212,13 @@ pub unsafe fn alltoall<T>(
     with(call, team, |state, team| alltoall_in(state, call, team, dest, source, nelems))
 }
 
-/// Whether two arrays of `count` elements of `size` bytes, by their addresses and distances in
-/// bytes, have a byte in common.
+/// Whether two strided arrays of `count` elements of `size` bytes have a byte in common. `to` and
+/// `from` are the address of an array and the distance of its elements, both in bytes.
 fn strided_overlap(to: (usize, usize), from: (usize, usize), size: usize, count: usize) -> bool {
     let [to, to_step, from, from_step, size] =
         [to.0, to.1, from.0, from.1, size].map(|bytes| bytes as i128);
     (0..count as i128).map(|i| to + i * to_step).any(|at| {
-        // The first element that ends behind `at`.
+        // The first element of `from` that ends behind `at`.
         let j = (at - size - from).div_euclid(from_step) + 1;
         let j = j.max(0);
         j < count as i128 && from + j * from_step < at + size
@@ -297,7 +297,7 @@ pub fn combine_in<T: Copy, O: Operator<T> + Default>(
         (place(state, call, "dest", dest, count), place(state, call, "source", source, count));
     check_apart(state, call, to, from, true);
     let operator = O::default();
-    // SAFETY: any bytes are a value of a C type.
+    // SAFETY: `T` is a C type, so any bytes are a value.
     let combined = unsafe { team.combine_values::<T>(operator, goal, to, from) };
     or_die(call, combined);
 }

@@ -1,8 +1,8 @@
 //! Communication contexts.
 //!
-//! On near peers a store is complete when the processor has made it, so a context has nothing to
-//! keep apart from others: it is the numbering of its team's members, and a name for the program to
-//! order by.
+//! A store to a near peer is complete when the processor has made it, so a context orders nothing
+//! by itself. It numbers the members of its team, and gives the program a name for `fence` and
+//! `quiet`.
 
 use crate::state::contexts::{ALL, Made, get};
 use crate::state::handle::{Ctx, Team};
@@ -47,7 +47,7 @@ pub unsafe fn destroy(call: &'static str, ctx: Ctx) {
         Ctx::DEFAULT => die(call, "ctx: SHMEM_CTX_DEFAULT cannot be destroyed"),
         _ => {
             get(call, ctx);
-            // What was sent on it is completed.
+            // Destroying a context completes its operations.
             or_die(call, state.job.quiet());
             // SAFETY: programs do not destroy contexts that they use.
             drop(unsafe { ALL.remove(ctx.0) });

@@ -1,11 +1,11 @@
-//! Names from before 1.2 that do something of their own.
+//! Functions from before OpenSHMEM 1.2 that have no other name today.
 
 use memonet_core::shm::Word;
 use std::ffi::c_int;
 
 const NE: c_int = 1;
 
-/// May be called again and again; is finalised by the end of the program.
+/// A program may call it again and again. The end of the program finalises the library.
 pub unsafe fn start_pes(call: &'static str, _npes: c_int) {
     if crate::state::current().is_none() {
         // SAFETY: the caller's promise.

@@ -14,15 +14,15 @@ fn offset(state: &State, call: &'static str, lock: *mut c_long) -> u64 {
 pub unsafe fn set(call: &'static str, lock: *mut c_long) {
     let state = get(call);
     let lock = offset(state, call, lock);
-    // SAFETY: `offset` gives words of the heap and of static data, the program's own.
+    // SAFETY: `offset` gives an aligned word of the heap or of static data, which the program owns.
     or_die(call, unsafe { state.segment.lock_set(lock) });
 }
 
-/// 0 where the lock was free and is now this PE's, 1 where it was not.
+/// Gives 0 where this PE has taken the lock, and 1 where another PE holds it.
 pub unsafe fn test(call: &'static str, lock: *mut c_long) -> c_int {
     let state = get(call);
     let lock = offset(state, call, lock);
-    // SAFETY: as in `set`.
+    // SAFETY: `offset` gives an aligned word of the heap or of static data, which the program owns.
     let taken = or_die(call, unsafe { state.segment.lock_test(lock) });
     c_int::from(!taken)
 }
@@ -30,6 +30,6 @@ pub unsafe fn test(call: &'static str, lock: *mut c_long) -> c_int {
 pub unsafe fn clear(call: &'static str, lock: *mut c_long) {
     let state = get(call);
     let lock = offset(state, call, lock);
-    // SAFETY: `offset` gives words of the heap and of static data, the program's own.
+    // SAFETY: `offset` gives an aligned word of the heap or of static data, which the program owns.
     or_die(call, unsafe { state.segment.lock_clear(lock) });
 }

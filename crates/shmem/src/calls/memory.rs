@@ -1,5 +1,5 @@
-//! The symmetric heap. All of these calls are collective over all PEs, and contain a barrier where
-//! the standard says so.
+//! The symmetric heap. All calls are collective over all PEs, and contain a barrier where the
+//! standard says so.
 
 use crate::state::environment::{self, ENV_LIMIT};
 use crate::state::lock::lock;
@@ -9,11 +9,11 @@ use memonet_core::launch::parse_size;
 use std::ffi::{c_long, c_void};
 use std::sync::{Mutex, MutexGuard, Once};
 
-/// How much is allocated.
+/// The memory in use and its limit.
 static HEAP: Mutex<Heap> = Mutex::new(Heap { used: 0, limit: u64::MAX });
 
 struct Heap {
-    /// Bytes asked for. Equal on all PEs.
+    /// Allocated bytes, as the program asked for them. Equal on all PEs.
     used: u64,
     limit: u64,
 }
@@ -22,7 +22,8 @@ fn heap() -> MutexGuard<'static, Heap> {
     lock(&HEAP)
 }
 
-/// Begins with an empty heap: frees what an earlier use of the library has left. *Collective.*
+/// Begins with an empty heap: frees the blocks that an earlier use of the library has left.
+/// *Collective.*
 ///
 /// # Errors
 /// As for [`Job::release`](memonet_core::Job::release); [`Error::Environment`].
@@ -49,7 +50,7 @@ fn allocate(call: &'static str, bytes: usize, align: usize, zeroed: bool) -> *mu
     allocate_instead(call, 0, bytes, align, zeroed)
 }
 
-/// [`allocate`] in place of a block of `old` bytes that is about to be freed: the limit is not for
+/// As [`allocate`], but for a block that replaces one of `old` bytes: the limit does not count
 /// both.
 fn allocate_instead(
     call: &'static str,
@@ -65,13 +66,13 @@ fn allocate_instead(
     {
         let heap = heap();
         if (bytes as u64).saturating_add(heap.used - old as u64) > heap.limit {
-            // Equal on all PEs, so none waits for the others.
+            // The numbers are equal on all PEs, so all return here and none waits for another.
             tell_limit(state, call, bytes, heap.used, heap.limit);
             return std::ptr::null_mut();
         }
     }
-    // Without the heap's lock: what the other PEs do before they come here may need other threads
-    // of this one, which look at blocks.
+    // Without the lock on `HEAP`: other PEs may need calls of other threads of this PE before they
+    // come here, and those threads may lock `HEAP`.
     match state.job.allocate(bytes, align, zeroed) {
         Ok(offset) => {
             heap().used += bytes as u64;
@@ -98,8 +99,8 @@ fn tell_limit(state: &State, call: &'static str, bytes: usize, used: u64, limit:
     );
 }
 
-/// Programs may go on without the memory, but many do not look. All PEs fail alike, and one tells,
-/// for the first time.
+/// Prints why a call gives NULL, the first time: many programs do not check. All PEs fail alike, so
+/// only PE 0 prints.
 #[cold]
 fn tell_once(state: &State, call: &'static str, why: impl std::fmt::Display) {
     static TOLD: Once = Once::new();
@@ -108,7 +109,7 @@ fn tell_once(state: &State, call: &'static str, why: impl std::fmt::Display) {
     }
 }
 
-/// Offset and size of the block that begins at an address, or the end of the job.
+/// The offset and size of the block that begins at an address. Ends the job if there is none.
 fn block(state: &State, call: &'static str, address: *mut c_void) -> (u64, usize) {
     let offset = (address as usize).wrapping_sub(state.segment.local() as usize) as u64;
     match state.job.block_around(offset).filter(|block| block.start == offset) {
@@ -133,7 +134,7 @@ pub unsafe fn malloc(call: &'static str, size: usize) -> *mut c_void {
     allocate(call, size, 16, false)
 }
 
-/// All memory is good for everything, so hints change nothing.
+/// Hints change nothing: all symmetric memory is equally good for everything.
 pub unsafe fn malloc_with_hints(call: &'static str, size: usize, _hints: c_long) -> *mut c_void {
     allocate(call, size, 16, false)
 }
@@ -150,7 +151,7 @@ pub unsafe fn calloc(call: &'static str, count: usize, size: usize) -> *mut c_vo
 
 pub unsafe fn align(call: &'static str, alignment: usize, size: usize) -> *mut c_void {
     get(call);
-    // Alignments below that of a pointer are not the standard's, but are used, and easy to keep.
+    // The standard asks for at least the alignment of a pointer, but programs use smaller ones.
     if !alignment.is_power_of_two() || alignment as u64 > memonet_core::layout::ALIGNMENT {
         return std::ptr::null_mut();
     }
@@ -176,8 +177,9 @@ pub unsafe fn realloc(call: &'static str, ptr: *mut c_void, size: usize) -> *mut
     }
     let new = allocate_instead(call, old, size, 16, false);
     if !new.is_null() {
-        // What others have put into the old block has arrived: all are here.
-        // SAFETY: two blocks of this PE's segment, of at least so many bytes each, apart.
+        // All PEs have come here, so their puts into the old block have arrived. SAFETY: `block`
+        // and the allocation give two separate blocks of this PE's segment, of `old` and `size`
+        // bytes.
         unsafe { memonet_core::shm::copy(new.cast(), ptr.cast(), old.min(size)) };
         release(state, call, ptr);
     }

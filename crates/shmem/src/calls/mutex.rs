@@ -1,4 +1,4 @@
-//! Data under a lock that owns them: an extension.
+//! Data that belong to a lock, an extension.
 
 use crate::state::handle::{Mutex, Table};
 use crate::state::lock::lock;
@@ -7,15 +7,16 @@ use memonet_core::dsm;
 use std::ffi::{c_int, c_void};
 use std::sync::{Arc, MutexGuard};
 
-/// What data consist of: aligned for any C type.
+/// The data of a mutex, aligned for any C type.
 type Data = [u128];
 
-/// Mutexes that the program has made. A static object, as most of its pages are never touched.
+/// The table of mutexes. It is static because most of its pages are never touched.
 pub static ALL: Table<Made, 65536> = Table::new();
 
-/// A mutex. Its address stays what it is when this moves.
+/// A mutex, with its guard while this PE holds it. The guard borrows from the `Arc`, whose contents
+/// do not move.
 pub struct Made {
-    // Dropped before the mutex.
+    // The first field, so that the guard is dropped before the mutex.
     held: std::sync::Mutex<Option<dsm::Guard<'static, Data>>>,
     mutex: Arc<dsm::Mutex<Data>>,
 }
@@ -34,7 +35,7 @@ fn made(call: &'static str, mutex: Mutex) -> &'static Made {
     }
 }
 
-/// Collective over all PEs; the data are what `initial` has at one of them, or zeros.
+/// Collective over all PEs. The data begin as the `initial` of one PE, or as zeros.
 pub unsafe fn create(
     call: &'static str,
     initial: *const c_void,
@@ -50,15 +51,15 @@ pub unsafe fn create(
     }
     data.resize(count, 0u128);
     if !initial.is_null() {
-        // SAFETY: the program's source has so many bytes; the vector has as many, and all are
-        // numbers.
+        // SAFETY: the program's source has `bytes` bytes, and the vector has room for them; any
+        // bytes are a value of `u128`.
         unsafe {
             std::ptr::copy_nonoverlapping(initial.cast::<u8>(), data.as_mut_ptr().cast(), bytes)
         };
     }
     let handle = match dsm::Mutex::new(&state.job, &data[..]) {
         Ok(mutex) => ALL.insert(Made { held: Default::default(), mutex: Arc::new(mutex) }),
-        // Equal on all PEs.
+        // All PEs get these errors alike.
         Err(memonet_core::Error::TooMany { .. } | memonet_core::Error::OutOfMemory { .. }) => None,
         Err(error) => die(call, error),
     };
@@ -67,7 +68,7 @@ pub unsafe fn create(
     c_int::from(handle.is_none())
 }
 
-/// Waits for the data, and gives their address, good until the release.
+/// Waits for the data. Gives their address, which is valid until the release.
 pub unsafe fn acquire(call: &'static str, mutex: Mutex) -> *mut c_void {
     let _state = state(call);
     let made = made(call, mutex);
@@ -86,10 +87,10 @@ pub unsafe fn release(call: &'static str, mutex: Mutex) {
     }
 }
 
-/// On every PE, when nobody uses it any more; its memory is free when all have.
+/// Each PE destroys the mutex when no PE uses it any more. The memory is free when all have.
 pub unsafe fn destroy(call: &'static str, mutex: Mutex) {
     let _state = state(call);
     made(call, mutex);
-    // SAFETY: programs do not destroy what they use.
+    // SAFETY: programs do not destroy mutexes that they use.
     drop(unsafe { ALL.remove(mutex.0) });
 }

@@ -1,4 +1,4 @@
-//! Element types that Rust does not have, and what reductions combine elements with.
+//! Element types that Rust does not have, and the operators of reductions.
 
 pub use memonet_core::{And, Max, Min, Operator, Or, Product as Prod, Sum, Xor};
 
@@ -34,7 +34,7 @@ macro_rules! complex {
 }
 complex!(f32 f64);
 
-/// What the x87 unit computes of two numbers of 80 bits.
+/// Operators on two numbers of 80 bits, which the x87 unit computes.
 #[cfg(target_arch = "x86_64")]
 macro_rules! x87 {
     ($($operator:ident $instructions:tt;)*) => {$(
@@ -48,8 +48,8 @@ macro_rules! x87 {
         }
     )*};
     (@ ($($instruction:literal)*), $a:ident, $b:ident, $result:ident) => {
-        // SAFETY: loads two numbers of 80 bits from 16 bytes each, leaves one, and stores it: the
-        // stack is as it was.
+        // SAFETY: the instructions read 10 of the 16 bytes of `a` and of `b`, write 10 of `result`,
+        // and leave the x87 stack empty. All x87 registers are declared as clobbered.
         unsafe {
             std::arch::asm!(
                 "fld tbyte ptr [{a}]",
@@ -69,13 +69,14 @@ macro_rules! x87 {
 x87! {
     Sum ("faddp");
     Prod ("fmulp");
-    // st(0) is b, st(1) is a. Where either is no number, the comparison is unordered, and sets all
-    // flags. One that is no number and was chosen gives way to the other, as with the other types.
+    // st(0) is b, st(1) is a. A comparison with a NaN is unordered and sets all flags. If the
+    // choice is a NaN, the other number replaces it, as with the other types.
     Max ("fcomi st, st(1)" "fcmovb st, st(1)" "fstp st(1)" "fld tbyte ptr [{b}]" "fxch" "fucomi st, st(0)" "fcmovu st, st(1)" "fstp st(1)");
     Min ("fcomi st, st(1)" "fcmovnbe st, st(1)" "fstp st(1)" "fld tbyte ptr [{a}]" "fxch" "fucomi st, st(0)" "fcmovu st, st(1)" "fstp st(1)");
 }
 
-/// What the compiler's library computes of two numbers of 128 bits, which no instruction does.
+/// Operators on two numbers of 128 bits. No instruction computes them, but the compiler's library
+/// does.
 #[cfg(target_arch = "aarch64")]
 mod quad {
     use super::{LongDouble, Max, Min, Operator, Prod, Sum};
@@ -91,10 +92,10 @@ mod quad {
             impl Operator<LongDouble> for $operator {
                 #[inline]
                 fn combine(self, a: LongDouble, b: LongDouble) -> LongDouble {
-                    // SAFETY: both have 16 bytes, and any are a value.
+                    // SAFETY: both types have 16 bytes, and any bytes are a value of either.
                     let (mut a, b): (uint8x16_t, uint8x16_t) = unsafe { (std::mem::transmute(a), std::mem::transmute(b)) };
-                    // SAFETY: the function takes numbers of 128 bits in v0 and v1, gives one in v0,
-                    // and keeps to the ABI otherwise.
+                    // SAFETY: the function takes numbers of 128 bits in v0 and v1, returns one in
+                    // v0, and otherwise follows the C ABI, whose clobbers are declared.
                     unsafe {
                         std::arch::asm!("bl {f}", f = sym $function, inout("v0") a, in("v1") b, clobber_abi("C"));
                         std::mem::transmute(a)
@@ -108,8 +109,7 @@ mod quad {
         Prod __multf3;
     }
 
-    /// An integer that is less, or greater, than that of another number where this one is; none
-    /// where it is no number.
+    /// An integer that orders numbers as their values do; `None` for a NaN.
     fn rank(LongDouble(bytes): LongDouble) -> Option<i128> {
         const INFINITY: u128 = 0x7FFF << 112;
         let bits = u128::from_le_bytes(bytes);
@@ -118,7 +118,7 @@ mod quad {
         (size <= INFINITY).then_some(if sign == 0 { rank } else { -rank })
     }
 
-    // One that is no number gives way to the other, as with the other types.
+    // The other number replaces a NaN, as with the other types.
     impl Operator<LongDouble> for Max {
         #[inline]
         fn combine(self, a: LongDouble, b: LongDouble) -> LongDouble {
@@ -141,7 +141,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn from(value: f64) -> LongDouble {
         let mut result = LongDouble([0; 16]);
-        // SAFETY: loads a number of 64 bits, and stores it as one of 80 in 16 bytes.
+        // SAFETY: loads a number of 64 bits, and stores it as 80 bits in the 16 bytes of `result`.
         unsafe {
             std::arch::asm!("fld qword ptr [{v}]", "fstp tbyte ptr [{r}]", v = in(reg) &raw const value, r = in(reg) &raw mut result, out("st(0)") _)
         };
@@ -151,7 +151,7 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     fn to(value: LongDouble) -> f64 {
         let mut result = 0.0;
-        // SAFETY: as above, the other way.
+        // SAFETY: loads 80 bits from the 16 bytes of `value`, and stores 64 bits in `result`.
         unsafe {
             std::arch::asm!("fld tbyte ptr [{v}]", "fstp qword ptr [{r}]", v = in(reg) &raw const value, r = in(reg) &raw mut result, out("st(0)") _)
         };
@@ -170,7 +170,7 @@ mod tests {
             assert_eq!(of(|a, b| Max.combine(a, b)), a.max(b), "max of {a} and {b}");
             assert_eq!(of(|a, b| Min.combine(a, b)), a.min(b), "min of {a} and {b}");
         }
-        // As of the other types: one that is no number gives way.
+        // As with the other types, the other number replaces a NaN.
         for (a, b) in [
             (f64::NAN, 5.0),
             (5.0, f64::NAN),

@@ -1,11 +1,11 @@
-//! Order and completion. One order for all contexts: near, a context would have nothing of its own
-//! to order.
+//! Order and completion. All contexts share one order: near, a context has nothing of its own to
+//! order.
 
 use crate::state::handle::Ctx;
 use crate::state::{get, or_die};
 use std::ffi::c_int;
 
-/// Whether there is anything to do: nothing on the invalid context.
+/// Whether the context is valid: calls on the invalid context do nothing.
 #[inline(always)]
 fn is_valid(call: &'static str, ctx: Ctx) -> bool {
     match ctx {
@@ -32,7 +32,7 @@ pub unsafe fn quiet(call: &'static str, ctx: Ctx) {
     }
 }
 
-/// Completes more than it is asked to.
+/// Completes operations to all PEs, not only to `target_pes`.
 pub unsafe fn pe_quiet(call: &'static str, ctx: Ctx, target_pes: *const c_int, npes: usize) {
     let state = get(call);
     if !is_valid(call, ctx) {
@@ -45,7 +45,7 @@ pub unsafe fn pe_quiet(call: &'static str, ctx: Ctx, target_pes: *const c_int, n
         npes.saturating_mul(size_of::<c_int>()),
     );
     for i in 0..npes {
-        // SAFETY: the program's array of so many numbers.
+        // SAFETY: the program's array has `npes` numbers.
         state.pe_of(call, "target_pes", ctx, unsafe { *target_pes.add(i) });
     }
     or_die(call, state.job.quiet());

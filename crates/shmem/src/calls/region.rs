@@ -1,4 +1,4 @@
-//! Memory under release consistency: an extension.
+//! Memory under release consistency, an extension.
 
 use crate::state::handle::{Region, Table};
 use crate::state::{State, check_result, die, get as state, or_die};
@@ -7,7 +7,7 @@ use memonet_core::dsm::{self, Placement, RegionOptions};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
-/// Regions that the program has made. A static object, as most of its pages are never touched.
+/// The table of regions. It is static because most of its pages are never touched.
 pub static ALL: Table<Made, 256> = Table::new();
 
 /// A region.
@@ -24,7 +24,7 @@ fn made(call: &'static str, region: Region) -> &'static Made {
     }
 }
 
-/// Collective over all PEs: zeros.
+/// Collective over all PEs. The region begins as zeros.
 pub unsafe fn create(
     call: &'static str,
     bytes: usize,
@@ -46,7 +46,7 @@ pub unsafe fn create(
     }
     let handle = match dsm::Region::with(&state.job, bytes, wanted) {
         Ok(made) => ALL.insert(made),
-        // Equal on all PEs.
+        // All PEs get these errors alike.
         Err(Error::TooMany { .. } | Error::OutOfMemory { .. }) => None,
         Err(error) => die(call, error),
     };
@@ -65,7 +65,8 @@ fn range(call: &'static str, offset: usize, bytes: usize) -> Range<usize> {
     }
 }
 
-/// A slice needs an address, whatever is checked.
+/// Ends the job where an array is NULL, because a slice needs an address; with all checks on, also
+/// where it is not memory.
 fn check_array(
     state: &State,
     call: &'static str,
@@ -93,9 +94,8 @@ pub unsafe fn read(
     let part = or_die(call, made(call, region).read(range(call, offset, bytes)));
     if bytes > 0 {
         check_array(state, call, "dest", dest, bytes);
-        // SAFETY: the program's destination has so many bytes, and nobody else uses them meanwhile;
-        // they are written before they are read, as bytes that the program has not initialised are
-        // only ever overwritten.
+        // SAFETY: the program's destination has `bytes` bytes, and no other thread uses them during
+        // the call. `read_into` only writes them, so they need not be initialised.
         part.read_into(offset, unsafe { std::slice::from_raw_parts_mut(dest.cast(), bytes) });
     }
 }
@@ -111,13 +111,14 @@ pub unsafe fn write(
     let mut part = or_die(call, made(call, region).write(range(call, offset, bytes)));
     if bytes > 0 {
         check_array(state, call, "source", source, bytes);
-        // SAFETY: the program's source has so many bytes, and nobody writes them meanwhile.
+        // SAFETY: the program's source has `bytes` bytes, and no thread writes them during the
+        // call.
         part.write_from(offset, unsafe { std::slice::from_raw_parts(source.cast(), bytes) });
     }
 }
 
-/// 0; or 1 after a data race, which is told on standard error.
-fn told(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
+/// Gives 0, or 1 after a data race, which it reports on standard error.
+fn report(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
     match result {
         Err(error @ Error::DataRace { .. }) => {
             eprintln!("memonet: PE {}: {call}: {error}", state.job.pe());
@@ -132,18 +133,18 @@ fn told(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
 
 pub unsafe fn release(call: &'static str, region: Region) -> c_int {
     let state = state(call);
-    told(state, call, made(call, region).release())
+    report(state, call, made(call, region).release())
 }
 
 pub unsafe fn acquire(call: &'static str, region: Region) -> c_int {
     let state = state(call);
-    told(state, call, made(call, region).acquire())
+    report(state, call, made(call, region).acquire())
 }
 
-/// On every PE, when nobody uses it any more; its memory is free when all have.
+/// Each PE destroys the region when no PE uses it any more. The memory is free when all have.
 pub unsafe fn destroy(call: &'static str, region: Region) {
     let _state = state(call);
     made(call, region);
-    // SAFETY: programs do not destroy what they use.
+    // SAFETY: programs do not destroy regions that they use.
     drop(unsafe { ALL.remove(region.0) });
 }

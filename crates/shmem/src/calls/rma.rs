@@ -1,7 +1,9 @@
-//! Remote memory access: a put is a copy to where the target's memory is mapped, a `p` one store.
+//! Remote memory access: a put copies to the address at which the target's memory is mapped, and a
+//! `p` is one store.
 //!
-//! What takes the long way stands in `extern "C"` functions, which do not unwind, and take what
-//! comes in registers in the same ones: so the short way needs neither a stack frame nor moves.
+//! The long way stands in `extern "C"` functions. They do not unwind, and take their arguments in
+//! the registers in which the caller has them. So the short way needs neither a stack frame nor
+//! moves.
 
 #![allow(
     improper_ctypes_definitions,
@@ -14,7 +16,7 @@ use crate::state::{State, bytes, die, get as state, or_die};
 use memonet_core::{polling, segment, shm};
 use std::ffi::c_int;
 
-/// Copies to a near PE; false where that is not all there is to do.
+/// Copies to a near PE. Gives false where the caller must take the long way.
 ///
 /// # Safety
 /// `source` has `nelems` elements.
@@ -23,7 +25,8 @@ unsafe fn put_near<T>(ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, p
     if let Some(bytes) = nelems.checked_mul(size_of::<T>())
         && let Some(to) = near::block(ctx, dest as usize, bytes, pe)
     {
-        // SAFETY: symmetric memory of a near PE; the caller promises the source.
+        // SAFETY: `near::block` gives `bytes` of a near PE's symmetric memory; the caller promises
+        // that the source has as many.
         unsafe {
             if bytes == 8 {
                 segment::copy(to, source.cast(), 8);
@@ -37,10 +40,10 @@ unsafe fn put_near<T>(ctx: Ctx, dest: *mut T, source: *const T, nelems: usize, p
     false
 }
 
-/// The end of a put that is not one word: of all kinds of puts.
+/// The end of each kind of put that is not one word.
 ///
 /// # Safety
-/// Memory of PE `pe` that is mapped here, and a source, of `bytes`.
+/// `to` has `bytes` of PE `pe`'s memory, and `source` has as many.
 #[inline(never)]
 unsafe extern "C" fn put_block(to: *mut u8, source: *const u8, bytes: usize, pe: c_int) {
     // SAFETY: the caller's promise.
@@ -51,7 +54,7 @@ unsafe extern "C" fn put_block(to: *mut u8, source: *const u8, bytes: usize, pe:
 /// The end of a get that is not one word.
 ///
 /// # Safety
-/// `bytes` at both ends.
+/// Both addresses have `bytes` bytes.
 #[inline(never)]
 unsafe extern "C" fn get_block(to: *mut u8, from: *const u8, bytes: usize) {
     // SAFETY: the caller's promise.
@@ -61,7 +64,7 @@ unsafe extern "C" fn get_block(to: *mut u8, from: *const u8, bytes: usize) {
 /// The end of a get that is counted.
 ///
 /// # Safety
-/// `bytes` at both ends.
+/// Both addresses have `bytes` bytes.
 #[inline(never)]
 unsafe extern "C" fn get_counted(to: *mut u8, from: *const u8, bytes: usize) {
     // SAFETY: the caller's promise.
@@ -84,7 +87,7 @@ pub unsafe fn put<T: Copy>(
     nelems: usize,
     pe: c_int,
 ) {
-    // SAFETY: the program's source has so many elements.
+    // SAFETY: the program's source has `nelems` elements.
     unsafe {
         if !put_near(ctx, dest, source, nelems, pe) {
             put_anywhere(dest, source, nelems, pe, ctx, call);
@@ -105,7 +108,7 @@ unsafe extern "C" fn put_anywhere<T>(
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
         state.check_local(call, "source", source as usize, bytes);
-        // SAFETY: the program's source has so many elements.
+        // SAFETY: the program's source has `nelems` elements.
         or_die(call, unsafe { spot.put(source.cast()) });
     }
 }
@@ -119,7 +122,8 @@ pub unsafe fn put_nbi<T: Copy>(
     nelems: usize,
     pe: c_int,
 ) {
-    // SAFETY: the program's source has so many elements, and stays as it is until its next quiet.
+    // SAFETY: the program's source has `nelems` elements, which the program does not change before
+    // its next quiet.
     unsafe {
         if !put_near(ctx, dest, source, nelems, pe) {
             put_nbi_anywhere(dest, source, nelems, pe, ctx, call);
@@ -140,8 +144,8 @@ unsafe extern "C" fn put_nbi_anywhere<T>(
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
         state.check_local(call, "source", source as usize, bytes);
-        // SAFETY: the program's source has so many elements, and stays as it is until its next
-        // quiet.
+        // SAFETY: the program's source has `nelems` elements, which the program does not change
+        // before its next quiet.
         or_die(call, unsafe { spot.put_nbi(source.cast()) });
     }
 }
@@ -158,8 +162,8 @@ pub unsafe fn get<T: Copy>(
     if let Some(bytes) = nelems.checked_mul(size_of::<T>())
         && let Some((from, counted)) = near::block_to_read(ctx, source as usize, bytes, pe)
     {
-        // SAFETY: symmetric memory of a near PE; the program's destination has room for so many
-        // elements.
+        // SAFETY: `near::block_to_read` gives `bytes` of a near PE's symmetric memory; the
+        // program's destination has room for `nelems` elements.
         return unsafe {
             if counted {
                 get_counted(dest.cast(), from, bytes);
@@ -187,7 +191,7 @@ unsafe extern "C" fn get_anywhere<T>(
     if bytes > 0 {
         let spot = state.spot(call, "source", ctx, source as usize, bytes, pe);
         state.check_local(call, "dest", dest as usize, bytes);
-        // SAFETY: the program's destination has room for so many elements.
+        // SAFETY: the program's destination has room for `nelems` elements.
         unsafe {
             or_die(call, spot.get(dest.cast()));
             spot.has_read(dest.cast());
@@ -195,7 +199,7 @@ unsafe extern "C" fn get_anywhere<T>(
     }
 }
 
-/// Complete on return, which is sooner than it has to be.
+/// Completes before it returns, which the standard allows.
 #[inline(always)]
 pub unsafe fn get_nbi<T: Copy>(
     call: &'static str,
@@ -212,7 +216,8 @@ pub unsafe fn get_nbi<T: Copy>(
 #[inline(always)]
 pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, pe: c_int) {
     if let Some(to) = near::word(ctx, dest, pe) {
-        // SAFETY: a symmetric object of a near PE, and the value's bytes.
+        // N3 and N5 of `Near`: inlined code makes this store and calls for these marks.
+        // SAFETY: `near::word` gives a near PE's symmetric object of the value's type.
         unsafe {
             match size_of::<T>() {
                 1 => shm::store::<u8>(to.cast(), std::mem::transmute_copy(&value)),
@@ -231,10 +236,10 @@ pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, p
 #[inline(never)]
 extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, call: &'static str) {
     let spot = state(call).spot(call, "dest", ctx, dest as usize, size_of::<T>(), pe);
-    // SAFETY: the value's bytes; words go in one piece.
+    // SAFETY: each arm reads the bytes of `value`, whose size the arm matches.
     unsafe {
         match size_of::<T>() {
-            // Not aligned, as in a packed structure.
+            // A member of a packed structure, for example.
             _ if !dest.is_aligned() => or_die(call, spot.put((&raw const value).cast())),
             1 => spot.store::<u8>(std::mem::transmute_copy(&value)),
             2 => spot.store::<u16>(std::mem::transmute_copy(&value)),
@@ -248,10 +253,10 @@ extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, c
 #[inline(always)]
 pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
     if let Some((from, counted)) = near::word_to_read(ctx, source, pe) {
-        // SAFETY: a symmetric object of a near PE.
+        // SAFETY: `near::word_to_read` gives a near PE's symmetric object of this type.
         let value = unsafe { load(from) };
         if counted {
-            // SAFETY: the value's own bytes.
+            // SAFETY: `value` is a local variable of this size.
             near::has_read(from as usize, || unsafe {
                 polling::digest((&raw const value).cast(), size_of::<T>())
             });
@@ -259,20 +264,21 @@ pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_i
         return value;
     }
     let mut value = std::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: room for a value, which is filled.
+    // SAFETY: `value` has room for one element, and `get_anywhere` fills it or ends the job.
     unsafe {
         get_anywhere(value.as_mut_ptr(), source, 1, pe, ctx, call);
         value.assume_init()
     }
 }
 
-/// Loads a value, a word in one piece.
+/// Loads a value; a word is never torn.
 ///
 /// # Safety
-/// It can be read there.
+/// `from` can be read.
 #[inline(always)]
 unsafe fn load<T: Copy>(from: *const T) -> T {
-    // SAFETY: the caller's promise; any bytes are a value of a C type.
+    // SAFETY: the caller promises that `from` can be read; `T` is a C type, so any bytes are a
+    // value.
     unsafe {
         match size_of::<T>() {
             1 => std::mem::transmute_copy(&shm::load::<u8>(from.cast())),
@@ -288,14 +294,13 @@ unsafe fn load<T: Copy>(from: *const T) -> T {
     }
 }
 
-/// How the elements of a strided call lie: blocks of `bytes`, so many, and the distances of their
-/// beginnings.
+/// The layout of the elements of a strided call. All distances are in bytes.
 struct Strides {
     bytes: usize,
     blocks: usize,
     remote: usize,
     local: usize,
-    /// From the first remote byte to the end of the last block.
+    /// From the first remote byte to the end of the last remote block.
     span: usize,
 }
 
@@ -318,8 +323,8 @@ impl Strides {
             }
         }
         let bytes = bytes::<T>(call, block);
-        // Of one block no stride is used, however large; of several, the span's check is one of the
-        // stride, too.
+        // With one block, no stride is used, so it may wrap. With several, the check of the span
+        // also covers the stride.
         let step = |stride: isize| (stride as usize).wrapping_mul(size_of::<T>());
         let last = (remote.1 as usize).checked_mul(blocks.saturating_sub(1));
         let span = last.and_then(|last| last.checked_mul(size_of::<T>())?.checked_add(bytes));

@@ -1,4 +1,4 @@
-//! Sessions: hints about the calls to come on a context, which change nothing here but are checked.
+//! Sessions: hints about later calls on a context. The library checks them and ignores them.
 
 use crate::state::handle::{Ctx, SessionConfig};
 use crate::state::{die, get};

@@ -1,4 +1,4 @@
-//! Setting up, leaving, and asking.
+//! Initialising and finalising the library, and questions about the job.
 
 use crate::calls::{active_set, barrier, memory, mutex, region, transfer, window};
 use crate::state::environment::{self, VENDOR};
@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicI32, Ordering};
 const MAX_NAME_LEN: usize = 64;
 const MULTIPLE: c_int = 3;
 
-/// How often the library was initialised and not yet finalised.
+/// The number of calls of `shmem_init` without a matching `shmem_finalize`.
 static DEPTH: Mutex<usize> = Mutex::new(0);
 static LEVEL: AtomicI32 = AtomicI32::new(0);
 
-/// Run when the library is loaded: a PE of a job joins it before the program begins.
+/// Runs when the library is loaded: a PE of a job joins the job before the program begins.
 extern "C" fn load() {
     if memonet_core::launch::is_pe() {
-        // What goes wrong is told by `shmem_init`; a program that never calls it is not concerned.
-        // SAFETY: the program has no threads yet.
+        // `shmem_init` reports an error; a program that never calls it is not concerned.
+        // SAFETY: the loader runs this before `main`, so the program has no other threads.
         let _ = unsafe { join() };
     }
 }
 
-/// Before the constructors of programs that are linked statically.
+/// The priority places it before the constructors of statically linked programs.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static LOAD: extern "C" fn() = load;
@@ -41,7 +41,8 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
         die(call, format_args!("requested: {requested} is no thread level"));
     }
     let mut depth = lock(&DEPTH);
-    // SAFETY: with a launcher, joined when loaded; without one, `join` looks at the threads itself.
+    // SAFETY: with a launcher, `load` has joined already, so this is not the first call. Without
+    // one, any caller may call `join`.
     let state = unsafe { join() }.unwrap_or_else(|error| die(call, error));
     if *depth == 0 {
         LEVEL.store(requested, Ordering::Relaxed);
@@ -62,14 +63,14 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
 pub unsafe fn finalize(call: &'static str) {
     let state = get(call);
     if ending::is_under_way() {
-        // In a handler of a program that ends early: the others do not come here.
+        // This is an exit handler of a job that is ending, so the other PEs do not come here.
         return;
     }
     let mut depth = lock(&DEPTH);
     or_die(call, state.job.barrier());
     *depth -= 1;
     if *depth == 0 {
-        // SAFETY: the program promises that no other thread uses the library any more.
+        // SAFETY: a program finalises the library when no thread uses it any more.
         unsafe {
             contexts::ALL.clear();
             transfer::ALL.clear();
@@ -81,7 +82,7 @@ pub unsafe fn finalize(call: &'static str) {
         }
         active_set::clear();
         set_current(None);
-        // The others are to hear of the barrier also if this process ends at once.
+        // The other PEs must see the barrier even if this process ends at once.
         or_die(call, state.job.quiet());
         or_die(call, state.job.take_part(Part::NoMore));
     }
@@ -89,8 +90,8 @@ pub unsafe fn finalize(call: &'static str) {
 
 pub unsafe fn global_exit(call: &'static str, status: c_int) -> ! {
     let state = get(call);
-    // Other threads and the program's own handlers may be anywhere: what was printed is not to be
-    // lost. SAFETY: flushes all of the program's open streams.
+    // The exit runs no handlers of libc, so output in buffers would be lost.
+    // SAFETY: a null stream makes `fflush` flush all open streams of the program.
     unsafe { libc::fflush(std::ptr::null_mut()) };
     state.job.exit(status as u8)
 }
@@ -150,7 +151,7 @@ pub unsafe fn info_get_name(call: &'static str, name: *mut c_char) {
     }
 }
 
-/// For profiling tools, which define their own; nothing here.
+/// Does nothing: profiling tools define their own `shmem_pcontrol`.
 pub unsafe fn pcontrol(_call: &'static str, _level: c_int) {}
 
 pub unsafe fn wtime(_call: &'static str) -> f64 {

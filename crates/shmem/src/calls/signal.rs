@@ -1,4 +1,4 @@
-//! Signals: a block and the word that tells of it.
+//! Signals: a put of a block and of the word that announces it.
 
 use crate::state::handle::Ctx;
 use crate::state::near;
@@ -8,7 +8,7 @@ use memonet_core::shm::{self, AtomicOp};
 use memonet_core::{SignalOp, segment};
 use std::ffi::c_int;
 
-/// The operation that a program names.
+/// The operation of a `SHMEM_SIGNAL_...` constant. Ends the job for another number.
 pub fn op(call: &'static str, sig_op: c_int) -> SignalOp {
     match sig_op {
         0 => SignalOp::Set,
@@ -36,7 +36,8 @@ pub unsafe fn put_signal<T: Copy>(
     if let Some(to) = near::block(ctx, dest as usize, bytes, pe)
         && let Some(word) = near_word(ctx, sig_addr, pe)
     {
-        // SAFETY: symmetric memory of a near PE; the program's source has so many elements.
+        // SAFETY: `near::block` gives `bytes` of a near PE's symmetric memory; the program's source
+        // has `nelems` elements.
         unsafe { segment::copy(to, source.cast(), bytes) };
         return update(state, word, op, signal, pe);
     }
@@ -52,13 +53,13 @@ pub unsafe fn put_signal<T: Copy>(
     };
 }
 
-/// A signal word that is aligned, where a near PE's is mapped.
+/// The address at which an aligned signal word of a near PE is mapped.
 #[inline(always)]
 fn near_word(ctx: Ctx, sig_addr: *mut u64, pe: c_int) -> Option<*mut u64> {
     near::word(ctx, sig_addr, pe).filter(|word| word.is_aligned())
 }
 
-/// A signal word anywhere; or the end of the job.
+/// A signal word of a near or far PE. Ends the job if it is not aligned or not symmetric.
 #[cold]
 pub fn word(call: &'static str, ctx: Ctx, sig_addr: *mut u64, pe: c_int) -> Spot<'static> {
     if !sig_addr.is_aligned() {
@@ -72,10 +73,10 @@ pub fn word(call: &'static str, ctx: Ctx, sig_addr: *mut u64, pe: c_int) -> Spot
     get(call).spot(call, "sig_addr", ctx, sig_addr as usize, 8, pe)
 }
 
-/// Updates a signal word where a near PE's is mapped, and wakes the PE.
+/// Updates the mapped signal word of a near PE, and wakes the PE.
 #[inline(always)]
 fn update(state: &State, word: *mut u64, op: SignalOp, signal: u64, pe: c_int) {
-    // SAFETY: a symmetric word of a near PE.
+    // SAFETY: `near_word` gave the address of an aligned symmetric word of a near PE.
     unsafe {
         match op {
             SignalOp::Set => shm::store(word, signal),
@@ -100,7 +101,7 @@ unsafe fn put_signal_anywhere(
     }
     let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
     state.check_local(call, "source", source as usize, bytes);
-    // SAFETY: the program's source has so many bytes.
+    // SAFETY: the program's source has `bytes` bytes.
     or_die(call, unsafe { spot.put_signal(source, &word, op, signal) });
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for one's own memory, and testing it.
+//! Waiting for a change of this PE's memory, and testing for one.
 
 use crate::state::{State, check_result, die, get, or_die};
 use memonet_core::Cmp;
@@ -23,7 +23,7 @@ fn comparison(call: &'static str, cmp: c_int) -> Cmp {
     }
 }
 
-/// The state; with all checks on, when others can write the words at all.
+/// The state. With all checks on, ends the job where no other PE can write the words.
 fn checked<T>(
     call: &'static str,
     argument: &'static str,
@@ -37,10 +37,10 @@ fn checked<T>(
     state
 }
 
-/// Waits until the word compares so; gives what it then held.
+/// Waits until the comparison of a word with `value` holds. Gives the value that the word had then.
 ///
 /// # Safety
-/// The program's own word.
+/// `word` points to a word of the program.
 #[inline(always)]
 pub unsafe fn wait_for<T: Word>(
     call: &'static str,
@@ -67,7 +67,7 @@ pub unsafe fn wait_until<T: Word>(call: &'static str, ivar: *mut T, cmp: c_int, 
     unsafe { wait_for(call, "ivar", ivar, cmp, cmp_value) };
 }
 
-/// The words of a call on several: those whose status is not 0 do not count.
+/// The words of a call on several words. A word whose status is not 0 does not count.
 struct Words<T> {
     words: *const T,
     count: usize,
@@ -76,30 +76,30 @@ struct Words<T> {
     value: Value<T>,
 }
 
-/// What words are compared with: all with one value, or each with its own.
+/// The values with which the words are compared: one for all, or one for each.
 enum Value<T> {
     One(T),
     Each(*const T),
 }
 
 impl<T: Word> Words<T> {
-    /// Whether word `i` counts and compares so.
+    /// Whether word `i` counts and its comparison holds.
     fn holds(&self, i: usize) -> bool {
         self.counts(i) && self.compares(i)
     }
 
     fn counts(&self, i: usize) -> bool {
-        // SAFETY: the program's array of as many numbers as there are words, or none at all.
+        // SAFETY: `status` is null, or the program's array with a number for each word.
         self.status.is_null() || unsafe { *self.status.add(i) } == 0
     }
 
     fn compares(&self, i: usize) -> bool {
         let value = match self.value {
             Value::One(value) => value,
-            // SAFETY: the program's array of as many values as there are words.
+            // SAFETY: the program's array has a value for each word.
             Value::Each(values) => unsafe { *values.add(i) },
         };
-        // SAFETY: one of the program's own words.
+        // SAFETY: `i` is below `count`, so this is a word of the program.
         self.cmp.holds(unsafe { shm::load(self.words.add(i)) }, value)
     }
 
@@ -112,8 +112,8 @@ impl<T: Word> Words<T> {
         (0..self.count).all(|i| !self.counts(i) || self.compares(i))
     }
 
-    /// A word that compares so. The search goes on where the last one of this thread ended: whoever
-    /// asks again and again comes to hear of each.
+    /// A word whose comparison holds. The search starts behind the word that this thread found
+    /// last, so that repeated calls find each word.
     fn any(&self) -> Option<usize> {
         thread_local! {
             static NEXT: Cell<usize> = const { Cell::new(0) };
@@ -124,11 +124,11 @@ impl<T: Word> Words<T> {
         Some(found)
     }
 
-    /// Writes down which words compare so; how many.
+    /// Writes the indices of all words whose comparison holds, and gives their number.
     fn some(&self, indices: *mut usize) -> usize {
         let mut found = 0;
         for i in (0..self.count).filter(|&i| self.holds(i)) {
-            // SAFETY: the program's array has room for as many numbers as there are words.
+            // SAFETY: the program's array has room for an index of each word.
             unsafe { *indices.add(found) = i };
             found += 1;
         }
@@ -136,13 +136,13 @@ impl<T: Word> Words<T> {
     }
 }
 
-/// The waiting and testing calls on several words, for one value and for one each.
+/// The calls that wait for several words or test them, with one value for all or one for each.
 macro_rules! families {
     ($($value:ident $ty:ty, $wrap:expr; $wait_all:ident $wait_any:ident $wait_some:ident $test_all:ident $test_any:ident $test_some:ident;)*) => {$(
         pub unsafe fn $wait_all<T: Word>(call: &'static str, ivars: *mut T, nelems: usize, status: *const c_int, cmp: c_int, $value: $ty) {
             let state = checked(call, "ivars", ivars, nelems);
             let words = Words { words: ivars, count: nelems, status, cmp: comparison(call, cmp), value: $wrap };
-            // Those before `seen` have compared so, and need no second look.
+            // The comparison has held for all words before `seen`, which need no second look.
             let mut seen = 0;
             or_die(call, state.segment.wait(|| {
                 while seen < nelems && (!words.counts(seen) || words.compares(seen)) {
@@ -210,7 +210,7 @@ families! {
 pub unsafe fn test<T: Word>(call: &'static str, ivar: *mut T, cmp: c_int, cmp_value: T) -> c_int {
     let state = checked(call, "ivar", ivar, 1);
     let cmp = comparison(call, cmp);
-    // SAFETY: the program's own word.
+    // SAFETY: `ivar` points to a word of the program.
     let holds = || cmp.holds(unsafe { shm::load(ivar) }, cmp_value);
     c_int::from(state.segment.test(|| holds().then_some(())).is_some())
 }

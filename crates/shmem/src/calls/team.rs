@@ -64,7 +64,7 @@ pub unsafe fn translate_pe(
     rank.map_or(-1, |rank| rank as c_int)
 }
 
-/// The parameters that the program gives for a new team.
+/// The configuration that the program gives for a new team.
 ///
 /// # Safety
 /// `config` is null or valid.
@@ -79,10 +79,10 @@ unsafe fn parameters(call: &'static str, config: *const TeamConfig, mask: c_long
     unsafe { *config }
 }
 
-/// A handle for a new team; `INVALID` where this PE is none of its members.
+/// A handle for a new team; `INVALID` where this PE is not a member.
 fn hand_out(call: &'static str, team: Option<memonet_core::Team>, config: TeamConfig) -> Team {
     let Some(team) = team else { return Team::INVALID };
-    // As many as the core can have.
+    // The table has as many places as the core has teams.
     ALL.insert(Made { team, config }).map_or_else(|| die(call, "there are too many teams"), Team)
 }
 
@@ -154,7 +154,8 @@ pub unsafe fn split_2d(
     }
 }
 
-/// What all members are refused is told by the call's result; what only some hear of ends the job.
+/// The result of a refused call. An error that all members get is a result other than 0; an error
+/// that only some members get ends the job.
 fn refused(call: &'static str, error: Error) -> c_int {
     match error {
         Error::PeerFailed { .. } | Error::System { .. } => die(call, error),
@@ -169,7 +170,7 @@ pub unsafe fn destroy(call: &'static str, team: Team) {
         Team::WORLD | Team::SHARED => die(call, "team: a predefined team cannot be destroyed"),
         _ => {
             get(call, team);
-            // SAFETY: programs do not destroy what they use.
+            // SAFETY: programs do not destroy teams that they use, nor contexts of such teams.
             unsafe {
                 contexts::destroy_of(team);
                 drop(ALL.remove(team.0));

@@ -1,5 +1,5 @@
-//! Puts that are prepared once, with everything checked and resolved, and started many times: an
-//! extension.
+//! Prepared puts, an extension: the library checks and resolves the arguments once, and the program
+//! starts the put many times.
 
 use crate::calls::signal;
 use crate::state::handle::{Ctx, Table, Transfer};
@@ -8,8 +8,7 @@ use memonet_core::SignalOp;
 use memonet_core::segment::Spot;
 use std::ffi::{c_int, c_void};
 
-/// Prepared puts that the program has made. A static object, as most of its pages are never
-/// touched.
+/// The table of prepared puts. It is static because most of its pages are never touched.
 pub static ALL: Table<Made, 65536> = Table::new();
 
 /// A prepared put.
@@ -19,9 +18,9 @@ pub struct Made {
     signal: Option<(Spot<'static>, SignalOp, u64)>,
 }
 
-// SAFETY: an address that is read only where the program starts the transfer.
+// SAFETY: `from` is read only when the program starts the transfer, from the thread that starts it.
 unsafe impl Send for Made {}
-// SAFETY: as above.
+// SAFETY: no method changes the fields; `from` is read only when the program starts the transfer.
 unsafe impl Sync for Made {}
 
 fn made(call: &'static str, transfer: Transfer) -> &'static Made {
@@ -67,11 +66,13 @@ pub unsafe fn prepare_signal(
     )
 }
 
-/// Puts what the source holds now; it stays as it is until `wait`, or `test` gives 1.
+/// Puts the present contents of the source. The program does not change the source before `wait`
+/// returns, or `test` gives 1.
 pub unsafe fn start(call: &'static str, transfer: Transfer) {
     let _state = state(call);
     let made = made(call, transfer);
-    // SAFETY: the program promises that its source is still there.
+    // SAFETY: the program promises that the source still exists and has as many bytes as when it
+    // prepared the transfer.
     let started = unsafe {
         match &made.signal {
             Some((word, op, value)) => made.to.put_signal(made.from, word, *op, *value),
@@ -97,6 +98,6 @@ pub unsafe fn free(call: &'static str, transfer: Transfer) {
     let state = state(call);
     made(call, transfer);
     or_die(call, state.job.quiet());
-    // SAFETY: programs do not free what they use.
+    // SAFETY: programs do not free transfers that they use.
     unsafe { ALL.remove(transfer.0) };
 }

@@ -1,13 +1,12 @@
-//! Restricted windows: an extension. Memory that only those PEs reach whom its home gives the
-//! right; a stray store by any other faults there, and leaves the memory untouched.
+//! Restricted windows, an extension: memory that only PEs with a right from its home can reach. A
+//! stray store by another PE faults at that PE, and the memory stays as it is.
 
 use crate::state::handle::{Right, Table, Window};
 use crate::state::{State, check_result, die, get as state, or_die};
 use memonet_core::{Access, Error};
 use std::ffi::{c_int, c_void};
 
-/// Restricted windows that the program has made. A static object, as most of its pages are never
-/// touched.
+/// The table of restricted windows. It is static because most of its pages are never touched.
 pub static ALL: Table<Made, 256> = Table::new();
 
 type RightFn = unsafe extern "C" fn(home: c_int, holder: c_int) -> c_int;
@@ -23,7 +22,7 @@ fn made(call: &'static str, window: Window) -> &'static Made {
     }
 }
 
-/// Collective over all PEs; `right` must be the same function on each.
+/// Collective over all PEs. `right` must be the same function on each PE.
 pub unsafe fn create(
     call: &'static str,
     bytes: usize,
@@ -32,12 +31,12 @@ pub unsafe fn create(
 ) -> c_int {
     let state = state(call);
     check_result(call, "window", window);
-    // SAFETY: a pointer to a function, as C hands it over; null is none.
+    // SAFETY: C passes a pointer to a function of this type, or null, which is `None`.
     let Some(right) = (unsafe { std::mem::transmute::<*mut Right, Option<RightFn>>(right) }) else {
         die(call, "right: NULL is no function")
     };
     let access = |home: usize, holder: usize| {
-        // SAFETY: the program's function, of the type that the header asks for.
+        // SAFETY: `right` is the program's function, and the header gives it this type.
         match unsafe { right(home as c_int, holder as c_int) } {
             0 => Access::None,
             1 => Access::Read,
@@ -53,7 +52,7 @@ pub unsafe fn create(
     };
     let handle = match state.job.restricted::<u8>(bytes, access) {
         Ok(made) => ALL.insert(made),
-        // Equal on all PEs.
+        // All PEs get these errors alike.
         Err(Error::TooMany { .. } | Error::OutOfMemory { .. }) => None,
         Err(error) => die(call, error),
     };
@@ -62,14 +61,14 @@ pub unsafe fn create(
     c_int::from(handle.is_none())
 }
 
-/// This PE's own part.
+/// The address of this PE's own part.
 pub unsafe fn local(call: &'static str, window: Window) -> *mut c_void {
     let _state = state(call);
     made(call, window).local_ptr().cast()
 }
 
-/// 0, or the reason why the access was refused on standard error, and not 0.
-fn told(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
+/// Gives 0, or not 0 where the access was refused; with all checks on, it prints the reason.
+fn report(state: &State, call: &'static str, result: Result<(), Error>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(error @ (Error::PeerFailed { .. } | Error::System { .. })) => die(call, error),
@@ -91,10 +90,10 @@ pub unsafe fn put(
     pe: c_int,
 ) -> c_int {
     let state = state(call);
-    // SAFETY: the program's source has so many bytes. It may be symmetric, so that others may write
-    // it meanwhile.
+    // SAFETY: the program's source has `bytes` bytes. Other PEs may write it during the call if it
+    // is symmetric, which `put_from` allows.
     let put = unsafe { made(call, window).put_from(pe as usize, offset, source.cast(), bytes) };
-    told(state, call, put)
+    report(state, call, put)
 }
 
 pub unsafe fn get(
@@ -106,13 +105,13 @@ pub unsafe fn get(
     pe: c_int,
 ) -> c_int {
     let state = state(call);
-    // SAFETY: the program's destination has room for so many bytes. It may be symmetric, so that
-    // others may write it meanwhile.
+    // SAFETY: the program's destination has room for `bytes` bytes. Other PEs may write it during
+    // the call if it is symmetric, which `get_to` allows.
     let got = unsafe { made(call, window).get_to(pe as usize, offset, dest.cast(), bytes) };
-    told(state, call, got)
+    report(state, call, got)
 }
 
-/// Takes back all rights to this PE's part, and waits until nobody uses one any more.
+/// Revokes all rights to this PE's part, and waits until no PE uses one any more.
 pub unsafe fn revoke(call: &'static str, window: Window) {
     let _state = state(call);
     let window = made(call, window);
@@ -124,7 +123,7 @@ pub unsafe fn revoke(call: &'static str, window: Window) {
 pub unsafe fn free(call: &'static str, window: Window) {
     let _state = state(call);
     made(call, window);
-    // SAFETY: programs do not free what they use.
+    // SAFETY: programs do not free windows that they use.
     if let Some(window) = unsafe { ALL.remove(window.0) } {
         or_die(call, window.free());
     }

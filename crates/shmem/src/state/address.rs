@@ -1,4 +1,4 @@
-//! Addresses of a program: where they lie in the segment, and why one is not symmetric.
+//! Addresses of a program: their offsets in the segment, and why an address is not symmetric.
 
 use crate::state::fatal::die;
 use crate::state::handle::Ctx;
@@ -10,7 +10,7 @@ use std::ffi::{c_int, c_void};
 use std::ops::Range;
 
 impl State {
-    /// The offset in the segment of `bytes` at a symmetric address, if it is one.
+    /// The offset in the segment of `bytes` at an address, if all of them are symmetric.
     #[inline]
     pub fn offset(&self, address: usize, bytes: usize) -> Option<u64> {
         let within = |start: usize, len: usize, offset: u64| {
@@ -30,8 +30,8 @@ impl State {
         })
     }
 
-    /// `bytes` at a symmetric address, in the memory of a PE of a context's team; or the end of the
-    /// job.
+    /// `bytes` at a symmetric address, in the memory of a PE of a context's team. Ends the job
+    /// where there are none.
     pub fn spot(
         &'static self,
         call: &'static str,
@@ -44,7 +44,7 @@ impl State {
         let pe = self.pe_of(call, "pe", ctx, pe);
         let offset = self.symmetric(call, argument, address, bytes);
         match self.at(pe, offset, bytes) {
-            // SAFETY: `symmetric` has found these bytes of this PE at their address in the program.
+            // SAFETY: `symmetric` has found that these bytes of this PE are mapped at `address`.
             Some(spot) if pe == self.job.pe() => unsafe { spot.as_seen_at(address as *mut u8) },
             Some(spot) => spot,
             None => die(
@@ -56,8 +56,7 @@ impl State {
         }
     }
 
-    /// With all checks on: ends the job where `bytes` at an address of the program's own are not
-    /// memory of this process.
+    /// With all checks on: ends the job where `bytes` at an address are not memory of this process.
     pub fn check_local(
         &self,
         call: &'static str,
@@ -70,7 +69,7 @@ impl State {
         }
         let start = address & !(page_size() - 1);
         let len = address.checked_add(bytes).map(|end| end - start);
-        // SAFETY: asks for nothing to be written now; the kernel refuses what is not mapped.
+        // SAFETY: `MS_ASYNC` changes no memory, and the kernel refuses a range that is not mapped.
         let is_mapped = |len| unsafe { libc::msync(start as *mut _, len, libc::MS_ASYNC) } == 0;
         if !len.is_some_and(is_mapped) {
             die(
@@ -88,7 +87,8 @@ impl State {
         heap.contains(&at)
     }
 
-    /// The offset of a symmetric address, or the end of the job with the reason why it is none.
+    /// The offset of a symmetric address. Ends the job, with the reason, if the address is not
+    /// symmetric.
     #[inline]
     pub fn symmetric(
         &self,
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    /// The same with all checks on, or of an address that is not symmetric.
+    /// [`symmetric`](Self::symmetric) with all checks on, or of an address that is not symmetric.
     #[cold]
     #[inline(never)]
     fn symmetric_checked(
@@ -163,7 +163,8 @@ impl State {
         )
     }
 
-    /// From a symmetric address to the end of what it lies in; or the end of the job.
+    /// The offsets from a symmetric address to the end of its block, or of the heap, or of its
+    /// range of static data. Ends the job if the address is not symmetric.
     pub fn room(&self, call: &'static str, argument: &'static str, address: usize) -> Range<u64> {
         let offset = self.symmetric(call, argument, address, 0);
         let end = if self.heap_contains(address) {
@@ -181,7 +182,8 @@ impl State {
         self.offset(address, 1).is_some()
     }
 
-    /// Where a symmetric object of a PE can be reached by loads and stores; null where it cannot.
+    /// The address by which loads and stores of this PE reach a symmetric object of `pe`; null
+    /// where they cannot.
     pub fn pointer(&self, address: usize, pe: usize) -> *mut c_void {
         if pe == self.job.pe() && self.is_symmetric(address) {
             return address as *mut c_void;
@@ -191,8 +193,7 @@ impl State {
     }
 }
 
-/// The bytes that were asked for in the block around an offset, or that ends there, if there is
-/// one.
+/// The requested bytes of the block that contains an offset or ends there, if there is one.
 pub fn block_around(state: &State, offset: u64) -> Option<Range<u64>> {
     let ends_there = || state.job.block_around(offset.checked_sub(1)?);
     state.job.block_around(offset).or_else(ends_there)

@@ -1,4 +1,4 @@
-//! Arguments of a call: what they stand for, and whether a program may give them.
+//! Arguments of a call: what they mean, and whether a program may give them.
 
 use crate::state::contexts;
 use crate::state::fatal::die;
@@ -7,8 +7,8 @@ use crate::state::library::{State, current};
 use crate::state::teams;
 use std::ffi::c_int;
 
-/// Ends the job where a call has no place to write its result to, rather than by a fault that names
-/// nobody.
+/// Ends the job where a call has no place for its result. A fault would name neither the call nor
+/// the argument.
 #[inline(always)]
 pub fn check_result<T>(call: &'static str, argument: &'static str, place: *mut T) {
     if place.is_null() || current().is_some_and(|state| state.check) {
@@ -32,7 +32,7 @@ fn no_place(call: &'static str, argument: &'static str, place: usize, bytes: usi
     }
 }
 
-/// Bytes of `count` elements.
+/// The size of `count` elements in bytes.
 #[inline(always)]
 pub fn bytes<T>(call: &'static str, count: usize) -> usize {
     match count.checked_mul(size_of::<T>()) {
@@ -48,7 +48,7 @@ pub fn bytes<T>(call: &'static str, count: usize) -> usize {
 }
 
 impl State {
-    /// The PE that a context's team numbers so; or the end of the job.
+    /// The number in the job of PE `pe` of a context's team. Ends the job if there is none.
     pub fn pe_of(&self, call: &'static str, argument: &'static str, ctx: Ctx, pe: c_int) -> usize {
         let members = match ctx {
             Ctx::DEFAULT => None,
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// Ends the job unless there is such a PE.
+    /// Ends the job if it has no PE with this number.
     #[inline(always)]
     pub fn check_pe(&self, call: &'static str, argument: &'static str, pe: c_int) {
         if pe as usize >= self.job.npes() {
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// The core's team of a handle, or the end of the job.
+    /// The core's team of a handle. Ends the job if the handle stands for none.
     #[inline]
     pub fn team(&self, call: &'static str, team: Team) -> &memonet_core::Team {
         match team {

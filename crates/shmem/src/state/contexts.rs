@@ -4,26 +4,26 @@ use crate::state::fatal::die;
 use crate::state::handle::{Ctx, Table, Team};
 use std::sync::Arc;
 
-/// Contexts that the program has made. A static object, as most of its pages are never touched.
+/// The table of contexts. It is static because most of its pages are never touched.
 pub static ALL: Table<Made, 65536> = Table::new();
 
 /// A context that the program has made.
 pub struct Made {
-    /// Its team.
+    /// The team of the context.
     pub team: Team,
-    /// The team's members; `None`: everybody, by PE number.
+    /// The PEs of the team in their order; `None`: all PEs of the job.
     pub members: Option<Arc<[usize]>>,
 }
 
 impl Made {
-    /// The team's members; `None`: everybody, by PE number.
+    /// The PEs of the team in their order; `None`: all PEs of the job.
     #[inline]
     pub fn members(&self) -> Option<&[usize]> {
         self.members.as_deref()
     }
 }
 
-/// The context of a handle other than the default one, or the end of the job.
+/// The context of a handle other than the default one. Ends the job if the handle stands for none.
 #[inline]
 pub fn get(call: &'static str, ctx: Ctx) -> &'static Made {
     // SAFETY: programs do not destroy contexts that they use.
@@ -34,7 +34,7 @@ pub fn get(call: &'static str, ctx: Ctx) -> &'static Made {
     }
 }
 
-/// Destroys the contexts of a team.
+/// Destroys all contexts of a team.
 ///
 /// # Safety
 /// No other thread uses them.

@@ -1,18 +1,19 @@
-//! The environment variables of the standard, by which a user asks the library about itself.
+//! The environment variables of the standard. With some of them, a user asks the library about
+//! itself.
 
 use crate::state::library::State;
 use memonet_core::settings::SETTINGS;
 use std::ffi::OsString;
 use std::sync::Once;
 
-/// What `shmem_info_get_name` says.
+/// The name that `shmem_info_get_name` gives.
 pub const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
 
-/// Variable of the standard, and its old name: bytes of the symmetric heap. A limit where it is
-/// set; without it there is none but memory itself.
+/// The standard's variable for the size of the symmetric heap, and its old name. The value is a
+/// limit; without it, only memory limits the heap.
 pub const ENV_LIMIT: [&str; 2] = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
 
-/// What `SHMEM_INFO` tells.
+/// The standard's variables, as `SHMEM_INFO` describes them.
 const VARIABLES: [(&str, &str); 4] = [
     ("SHMEM_VERSION", "any value: print the version of the library at start-up"),
     ("SHMEM_INFO", "any value: print this text"),
@@ -20,13 +21,14 @@ const VARIABLES: [(&str, &str); 4] = [
     ("SHMEM_DEBUG", "any value: each PE says how it is set up"),
 ];
 
-/// The first of a variable's names that is set, and its value: the standard's, then the one that it
-/// had before.
+/// The value of a variable under its present name, or else under its old one, with the name that is
+/// set.
 pub fn standard(names: [&'static str; 2]) -> Option<(&'static str, OsString)> {
     names.into_iter().find_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
-/// Says what the user wants to know, or has to, once in a process. All PEs have joined.
+/// Prints what the user asks for, and what the user must know, once in a process. All PEs have
+/// joined the job.
 pub fn tell(state: &State) {
     static TOLD: Once = Once::new();
     TOLD.call_once(|| {

@@ -4,25 +4,25 @@ use memonet_core::{Job, ending};
 use std::fmt::Display;
 use std::sync::OnceLock;
 
-/// The job to end, once this process has joined it.
+/// The job, once this process has joined it.
 static JOB: OnceLock<&'static Job> = OnceLock::new();
 
-/// Messages name this process by its place in `job` from now on.
+/// Makes messages name the PE of `job` from now on.
 pub fn set_job(job: &'static Job) {
     let _ = JOB.set(job);
 }
 
-/// Ends the job because of a call that cannot be carried out.
+/// Ends the job because of a call that cannot succeed.
 #[cold]
 #[inline(never)]
 pub fn die(call: &'static str, why: impl Display) -> ! {
     if ending::is_under_way() {
-        // Only the first reason counts: the others may be its consequences.
+        // Only the first reason is reported: later ones may be its consequences.
         ending::end(1);
     }
     if let Some(job) = JOB.get() {
         if job.is_exiting() {
-            // It fails because the job is being ended on purpose: that is not to be commented on.
+            // The call fails because a PE ends the job on purpose, which is no error to report.
             job.await_exit();
         }
         eprintln!("memonet: PE {}: {call}: {why}", job.pe());
@@ -32,7 +32,7 @@ pub fn die(call: &'static str, why: impl Display) -> ! {
     ending::end(1)
 }
 
-/// The result, or the end of the job.
+/// The value of a result. Ends the job if the result is an error.
 #[inline(always)]
 pub fn or_die<R>(call: &'static str, result: memonet_core::Result<R>) -> R {
     match result {

@@ -1,7 +1,8 @@
-//! Contexts and teams as C programs hold them: numbers that are checked before they are believed.
+//! Handles of C programs, and the tables of the objects that they stand for. The library checks
+//! each handle before it uses it.
 //!
-//! A handle is the number of a place in a table and the count of its uses, so a handle that was
-//! given back is told from the one that took its place.
+//! A handle holds the number of a place in a table and a count of uses. The count differs between a
+//! destroyed handle and the handle that took its place.
 
 use crate::state::lock::lock;
 use std::ffi::c_int;
@@ -78,26 +79,26 @@ pub struct SessionConfig {
     pub total_ops: usize,
 }
 
-/// Numbers below are constants of the header.
+/// The least index in a handle; smaller numbers are constants of the header.
 const FIRST: usize = 16;
 const INDEX_BITS: u32 = 20;
 
-/// Things that handles stand for.
+/// A table of up to `N` objects that handles stand for.
 pub struct Table<T, const N: usize> {
     places: [Place<T>; N],
     free: std::sync::Mutex<Free>,
 }
 
 struct Place<T> {
-    /// The handle whose thing is here; 0: none.
+    /// The handle of the object in this place; 0: the place is free.
     handle: AtomicUsize,
     thing: AtomicPtr<T>,
 }
 
 struct Free {
-    /// Places that were used and are free again.
+    /// Free places that were in use before.
     returned: Vec<usize>,
-    /// Places from here on were never used.
+    /// The first place that was never in use.
     fresh: usize,
     uses: usize,
 }
@@ -119,20 +120,21 @@ impl<T, const N: usize> Table<T, N> {
         (place.handle.load(Ordering::Acquire) == handle).then_some(place)
     }
 
-    /// What the handle stands for.
+    /// The object of a handle.
     ///
     /// # Safety
-    /// No other thread gives the handle back while the reference is in use: a program's promise, as
-    /// the standard has it.
+    /// No thread removes the handle while the reference is in use. The standard makes programs
+    /// promise that.
     #[inline]
     pub unsafe fn get(&self, handle: usize) -> Option<&T> {
         let place = self.place(handle)?;
-        // SAFETY: a handle is in its place from after the thing was put there until before it is
-        // taken, which nobody does now.
+        // SAFETY: `insert` stores the handle after the object, and `remove` clears the handle
+        // before it takes the object. `place` found the handle, and the caller promises that no
+        // thread removes it now.
         Some(unsafe { &*place.thing.load(Ordering::Acquire) })
     }
 
-    /// A handle for a new thing, unless there are too many.
+    /// Stores an object and gives its handle, unless the table is full.
     pub fn insert(&self, thing: T) -> Option<usize> {
         let mut free = lock(&self.free);
         let index = match free.returned.pop() {
@@ -151,7 +153,7 @@ impl<T, const N: usize> Table<T, N> {
         Some(handle)
     }
 
-    /// Takes back what a handle stands for.
+    /// Takes the object of a handle out of the table.
     ///
     /// # Safety
     /// No other thread uses the handle.
@@ -160,12 +162,12 @@ impl<T, const N: usize> Table<T, N> {
         let place = self.place(handle)?;
         place.handle.store(0, Ordering::Release);
         free.returned.push((handle & ((1 << INDEX_BITS) - 1)) - FIRST);
-        // SAFETY: `insert` made it from a box, and only who has removed the handle, under the lock,
-        // takes it.
+        // SAFETY: `insert` made the pointer from a box. Only the call that clears the handle, under
+        // the lock, takes the box back.
         Some(*unsafe { Box::from_raw(place.thing.load(Ordering::Acquire)) })
     }
 
-    /// Takes back all.
+    /// Removes all objects.
     ///
     /// # Safety
     /// No other thread uses any of the handles.

@@ -2,25 +2,26 @@
 
 use std::ffi::c_void;
 
-/// A function by the name that programs call, and by the library's own.
+/// Two addresses of a function: by the name that programs call, and by a name that only the library
+/// has.
 pub struct Names(pub *const c_void, pub *const c_void);
 
-// SAFETY: addresses that nobody follows.
+// SAFETY: the addresses are compared and never dereferenced.
 unsafe impl Sync for Names {}
 
 impl Names {
-    /// Whether programs call another function than the library's.
+    /// Whether programs call a function other than the library's.
     fn differ(&self) -> bool {
         let [called, own] = [&self.0, &self.1].map(|name| {
-            // SAFETY: a field. The loader or linker has filled it, so the compiler is not to know
-            // that two functions are never one.
+            // SAFETY: `name` borrows a field. The read is volatile because the loader fills in the
+            // address: the compiler would assume that two functions have different addresses.
             unsafe { std::ptr::read_volatile(name) }
         });
         called != own
     }
 }
 
-/// Whether programs call another function than the library's in place of any of them.
+/// Whether a tool has replaced any of these functions.
 pub fn are_replaced() -> bool {
     INLINED.iter().any(Names::differ)
 }

@@ -1,4 +1,4 @@
-//! What the library knows while it is initialised.
+//! The state of the library while it is initialised.
 
 use crate::state::fatal::{self, die};
 use crate::state::shared::Shared;
@@ -9,30 +9,31 @@ use memonet_core::{Error, Job, Place};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// The library in its initialised state. Made once, and never freed: a program may initialise
-/// again.
+/// The initialised library. The process makes it once and never frees it, because a program may
+/// initialise the library again.
 pub struct State {
-    /// The job.
+    /// The job of this process.
     pub job: Job,
-    /// Its segments.
+    /// The segments of the job's PEs.
     pub segment: Segment,
-    /// Whether all checks are on.
+    /// Whether checks that cost time are on.
     pub check: bool,
-    /// The program's static data, and those of libraries.
+    /// The static data of the program and of the libraries that the user names.
     pub(super) statics: Vec<Shared>,
-    /// What keeps the statics from being symmetric.
+    /// The reason why static data is not symmetric, if it is not.
     pub(super) no_statics: OnceLock<String>,
 }
 
-/// The state, while the library is initialised.
+/// The state; null while the library is not initialised.
 static CURRENT: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
-/// The state, once it has been made.
+/// The state of the job that this process has joined, or the reason why it could not join.
 static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
 
-/// Joins the job and makes the program's static data symmetric, unless that has been done.
+/// Joins the job and makes the program's static data symmetric. The first call does both; others
+/// give the same result.
 ///
 /// # Safety
-/// When called for the first time: no other thread writes static data now, or there is no launcher.
+/// On the first call, either no other thread writes static data, or there is no launcher.
 pub unsafe fn join() -> Result<&'static State, &'static Error> {
     let made = MADE.get_or_init(|| {
         let job = memonet_fabrics::init()?;
@@ -43,7 +44,8 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
                 Some("the program had started threads before it initialised the library, without a launcher (`oshrun -n 1` is one)");
             Vec::new()
         } else {
-            // SAFETY: the caller's promise; without a launcher, this is the only thread.
+            // SAFETY: with a launcher, the caller promises that no other thread writes static data.
+            // Without one, the branch above has found that this is the only thread.
             unsafe { statics::share(&job) }?
         };
         let segment = job.segment();
@@ -61,7 +63,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
     made.as_ref()
 }
 
-/// The state, or the end of the program: a call that is not allowed now.
+/// The state. Ends the job if the library is not initialised.
 #[inline(always)]
 pub fn get(call: &'static str) -> &'static State {
     match current() {
@@ -70,14 +72,14 @@ pub fn get(call: &'static str) -> &'static State {
     }
 }
 
-/// The state, while the library is initialised.
+/// The state, if the library is initialised.
 #[inline(always)]
 pub fn current() -> Option<&'static State> {
-    // SAFETY: null, or the state in `MADE`, which is never dropped.
+    // SAFETY: `CURRENT` is null or points to the state in `MADE`, which is never dropped.
     unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
 }
 
-/// The library becomes initialised, or stops being so.
+/// Makes the library initialised, or finalised where `state` is `None`.
 pub fn set_current(state: Option<&'static State>) {
     near::close();
     if let Some(state) = state
@@ -101,21 +103,21 @@ fn not_initialised(call: &'static str) -> ! {
 }
 
 impl State {
-    /// `bytes` of a PE at an offset that [`offset`](Self::offset) gives.
+    /// `bytes` in the segment of a PE, at an offset that [`offset`](Self::offset) gives.
     #[inline(always)]
     pub fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
-        // SAFETY: memory of the heap and of static data. A C program has no other objects of the
-        // job there than blocks; what it does with blocks that it has freed is its own mistake.
+        // SAFETY: the offset lies in the heap or in static data. The only objects of the job there
+        // are blocks of the C program; use after free is the program's own mistake.
         unsafe { self.segment.at(pe, offset, bytes) }
     }
 
-    /// The same at every PE.
+    /// `bytes` at an offset in the segment of every PE.
     pub fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
-        // SAFETY: as in `at`.
+        // SAFETY: the offset lies in the heap or in static data, as in `at`.
         unsafe { self.segment.place(offset, bytes) }
     }
 
-    /// How this PE is set up, for people.
+    /// A sentence about how this PE is set up, for a user.
     pub fn describe(&self) -> String {
         let statics: usize = self.statics.iter().map(|shared| shared.pages.len()).sum();
         let statics = match self.no_statics.get() {
@@ -135,10 +137,11 @@ impl State {
         )
     }
 
-    /// Finds out whether all PEs run programs whose static data is laid out alike. *Collective.*
+    /// Compares the layout of static data between all PEs. Where it differs, static data is not
+    /// symmetric. *Collective.*
     ///
     /// # Errors
-    /// What the fabric reports.
+    /// Those that the fabric reports.
     pub fn compare_statics(&self) -> memonet_core::Result<()> {
         let apart = statics::has_copies();
         if apart {
@@ -152,7 +155,8 @@ impl State {
         let at = self.segment.heap().end;
         let mine = if apart { 0 } else { statics::digest(&self.statics) };
         let word = |pe| self.at(pe, at, 8).expect("the first word of the globals");
-        // SAFETY: an aligned word of this PE's own segment.
+        // SAFETY: `at` is the start of a page of this PE's own segment, so the word is aligned and
+        // mapped.
         unsafe {
             memonet_core::shm::store(
                 self.segment.local().wrapping_add(at as usize).cast::<u64>(),
@@ -162,7 +166,7 @@ impl State {
         self.job.barrier()?;
         for pe in 0..self.job.npes() {
             if word(pe).load::<u64>()? != mine {
-                // Kept from the first time on.
+                // Only the first reason is kept.
                 let _ = self.no_statics.set(format!(
                     "PE {pe} runs another program than this PE, or a child of the process that joined"
                 ));

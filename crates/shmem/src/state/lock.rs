@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks a mutex, also where a thread has panicked while it held the lock: no code of this library
-/// leaves data behind a lock half changed.
+/// Locks a mutex, also after a thread has panicked while it held the lock. Each single change that
+/// the library makes under a lock leaves the data valid.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! What a call needs to know: the job, where symmetric memory lies, and what the program holds
-//! handles for.
+//! What every call needs: the job, the place of symmetric memory, and the objects that handles
+//! stand for.
 //!
 //! Calls import the names below; inside this folder, files import each other by their own names.
 

@@ -1,11 +1,11 @@
-//! Symmetric memory on near peers: a first look that is a dozen instructions, where nearly every
-//! call ends.
+//! The short way to symmetric memory of near peers: a dozen instructions, which serve nearly every
+//! call.
 //!
-//! Two areas of addresses are known: the heap, and the program's static data. In each, PE `pe`'s
-//! counterpart of an address is mapped at `address + bias + pe * stride`. All that is needed stands
-//! in one static object, which knows no PE while the library is not initialised, where peers are
-//! far, and while all checks are on: then, and for everything unusual, callers take the long way
-//! ([`State::spot`](crate::state::library::State::spot)), which also says what is wrong.
+//! The table below covers two areas of addresses: the heap and the program's static data. In each,
+//! PE `pe`'s counterpart of an address is mapped at `address + bias + pe * stride`. The table lists
+//! no PE while the library is not initialised, where peers are far, and while all checks are on.
+//! Then, and for everything unusual, callers take the long way
+//! ([`State::spot`](crate::state::library::State::spot)), which also reports mistakes.
 
 use crate::state::handle::Ctx;
 use crate::state::inlined::{self, NEAR_PES};
@@ -16,72 +16,83 @@ use memonet_core::segment::{Segment, Written};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 
-/// No word of C is larger. A word in the last so many bytes of an area goes the long way.
-const WORD: usize = 64;
-/// No address of a user's program is near it.
+/// The size in bytes of the largest C type. A word in the last `WORD_BYTES` bytes of an area takes
+/// the long way.
+const WORD_BYTES: usize = 64;
+/// An address that is far from every address of a user's program.
 const NOWHERE: usize = 1 << 63;
 
-/// What is known. The C header reads it too (`inline.rs` of the API's table lists the fields, and
-/// has their places asserted), and a program that is not position-independent may have it in its
-/// own memory: so it is exported, and this library asks the loader where it is.
+/// The table of near memory.
 ///
-/// # The header's own way
-/// Where a program calls `shmem_long_p`, its compiler puts what the function would do in the usual
-/// case: what [`word`] does, the store of `rma::p`, and what [`wrote`] does. The address is
-/// compared with the same words. `apart` stands for the comparison of the PE's number, as it is 0
-/// for every number that is none; and it is the same sum, made beforehand. The store is the same
-/// instruction, in an assembly statement that no access moves across, so it is neither torn nor
-/// merged with another nor left out; then come the same two marks. Where a comparison fails, the
-/// function is called: for an address that is not symmetric, a PE that does not exist, a context of
-/// the program's own, and whatever is asked while `apart` holds nothing but zeros. So what the
-/// function says or does besides is not lost: on the way that both have in common it says and does
-/// nothing else. A put of a word reads its source before it writes, as the function does.
+/// The C header reads it too: `near.rs` of `memonet-shmem-api` lists the fields, and the generated
+/// code asserts their offsets. A program that is not position-independent may hold the object in
+/// its own memory. Therefore the object is exported, and this library asks the loader for its
+/// address.
 ///
-/// `apart` is filled unless somebody has put a function of his own in the place of one that the
-/// header inlines: a tool that looks on is not passed by. It is written when the library becomes
-/// initialised and when it stops being so, between which programs make all their calls; so plain
-/// loads in C see what they should.
+/// # The code that the header inlines
+///
+/// Where a program calls `shmem_long_p`, its compiler inserts the function's usual case: the work
+/// of [`word`], the store of `rma::p`, and the work of [`wrote`]. The inlined code is equivalent to
+/// the function:
+///
+/// * N1: It compares the address with the words that the function compares it with.
+/// * N2: `apart` replaces the check of the PE's number, because `apart` is 0 for every number that
+///   is not a PE. It also replaces the function's sum, which it holds precomputed.
+/// * N3: The store is the function's instruction, in an assembly statement that no access moves
+///   across: the compiler neither tears, merges nor drops it. The two marks of [`wrote`] follow.
+/// * N4: Where a comparison fails, the inlined code calls the function: for an address that is not
+///   symmetric, a PE that does not exist, a context of the program's own, and for everything while
+///   `apart` holds zeros.
+/// * N5: On the path that both have in common, the function does nothing else. So the inlined code
+///   loses no message and no effect.
+/// * N6: A put of a word reads its source before it writes, as the function does.
+///
+/// `apart` stays zero where a tool has replaced a function that the header inlines, so that the
+/// tool sees each call. The library writes `apart` when it becomes initialised and when it is
+/// finalised. All calls of a program lie between the two, so plain loads in C suffice.
 #[repr(C, align(64))]
 pub struct Near {
     pub heap: Area,
-    /// What stores are remembered in.
+    /// The marks that stores set: one byte for all PEs, then one for each.
     pub written: AtomicPtr<AtomicU8>,
     pub statics: Area,
     pub stride: AtomicUsize,
-    /// 0: nobody is near.
+    /// The number of near PEs; 0: none is near.
     pub npes: AtomicUsize,
     pub me: AtomicUsize,
-    /// For each of the first PEs, one more than its heap is mapped behind this PE's; 0: the header
-    /// is not to use it.
+    /// For each of the first PEs: the distance in bytes from an address of this PE's heap to its
+    /// counterpart, plus 1. 0: the header must call the function.
     pub apart: [AtomicUsize; NEAR_PES],
 }
 
 #[repr(C)]
 pub struct Area {
     pub start: AtomicUsize,
-    /// Words of at most [`WORD`] bytes may begin up to here, from the start on.
+    /// The largest distance from the start at which a word of at most [`WORD_BYTES`] bytes may
+    /// begin.
     pub words: AtomicUsize,
     pub bias: AtomicUsize,
 }
 
-/// What reads go by: as [`Near`], where each PE has a CPU. Where PEs share CPUs, a program that
-/// polls keeps the PE that it waits for from running. So there reads are counted: of each
-/// [`PERIOD`] the library sees one, and yields if the program seems to poll.
+/// The table for reads. Where each PE has a CPU, reads follow [`Near`]. Where PEs share CPUs, a
+/// program that polls keeps the PE that it waits for from running. There the library counts reads:
+/// it looks at one read of each [`PERIOD`], and yields if the program seems to poll.
 ///
-/// The header reads `apart` here. Where the lowest bit is not set, it counts down `left`, by plain
-/// accesses that threads may lose, and calls the function when nothing is left. That begins anew.
-/// So reads that are not counted take as many instructions as writes.
+/// The header reads `apart` here. Where the lowest bit of an entry is 0, the header counts `left`
+/// down, by plain accesses; threads may lose counts. It calls the function when `left` reaches 0,
+/// and the function restarts the count. So reads that are not counted take as many instructions as
+/// writes.
 #[repr(C, align(64))]
 pub struct Reads {
     /// Reads until the next one that the library sees.
     pub left: AtomicUsize,
-    /// 0: reads are counted, or nobody is near.
+    /// The number of near PEs; 0: reads are counted, or no PE is near.
     pub npes: AtomicUsize,
-    /// As [`Near::apart`]; where reads are counted, one more.
+    /// As [`Near::apart`]; where reads are counted, 1 more.
     pub apart: [AtomicUsize; NEAR_PES],
 }
 
-/// The segments of the job; null while nothing is found here.
+/// The segments of the job; null while the table is closed.
 static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(std::ptr::null_mut());
 
 #[unsafe(export_name = "memonet_reads_1")]
@@ -114,12 +125,12 @@ impl Area {
     fn set(&self, start: usize, bytes: usize, first: *mut u8, offset: u64) {
         let bias = (first as usize).wrapping_add(offset as usize).wrapping_sub(start);
         self.bias.store(bias, Ordering::Relaxed);
-        self.words.store(bytes.saturating_sub(WORD), Ordering::Relaxed);
+        self.words.store(bytes.saturating_sub(WORD_BYTES), Ordering::Relaxed);
         self.start.store(start, Ordering::Relaxed);
     }
 }
 
-/// From now on, symmetric memory of a job all of whose PEs are near is found here.
+/// Opens the table for a job. It stays closed unless all PEs are near.
 pub fn open(job: &Job, segment: &'static Segment, statics: Option<&Shared>) {
     let Some(first) = segment.first() else { return };
     let heap = segment.heap();
@@ -143,7 +154,7 @@ pub fn open(job: &Job, segment: &'static Segment, statics: Option<&Shared>) {
         let bias = NEAR.heap.bias.load(Ordering::Relaxed);
         for (pe, (write, read)) in NEAR.apart.iter().zip(&READS.apart).take(job.npes()).enumerate()
         {
-            // Distances are whole pages: never one less than 0.
+            // Distances are whole pages, so adding 1 never gives 0.
             let apart = bias.wrapping_add(pe * segment.size()).wrapping_add(1);
             write.store(apart, Ordering::Release);
             read.store(apart + usize::from(counts_reads), Ordering::Release);
@@ -151,7 +162,7 @@ pub fn open(job: &Job, segment: &'static Segment, statics: Option<&Shared>) {
     }
 }
 
-/// From now on nothing is found here.
+/// Closes the table: each call takes the long way from now on.
 pub fn close() {
     call_functions();
     NEAR.npes.store(0, Ordering::Release);
@@ -160,16 +171,17 @@ pub fn close() {
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
 }
 
-/// From now on programs call the functions.
+/// From now on, inlined code calls the functions.
 pub fn call_functions() {
     for apart in NEAR.apart.iter().chain(&READS.apart) {
         apart.store(0, Ordering::Release);
     }
 }
 
-/// Where PE `pe`'s counterpart of an address is mapped, if the address lies so in one of the areas:
-/// `fits` is told the distance from the area's start, and how far words may begin. For reads, also
-/// whether they are counted: that costs those nothing that are not.
+/// The address at which PE `pe`'s counterpart of an address is mapped, if `fits` accepts the
+/// address for one of the areas. `fits` receives the distance from the area's start, and the
+/// largest distance at which a word may begin. The flag says whether the read is counted; reads
+/// that are not counted do not pay for it.
 #[inline(always)]
 fn find<const READS_IT: bool>(
     address: usize,
@@ -205,7 +217,7 @@ fn find<const READS_IT: bool>(
     Some((there as *mut u8, counted))
 }
 
-/// Has the compiler move what comes after it out of the way.
+/// Makes the compiler move the code that follows out of the hot path.
 #[cold]
 fn less_often() {}
 
@@ -215,7 +227,7 @@ fn find_word<const READS_IT: bool, T>(
     address: *const T,
     pe: c_int,
 ) -> Option<(*mut T, bool)> {
-    const { assert!(size_of::<T>() <= WORD) };
+    const { assert!(size_of::<T>() <= WORD_BYTES) };
     if ctx != Ctx::DEFAULT {
         return None;
     }
@@ -236,51 +248,52 @@ fn find_block<const READS_IT: bool>(
     let (there, counted) = find::<READS_IT>(address, pe, |at, words| {
         at.checked_add(bytes).is_some_and(|end| end <= words)
     })?;
-    // One's own, as the program knows it: a copy within it has to find out whether its ends
-    // overlap.
+    // The program's own address for its own memory: a copy within that memory must find out whether
+    // source and destination overlap.
     let own = pe as usize == NEAR.me.load(Ordering::Relaxed);
     Some((if own { address as *mut u8 } else { there }, counted))
 }
 
-/// Where the word at a symmetric address is mapped.
+/// The address at which the word of a PE is mapped.
 #[inline(always)]
 pub fn word<T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
     Some(find_word::<false, T>(ctx, address, pe)?.0)
 }
 
-/// Where `bytes` at a symmetric address are mapped.
+/// The address at which `bytes` of a PE are mapped.
 #[inline(always)]
 pub fn block(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<*mut u8> {
     Some(find_block::<false>(ctx, address, bytes, pe)?.0)
 }
 
-/// [`word`], to be read; whether [`has_read`] is to be called then.
+/// As [`word`], for a read; the flag says whether the caller must call [`has_read`].
 #[inline(always)]
 pub fn word_to_read<T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<(*mut T, bool)> {
     find_word::<true, T>(ctx, address, pe)
 }
 
-/// [`block`], to be read; whether [`has_read`] is to be called then.
+/// As [`block`], for a read; the flag says whether the caller must call [`has_read`].
 #[inline(always)]
 pub fn block_to_read(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<(*mut u8, bool)> {
     find_block::<true>(ctx, address, bytes, pe)
 }
 
-/// To be called after a store where [`word`] or [`block`] have said.
+/// Marks PE `pe` as written. Callers call it after a store to an address that [`word`] or [`block`]
+/// gave.
 #[inline(always)]
 pub fn wrote(pe: c_int) {
-    // SAFETY: the two have found that the library is open and has such a PE; the bytes live as long
-    // as the process.
+    // SAFETY: `word` or `block` found `pe` below `npes`, so the table was open and `written` has a
+    // byte for the PE. The bytes live as long as the process.
     unsafe { Written::kept(NEAR.written.load(Ordering::Relaxed)).to(pe as usize) };
 }
 
-/// Whether reads are counted, where a PE is near.
+/// Whether the library counts reads of near PEs.
 #[inline(always)]
 pub fn counts_reads() -> bool {
     READS.npes.load(Ordering::Relaxed) == 0
 }
 
-/// Counts a read at `place`, of what `value` stands for.
+/// Counts a read at `place`; `value` computes a number that stands for the value read.
 #[inline(always)]
 pub fn has_read(place: usize, value: impl FnOnce() -> Option<u64>) {
     let left = READS.left.load(Ordering::Relaxed) as isize - 1;

@@ -1,8 +1,8 @@
-//! Static data as a part of the segment.
+//! Ranges of static data that are part of the segment.
 
 use std::ops::Range;
 
-/// Static data at its own address and in the segment.
+/// A range of static data: its addresses in the program and its place in the segment.
 #[derive(Debug, Clone)]
 pub struct Shared {
     /// Its addresses.

@@ -1,10 +1,10 @@
-//! Static data in processes that the program forks off: each gets a private copy of what its parent
+//! Static data in children of `fork`: each child gets a private copy of the pages that its parent
 //! shares with the job.
 //!
-//! The copy is made before the fork, and moved into place in the child. Where the program is linked
-//! statically, libc's own data are among the shared pages, and libc works on them in the child
-//! before anybody else does: so the parent waits until the child has its copy, and a program with
-//! threads, of which libc would lose count, is refused its fork.
+//! The parent makes the copy before the fork, and the child moves it into place. In a statically
+//! linked program, libc's own data are among the shared pages, and libc writes them in the child
+//! before all handlers run. There the parent waits until the child has its copy; and a program with
+//! threads may not fork, because libc would lose count of the threads.
 
 use crate::state::near;
 use crate::state::shared::Shared;
@@ -15,23 +15,24 @@ use std::ffi::c_void;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// What a child is to find in place of the shared pages, and the job that has them.
+/// The job, and the shared pages that a child gets a copy of.
 static FOR_CHILDREN: OnceLock<(Job, Vec<Shared>)> = OnceLock::new();
-/// Whether libc is part of the executable.
+/// Whether the executable contains libc.
 pub static LINKED_STATICALLY: AtomicBool = AtomicBool::new(false);
-/// Whether this process is a child that has its copy: what it forks off gets a copy of that from
-/// the kernel.
+/// Whether this process is a child with a private copy. Its own children get a copy from the
+/// kernel.
 static HAS_ITS_OWN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Where the copies for the fork that this thread is making begin; 0: there are none. Of the
-    /// thread, which is the only one that the child has.
+    /// The address of the copies for the fork that this thread makes; 0: there are none. It is
+    /// local to the thread because the child has only the thread that forks.
     static COPIES: Cell<usize> = const { Cell::new(0) };
-    /// A word that the child shares, in which it says that it has its copy; null: nobody asks.
+    /// A word that parent and child share; the child sets it when it has its copy. Null: the parent
+    /// does not wait.
     static SEPARATE: Cell<*mut u32> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-/// Whether this process has copies of what its parent shares with the job.
+/// Whether this process has private copies of the pages that its parent shares with the job.
 pub fn has_copies() -> bool {
     HAS_ITS_OWN.load(Ordering::Relaxed)
 }
@@ -41,7 +42,7 @@ pub fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").map_or(1, Iterator::count)
 }
 
-/// A page that parent and child share.
+/// Maps a page that parent and child share.
 fn shared_page() -> *mut c_void {
     let (prot, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
@@ -58,11 +59,11 @@ unsafe fn separate<'a>(word: *mut u32) -> &'a AtomicU32 {
     unsafe { AtomicU32::from_ptr(word) }
 }
 
-/// From now on, children get copies.
+/// From now on, children get private copies of the shared pages.
 pub fn copy_for_children(job: &Job, shared: &[Shared]) {
     if !shared.is_empty() && FOR_CHILDREN.set((job.clone(), shared.to_vec())).is_ok() {
-        // SAFETY: the three functions have the signature that libc calls, and stay loaded as long
-        // as the program.
+        // SAFETY: the three functions have the signature that libc calls. The library is never
+        // unloaded, so they stay valid.
         unsafe {
             libc::pthread_atfork(
                 Some(before_fork),
@@ -73,7 +74,7 @@ pub fn copy_for_children(job: &Job, shared: &[Shared]) {
     }
 }
 
-/// The shared pages, and where the copy of each range begins, from the first on.
+/// The shared ranges, each with the offset of its copy behind the first copy.
 fn copies() -> impl Iterator<Item = (&'static Shared, usize)> {
     let all = FOR_CHILDREN.get().into_iter().flat_map(|(_, all)| all);
     all.scan(0, |next, shared| {
@@ -86,8 +87,8 @@ fn bytes_of_copies() -> usize {
     copies().map(|(shared, _)| shared.pages.len()).sum()
 }
 
-/// Copies the shared pages that exist to private memory. Where that cannot be had, the child shares
-/// its parent's variables, and is told so on standard error.
+/// Copies the shared pages that exist to private memory. Where there is no memory for the copy, the
+/// child shares its parent's variables, and a message on standard error says so.
 extern "C" fn before_fork() {
     let Some((job, _)) = FOR_CHILDREN.get().filter(|_| !HAS_ITS_OWN.load(Ordering::Relaxed)) else {
         return;
@@ -97,7 +98,7 @@ extern "C" fn before_fork() {
             eprintln!(
                 "memonet: fork: a statically linked program with threads cannot fork while its static data is symmetric: link it dynamically"
             );
-            // SAFETY: ends the process; what else could be done would corrupt it.
+            // SAFETY: `_exit` may be called at any point. Going on would corrupt libc's data.
             unsafe { libc::_exit(1) };
         }
         let page = shared_page();
@@ -120,7 +121,8 @@ extern "C" fn before_fork() {
     for (shared, at) in copies() {
         for part in job.touched(shared.offset, shared.pages.len()) {
             let (from, to) = (shared.pages.start + part.start, base as usize + at + part.start);
-            // SAFETY: a part of the pages, and as much of the mapping made just now.
+            // SAFETY: `part` lies within the shared range, and the mapping above has room for all
+            // ranges one behind the other.
             unsafe { memonet_core::shm::copy(to as *mut u8, from as *const u8, part.len()) };
         }
     }
@@ -129,20 +131,22 @@ extern "C" fn before_fork() {
 extern "C" fn after_fork_in_parent() {
     let word = SEPARATE.replace(std::ptr::null_mut());
     if !word.is_null() {
-        // A child that was killed in between never says so; a second is far more than one needs.
+        // A child that is killed before it has its copy never sets the word; a second is far more
+        // than the copy takes.
         for _ in 0..20_000 {
-            // SAFETY: the page of `before_fork`, unmapped below.
+            // SAFETY: `before_fork` mapped the page, and only the line below unmaps it.
             if unsafe { separate(word) }.load(Ordering::Acquire) != 0 {
                 break;
             }
             std::thread::sleep(std::time::Duration::from_micros(50));
         }
-        // SAFETY: as above; nobody else in this process knows it.
+        // SAFETY: `before_fork` mapped the page, and this thread alone has its address.
         unsafe { libc::munmap(word.cast(), page_size()) };
     }
     let base = COPIES.replace(0);
     if base != 0 {
-        // SAFETY: the mapping of `before_fork`, which only it and this know.
+        // SAFETY: `before_fork` made the mapping of this length, and this thread alone has its
+        // address.
         unsafe { libc::munmap(base as *mut c_void, bytes_of_copies()) };
     }
 }
@@ -153,7 +157,8 @@ extern "C" fn after_fork_in_child() {
         || copies().all(|(Shared { pages, .. }, at)| {
             let (from, to, bytes) = (base + at, pages.start, pages.len());
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-            // SAFETY: moves a part of the private copy over the shared pages that it is a copy of.
+            // SAFETY: the range `from` is a part of the copies that `before_fork` mapped. It holds
+            // the bytes of the pages that it replaces, so the program's data stay as they are.
             unsafe {
                 libc::mremap(from as *mut c_void, bytes, bytes, flags, to as *mut c_void)
                     != libc::MAP_FAILED
@@ -161,7 +166,8 @@ extern "C" fn after_fork_in_child() {
         });
     let word = SEPARATE.replace(std::ptr::null_mut());
     if !word.is_null() {
-        // SAFETY: the page of `before_fork`, of which the child has a mapping of its own.
+        // SAFETY: `before_fork` mapped the page; the child has its own mapping, which it unmaps
+        // once.
         unsafe {
             separate(word).store(1, Ordering::Release);
             libc::munmap(word.cast(), page_size());
@@ -170,8 +176,8 @@ extern "C" fn after_fork_in_child() {
     if !moved {
         const WHY: &str = "memonet: fork: the child cannot have its own copy of the static data, and ends: the kernel refuses to map it \
             (raise vm.max_map_count?)\n";
-        // SAFETY: both may be called in a child of a process with threads; the text is as long as
-        // it says.
+        // SAFETY: both functions may be called in a child of a process with threads. The length is
+        // that of the text.
         unsafe {
             libc::write(2, WHY.as_ptr().cast(), WHY.len());
             libc::_exit(1);
@@ -179,8 +185,8 @@ extern "C" fn after_fork_in_child() {
     }
     if base != 0 {
         HAS_ITS_OWN.store(true, Ordering::Relaxed);
-        // What is mapped at the variables' addresses is not what peers have mapped any more. Only
-        // now, as the words may lie among them.
+        // The pages at the variables' addresses are no longer those that peers have mapped. This
+        // comes last because the words that it writes may lie on these pages.
         near::call_functions();
     }
 }

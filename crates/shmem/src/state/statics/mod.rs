@@ -1,16 +1,18 @@
 //! Static and global variables as symmetric objects.
 //!
-//! The pages of the program's writable data are replaced, at their own addresses, by pages of this
-//! PE's segment: a global variable is then as near as allocated memory, and a store to another PE's
-//! is one instruction. It happens when the library is loaded into a PE of a job, before the program
-//! has threads; in a program without a launcher, in its first `shmem_init`.
+//! The library replaces the pages of the program's writable data, at their own addresses, by pages
+//! of this PE's segment. A global variable is then as near as allocated memory, and a store to
+//! another PE's variable is one instruction. The replacement happens when the library is loaded
+//! into a PE of a job, before the program has threads. Without a launcher, the first `shmem_init`
+//! does it.
 //!
-//! * Only the executable's own data, and libraries named in `MEMONET_SYMMETRIC_LIBS` (separated by
-//!   colons, by file name): libc, the loader and this library keep theirs. What the loader makes
-//!   read-only after relocating (RELRO) stays as it is.
-//! * Untouched pages of zero-initialised data are not copied, so huge arrays cost nothing.
-//! * A process that the program forks off gets a private copy ([`forks`]): it must not change its
-//!   parent's variables.
+//! * Only data of the executable become symmetric, and data of the libraries that
+//!   `MEMONET_SYMMETRIC_LIBS` names (by file name, separated by colons). The data of libc, of the
+//!   loader and of this library stay private, and so do pages that the loader makes read-only after
+//!   relocation (RELRO).
+//! * The library does not copy untouched pages of zero-initialised data, so huge arrays cost
+//!   nothing.
+//! * A child of `fork` gets a private copy ([`forks`]): it must not change its parent's variables.
 
 mod forks;
 mod search;
@@ -34,23 +36,23 @@ use std::sync::atomic::Ordering;
 pub unsafe fn share(job: &Job) -> Result<Vec<Shared>> {
     let mut shared = Vec::new();
     let all = put_into(job, &mut shared);
-    // Also where there was no room for all: what has been put there is shared.
+    // Also after an error: the ranges put there before it are shared.
     forks::copy_for_children(job, &shared);
     all.map(|()| shared)
 }
 
-/// Notes what it has put there, one after the other.
+/// Shares one range after the other and appends each to `shared`.
 fn put_into(job: &Job, shared: &mut Vec<Shared>) -> Result<()> {
-    // The first page tells the others what kind of program this is.
+    // The first page holds the digest that PEs compare.
     let mut at = page_size();
     let Search { found, interpreter, .. } = search();
     forks::LINKED_STATICALLY.store(!interpreter, Ordering::Relaxed);
     for data in found {
         let touched = touched_pages(&data);
         let (start, page) = (data.pages.start, page_size());
-        // Nothing is allocated in here: where the program is linked statically, the allocator's own
-        // data are among the pages. SAFETY: whole pages of the program's data; the caller promises
-        // that nobody writes them now.
+        // The closure allocates nothing: in a statically linked program, the allocator's own data
+        // are among the pages. SAFETY: `search` gives whole pages of the program's data, and the
+        // caller promises that no other thread writes them now.
         let offset = unsafe {
             job.share_globals(data.pages.clone(), at, &|address| touched[(address - start) / page])
         }?;
@@ -60,7 +62,7 @@ fn put_into(job: &Job, shared: &mut Vec<Shared>) -> Result<()> {
     Ok(())
 }
 
-/// A number that differs between programs whose static data is laid out differently.
+/// A number that differs between programs with different layouts of static data.
 pub fn digest(shared: &[Shared]) -> u64 {
     let words = shared.iter().flat_map(|s| [s.pages.len() as u64, s.offset]);
     words.fold(1, |hash: u64, word| {

@@ -1,25 +1,25 @@
-//! Writable data of the objects that the loader has loaded.
+//! The writable data of the objects that the loader has loaded.
 
 use memonet_core::segment::page_size;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-/// Variable that names libraries whose static data is to be symmetric too.
+/// The variable that names libraries with symmetric static data.
 pub use memonet_core::settings::ENV_SYMMETRIC_LIBS as ENV_LIBS;
 
 /// Writable data of a loaded object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Data {
     pub pages: Range<usize>,
-    /// Up to here it may hold what the file says; beyond, zeros unless touched.
+    /// The end of the bytes that come from the file; untouched bytes behind it are zero.
     pub file_end: usize,
 }
 
-/// Whether the program's own constants are there: static data that is only read stays where it is.
+/// Whether `address` lies in the program's constants, which are never symmetric.
 pub fn is_constant(mut address: usize) -> bool {
-    // SAFETY: `constant` has the signature that libc calls, with the pointer given here, during
-    // this call only.
+    // SAFETY: libc calls `constant` during this call only, with a pointer to `address`, which
+    // outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(constant), (&raw mut address).cast()) == FOUND }
 }
 
@@ -31,8 +31,8 @@ unsafe extern "C" fn constant(
     _size: usize,
     address: *mut c_void,
 ) -> c_int {
-    // SAFETY: libc gives a valid description, of the executable first, with its table of so many
-    // headers, and back the pointer it was given.
+    // SAFETY: libc passes a valid description with a table of `dlpi_phnum` headers, and the pointer
+    // to the address that `is_constant` gave it.
     let (base, headers, address) = unsafe {
         let info = &*info;
         (
@@ -50,7 +50,7 @@ unsafe extern "C" fn constant(
     if headers.iter().filter(around).any(read_only) { FOUND } else { LOOKED }
 }
 
-/// The writable data of the executable, and of the libraries that the user names.
+/// The writable data of the executable and of the libraries that the user names.
 pub fn search() -> Search {
     let wanted = std::env::var(ENV_LIBS).unwrap_or_default();
     let wanted: Vec<_> =
@@ -62,13 +62,13 @@ pub fn search() -> Search {
         first: true,
         interpreter: false,
     };
-    // SAFETY: `object` has the signature that libc calls, with the pointer given here, during this
-    // call only.
+    // SAFETY: libc calls `object` during this call only, with a pointer to `search`, which outlives
+    // the call.
     unsafe { libc::dl_iterate_phdr(Some(object), (&raw mut search).cast()) };
     search
 }
 
-/// Libraries that the user names, of which none is loaded; for the end of a message.
+/// The end of a message: the libraries that the user names and the loader has not loaded.
 pub fn not_loaded() -> String {
     match search().missing.join(", ") {
         none if none.is_empty() => none,
@@ -78,11 +78,11 @@ pub fn not_loaded() -> String {
 
 pub struct Search {
     wanted: Vec<String>,
-    /// Those that no loaded object is.
+    /// The wanted libraries that are not loaded.
     missing: Vec<String>,
     pub found: Vec<Data>,
     first: bool,
-    /// Whether the executable asks for a loader.
+    /// Whether the executable asks for a loader, as a dynamically linked one does.
     pub interpreter: bool,
 }
 
@@ -91,13 +91,13 @@ unsafe extern "C" fn object(
     _size: usize,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: libc gives a valid description, and back the pointer it was given, which nobody else
-    // uses.
+    // SAFETY: libc passes a valid description, and the pointer to the `Search` that only this call
+    // of `search` uses.
     let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
     let name = if info.dlpi_name.is_null() {
         c""
     } else {
-        // SAFETY: a C string of the loader's.
+        // SAFETY: the loader's name of an object is a C string that lives as long as the object.
         unsafe { CStr::from_ptr(info.dlpi_name) }
     };
     let name = name.to_string_lossy();
@@ -106,7 +106,7 @@ unsafe extern "C" fn object(
     // The executable comes first.
     let executable = std::mem::replace(&mut search.first, false);
     if executable || search.wanted.iter().any(|wanted| wanted == file) {
-        // SAFETY: the loader's table of so many headers.
+        // SAFETY: the loader's table has `dlpi_phnum` headers.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         search.interpreter |= executable && headers.iter().any(|h| h.p_type == libc::PT_INTERP);
         search.found.extend(data_of(headers, info.dlpi_addr as usize, page_size()));
@@ -114,7 +114,7 @@ unsafe extern "C" fn object(
     0
 }
 
-/// The pages of an object, loaded at `base`, that stay writable.
+/// The pages of an object at `base` that stay writable after relocation.
 fn data_of(headers: &[libc::Elf64_Phdr], base: usize, page: usize) -> Vec<Data> {
     let range = |header: &libc::Elf64_Phdr| {
         let start = base + header.p_vaddr as usize;
@@ -145,7 +145,7 @@ fn data_of(headers: &[libc::Elf64_Phdr], base: usize, page: usize) -> Vec<Data> 
     data.filter(|data| !data.pages.is_empty()).collect()
 }
 
-/// For each page, whether it may hold anything but zeros.
+/// For each page, whether it may hold bytes other than zero.
 pub fn touched_pages(data: &Data) -> Vec<bool> {
     const PRESENT_OR_SWAPPED: u64 = 3 << 62;
     let page = page_size();
@@ -190,7 +190,7 @@ mod tests {
         let base = 0x55_0000_0000;
         let pages = base + 0x4000..base + 0xd000;
         assert_eq!(data_of(&headers, base, 4096), [Data { pages, file_end: base + 0x5000 }]);
-        // Without RELRO; and where nothing is left.
+        // Without RELRO; and with RELRO over all of the data.
         let pages = base + 0x3000..base + 0xd000;
         assert_eq!(data_of(&headers[..2], base, 4096), [Data { pages, file_end: base + 0x5000 }]);
         let all = [
