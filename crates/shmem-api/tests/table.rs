@@ -145,9 +145,9 @@ fn notes_stand_below_the_title() {
     assert_eq!(table.modules[0].notes, ["One line,", "another"]);
     let below = |title: &str| {
         memonet_shmem_api::header_x()
-            .contains(&format!("\n/* {title}\n   All PEs make one together"))
+            .contains(&format!("\n/* {title}\n   All PEs create a mutex together"))
     };
-    assert!(below("Entry consistency: data that belong to a lock, and come with it."));
+    assert!(below("Entry consistency: data that belong to a lock, and arrive with it."));
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! How the headers write things in C.
+//! Pieces of C from which the headers are made.
 
 use crate::table::expand::once;
 use crate::table::model::{Module, Over, Table, Template, Type};
 use crate::table::prototype::CType;
 
-/// How long a line may get.
+/// The largest number of columns of a line.
 const WIDTH: usize = 120;
 
 /// The first lines of a header.
@@ -15,7 +15,7 @@ pub fn top(file: &str, what: &str) -> String {
     )
 }
 
-/// The last ones.
+/// The last lines of a header.
 pub fn bottom(file: &str) -> String {
     format!("\n#endif /* {} */\n", guard(file))
 }
@@ -24,24 +24,24 @@ fn guard(file: &str) -> String {
     format!("MEMONET_{}", file.to_uppercase().replace('.', "_"))
 }
 
-/// A comment before a part.
+/// The comment at the beginning of a section.
 pub fn section(title: &str) -> String {
     format!("\n/* {title}. */\n")
 }
 
-/// The beginning of a module's.
+/// The comment at the beginning of a module's section.
 pub fn section_of(module: &Module) -> String {
     let lines: Vec<_> =
         std::iter::once(format!("{}.", module.title)).chain(module.notes.iter().cloned()).collect();
     format!("\n/* {} */\n", lines.join("\n   "))
 }
 
-/// How a type is written in the headers.
+/// The name of a type in the headers.
 pub fn c_name(t: &Type) -> String {
     if t.extension { format!("memonet_{}", t.name) } else { t.c.clone() }
 }
 
-/// The macro that lists a class.
+/// The name of the macro that lists the types of a class.
 pub fn list_name(table: &Table, class: &str, distinct: bool) -> String {
     let both = once(table, class).len() == table.types_of(&Over::Class(class.to_owned())).len();
     format!(
@@ -51,7 +51,7 @@ pub fn list_name(table: &Table, class: &str, distinct: bool) -> String {
     )
 }
 
-/// A macro of words, over as many lines as it takes.
+/// The definition of a macro of words, over several lines.
 pub fn define(head: &str, words: impl Iterator<Item = String>) -> String {
     let mut out = format!("#define {head}");
     let mut width = out.len();
@@ -72,10 +72,10 @@ pub fn pasted(template: &Template, operator: Option<&str>, explicit: bool, prefi
     format!("{prefix}{}", name.trim_end_matches('#'))
 }
 
-/// Templates, each with one of its operators if it has any.
+/// Templates, each with one of its operators if it has operators.
 type Rows<'a> = Vec<(&'a Template, Option<String>)>;
 
-/// The templates of each class, with their operators, in the order in which classes come up.
+/// The templates of each class with their operators. Classes are in the order of their first use.
 pub fn by_class<'a>(table: &Table, templates: &[&'a Template]) -> Vec<(String, Rows<'a>)> {
     let mut found: Vec<(String, Rows<'a>)> = Vec::new();
     for template in templates {
@@ -90,7 +90,7 @@ pub fn by_class<'a>(table: &Table, templates: &[&'a Template]) -> Vec<(String, R
     found
 }
 
-/// Lines for each type of a class: a macro, its use, and its end.
+/// Lines for each type of a class: the definition of a macro, its use, and its end.
 pub fn macro_over(
     table: &Table,
     class: &str,
@@ -103,7 +103,7 @@ pub fn macro_over(
     format!("#define {name}(N, T) \\\n    {body}\n{list}({name})\n#undef {name}\n")
 }
 
-/// The body of a function that only calls another one.
+/// The body of a function that only calls another function.
 pub fn forward(result: &CType, callee: &str, arguments: &str) -> String {
     let word = if result.is_void() { "" } else { "return " };
     format!("{{ {word}{callee}({arguments}); }}")

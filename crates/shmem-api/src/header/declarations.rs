@@ -5,15 +5,15 @@ use crate::table::generic::is_name;
 use crate::table::model::{Constant, Module, Over, Table, Template};
 use crate::version;
 
-/// The definitions of the constants: of the standard, or of the extension.
+/// The definitions of the constants, either of the standard or of the extension.
 pub fn constants(table: &Table, extension: bool) -> String {
     let mut out = String::new();
     if !extension {
         out += &format!("#define SHMEM_VENDOR_STRING \"{}\"\n", version::VENDOR);
-        out += "/* Of the library: major * 10000 + minor * 100 + patch. */\n";
+        out += "/* The version of the library: major * 10000 + minor * 100 + patch. */\n";
         out += &format!("#define MEMONET_VERSION {}\n", version::number());
         out += &format!("#define MEMONET_VERSION_STRING \"{}\"\n", version::VERSION);
-        out += "/* Open MPI's, which programs ask for. */\n";
+        out += "/* Open MPI defines it, and programs ask for it. */\n";
         out += "#define OSHMEM_SPEC_VERSION (SHMEM_MAJOR_VERSION * 10000 + SHMEM_MINOR_VERSION * 100)\n";
     }
     for constant in
@@ -30,12 +30,12 @@ pub fn constants(table: &Table, extension: bool) -> String {
     out
 }
 
-/// The constants that are handles: of the standard, or of the extension. A macro of the same name
-/// hides the object from C.
+/// The constants that are handles, either of the standard or of the extension. A macro with the
+/// name of the object hides it from C.
 pub fn handles(table: &Table, extension: bool) -> String {
     let handles = table.constants.iter().filter(|c| c.is_handle() && c.is_extension() == extension);
     let mut out = String::from(
-        "/* Macros for C; and objects, for what reads headers but no macros with casts in them. */\n",
+        "/* Macros for C. The objects are for tools that read headers but no macros with casts. */\n",
     );
     out += "#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     for Constant { kind, name, value, .. } in handles {
@@ -45,7 +45,7 @@ pub fn handles(table: &Table, extension: bool) -> String {
     out + "#ifdef __cplusplus\n}\n#endif\n"
 }
 
-/// A prototype in C, without what follows it.
+/// A prototype in C, without its semicolon.
 fn prototype(template: &Template, name: &str, t: &str, explicit: bool) -> String {
     let noreturn = if template.noreturn { "MEMONET_NORETURN " } else { "" };
     format!(
@@ -55,7 +55,7 @@ fn prototype(template: &Template, name: &str, t: &str, explicit: bool) -> String
     )
 }
 
-/// The prototypes of a section, standard or extensions.
+/// The prototypes of a section, either of the standard or of the extension.
 pub fn declarations(table: &Table, module: &Module, prefix: &str, extension: bool) -> String {
     let templates: Vec<_> = module.templates.iter().filter(|t| t.extension == extension).collect();
     let bodies = |template: &Template, name: &dyn Fn(bool) -> String, t: &str| -> Vec<String> {
@@ -91,7 +91,9 @@ pub fn declarations(table: &Table, module: &Module, prefix: &str, extension: boo
                 bodies(template, &name, &kind.map(c_name).unwrap_or_default()).join("\n") + "\n";
             let overloaded = prefix.is_empty() && kind.is_some() && is_name(table, &name(false));
             out += &if overloaded {
-                format!("#ifndef __cplusplus /* there, one of the overloads */\n{lines}#endif\n")
+                format!(
+                    "#ifndef __cplusplus /* in C++ it is one of the overloads */\n{lines}#endif\n"
+                )
             } else {
                 lines
             };

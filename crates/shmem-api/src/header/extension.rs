@@ -1,4 +1,4 @@
-//! `shmemx.h`: extensions, and the names that standard functions had when they were extensions.
+//! `shmemx.h`: extensions, and the old names of standard functions that were extensions.
 
 use crate::header::c::{bottom, by_class, forward, macro_over, pasted, section, section_of, top};
 use crate::header::declarations::{constants, declarations, handles};
@@ -7,11 +7,13 @@ use crate::table::model::{Over, Table, Template};
 
 /// The header.
 pub fn header(table: &Table) -> String {
-    let mut out =
-        top("shmemx.h", "extensions of OpenSHMEM, and older names of what has become standard");
+    let mut out = top(
+        "shmemx.h",
+        "extensions of OpenSHMEM, and old names of functions that are standard now",
+    );
     out += "#include \"shmem.h\"\n";
     out += &section(
-        "Handles, and what access a PE (`holder`) has to the window of another (`home`): SHMEMX_ACCESS_...",
+        "Handles, and the access that a PE (`holder`) has to the window of another (`home`): SHMEMX_ACCESS_...",
     );
     for handle in ["barrier", "transfer", "window", "mutex", "region"] {
         out += &format!("typedef struct memonet_{handle} *shmemx_{handle}_t;\n");
@@ -72,7 +74,7 @@ pub fn header(table: &Table) -> String {
     out + &bottom("shmemx.h")
 }
 
-/// Whether functions of this template were extensions once.
+/// Whether functions of this template were once extensions.
 pub fn is_former(table: &Table, template: &Template, operator: Option<&str>) -> bool {
     table.formerly.contains(&base(template, operator))
 }

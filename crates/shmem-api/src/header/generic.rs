@@ -1,4 +1,4 @@
-//! One name for all types: `_Generic` macros in C11, overloaded functions in C++.
+//! Names that stand for all types: `_Generic` macros in C11, overloaded functions in C++.
 
 use crate::header::c::{by_class, forward, list_name, macro_over, pasted, section};
 use crate::table::generic::{base, generic_name, generics};
@@ -7,7 +7,7 @@ use crate::table::model::{Table, Template};
 const C11: &str = "
 #if !defined(__cplusplus) && defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
 
-/* C11: the function is chosen by the type of the first pointer; a context may come before it. */
+/* C11: the type of the first pointer chooses the function; a context may come before the pointer. */
 #define MEMONET_FIRST_(first, ...) first
 #define MEMONET_FIRST(...) MEMONET_FIRST_(__VA_ARGS__, 0)
 #define MEMONET_SECOND_(first, second, ...) second

@@ -1,10 +1,10 @@
-//! Small transfers to near PEs without a call: the part of the header that a compiler puts where
-//! they are called.
+//! Transfers of a word to or from near PEs without a call: functions that the compiler inlines.
 //!
-//! A call of a library's function takes longer than the store that it makes. So the header has, in
-//! the manner of libc's fortified functions, a second definition of some functions (`inline` in the
-//! table), which is used only where it is inlined. It does what `near::word` of the library does,
-//! from the same object, `memonet_near_1`, and leaves all else to the function.
+//! A call of a library function takes longer than the store that the function makes. So the header
+//! has a second definition of some functions (`inline` in the table), as libc has for its fortified
+//! functions. The compiler uses it only where it inlines it. It does the work of the library's
+//! `near::word`, with the object that `near::word` reads (`memonet_near_1`), and calls the function
+//! for everything else. The library's `Near` has the proof that both do the same.
 
 use crate::header::c::{by_class, c_name, macro_over, pasted, section};
 use crate::near::{FIELDS, LAST, OBJECT, PES, READS, READS_FIELDS};
@@ -12,7 +12,7 @@ use crate::table::model::{Over, Table, Template};
 use crate::table::shape::Shape;
 
 impl Shape {
-    /// The body of a function: what is done here, or `call`.
+    /// The body of an inlined function, which does its work or evaluates `call`.
     fn body(self, t: &str, size: &str, ctx: &str, call: &str) -> String {
         match self {
             Shape::Store => format!("{{ MEMONET_STORE({ctx}, {call}) }}"),
@@ -23,7 +23,7 @@ impl Shape {
     }
 }
 
-/// Before the functions: whether there is anything.
+/// The condition under which the compiler inlines functions.
 pub const CONDITION: &str = "\
 #if defined(__GNUC__) && defined(__x86_64__) && defined(__LP64__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__) && \\
     !defined(__NO_INLINE__) && !defined(SHMEMX_NO_INLINE)
@@ -34,8 +34,8 @@ pub const CONDITION: &str = "\
 #endif
 ";
 
-/// The tools of the bodies. Clang takes a call of a function inside of what stands for it to be one
-/// of itself, unless the name differs.
+/// The pieces of the bodies. Inside an inlined definition, Clang takes a call of the function for a
+/// call of the definition, unless the symbol has another spelling.
 const TOOLS: &str = "
 #ifdef __clang__
 #define MEMONET_FUNCTION(name) __asm__(\"\\01\" name)
@@ -43,7 +43,7 @@ const TOOLS: &str = "
 #define MEMONET_FUNCTION(name) __asm__(name)
 #endif
 
-/* Where the word at a symmetric address is mapped, of a near PE. Where PEs share CPUs, some reads are left to the function. */
+/* Finds where a word of a near PE is mapped. Where PEs share CPUs, the function must do some of the reads. */
 MEMONET_INLINE int memonet_find(shmem_ctx_t ctx, const void *address, int pe, int reads, void **there) {
     const size_t pes = sizeof memonet_near_1.apart / sizeof memonet_near_1.apart[0];
     size_t at = (size_t)address, apart;
@@ -61,7 +61,7 @@ MEMONET_INLINE int memonet_find(shmem_ctx_t ctx, const void *address, int pe, in
     return 1;
 }
 
-/* One instruction that the compiler does not look into: nothing is torn, merged, dropped, or moved across it. */
+/* One instruction that the compiler cannot see into: it tears, merges or drops no access, and moves none across it. */
 #define MEMONET_WORD(BITS) \\
     typedef uint##BITS##_t __attribute__((__may_alias__, __aligned__(1))) memonet_word##BITS; \\
     MEMONET_INLINE void memonet_store##BITS(void *to, const void *from) { \\
@@ -89,7 +89,7 @@ MEMONET_INLINE void memonet_load(void *to, const void *from, size_t bytes) {
     }
 }
 
-/* Then remembers the PE: it may sleep, and what this one waits for next must ring it. */
+/* The marks say that the PE was written: it may sleep, and the next wait of this PE must wake it. */
 MEMONET_INLINE void memonet_store(void *to, const void *from, size_t bytes, int pe) {
     unsigned char *written = (unsigned char *)memonet_near_1.written;
     switch (bytes) {
@@ -123,11 +123,11 @@ MEMONET_INLINE void memonet_store(void *to, const void *from, size_t bytes, int 
 
 ";
 
-/// The definitions.
+/// The definitions of the inlined functions.
 pub fn definitions(table: &Table) -> String {
     let mut out = section(
-        "Transfers of one word to near PEs, without a call; anything else is left to the function. Not in units that define \
-         SHMEMX_NO_INLINE,\n   and not at run time where somebody defines such a function of his own. What memonet_ names is not for programs",
+        "Transfers of one word to or from near PEs without a call; the function does everything else. Units that define \
+         SHMEMX_NO_INLINE\n   inline nothing, and neither do programs in which a tool replaces such a function. Names that begin with memonet_ are internal",
     );
     out += "#ifdef MEMONET_INLINE\n";
     let fields: Vec<_> = FIELDS.iter().map(|path| path.replace('.', "_")).collect();
@@ -178,7 +178,7 @@ pub fn definitions(table: &Table) -> String {
     out + "#endif /* MEMONET_INLINE */\n"
 }
 
-/// The function by another name, and what stands for it.
+/// The declaration of a function under another name, and its inlined definition.
 fn definition(
     template: &Template,
     name: &str,

@@ -1,5 +1,4 @@
-//! The C headers: constants, types and prototypes here; names for all types in `generic`,
-//! extensions in `extension`.
+//! `shmem.h` and `pshmem.h`.
 
 use crate::header::c::{bottom, c_name, define, list_name, section, top};
 use crate::header::declarations::{constants, declarations, handles};
@@ -15,27 +14,25 @@ pub fn header(table: &Table) -> String {
     out += &constants(table, false);
     out += &section("Deprecated names of constants");
     out += &deprecated(table);
-    out += &section("Handles, and what programs fill in");
+    out += &section("Handles, and structs that programs fill in");
     out += "typedef struct memonet_ctx *shmem_ctx_t;\ntypedef struct memonet_team *shmem_team_t;\n";
     out += &handles(table, false);
     out += &structs(table);
-    out += &section("Types that old C++ takes only like this");
+    out += &section("Types that old C++ accepts only in this form");
     out += "#ifdef __GNUC__\n#pragma GCC diagnostic push\n#pragma GCC diagnostic ignored \"-Wlong-long\"\n#endif\n";
     for t in table.types.iter().filter(|t| t.extension) {
         out += &format!("__extension__ typedef {} {};\n", t.c, c_name(t));
     }
     out += "#ifdef __GNUC__\n#pragma GCC diagnostic pop\n#endif\n";
     out += &section(
-        "Types, as lists of (NAME, TYPE); ..._ONCE without those that are another one by a second name",
+        "Types, as lists of (NAME, TYPE); lists ..._ONCE leave out second names of a type",
     );
     out += &lists(table);
     out += &section("Functions that do not return");
     out += NORETURN;
-    out += &section(
-        "Calls that go straight to the function, not by way of a jump that lazy binding would need",
-    );
+    out += &section("Direct calls, without the jump that lazy binding would need");
     out += DIRECT;
-    out += &section("Whether some functions are inlined");
+    out += &section("Whether the compiler inlines some functions");
     out += inline::CONDITION;
     out += "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     for module in &table.modules {
@@ -49,11 +46,12 @@ pub fn header(table: &Table) -> String {
     out + &bottom("shmem.h")
 }
 
-/// `pshmem.h`: the same functions under the names by which profiling tools call them.
+/// `pshmem.h`: the functions of `shmem.h` under the names by which profiling tools call them.
 pub fn profiling(table: &Table) -> String {
     let mut out =
         top("pshmem.h", "the functions of shmem.h by the names that profiling tools call");
-    out += "/* The functions that a tool defines are not to be passed by where it calls them itself. */\n";
+    out +=
+        "/* A tool's own calls must reach the functions that it defines, so none is inlined. */\n";
     out += "#ifndef SHMEMX_NO_INLINE\n#define SHMEMX_NO_INLINE\n#endif\n";
     out += "#include \"shmem.h\"\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n";
     for module in &table.modules {
@@ -123,7 +121,7 @@ fn lists(table: &Table) -> String {
         let beyond = table.beyond(class);
         if !beyond.is_empty() {
             out += &format!(
-                "/* Not of the standard here, but of other libraries: {}. */\n",
+                "/* Not in the standard here, but in other libraries: {}. */\n",
                 beyond.join(", ")
             );
         }

@@ -94,7 +94,7 @@ fn outsider(state: &State, call: &'static str) {
     }
     if !TOLD.swap(true, Ordering::Relaxed) {
         eprintln!(
-            "memonet: PE {}: {call}: {why}: it does nothing there, nor when it does so again (MEMONET_CHECK=1 makes it an error)",
+            "memonet: PE {}: {call}: {why}: this call and later ones like it do nothing (MEMONET_CHECK=1 makes them an error)",
             state.job.pe()
         );
     }

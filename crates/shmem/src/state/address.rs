@@ -148,7 +148,7 @@ impl State {
             die(
                 call,
                 format_args!(
-                    "{what}: constants stay where they are. Declare them without const, or use memory of shmem_malloc"
+                    "{what}: constants are never symmetric. Declare them without const, or use memory of shmem_malloc"
                 ),
             );
         }

@@ -98,7 +98,7 @@ pub fn set_current(state: Option<&'static State>) {
 fn not_initialised(call: &'static str) -> ! {
     die(
         call,
-        "the library is not initialised: call shmem_init before, and nothing of it after the last shmem_finalize",
+        "the library is not initialised: call shmem_init before this call, and make no call after the last shmem_finalize",
     )
 }
 
@@ -147,7 +147,7 @@ impl State {
         if apart {
             let _ = self
                 .no_statics
-                .set("this process was forked off by the one that joined, and has copies".into());
+                .set("this process is a child of the process that joined the job, and has private copies".into());
         }
         if self.job.npes() == 1 {
             return Ok(());
@@ -168,7 +168,7 @@ impl State {
             if word(pe).load::<u64>()? != mine {
                 // Only the first reason is kept.
                 let _ = self.no_statics.set(format!(
-                    "PE {pe} runs another program than this PE, or a child of the process that joined"
+                    "PE {pe} runs another program than this PE, or is a child of the process that joined the job"
                 ));
             }
         }

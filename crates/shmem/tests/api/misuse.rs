@@ -3,21 +3,21 @@
 
 use crate::program::{Job, c};
 
-/// Who makes a mistake.
+/// The PE that makes a mistake, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
-    /// Before the library is initialised, or after: whoever comes first.
+    /// Any PE, before the library is initialised or after it is finalised.
     Outside,
-    /// A call of all.
+    /// All PEs, in a collective call.
     Together,
-    /// The last PE.
+    /// The last PE alone.
     Alone,
 }
 
 const PES: usize = 3;
 const NOT_SYMMETRIC: &[&str] = &["not symmetric", "use memory of shmem_malloc"];
 
-/// Runs a mistake; in what the job says there must be the call and all of these words.
+/// Runs a mistake. One line of the job's standard error must name the call and contain all `words`.
 #[track_caller]
 fn told(who: Who, checks: bool, mistake: &str, call: &str, words: &[&str]) {
     for far in [false, true] {
@@ -103,7 +103,7 @@ fn addresses() {
     ] {
         told(Who::Alone, false, mistake, call, &[&[argument][..], NOT_SYMMETRIC].concat());
     }
-    let words = ["source: ", "not symmetric: constants stay where they are", "without const"];
+    let words = ["source: ", "not symmetric: constants are never symmetric", "without const"];
     told(Who::Alone, false, "get from constants", "shmem_long_get", &words);
     for (mistake, call, argument) in [
         ("reduce on stack", "shmem_long_sum_reduce", "dest"),
@@ -352,7 +352,7 @@ fn shared_data() {
 }
 
 #[test]
-fn what_costs_time_to_check() {
+fn checked_addresses() {
     for (mistake, call, words) in [
         ("past the block", "shmem_long_put", ["dest: ", "beyond the end"]),
         ("past the block, get", "shmem_getmem", ["source: ", "beyond the end"]),
@@ -383,13 +383,17 @@ fn what_costs_time_to_check() {
         ("wait on stack", "shmem_long_wait_until", ["ivar: ", "not symmetric"]),
         ("wait past the block", "shmem_long_wait_until_all", ["ivars: ", "beyond the end"]),
         ("signal_wait on malloc", "shmem_signal_wait_until", ["sig_addr: ", "not symmetric"]),
-        // And all that is found without: some.
+        // Some of the mistakes that are also found without these checks.
         ("p to stack", "shmem_long_p", ["dest: ", "not symmetric"]),
         ("pe n", "shmem_long_put", ["pe: there is no PE 3", ""]),
         ("misaligned atomic", "shmem_long_atomic_inc", ["dest: ", "not aligned"]),
     ] {
         told(Who::Alone, true, mistake, call, &words);
     }
+}
+
+#[test]
+fn checked_collectives() {
     for (mistake, call) in [
         ("overlap of reduce", "shmem_long_sum_reduce"),
         ("overlap of fcollect", "shmem_long_fcollect"),
@@ -412,7 +416,7 @@ fn what_costs_time_to_check() {
         ("fcollect, nelems differ", "shmem_long_fcollect", "nelems 1", "nelems 2"),
         ("alltoall, nelems differ", "shmem_long_alltoall", "nelems 1", "nelems 2"),
         ("alltoalls, dst differs", "shmem_long_alltoalls", "dst 1", "dst 2"),
-        // Whoever says it first ends the job.
+        // The PE that reports the mistake first ends the job.
         ("different collectives", "shmem_long_", "_reduce", "another collective"),
         ("collect and fcollect", "shmem_long_", "collect: ", "another collective"),
         ("reduce and barrier", "shmem_long_sum_reduce", "PE 2", "another collective"),

@@ -113,7 +113,7 @@ extern "C" fn before_fork() {
     let base = unsafe { libc::mmap(std::ptr::null_mut(), bytes, prot, flags, -1, 0) };
     if base == libc::MAP_FAILED {
         eprintln!(
-            "memonet: no memory for a copy of {bytes} bytes of static data: a process forked off now shares them with its parent"
+            "memonet: fork: there is no memory for a copy of {bytes} bytes of static data: the child shares them with its parent"
         );
         return;
     }

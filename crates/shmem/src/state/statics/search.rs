@@ -72,7 +72,7 @@ pub fn search() -> Search {
 pub fn not_loaded() -> String {
     match search().missing.join(", ") {
         none if none.is_empty() => none,
-        missing => format!(". Of those named there, not loaded: {missing}"),
+        missing => format!(". Of the libraries named there, these are not loaded: {missing}"),
     }
 }
 
