@@ -11,10 +11,10 @@
 //! Imports point down.
 //!
 //! ```text
-//!   lib.rs                          what other crates call
-//!   header/         library/        the C headers; the Rust source of the library
-//!   table/                          what the table says, how it is read, and what must hold for it
-//!   near.rs         version.rs      what headers and library agree on
+//!   lib.rs                     the functions that other crates call
+//!   header/      library/      the C headers; the Rust source of the library
+//!   table/                     the table's contents, how they are read, and their rules
+//!   near.rs      version.rs    the objects and the version that headers and library share
 //! ```
 
 mod header;
@@ -45,7 +45,7 @@ pub fn header() -> String {
     standard::header(&TABLE)
 }
 
-/// `shmemx.h`: extensions, and standard functions by the names that they had before.
+/// `shmemx.h`: extensions, and old names of standard functions.
 pub fn header_x() -> String {
     extension::header(&TABLE)
 }
@@ -55,7 +55,8 @@ pub fn header_p() -> String {
     standard::profiling(&TABLE)
 }
 
-/// All headers: the path in the folder of headers, and the text. `mpp` is where old programs look.
+/// All headers, each with its path in the folder of headers. Old programs look for headers in
+/// `mpp`.
 pub fn headers() -> [(&'static str, String); 5] {
     [
         ("shmem.h", header()),
@@ -66,21 +67,21 @@ pub fn headers() -> [(&'static str, String); 5] {
     ]
 }
 
-/// The source of the exported functions and of the constants, to be included in a module that
-/// allows `dead_code`, `missing_docs`, `clippy::missing_safety_doc` and
+/// The source of the exported functions and of the constants. The module that includes it allows
+/// `dead_code`, `missing_docs`, `clippy::missing_safety_doc` and
 /// `clippy::undocumented_unsafe_blocks`.
 pub fn rust() -> String {
     functions::source(&TABLE)
 }
 
-/// The source of what the library knows about inlined functions, to be included where a `Names` of
-/// two addresses is in scope.
+/// The source of the list of inlined functions. The module that includes it defines a `Names` of
+/// two addresses.
 pub fn inlined() -> String {
     inlined::source(&TABLE)
 }
 
-/// The names of the exported objects, which are no functions: what inlined functions read, and the
-/// constants that are handles.
+/// The names of the exported objects: those that inlined functions read, and the constants that are
+/// handles.
 pub fn objects() -> Vec<&'static str> {
     let handles = TABLE.constants.iter().filter(|constant| constant.is_handle());
     [near::OBJECT, near::READS]
@@ -95,7 +96,7 @@ pub fn symbols() -> Vec<String> {
     all.into_iter().map(|function| function.name).collect()
 }
 
-/// The Rust signature of every function that implements some of the C API, by module.
+/// The Rust signatures of the functions that implement the C API, by module.
 pub fn signatures() -> String {
     signatures::text(&TABLE)
 }

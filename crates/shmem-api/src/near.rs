@@ -1,10 +1,10 @@
-//! The objects of the library that the header reads: the layout on which both agree.
+//! The layout of the library's objects that the header reads.
 
-/// The object that the header reads. Its name changes with its layout.
+/// The name of the object that the header reads for writes. It changes with the layout.
 pub const OBJECT: &str = "memonet_near_1";
 
-/// Its fields from the first on, by their paths in the library's own definition. All are words of 8
-/// bytes, numbers or addresses.
+/// The fields of [`OBJECT`] in their order, by their paths in the library's definition. Each is a
+/// number or an address of 8 bytes.
 pub const FIELDS: &[&str] = &[
     "heap.start",
     "heap.words",
@@ -18,14 +18,14 @@ pub const FIELDS: &[&str] = &[
     "me",
 ];
 
-/// The object by which it reads. Its name changes with its layout, too.
+/// The name of the object that the header reads for reads. It changes with the layout.
 pub const READS: &str = "memonet_reads_1";
 
-/// Its fields from the first on, before [`LAST`].
+/// The fields of [`READS`] in their order, before [`LAST`].
 pub const READS_FIELDS: &[&str] = &["left", "npes"];
 
-/// The last field: one word for each of the first PEs.
+/// The last field of both objects: one word for each of the first [`PES`] PEs.
 pub const LAST: &str = "apart";
 
-/// So many; others are left to the functions.
+/// The number of PEs that inlined code can reach; the functions serve all other PEs.
 pub const PES: usize = 256;

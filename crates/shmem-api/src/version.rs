@@ -1,8 +1,8 @@
-//! The library's version, as the headers and the library tell it.
+//! The version of the library.
 
-/// The library's version: that of the workspace.
+/// The version of the library, which is that of the workspace.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// What the library says that it is.
+/// The name and version that the library reports.
 pub const VENDOR: &str = concat!("memonet ", env!("CARGO_PKG_VERSION"));
 
 /// The version as a number that grows with it.

@@ -1,7 +1,7 @@
 //! OpenSHMEM 1.6 on memonet.
 //!
-//! A thin front end: each C function is one call of an operation, in the module that the table of
-//! the API names. `memonet-shmem-api` holds the table; it generates the header and the exported
+//! A thin front end: each C function is one call of an operation, in the module that the API's
+//! table names. `memonet-shmem-api` holds the table; it generates the header and the exported
 //! functions from it. An operation finds the offset of a symmetric address and asks the core for
 //! everything else.
 //!

@@ -22,7 +22,7 @@ void memonet_no_function_for_this_type(struct memonet_no_function_for_this_type)
 
 ";
 
-/// The macros.
+/// The macros for C11.
 pub fn c11(table: &Table) -> String {
     let mut out = C11.to_owned();
     for (classes, template, operator) in generics(table) {
@@ -70,7 +70,7 @@ fn first_type(template: &Template) -> String {
     template.prototype.named().next().map_or_else(String::new, |(kind, _)| kind.base.clone())
 }
 
-/// The overloads.
+/// The overloads for C++.
 pub fn cxx(table: &Table) -> String {
     let mut out = String::from("\n#ifdef __cplusplus\nextern \"C++\" {\n");
     out += &section("C++: overloaded functions; a context may come first");

@@ -1,5 +1,5 @@
-//! The exported Rust functions: `pshmem_X` calls what implements it, and the weak `shmem_X` is
-//! another name of it.
+//! The exported Rust functions: `pshmem_X` calls the operation that implements it, and the weak
+//! `shmem_X` is a second name of `pshmem_X`.
 
 use crate::library::names::{own, profiling};
 use crate::near::{FIELDS, LAST, READS_FIELDS};
@@ -40,7 +40,7 @@ fn constant(table: &Table, constant: &Constant) -> String {
     }
 }
 
-/// What C and Rust must agree on, checked when it is compiled.
+/// Assertions that C and Rust agree on the sizes of types, checked when the library is compiled.
 fn layout(table: &Table) -> String {
     let mut out = String::new();
     for s in &table.structs {
@@ -74,7 +74,7 @@ fn layout(table: &Table) -> String {
     out + "\n"
 }
 
-/// Asserts that the objects that the header reads are laid out as the header believes.
+/// Assertions that the objects that the header reads have the layout that the header assumes.
 fn near_layout() -> String {
     let mut out = String::from("const _: () = assert!(size_of::<usize>() == 8);\n");
     for (object, fields) in [("Near", FIELDS), ("Reads", READS_FIELDS)] {
@@ -88,14 +88,14 @@ fn near_layout() -> String {
     out + "\n"
 }
 
-/// Whether a value is passed that Rust cannot pass: then assembly passes its address, as the last
-/// argument.
+/// Whether a function takes or returns a value that Rust cannot pass. Then assembly passes the
+/// address of the value as the last argument.
 fn is_by_reference(function: &Function<'_>) -> bool {
     function.kind.is_some_and(|t| t.opaque)
         && function.template.prototype.types().any(|kind| kind.is_value())
 }
 
-/// The name of the function that is told the address of a value.
+/// The name of the function that takes the address of a value.
 fn by_reference(name: &str) -> String {
     format!("memonet_{name}_by_reference")
 }
@@ -116,8 +116,8 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
             Parameter::Context => {
                 arguments.push(format!("{}::DEFAULT", table.rust_of("shmem_ctx_t")?))
             }
-            // What is not known is not read, and the caller cleans up: where `...` may follow,
-            // nothing need be declared.
+            // The function ignores further arguments, and the caller cleans up. So `...` needs no
+            // declaration.
             Parameter::Rest => {}
             Parameter::Named(kind, word) if indirect && kind.is_value() => {
                 arguments.push(format!("{word}.read()"))
@@ -148,7 +148,7 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     let call = format!("crate::calls::{module}::{operation}{generics}({})", arguments.join(", "));
     let call = if returned { format!("result.write({call})") } else { call };
     let symbol = if indirect { by_reference(name) } else { profiling(name) };
-    // Where assembly passes the values on, it also has the names.
+    // Where assembly passes the values on, it also defines the names.
     let names = if indirect {
         String::new()
     } else {
@@ -167,9 +167,9 @@ fn wrapper(table: &Table, function: &Function<'_>) -> Result<String, String> {
     ))
 }
 
-/// What makes `name` a weak second name of the function: a call of it costs no jump, and a
-/// profiling tool may define it. An alias has to be in the object file that its function is in,
-/// whichever that is; so this stands in the function, which is never inlined.
+/// Assembly that makes `name` a weak second name of the function: a call of it costs no jump, and a
+/// profiling tool may define it. An alias must be in the object file of its function, which may be
+/// any object file. So the assembly stands inside the function, which is never inlined.
 fn weak(name: &str) -> [String; 3] {
     [
         format!(".weak {name}"),
@@ -178,23 +178,24 @@ fn weak(name: &str) -> [String; 3] {
     ]
 }
 
-/// What makes it one. Hidden, so that the loader need not search for it.
+/// Assembly that defines the library's own name of a function. The name is hidden, so that the
+/// loader need not search for it.
 fn own_alias(name: &str) -> [String; 3] {
     let own = own(name);
     [format!(".globl {own}"), format!(".hidden {own}"), format!(".set {own}, {}", profiling(name))]
 }
 
-/// How an architecture passes a `long double`.
+/// The way in which an architecture passes a `long double`.
 struct Machine {
     registers: [&'static str; 6],
-    /// A function that takes one: `REG` becomes its address.
+    /// The body of a function that takes one: `REG` becomes its address.
     takes: &'static str,
-    /// A function that returns one.
+    /// The body of a function that returns one.
     returns: &'static str,
 }
 
-// A `long double` is on the stack, above the return address; one is returned on the stack of the
-// x87.
+// A `long double` argument is on the stack, above the return address. A `long double` result is on
+// the stack of the x87.
 const X86_64: Machine = Machine {
     registers: ["rdi", "rsi", "rdx", "rcx", "r8", "r9"],
     takes: "    lea REG, [rsp + 8]\n    jmp CALLEE@PLT\n",
@@ -213,7 +214,7 @@ const AARCH64: Machine = Machine {
               ldp x29, x30, [sp], #32\n    .cfi_adjust_cfa_offset -32\n    ret\n",
 };
 
-/// The functions that are told, or return, a value that Rust cannot pass.
+/// The functions that take or return a value that Rust cannot pass.
 fn assembly(functions: &[&Function<'_>], machine: &Machine) -> String {
     let mut out = String::from("core::arch::global_asm!(\n    r#\"\n");
     for function in functions {

@@ -1,18 +1,19 @@
-//! For the library: how many PEs the header knows, and the functions that the header inlines.
+//! For the library: the number of PEs that the header's tables hold, and the functions that the
+//! header inlines.
 
 use crate::library::names::own;
 use crate::near::PES;
 use crate::table::expand::{Function, functions};
 use crate::table::model::Table;
 
-/// The source text. It lists the functions by the name that programs call and by the library's own:
-/// the two differ where somebody has defined the former.
+/// The source text. It lists each function by the name that programs call and by the library's own
+/// name. The two addresses differ where a tool has defined the former.
 pub fn source(table: &Table) -> String {
     let mut out = format!(
         "// Generated from crates/shmem-api/src/shmem.api.\npub const NEAR_PES: usize = {PES};\n"
     );
     let all = functions(table).expect("a checked table");
-    // What Rust cannot pass is no word either.
+    // Values that Rust cannot pass are larger than a word.
     let opaque = |f: &Function<'_>| f.kind.is_some_and(|t| t.opaque);
     let names: Vec<_> =
         all.into_iter().filter(|f| f.template.inline && !opaque(f)).map(|f| f.name).collect();

@@ -1,4 +1,4 @@
-//! The library's side, in Rust.
+//! The Rust source of the library.
 
 pub mod functions;
 pub mod inlined;

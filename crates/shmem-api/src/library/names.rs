@@ -5,8 +5,7 @@ pub fn profiling(name: &str) -> String {
     format!("p{name}")
 }
 
-/// The name of a function that nobody else has one for: of the library's own, whatever the others
-/// stand for.
+/// The name of the library's own function, which no tool can replace.
 pub fn own(name: &str) -> String {
     format!("memonet_own_{name}")
 }

@@ -1,5 +1,5 @@
-//! What a library must implement: one Rust function for each operation, whatever the number of C
-//! functions that call it.
+//! The signatures that a library must implement: one Rust function for each operation, however many
+//! C functions call it.
 
 use crate::table::expand::signature;
 use crate::table::model::{Module, Table};

@@ -1,5 +1,5 @@
-//! What makes a table of lines a table of the API: nothing unknown, nothing twice, one signature
-//! for each operation.
+//! Checks that a table describes an API: it names nothing unknown, defines nothing twice, and gives
+//! each operation one signature.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,14 +9,14 @@ use crate::table::model::{Error, Over, Table, Template};
 use crate::table::prototype::is_name;
 use crate::table::shape::Shape;
 
-/// Checks a table that was read.
+/// Checks a table after it was read.
 pub fn check(table: &Table) -> Result<(), Error> {
     let mut signatures: HashMap<_, String> = HashMap::new();
     for template in table.templates() {
         let at = |problem| Error { line: template.line, problem };
         self::template(table, template).map_err(at)?;
         let found = signature(table, template).map_err(at)?;
-        // Parameters' names may differ, as long as the types are the same.
+        // The names of parameters may differ; their types may not.
         let types = types_only(&found);
         match signatures.insert(template.implementation.clone(), types.clone()) {
             Some(known) if known != types => {
@@ -63,7 +63,7 @@ pub fn check(table: &Table) -> Result<(), Error> {
     }
 }
 
-/// The names by which a template can be among those that were extensions.
+/// The names by which the table can list a template as a former extension.
 fn former_bases(table: &Table, template: &Template) -> Vec<String> {
     let groups = table.groups(template).unwrap_or_default();
     groups.iter().map(|(operator, _)| base(template, operator.as_deref())).collect()

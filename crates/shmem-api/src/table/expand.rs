@@ -1,4 +1,4 @@
-//! From templates to functions: every C function, and every Rust function that must implement some.
+//! From templates to functions: all C functions, and the Rust functions that implement them.
 
 use crate::table::model::{Over, Table, Template, Type};
 use crate::table::prototype::{CType, Parameter};
@@ -7,7 +7,7 @@ use crate::table::prototype::{CType, Parameter};
 pub struct Function<'a> {
     /// Its name.
     pub name: String,
-    /// What it was made from.
+    /// The template that it was made from.
     pub template: &'a Template,
     /// The type that it is for.
     pub kind: Option<&'a Type>,
@@ -63,13 +63,13 @@ pub fn functions(table: &Table) -> Result<Vec<Function<'_>>, (usize, String)> {
     Ok(all)
 }
 
-/// The Rust type of a C type of a template, whose `{T}` is `t`.
+/// The Rust type for a C type in a template whose `{T}` stands for `t`.
 pub fn rust_type(table: &Table, kind: &CType, t: &str) -> Result<String, String> {
     let base = if kind.base == "{T}" { t } else { table.rust_of(&kind.base)? };
     Ok(kind.rust(base))
 }
 
-/// The rest of a Rust signature after the parameters.
+/// The result in a Rust signature, with its arrow.
 pub fn rust_result(table: &Table, template: &Template, t: &str) -> Result<String, String> {
     let result = &template.prototype.result;
     match (template.noreturn, result.is_void()) {
@@ -107,7 +107,7 @@ pub fn signature(table: &Table, template: &Template) -> Result<String, String> {
     ))
 }
 
-/// The types of a class without those that are another one of it by a second name.
+/// The types of a class, without second names of a type.
 pub fn once<'a>(table: &'a Table, class: &str) -> Vec<&'a Type> {
     let all = table.types_of(&Over::Class(class.to_owned()));
     let twice =

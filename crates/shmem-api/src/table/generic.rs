@@ -2,20 +2,21 @@
 
 use crate::table::model::{Over, Table, Template};
 
-/// Whether a name is one for all types.
+/// Whether a name stands for all types.
 pub fn is_name(table: &Table, name: &str) -> bool {
     generics(table)
         .iter()
         .any(|(_, template, operator)| generic_name(template, operator.as_deref()) == name)
 }
 
-/// The name for all types.
+/// The name of a template for all types.
 pub fn generic_name(template: &Template, operator: Option<&str>) -> String {
     let name = template.generic.as_deref().unwrap_or_default();
     name.replace("{O}", operator.unwrap_or_default())
 }
 
-/// The generic templates with each of their operators, and the classes of types that go with it.
+/// The generic templates, each with one of its operators and with the classes of types for that
+/// operator.
 pub fn generics(table: &Table) -> Vec<(Vec<String>, &Template, Option<String>)> {
     let mut found: Vec<(Vec<String>, &Template, Option<String>)> = Vec::new();
     for template in table.templates().filter(|t| t.generic.is_some()) {
@@ -37,8 +38,8 @@ pub fn generics(table: &Table) -> Vec<(Vec<String>, &Template, Option<String>)> 
     found
 }
 
-/// Whether the macros can tell the types of a template: by the first argument, or by the second;
-/// one class where a context may be.
+/// Whether the macros can choose the type of a template by its first or second argument. If a
+/// context may come first, the template must have one class.
 pub fn can_tell(template: &Template) -> bool {
     let forms = template.forms().count();
     match template.telling() {
@@ -47,7 +48,7 @@ pub fn can_tell(template: &Template) -> bool {
     }
 }
 
-/// The name of a function for all types, without `shmem_`: what remains without type and context.
+/// The name of a function without `shmem_`, type and context.
 pub fn base(template: &Template, operator: Option<&str>) -> String {
     let name = template.prototype.name.replace("{N}_", "").replace("{N}", "").replace("{C}", "");
     let name = name.replace("{O}", operator.unwrap_or_default());

@@ -1,4 +1,4 @@
-//! The table: what it says, how it is read, and what must hold for it.
+//! The table: its contents, how they are read, and the rules that they obey.
 
 pub mod check;
 pub mod expand;

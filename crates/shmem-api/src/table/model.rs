@@ -1,15 +1,15 @@
-//! The table: types, classes, constants, and modules of prototypes; and questions about them.
+//! The contents of the table: types, classes, constants, and modules of prototypes.
 
 use std::fmt;
 
 use crate::table::prototype::{Parameter, Prototype};
 
-/// What is wrong with a table, and where.
+/// A mistake in a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
     /// The line, counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The mistake.
     pub problem: String,
 }
 
@@ -26,26 +26,26 @@ impl std::error::Error for Error {}
 pub struct Type {
     /// Its name within the names of functions.
     pub name: String,
-    /// In C.
+    /// The name in C.
     pub c: String,
-    /// In Rust.
+    /// The path in Rust.
     pub rust: String,
     /// The type that this is another name of.
     pub same_as: Option<String>,
-    /// Old C++ has no such type.
+    /// Whether old C++ lacks this type.
     pub extension: bool,
-    /// Rust cannot pass it by value.
+    /// Whether Rust cannot pass it by value.
     pub opaque: bool,
 }
 
-/// Types, by their place in the table, or such types with an operator each.
+/// A class: either types, by their places in the table, or operators with a class each.
 #[derive(Debug, Clone)]
 pub struct Class {
     /// Its name.
     pub name: String,
-    /// Its types, unless it is one with operators.
+    /// Its types; empty if it has operators.
     pub types: Vec<usize>,
-    /// So many of them, the last ones, are not the standard's.
+    /// The number of types at the end of the list that are not in the standard.
     pub beyond: usize,
     /// Operators, each with the name of a class.
     pub operators: Vec<(String, String)>,
@@ -67,15 +67,15 @@ pub struct Constant {
 /// A struct that programs fill in.
 #[derive(Debug, Clone)]
 pub struct Struct {
-    /// In C.
+    /// The name in C.
     pub c: String,
-    /// In Rust.
+    /// The path in Rust.
     pub rust: String,
     /// Its fields: C type and name.
     pub fields: Vec<(String, String)>,
 }
 
-/// The types that a template is for, in one go.
+/// The types for which a template makes functions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Over {
     /// The class with this name.
@@ -86,7 +86,7 @@ pub enum Over {
     Nothing,
 }
 
-/// A prototype, and what it is for.
+/// A prototype, with the types for which it makes functions.
 #[derive(Debug, Clone)]
 pub struct Template {
     /// The prototype.
@@ -95,11 +95,11 @@ pub struct Template {
     pub words: Vec<String>,
     /// The name for all types, if there is one.
     pub generic: Option<String>,
-    /// It does not return.
+    /// Whether the function does not return.
     pub noreturn: bool,
-    /// It is an extension.
+    /// Whether it is an extension.
     pub extension: bool,
-    /// The header also has what it does in the usual case.
+    /// Whether the header contains its usual case.
     pub inline: bool,
     /// The Rust module and function that implement it.
     pub implementation: (String, String),
@@ -112,17 +112,17 @@ pub struct Template {
 pub struct Module {
     /// The Rust module that implements it.
     pub name: String,
-    /// The prefix that operations do not have.
+    /// The prefix of function names that operations do not have.
     pub without: Option<String>,
-    /// What the section is about.
+    /// The title of the section.
     pub title: String,
-    /// What else a user must know.
+    /// Lines below the title.
     pub notes: Vec<String>,
     /// Its functions.
     pub templates: Vec<Template>,
 }
 
-/// Everything.
+/// The whole table.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     /// The types.
@@ -137,9 +137,9 @@ pub struct Table {
     pub structs: Vec<Struct>,
     /// The sections.
     pub modules: Vec<Module>,
-    /// The operations that have an extension's name too.
+    /// The operations that were extensions and keep their old names.
     pub formerly: Vec<String>,
-    /// The line that says so.
+    /// The line that lists former extensions.
     pub formerly_line: usize,
 }
 
@@ -180,7 +180,7 @@ impl Table {
             .ok_or_else(|| format!("`{c}` is not a type of the table"))
     }
 
-    /// Names of a class's types that are not the standard's there.
+    /// The names of a class's types that are not in the standard.
     pub fn beyond(&self, class: &str) -> Vec<&str> {
         let class = self.class(class).into_iter();
         let places = class.flat_map(|class| &class.types[class.types.len() - class.beyond..]);
@@ -192,7 +192,7 @@ impl Table {
         self.modules.iter().flat_map(|module| &module.templates)
     }
 
-    /// What a template is for: each of its operators, if it has any, with the types.
+    /// The types of a template, for each of its operators if it has operators.
     pub fn groups(&self, template: &Template) -> Result<Vec<(Option<String>, Over)>, String> {
         let mut groups = Vec::new();
         for word in &template.words {
@@ -225,29 +225,30 @@ impl Table {
 }
 
 impl Constant {
-    /// Whether it stands for a context or a team, and is no number to C.
+    /// Whether it is the handle of a context or of a team.
     pub fn is_handle(&self) -> bool {
         matches!(self.kind.as_str(), "ctx" | "team")
     }
 
-    /// Whether it is the extension's.
+    /// Whether it belongs to the extension.
     pub fn is_extension(&self) -> bool {
         self.name.starts_with("SHMEMX_")
     }
 }
 
 impl Template {
-    /// Whether the implementation is for any type.
+    /// Whether the implementation is generic over a type.
     pub fn has_type(&self) -> bool {
         self.prototype.types().any(|kind| kind.base == "{T}")
     }
 
-    /// Whether the implementation is for any operator.
+    /// Whether the implementation is generic over an operator.
     pub fn has_operator(&self) -> bool {
         self.prototype.name.contains("{O}")
     }
 
-    /// The place of the argument that tells the type, not counting the context.
+    /// The place of the argument that determines the type, not counting the context, and whether it
+    /// points to `const`.
     pub fn telling(&self) -> Option<(usize, bool)> {
         let named = self.prototype.parameters.iter().filter(|p| **p != Parameter::Context);
         named.enumerate().find_map(|(place, p)| match p {

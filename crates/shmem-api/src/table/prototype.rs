@@ -1,10 +1,10 @@
-//! One C prototype: its pieces, and how they are written in C and in Rust.
+//! A C prototype: its pieces, and their forms in C and in Rust.
 
 /// A C type: an optional `const`, a name (or `{T}`, the type that the function is for), and perhaps
 /// a `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CType {
-    /// Whether what it points to is `const`.
+    /// Whether it points to `const`.
     pub constant: bool,
     /// The type's name.
     pub base: String,
@@ -15,7 +15,7 @@ pub struct CType {
 /// One parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Parameter {
-    /// `{C}`: the implementation is told a context.
+    /// `{C}`: the implementation takes a context.
     Context,
     /// `...`
     Rest,
@@ -26,7 +26,7 @@ pub enum Parameter {
 /// A prototype with its placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prototype {
-    /// What it returns.
+    /// The type of its result.
     pub result: CType,
     /// The function's name.
     pub name: String,
@@ -40,19 +40,19 @@ impl CType {
         !self.pointer && self.base == "{T}"
     }
 
-    /// Whether it is nothing at all.
+    /// Whether it is `void`.
     pub fn is_void(&self) -> bool {
         !self.pointer && self.base == "void"
     }
 
-    /// In C, before a name.
+    /// The type in C, in front of a name.
     pub fn before_name(&self, t: &str) -> String {
         let constant = if self.constant { "const " } else { "" };
         let base = self.base.replace("{T}", t);
         format!("{constant}{base} {}", if self.pointer { "*" } else { "" })
     }
 
-    /// In Rust, given the Rust type of its base.
+    /// The type in Rust, given the Rust type of its base.
     pub fn rust(&self, base: &str) -> String {
         match (self.pointer, self.constant) {
             (false, _) => base.to_owned(),
@@ -63,7 +63,7 @@ impl CType {
 }
 
 impl Prototype {
-    /// Reads one, up to its closing parenthesis; what follows is returned too.
+    /// Reads a prototype up to its closing parenthesis. Gives the rest of the text too.
     pub fn parse(text: &str) -> Result<(Self, &str), String> {
         let (head, rest) = text.split_once('(').ok_or("a prototype has parentheses")?;
         let (inside, after) = rest.split_once(')').ok_or("a prototype's parenthesis is closed")?;
@@ -87,17 +87,17 @@ impl Prototype {
         })
     }
 
-    /// All the types that occur.
+    /// The types of the result and of the named parameters.
     pub fn types(&self) -> impl Iterator<Item = &CType> {
         std::iter::once(&self.result).chain(self.named().map(|(kind, _)| kind))
     }
 
-    /// Whether the implementation is told a context.
+    /// Whether the implementation takes a context.
     pub fn context(&self) -> bool {
         self.parameters.contains(&Parameter::Context)
     }
 
-    /// The parameters in C; with `explicit`, the context is one.
+    /// The parameters in C; with `explicit`, the context is one of them.
     pub fn c_parameters(&self, t: &str, explicit: bool) -> String {
         let written = self.parameters.iter().filter_map(|p| match p {
             Parameter::Context => explicit.then(|| "shmem_ctx_t ctx".to_owned()),
@@ -108,7 +108,7 @@ impl Prototype {
         if list.is_empty() { "void".to_owned() } else { list.join(", ") }
     }
 
-    /// The names of the arguments, in C; with `explicit`, the context is one.
+    /// The names of the arguments in C; with `explicit`, the context is one of them.
     pub fn arguments(&self, explicit: bool) -> String {
         let context = (explicit && self.context()).then_some("ctx");
         let list: Vec<_> = context.into_iter().chain(self.named().map(|(_, name)| name)).collect();
@@ -144,7 +144,7 @@ fn declaration(text: &str) -> Result<(CType, String), String> {
     Ok((CType { constant, base, pointer }, name.to_owned()))
 }
 
-/// An identifier, placeholders allowed.
+/// Whether a word is an identifier, which may contain placeholders.
 pub fn is_name(word: &str) -> bool {
     !word.is_empty()
         && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '{' | '}'))

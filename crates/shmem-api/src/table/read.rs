@@ -5,7 +5,7 @@ use crate::table::model::{Class, Constant, Error, Module, Struct, Table, Templat
 use crate::table::prototype::Prototype;
 
 impl Table {
-    /// Reads a table and checks that it is one.
+    /// Reads a table and checks it.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut table = Self::default();
         for (line, content) in lines(text) {
@@ -199,7 +199,7 @@ impl Table {
     }
 }
 
-/// The operation that implements a function.
+/// The name of the operation that implements a function.
 fn operation(name: &str, without: Option<&str>) -> String {
     let bare =
         ["{C}", "{N}", "{O}"].iter().fold(name.to_owned(), |name, hole| name.replace(hole, ""));
@@ -210,7 +210,7 @@ fn operation(name: &str, without: Option<&str>) -> String {
     without.and_then(|prefix| short.strip_prefix(prefix)).unwrap_or(short).to_owned()
 }
 
-/// The lines that say something, with those that continue them.
+/// The lines without comments and empty lines, each joined with its continuations.
 fn lines(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     for (number, line) in text.lines().enumerate() {

@@ -1,22 +1,22 @@
-//! What a function does that the header can do in its place.
+//! The kinds of functions that the header can inline.
 
 use crate::table::model::Template;
 
-/// What a function does that can be inlined.
+/// The work of a function that can be inlined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Stores a value.
     Store,
-    /// Loads one.
+    /// Loads a value.
     Load,
     /// Copies to another PE.
     Put,
-    /// Copies from one.
+    /// Copies from another PE.
     Get,
 }
 
 impl Shape {
-    /// That of a template, if its form is known here.
+    /// The shape of a template, if the header can inline it.
     pub fn of(template: &Template) -> Option<Self> {
         let names: Vec<_> = template.prototype.named().map(|(_, name)| name).collect();
         match (template.implementation.1.as_str(), names.as_slice()) {

@@ -1,4 +1,4 @@
-//! No function of the API is forgotten.
+//! The programs together call every function of the API.
 
 use crate::program::{Language, PROGRAMS, Source, c, called};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ fn every_function_is_called_by_some_program() {
 
 #[test]
 fn names_for_all_types_lead_to_the_functions_for_each() {
-    // Of types that are the same, such as `long` and `int64_t`, one is enough.
+    // One of two names of a type, such as `long` and `int64_t`, is enough.
     for language in [Language::GenericC, Language::Cxx] {
         for file in crate::families::GENERIC {
             let plain: BTreeSet<String> =

@@ -39,7 +39,7 @@ fn moving_collectives() {
     everywhere("move.c");
 }
 
-/// Who is in the middle of so many PEs is in more sets than there can be teams.
+/// The PE in the middle belongs to more active sets than a job has teams.
 #[test]
 fn more_sets_than_teams() {
     Job::new(c("many_sets.c"), 28).succeed();

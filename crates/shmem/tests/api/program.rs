@@ -21,7 +21,7 @@ pub enum Language {
     C,
     /// One name for all types.
     GenericC,
-    /// The same in C++.
+    /// The program in C++.
     Cxx,
 }
 

@@ -50,8 +50,8 @@ fn a_status_of_the_programs_own() {
     }
 }
 
-/// However a program ends that has finalised, or never initialised, the library: that is no failure
-/// of its job's.
+/// A program that has finalised the library, or never initialised it, may end in any way: its job
+/// does not fail.
 #[test]
 fn ends_without_the_library() {
     for how in ["_exit", "quick", "exec", "never"] {
@@ -60,7 +60,7 @@ fn ends_without_the_library() {
             assert!(ended.status == 0 && ended.stderr.is_empty(), "{how}: {ended:?}");
         }
     }
-    // One that fails is told of, and keeps nobody from going on.
+    // The launcher reports a program that fails, and the other PEs go on.
     for job in near_and_far(3, &["after", "3"]) {
         let ended = job.run();
         let others = ended.stdout.lines().filter(|&line| line == "went on").count();
@@ -86,14 +86,14 @@ fn one_pe_ends_the_job() {
                     && ended.stdout.contains(&format!("printed {pe}")),
                 "{ended:?}"
             );
-            // On purpose: nothing to complain of.
+            // The end is on purpose, so there is no message.
             assert!(ended.stderr.is_empty() || status != 0, "{ended:?}");
         }
     }
 }
 
-/// Whatever a PE that ends itself, or one that hears of it, still calls in its handlers: it ends,
-/// and by itself.
+/// A PE that ends the job, or learns of the end, may call anything in its exit handlers: it still
+/// ends by itself.
 #[test]
 fn handlers_wait_for_nobody() {
     for (how, status, others) in [
@@ -146,7 +146,7 @@ fn limits_of_the_heap() {
     }
 }
 
-/// The standard's variables by which a user asks about the library, and their names of before.
+/// The standard's variables by which a user asks about the library, and their old names.
 #[test]
 fn the_library_tells_about_itself() {
     for [version, info, debug] in
@@ -179,7 +179,7 @@ fn the_library_tells_about_itself() {
     }
 }
 
-/// What nobody can mean is an error, not the one or the other.
+/// A value without a meaning is an error.
 #[test]
 fn settings_that_are_none() {
     let checks = |value| Job::new(c("session.c"), 2).env("MEMONET_CHECK", value);

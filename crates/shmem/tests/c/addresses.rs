@@ -75,7 +75,7 @@ fn however_the_kernel_lays_out_addresses() {
             .args(["-c", &format!("{before} \"$0\" run --timeout 30 -n 3 \"$1\"")])
             .arg(BUILT.join("memonet"))
             .arg(&program);
-        // A limit is told of.
+        // The message names the limit.
         let output = assert_success(&mut shell);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(!said.contains("address on") && !said.contains("same address"), "{before}: {said}");

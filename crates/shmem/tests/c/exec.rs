@@ -73,7 +73,8 @@ fn of_another_launcher_too() {
     expect(ended.map(text).collect(), 3);
 }
 
-/// What a PE starts, and what follows one that has taken part, is not the PE, and is told so.
+/// A program that a PE starts, or that follows a PE in its process, is not the PE; a message says
+/// so.
 #[test]
 fn others_are_not() {
     let folder = folder();

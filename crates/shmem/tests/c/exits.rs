@@ -10,7 +10,7 @@ fn compiled(folder: &std::path::Path, text: &str) -> std::path::PathBuf {
     program
 }
 
-/// PE 0 ends the job while the others wait.
+/// PE 0 ends the job while the other PEs wait.
 const EXIT: &str = r#"
 #include <shmem.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-//! What the header inlines: that it does what the functions do, however a program is linked, and
-//! that nobody is passed by who looks on.
+//! Inlined code does what the functions do, however a program is linked, and passes by no tool that
+//! replaces a function.
 
 use std::path::{Path, PathBuf};
 

@@ -108,7 +108,7 @@ fn make_installs_and_uninstalls() {
     let folder = folder();
     let stage = folder.path().join("stage");
     let make = |goal: &str| assert_success(&mut make(folder.path(), &[goal]));
-    // What is of others stays.
+    // Files of other packages stay.
     let other = stage.join("opt/there/lib/libother.a");
     std::fs::create_dir_all(other.parent().unwrap()).unwrap();
     std::fs::write(&other, "").unwrap();
@@ -151,7 +151,7 @@ fn aliases_are_installed_where_they_are_wanted() {
         let all = files(&lib);
         aliases.iter().filter(|alias| all.iter().any(|file| file == *alias)).count()
     };
-    // What is to be installed has been made.
+    // The build was complete before the installation.
     let install = |aliases: &str| {
         let make = make(folder.path(), &["install", "-o", "prefix", aliases]);
         let _ = std::os::unix::fs::symlink(&*PREFIX, folder.path().join("targets/prefix"));

@@ -1,5 +1,5 @@
-//! A program that looks in vain, by calls that are no waits, gives way to the PE that shares its
-//! CPU.
+//! A program that polls without success, by calls that do not wait, yields to the PE that shares
+//! its CPU.
 
 use std::path::Path;
 

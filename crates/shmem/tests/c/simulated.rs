@@ -65,7 +65,7 @@ fn results_are_the_same_and_times_are_the_machines() {
     }
 }
 
-/// The time of a round trip is what the machine is known for.
+/// A round trip takes the time that was published for the machine.
 #[test]
 fn a_ping_pong_takes_the_time_that_was_published() {
     let folder = folder();

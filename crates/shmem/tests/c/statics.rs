@@ -84,7 +84,7 @@ fn under_valgrind() {
     }
 }
 
-/// What is shared before there is no room for more is as private to a child.
+/// If there is no room for all static data, a child still gets a copy of the shared part.
 #[test]
 fn children_are_apart_where_not_all_is_shared() {
     const TEXT: &str = "#include <stdio.h>\n#include <sys/wait.h>\n#include <unistd.h>\n#include <shmem.h>\n\

@@ -1,4 +1,4 @@
-//! What the libraries define, what they need, and that others' functions can stand in for theirs.
+//! The symbols that the libraries define and need, and tools that replace functions.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -107,7 +107,7 @@ fn handles_are_objects_with_the_value_of_the_macro() {
     }
 }
 
-/// What the preprocessor is told of the version.
+/// The macros for the version.
 #[test]
 fn the_header_knows_the_version() {
     let folder = folder();
