@@ -23,7 +23,7 @@ use crate::error::{Error, Waiting};
 use crate::host::{Answer, GroupOp, HostOp, Op, Pe};
 use crate::packet::Destination;
 use crate::time::Ps;
-use crate::world::{Happened, World};
+use crate::world::{Happened, Wake, World};
 use memonet_core::fabric::Awaited;
 
 /// What a PE asks of the machine. See [`HostOp`] for what passes in it.
@@ -131,18 +131,6 @@ struct Actor {
     parkings: u32,
 }
 
-/// What the engine asks the world to be woken for; with the PE in the low half.
-const BEGIN: u64 = 0;
-const SAMPLE: u64 = 1;
-const COMPUTED: u64 = 2;
-const NEWS_OF_DEPARTURES: u64 = 3;
-/// Above it, the number of the parking.
-const DEADLINE: u64 = 4;
-
-fn token(what: u64, pe: Pe) -> u64 {
-    what << 32 | u64::from(pe.0)
-}
-
 /// The programs of a job on a machine.
 pub(crate) struct Engine<'a, P> {
     world: World,
@@ -229,7 +217,7 @@ impl<'a, P: Program> Engine<'a, P> {
                     self.look_soon(pe);
                 }
                 Some(Happened::News(pe)) => self.look_soon(pe),
-                Some(Happened::Woken(token)) => self.woken(token),
+                Some(Happened::Woken(wake)) => self.woken(wake),
                 Some(Happened::Unrouted(op, switch, to)) => {
                     return Err(self.unrouted(op, switch, to));
                 }
@@ -260,34 +248,37 @@ impl<'a, P: Program> Engine<'a, P> {
         if !*due {
             *due = true;
             let reads = self.world.polling(pe).reads(*from, changed);
-            self.world.wake(reads, token(SAMPLE, pe));
+            self.world.wake(reads, Wake::Sample(pe));
         }
     }
 
-    fn woken(&mut self, token: u64) {
-        let (what, pe, now) = (token >> 32, Pe(token as u32), self.world.now());
-        let actor = &mut self.actors[pe.index()];
-        match what {
-            BEGIN => match std::mem::replace(&mut actor.state, State::Calling) {
-                State::Ahead(request) => {
-                    if let Some(answer) = self.begin(pe, request) {
-                        self.resume(pe, now, answer);
+    fn woken(&mut self, wake: Wake) {
+        let now = self.world.now();
+        match wake {
+            Wake::Begin(pe) => {
+                let actor = &mut self.actors[pe.index()];
+                match std::mem::replace(&mut actor.state, State::Calling) {
+                    State::Ahead(request) => {
+                        if let Some(answer) = self.begin(pe, request) {
+                            self.resume(pe, now, answer);
+                        }
                     }
+                    other => unreachable!("PE {} began what it had not asked for, {other:?}", pe.0),
                 }
-                other => unreachable!("PE {} began what it had not asked for, {other:?}", pe.0),
-            },
-            SAMPLE => {
+            }
+            Wake::Sample(pe) => {
+                let actor = &mut self.actors[pe.index()];
                 self.hopeful -=
                     usize::from(matches!(actor.state, State::Parked { hopeful: true, .. }));
                 (actor.changed, actor.asked) = (false, false);
                 let polling = self.world.polling(pe);
                 self.resume(pe, now + (polling.interval - polling.sample), Answer::default());
             }
-            COMPUTED => {
+            Wake::Computed(pe) => {
                 self.vain_looks = 0;
                 self.resume(pe, now, Answer::default());
             }
-            NEWS_OF_DEPARTURES => {
+            Wake::Departures => {
                 self.news_due = false;
                 self.known_departures = self.departures.count();
                 for pe in (0..self.actors.len() as u32).map(Pe) {
@@ -297,9 +288,9 @@ impl<'a, P: Program> Engine<'a, P> {
                     }
                 }
             }
-            deadline => {
+            Wake::Deadline { pe, parking } => {
                 self.deadlines -= 1;
-                if actor.parkings == (deadline - DEADLINE) as u32 {
+                if self.actors[pe.index()].parkings == parking {
                     self.look_at_next(pe, now);
                 }
             }
@@ -319,7 +310,7 @@ impl<'a, P: Program> Engine<'a, P> {
             let ended = match ran {
                 Ran::Asks(request, _) if at > self.world.now() => {
                     self.actors[pe.index()].state = State::Ahead(request);
-                    self.world.wake(at, token(BEGIN, pe));
+                    self.world.wake(at, Wake::Begin(pe));
                     return;
                 }
                 Ran::Asks(request, _) => match self.begin(pe, request) {
@@ -354,7 +345,7 @@ impl<'a, P: Program> Engine<'a, P> {
         if count != self.known_departures && !self.news_due {
             self.news_due = true;
             let at = self.world.now() + NEWS;
-            self.world.wake(at, token(NEWS_OF_DEPARTURES, Pe(0)));
+            self.world.wake(at, Wake::Departures);
         }
     }
 
@@ -382,7 +373,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 let polling = self.world.polling(pe);
                 (actor.nap, actor.waits_since) = (polling.interval, now);
                 let reads = now + polling.sample;
-                self.world.wake(reads, token(SAMPLE, pe));
+                self.world.wake(reads, Wake::Sample(pe));
             }
             Request::Park { due, vain, what } => {
                 actor.parkings = actor.parkings.wrapping_add(1);
@@ -398,13 +389,13 @@ impl<'a, P: Program> Engine<'a, P> {
                     let part = Ps(now.since(actor.waits_since).0 / PART_OF_WAIT);
                     actor.nap = LONGEST_NAP.max(part).min(actor.nap * 2);
                     self.deadlines += 1;
-                    let what = DEADLINE + u64::from(actor.parkings);
-                    self.world.wake(at.max(now), token(what, pe));
+                    let wake = Wake::Deadline { pe, parking: actor.parkings };
+                    self.world.wake(at.max(now), wake);
                 }
             }
             Request::Compute(time) => {
                 actor.state = State::Computing;
-                self.world.wake(now + time, token(COMPUTED, pe));
+                self.world.wake(now + time, Wake::Computed(pe));
             }
             Request::IsQuiet => return Some(Answer::value(self.world.is_quiet(pe).into())),
         }

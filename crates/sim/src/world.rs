@@ -6,7 +6,7 @@ use crate::host::{Answer, HostOp, Op, Pe};
 use crate::machine::{Machine, MachineError};
 use crate::memory::Memory;
 use crate::network::{Channel, Network};
-use crate::nic::{self, Call, Feature, Nic};
+use crate::nic::{self, Call, Feature, Nic, Token};
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::queue::Queue;
 use crate::random::Random;
@@ -19,7 +19,7 @@ use memonet_core::fabric::FarAddress;
 #[derive(Debug, Clone, Copy)]
 enum Event {
     /// A NIC's own.
-    Timer { node: Node, token: u64 },
+    Timer { node: Node, token: Token },
     /// A packet comes to the link that begins at this place.
     Depart { flight: u32, port: u16 },
     /// The head of a packet has come in at the place where it is now.
@@ -34,9 +34,12 @@ enum Event {
     Finish { finish: u32 },
     /// An agent looks, or has done something.
     Agent { pe: Pe, token: u32 },
-    /// The driver's own.
-    Driver { token: u64 },
+    /// The driver of programs asked for it.
+    Wake { wake: Wake },
 }
+
+/// A queue of events is read and written for every step of a simulation.
+const _: () = assert!(size_of::<Event>() <= 16, "with its time, three words");
 
 /// A packet under way.
 #[derive(Debug)]
@@ -67,10 +70,30 @@ pub enum Happened {
     /// The NIC of this PE has something new for it, now.
     News(Pe),
     /// A moment that the driver asked for ([`World::wake`]).
-    Woken(u64),
+    Woken(Wake),
     /// This switch has dropped a packet of a call: its table has no entry for where that goes. What
     /// was promised of it never comes.
     Unrouted(Op, u32, Destination),
+}
+
+/// Why the driver of programs asked to be woken. The world gives it back as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wake {
+    /// This PE's own time has come, and its request begins.
+    Begin(Pe),
+    /// This PE's look reads its memory.
+    Sample(Pe),
+    /// This PE's computation is over.
+    Computed(Pe),
+    /// The PEs hear of those that have left.
+    Departures,
+    /// This PE's deadline, or the moment of a look by itself.
+    Deadline {
+        /// The PE.
+        pe: Pe,
+        /// The number of the parking that the deadline was set for.
+        parking: u32,
+    },
 }
 
 /// What a PE has under way.
@@ -222,8 +245,8 @@ impl World {
     }
 
     /// Has [`next`](Self::next) give [`Happened::Woken`] then.
-    pub fn wake(&mut self, at: Ps, token: u64) {
-        self.parts.events.push(at, Event::Driver { token });
+    pub fn wake(&mut self, at: Ps, wake: Wake) {
+        self.parts.events.push(at, Event::Wake { wake });
     }
 
     /// A PE calls, now.
@@ -304,7 +327,7 @@ impl World {
             }
             Event::News { pe } => cx.parts.happened.push_back(Happened::News(pe)),
             Event::Agent { pe, token } => agents.timer(&mut cx, &mut **nic, pe, token),
-            Event::Driver { token } => cx.parts.happened.push_back(Happened::Woken(token)),
+            Event::Wake { wake } => cx.parts.happened.push_back(Happened::Woken(wake)),
             Event::Depart { flight, port } => cx.parts.depart(flight, port),
             Event::Head { flight } => {
                 if let Some((dropped, missing)) = cx.parts.head(flight) {
@@ -472,7 +495,7 @@ impl Cx<'_> {
     }
 
     /// Calls [`Nic::timer`] at `at`.
-    pub fn timer(&mut self, at: Ps, node: Node, token: u64) {
+    pub fn timer(&mut self, at: Ps, node: Node, token: Token) {
         self.parts.events.push(at, Event::Timer { node, token });
     }
 

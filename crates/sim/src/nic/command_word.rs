@@ -28,11 +28,10 @@ pub use interface::{
     CommandWord, DONE, REFUSED, RUNNING, Start, allow, build, start, stray_store, test,
 };
 
-use super::{Call, Cx, Feature, Nic, Unit};
+use super::{Call, Cx, Feature, Nic, Owner, Planned, Token, Unit};
 use crate::host::{Answer, Command, HostOp, Op, Polling};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::packet::{Destination, Node, Packet, Payload};
-use crate::slab::Slab;
 use crate::time::Ps;
 use interface::{ALLOW, BUILD, KERNEL, START, STRAY_STORE, TEST, WORD, command_word};
 use memonet_core::SignalOp;
@@ -105,7 +104,7 @@ struct NicOf {
 pub struct CommandWordDma {
     is: Parameters,
     nics: Vec<NicOf>,
-    started: Slab<Started>,
+    started: Planned<Started>,
 }
 
 /// First header word: what it is, the last of its transfer, a flag to write, and the sender's place
@@ -154,7 +153,7 @@ impl CommandWordDma {
         Ok(CommandWordDma {
             is,
             nics: vec![NicOf::default(); nodes as usize],
-            started: Slab::default(),
+            started: Planned::new(Owner::Nic),
         })
     }
 
@@ -242,8 +241,7 @@ impl CommandWordDma {
         let placed = &mut self.nics[node.index()].words[started.place];
         placed.unanswered += 1;
         placed.refused = false;
-        let token = self.started.put(started);
-        cx.timer(at, node, token.into());
+        self.started.at(cx, at, node, started);
     }
 
     /// A command of the program's own.
@@ -574,8 +572,8 @@ impl Nic for CommandWordDma {
         self.receive(cx, cx.now(), node, packet);
     }
 
-    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64) {
-        let started = self.started.take(token as u32);
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {
+        let started = self.started.take(token);
         self.send(cx, node, started);
     }
 }

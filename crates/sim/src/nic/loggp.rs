@@ -19,11 +19,10 @@
 //! With `nic.remote_dma` the hardware also gets and does atomics (`nic.read`, `nic.atomic` at the
 //! target); without, agents do.
 
-use super::{Call, Cx, Feature, Nic, Unit};
+use super::{Call, Cx, Feature, Nic, Owner, Planned, Token, Unit};
 use crate::host::{Answer, Atomic, HostOp, Op, Polling};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::packet::{Destination, Node, Packet, Payload};
-use crate::slab::Slab;
 use crate::time::Ps;
 use memonet_core::SignalOp;
 use memonet_core::fabric::FarAddress;
@@ -80,7 +79,7 @@ pub struct LogGp {
     is: Parameters,
     nics: Vec<NicOf>,
     /// Reads and atomics that the hardware carries out.
-    asked: Slab<Packet>,
+    asked: Planned<Packet>,
     /// Answers of which some packets have come.
     parts: BTreeMap<Op, Vec<u8>>,
 }
@@ -90,7 +89,7 @@ impl LogGp {
     ///
     /// # Errors
     /// [`MachineError`].
-    pub fn build(machine: &Machine, nodes: u32) -> Result<LogGp, MachineError> {
+    pub fn build(machine: &Machine, nodes: u32, owner: Owner) -> Result<LogGp, MachineError> {
         let (nic, host) = (machine.section("nic"), machine.section("host"));
         let interval = host.time_not_zero("look")?;
         let packet = nic.bytes("packet")? as usize;
@@ -119,7 +118,7 @@ impl LogGp {
         Ok(LogGp {
             is,
             nics: vec![NicOf::default(); nodes as usize],
-            asked: Slab::default(),
+            asked: Planned::new(owner),
             parts: BTreeMap::new(),
         })
     }
@@ -195,7 +194,7 @@ impl LogGp {
                 let (name, time) = if what == READ { ("read", read) } else { ("atomic", atomic) };
                 let busy = self.nics[node.index()].receiver.take(done, time);
                 cx.stage(node, "receive", name, op, busy);
-                let asked = self.asked.put(Packet {
+                let asked = Packet {
                     from,
                     to: Destination::Node(node),
                     wire_bytes: 0,
@@ -203,8 +202,8 @@ impl LogGp {
                     payload,
                     op,
                     droppable: false,
-                });
-                cx.timer(busy.1, node, asked.into());
+                };
+                self.asked.at(cx, busy.1, node, asked);
             }
         }
     }
@@ -366,8 +365,8 @@ impl Nic for LogGp {
         self.receive(cx, cx.now(), node, packet);
     }
 
-    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64) {
-        let Packet { from, header: asked, payload, op, .. } = self.asked.take(token as u32);
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {
+        let Packet { from, header: asked, payload, op, .. } = self.asked.take(token);
         let place = address(&asked);
         let (result, kind, fetch) = match asked[0] & 0xff {
             READ => (cx.read(op, place, asked[3] as usize), AS_DATA, true),

@@ -28,6 +28,7 @@ pub mod command_word;
 pub mod infiniband;
 pub mod loggp;
 pub mod memory_slot;
+mod planned;
 pub mod sync_network;
 #[cfg(test)]
 mod testing;
@@ -39,6 +40,8 @@ use crate::network::Network;
 use crate::packet::{Node, Packet};
 use crate::time::Ps;
 pub use crate::world::Cx;
+use planned::Planned;
+pub use planned::{Owner, Token};
 
 /// The kinds, by the names that machine files give them.
 pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>, MachineError> {
@@ -48,7 +51,7 @@ pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>
         }
         "infiniband" => Ok(Box::new(infiniband::InfiniBand::build(machine, network)?)),
         "sync-network" => Ok(Box::new(sync_network::SyncNetwork::build(machine, network.nodes())?)),
-        "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes())?)),
+        "loggp" => Ok(Box::new(loggp::LogGp::build(machine, network.nodes(), Owner::Nic)?)),
         "memory-slot" => Ok(Box::new(memory_slot::MemorySlot::build(machine, network.nodes())?)),
         _ => {
             Err(machine.unknown_kind("command-word, infiniband, loggp, memory-slot, sync-network"))
@@ -102,7 +105,7 @@ pub trait Nic {
     fn arrive(&mut self, cx: &mut Cx<'_>, node: Node, packet: Packet);
 
     /// A moment asked for with [`Cx::timer`] has come.
-    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64);
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token);
 
     /// A management packet has come to a switch. Kinds that send none need not answer any.
     fn at_switch(&mut self, _cx: &mut Cx<'_>, switch: u32, packet: Packet) {

@@ -6,7 +6,7 @@ use crate::memory::PlainMemory;
 use crate::nic::Pe;
 use crate::packet::Payload;
 use crate::time::Ps;
-use crate::world::{Happened, World};
+use crate::world::{Happened, Wake, World};
 use memonet_core::fabric::{FarAddress, SignalOp};
 use std::collections::BTreeMap;
 
@@ -94,7 +94,8 @@ impl Bench {
 
     /// Until this time at least, if anything happens by then.
     pub(crate) fn run_until(&mut self, time: Ps) {
-        self.world.wake(time, 0);
+        // Nobody reads what it is for.
+        self.world.wake(time, Wake::Departures);
         while self.world.now() < time && self.step() {}
     }
 

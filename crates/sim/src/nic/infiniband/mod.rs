@@ -26,12 +26,11 @@ mod joining;
 mod management;
 mod subnet;
 
-use super::{Call, Cx, Feature, Nic, Pe, Unit};
+use super::{Call, Cx, Feature, Nic, Owner, Pe, Planned, Token, Unit};
 use crate::host::{Answer, Command, GroupOp, HostOp, Op, Polling, Wanted};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::network::Network;
 use crate::packet::{Destination, Node, Packet, Payload};
-use crate::slab::Slab;
 use crate::time::Ps;
 use datagrams::Inbox;
 use joining::Joining;
@@ -124,7 +123,7 @@ pub struct InfiniBand {
     /// PEs that join nothing any more.
     left: BTreeSet<u32>,
     /// Datagrams that a processor is working on.
-    handled: Slab<(Place, Node, Datagram)>,
+    handled: Planned<(Place, Node, Datagram)>,
 }
 
 /// First header word: lane, flags, destination LID from bit 16, the PE in the high half.
@@ -191,7 +190,7 @@ impl InfiniBand {
             switch_processors: vec![Unit::default(); network.switches()],
             manager: Manager::new(network),
             left: BTreeSet::new(),
-            handled: Slab::default(),
+            handled: Planned::new(Owner::Nic),
         })
     }
 
@@ -340,8 +339,7 @@ impl InfiniBand {
             Place::Switch(switch) => (&mut self.switch_processors[switch as usize], from),
         };
         let done = processor.take(cx.now(), self.is.management);
-        let token = self.handled.put((place, from, datagram));
-        cx.timer(done.1, node, token.into());
+        self.handled.at(cx, done.1, node, (place, from, datagram));
     }
 
     /// A datagram has been worked on: what follows.
@@ -596,8 +594,8 @@ impl Nic for InfiniBand {
         }
     }
 
-    fn timer(&mut self, cx: &mut Cx<'_>, _node: Node, token: u64) {
-        let (place, from, datagram) = self.handled.take(token as u32);
+    fn timer(&mut self, cx: &mut Cx<'_>, _node: Node, token: Token) {
+        let (place, from, datagram) = self.handled.take(token);
         self.handled(cx, place, from, &datagram);
     }
 

@@ -54,11 +54,10 @@ mod tests;
 mod translate;
 mod twist;
 
-use super::{Call, Cx, Feature, Nic};
+use super::{Call, Cx, Feature, Nic, Owner, Planned, Token};
 use crate::host::{Op, Polling};
 use crate::machine::{Machine, MachineError};
 use crate::packet::{Node, Packet, Payload};
-use crate::slab::Slab;
 use crate::time::Ps;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,7 +102,7 @@ struct Slot {
 pub struct MemorySlot {
     is: parameters::Parameters,
     slots: Vec<Slot>,
-    due: Slab<Due>,
+    due: Planned<Due>,
 }
 
 impl MemorySlot {
@@ -130,12 +129,11 @@ impl MemorySlot {
             switching: false,
             copied: Ps::ZERO,
         };
-        Ok(MemorySlot { slots: (0..nodes).map(slot).collect(), is, due: Slab::default() })
+        Ok(MemorySlot { slots: (0..nodes).map(slot).collect(), is, due: Planned::new(Owner::Nic) })
     }
 
     fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {
-        let token = self.due.put(due);
-        cx.timer(at, node, token.into());
+        self.due.at(cx, at, node, due);
     }
 }
 
@@ -162,8 +160,8 @@ impl Nic for MemorySlot {
         self.receive(cx, node, packet, Ps(tail.0.saturating_sub(serial.0)), tail);
     }
 
-    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64) {
-        match self.due.take(token as u32) {
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {
+        match self.due.take(token) {
             Due::Turned(packet) => self.receive(cx, node, packet, cx.now(), cx.now()),
             Due::Land { address, payload } => self.land(cx, node, address, &payload),
             Due::Switched => self.switched(cx, node),

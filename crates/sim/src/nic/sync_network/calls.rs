@@ -28,12 +28,13 @@ impl Nic for SyncNetwork {
         self.lan.arrive(cx, node, packet);
     }
 
-    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: u64) {
-        if token & BOARDS == 0 {
-            self.lan.timer(cx, node, token);
-        } else {
-            let later = self.later.take(token as u32);
-            self.later(cx, node, later);
+    fn timer(&mut self, cx: &mut Cx<'_>, node: Node, token: Token) {
+        match token.owner {
+            Owner::Lan => self.lan.timer(cx, node, token),
+            Owner::Nic => {
+                let later = self.later.take(token);
+                self.later(cx, node, later);
+            }
         }
     }
 }

@@ -30,11 +30,10 @@ pub use collective::{Collective, Operator};
 pub use interface::{collective, enter, flag, receive, reduced, send, set_group, set_mode};
 
 use super::loggp::LogGp;
-use super::{Call, Cx, Feature, Nic, Unit};
+use super::{Call, Cx, Feature, Nic, Owner, Planned, Token, Unit};
 use crate::host::{Answer, Command, GroupOp, HostOp, Op, Polling, Wanted};
 use crate::machine::{Machine, MachineError};
 use crate::packet::{Node, Packet, Payload};
-use crate::slab::Slab;
 use crate::time::Ps;
 use chain::{Agenda, Chain, Direction, Due, Notice, PAYLOAD, Times};
 use collective::{Found, Part, SEND, Step};
@@ -119,11 +118,8 @@ pub struct SyncNetwork {
     lists: Vec<Arc<[u32]>>,
     /// Groups by requests: one for each time that the members have asked.
     known: BTreeMap<Request, Vec<u32>>,
-    later: Slab<Later>,
+    later: Planned<Later>,
 }
-
-/// Tells the boards' moments from the LAN's.
-const BOARDS: u64 = 1 << 63;
 
 impl SyncNetwork {
     /// Reads the sections of the kind `loggp`, `wires` and `chain`.
@@ -170,7 +166,7 @@ impl SyncNetwork {
             delay: chain.time("delay")?,
         };
         Ok(SyncNetwork {
-            lan: LogGp::build(machine, nodes)?,
+            lan: LogGp::build(machine, nodes, Owner::Lan)?,
             is: Parameters {
                 register_write: host.time("register_write")?,
                 flag_look,
@@ -184,13 +180,12 @@ impl SyncNetwork {
             groups: Vec::new(),
             lists: Vec::new(),
             known: BTreeMap::new(),
-            later: Slab::default(),
+            later: Planned::new(Owner::Nic),
         })
     }
 
     fn at(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, later: Later) {
-        let token = self.later.put(later);
-        cx.timer(at, node, BOARDS | u64::from(token));
+        self.later.at(cx, at, node, later);
     }
 
     /// Has the CPU do something for a call; gives when it is through.

@@ -1,0 +1,49 @@
+//! What NICs have planned for later moments.
+
+use super::Cx;
+use crate::packet::Node;
+use crate::slab::Slab;
+use crate::time::Ps;
+
+/// The hardware that made a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The NIC of the kind itself.
+    Nic,
+    /// The ordinary NIC that a kind has beside hardware of its own.
+    Lan,
+}
+
+/// Names a plan in the event of its moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Token {
+    /// The hardware that made the plan, and that takes it.
+    pub owner: Owner,
+    /// The plan's place among those of its owner.
+    number: u32,
+}
+
+/// The plans of one owner. `T` is the kind's own type: an enum where several things can be planned.
+#[derive(Debug)]
+pub(super) struct Planned<T> {
+    owner: Owner,
+    plans: Slab<T>,
+}
+
+impl<T> Planned<T> {
+    pub(super) fn new(owner: Owner) -> Planned<T> {
+        Planned { owner, plans: Slab::default() }
+    }
+
+    /// Has [`Nic::timer`](super::Nic::timer) called at `at` with a token for `plan`.
+    pub(super) fn at(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, plan: T) {
+        let number = self.plans.put(plan);
+        cx.timer(at, node, Token { owner: self.owner, number });
+    }
+
+    /// Takes the plan whose moment has come.
+    pub(super) fn take(&mut self, token: Token) -> T {
+        debug_assert_eq!(token.owner, self.owner, "a plan goes back to its owner");
+        self.plans.take(token.number)
+    }
+}
