@@ -16,38 +16,29 @@
 //! Which it is, the upper half of their address in the mailbox says, also for each part of one that
 //! the NIC cuts in pieces; the last piece to come counts.
 
-use crate::host::{Answer, Atomic, GroupOp, HostOp, Op, Pe, Signal};
+use crate::cx::Cx;
+use crate::host::{Answer, Atomic, GroupOp, HostOp, Signal};
 use crate::machine::{Machine, MachineError};
+use crate::memory::MAILBOXES;
 use crate::nic::{Call, Feature, Nic, Unit};
+use crate::op::{Op, Pe};
 use crate::packet::{Node, Payload};
 use crate::slab::Slab;
 use crate::time::Ps;
-use crate::world::Cx;
 use memonet_core::SignalOp;
 use memonet_core::fabric::FarAddress;
 use memonet_core::shm::AtomicOp;
 
-/// The mailbox of a PE's agent, and that of a PE for its agents' answers, as regions.
-const REQUESTS: u32 = u32::MAX;
-const ANSWERS: u32 = u32::MAX - 1;
-/// Bytes of a request without operands: what, where, how much, for whom.
-const REQUEST: usize = 24;
-/// Bytes of an answer without data.
-const ANSWER: usize = 8;
-
-/// Agents call their NICs too: that of PE k under the number `pes + k`.
-pub(crate) fn is_agent(pes: u32, pe: Pe) -> bool {
-    pe.0 >= pes
-}
-
-/// The PE itself, or the PE whose agent it is.
-pub(crate) fn owner(pes: u32, pe: Pe) -> Pe {
-    if is_agent(pes, pe) { Pe(pe.0 - pes) } else { pe }
-}
-
-pub(crate) fn is_agents(to: FarAddress) -> bool {
-    matches!(to.region, REQUESTS | ANSWERS)
-}
+/// Region of a PE's mailbox for the answers of agents.
+const ANSWERS: u32 = MAILBOXES;
+/// Region of the mailbox of a PE's agent.
+const REQUESTS: u32 = MAILBOXES + 1;
+/// Length of a request without operands: operation, address, length, and caller.
+const REQUEST_BYTES: usize = 24;
+/// Length of the operands of an atomic operation.
+const OPERANDS_BYTES: usize = 16;
+/// Length of an answer without data.
+const ANSWER_BYTES: usize = 8;
 
 /// What an agent is asked for.
 #[derive(Debug)]
@@ -115,12 +106,10 @@ impl Agents {
     /// A call that the hardware cannot serve.
     pub(crate) fn begin(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, op: Op, what: HostOp) {
         match what {
-            HostOp::Get { from, len } => {
-                self.ask(cx, nic, op, from.pe, 0, Wanted::Get { from, len })
-            }
+            HostOp::Get { from, len } => self.ask(cx, nic, op, 0, Wanted::Get { from, len }),
             HostOp::Atomic { at, size, what, .. } => {
                 let wanted = Wanted::Atomic { at, size, what, answer: true };
-                self.ask(cx, nic, op, at.pe, 16, wanted);
+                self.ask(cx, nic, op, OPERANDS_BYTES, wanted);
             }
             HostOp::Put { to, data, signal: Some(signal), reuse } => {
                 debug_assert_eq!(signal.op, SignalOp::Add);
@@ -132,7 +121,7 @@ impl Agents {
                 };
                 cx.promise(op, 1);
                 self.agents[op.pe.index()].owed += 1;
-                let mut request = self.request(op, 16, wanted);
+                let mut request = self.request(op, OPERANDS_BYTES, wanted);
                 // One put with the request as its signal's place: the data lands first, by the
                 // kind's own order.
                 if let HostOp::Put { to: place, data: block, reuse: again, signal: then } =
@@ -158,17 +147,9 @@ impl Agents {
         }
     }
 
-    fn ask(
-        &mut self,
-        cx: &mut Cx<'_>,
-        nic: &mut dyn Nic,
-        op: Op,
-        _target: u32,
-        operands: usize,
-        wanted: Wanted,
-    ) {
+    fn ask(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, op: Op, operands: usize, wanted: Wanted) {
         let request = self.request(op, operands, wanted);
-        nic.begin(cx, call(Op { pe: Pe(op.pe.0 + self.pes), ..op }, self.pes, request));
+        nic.begin(cx, call(Op { pe: op.pe.agent(self.pes), ..op }, self.pes, request));
     }
 
     fn request(&mut self, op: Op, operands: usize, wanted: Wanted) -> HostOp {
@@ -180,9 +161,9 @@ impl Agents {
             op,
             wanted,
             answer: Answer::default(),
-            due: REQUEST + operands,
+            due: REQUEST_BYTES + operands,
         });
-        message(target, REQUESTS, number, REQUEST + operands)
+        message(target, REQUESTS, number, REQUEST_BYTES + operands)
     }
 
     /// A message has come into a mailbox: whose it is sees it at the next look, and then works on
@@ -214,7 +195,7 @@ impl Agents {
         let time = costs.handle + costs.access * bytes.div_ceil(8);
         let op = self.requests.get_mut(number).op;
         let busy = self.agents[pe.index()].cpu.take(seen, time);
-        cx.host_stage("agent", Op { pe: Pe(pe.0 + self.pes), ..op }, busy);
+        cx.host_stage("agent", Op { pe: pe.agent(self.pes), ..op }, busy);
         cx.agent_timer(busy.1, pe, number);
     }
 
@@ -240,35 +221,26 @@ impl Agents {
                     nic.begin(cx, call(fence, self.pes, HostOp::Fence));
                 }
             }
-            cx.landed(op, 1);
+            cx.parts.landed(op, 1);
             return;
         }
-        let len = ANSWER + answer.data.len().max(8);
+        let len = ANSWER_BYTES + answer.data.len().max(8);
         let request = self.requests.get_mut(number);
         (request.answer, request.due) = (answer, len);
         let put = message(op.pe.0, ANSWERS, number, len);
-        let by = Op { pe: Pe(pe.0 + self.pes), number: op.number };
+        let by = Op { pe: pe.agent(self.pes), number: op.number };
         nic.begin(cx, call(by, self.pes, put));
-    }
-
-    /// A put of an agent, or of a PE for one, has returned: nobody waits for that.
-    pub(crate) fn answered(
-        &mut self,
-        _cx: &mut Cx<'_>,
-        _nic: &mut dyn Nic,
-        op: Op,
-        answer: Answer,
-    ) {
-        assert!(
-            answer.refused.is_none(),
-            "a NIC refused the put of an agent, {op:?}: {:?}",
-            answer.refused
-        );
     }
 }
 
+/// The put of an agent, or of a PE that asks one, has returned. Nobody waits for that.
+pub(crate) fn answered(op: Op, answer: &Answer) {
+    let refused = &answer.refused;
+    assert!(refused.is_none(), "a NIC refused the put of an agent, {op:?}: {refused:?}");
+}
+
 fn call(op: Op, pes: u32, what: HostOp) -> Call {
-    Call { op, node: Node(owner(pes, op.pe).0), what }
+    Call { op, node: Node(op.pe.owner(pes).0), what }
 }
 
 /// A message of so many bytes about a request, into a mailbox.

@@ -1,11 +1,10 @@
 //! Programs as coroutines: all PEs on one thread, each on a stack of its own, exactly one of them
 //! running.
 
-use crate::engine::{Program, Ran, Reply, Request};
+use crate::program::{Program, Ran, Reply, Request};
 use crate::stacks::{Mark, Piece};
 use crate::time::Ps;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{null, null_mut};
@@ -117,6 +116,3 @@ impl Program for Task {
         }
     }
 }
-
-/// What a panic says.
-pub(crate) type Panic = Box<dyn Any + Send>;

@@ -18,60 +18,14 @@
 //! as news only for the end that gets it, which says so when it parks: its next look is in vain if
 //! very many in a row have taught it nothing.
 
-use crate::coroutine::Panic;
 use crate::error::{Error, Waiting};
 use crate::host::{Answer, GroupOp, HostOp, Op, Pe};
 use crate::packet::Destination;
+use crate::program::{Panic, Program, Ran};
+pub use crate::program::{Reply, Request};
 use crate::time::Ps;
 use crate::world::{Happened, Wake, World};
 use memonet_core::fabric::Awaited;
-
-/// What a PE asks of the machine. See [`HostOp`] for what passes in it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Request {
-    /// An operation on its NIC.
-    Host(HostOp),
-    /// One look at its own memory.
-    Look,
-    /// Looks, one after the other, until one may see something new or is after the deadline.
-    Park {
-        /// When to stop.
-        due: Option<Ps>,
-        /// What it will do then it has done in vain very often.
-        vain: bool,
-        /// What it waits for.
-        what: Awaited,
-    },
-    /// It computes for so long.
-    Compute(Ps),
-    /// Whether all that it has written is visible: answered at once with 1 or 0.
-    IsQuiet,
-}
-
-/// What it gets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// Its time now.
-    pub now: Ps,
-    /// To a call of its NIC.
-    pub answer: Answer,
-}
-
-/// A PE's program.
-pub(crate) trait Program {
-    /// Goes on with the reply to what it asked last, until it asks again.
-    fn resume(&mut self, reply: Reply) -> Ran;
-}
-
-/// Why it stopped.
-pub(crate) enum Ran {
-    /// After it has computed for so long.
-    Asks(Request, Ps),
-    Ended,
-    Panicked(Panic),
-    /// It cannot go on, and with it the run.
-    Failed(Error),
-}
 
 /// What the engine must know of the job besides: who has left it.
 pub(crate) trait Departures {

@@ -1,9 +1,9 @@
 //! What a PE's library asks, in the machine's own terms, and the port of a PE that is a coroutine.
 
 use crate::coroutine::Port;
-use crate::engine::Request;
 use crate::host::{Answer, GroupOp, HostOp, Wanted};
 use crate::packet::Payload;
+use crate::program::Request;
 use crate::time::Ps;
 use memonet_core::hosted::{self, Ask, Hosted, refused};
 use memonet_core::{Error, Result, shm};

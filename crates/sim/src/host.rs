@@ -4,32 +4,12 @@
 //! them over by a switch of stacks, an attached process through a shared page. So nothing in them
 //! points into the program's memory.
 
+pub use crate::op::{Op, Pe};
 use crate::packet::Payload;
 use crate::time::Ps;
 use memonet_core::fabric::{FarAddress, NetworkCollective};
 pub use memonet_core::hosted::{Atomic, Signal};
 use std::sync::Arc;
-
-/// A PE of the simulated job.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pe(pub u32);
-
-impl Pe {
-    /// As an index.
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-/// A call of a PE: the how-manieth of whom. What NICs, links and switches do is recorded for the
-/// call that caused it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Op {
-    /// Whose.
-    pub pe: Pe,
-    /// Calls of this PE before it, wrapping.
-    pub number: u32,
-}
 
 /// An operation on the NIC. The library's calls come as the first seven; the last two are the
 /// kind's own.

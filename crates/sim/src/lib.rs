@@ -90,16 +90,21 @@
 
 mod agent;
 mod coroutine;
+mod cx;
 pub mod engine;
 mod error;
+mod events;
 mod fabric;
 pub mod host;
 pub mod machine;
 pub mod memory;
 pub mod network;
 pub mod nic;
+mod op;
 pub mod packet;
+mod parts;
 mod processes;
+mod program;
 pub mod queue;
 pub mod random;
 pub mod reproduce;

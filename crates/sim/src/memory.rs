@@ -1,8 +1,12 @@
 //! The memory of the PEs, as the machine writes it.
 
-use crate::host::{Atomic, Pe};
+use crate::host::Atomic;
+use crate::op::Pe;
 use crate::packet::Payload;
 use memonet_core::fabric::FarAddress;
+
+/// The first of the two regions that are mailboxes of agents. They are no memory of the job.
+pub(crate) const MAILBOXES: u32 = u32::MAX - 1;
 
 /// What NICs deliver into. Addresses come from resolved remotes: their bounds and rights were
 /// checked, and are checked again here, as a kind may compute others from them.

@@ -1,6 +1,6 @@
 //! What travels.
 
-use crate::host::Op;
+use crate::op::Op;
 use std::sync::Arc;
 
 /// A computer of the simulated machine, with one NIC.

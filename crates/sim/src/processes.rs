@@ -13,7 +13,7 @@
 //! time does not run out. It gets a refusal, as a call that fails. A process that breaks the rules
 //! of turns ends the run.
 
-use crate::engine::{Engine, Program, Ran, Reply};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::fabric::{Asks, members};
 use crate::host::{Atomic, Pe};
@@ -21,6 +21,7 @@ use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::nic::Feature;
 use crate::packet::Payload;
+use crate::program::{Program, Ran, Reply};
 use crate::run::{JobMemory, Left};
 use crate::time::Ps;
 use crate::trace::Recorder;

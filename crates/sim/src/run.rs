@@ -1,7 +1,7 @@
 //! Running closures on a machine.
 
 use crate::coroutine::{Port, Task, with_running};
-use crate::engine::{Departures, Engine, Request};
+use crate::engine::{Departures, Engine};
 use crate::error::Error;
 use crate::fabric::OfCoroutine;
 use crate::host::{Answer, Atomic, Command, HostOp, Pe};
@@ -9,6 +9,7 @@ use crate::machine::Machine;
 use crate::memory::Memory;
 use crate::nic::Feature;
 use crate::packet::Payload;
+use crate::program::Request;
 use crate::stacks::stacks;
 use crate::time::Ps;
 use crate::trace::Recorder;

@@ -33,15 +33,16 @@ pub mod sync_network;
 #[cfg(test)]
 mod testing;
 
-pub use crate::host::Pe;
-use crate::host::{HostOp, Op, Polling};
+pub use crate::cx::Cx;
+pub use crate::events::{Owner, Token};
+use crate::host::{HostOp, Polling};
 use crate::machine::{Machine, MachineError};
 use crate::network::Network;
+use crate::op::Op;
+pub use crate::op::Pe;
 use crate::packet::{Node, Packet};
 use crate::time::Ps;
-pub use crate::world::Cx;
 use planned::Planned;
-pub use planned::{Owner, Token};
 
 /// The kinds, by the names that machine files give them.
 pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>, MachineError> {

@@ -1,27 +1,10 @@
 //! What NICs have planned for later moments.
 
-use super::Cx;
+use crate::cx::Cx;
+use crate::events::{Owner, Token};
 use crate::packet::Node;
 use crate::slab::Slab;
 use crate::time::Ps;
-
-/// The hardware that made a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owner {
-    /// The NIC of the kind itself.
-    Nic,
-    /// The ordinary NIC that a kind has beside hardware of its own.
-    Lan,
-}
-
-/// Names a plan in the event of its moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Token {
-    /// The hardware that made the plan, and that takes it.
-    pub owner: Owner,
-    /// The plan's place among those of its owner.
-    number: u32,
-}
 
 /// The plans of one owner. `T` is the kind's own type: an enum where several things can be planned.
 #[derive(Debug)]

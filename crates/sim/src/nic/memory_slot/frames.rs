@@ -9,10 +9,6 @@ use super::header::PAGE;
 use super::memory::BANK;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The first of the regions that are mailboxes of agents ([`crate::agent`]). They lie in the last
-/// page of LLCM, which is kept for them, and packets to them need no place of their own here.
-pub const MAILBOXES: u32 = u32::MAX - 1;
-
 /// A page of a segment: region, and number in it.
 pub type SegmentPage = (u32, u64);
 

@@ -15,10 +15,10 @@
 //! Which memory of the NIC a segment's pages lie in: see the module `frames`.
 
 use super::MemorySlot;
-use super::frames::MAILBOXES;
 use super::header::{Header, Kind, PAGE};
 use super::send::{Outgoing, Through, through_wires};
 use crate::host::{Answer, Op, Signal};
+use crate::memory::MAILBOXES;
 use crate::nic::Cx;
 use crate::packet::{Destination, Node, Payload};
 use crate::time::Ps;

@@ -1,13 +1,13 @@
 //! The way in: SWIF, the checks, LLCM or a bank, and what the host sees of it when.
 
 use super::command::Refusal;
-use super::frames::MAILBOXES;
 use super::header::{Header, PAGE};
 use super::library::JOB;
 use super::memory::{BANK, NicMemory, Side};
 use super::parameters::LINE;
 use super::{Due, MemorySlot};
 use crate::host::{Answer, Op};
+use crate::memory::MAILBOXES;
 use crate::nic::{Cx, Unit};
 use crate::packet::{Node, Packet, Payload};
 use crate::time::Ps;
