@@ -1,6 +1,9 @@
 //! Reading a machine file: TOML to parameters by key, variants applied.
 
-use super::{BUILT_IN, Machine, MachineError, Parameter, Source, Value};
+use super::built_in::BUILT_IN;
+use super::error::MachineError;
+use super::model::Machine;
+use super::parameter::{Parameter, Source, Value};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use toml_edit::{Document, Item, TableLike};

@@ -1,7 +1,7 @@
 //! DIMMnet-1: the ping-pong of 4 bytes by one store into LLCM.
 
 use super::left_out::{Figure, left_out};
-use super::{Outcome, Row};
+use super::outcome::{Outcome, Row};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::nic::memory_slot::command::{self, Header, Kind, Looks, LoopBack};

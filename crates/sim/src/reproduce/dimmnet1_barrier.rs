@@ -8,7 +8,7 @@
 //! one bit, and waits for its.
 
 use super::dimmnet1::{ENVIRONMENTS, PLACE, SAMPLES, machine, mean, nic, seed};
-use super::{Curve, Outcome, Row};
+use super::outcome::{Curve, Outcome, Row};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::nic::memory_slot::command::{self, Looks};

@@ -1,8 +1,8 @@
 //! The 133 MHz design of DIMMnet-1: remote write, and bandwidth of blocks sent from windows.
 
 use super::dimmnet1::{PLACE, machine, nic, round_trip, seed};
+use super::outcome::{Curve, Outcome, Row};
 use super::rivals::compare;
-use super::{Curve, Outcome, Row};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::nic::memory_slot::command::{self, BANK, Header, Looks};

@@ -1,8 +1,8 @@
 //! DIMMnet-1: what one way of the ping-pong of 4 bytes by one store is made of, stage by stage.
 
 use super::dimmnet1::{ENVIRONMENTS, PLACE, machine, nic, round_trip, seed};
+use super::outcome::{Outcome, Role, Row};
 use super::published::{component, component_of};
-use super::{Outcome, Row};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::nic::memory_slot::command::{self, Looks};
@@ -55,7 +55,7 @@ pub fn run() -> Result<Outcome, Error> {
     for variant in ENVIRONMENTS.into_iter().chain(["design"]) {
         let machine = machine(variant)?;
         let shown = |name: &str, time: f64, published| Row {
-            role: super::Role::Input,
+            role: Role::Input,
             published,
             ..Row::predicted(format!("dimmnet-1.stage.{name}.{variant}"), "ns", time)
         };

@@ -2,7 +2,7 @@
 //! to point.
 
 use super::area::{Area, ask};
-use super::{Curve, Outcome, Row};
+use super::outcome::{Curve, Outcome, Row};
 use crate::error::Error;
 use crate::host::{GroupOp, HostOp, Wanted};
 use crate::machine::Machine;

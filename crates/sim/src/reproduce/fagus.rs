@@ -2,8 +2,9 @@
 //! over UDP.
 
 use super::dimmnet1::{PLACE, machine, nic, seed};
+use super::dimmnet1_barrier;
 use super::left_out::{Figure, left_out};
-use super::{Outcome, Row, dimmnet1_barrier};
+use super::outcome::{Outcome, Row};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::nic::memory_slot::command::{self, BANK, Header, Looks};

@@ -1,8 +1,8 @@
 //! Leave one out: each published figure that a constant could have been fitted on, predicted by the
 //! constant that the others give.
 
+use super::outcome::{Role, Row};
 use super::published::published;
-use super::{Role, Row};
 use crate::error::Error;
 
 /// A published figure, and how it comes out of a machine with another constant.

@@ -3,7 +3,7 @@
 
 use super::area::{Area, ask};
 use super::dimmnet1::mean;
-use super::{Curve, Row};
+use super::outcome::{Curve, Row};
 use crate::error::Error;
 use crate::host::HostOp;
 use crate::machine::Machine;

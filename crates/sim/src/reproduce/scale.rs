@@ -7,7 +7,7 @@
 //! who still wait would ask after who has left.
 
 use super::area::{Area, ask};
-use super::{Curve, Outcome, Row};
+use super::outcome::{Curve, Outcome, Row};
 use crate::error::Error;
 use crate::host::{HostOp, Signal};
 use crate::machine::{Machine, MachineError};

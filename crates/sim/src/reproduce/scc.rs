@@ -1,8 +1,8 @@
 //! SCC: barriers by wires, alone and with software, against messages over Fast Ethernet;
 //! collectives in the network.
 
+use super::outcome::{Curve, Outcome, Row};
 use super::published::component;
-use super::{Curve, Outcome, Row};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::run::{Host, Options, run as run_on};

@@ -2,7 +2,7 @@
 
 use super::area::Area;
 use super::dimmnet1::nic;
-use super::{Curve, Outcome, Row};
+use super::outcome::{Curve, Outcome, Row};
 use crate::error::Error;
 use crate::machine::Machine;
 use crate::nic::command_word::{CommandWord, Start, allow, build, start};

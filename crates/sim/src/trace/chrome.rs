@@ -10,8 +10,8 @@
 //! touch would then overlap. So both are written in whole nanoseconds; the exact duration is an
 //! argument of the event.
 
-use super::{Stage, Track};
-use crate::host::Op;
+use super::stage::{Stage, Track};
+use crate::op::Op;
 use crate::time::Ps;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
