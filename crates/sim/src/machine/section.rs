@@ -152,6 +152,18 @@ impl<'a> Section<'a> {
         Ok(number as u64)
     }
 
+    /// A number of things, from 1 to `most`.
+    ///
+    /// # Errors
+    /// As for [`time`](Self::time).
+    pub fn count_up_to(&self, name: &str, most: u64) -> Result<u64, MachineError> {
+        let count = self.count(name)?;
+        if !(1..=most).contains(&count) {
+            return Err(self.error(name, format!("is {count}; it must be from 1 to {most}")));
+        }
+        Ok(count)
+    }
+
     /// A number of bytes: B, KiB, MiB, GiB.
     ///
     /// # Errors

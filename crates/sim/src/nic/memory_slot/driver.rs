@@ -5,10 +5,9 @@
 //! that its address is physical, the address too. So the driver refuses a seed of a group that is
 //! not the program's, and every physical page that does not exist or that the library has.
 
-use super::MemorySlot;
-use super::header::{Header, Kind, PAGE};
-use super::library::JOB;
+use super::header::{Header, JOB, Kind, PAGE};
 use super::memory::NicMemory;
+use super::slot::MemorySlot;
 use crate::packet::{Destination, Node};
 
 fn is_free(group: u16) -> Result<(), String> {
@@ -71,9 +70,11 @@ impl MemorySlot {
     /// Whether a program may have a physical page.
     fn check_page(&self, node: Node, page: u64) -> Result<(), String> {
         let is = &self.is;
-        let at = page.checked_mul(PAGE).filter(|&at| NicMemory::has(is.llcm, is.bank, at, PAGE));
+        let at = page
+            .checked_mul(PAGE)
+            .filter(|&at| NicMemory::has(is.llcm_bytes, is.bank_bytes, at, PAGE));
         let at = at.ok_or_else(|| format!("the NIC of node {} has no page {page:#x}", node.0))?;
-        if at == is.llcm - PAGE || self.slots[node.index()].frames.segment(at).is_some() {
+        if at == is.llcm_bytes - PAGE || self.slots[node.index()].frames.segment(at).is_some() {
             return Err(format!(
                 "page {page:#x} of the NIC of node {} is the library's; take another",
                 node.0

@@ -16,6 +16,8 @@ use crate::packet::{Destination, Node};
 pub const OFFSET_BITS: u32 = 12;
 /// Bytes of a page.
 pub const PAGE: u64 = 1 << OFFSET_BITS;
+/// Process group of a job. The driver gives it to no program.
+pub const JOB: u16 = u16::MAX;
 const MULTICAST: u32 = 1 << 31;
 
 /// How a packet was made.

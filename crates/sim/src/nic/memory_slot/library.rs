@@ -14,27 +14,17 @@
 //!
 //! Which memory of the NIC a segment's pages lie in: see the module `frames`.
 
-use super::MemorySlot;
-use super::header::{Header, Kind, PAGE};
-use super::send::{Outgoing, Through, through_wires};
-use crate::host::{Answer, Op, Signal};
+use super::header::{Header, JOB, Kind, PAGE};
+use super::send::through_wires;
+use super::slot::MemorySlot;
+use super::way_out::{Outgoing, Through};
+use crate::host::{Answer, Signal};
 use crate::memory::MAILBOXES;
 use crate::nic::Cx;
+use crate::op::Op;
 use crate::packet::{Destination, Node, Payload};
 use crate::time::Ps;
 use memonet_core::fabric::FarAddress;
-use std::collections::BTreeMap;
-
-/// The process group of a job. The driver gives it to no program.
-pub const JOB: u16 = u16::MAX;
-
-/// The kick pages of one PE.
-#[derive(Debug, Clone, Default)]
-pub struct KickPages {
-    by_target: BTreeMap<(u32, u32, u64), u32>,
-    by_page: BTreeMap<u32, (u32, u32, u64)>,
-    next: u32,
-}
 
 impl MemorySlot {
     /// A word, by AOTF. Gives when the host has written it.
@@ -81,14 +71,8 @@ impl MemorySlot {
             let header = Header {
                 kind: Kind::Botf,
                 physical: false,
-                promised: true,
-                group: JOB,
                 len: part.len() as u16,
-                process: to.pe,
-                region: to.region,
-                address: offset,
-                to: Destination::Node(Node(to.pe)),
-                from: node,
+                ..to_segment(node, FarAddress { offset, ..to })
             };
             let part = through_wires(&self.is, part, true);
             at = self.window(cx, node, op, at, header, part);
@@ -122,10 +106,10 @@ impl MemorySlot {
             .slots
             .get_mut(to.pe as usize)
             .ok_or_else(|| format!("there is no PE {}", to.pe))?;
-        let physical = target.frames.place((to.region, page), small, is.llcm, is.bank).ok_or_else(|| {
+        let physical = target.frames.place((to.region, page), small, is.llcm_bytes, is.bank_bytes).ok_or_else(|| {
             format!(
                 "the NIC of PE {} has no room for more pages that others write: its bank has {} bytes (receive.bank of the machine)",
-                to.pe, is.bank
+                to.pe, is.bank_bytes
             )
         })?;
         if target.registered.insert((to.region, page)) {
@@ -138,30 +122,14 @@ impl MemorySlot {
     /// mapped first is given up.
     fn kick_page(&mut self, node: Node, to: FarAddress) -> Result<u32, String> {
         let key = (to.pe, to.region, to.offset / PAGE);
-        if let Some(&page) = self.slots[node.index()].kicks.by_target.get(&key) {
+        if let Some(page) = self.slots[node.index()].kicks.get(key) {
             return Ok(page);
         }
         let physical = self.place(to, true)?;
         let pages = self.is.htlb.pages() as u32;
         let slot = &mut self.slots[node.index()];
-        let page = slot.kicks.next % pages;
-        slot.kicks.next = (page + 1) % pages;
-        if let Some(given_up) = slot.kicks.by_page.insert(page, key) {
-            slot.kicks.by_target.remove(&given_up);
-        }
-        slot.kicks.by_target.insert(key, page);
-        let seed = Header {
-            kind: Kind::Aotf,
-            physical: true,
-            promised: true,
-            group: JOB,
-            len: 0,
-            process: to.pe,
-            region: to.region,
-            address: physical * PAGE,
-            to: Destination::Node(Node(to.pe)),
-            from: node,
-        };
+        let page = slot.kicks.map(key, pages);
+        let seed = Header { address: physical * PAGE, ..to_segment(node, to) };
         slot.htlb.set(page, Some(seed.encode()))?;
         Ok(page)
     }
@@ -223,5 +191,22 @@ impl MemorySlot {
             Ok(at) => cx.finish(at, op, Answer::default()),
             Err(why) => cx.finish(cx.now(), op, Answer::refused(why)),
         }
+    }
+}
+
+/// The header of a packet of the library's to a segment: a seed for kicks of a physical page, but
+/// for the page.
+fn to_segment(from: Node, to: FarAddress) -> Header {
+    Header {
+        kind: Kind::Aotf,
+        physical: true,
+        promised: true,
+        group: JOB,
+        len: 0,
+        process: to.pe,
+        region: to.region,
+        address: to.offset,
+        to: Destination::Node(Node(to.pe)),
+        from,
     }
 }

@@ -16,6 +16,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `slot` | the state of a node's NIC; `way_out`, `way_in` and `kick_pages` are parts of it |
 //! | `parameters` | what the machine file says |
 //! | `twist` | the permutation of the data lines, and its undoing |
 //! | `header` | headers and seeds; the overwriting of 12 bits; stamping |
@@ -25,7 +26,8 @@
 //! | `translate` | the receiver's checks |
 //! | `memory` | LLCM and the two banks |
 //! | `frames`, `library` | memonet's own driver: where segments lie, what calls become |
-//! | `command` | the NIC's own interface, [for programs that do without the library](command); `begin` serves it |
+//! | `begin` | calls, by operation |
+//! | `command` | the NIC's own interface, [for programs that do without the library](command); `serve` carries its commands out |
 //! | `driver` | what programs may set up, and what is refused |
 //! | `multicast` | the switches' tables |
 //!
@@ -43,99 +45,29 @@ mod driver;
 mod frames;
 mod header;
 mod htlb;
+mod kick_pages;
 mod library;
 mod memory;
 mod multicast;
 mod parameters;
 mod receive;
 mod send;
+mod serve;
+mod slot;
 #[cfg(test)]
 mod tests;
 mod translate;
 mod twist;
+mod way_in;
+mod way_out;
 
-use super::{Call, Cx, Feature, Nic, Owner, Planned, Token};
-use crate::host::{Op, Polling};
-use crate::machine::{Machine, MachineError};
-use crate::packet::{Node, Packet, Payload};
+pub use slot::MemorySlot;
+
+use super::{Call, Cx, Feature, Nic, Token};
+use crate::host::{Answer, Polling};
+use crate::packet::{Node, Packet};
 use crate::time::Ps;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// What has been planned for a moment.
-#[derive(Debug)]
-enum Due {
-    /// A packet has turned round at SWIF.
-    Turned(Packet),
-    /// Bytes are in the NIC's memory.
-    Land { address: u64, payload: Payload },
-    /// The library has switched the banks.
-    Switched,
-    /// A program has.
-    SwitchedFor(Op),
-    /// A host's read samples.
-    Read { op: Op, at: u64, len: usize, end: Ps },
-    /// The first look of a host that waits.
-    Look(receive::Wait),
-}
-
-/// One NIC.
-struct Slot {
-    group: u16,
-    loop_back: command::LoopBack,
-    out: send::WayOut,
-    htlb: htlb::Htlb,
-    kicks: library::KickPages,
-    way_in: receive::WayIn,
-    receive_tlb: translate::ReceiveTlb,
-    registered: BTreeSet<frames::SegmentPage>,
-    frames: frames::Frames,
-    memory: memory::NicMemory,
-    dropped: BTreeMap<command::Refusal, u64>,
-    waits: Vec<receive::Wait>,
-    held: Vec<receive::Held>,
-    switching: bool,
-    /// Until when the host copies what a switch has shown it.
-    copied: Ps,
-}
-
-/// The kind.
-pub struct MemorySlot {
-    is: parameters::Parameters,
-    slots: Vec<Slot>,
-    due: Planned<Due>,
-}
-
-impl MemorySlot {
-    /// Reads the sections `host`, `send` and `receive`.
-    ///
-    /// # Errors
-    /// [`MachineError`].
-    pub fn build(machine: &Machine, nodes: u32) -> Result<Self, MachineError> {
-        let is = parameters::Parameters::read(machine)?;
-        let slot = |_| Slot {
-            group: 0,
-            loop_back: command::LoopBack::Internal,
-            out: send::WayOut::default(),
-            htlb: htlb::Htlb::new(is.htlb),
-            kicks: library::KickPages::default(),
-            way_in: receive::WayIn::default(),
-            receive_tlb: translate::ReceiveTlb::new(is.receive_tlb_entries),
-            registered: BTreeSet::new(),
-            frames: frames::Frames::default(),
-            memory: memory::NicMemory::default(),
-            dropped: BTreeMap::new(),
-            waits: Vec::new(),
-            held: Vec::new(),
-            switching: false,
-            copied: Ps::ZERO,
-        };
-        Ok(MemorySlot { slots: (0..nodes).map(slot).collect(), is, due: Planned::new(Owner::Nic) })
-    }
-
-    fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {
-        self.due.at(cx, at, node, due);
-    }
-}
+use slot::Due;
 
 impl Nic for MemorySlot {
     fn kind(&self) -> &'static str {
@@ -167,7 +99,7 @@ impl Nic for MemorySlot {
             Due::Switched => self.switched(cx, node),
             Due::SwitchedFor(op) => {
                 self.slots[node.index()].memory.switch();
-                cx.finish(cx.now(), op, crate::host::Answer::default());
+                cx.finish(cx.now(), op, Answer::default());
             }
             Due::Read { op, at, len, end } => self.sampled(cx, node, op, at, len, end),
             Due::Look(wait) => self.first_look(cx, node, wait),

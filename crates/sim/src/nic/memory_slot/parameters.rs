@@ -1,13 +1,16 @@
 //! What the machine file says of a memory-slot NIC and of the host that it is plugged into.
 
+use super::header::PAGE;
 use super::htlb;
+use super::memory::BANK;
 use super::twist::Twist;
 use crate::host::Polling;
-use crate::machine::{Machine, MachineError, Rate};
+use crate::machine::{Machine, MachineError, Rate, Section};
 use crate::time::Ps;
 
-/// Bytes of a cache line, which is what the host's write buffers hand to the slot at once.
-pub const LINE: u64 = 32;
+/// Length of a cache line: the host's write buffers hand that much to the slot at once.
+pub const LINE_BYTES: u64 = 32;
+const LARGEST_BANK_BYTES: u64 = 1 << 40;
 
 /// All of it.
 #[derive(Debug, Clone)]
@@ -42,8 +45,8 @@ pub struct Parameters {
     pub receive_tlb_entries: usize,
     pub receive_tlb_refill: Ps,
     pub llcm_write: Ps,
-    pub llcm: u64,
-    pub bank: u64,
+    pub llcm_bytes: u64,
+    pub bank_bytes: u64,
     pub bank_rate: Rate,
     pub bank_switch: Ps,
     pub botf_to_llcm: usize,
@@ -53,48 +56,9 @@ impl Parameters {
     pub fn read(machine: &Machine) -> Result<Parameters, MachineError> {
         let (host, send) = (machine.section("host"), machine.section("send"));
         let (receive, link) = (machine.section("receive"), machine.section("link"));
-        let twist =
-            match host.choice("data_lines", &[("straight", false), ("crossed fours", true)])? {
-                false => Twist::straight(),
-                true => Twist::crossed_fours(),
-            };
-        let twist_word = if twist.is_straight() { Ps::ZERO } else { host.time("twist_word")? };
-        let small = |section: &crate::machine::Section<'_>, name: &str, most: u64| {
-            let count = section.count(name)?;
-            if (1..=most).contains(&count) {
-                return Ok(count);
-            }
-            Err(section.error(name, format!("is {count}; it must be from 1 to {most}")))
-        };
-        let (ways, tags) = (small(&send, "htlb_ways", 64)?, small(&send, "htlb_tags", 1 << 16)?);
-        let (tag_bits, seed_words) =
-            (small(&send, "htlb_tag_bits", 16)?, send.count("htlb_seed_words")?);
-        if tags % ways != 0 || !(tags / ways).is_power_of_two() {
-            return Err(send.error(
-                "htlb_tags",
-                format!("is {tags}; sets of {ways} ways must come to a power of two"),
-            ));
-        }
-        if seed_words != 4 * tags {
-            return Err(send.error(
-                "htlb_seed_words",
-                format!("is {seed_words}; {tags} tags have seeds of 4 words each"),
-            ));
-        }
-        let llcm = receive.bytes("llcm")?;
-        let bank = receive.bytes("bank")?;
-        let page = super::header::PAGE;
-        if llcm < 4 * page || llcm % page != 0 || llcm > super::memory::BANK {
-            return Err(receive.error(
-                "llcm",
-                format!("is {llcm} bytes; it must be whole pages of {page}, at least four"),
-            ));
-        }
-        if bank < page || bank % page != 0 || bank > 1 << 40 {
-            return Err(
-                receive.error("bank", format!("is {bank} bytes; it must be whole pages of {page}"))
-            );
-        }
+        let (twist, twist_word) = twist(&host)?;
+        let htlb = htlb_shape(&send)?;
+        let (llcm_bytes, bank_bytes) = memory_sizes(&receive)?;
         Ok(Parameters {
             software: host.time("software")?,
             write: host.time("write")?,
@@ -106,29 +70,25 @@ impl Parameters {
             host_write: send.time("host_write")?,
             transaction_queue: send.time("transaction_queue")?,
             header_tlb: send.time("header_tlb")?,
-            htlb: htlb::Shape {
-                ways: ways as u32,
-                sets: (tags / ways) as u32,
-                tag_bits: tag_bits as u32,
-            },
+            htlb,
             htlb_refill: send.time("htlb_refill")?,
             size_decision: send.time("size_decision")?,
             send_buffer_handshake: send.time("send_buffer_handshake")?,
             swif_send: send.time("swif_send")?,
-            aotf_queue: small(&send, "aotf_queue", 1 << 20)? as usize,
-            botf_queue: small(&send, "botf_queue", 1 << 20)? as usize,
-            botf_payload: small(&send, "botf_payload", 1 << 12)? as usize,
+            aotf_queue: send.count_up_to("aotf_queue", 1 << 20)? as usize,
+            botf_queue: send.count_up_to("botf_queue", 1 << 20)? as usize,
+            botf_payload: send.count_up_to("botf_payload", 1 << 12)? as usize,
             botf_window: send.bytes_up_to("botf_window", 1 << 16)?,
             wire_header: send.bytes_up_to("wire_header", 1 << 16)?,
             link: link.rate("rate")?,
             link_delay: link.time("delay")?,
             swif_receive: receive.time("swif_receive")?,
             receive_tlb: receive.time("receive_tlb")?,
-            receive_tlb_entries: small(&receive, "receive_tlb_entries", 1 << 20)? as usize,
+            receive_tlb_entries: receive.count_up_to("receive_tlb_entries", 1 << 20)? as usize,
             receive_tlb_refill: receive.time("receive_tlb_refill")?,
             llcm_write: receive.time("llcm_write")?,
-            llcm,
-            bank,
+            llcm_bytes,
+            bank_bytes,
             bank_rate: receive.rate("bank_rate")?,
             bank_switch: receive.time("bank_switch")?,
             botf_to_llcm: receive.bytes("small")? as usize,
@@ -142,7 +102,7 @@ impl Parameters {
 
     /// The host's writing of so many bytes through its write buffers, line by line.
     pub fn write_lines(&self, bytes: u64) -> Ps {
-        self.line * bytes.div_ceil(LINE) + self.twist_word * bytes.div_ceil(8)
+        self.line * bytes.div_ceil(LINE_BYTES) + self.twist_word * bytes.div_ceil(8)
     }
 
     /// An AOTF message from one host to another that stand at one cable or switch, nothing in its
@@ -161,4 +121,43 @@ impl Parameters {
             + self.swif_receive;
         out + cross + self.llcm_write + self.read
     }
+}
+
+/// The twist of the board's data lines, and what undoing it takes for each word.
+fn twist(host: &Section<'_>) -> Result<(Twist, Ps), MachineError> {
+    let boards = [("straight", false), ("crossed fours", true)];
+    match host.choice("data_lines", &boards)? {
+        false => Ok((Twist::straight(), Ps::ZERO)),
+        true => Ok((Twist::crossed_fours(), host.time("twist_word")?)),
+    }
+}
+
+fn htlb_shape(send: &Section<'_>) -> Result<htlb::Shape, MachineError> {
+    let ways = send.count_up_to("htlb_ways", 64)?;
+    let tags = send.count_up_to("htlb_tags", 1 << 16)?;
+    let tag_bits = send.count_up_to("htlb_tag_bits", 16)?;
+    let seed_words = send.count("htlb_seed_words")?;
+    if tags % ways != 0 || !(tags / ways).is_power_of_two() {
+        let problem = format!("is {tags}; sets of {ways} ways must come to a power of two");
+        return Err(send.error("htlb_tags", problem));
+    }
+    if seed_words != 4 * tags {
+        let problem = format!("is {seed_words}; {tags} tags have seeds of 4 words each");
+        return Err(send.error("htlb_seed_words", problem));
+    }
+    Ok(htlb::Shape { ways: ways as u32, sets: (tags / ways) as u32, tag_bits: tag_bits as u32 })
+}
+
+/// Bytes of LLCM, and of a bank.
+fn memory_sizes(receive: &Section<'_>) -> Result<(u64, u64), MachineError> {
+    let (llcm, bank) = (receive.bytes("llcm")?, receive.bytes("bank")?);
+    if llcm < 4 * PAGE || llcm % PAGE != 0 || llcm > BANK {
+        let problem = format!("is {llcm} bytes; it must be whole pages of {PAGE}, at least four");
+        return Err(receive.error("llcm", problem));
+    }
+    if bank < PAGE || bank % PAGE != 0 || bank > LARGEST_BANK_BYTES {
+        let problem = format!("is {bank} bytes; it must be whole pages of {PAGE}");
+        return Err(receive.error("bank", problem));
+    }
+    Ok((llcm, bank))
 }

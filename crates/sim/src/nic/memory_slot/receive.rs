@@ -1,51 +1,21 @@
-//! The way in: SWIF, the checks, LLCM or a bank, and what the host sees of it when.
+//! The way in: SWIF, the checks, LLCM or a bank, and when the host sees what came.
 
 use super::command::Refusal;
-use super::header::{Header, PAGE};
-use super::library::JOB;
+use super::header::{Header, JOB, PAGE};
 use super::memory::{BANK, NicMemory, Side};
-use super::parameters::LINE;
-use super::{Due, MemorySlot};
-use crate::host::{Answer, Op};
+use super::parameters::LINE_BYTES;
+use super::slot::{Due, MemorySlot};
+use super::way_in::{Held, Wait};
+use crate::host::Answer;
 use crate::memory::MAILBOXES;
-use crate::nic::{Cx, Unit};
+use crate::nic::Cx;
+use crate::op::Op;
 use crate::packet::{Node, Packet, Payload};
 use crate::time::Ps;
 use memonet_core::fabric::FarAddress;
 
-/// The units of the way in of one NIC.
-#[derive(Debug, Clone, Default)]
-pub struct WayIn {
-    check: Unit,
-    memory: Unit,
-}
-
-/// A host that looks at a word until it is what it waits for.
-#[derive(Debug, Clone)]
-pub struct Wait {
-    pub op: Op,
-    pub at: u64,
-    pub width: u8,
-    pub mask: u64,
-    pub value: u64,
-    pub interval: Ps,
-    pub sample: Ps,
-}
-
-/// Something for a PE's segment that is not visible yet: it lies in the network's bank, or must not
-/// overtake what does.
-#[derive(Debug, Clone)]
-pub struct Held {
-    from: Node,
-    op: Op,
-    to: FarAddress,
-    payload: Payload,
-    at: Ps,
-    in_bank: bool,
-}
-
 impl MemorySlot {
-    /// A packet whose first bit came at `head` and whose last came at `tail`.
+    /// A packet has come, its first bit at `head` and its last at `tail`.
     pub(super) fn receive(
         &mut self,
         cx: &mut Cx<'_>,
@@ -55,59 +25,30 @@ impl MemorySlot {
         tail: Ps,
     ) {
         let is = &self.is;
-        let slot = &mut self.slots[node.index()];
         let Packet { op, payload, .. } = packet;
         let header = Header::decode(packet.header);
         // SWIF begins with the first word and cannot end before the last.
-        let mut at = tail.max(head + is.swif_receive);
+        let at = tail.max(head + is.swif_receive);
         cx.stage(node, "receive", "swif_receive", op, (head, at));
-        // Control pages, always mapped. What no call of the library has sent is not for them.
-        let mailbox = header.promised
-            && !header.physical
-            && header.group == JOB
-            && header.region >= MAILBOXES;
-        let address = if mailbox {
-            Ok(is.llcm - PAGE)
-        } else if header.physical {
-            Ok(header.address)
-        } else {
-            slot.receive_tlb.translate(&header).map(|(address, missed)| {
-                let refill = if missed { is.receive_tlb_refill } else { Ps::ZERO };
-                let busy = slot.way_in.check.take(at, is.receive_tlb + refill);
-                cx.stage(node, "receive", "receive_tlb", op, (busy.0, busy.0 + is.receive_tlb));
-                cx.stage(
-                    node,
-                    "receive",
-                    "receive_tlb_refill",
-                    op,
-                    (busy.0 + is.receive_tlb, busy.1),
-                );
-                at = busy.1;
-                address
-            })
-        };
         let len = payload.len() as u64;
-        let fits = |address: &u64| {
-            NicMemory::has(is.llcm, is.bank, *address, len) && address % PAGE + len <= PAGE
-        };
-        let address =
-            match address.and_then(|address| Some(address).filter(fits).ok_or(Refusal::Address)) {
-                Ok(address) => address,
-                Err(why) => {
-                    *slot.dropped.entry(why).or_default() += 1;
-                    if header.promised {
-                        cx.lost(op, 1);
-                    }
-                    return;
+        let (address, at) = match self.locate(cx, node, op, &header, len, at) {
+            Ok(found) => found,
+            Err(why) => {
+                *self.slots[node.index()].dropped.entry(why).or_default() += 1;
+                if header.promised {
+                    cx.lost(op, 1);
                 }
-            };
+                return;
+            }
+        };
+        let (is, slot) = (&self.is, &mut self.slots[node.index()]);
         let (name, time) = match address < BANK {
             true => ("llcm_write", is.llcm_write * len.div_ceil(8)),
             false => ("bank_write", is.bank_rate.time(len)),
         };
         let busy = slot.way_in.memory.take(at, time);
         cx.stage(node, "receive", name, op, busy);
-        let place = match mailbox {
+        let place = match is_for_mailbox(&header) {
             true => Some((header.region, header.address)),
             false => slot.frames.segment(address),
         };
@@ -119,39 +60,62 @@ impl MemorySlot {
             cx.promise(op, 1);
         }
         let to = FarAddress { pe: node.0, region, offset };
-        self.show(cx, node, packet.from, op, to, payload, busy.1, address >= BANK);
+        let in_bank = address >= BANK;
+        let held = Held { from: packet.from, op, to, payload, at: busy.1, in_bank };
+        self.show(cx, node, held);
     }
 
-    /// Shows a PE what has been written for its segment by `at`; if it lies in a bank, after a
-    /// switch.
-    #[allow(clippy::too_many_arguments)]
-    fn show(
+    /// The physical address that a packet is for, and when the receiver knows it; or why the packet
+    /// is dropped.
+    fn locate(
         &mut self,
         cx: &mut Cx<'_>,
         node: Node,
-        from: Node,
         op: Op,
-        to: FarAddress,
-        payload: Payload,
-        at: Ps,
-        in_bank: bool,
-    ) {
+        header: &Header,
+        len: u64,
+        mut at: Ps,
+    ) -> Result<(u64, Ps), Refusal> {
+        let (is, slot) = (&self.is, &mut self.slots[node.index()]);
+        let address = if is_for_mailbox(header) {
+            // The last page of LLCM: a control page, always mapped.
+            is.llcm_bytes - PAGE
+        } else if header.physical {
+            header.address
+        } else {
+            let (address, missed) = slot.receive_tlb.translate(header)?;
+            let refill = if missed { is.receive_tlb_refill } else { Ps::ZERO };
+            let busy = slot.way_in.check.take(at, is.receive_tlb + refill);
+            let looked_up = busy.0 + is.receive_tlb;
+            cx.stage(node, "receive", "receive_tlb", op, (busy.0, looked_up));
+            cx.stage(node, "receive", "receive_tlb_refill", op, (looked_up, busy.1));
+            at = busy.1;
+            address
+        };
+        let fits = NicMemory::has(is.llcm_bytes, is.bank_bytes, address, len)
+            && address % PAGE + len <= PAGE;
+        if fits { Ok((address, at)) } else { Err(Refusal::Address) }
+    }
+
+    /// Shows a PE a write to its segment: at once, or after a switch of the banks.
+    fn show(&mut self, cx: &mut Cx<'_>, node: Node, held: Held) {
         let slot = &mut self.slots[node.index()];
-        let at = at.max(slot.copied);
-        // What the same node wrote into the bank before must not be overtaken: a program that sees
-        // a signal has switched before it reads the data.
-        if !in_bank && slot.held.iter().all(|held| held.from != from) {
-            cx.write(at, op, to, payload);
+        let held = Held { at: held.at.max(slot.copied), ..held };
+        // A program that sees a signal reads the signal's data without a switch of its own. So a
+        // write must not overtake one that its sender has made into the bank.
+        if !held.in_bank && slot.held.iter().all(|other| other.from != held.from) {
+            cx.write(held.at, held.op, held.to, held.payload);
             return;
         }
-        slot.held.push(Held { from, op, to, payload, at, in_bank });
+        let at = held.at;
+        slot.held.push(held);
         if !slot.switching {
             self.plan_switch(cx, node, at);
         }
     }
 
-    /// The library on this host sees at its next look that something is in the network's bank, and
-    /// switches.
+    /// Plans a switch of the banks. The library's driver on this host sees at its next look that
+    /// the network's bank has something, and switches then.
     fn plan_switch(&mut self, cx: &mut Cx<'_>, node: Node, at: Ps) {
         self.slots[node.index()].switching = true;
         let seen = self.is.polling().seen(Ps::ZERO, at);
@@ -160,8 +124,8 @@ impl MemorySlot {
         self.later(cx, seen + self.is.bank_switch, node, Due::Switched);
     }
 
-    /// The banks have turned: the host copies what it now sees into the segment, in the order in
-    /// which it came.
+    /// The banks have been switched. The host copies what it now sees into the segment, in the
+    /// order in which it came.
     pub(super) fn switched(&mut self, cx: &mut Cx<'_>, node: Node) {
         let slot = &mut self.slots[node.index()];
         slot.memory.switch();
@@ -172,7 +136,7 @@ impl MemorySlot {
             held.into_iter().partition(|held| held.at <= cx.now());
         for Held { op, to, payload, in_bank, .. } in seen {
             if in_bank {
-                let lines = (payload.len() as u64).div_ceil(LINE);
+                let lines = (payload.len() as u64).div_ceil(LINE_BYTES);
                 copied += self.is.line * lines;
             }
             cx.write(copied, op, to, payload);
@@ -185,7 +149,7 @@ impl MemorySlot {
         }
     }
 
-    /// Bytes are in the NIC's own memory now: who waits for them sees it.
+    /// Bytes are in the NIC's own memory now. Hosts that wait for them see them.
     pub(super) fn land(&mut self, cx: &mut Cx<'_>, node: Node, address: u64, payload: &Payload) {
         let slot = &mut self.slots[node.index()];
         payload.with(|bytes| slot.memory.write(Side::Network, address, bytes));
@@ -194,8 +158,8 @@ impl MemorySlot {
             match slot.satisfied(&wait) {
                 None => slot.waits.push(wait),
                 Some(word) => {
-                    // The looks have gone on for some time, at no particular phase: the next one
-                    // samples within an interval.
+                    // The phase of the host's looks is random: the next look samples at any moment
+                    // within an interval.
                     let next = Ps(cx.random() % wait.interval.0.max(1));
                     let seen = cx.now() + next + (wait.interval - wait.sample);
                     cx.host_stage("look", wait.op, (cx.now() + next, seen));
@@ -205,7 +169,7 @@ impl MemorySlot {
         }
     }
 
-    /// The first look of a host samples.
+    /// The first look of a host that waits samples the memory.
     pub(super) fn first_look(&mut self, cx: &mut Cx<'_>, node: Node, wait: Wait) {
         let slot = &mut self.slots[node.index()];
         match slot.satisfied(&wait) {
@@ -217,13 +181,7 @@ impl MemorySlot {
     }
 }
 
-impl super::Slot {
-    /// The word that a host waits for, if it is there.
-    fn satisfied(&mut self, wait: &Wait) -> Option<u64> {
-        let mut word = [0; 8];
-        let width = usize::from(wait.width);
-        word[..width].copy_from_slice(&self.memory.read(Side::Host, wait.at, width));
-        let word = u64::from_le_bytes(word);
-        (word & wait.mask == wait.value).then_some(word)
-    }
+/// Whether a packet is for a mailbox of an agent. Only calls of the library send such packets.
+fn is_for_mailbox(header: &Header) -> bool {
+    header.promised && !header.physical && header.group == JOB && header.region >= MAILBOXES
 }

@@ -5,66 +5,15 @@
 //! fills the queues; a host that finds its queue full looks at the NIC's status until there is
 //! room.
 
-use super::MemorySlot;
 use super::command::LoopBack;
-use super::header::Header;
 use super::parameters::Parameters;
-use crate::host::Op;
-use crate::nic::{Cx, Unit};
+use super::slot::{Due, MemorySlot};
+use super::twist::Twist;
+use super::way_out::{Outgoing, Through};
+use crate::nic::Cx;
+use crate::op::Op;
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
-use std::collections::VecDeque;
-
-/// Requests of one sort that wait in the NIC: when each leaves.
-#[derive(Debug, Clone, Default)]
-pub struct Waiting(VecDeque<Ps>);
-
-impl Waiting {
-    /// When there is room in a queue of `capacity` for one who comes at `at`.
-    fn room(&mut self, at: Ps, capacity: usize) -> Ps {
-        while self.0.front().is_some_and(|&leaves| leaves <= at) {
-            self.0.pop_front();
-        }
-        // Requests leave in order, so all that must be gone are those at the front.
-        match self.0.len().checked_sub(capacity) {
-            None => at,
-            Some(too_many) => self.0[too_many],
-        }
-    }
-}
-
-/// The units of the way out of one NIC.
-#[derive(Debug, Clone, Default)]
-pub struct WayOut {
-    pub aotf: Waiting,
-    pub botf: Waiting,
-    transaction: Unit,
-    /// Free for the next packet from here on: HTLB and what comes before SWIF.
-    lookup: Unit,
-    swif: Unit,
-    pub dma: Unit,
-}
-
-/// Which queue a request comes through.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Through {
-    Aotf,
-    Botf,
-    /// None: remote DMA.
-    Inside,
-}
-
-/// What a packet takes on its way out.
-#[derive(Debug, Clone)]
-pub struct Outgoing {
-    pub node: Node,
-    pub op: Op,
-    pub through: Through,
-    /// Whether the page was not in the HTLB.
-    pub missed: bool,
-    pub header: Header,
-    pub payload: Payload,
-}
 
 impl MemorySlot {
     /// When a host that comes at `at` finds room in its queue.
@@ -120,8 +69,8 @@ impl MemorySlot {
         out.lookup.take(leaves, lookup + refill);
         let (start, _) = out.swif.take(leaves + before_swif, is.swif_send.max(is.link.time(wire)));
         match through {
-            Through::Aotf => out.aotf.0.push_back(leaves),
-            Through::Botf => out.botf.0.push_back(leaves),
+            Through::Aotf => out.aotf.push(leaves),
+            Through::Botf => out.botf.push(leaves),
             Through::Inside => {}
         }
         let mut from = leaves;
@@ -131,33 +80,24 @@ impl MemorySlot {
         }
         let sent = start + is.swif_send;
         cx.stage(node, "send", "swif_send", op, (start, sent));
-        self.leave(cx, sent, node, op, header, payload, wire as u32);
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn leave(
-        &mut self,
-        cx: &mut Cx<'_>,
-        at: Ps,
-        node: Node,
-        op: Op,
-        header: Header,
-        payload: Payload,
-        wire_bytes: u32,
-    ) {
-        let slot = &self.slots[node.index()];
-        let turns = header.to == Destination::Node(node) && slot.loop_back == LoopBack::Internal;
         let packet = Packet {
             from: node,
             to: header.to,
-            wire_bytes,
+            wire_bytes: wire as u32,
             header: header.encode(),
             payload,
             op,
             droppable: false,
         };
-        if turns {
-            self.later(cx, at, node, super::Due::Turned(packet));
+        self.leave(cx, sent, packet);
+    }
+
+    /// A packet leaves SWIF: for the link, or back into its own NIC.
+    fn leave(&mut self, cx: &mut Cx<'_>, at: Ps, packet: Packet) {
+        let node = packet.from;
+        let internal = self.slots[node.index()].loop_back == LoopBack::Internal;
+        if internal && packet.to == Destination::Node(node) {
+            self.later(cx, at, node, Due::Turned(packet));
         } else {
             cx.send(at, node, packet);
         }
@@ -170,12 +110,8 @@ pub fn through_wires(is: &Parameters, payload: Payload, undone: bool) -> Payload
         return payload;
     }
     payload.with(|bytes| {
-        let written = if undone {
-            is.twist.each(bytes, super::twist::Twist::to_host)
-        } else {
-            bytes.to_vec()
-        };
-        let seen = is.twist.each(&written, super::twist::Twist::to_nic);
+        let written = if undone { is.twist.each(bytes, Twist::to_host) } else { bytes.to_vec() };
+        let seen = is.twist.each(&written, Twist::to_nic);
         Payload::copy(&seen[..bytes.len()])
     })
 }

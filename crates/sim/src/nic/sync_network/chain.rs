@@ -12,7 +12,7 @@ use crate::time::Ps;
 use std::collections::VecDeque;
 
 /// Bytes of a packet's payload.
-pub const PAYLOAD: usize = 56;
+pub const PAYLOAD_BYTES: usize = 56;
 
 /// A way along the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ pub struct Packet {
     pub to: u16,
     /// Number of the transaction.
     pub number: u16,
-    pub payload: [u8; PAYLOAD],
+    pub payload: [u8; PAYLOAD_BYTES],
     /// For the record.
     pub op: Op,
 }

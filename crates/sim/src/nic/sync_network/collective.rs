@@ -10,7 +10,7 @@
 //!
 //! A packet that comes before the board's own part waits in its buffer.
 
-use super::chain::{Direction, PAYLOAD, Packet};
+use super::chain::{Direction, PAYLOAD_BYTES, Packet};
 use crate::host::Op;
 pub use memonet_core::fabric::{NetworkCollective as Collective, WordOperator as Operator};
 use std::sync::Arc;
@@ -31,8 +31,12 @@ const BROADCAST: u8 = 3;
 const SCAN: u8 = 4;
 
 /// Puts two packets' words together.
-fn combine(operator: Operator, a: &[u8; PAYLOAD], b: &[u8; PAYLOAD]) -> [u8; PAYLOAD] {
-    let mut result = [0; PAYLOAD];
+fn combine(
+    operator: Operator,
+    a: &[u8; PAYLOAD_BYTES],
+    b: &[u8; PAYLOAD_BYTES],
+) -> [u8; PAYLOAD_BYTES] {
+    let mut result = [0; PAYLOAD_BYTES];
     for ((result, a), b) in result.chunks_exact_mut(8).zip(a.chunks_exact(8)).zip(b.chunks_exact(8))
     {
         let [a, b] = [a, b].map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
@@ -58,7 +62,7 @@ pub struct Part {
     /// Boards of the group's members by rank.
     members: Arc<[u32]>,
     len: u8,
-    value: [u8; PAYLOAD],
+    value: [u8; PAYLOAD_BYTES],
     /// The host has written it.
     written: bool,
     /// Sides from which a root still waits for something.
@@ -104,7 +108,7 @@ impl Part {
         members: &Arc<[u32]>,
         value: &[u8],
     ) -> Part {
-        let mut padded = [0; PAYLOAD];
+        let mut padded = [0; PAYLOAD_BYTES];
         padded[..value.len()].copy_from_slice(value);
         Part {
             op,

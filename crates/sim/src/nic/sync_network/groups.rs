@@ -1,6 +1,15 @@
 //! Groups of boards: which of them the wires and the chain serve, and what their members ask for.
 
-use super::*;
+use super::boards::{Board, Group, Later, SyncNetwork};
+use super::chain::PAYLOAD_BYTES;
+use super::collective::{Collective, Part};
+use super::wires;
+use crate::host::{Answer, GroupOp, Wanted};
+use crate::nic::Cx;
+use crate::op::Op;
+use crate::packet::{Node, Payload};
+use crate::time::Ps;
+use std::sync::Arc;
 
 impl SyncNetwork {
     /// A look of a host that may have been looking for long: the moment at which the board is read,
@@ -60,7 +69,7 @@ impl SyncNetwork {
         if group.joining.len() == group.members.len() {
             for op in std::mem::take(&mut group.joining) {
                 let done = cx.now() + self.is.register_write;
-                let most = if wanted == Wanted::Collectives { PAYLOAD as u64 } else { 0 };
+                let most = if wanted == Wanted::Collectives { PAYLOAD_BYTES as u64 } else { 0 };
                 cx.finish(
                     done,
                     op,
@@ -155,7 +164,7 @@ impl SyncNetwork {
             Collective::Broadcast { root } | Collective::Reduce { root, .. } => root as usize,
             Collective::AllReduce(_) | Collective::Scan(_) => 0,
         };
-        if data.is_empty() || data.len() > PAYLOAD || !words || root >= members.len() {
+        if data.is_empty() || data.len() > PAYLOAD_BYTES || !words || root >= members.len() {
             return Err(
                 "a collective has from 1 to 56 bytes, in words of 8 unless it is a broadcast, and its root is a rank of the group",
             );

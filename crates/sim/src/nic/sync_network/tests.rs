@@ -1,6 +1,12 @@
 use super::*;
+use crate::host::{Answer, GroupOp, Wanted};
+use crate::machine::Machine;
 use crate::nic::testing::{Bench, carries_the_library};
+use crate::op::Op;
+use crate::packet::Payload;
+use crate::time::Ps;
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 
 fn join(bench: &mut Bench, members: &[u32], wanted: Wanted) -> Vec<u32> {
     let begin = |bench: &mut Bench, &pe: &u32| {

@@ -1,7 +1,7 @@
 //! What programs cannot do to each other, nor to the library.
 
 use super::super::command::REGISTER;
-use super::super::library::JOB;
+use super::super::header::JOB;
 use super::*;
 
 /// Whatever a program writes into a header: it does not get into the mailboxes of agents, and keeps

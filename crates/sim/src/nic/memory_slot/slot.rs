@@ -1,0 +1,111 @@
+//! The NICs of all nodes: their state, and what they have planned.
+
+use super::command::{LoopBack, Refusal};
+use super::frames::{Frames, SegmentPage};
+use super::htlb::Htlb;
+use super::kick_pages::KickPages;
+use super::memory::{NicMemory, Side};
+use super::parameters::Parameters;
+use super::translate::ReceiveTlb;
+use super::way_in::{Held, Wait, WayIn};
+use super::way_out::WayOut;
+use crate::machine::{Machine, MachineError};
+use crate::nic::{Cx, Owner, Planned};
+use crate::op::Op;
+use crate::packet::{Node, Packet, Payload};
+use crate::time::Ps;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What has been planned for a moment.
+#[derive(Debug)]
+pub enum Due {
+    /// A packet has turned round at SWIF.
+    Turned(Packet),
+    /// Bytes are in the NIC's memory.
+    Land { address: u64, payload: Payload },
+    /// The library's driver has switched the banks.
+    Switched,
+    /// A program has switched the banks, by this call.
+    SwitchedFor(Op),
+    /// A host's read samples the memory.
+    Read { op: Op, at: u64, len: usize, end: Ps },
+    /// The first look of a host that waits samples the memory.
+    Look(Wait),
+}
+
+/// The NIC of one node.
+pub struct Slot {
+    /// Process group of the program.
+    pub group: u16,
+    pub loop_back: LoopBack,
+    pub out: WayOut,
+    pub htlb: Htlb,
+    pub kicks: KickPages,
+    pub way_in: WayIn,
+    pub receive_tlb: ReceiveTlb,
+    /// Pages of the segment that the receive TLB's table knows.
+    pub registered: BTreeSet<SegmentPage>,
+    pub frames: Frames,
+    pub memory: NicMemory,
+    /// Number of packets that were dropped, by reason.
+    pub dropped: BTreeMap<Refusal, u64>,
+    /// Hosts that look for a word that is not there yet.
+    pub waits: Vec<Wait>,
+    /// Writes that the PE cannot see yet.
+    pub held: Vec<Held>,
+    /// Whether a switch of the banks is planned.
+    pub switching: bool,
+    /// When the host has copied what the last switch has shown it.
+    pub copied: Ps,
+}
+
+/// The NICs of a machine.
+pub struct MemorySlot {
+    pub(super) is: Parameters,
+    pub(super) slots: Vec<Slot>,
+    pub(super) due: Planned<Due>,
+}
+
+impl MemorySlot {
+    /// Reads the sections `host`, `send` and `receive`.
+    ///
+    /// # Errors
+    /// [`MachineError`].
+    pub fn build(machine: &Machine, nodes: u32) -> Result<Self, MachineError> {
+        let is = Parameters::read(machine)?;
+        let slot = |_| Slot {
+            group: 0,
+            loop_back: LoopBack::Internal,
+            out: WayOut::default(),
+            htlb: Htlb::new(is.htlb),
+            kicks: KickPages::default(),
+            way_in: WayIn::default(),
+            receive_tlb: ReceiveTlb::new(is.receive_tlb_entries),
+            registered: BTreeSet::new(),
+            frames: Frames::default(),
+            memory: NicMemory::default(),
+            dropped: BTreeMap::new(),
+            waits: Vec::new(),
+            held: Vec::new(),
+            switching: false,
+            copied: Ps::ZERO,
+        };
+        let slots = (0..nodes).map(slot).collect();
+        Ok(MemorySlot { slots, is, due: Planned::new(Owner::Nic) })
+    }
+
+    pub(super) fn later(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, due: Due) {
+        self.due.at(cx, at, node, due);
+    }
+}
+
+impl Slot {
+    /// The word that a host waits for, if it is there.
+    pub fn satisfied(&mut self, wait: &Wait) -> Option<u64> {
+        let mut word = [0; 8];
+        let width = usize::from(wait.width);
+        word[..width].copy_from_slice(&self.memory.read(Side::Host, wait.at, width));
+        let word = u64::from_le_bytes(word);
+        (word & wait.mask == wait.value).then_some(word)
+    }
+}

@@ -1,0 +1,39 @@
+//! The way into one NIC: its units, and what waits to be seen.
+
+use crate::nic::Unit;
+use crate::op::Op;
+use crate::packet::{Node, Payload};
+use crate::time::Ps;
+use memonet_core::fabric::FarAddress;
+
+/// The units of the way into one NIC.
+#[derive(Debug, Clone, Default)]
+pub struct WayIn {
+    pub check: Unit,
+    pub memory: Unit,
+}
+
+/// A host that looks at a word until the word is what the host waits for.
+#[derive(Debug, Clone)]
+pub struct Wait {
+    pub op: Op,
+    pub at: u64,
+    pub width: u8,
+    pub mask: u64,
+    pub value: u64,
+    pub interval: Ps,
+    pub sample: Ps,
+}
+
+/// A write to a PE's segment that the PE cannot see yet: its bytes lie in the network's bank, or it
+/// must not overtake one whose bytes do.
+#[derive(Debug, Clone)]
+pub struct Held {
+    pub from: Node,
+    pub op: Op,
+    pub to: FarAddress,
+    pub payload: Payload,
+    /// When the bytes were written.
+    pub at: Ps,
+    pub in_bank: bool,
+}

@@ -1,0 +1,64 @@
+//! The way out of one NIC: its queues and units.
+
+use super::header::Header;
+use crate::nic::Unit;
+use crate::op::Op;
+use crate::packet::{Node, Payload};
+use crate::time::Ps;
+use std::collections::VecDeque;
+
+/// A queue of requests in the NIC, each by the time at which it leaves.
+#[derive(Debug, Clone, Default)]
+pub struct Waiting(VecDeque<Ps>);
+
+impl Waiting {
+    /// When the queue, of this `capacity`, has room for a request that comes at `at`.
+    pub fn room(&mut self, at: Ps, capacity: usize) -> Ps {
+        while self.0.front().is_some_and(|&leaves| leaves <= at) {
+            self.0.pop_front();
+        }
+        // Requests leave in order, so those that must leave first stand at the front.
+        match self.0.len().checked_sub(capacity) {
+            None => at,
+            Some(too_many) => self.0[too_many],
+        }
+    }
+
+    /// Puts in a request that leaves at `leaves`.
+    pub fn push(&mut self, leaves: Ps) {
+        self.0.push_back(leaves);
+    }
+}
+
+/// The queues and units of the way out of one NIC.
+#[derive(Debug, Clone, Default)]
+pub struct WayOut {
+    pub aotf: Waiting,
+    pub botf: Waiting,
+    pub transaction: Unit,
+    /// The HTLB, and the stages between it and SWIF.
+    pub lookup: Unit,
+    pub swif: Unit,
+    pub dma: Unit,
+}
+
+/// The queue that a request comes through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Through {
+    Aotf,
+    Botf,
+    /// No queue: remote DMA.
+    Inside,
+}
+
+/// A packet on its way out.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    pub node: Node,
+    pub op: Op,
+    pub through: Through,
+    /// Whether the HTLB had to fetch the page.
+    pub missed: bool,
+    pub header: Header,
+    pub payload: Payload,
+}
