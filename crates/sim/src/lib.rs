@@ -109,6 +109,7 @@ pub mod queue;
 pub mod random;
 pub mod reproduce;
 mod routes;
+mod rules;
 mod run;
 mod slab;
 mod stacks;

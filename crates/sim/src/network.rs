@@ -29,7 +29,7 @@
 //!                         # links are `fat` times as fast as those below.
 //! ```
 
-use crate::machine::{Machine, MachineError, Rate};
+use crate::machine::{Machine, MachineError, Rate, Section};
 use crate::packet::{Destination, Node};
 use crate::routes::Routes;
 use crate::time::Ps;
@@ -162,83 +162,64 @@ impl Network {
         rate: Rate,
     ) -> Result<(), MachineError> {
         let section = machine.section("switch");
-        let optional =
-            |name: &str| if section.has(name) { section.time(name) } else { Ok(Ps::ZERO) };
-        let forwarding = [("cut-through", true), ("store-and-forward", false)];
-        let cut_through = section.choice("forwarding", &forwarding)?;
-        self.switching = Switching {
-            delay: section.time("delay")?,
-            cut_through,
-            head: if cut_through { section.bytes_up_to("head", 1 << 16)? } else { 0 },
-            port_time: optional("port_time")?,
-            copy_time: optional("copy_time")?,
-            copy_rate: section.has("copy_rate").then(|| section.rate("copy_rate")).transpose()?,
-        };
+        self.switching = Switching::read(&section)?;
         if shape == Shape::Star {
             if section.has("ports") && section.count("ports")? < u64::from(self.nodes) {
-                let problem = format!(
-                    "is {}, too few for {} nodes at one switch",
-                    section.count("ports")?,
-                    self.nodes
-                );
+                let (ports, nodes) = (section.count("ports")?, self.nodes);
+                let problem = format!("is {ports}, too few for {nodes} nodes at one switch");
                 return Err(section.error("ports", problem));
             }
-            let mut switch = Switch::default();
-            for node in 0..self.nodes {
-                switch.out.push(Some(Channel::to(Place::Node(Node(node)), 0, rate)));
-                self.node_out[node as usize] =
-                    vec![Some(Channel::to(Place::Switch(0), node as u16, rate))];
-            }
-            self.switches.push(switch);
+            self.add_level(None, self.nodes, self.nodes.max(1), rate);
             return Ok(());
         }
         let ports = section.count("ports")?;
         if !(3..=1024).contains(&ports) {
-            return Err(section.error(
-                "ports",
-                format!("is {ports}; the switches of a tree have from 3 to 1024"),
-            ));
+            let problem = format!("is {ports}; the switches of a tree have from 3 to 1024");
+            return Err(section.error("ports", problem));
         }
         let fat = machine.section("topology").count("fat")?.max(1);
+        // Links down from a switch of the tree.
         let down = ports as u32 - 1;
-        let (mut below, mut first, mut rate) = (self.nodes, 0, rate);
-        // First switch of the level below.
-        let mut lower = None;
+        let (mut lower, mut below, mut rate) = (None, self.nodes, rate);
         loop {
-            let here = below.div_ceil(down);
-            for switch in 0..here {
-                let children = switch * down..below.min((switch + 1) * down);
-                let out = children.map(|child| {
-                    let (to, port) = match lower {
-                        None => (Place::Node(Node(child)), 0),
-                        Some(lower) => (Place::Switch(lower + child), down as u16),
-                    };
-                    Some(Channel::to(to, port, rate))
-                });
-                self.switches.push(Switch { out: out.collect(), ..Switch::default() });
-            }
-            // Upward links of the level below.
-            for child in 0..below {
-                let up = Some(Channel::to(
-                    Place::Switch(first + child / down),
-                    (child % down) as u16,
-                    rate,
-                ));
-                match lower {
-                    None => self.node_out[child as usize] = vec![up],
-                    Some(lower) => {
-                        let out = &mut self.switches[(lower + child) as usize].out;
-                        out.resize(down as usize, None);
-                        out.push(up);
-                    }
-                }
-            }
-            lower = Some(first);
+            let (first, here) = self.add_level(lower, below, down, rate);
             if here == 1 {
                 return Ok(());
             }
-            (below, first, rate) = (here, first + here, rate.times(fat));
+            (lower, below, rate) = (Some(first), here, rate.times(fat));
         }
+    }
+
+    /// Adds a level of switches, with up to `down` links down from each, and links it to the
+    /// `below` nodes or switches of the level below. `lower` is the first of those switches; without
+    /// it, nodes are below. Returns the first switch of the level, and their number.
+    fn add_level(&mut self, lower: Option<u32>, below: u32, down: u32, rate: Rate) -> (u32, u32) {
+        let first = self.switches.len() as u32;
+        let here = below.div_ceil(down);
+        for switch in 0..here {
+            let children = switch * down..below.min((switch + 1) * down);
+            let out = children.map(|child| {
+                let (to, port) = match lower {
+                    None => (Place::Node(Node(child)), 0),
+                    Some(lower) => (Place::Switch(lower + child), down as u16),
+                };
+                Some(Channel::to(to, port, rate))
+            });
+            self.switches.push(Switch { out: out.collect(), ..Switch::default() });
+        }
+        for child in 0..below {
+            let (switch, port) = (first + child / down, (child % down) as u16);
+            let up = Some(Channel::to(Place::Switch(switch), port, rate));
+            match lower {
+                None => self.node_out[child as usize] = vec![up],
+                Some(lower) => {
+                    let out = &mut self.switches[(lower + child) as usize].out;
+                    out.resize(down as usize, None);
+                    out.push(up);
+                }
+            }
+        }
+        (first, here)
     }
 
     /// Writes the switches' routes, as the cables lie: down to what is below, and to all else up.
@@ -423,6 +404,23 @@ fn joined(mut ranges: Vec<Range<u32>>) -> Vec<Range<u32>> {
         side_by_side
     });
     ranges
+}
+
+impl Switching {
+    fn read(section: &Section<'_>) -> Result<Switching, MachineError> {
+        let optional =
+            |name: &str| if section.has(name) { section.time(name) } else { Ok(Ps::ZERO) };
+        let forwarding = [("cut-through", true), ("store-and-forward", false)];
+        let cut_through = section.choice("forwarding", &forwarding)?;
+        Ok(Switching {
+            delay: section.time("delay")?,
+            cut_through,
+            head: if cut_through { section.bytes_up_to("head", 1 << 16)? } else { 0 },
+            port_time: optional("port_time")?,
+            copy_time: optional("copy_time")?,
+            copy_rate: section.has("copy_rate").then(|| section.rate("copy_rate")).transpose()?,
+        })
+    }
 }
 
 impl Channel {

@@ -22,12 +22,13 @@ use crate::memory::Memory;
 use crate::nic::Feature;
 use crate::packet::Payload;
 use crate::program::{Program, Ran, Reply};
+use crate::rules::Rules;
 use crate::run::{JobMemory, Left};
 use crate::time::Ps;
 use crate::trace::Recorder;
 use crate::world::World;
 use memonet_core::fabric::FarAddress;
-use memonet_core::hosted::{Ask, Came, Hosted, MOST, Passages};
+use memonet_core::hosted::{Ask, Came, Hosted, Passages};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -133,8 +134,7 @@ pub fn run_processes(
         pe,
         shared: &shared,
         asks: Asks::new(everybody.clone()),
-        barrier: Phases::default(),
-        collectives: (false, false),
+        rules: Rules::default(),
         asked: None,
     };
     let (mut world, end, _, result) =
@@ -174,29 +174,15 @@ struct Shared<'a> {
     ran_last: Cell<u32>,
 }
 
-/// Where a PE is in the phases of the machine's barrier.
-#[derive(Debug, Clone, Copy, Default)]
-struct Phases {
-    joined: bool,
-    serves: bool,
-    arrived: u64,
-    complete: u64,
-}
-
 /// A PE's process.
 struct Process<'a> {
     pe: u32,
     shared: &'a Shared<'a>,
     asks: Asks,
-    barrier: Phases,
-    /// Whether it has joined the machine's collectives, and whether those serve it.
-    collectives: (bool, bool),
-    /// What it waits for an answer to; nothing before it has begun.
+    rules: Rules,
+    /// The question that the process waits for an answer to; nothing before it has begun.
     asked: Option<Ask>,
 }
-
-/// No network takes longer packets.
-const LONGEST_PACKET: usize = 1 << 20;
 
 impl Process<'_> {
     fn pe(&self) -> usize {
@@ -254,14 +240,7 @@ impl Process<'_> {
     fn go_on(&mut self, ask: Ask, reply: &Reply) -> Result<(), Ran> {
         let answer = &reply.answer;
         self.asks.answered(ask, answer);
-        match ask {
-            Ask::Join => self.barrier.serves = answer.refused.is_none() && answer.value != 0,
-            Ask::Phase => self.barrier.complete = answer.value,
-            Ask::JoinCollectives => {
-                self.collectives.1 = answer.refused.is_none() && answer.value != 0
-            }
-            _ => {}
-        }
+        self.rules.answered(ask, answer);
         if let Some(why) = &answer.refused {
             return self.answer(reply.now, Err(why));
         }
@@ -276,7 +255,7 @@ impl Process<'_> {
             let asked = self.shared.passages.ask(self.pe());
             let checked = asked.ok_or("this is no question").and_then(|(ask, spent)| {
                 let spent = Ps::from_duration(spent);
-                self.check(ask, now + spent)?;
+                self.rules.check(self.shared.hosted, self.pe, ask, now + spent)?;
                 Ok((ask, self.block(ask)?, spent))
             });
             // Not before: the question's block lies where the last answer was.
@@ -336,83 +315,6 @@ impl Process<'_> {
             }
         }
         Ok(block)
-    }
-
-    fn check(&mut self, ask: Ask, at: Ps) -> Result<(), &'static str> {
-        let hosted = self.shared.hosted;
-        let memory =
-            |at: FarAddress, len: usize, writes: bool| match hosted.has(self.pe, at, len, writes) {
-                true => Ok(()),
-                false => Err("there is no such memory of the job"),
-            };
-        let word = |at: FarAddress, size: usize| match hosted.has_word(self.pe, at, size) {
-            true => Ok(()),
-            false => Err("there is no such word in the memory of the job, or it is not aligned"),
-        };
-        let in_time = |end: Ps| match end < Ps::END_OF_TIME {
-            true => Ok(()),
-            false => Err("simulated time ends after 106 days"),
-        };
-        in_time(at)?;
-        let most =
-            if matches!(ask, Ask::Put { .. } | Ask::Get { .. }) { MOST } else { LONGEST_PACKET };
-        if ask.gives().max(ask.takes()) > most {
-            return Err("no block is that long");
-        }
-        match ask {
-            Ask::Begin => Err("this PE has begun already"),
-            Ask::Store { to, size, .. } if matches!(size, 1 | 2 | 4 | 8) => {
-                memory(to, size.into(), true)
-            }
-            Ask::Store { .. } => Err("a word has 1, 2, 4 or 8 bytes"),
-            Ask::Put { to, len, signal, .. } => {
-                if len > 0 {
-                    memory(to, len as usize, true)?;
-                }
-                signal.map_or(Ok(()), |signal| word(signal.at, 8))
-            }
-            Ask::Get { from, len } => memory(from, len as usize, false),
-            Ask::Atomic { at, size, .. } => word(at, size.into()),
-            Ask::Join if std::mem::replace(&mut self.barrier.joined, true) => {
-                Err("this PE has joined the machine's barrier already")
-            }
-            Ask::Arrive | Ask::Phase if !self.barrier.serves => {
-                Err("this PE has not joined the machine's barrier")
-            }
-            Ask::Arrive if self.barrier.arrived != self.barrier.complete => {
-                Err("this PE has not seen the barrier's last phase complete")
-            }
-            Ask::Arrive => {
-                self.barrier.arrived += 1;
-                Ok(())
-            }
-            Ask::JoinCollectives if std::mem::replace(&mut self.collectives.0, true) => {
-                Err("this PE has joined the machine's collectives already")
-            }
-            Ask::Collective { .. } | Ask::Collected { .. } if !self.collectives.1 => {
-                Err("this PE has not joined the machine's collectives")
-            }
-            Ask::JoinDatagrams { len, .. } if len % 4 != 0 => {
-                Err("a list of members has 4 bytes for each")
-            }
-            Ask::JoinCollectives
-            | Ask::Collective { .. }
-            | Ask::Collected { .. }
-            | Ask::JoinDatagrams { .. }
-            | Ask::Send { .. }
-            | Ask::Receive { .. }
-            | Ask::Leave { .. } => Ok(()),
-            Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
-            Ask::Map { .. }
-            | Ask::Unmap { .. }
-            | Ask::Fence
-            | Ask::Quiet
-            | Ask::IsQuiet
-            | Ask::Join
-            | Ask::Phase
-            | Ask::Look
-            | Ask::Park { .. } => Ok(()),
-        }
     }
 
     fn run(&mut self, reply: &Reply) -> Result<Ran, Ran> {

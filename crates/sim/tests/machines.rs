@@ -71,16 +71,25 @@ fn complaint(text: &str, variant: Option<&str>) -> String {
     error.to_string()
 }
 
+/// The line on which a key stands first.
+fn line_of(text: &str, key: &str) -> usize {
+    1 + text.lines().position(|line| line.starts_with(key)).unwrap()
+}
+
+/// The machine with a change.
+fn with(from: &str, to: &str) -> String {
+    assert!(text().contains(from), "{from}");
+    text().replacen(from, to, 1)
+}
+
+/// The machine with a parameter that none of its kind has.
+fn with_wings() -> String {
+    format!("{}\n[nic.extra]\nwings = {{ value = 2, assumed = \"why not\" }}\n", text())
+}
+
 #[test]
-fn mistakes_name_line_and_key() {
-    let line_of =
-        |text: &str, key: &str| 1 + text.lines().position(|line| line.starts_with(key)).unwrap();
-    let with = |from: &str, to: &str| {
-        assert!(text().contains(from), "{from}");
-        text().replacen(from, to, 1)
-    };
-    let unused =
-        format!("{}\n[nic.extra]\nwings = {{ value = 2, assumed = \"why not\" }}\n", text());
+fn unused_parameters_are_named() {
+    let unused = with_wings();
     assert_eq!(
         complaint(&unused, None),
         format!(
@@ -88,6 +97,10 @@ fn mistakes_name_line_and_key() {
             line_of(&unused, "wings")
         )
     );
+}
+
+#[test]
+fn missing_parameters_are_named_with_what_may_be_a_misspelling() {
     let missing = with("gap = ", "# gap = ");
     assert_eq!(
         complaint(&missing, None),
@@ -96,7 +109,7 @@ fn mistakes_name_line_and_key() {
             line_of(&missing, "[nic]")
         )
     );
-    let misspelt = unused.replacen("gap = ", "gapp = ", 1);
+    let misspelt = with_wings().replacen("gap = ", "gapp = ", 1);
     assert_eq!(
         complaint(&misspelt, None),
         format!(
@@ -113,59 +126,70 @@ fn mistakes_name_line_and_key() {
         "{}",
         complaint(&bare, None)
     );
-    for (from, to, key, says) in [
-        (
-            "gap = { value = 0, unit = \"us\"",
-            "gap = { value = 0, unit = \"fortnights\"",
-            "gap",
-            "nic.gap has the unit \"fortnights\"",
-        ),
-        ("gap = { value = 0", "gap = { value = -1", "gap", "nic.gap is -1; it must be a time"),
-        (
-            "gap = { value = 0",
-            "gap = { velue = 0",
-            "gap",
-            "nic.gap.velue must be a section, or a parameter",
-        ),
-        (
-            ", assumed = \"the CPU",
-            ", source = \"me\", assumed = \"the CPU",
-            "gap",
-            "exactly one of source, fitted, assumed",
-        ),
-        (
-            ", assumed = \"the CPU and the link are slower than the NIC\"",
-            "",
-            "gap",
-            "exactly one of source, fitted, assumed",
-        ),
-        (
-            "look = { value = 100",
-            "look = { value = 0",
-            "look",
-            "host.look is 0, and time would stand still",
-        ),
-        ("packet = { value = 1472", "packet = { value = 0.5", "packet", "nic.packet is 0.5 \"B\""),
-        (
-            "shape = { value = \"star\"",
-            "shape = { value = \"moebius\"",
-            "shape",
-            "must be one of direct, star, tree",
-        ),
-        // No kind of NIC passes packets on.
-        (
-            "shape = { value = \"star\"",
-            "shape = { value = \"chain\"",
-            "shape",
-            "topology.shape is chain; it must be one of direct, star, tree",
-        ),
-        ("kind = \"loggp\"", "kind = \"pigeon\"", "kind", "kind is \"pigeon\"; there are"),
-    ] {
+}
+
+/// A change of the machine, the key on whose line the mistake is, and what the error says.
+const MISTAKES: [(&str, &str, &str, &str); 10] = [
+    (
+        "gap = { value = 0, unit = \"us\"",
+        "gap = { value = 0, unit = \"fortnights\"",
+        "gap",
+        "nic.gap has the unit \"fortnights\"",
+    ),
+    ("gap = { value = 0", "gap = { value = -1", "gap", "nic.gap is -1; it must be a time"),
+    (
+        "gap = { value = 0",
+        "gap = { velue = 0",
+        "gap",
+        "nic.gap.velue must be a section, or a parameter",
+    ),
+    (
+        ", assumed = \"the CPU",
+        ", source = \"me\", assumed = \"the CPU",
+        "gap",
+        "exactly one of source, fitted, assumed",
+    ),
+    (
+        ", assumed = \"the CPU and the link are slower than the NIC\"",
+        "",
+        "gap",
+        "exactly one of source, fitted, assumed",
+    ),
+    (
+        "look = { value = 100",
+        "look = { value = 0",
+        "look",
+        "host.look is 0, and time would stand still",
+    ),
+    ("packet = { value = 1472", "packet = { value = 0.5", "packet", "nic.packet is 0.5 \"B\""),
+    (
+        "shape = { value = \"star\"",
+        "shape = { value = \"moebius\"",
+        "shape",
+        "must be one of direct, star, tree",
+    ),
+    // No kind of NIC passes packets on.
+    (
+        "shape = { value = \"star\"",
+        "shape = { value = \"chain\"",
+        "shape",
+        "topology.shape is chain; it must be one of direct, star, tree",
+    ),
+    ("kind = \"loggp\"", "kind = \"pigeon\"", "kind", "kind is \"pigeon\"; there are"),
+];
+
+#[test]
+fn mistakes_name_line_and_key() {
+    for (from, to, key, says) in MISTAKES {
         let text = with(from, to);
         let said = complaint(&text, None);
         assert!(said.contains(says), "{said}");
         assert!(said.contains(&format!("line {}:", line_of(&text, key))), "{said}");
     }
+}
+
+#[test]
+fn what_is_no_machine_file_is_named_by_its_line() {
     assert!(complaint("kind = ", None).contains("line 1"), "not TOML");
     let variant = format!("{}\n[variant]\nquick = 7\n", text());
     let line = variant.lines().count();

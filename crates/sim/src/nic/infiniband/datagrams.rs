@@ -8,28 +8,15 @@
 //! it is discarded. A look of the host gives back one. The copying itself is a computation of the
 //! host's, as all that a program does between calls.
 
-use super::{ADMINISTRATION, DELETE, Datagram, InfiniBand, MULTICAST_MEMBER, Way};
-use crate::host::{Answer, GroupOp, Op};
+use super::management::{ADMINISTRATION, DELETE, Datagram, MULTICAST_MEMBER};
+use super::nics::{InfiniBand, Way};
+use super::subnet::Place;
+use crate::host::{Answer, GroupOp};
 use crate::nic::{Cx, Pe};
+use crate::op::Op;
 use crate::packet::{Node, Payload};
 use crate::time::Ps;
 use memonet_core::fabric::{DATAGRAMS_AT_ONCE, FarAddress};
-use std::collections::VecDeque;
-
-use super::subnet::Place;
-
-/// What has come by a group, and when it is there for the host.
-#[derive(Debug, Clone)]
-pub struct Inbox {
-    name: [u8; 16],
-    came: VecDeque<(Ps, Payload)>,
-}
-
-impl Inbox {
-    pub fn new(name: [u8; 16]) -> Inbox {
-        Inbox { name, came: VecDeque::new() }
-    }
-}
 
 impl InfiniBand {
     /// A call of a member.

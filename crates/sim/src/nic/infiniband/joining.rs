@@ -2,19 +2,13 @@
 //! that one of them never will.
 
 use super::management::{ADMINISTRATION, Datagram, MULTICAST_MEMBER, SET};
+use super::nics::{InfiniBand, Joining};
 use super::subnet::{self, Place};
-use super::{InfiniBand, Node};
-use crate::host::{Answer, Op, Wanted};
+use crate::host::{Answer, Wanted};
 use crate::nic::Cx;
+use crate::op::Op;
+use crate::packet::Node;
 use std::sync::Arc;
-
-/// A call that waits.
-#[derive(Debug, Clone)]
-pub struct Joining {
-    pub op: Op,
-    pub wanted: Wanted,
-    members: Arc<[u32]>,
-}
 
 impl InfiniBand {
     /// A member's call.

@@ -4,7 +4,7 @@
 use crate::packet::Payload;
 
 /// Bytes of a management datagram.
-pub const DATAGRAM: usize = 256;
+pub const DATAGRAM_BYTES: usize = 256;
 /// The lane that carries nothing but subnet management.
 pub const MANAGEMENT_LANE: u64 = 15;
 
@@ -28,13 +28,13 @@ pub const MULTICAST_TABLE: u16 = 0x001b;
 pub const MULTICAST_MEMBER: u16 = 0x0038;
 
 /// Where a datagram's data begins, by class, and how long it is for subnet management.
-const SUBNET_DATA: usize = 64;
-const ADMINISTRATION_DATA: usize = 56;
-pub const DATA: usize = 64;
+const SUBNET_DATA_OFFSET: usize = 64;
+const ADMINISTRATION_DATA_OFFSET: usize = 56;
+pub const DATA_BYTES: usize = 64;
 
 /// Of a multicast member record: the group's global name, and its local id.
-pub const GROUP_NAME: usize = 16;
-const MEMBER_LID: usize = 36;
+pub const GROUP_NAME_BYTES: usize = 16;
+const MEMBER_LID_OFFSET: usize = 36;
 
 /// A management datagram, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,12 +46,12 @@ pub struct Datagram {
     pub modifier: u32,
     /// By which a response is known to its asker.
     pub transaction: u64,
-    pub data: [u8; DATA],
+    pub data: [u8; DATA_BYTES],
 }
 
 impl Datagram {
     pub fn new(class: u8, method: u8, attribute: u16, modifier: u32, transaction: u64) -> Datagram {
-        Datagram { class, method, attribute, modifier, transaction, data: [0; DATA] }
+        Datagram { class, method, attribute, modifier, transaction, data: [0; DATA_BYTES] }
     }
 
     /// What answers this, with the same data.
@@ -60,11 +60,11 @@ impl Datagram {
     }
 
     fn start(class: u8) -> usize {
-        if class == SUBNET { SUBNET_DATA } else { ADMINISTRATION_DATA }
+        if class == SUBNET { SUBNET_DATA_OFFSET } else { ADMINISTRATION_DATA_OFFSET }
     }
 
     pub fn payload(&self) -> Payload {
-        let mut bytes = [0; DATAGRAM];
+        let mut bytes = [0; DATAGRAM_BYTES];
         bytes[0] = 1;
         bytes[1] = self.class;
         bytes[2] = 1;
@@ -72,19 +72,19 @@ impl Datagram {
         bytes[8..16].copy_from_slice(&self.transaction.to_be_bytes());
         bytes[16..18].copy_from_slice(&self.attribute.to_be_bytes());
         bytes[20..24].copy_from_slice(&self.modifier.to_be_bytes());
-        bytes[Self::start(self.class)..][..DATA].copy_from_slice(&self.data);
+        bytes[Self::start(self.class)..][..DATA_BYTES].copy_from_slice(&self.data);
         Payload::copy(&bytes)
     }
 
     pub fn read(payload: &Payload) -> Datagram {
-        assert_eq!(payload.len(), DATAGRAM, "a management packet carries one datagram");
+        assert_eq!(payload.len(), DATAGRAM_BYTES, "a management packet carries one datagram");
         payload.with(|bytes| Datagram {
             class: bytes[1],
             method: bytes[3],
             attribute: u16::from_be_bytes([bytes[16], bytes[17]]),
             modifier: u32::from_be_bytes(bytes[20..24].try_into().expect("4 bytes")),
             transaction: u64::from_be_bytes(bytes[8..16].try_into().expect("8 bytes")),
-            data: bytes[Self::start(bytes[1])..][..DATA].try_into().expect("64 bytes"),
+            data: bytes[Self::start(bytes[1])..][..DATA_BYTES].try_into().expect("64 bytes"),
         })
     }
 
@@ -98,29 +98,29 @@ impl Datagram {
     }
 
     /// The group of a multicast member record.
-    pub fn group(&self) -> [u8; GROUP_NAME] {
-        self.data[..GROUP_NAME].try_into().expect("16 bytes")
+    pub fn group(&self) -> [u8; GROUP_NAME_BYTES] {
+        self.data[..GROUP_NAME_BYTES].try_into().expect("16 bytes")
     }
 
     /// The group's local id there.
     pub fn group_lid(&self) -> u16 {
-        u16::from_be_bytes([self.data[MEMBER_LID], self.data[MEMBER_LID + 1]])
+        u16::from_be_bytes([self.data[MEMBER_LID_OFFSET], self.data[MEMBER_LID_OFFSET + 1]])
     }
 
     pub fn set_group_lid(&mut self, lid: u16) {
-        self.data[MEMBER_LID..MEMBER_LID + 2].copy_from_slice(&lid.to_be_bytes());
+        self.data[MEMBER_LID_OFFSET..MEMBER_LID_OFFSET + 2].copy_from_slice(&lid.to_be_bytes());
     }
 }
 
 /// A switch's multicast table: for each group 16 bits, one for each port.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table(Box<[u8; TABLE]>);
+pub struct Table(Box<[u8; TABLE_BYTES]>);
 
 /// Bytes of a multicast table.
-pub const TABLE: usize = 512;
+pub const TABLE_BYTES: usize = 512;
 /// Groups of a block, and of the table.
-pub const BLOCK_GROUPS: u16 = (DATA / 2) as u16;
-pub const GROUPS: u16 = (TABLE / 2) as u16;
+pub const BLOCK_GROUPS: u16 = (DATA_BYTES / 2) as u16;
+pub const GROUPS: u16 = (TABLE_BYTES / 2) as u16;
 /// Ports that it can name.
 pub const PORTS: u16 = 16;
 /// Local id of the first group.
@@ -128,23 +128,23 @@ pub const FIRST_GROUP: u16 = 0xc000;
 
 impl Default for Table {
     fn default() -> Self {
-        Table(Box::new([0; TABLE]))
+        Table(Box::new([0; TABLE_BYTES]))
     }
 }
 
 impl Table {
     /// A block, if the table has so many.
-    pub fn block(&self, block: u32) -> Option<[u8; DATA]> {
-        let start = (block as usize).checked_mul(DATA)?;
-        self.0.get(start..start.checked_add(DATA)?)?.try_into().ok()
+    pub fn block(&self, block: u32) -> Option<[u8; DATA_BYTES]> {
+        let start = (block as usize).checked_mul(DATA_BYTES)?;
+        self.0.get(start..start.checked_add(DATA_BYTES)?)?.try_into().ok()
     }
 
     /// Writes a block; false if the table has not so many.
-    pub fn set_block(&mut self, block: u32, data: &[u8; DATA]) -> bool {
-        let Some(start) = (block as usize).checked_mul(DATA) else {
+    pub fn set_block(&mut self, block: u32, data: &[u8; DATA_BYTES]) -> bool {
+        let Some(start) = (block as usize).checked_mul(DATA_BYTES) else {
             return false;
         };
-        match self.0.get_mut(start..start.saturating_add(DATA)) {
+        match self.0.get_mut(start..start.saturating_add(DATA_BYTES)) {
             Some(place) => place.copy_from_slice(data),
             None => return false,
         }
@@ -171,7 +171,7 @@ mod tests {
     proptest! {
         #[test]
         fn datagrams_come_through(class in prop::sample::select(vec![SUBNET, ADMINISTRATION]), method: u8, attribute: u16, modifier: u32, transaction: u64,
-                                  bytes in prop::collection::vec(any::<u8>(), DATA)) {
+                                  bytes in prop::collection::vec(any::<u8>(), DATA_BYTES)) {
             let datagram = Datagram { data: bytes.try_into().unwrap(), ..Datagram::new(class, method, attribute, modifier, transaction) };
             prop_assert_eq!(Datagram::read(&datagram.payload()), datagram);
         }
@@ -180,9 +180,9 @@ mod tests {
     #[test]
     fn a_table_has_eight_blocks() {
         let mut table = Table::default();
-        assert!(table.set_block(7, &[0xff; DATA]));
-        assert!(!table.set_block(8, &[0xff; DATA]));
-        assert!(!table.set_block(u32::MAX, &[0xff; DATA]));
+        assert!(table.set_block(7, &[0xff; DATA_BYTES]));
+        assert!(!table.set_block(8, &[0xff; DATA_BYTES]));
+        assert!(!table.set_block(u32::MAX, &[0xff; DATA_BYTES]));
         assert_eq!((table.ports(0xc0df), table.ports(0xc0e0)), (0, 0xffff));
         assert_eq!(table.block(8), None);
     }

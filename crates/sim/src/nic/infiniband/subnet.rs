@@ -7,8 +7,9 @@
 //! the group's LID. When all have left, it clears the entries, and the LID is another group's.
 
 use super::management::{
-    ADMINISTRATION, BLOCK_GROUPS, DATA, DELETE, Datagram, FIRST_GROUP, GET, GROUP_NAME, GROUPS,
-    MULTICAST_MEMBER, MULTICAST_TABLE, NODE_INFO, PORT_INFO, PORTS, RESPONSE, SET, SUBNET, Table,
+    ADMINISTRATION, BLOCK_GROUPS, DATA_BYTES, DELETE, Datagram, FIRST_GROUP, GET, GROUP_NAME_BYTES,
+    GROUPS, MULTICAST_MEMBER, MULTICAST_TABLE, NODE_INFO, PORT_INFO, PORTS, RESPONSE, SET, SUBNET,
+    Table,
 };
 use crate::network::{Network, Switch};
 use crate::packet::Node;
@@ -31,7 +32,7 @@ enum Task {
     /// Bring a block of a switch's table up to date.
     Write(u32, u32),
     /// Tell the members of a group that it is there.
-    Tell([u8; GROUP_NAME]),
+    Tell([u8; GROUP_NAME_BYTES]),
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +49,7 @@ pub struct Manager {
     /// The transaction under way.
     waits_for: Option<u64>,
     transactions: u64,
-    groups: BTreeMap<[u8; GROUP_NAME], Group>,
+    groups: BTreeMap<[u8; GROUP_NAME_BYTES], Group>,
     next_group: u16,
     /// LIDs of groups that are no more.
     free: Vec<u16>,
@@ -110,7 +111,7 @@ impl Manager {
                 let group = &self.groups[&name];
                 let mut datagram =
                     Datagram::new(ADMINISTRATION, RESPONSE, MULTICAST_MEMBER, 0, transaction);
-                datagram.data[..GROUP_NAME].copy_from_slice(&name);
+                datagram.data[..GROUP_NAME_BYTES].copy_from_slice(&name);
                 datagram.set_group_lid(group.lid);
                 let mut all: Vec<_> = group
                     .members
@@ -138,7 +139,7 @@ impl Manager {
         }
     }
 
-    fn join(&mut self, network: &Network, member: Node, name: [u8; GROUP_NAME]) {
+    fn join(&mut self, network: &Network, member: Node, name: [u8; GROUP_NAME_BYTES]) {
         let group = self.groups.entry(name).or_default();
         group.members.push(member);
         if group.members.len() < members_of(&name) as usize {
@@ -156,7 +157,7 @@ impl Manager {
         self.tasks.push_back(Task::Tell(name));
     }
 
-    fn leave(&mut self, network: &Network, name: &[u8; GROUP_NAME]) {
+    fn leave(&mut self, network: &Network, name: &[u8; GROUP_NAME_BYTES]) {
         let Some(group) = self.groups.get_mut(name) else { return };
         group.left += 1;
         if group.left < group.members.len() {
@@ -183,7 +184,7 @@ impl Manager {
 
 /// A group's name, made of its members, of what it is for, of how many groups of the same members
 /// for the same there have been, and of their number.
-pub fn group_name(members: &[u32], purpose: u64, before: u16) -> [u8; GROUP_NAME] {
+pub fn group_name(members: &[u32], purpose: u64, before: u16) -> [u8; GROUP_NAME_BYTES] {
     // FNV-1a.
     let hash = members
         .iter()
@@ -199,7 +200,7 @@ pub fn group_name(members: &[u32], purpose: u64, before: u16) -> [u8; GROUP_NAME
     name
 }
 
-fn members_of(name: &[u8; GROUP_NAME]) -> u32 {
+fn members_of(name: &[u8; GROUP_NAME_BYTES]) -> u32 {
     u32::from_be_bytes(name[12..].try_into().expect("4 bytes"))
 }
 
@@ -245,7 +246,7 @@ impl SwitchAgent {
                 }
             }
             (GET, MULTICAST_TABLE) => {
-                response.data = self.table.block(datagram.modifier).unwrap_or([0; DATA])
+                response.data = self.table.block(datagram.modifier).unwrap_or([0; DATA_BYTES])
             }
             _ => {}
         }

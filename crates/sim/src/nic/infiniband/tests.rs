@@ -1,8 +1,9 @@
 use super::*;
-use crate::nic::Pe;
+use crate::host::{GroupOp, Op, Wanted};
+use crate::machine::Machine;
 use crate::nic::testing::{Bench, at, carries_the_library};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn machine(name: &str) -> Machine {
     Machine::load(name).unwrap()

@@ -1,0 +1,312 @@
+//! The NICs of all nodes: their state, and the way of data out and in.
+
+use super::management::Datagram;
+use super::subnet::{Manager, NodeAgent, Place, SwitchAgent};
+use crate::host::{Answer, Polling, Wanted};
+use crate::machine::{Machine, MachineError, Rate};
+use crate::network::Network;
+use crate::nic::{Cx, Owner, Planned, Unit};
+use crate::op::Op;
+use crate::packet::{Destination, Node, Packet, Payload};
+use crate::time::Ps;
+use memonet_core::fabric::FarAddress;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Parameters {
+    pub look: Ps,
+    pub software: Ps,
+    pub command_write: Ps,
+    pub decode: Ps,
+    pub read: Ps,
+    pub cycle: Ps,
+    pub width: u64,
+    pub packet_gap: Ps,
+    pub swif_send: Ps,
+    pub swif_receive: Ps,
+    pub write: Ps,
+    pub receive_buffers: u64,
+    pub packet: usize,
+    pub header: u32,
+    pub acknowledge: Ps,
+    pub management: Ps,
+    pub link_rate: Rate,
+}
+
+#[derive(Debug, Clone, Default)]
+pub struct NicOf {
+    pub cpu: Unit,
+    pub core: Unit,
+    pub receiver: Unit,
+    pub processor: Unit,
+    pub agent: NodeAgent,
+    /// Calls that wait to join a group, by the group's name.
+    pub joining: BTreeMap<[u8; 16], Joining>,
+    /// How many groups of these members, for this purpose, the node has asked to join before.
+    pub joined: BTreeMap<(Arc<[u32]>, Wanted), u16>,
+    /// Datagrams that have come to the node, by the LID of their group.
+    pub inboxes: BTreeMap<u16, Inbox>,
+    /// Commands of the program that wait for a response, by transaction.
+    pub asked: BTreeMap<u64, Op>,
+    pub transactions: u64,
+    /// Whether the node has sent a multicast since the last fence.
+    pub has_multicast: bool,
+}
+
+/// The NICs and switches of a machine.
+pub struct InfiniBand {
+    pub(super) is: Parameters,
+    pub(super) nics: Vec<NicOf>,
+    pub(super) switches: Vec<SwitchAgent>,
+    pub(super) switch_processors: Vec<Unit>,
+    pub(super) manager: Manager,
+    /// PEs that have left the job, and so join nothing any more.
+    pub(super) left: BTreeSet<u32>,
+    /// Management datagrams that a processor is working on.
+    pub(super) handled: Planned<(Place, Node, Datagram)>,
+}
+
+/// A call that waits to join a group.
+#[derive(Debug, Clone)]
+pub struct Joining {
+    pub op: Op,
+    pub wanted: Wanted,
+    pub members: Arc<[u32]>,
+}
+
+/// Datagrams that have come by a group, each with the time from which it is there for the host.
+#[derive(Debug, Clone)]
+pub struct Inbox {
+    pub name: [u8; 16],
+    pub came: VecDeque<(Ps, Payload)>,
+}
+
+impl Inbox {
+    pub fn new(name: [u8; 16]) -> Inbox {
+        Inbox { name, came: VecDeque::new() }
+    }
+}
+
+/// Where the core logic sends to.
+#[derive(Debug, Clone, Copy)]
+pub enum Way {
+    To(Node),
+    Group(u16),
+    /// Datagrams, which are unreliable, to all members of a group.
+    Datagrams(u16),
+    /// Datagrams to one node.
+    Datagram(Node),
+}
+
+/// The first word of a header has the lane in bits 0 to 7, flags, the destination LID from bit 16
+/// on, and the PE in the high half. This flag says that the packet is a multicast.
+pub const MULTICAST: u64 = 1 << 8;
+/// Flag of a datagram: the second word of the header is its group.
+pub const DATAGRAM_FLAG: u64 = 1 << 10;
+/// Where the destination LID begins, in the first word of a header.
+const LID_SHIFT: u32 = 16;
+/// The lane of all that is not subnet management.
+pub const DATA_LANE: u64 = 0;
+/// Flag of administration, which goes by the lane of data.
+pub const ADMINISTERS: u64 = 1 << 9;
+/// The last LID of a port. LIDs of groups begin behind it.
+const LAST_LID: u32 = 0xbfff;
+
+impl InfiniBand {
+    /// Reads the sections `host` and `nic`.
+    ///
+    /// # Errors
+    /// [`MachineError`].
+    pub fn build(machine: &Machine, network: &Network) -> Result<InfiniBand, MachineError> {
+        let (nic, host) = (machine.section("nic"), machine.section("host"));
+        if network.switches() == 0 {
+            return Err(machine
+                .section("topology")
+                .error("shape", "has no switch, and multicast needs one"));
+        }
+        let ports = network.nodes() + network.switches() as u32;
+        if ports > LAST_LID {
+            let problem = format!(
+                "makes {ports} nodes and switches, and an InfiniBand subnet has {LAST_LID} local ids (more subnets, and routers between them, are not simulated); run fewer PEs"
+            );
+            return Err(machine.section("topology").error("shape", problem));
+        }
+        let (packet, width) = (nic.bytes("packet")?, nic.bytes("width")?);
+        if !(64..=1 << 20).contains(&packet) {
+            return Err(nic.error("packet", "must be from 64 B to 1 MiB"));
+        }
+        if width == 0 {
+            return Err(nic.error("width", "is 0, and nothing would move"));
+        }
+        let is = Parameters {
+            look: host.time_not_zero("look")?,
+            software: host.time("software")?,
+            command_write: host.time("command_write")?,
+            decode: nic.time("decode")?,
+            read: nic.time("read")?,
+            cycle: Ps((1e6 / machine.section("clock").megahertz("fpga")?).round() as u64),
+            width,
+            packet_gap: nic.time("packet_gap")?,
+            swif_send: nic.time("swif_send")?,
+            swif_receive: nic.time("swif_receive")?,
+            write: nic.time("write")?,
+            receive_buffers: nic.count("receive_buffers")?,
+            packet: packet as usize,
+            header: nic.bytes_up_to("header", 1 << 16)? as u32,
+            acknowledge: nic.time("acknowledge")?,
+            management: nic.time("management")?,
+            link_rate: machine.section("link").rate("rate")?,
+        };
+        Ok(InfiniBand {
+            is,
+            nics: vec![NicOf::default(); network.nodes() as usize],
+            switches: vec![SwitchAgent::default(); network.switches()],
+            switch_processors: vec![Unit::default(); network.switches()],
+            manager: Manager::new(network),
+            left: BTreeSet::new(),
+            handled: Planned::new(Owner::Nic),
+        })
+    }
+
+    /// The time that the data path takes for this many bytes.
+    pub(super) fn moved(&self, bytes: u32) -> Ps {
+        self.is.cycle * u64::from(bytes).div_ceil(self.is.width)
+    }
+
+    /// Has the CPU write a command. Returns when the core logic has it.
+    pub(super) fn command(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> Ps {
+        let cpu = &mut self.nics[node.index()].cpu;
+        let software = cpu.take(cx.now(), self.is.software);
+        let written = cpu.take(software.1, self.is.command_write);
+        cx.host_stage("software", op, software);
+        cx.host_stage("command_write", op, written);
+        written.1
+    }
+
+    /// Sends data by a command that the core logic has at `at`. Returns when the core logic has read
+    /// all of the data.
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn send(
+        &mut self,
+        cx: &mut Cx<'_>,
+        at: Ps,
+        node: Node,
+        op: Op,
+        way: Way,
+        to: FarAddress,
+        data: &Payload,
+    ) -> Ps {
+        let is = self.is;
+        let read = if data.len() > 8 { is.read } else { Ps::ZERO };
+        let nic = &mut self.nics[node.index()];
+        let decoded = nic.core.take(at, is.decode);
+        let ready = nic.core.take(decoded.1, read);
+        cx.stage(node, "core", "decode", op, decoded);
+        cx.stage(node, "core", "read", op, ready);
+        let (mut sent, mut done) = (0, ready.1);
+        loop {
+            let part = data.part(sent, is.packet);
+            let wire_bytes = is.header + part.len() as u32;
+            let time = self.moved(wire_bytes);
+            let busy = self.nics[node.index()].core.take(done, time + is.packet_gap);
+            cx.stage(node, "core", "width", op, busy);
+            let moved = busy.0 + time;
+            done = busy.1;
+            let (lid, flags, destination) = match way {
+                Way::To(other) => (self.nics[other.index()].agent.lid, 0, Destination::Node(other)),
+                // InfiniSWIF sees the flag, and replaces the destination by the group.
+                Way::Group(group) => (group, MULTICAST, Destination::Multicast(group)),
+                Way::Datagrams(group) => {
+                    (group, MULTICAST | DATAGRAM_FLAG, Destination::Multicast(group))
+                }
+                Way::Datagram(other) => {
+                    (self.nics[other.index()].agent.lid, DATAGRAM_FLAG, Destination::Node(other))
+                }
+            };
+            let pe = if flags == 0 { u64::from(to.pe) } else { 0 };
+            let packet = Packet {
+                from: node,
+                to: destination,
+                wire_bytes,
+                header: [
+                    DATA_LANE | flags | u64::from(lid) << LID_SHIFT | pe << 32,
+                    to.region.into(),
+                    to.offset + sent as u64,
+                    0,
+                ],
+                payload: part,
+                op,
+                droppable: flags != 0,
+            };
+            sent += packet.payload.len();
+            self.hand_over(cx, busy.0, moved, node, packet);
+            if sent >= data.len() {
+                return done;
+            }
+        }
+    }
+
+    /// Hands a packet to the link. The data path moves the packet from `start` to `moved`; the
+    /// packet's last bit leaves no earlier than that.
+    pub(super) fn hand_over(
+        &mut self,
+        cx: &mut Cx<'_>,
+        start: Ps,
+        moved: Ps,
+        node: Node,
+        packet: Packet,
+    ) {
+        let is = self.is;
+        if packet.to == Destination::Node(node) {
+            // The packet stays within the NIC and never sees the link.
+            self.receive(cx, moved, node, packet);
+            return;
+        }
+        let serial = is.link_rate.time(packet.wire_bytes.into());
+        let leaves = start.max(Ps(moved.0.saturating_sub(serial.0))) + is.swif_send;
+        cx.stage(node, "InfiniSWIF", "swif_send", packet.op, (leaves - is.swif_send, leaves));
+        cx.send(leaves, node, packet);
+    }
+
+    /// A packet of data whose last bit has come in by `at`.
+    pub(super) fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
+        let is = self.is;
+        let Packet { header, payload, op, wire_bytes, .. } = packet;
+        let (lid, agent) = ((header[0] >> LID_SHIFT) as u16, &self.nics[node.index()].agent);
+        let is_datagram = header[0] & DATAGRAM_FLAG != 0;
+        if lid != agent.lid && !agent.groups.contains(&lid) {
+            cx.discarded();
+            if !is_datagram {
+                cx.lost(op, 1);
+            }
+            return;
+        }
+        // The data path may begin as soon as the head is there.
+        let head = Ps(at.0.saturating_sub(is.link_rate.time(wire_bytes.into()).0));
+        let time = self.moved(wire_bytes);
+        let busy = self.nics[node.index()].receiver.take(head, time);
+        let through = busy.1.max(at) + is.swif_receive;
+        cx.stage(node, "InfiniSWIF", "swif_receive", op, (at, through));
+        cx.stage(node, "receive", "write", op, (through, through + is.write));
+        if is_datagram {
+            self.came(cx, through + is.write, node, header[1] as u16, payload);
+            return;
+        }
+        let to = FarAddress { pe: node.0, region: header[1] as u32, offset: header[2] };
+        cx.write(through + is.write, op, to, payload);
+    }
+
+    /// Has a call return when the host has seen that the NIC has read the source. A word is part of
+    /// the command; a block stays in the source until the NIC has read it.
+    pub(super) fn finish_when_read(&mut self, cx: &mut Cx<'_>, told: Ps, read: Ps, op: Op) {
+        if read == told {
+            cx.finish(told, op, Answer::default());
+            return;
+        }
+        let polling = Polling { interval: self.is.look, sample: self.is.look };
+        let seen = polling.seen(told, read);
+        cx.host_stage("look", op, (told, seen));
+        cx.finish(seen, op, Answer::default());
+    }
+}

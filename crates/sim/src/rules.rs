@@ -1,0 +1,146 @@
+//! What a process may ask of the machine. Nothing that a process writes is believed.
+
+use crate::host::Answer;
+use crate::time::Ps;
+use memonet_core::fabric::FarAddress;
+use memonet_core::hosted::{Ask, Hosted, MOST};
+
+/// No network takes longer packets.
+const LONGEST_PACKET_BYTES: usize = 1 << 20;
+
+/// What one PE has joined, and so may ask.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rules {
+    barrier: Phases,
+    joined_collectives: bool,
+    collectives_serve: bool,
+}
+
+/// Where a PE is in the phases of the machine's barrier.
+#[derive(Debug, Clone, Copy, Default)]
+struct Phases {
+    joined: bool,
+    serves: bool,
+    arrived: u64,
+    complete: u64,
+}
+
+impl Rules {
+    /// Refuses what the PE may not ask at `at`.
+    pub(crate) fn check(
+        &mut self,
+        hosted: &Hosted,
+        pe: u32,
+        ask: Ask,
+        at: Ps,
+    ) -> Result<(), &'static str> {
+        in_time(at)?;
+        let is_block = matches!(ask, Ask::Put { .. } | Ask::Get { .. });
+        let most = if is_block { MOST } else { LONGEST_PACKET_BYTES };
+        if ask.gives().max(ask.takes()) > most {
+            return Err("no block is that long");
+        }
+        match ask {
+            Ask::Begin => Err("this PE has begun already"),
+            Ask::Store { .. } | Ask::Put { .. } | Ask::Get { .. } | Ask::Atomic { .. } => {
+                check_memory(hosted, pe, ask)
+            }
+            Ask::Join | Ask::Arrive | Ask::Phase => self.check_barrier(ask),
+            Ask::JoinCollectives | Ask::Collective { .. } | Ask::Collected { .. } => {
+                self.check_collectives(ask)
+            }
+            Ask::JoinDatagrams { len, .. } if len % 4 != 0 => {
+                Err("a list of members has 4 bytes for each")
+            }
+            Ask::Compute { time } => in_time(at + Ps::from_duration(time)),
+            Ask::JoinDatagrams { .. }
+            | Ask::Send { .. }
+            | Ask::Receive { .. }
+            | Ask::Leave { .. }
+            | Ask::Map { .. }
+            | Ask::Unmap { .. }
+            | Ask::Fence
+            | Ask::Quiet
+            | Ask::IsQuiet
+            | Ask::Look
+            | Ask::Park { .. } => Ok(()),
+        }
+    }
+
+    /// Remembers what the answer to `ask` says.
+    pub(crate) fn answered(&mut self, ask: Ask, answer: &Answer) {
+        let serves = answer.refused.is_none() && answer.value != 0;
+        match ask {
+            Ask::Join => self.barrier.serves = serves,
+            Ask::Phase => self.barrier.complete = answer.value,
+            Ask::JoinCollectives => self.collectives_serve = serves,
+            _ => {}
+        }
+    }
+
+    fn check_barrier(&mut self, ask: Ask) -> Result<(), &'static str> {
+        let barrier = &mut self.barrier;
+        match ask {
+            Ask::Join if std::mem::replace(&mut barrier.joined, true) => {
+                Err("this PE has joined the machine's barrier already")
+            }
+            Ask::Arrive | Ask::Phase if !barrier.serves => {
+                Err("this PE has not joined the machine's barrier")
+            }
+            Ask::Arrive if barrier.arrived != barrier.complete => {
+                Err("this PE has not seen the barrier's last phase complete")
+            }
+            Ask::Arrive => {
+                barrier.arrived += 1;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_collectives(&mut self, ask: Ask) -> Result<(), &'static str> {
+        match ask {
+            Ask::JoinCollectives if std::mem::replace(&mut self.joined_collectives, true) => {
+                Err("this PE has joined the machine's collectives already")
+            }
+            Ask::Collective { .. } | Ask::Collected { .. } if !self.collectives_serve => {
+                Err("this PE has not joined the machine's collectives")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn in_time(end: Ps) -> Result<(), &'static str> {
+    match end < Ps::END_OF_TIME {
+        true => Ok(()),
+        false => Err("simulated time ends after 106 days"),
+    }
+}
+
+/// Refuses addresses that are no memory of the job.
+fn check_memory(hosted: &Hosted, pe: u32, ask: Ask) -> Result<(), &'static str> {
+    let memory = |at: FarAddress, len: usize, writes: bool| match hosted.has(pe, at, len, writes) {
+        true => Ok(()),
+        false => Err("there is no such memory of the job"),
+    };
+    let word = |at: FarAddress, size: usize| match hosted.has_word(pe, at, size) {
+        true => Ok(()),
+        false => Err("there is no such word in the memory of the job, or it is not aligned"),
+    };
+    match ask {
+        Ask::Store { to, size, .. } if matches!(size, 1 | 2 | 4 | 8) => {
+            memory(to, size.into(), true)
+        }
+        Ask::Store { .. } => Err("a word has 1, 2, 4 or 8 bytes"),
+        Ask::Put { to, len, signal, .. } => {
+            if len > 0 {
+                memory(to, len as usize, true)?;
+            }
+            signal.map_or(Ok(()), |signal| word(signal.at, 8))
+        }
+        Ask::Get { from, len } => memory(from, len as usize, false),
+        Ask::Atomic { at, size, .. } => word(at, size.into()),
+        _ => Ok(()),
+    }
+}
