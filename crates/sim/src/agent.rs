@@ -1,20 +1,20 @@
-//! What a machine's hardware lacks, done by software on the target host.
+//! Agents: software on the target host that does what a machine's hardware lacks.
 //!
-//! Where the NIC cannot get, or update a word, a request goes to the target as an ordinary put of
-//! the NIC's, into a mailbox that an agent on that host polls. The agent sees it at its next look,
-//! takes the time of handling it and of reading or writing the memory, and answers with a put into
-//! the caller's mailbox, which the caller polls in turn. All of that takes the time that the same
-//! puts and looks of a program take; what the software itself takes are parameters:
+//! A NIC may be unable to get memory, or to update a word. Then the library sends the target a
+//! request, as an ordinary put into a mailbox. An agent on the target host polls its mailbox. It
+//! sees the request at its next look, takes time to handle it and to read or write the memory, and
+//! answers by a put into the caller's mailbox, which the caller polls. Puts and looks of agents take
+//! the time of those of programs. The times of the software itself are parameters:
 //!
 //! ```toml
 //! [agent]
-//! handle = ...            # from having seen a request until it is carried out
-//! access = ...            # for each 8 bytes of memory that the agent reads or writes for it
+//! handle = ...            # from the look that sees a request until the agent accesses the memory
+//! access = ...            # for each 8 bytes of memory that the agent reads or writes
 //! ```
 //!
-//! Requests and answers are real packets with their real lengths, but what they say is kept here.
-//! Which it is, the upper half of their address in the mailbox says, also for each part of one that
-//! the NIC cuts in pieces; the last piece to come counts.
+//! Requests and answers are packets of their real lengths, but their content is kept here. The upper
+//! half of a packet's address in the mailbox is the number of its request. A NIC may cut a message
+//! into several packets; the message has come when the last packet has.
 
 use crate::cx::Cx;
 use crate::host::{Answer, Atomic, GroupOp, HostOp, Signal};
@@ -52,7 +52,7 @@ struct Request {
     op: Op,
     wanted: Wanted,
     answer: Answer,
-    /// Bytes of the message about it that have not come yet.
+    /// Bytes of the current message, request or answer, that have not come yet.
     due: usize,
 }
 
@@ -60,9 +60,9 @@ struct Request {
 #[derive(Debug, Clone, Default)]
 struct Agent {
     cpu: Unit,
-    /// Requests of its PE that nobody answers and that are not carried out yet.
+    /// Number of requests of this PE without an answer that are not carried out yet.
     owed: u64,
-    /// A fence of its PE, waiting for these.
+    /// Fences of this PE that wait for those requests.
     fences: Vec<Op>,
 }
 
@@ -98,7 +98,7 @@ impl Agents {
         })
     }
 
-    /// Whether a PE has asked for something that is not carried out and that nobody waits for.
+    /// Whether a PE has made a request without an answer that is not carried out yet.
     pub(crate) fn owes(&self, pe: Pe) -> bool {
         self.agents.get(pe.index()).is_some_and(|agent| agent.owed > 0)
     }
@@ -122,8 +122,8 @@ impl Agents {
                 cx.promise(op, 1);
                 self.agents[op.pe.index()].owed += 1;
                 let mut request = self.request(op, OPERANDS_BYTES, wanted);
-                // One put with the request as its signal's place: the data lands first, by the
-                // kind's own order.
+                // One put carries the data, and has the request as its signal. So the data lands
+                // first, by the kind's own order.
                 if let HostOp::Put { to: place, data: block, reuse: again, signal: then } =
                     &mut request
                     && !data.is_empty()
@@ -136,7 +136,7 @@ impl Agents {
             }
             HostOp::Fence => self.agents[op.pe.index()].fences.push(op),
             HostOp::Group(GroupOp::Join { .. }) => cx.finish(cx.now(), op, Answer::value(0)),
-            // What it is may be as long as a block.
+            // The message does not show the call, which may hold a long block.
             _ => cx.finish(
                 cx.now(),
                 op,
@@ -152,6 +152,7 @@ impl Agents {
         nic.begin(cx, call(Op { pe: op.pe.agent(self.pes), ..op }, self.pes, request));
     }
 
+    /// Keeps a request. Returns the put that carries it.
     fn request(&mut self, op: Op, operands: usize, wanted: Wanted) -> HostOp {
         let target = match &wanted {
             Wanted::Get { from, .. } => from.pe,
@@ -166,8 +167,8 @@ impl Agents {
         message(target, REQUESTS, number, REQUEST_BYTES + operands)
     }
 
-    /// A message has come into a mailbox: whose it is sees it at the next look, and then works on
-    /// it.
+    /// A part of a message has come into a mailbox. The mailbox's owner sees a whole message at its
+    /// next look, and then works on it.
     pub(crate) fn received(
         &mut self,
         cx: &mut Cx<'_>,
@@ -199,7 +200,7 @@ impl Agents {
         cx.agent_timer(busy.1, pe, number);
     }
 
-    /// An agent has done what it was asked for.
+    /// An agent has handled a request: carries it out, and answers.
     pub(crate) fn timer(&mut self, cx: &mut Cx<'_>, nic: &mut dyn Nic, pe: Pe, number: u32) {
         let Request { op, wanted, .. } = self.requests.get_mut(number);
         let op = *op;
@@ -243,7 +244,7 @@ fn call(op: Op, pes: u32, what: HostOp) -> Call {
     Call { op, node: Node(op.pe.owner(pes).0), what }
 }
 
-/// A message of so many bytes about a request, into a mailbox.
+/// A put of a message about a request into a mailbox.
 fn message(pe: u32, region: u32, number: u32, len: usize) -> HostOp {
     HostOp::Put {
         to: FarAddress { pe, region, offset: u64::from(number) << 32 },
@@ -253,7 +254,7 @@ fn message(pe: u32, region: u32, number: u32, len: usize) -> HostOp {
     }
 }
 
-/// The request that a place in a mailbox is for.
+/// The number of the request that a place in a mailbox is for.
 fn number_of(to: FarAddress) -> u32 {
     (to.offset >> 32) as u32
 }

@@ -1,5 +1,4 @@
-//! Programs as coroutines: all PEs on one thread, each on a stack of its own, exactly one of them
-//! running.
+//! Programs as coroutines. All PEs run on one thread, each on a stack of its own, one at a time.
 
 use crate::program::{Program, Ran, Reply, Request};
 use crate::stacks::{Mark, Piece};
@@ -13,12 +12,12 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The way of one PE's program to the machine.
 ///
-/// Fabrics, which hold it, may be sent to any thread and kept for any time; but only while its
-/// coroutine runs on this thread can a PE be suspended. So the engine says who runs here, and
-/// everybody else is refused.
+/// Fabrics hold ports, and a program may send a fabric to any thread and keep it for any time. But a
+/// PE can be suspended only while its coroutine runs on this thread. So the task names the port that
+/// runs here, and calls through any other port are refused.
 pub(crate) struct Port {
     pe: u32,
-    /// Set by the coroutine before its program starts; where its yielder is, on its stack.
+    /// The yielder, on the coroutine's stack. The coroutine sets it before its program starts.
     yielder: AtomicPtr<Yielder<Reply, Request>>,
     /// The PE's time when it last went on, in picoseconds.
     now: AtomicU64,
@@ -43,15 +42,16 @@ impl Port {
         Ps(self.now.load(Ordering::Relaxed))
     }
 
-    /// Hands a request over and comes back with the reply, when other PEs have run and time has
-    /// passed. Nothing, when it is not this PE that runs on this thread.
+    /// Hands a request over and returns with the reply, after other PEs have run and time has passed.
+    /// Returns nothing when this PE is not the one that runs on this thread.
     pub(crate) fn call(&self, request: Request) -> Option<Reply> {
         if !std::ptr::eq(RUNNING.get(), self) {
             return None;
         }
         // SAFETY: `RUNNING` names this port only between a `resume` of its coroutine on this thread
-        // and the suspension or end that follows, so it is that coroutine which runs; it has set
-        // `yielder` before its program could call anything, and the yielder lives until its end.
+        // and the suspension or end that follows. So this port's coroutine runs now. It set
+        // `yielder` before its program could call anything, and the yielder lives until the
+        // coroutine ends.
         let yielder = unsafe { &*self.yielder.load(Ordering::Relaxed) };
         let reply = yielder.suspend(request);
         self.now.store(reply.now.0, Ordering::Relaxed);
@@ -62,12 +62,12 @@ impl Port {
 /// Shows the port of the PE that runs on this thread.
 pub(crate) fn with_running<R>(f: impl FnOnce(Option<&Port>) -> R) -> R {
     let port = RUNNING.get();
-    // SAFETY: set by `Task::resume` to a port that it holds while its coroutine runs, and this is
-    // called by that coroutine.
+    // SAFETY: `RUNNING` is null, or names a port that `Task::resume` holds while the coroutine runs
+    // that calls this function.
     f(unsafe { port.as_ref() })
 }
 
-/// A PE's program, at any point of it.
+/// A PE's program, started or not, suspended or ended.
 pub(crate) struct Task {
     coroutine: Coroutine<Reply, Request, (), Piece>,
     port: Arc<Port>,
@@ -86,14 +86,14 @@ impl Task {
             own.now.store(first.now.0, Ordering::Relaxed);
             body(&own);
         };
-        // SAFETY: request and reply own what they say, and the caller promises that what the body
-        // borrows lives longer.
+        // SAFETY: requests and replies own their content, and the caller promises that what `body`
+        // borrows outlives the task.
         let coroutine = unsafe { Coroutine::with_stack_unchecked(stack, body) };
         Task { coroutine, port, mark }
     }
 }
 
-/// Puts back who ran before, also when a panic passes.
+/// Puts back the port that ran before, also when a panic passes.
 struct Before(*const Port);
 
 impl Drop for Before {
@@ -107,7 +107,7 @@ impl Program for Task {
         let before = Before(RUNNING.replace(Arc::as_ptr(&self.port)));
         let ran = catch_unwind(AssertUnwindSafe(|| self.coroutine.resume(reply)));
         drop(before);
-        // SAFETY: the coroutine, and with it its stack, is still there.
+        // SAFETY: the task holds the coroutine, and the coroutine holds the stack.
         unsafe { self.mark.check(self.port.pe as usize) };
         match ran {
             Ok(CoroutineResult::Yield(request)) => Ran::Asks(request, Ps::ZERO),

@@ -1,22 +1,22 @@
-//! Who runs when: programs on the one side, the machine on the other.
+//! Which PE runs when: programs on one side, the machine on the other.
 //!
-//! | a PE | until |
+//! | state of a PE | ends when |
 //! |---|---|
-//! | runs | it asks for something |
-//! | has asked at a time of its own that has not come yet | that time |
-//! | is in a call | the machine answers |
-//! | looks | the look's sample |
-//! | is parked | something changes in its memory, its deadline, or nothing else can happen; then it looks. Where a look asks other PEs, nothing in its own memory tells when to ask again: it looks by itself, ever less often: every 50 us, or every 128th part of the time that it has waited |
-//! | computes | so much time has passed |
+//! | it runs | it asks for something |
+//! | its request lies in the PE's future; the engine has scheduled it | that time comes |
+//! | it is in a call | the machine answers |
+//! | it looks | the look samples the memory |
+//! | it is parked | something changes in its memory, its deadline comes, or nothing else can happen; then it looks. A PE whose looks ask other PEs cannot see in its own memory when to ask again. It polls, at growing intervals: every 50 us, or every 128th part of the time that it has waited |
+//! | it computes | its time has passed |
 //!
-//! **A job is stuck** when nothing is under way in the machine and all that is left to happen are
-//! parked PEs' looks, at moments of their own, for what they have asked for in vain. What counts
-//! against that: memory that changes, a wait that ends or begins, a computation, a PE that ends,
-//! and a deadline of a program's own. What does not: looks that have seen nothing new, far or near,
-//! often enough (`LAST_LOOKS`); and what the library's ends of a channel repeat so that nothing is
-//! lost. They ask and are answered for ever where a program never does its part. An answer counts
-//! as news only for the end that gets it, which says so when it parks: its next look is in vain if
-//! very many in a row have taught it nothing.
+//! **A job is stuck** when nothing is under way in the machine, and all that is left are polls of
+//! parked PEs that ask in vain. These show that the job is not stuck: memory that changes, a wait
+//! that ends or begins, a computation, a PE that ends, and a deadline of the program. These do not:
+//! looks, at near or far memory, that have seen nothing new `LAST_LOOKS` times; and what the
+//! library's ends of a channel repeat so that nothing is lost. Such ends ask and are answered for
+//! ever when a program never does its part. An answer counts as progress only for the end that gets
+//! it. That end says so when it parks: its next look is in vain if very many in a row have taught it
+//! nothing.
 
 use crate::error::{Error, Waiting};
 use crate::host::{Answer, GroupOp, HostOp, Op, Pe};
@@ -27,38 +27,41 @@ use crate::time::Ps;
 use crate::world::{Happened, Wake, World};
 use memonet_core::fabric::Awaited;
 
-/// What the engine must know of the job besides: who has left it.
+/// What the engine has to know of the job: which PEs have left.
 pub(crate) trait Departures {
-    /// How many PEs have left, in order or not.
+    /// How many PEs have left, whether they ended well or died.
     fn count(&self) -> u32;
-    /// Whether this one has.
+    /// Whether this PE has left.
     fn has_left(&self, pe: Pe) -> bool;
     /// A PE's program has panicked.
     fn died(&self, pe: Pe);
 }
 
-/// How long it takes until the others hear of a PE that has left.
-const NEWS: Ps = Ps::us(1000);
-/// How often all that are parked look in vain, when nothing else can happen, before that counts.
+/// How long it takes until the other PEs hear of a PE that has left.
+const NEWS_OF_DEPARTURES: Ps = Ps::us(1000);
+/// How often all parked PEs look in vain, when nothing else can happen, before the job is stuck.
 const LAST_LOOKS: u32 = 64;
-/// The longest that a PE whose looks ask other PEs goes without one, or that part of its wait: so
-/// the looks of no wait are too many, and none ends much too late.
-const LONGEST_NAP: Ps = Ps::us(50);
+/// The longest poll interval of a PE whose looks ask other PEs, unless `PART_OF_WAIT` gives a longer
+/// one.
+const LONGEST_POLL_INTERVAL: Ps = Ps::us(50);
+/// The poll interval may be this part of the time that the PE has waited. So a long wait takes few
+/// looks, and ends late by a small part of its length.
 const PART_OF_WAIT: u64 = 128;
 
 #[derive(Debug)]
 enum State {
     /// Not started.
     New,
-    /// Has asked, and its own time has not come yet.
+    /// The PE's request lies in the PE's future.
     Ahead(Request),
     Calling,
     Looking,
     Parked {
         from: Ps,
         what: Awaited,
+        /// Whether a look is scheduled.
         due: bool,
-        /// It will look at a moment of its own, and something may come of that.
+        /// Whether the PE will look at a moment of its own, and may see something new.
         hopeful: bool,
     },
     Computing,
@@ -67,21 +70,20 @@ enum State {
 
 struct Actor {
     state: State,
-    /// Its own time: not before the machine's when it runs, later when a look is not over that has
-    /// seen what it wanted.
+    /// The PE's own time. While the PE runs, this is the machine's time or later: later, when a look
+    /// that succeeded is not over.
     at: Ps,
-    /// Something has changed in its memory since its last look.
+    /// Whether something in the PE's memory has changed since its last look.
     changed: bool,
-    /// It has called its NIC since its last look: that look was, or may have been, at other PEs'
-    /// memory too.
+    /// Whether the PE has called its NIC since its last look. Then its looks may ask other PEs.
     asked: bool,
-    /// How long it will do without a look by itself.
-    nap: Ps,
-    /// The first look of its wait.
+    /// The PE's next poll interval.
+    poll_interval: Ps,
+    /// When the first look of the PE's wait began.
     waits_since: Ps,
-    /// Calls so far.
+    /// Number of the PE's calls so far.
     calls: u32,
-    /// Parkings so far, to tell an old deadline from a new one.
+    /// Number of the PE's parkings so far. It tells an old deadline from a new one.
     parkings: u32,
 }
 
@@ -91,18 +93,21 @@ pub(crate) struct Engine<'a, P> {
     programs: Vec<P>,
     actors: Vec<Actor>,
     departures: &'a dyn Departures,
-    /// Of which all have been told.
+    /// Number of departures that the PEs have heard of.
     known_departures: u32,
-    /// Whether all are about to be told of more.
+    /// Whether the PEs are about to hear of more departures.
     news_due: bool,
+    /// Number of programs that have not ended.
     left: usize,
     /// Deadlines among the world's events.
     deadlines: usize,
-    /// PEs that are parked with hope.
+    /// Number of parked PEs that are hopeful.
     hopeful: usize,
+    /// How often in a row all parked PEs have looked in vain.
     vain_looks: u32,
     panic: Option<Panic>,
     failed: Option<Error>,
+    /// When the last program ended.
     end: Ps,
 }
 
@@ -113,7 +118,7 @@ impl<'a, P: Program> Engine<'a, P> {
             at: Ps::ZERO,
             changed: false,
             asked: false,
-            nap: Ps::ZERO,
+            poll_interval: Ps::ZERO,
             waits_since: Ps::ZERO,
             calls: 0,
             parkings: 0,
@@ -135,8 +140,8 @@ impl<'a, P: Program> Engine<'a, P> {
         }
     }
 
-    /// Runs all programs to their ends. Gives the world as they left it, when the last ended, and
-    /// the first panic; and why not all ended.
+    /// Runs all programs to their ends. Returns the world as they left it, the time at which the last
+    /// program ended, the first panic, and the error if not all ended.
     pub(crate) fn run(mut self) -> (World, Ps, Option<Panic>, Result<(), Error>) {
         let result = self.run_all();
         (self.world, self.end, self.panic, result)
@@ -144,7 +149,7 @@ impl<'a, P: Program> Engine<'a, P> {
 
     fn run_all(&mut self) -> Result<(), Error> {
         for pe in 0..self.programs.len() as u32 {
-            // The machine may have been at work before, coming up.
+            // Bringing the machine up may have taken time.
             self.resume(Pe(pe), self.world.now(), Answer::default());
             self.failed.take().map_or(Ok(()), Err)?;
         }
@@ -178,7 +183,7 @@ impl<'a, P: Program> Engine<'a, P> {
             }
             self.failed.take().map_or(Ok(()), Err)?;
         }
-        // What the programs sent last arrives, whoever is there to see it.
+        // What the programs sent last still arrives.
         while let Some(happened) = self.world.next() {
             if let Happened::Unrouted(op, switch, to) = happened {
                 return Err(self.unrouted(op, switch, to));
@@ -187,14 +192,14 @@ impl<'a, P: Program> Engine<'a, P> {
         Ok(())
     }
 
-    /// There is something new for a PE to see.
+    /// Has a PE look, because there is something new for it to see.
     fn look_soon(&mut self, pe: Pe) {
         let actor = &mut self.actors[pe.index()];
         actor.changed = true;
         self.look_at_next(pe, self.world.now());
     }
 
-    /// A parked PE's first look that may see what happened at `changed` becomes due.
+    /// Schedules the first look of a parked PE that may see what happened at `changed`.
     fn look_at_next(&mut self, pe: Pe, changed: Ps) {
         let State::Parked { from, due, .. } = &mut self.actors[pe.index()].state else {
             return;
@@ -251,7 +256,7 @@ impl<'a, P: Program> Engine<'a, P> {
         }
     }
 
-    /// A PE goes on at `at`, by its own time, until it waits for something.
+    /// Runs a PE on, at `at` by its own time, until it waits for something.
     fn resume(&mut self, pe: Pe, mut at: Ps, mut answer: Answer) {
         loop {
             self.actors[pe.index()].at = at;
@@ -298,19 +303,19 @@ impl<'a, P: Program> Engine<'a, P> {
         let count = self.departures.count();
         if count != self.known_departures && !self.news_due {
             self.news_due = true;
-            let at = self.world.now() + NEWS;
+            let at = self.world.now() + NEWS_OF_DEPARTURES;
             self.world.wake(at, Wake::Departures);
         }
     }
 
-    /// A PE's request is begun, now. Gives what can be answered at once.
+    /// Begins a PE's request, now. Returns the answer if there is one at once.
     fn begin(&mut self, pe: Pe, request: Request) -> Option<Answer> {
         let now = self.world.now();
         let actor = &mut self.actors[pe.index()];
         match request {
             Request::Host(what) => {
                 actor.state = State::Calling;
-                // What may come from its own NIC wakes it, as its memory does.
+                // News from its own NIC wakes a PE, as a change of its memory does.
                 actor.asked |= !matches!(
                     what,
                     HostOp::Group(GroupOp::Phase(_) | GroupOp::Receive(_) | GroupOp::Result(_))
@@ -320,20 +325,20 @@ impl<'a, P: Program> Engine<'a, P> {
                 self.world.begin(op, what);
             }
             Request::Look => {
-                // The first look of a wait: whoever comes to a new one has got on, and may have
-                // written to its own memory what others ask for.
+                // This is the first look of a wait. A PE that comes to a new wait has made
+                // progress, and may have written to its own memory what other PEs ask for.
                 self.vain_looks = 0;
                 actor.state = State::Looking;
                 let polling = self.world.polling(pe);
-                (actor.nap, actor.waits_since) = (polling.interval, now);
+                (actor.poll_interval, actor.waits_since) = (polling.interval, now);
                 let reads = now + polling.sample;
                 self.world.wake(reads, Wake::Sample(pe));
             }
             Request::Park { due, vain, what } => {
                 actor.parkings = actor.parkings.wrapping_add(1);
-                // Without that, what would be asked for ever is a deadlock that nobody sees.
+                // PEs that polled for ever would hide a deadlock.
                 let asks = actor.asked && self.vain_looks < LAST_LOOKS;
-                let by_itself = asks.then(|| now + actor.nap);
+                let by_itself = asks.then(|| now + actor.poll_interval);
                 let hopeful = asks || due.is_some() && !vain;
                 self.hopeful += usize::from(hopeful);
                 actor.state = State::Parked { from: now, what, due: false, hopeful };
@@ -341,7 +346,8 @@ impl<'a, P: Program> Engine<'a, P> {
                     self.look_at_next(pe, now);
                 } else if let Some(at) = due.into_iter().chain(by_itself).min() {
                     let part = Ps(now.since(actor.waits_since).0 / PART_OF_WAIT);
-                    actor.nap = LONGEST_NAP.max(part).min(actor.nap * 2);
+                    actor.poll_interval =
+                        LONGEST_POLL_INTERVAL.max(part).min(actor.poll_interval * 2);
                     self.deadlines += 1;
                     let wake = Wake::Deadline { pe, parking: actor.parkings };
                     self.world.wake(at.max(now), wake);
@@ -356,8 +362,8 @@ impl<'a, P: Program> Engine<'a, P> {
         None
     }
 
-    /// When only deadlines are left to happen, or nothing: whether all that are parked get a look,
-    /// in case something has changed that is no part of the machine.
+    /// Has all parked PEs look, when nothing but deadlines is left: something may have changed that
+    /// is no part of the machine. Returns false when they have looked often enough.
     fn look_once_more(&mut self) -> bool {
         if self.vain_looks == LAST_LOOKS {
             return false;

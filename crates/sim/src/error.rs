@@ -1,11 +1,11 @@
-//! What can go wrong with a run.
+//! Errors of a run.
 
 use crate::machine::MachineError;
 use crate::packet::Destination;
 use crate::time::Ps;
 use std::fmt;
 
-/// Why a run did not end well.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The machine file.
@@ -19,14 +19,14 @@ pub enum Error {
         "no memory for the stacks of {pes} PEs, {bytes} bytes each: {cause}. Run fewer PEs, or give them smaller stacks"
     )]
     Stacks {
-        /// How many.
+        /// Number of PEs.
         pes: usize,
-        /// How large.
+        /// Bytes of each stack.
         bytes: usize,
         /// What the system said.
         cause: std::io::Error,
     },
-    /// It is a process's turn, and it asks for nothing.
+    /// A process has its turn, and asks for nothing.
     #[error("PE {pe} has made no call for {patience:?}. {}", why_silent(*.asleep))]
     Silent {
         /// Which.
@@ -36,8 +36,8 @@ pub enum Error {
         /// Whether it has slept all the while.
         asleep: bool,
     },
-    /// A process has written to the pages by which it talks to the machine what it may not, or when
-    /// it may not.
+    /// A process has written to the pages that it shares with the machine out of its turn, or has
+    /// written what it may not.
     #[error(
         "PE {pe} has broken the rules by which processes and the machine take turns: stray stores into memonet's shared pages, or another version of memonet"
     )]
@@ -59,7 +59,7 @@ pub enum Error {
         /// Where it was to go.
         to: Destination,
     },
-    /// Nothing is left that could happen, and PEs wait.
+    /// PEs wait, and no event is left.
     #[error("deadlock at {at}: nothing is under way, and {} PEs wait\n{}", .waits.len(), Lines(.waits))]
     Deadlock {
         /// When.
@@ -87,13 +87,13 @@ fn why_silent(asleep: bool) -> &'static str {
 pub struct Waiting {
     /// Which.
     pub pe: usize,
-    /// For what,
+    /// What the PE waits for.
     pub what: String,
-    /// since when.
+    /// When the PE began to wait.
     pub since: Ps,
 }
 
-/// Lines shown of a deadlock.
+/// Most PEs that the error of a deadlock names.
 const SHOWN: usize = 32;
 
 struct Lines<'a>(&'a [Waiting]);

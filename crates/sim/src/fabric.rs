@@ -1,4 +1,4 @@
-//! What a PE's library asks, in the machine's own terms, and the port of a PE that is a coroutine.
+//! A PE's calls of the library as requests to the machine, and the port of a PE that is a coroutine.
 
 use crate::coroutine::Port;
 use crate::host::{Answer, GroupOp, HostOp, Wanted};
@@ -16,14 +16,14 @@ const NOT_HERE: Error = Error::Misuse(
     "a simulated PE has one thread: its job was used by another, or after its program had ended",
 );
 
-/// What the library asks for in the machine's terms. One for each PE: it knows the group of all
-/// PEs, once the PE has joined it.
+/// Turns a PE's questions into requests. Each PE has its own, which remembers the groups of all PEs
+/// that the PE has joined.
 pub(crate) struct Asks {
-    /// All PEs: one list for the whole job.
+    /// All PEs. The whole job shares one list.
     everybody: Arc<[u32]>,
-    /// The group of all, for their barrier; 0 before.
+    /// The group of all PEs for barriers; 0 until the PE has joined it.
     all: AtomicU32,
-    /// The same for their collectives.
+    /// The group of all PEs for collectives; 0 until the PE has joined it.
     all_for_collectives: AtomicU32,
 }
 
@@ -32,7 +32,7 @@ impl Asks {
         Asks { everybody, all: AtomicU32::new(0), all_for_collectives: AtomicU32::new(0) }
     }
 
-    /// The request; `block` is what goes with it.
+    /// The request for a question. `block` is the data that goes with the question.
     pub(crate) fn request(&self, ask: Ask, block: Payload) -> Request {
         let all = || self.all.load(Ordering::Relaxed);
         Request::Host(match ask {
@@ -67,13 +67,13 @@ impl Asks {
             Ask::Look => return Request::Look,
             Ask::Park { due, what } => {
                 let vain = due.is_some_and(|due| due.vain);
-                // What is due beyond the end of time never is: no run lasts so long.
+                // No run lasts until a deadline beyond the end of time.
                 let due =
                     due.map(|due| Ps::from_duration(due.at)).filter(|&at| at < Ps::END_OF_TIME);
                 return Request::Park { due, vain, what };
             }
             Ask::Compute { time } => return Request::Compute(Ps::from_duration(time)),
-            // These take no time.
+            // These questions take no time.
             Ask::Begin | Ask::Map { .. } | Ask::Unmap { .. } => return Request::Compute(Ps::ZERO),
         })
     }
@@ -100,7 +100,7 @@ pub(crate) fn members(block: &Payload) -> Vec<u32> {
     block.with(|bytes| bytes.chunks_exact(4).map(word).collect())
 }
 
-/// The way of a PE that is a coroutine.
+/// The port of a PE that is a coroutine.
 pub(crate) struct OfCoroutine {
     port: Arc<Port>,
     hosted: Arc<Hosted>,
@@ -127,7 +127,7 @@ impl hosted::Port for OfCoroutine {
         let data = match ask.gives() {
             len @ 1.. => {
                 let mut bytes = vec![0; len];
-                // SAFETY: the caller promises the source; the vector was made for so many bytes.
+                // SAFETY: the caller promises the source. The vector was made with this length.
                 unsafe { shm::copy(bytes.as_mut_ptr(), block, bytes.len()) };
                 Payload::copy(&bytes)
             }
@@ -142,8 +142,8 @@ impl hosted::Port for OfCoroutine {
             let (came, most) = (answer.data.len(), ask.takes());
             let all = if matches!(ask, Ask::Get { .. }) { came == most } else { came <= most };
             assert!(all, "{ask:?} is answered with {came} bytes");
-            // SAFETY: the caller promises the destination; the answer has no more bytes, just
-            // asserted.
+            // SAFETY: the caller promises a destination for `most` bytes. The answer has no more
+            // than that, as was asserted above.
             answer.data.with(|bytes| unsafe { shm::copy(block, bytes.as_ptr(), bytes.len()) });
         }
         Ok(answer.value)
@@ -157,7 +157,7 @@ impl hosted::Port for OfCoroutine {
         len: usize,
         _file: BorrowedFd<'_>,
     ) -> Result<()> {
-        // SAFETY: the caller promises what the host asks for.
+        // SAFETY: the caller's promise is what `map_region` requires.
         unsafe { self.hosted.map_region(self.port.pe(), pe, region, base, len) };
         Ok(())
     }

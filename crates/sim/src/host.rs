@@ -1,8 +1,8 @@
-//! What a program on a simulated host asks of its NIC, and what it gets back.
+//! What a program on a simulated host asks of its NIC, and what the NIC answers.
 //!
-//! These types are the whole of what passes between a program and the machine: a coroutine hands
-//! them over by a switch of stacks, an attached process through a shared page. So nothing in them
-//! points into the program's memory.
+//! Nothing else passes between a program and the machine. A coroutine hands these values over by a
+//! switch of stacks, and an attached process through a shared page, so nothing in them points into
+//! the program's memory.
 
 pub use crate::op::{Op, Pe};
 use crate::packet::Payload;
@@ -11,38 +11,37 @@ use memonet_core::fabric::{FarAddress, NetworkCollective};
 pub use memonet_core::hosted::{Atomic, Signal};
 use std::sync::Arc;
 
-/// An operation on the NIC. The library's calls come as the first seven; the last two are the
-/// kind's own.
+/// An operation on the NIC. The library's calls come as any but the last, which is for the kind's
+/// own interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostOp {
-    /// A word of 1, 2, 4 or 8 bytes, never torn. Answered when the host has written it:
-    /// [`Answer::default`].
+    /// Writes a word of 1, 2, 4 or 8 bytes, never torn. Answered when the host has written the word.
     Store {
         /// Where.
         to: FarAddress,
         /// What.
         word: Payload,
     },
-    /// A block, then perhaps a signal. Answered when the source may be reused (with `reuse`), or
-    /// when the call returns.
+    /// Writes a block, and then perhaps a signal. Answered when the call returns; with `reuse`, when
+    /// the program may change the source.
     Put {
-        /// Where; of no meaning when `data` is empty.
+        /// The place of the block. Meaningless when `data` is empty.
         to: FarAddress,
-        /// What. May be empty: then it is a signal alone.
+        /// The block. Empty for a signal alone.
         data: Payload,
-        /// Visible only when the data is.
+        /// The signal. It becomes visible only after the data.
         signal: Option<Signal>,
         /// Whether the program may change its source when the call returns.
         reuse: bool,
     },
-    /// Answered with the bytes.
+    /// Reads a block. Answered with its bytes.
     Get {
         /// Where.
         from: FarAddress,
         /// How many bytes.
         len: u32,
     },
-    /// Answered with what the word held.
+    /// Changes a word. Answered with the word's old value.
     Atomic {
         /// Where.
         at: FarAddress,
@@ -51,18 +50,18 @@ pub enum HostOp {
         /// What to do.
         what: Atomic,
     },
-    /// What came before becomes visible at each PE before what comes after. Answered when that is
-    /// certain.
+    /// Orders writes: those before the fence become visible at each PE before those after it.
+    /// Answered when that is certain.
     Fence,
     /// Answered when all that the PE has written is visible.
     Quiet,
-    /// A collective of the hardware's.
+    /// An operation of the hardware's for a group of PEs.
     Group(GroupOp),
     /// A command of the kind's own interface, for programs that use the NIC without the library.
     Command(Command),
 }
 
-/// For what a group is.
+/// The purpose of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Wanted {
     /// [`GroupOp::Arrive`] and [`GroupOp::Phase`].
@@ -71,39 +70,39 @@ pub enum Wanted {
     Multicast,
     /// [`GroupOp::Collective`].
     Collectives,
-    /// [`GroupOp::Send`] and [`GroupOp::Receive`], of the library's for this purpose.
+    /// [`GroupOp::Send`] and [`GroupOp::Receive`]. The library numbers its purposes.
     Datagrams(u32),
 }
 
 /// What hardware may do for several PEs at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupOp {
-    /// Sets up hardware for these PEs; every member asks with the same list, and for the same.
-    /// Answered with a value that is not 0, the group's number, or with 0 at every member when the
-    /// hardware cannot serve this group: then the library does without. For datagrams and
-    /// collectives, the upper half is the most bytes of one, or of a part.
+    /// Sets up hardware for a group. Every member asks with one list and one purpose. Answered with
+    /// the group's number, which is not 0. If the hardware cannot serve the group, every member is
+    /// answered with 0, and the library does without. For datagrams and collectives, the upper half
+    /// of the answer is the most bytes of a datagram, or of a member's part.
     Join {
-        /// PEs. A list of very many is shared by all that ask with it.
+        /// The members. All that ask share one list.
         members: Arc<[u32]>,
-        /// For what.
+        /// The group's purpose.
         wanted: Wanted,
     },
     /// Arrives at the next phase of the group's barrier.
     Arrive(u32),
-    /// Answered with the last complete phase of the group's barrier. A look of the host at the NIC,
-    /// with its price.
+    /// A look of the host at the NIC, with the time of a look. Answered with the last complete phase
+    /// of the group's barrier.
     Phase(u32),
-    /// Writes a block at the same offset of every member's segment but the sender's.
+    /// Writes a block to the segment of every member but the sender, at one offset.
     Multicast {
         /// To whom.
         group: u32,
-        /// Where: region and offset count, the PE does not.
+        /// The region and the offset. The PE has no meaning.
         to: FarAddress,
         /// What.
         data: Payload,
     },
-    /// A collective, refused where the kind's hardware has it not. Answered when the host has
-    /// written its part.
+    /// Begins a collective. Refused if the kind's hardware does not have it. Answered when the host
+    /// has written its part.
     Collective {
         /// Of whom.
         group: u32,
@@ -112,31 +111,32 @@ pub enum GroupOp {
         /// This member's part.
         data: Payload,
     },
-    /// Answered with the result of this PE's collective in the group, empty if it gets none, and
-    /// one more than its length, when that is over for it, and it has taken part in none since;
-    /// else with 0. A look of the host at the NIC, with its price.
+    /// A look of the host at the NIC, with the time of a look, for the result of the PE's last
+    /// collective in the group. Answered with the result and one more than its length, when the
+    /// collective is over for this PE and no call has taken the result; otherwise with 0. A PE that
+    /// gets no result has an empty one.
     Result(u32),
-    /// Sends a datagram, or several in one go, which may be lost, and of which `Quiet` and `Fence`
-    /// do not know. Answered when the data may be changed.
+    /// Sends a datagram, or several in one go. Datagrams may be lost, and `Quiet` and `Fence` do not
+    /// wait for them. Answered when the program may change the data.
     Send {
-        /// By which group.
+        /// The group.
         group: u32,
-        /// To whom of it; `None`: to all others.
+        /// The member to send to; `None` for all others.
         to: Option<u32>,
         /// What.
         data: Payload,
     },
-    /// Answered with the next datagram that has come to this PE by the group and one more than its
-    /// length, or with 0. A look of the host at the NIC, with its price.
+    /// A look of the host at the NIC, with the time of a look, for the next datagram that has come to
+    /// this PE by the group. Answered with the datagram and one more than its length, or with 0.
     Receive(u32),
     /// Leaves a group for datagrams.
     Leave(u32),
 }
 
-/// A command to the NIC in the kind's own terms. Kinds offer functions that make them.
+/// A command of the kind's own interface. Each kind offers functions that make its commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// Which, by the kind's numbers.
+    /// Which command, by the kind's numbers.
     pub code: u32,
     /// Its arguments.
     pub words: [u64; 4],
@@ -144,14 +144,14 @@ pub struct Command {
     pub data: Payload,
 }
 
-/// What a call returns.
+/// The answer to a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     /// A number.
     pub value: u64,
     /// Bytes.
     pub data: Payload,
-    /// Why it was refused, where it was: the caller gets an error with these words.
+    /// The reason of a refusal, if the call was refused. The caller gets an error with these words.
     pub refused: Option<String>,
 }
 
@@ -162,17 +162,18 @@ impl Default for Answer {
 }
 
 impl Answer {
-    /// A number.
+    /// An answer with a number.
     pub fn value(value: u64) -> Answer {
         Answer { value, ..Answer::default() }
     }
 
-    /// Bytes.
+    /// An answer with bytes.
     pub fn data(data: Payload) -> Answer {
         Answer { data, ..Answer::default() }
     }
 
-    /// Bytes that there may be or not, and one more than how many there are.
+    /// An answer to a look that has found bytes: one more than their number, so that it is not 0, and
+    /// the bytes.
     pub fn with_length(data: Payload) -> Answer {
         Answer { value: 1 + data.len() as u64, ..Answer::data(data) }
     }
@@ -183,7 +184,7 @@ impl Answer {
     }
 }
 
-/// How a host looks at memory that its NIC writes: one read after the other.
+/// The looks of a host at memory that its NIC writes: one read after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Polling {
     /// From the start of a look to the start of the next. More than zero.
@@ -193,13 +194,13 @@ pub struct Polling {
 }
 
 impl Polling {
-    /// When a host that looks again and again from `from` on has seen a change made at `changed`:
-    /// the end of that look.
+    /// When a host that looks again and again from `from` on has seen a change made at `changed`: the
+    /// end of the look that sees the change.
     pub fn seen(self, from: Ps, changed: Ps) -> Ps {
         self.reads(from, changed) + (self.interval - self.sample)
     }
 
-    /// When that look reads the memory.
+    /// When the look reads the memory that first sees a change made at `changed`.
     pub fn reads(self, from: Ps, changed: Ps) -> Ps {
         let first = from + self.sample;
         first + self.interval * changed.since(first).0.div_ceil(self.interval.0)

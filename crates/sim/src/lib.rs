@@ -17,40 +17,56 @@
 //!
 //! # The map
 //!
+//! Imports point one way, down these floors, and so they do within each folder. Its `mod.rs` stands
+//! above the folder's other files; the state of a kind stands below the files that work on it.
+//!
+//! | floor | files | what |
+//! |---|---|---|
+//! | studies | `reproduce/`, `processes` | published experiments; programs as processes, whose questions `rules` checks |
+//! | runs | `run`, `engine` | programs as closures; which PE runs when |
+//! | the machine | `world`, `agent`, `nic/` | events to NICs; software for what hardware lacks; the kinds |
+//! | its inside | `cx`, `parts`, `network`, `memory` | what a NIC may do; packets under way; links and switches; segments |
+//! | ways in | `fabric`, `coroutine`, `stacks`, `program` | a PE's calls as requests; PEs as coroutines; what programs and the engine pass |
+//! | words | `events`, `host`, `error`, `trace/`, `machine/` | what is due and what has happened; calls; stages; where every number is from |
+//! | ground | `packet`, `op`, `queue`, `routes`, `slab`, `random`, `time` | what travels, names, and data structures that know no machine |
+//!
+//! And what passes from a program to the machine and back:
+//!
 //! ```text
 //! program     closures: a coroutine for each PE (`coroutine`, `stacks`)      processes: shared pages and a futex each (`processes`)
 //!    │  memonet_core::Job, unchanged, all peers Far
-//! `fabric`    every call of `trait Fabric` becomes an `Ask` (memonet_core::hosted), and that a `Request`, handed over through a `Port`
-//!    │  Request / Reply                        ── the only thing that passes; nothing in it points into the program
-//! `engine`    who runs, who waits for what, poll instants, deadlines, compute time; deadlock
+//! `fabric`    every call of `trait Fabric` becomes an `Ask` (memonet_core::hosted), and each `Ask` a `Request`, handed over through a `Port`
+//!    │  Request / Reply                        ── nothing else passes, and nothing in them points into the program
+//! `engine`    which PE runs, what each waits for, moments of looks, deadlines, compute time; deadlock
 //!    │  HostOp / Happened
-//! `world`     events by (time, order); `nic/*` the kinds; `agent` software for what hardware lacks; `network` links and switches
+//! `world`     events by (time, order), for NICs, agents, links and switches
 //!    │
-//! `memory`    the segments of the job: what NICs deliver into;  `trace`: every stage that took time;  `machine`: where every number is from
+//! `memory`    the segments of the job, into which NICs deliver
 //! ```
 //!
 //! # Time
 //!
-//! [`Ps`], whole picoseconds. Events are ordered by time, and at one time by the order in which
-//! they were put in ([`queue`]). Nothing else orders anything: no address, no hash, no clock.
-//! Chance ([`random`]) is drawn from the seed, in the order of events.
+//! Time is counted in whole picoseconds ([`Ps`]). Events are ordered by time. Events of one time are
+//! ordered as they were put into the queue ([`queue`]). Nothing else orders anything: no address, no
+//! hash, no clock. Random numbers ([`random`]) come from the seed, in the order of events.
 //!
 //! # A PE's time
 //!
-//! Exactly one PE runs at any moment of real time, and while it runs, virtual time stands still:
-//! computing costs nothing unless the program says `job.compute`. A PE gives up the CPU with every
-//! call: its request is begun at the PE's own time, and it goes on when the machine answers.
+//! Exactly one PE runs at any moment of real time, and virtual time stands still while it runs.
+//! So computing costs nothing unless the program says `job.compute`. A PE gives up the CPU with
+//! every call. The call's request begins at the PE's own time, and the PE goes on when the machine
+//! answers.
 //!
-//! **Looks.** A host learns what its NIC wrote by reading memory, again and again. One such look
-//! takes [`Polling::interval`](host::Polling), and reads at `sample` after its start. A PE that
-//! waits ([`memonet_core::wait`]) is not run for each look: it *parks*. When something in its
-//! memory changes, the engine computes which look would have seen it, and runs the PE at that
-//! look's sample; the rest of the look is charged before its next call. A look that finds what it
-//! wants at once costs as much as any other.
+//! **Looks.** A host learns what its NIC wrote by reading memory, again and again. One look takes
+//! [`Polling::interval`](host::Polling), and reads the memory `sample` after its start. The engine
+//! does not run a PE that waits ([`memonet_core::wait`]) for each look: the PE *parks*. When
+//! something in the PE's memory changes, the engine computes which look would have seen the change,
+//! and runs the PE when that look reads. The rest of the look is charged before the PE's next call.
+//! A look that succeeds at once costs as much as any other.
 //!
-//! **Ends of waits.** A deadline is an event. When nothing is left that could happen, but PEs are
-//! parked, all of them look once more (a PE may have left, or a descriptor come by a socket); if
-//! that changes nothing it is a deadlock, an error that lists what each waits for.
+//! **Ends of waits.** A deadline is an event. When no event is left but PEs are parked, all of them
+//! look once more, because a PE may have left, or a descriptor may have come by a socket. If that
+//! changes nothing, the run ends with a deadlock: an error that lists what each PE waits for.
 //!
 //! # For the author of a NIC kind
 //!
@@ -62,31 +78,33 @@
 //!    [`World::begin`](world::World::begin) for the calls, [`World::next`](world::World::next)
 //!    until nothing happens; [`World::counts`](world::World::counts) for conservation,
 //!    [`trace::Recorder::breakdown`] for stages.
-//! 4. What your hardware shares between nodes (wires, a chain) is a field of your kind: one value
-//!    holds the NICs of all nodes. What travels as packets goes through
-//!    [`Cx::send`](nic::Cx::send), so that links and switches see it.
+//! 4. Hardware that nodes share (wires, a chain) is a field of your kind, because one value holds
+//!    the NICs of all nodes. Packets go through [`Cx::send`](nic::Cx::send), so that links and
+//!    switches see them.
 //! 5. The kind's own interface (kick addresses, command words, bank switch) is
 //!    [`host::HostOp::Command`], with functions in your file that make the commands. Programs reach
-//!    it by [`Host`]. What the library sends comes as `Store`, `Put`, `Get`, `Atomic`, `Fence`,
-//!    `Quiet`: your file is also the driver that cuts a put into packets.
-//! 6. Memory that the host sees only after a switch of banks: keep the bytes, and
+//!    the interface by [`Host`]. The library's calls come as `Store`, `Put`, `Get`, `Atomic`,
+//!    `Fence` and `Quiet`: your file is also the driver that cuts a put into packets.
+//! 6. If the host sees memory only after a switch of banks, keep the bytes, and
 //!    [`Cx::write`](nic::Cx::write) them to the PE's segment at the switch.
-//! 7. Collectives in hardware are [`host::GroupOp`]; say so by [`nic::Feature::Groups`]; datagrams
-//!    that the network copies, too, and by [`nic::Feature::Datagrams`].
+//! 7. Collectives in hardware are [`host::GroupOp`]; announce them by [`nic::Feature::Groups`].
+//!    Datagrams that the network copies are, too; announce them by [`nic::Feature::Datagrams`].
 //! 8. Switch management (multicast tables): packets to [`packet::Destination::Switch`] come out in
-//!    [`nic::Nic::at_switch`], which sets [`network::Switch::set_multicast`]. Routes are written
+//!    [`nic::Nic::at_switch`], which calls [`network::Switch::set_multicast`]. Routes are written
 //!    when the network is built; [`network::Network::set_route`] changes them.
 //!
 //! # Trade-offs
 //!
-//! * Switches never push back: whoever waits for a port does not block others. Buffers have no end.
-//! * A NIC's state is one value for all nodes, so a kind could cheat. It is read by people.
+//! * Switches have no back-pressure: a packet that waits for a port does not block others. Buffers
+//!   are unlimited.
+//! * A NIC's state is one value for all nodes, so a kind could use what its node cannot know. Only
+//!   review prevents that.
 //! * An agent runs beside its host's program and takes no CPU time from it.
-//! * `quiet` is answered when the machine knows that all is visible, plus the time in which a real
-//!   host would hear of it; a host that has no way to hear of it would have to ask.
+//! * `quiet` is answered when the machine knows that all writes are visible, plus the time in which
+//!   a real host would hear of that. A host that cannot hear of it would have to ask.
 //! * Plain loads and stores of a PE to its own memory take no time.
-//! * Of an attached process the library alone is simulated: what it says to the kernel, such as
-//!   reading a file, takes no time and has no order.
+//! * Of an attached process, only the library is simulated. The process's system calls, such as
+//!   reading a file, take no time and have no order.
 
 mod agent;
 mod coroutine;
@@ -113,6 +131,8 @@ mod rules;
 mod run;
 mod slab;
 mod stacks;
+#[cfg(test)]
+mod testing;
 pub mod time;
 pub mod trace;
 pub mod world;

@@ -8,27 +8,26 @@ use memonet_core::fabric::FarAddress;
 /// The first of the two regions that are mailboxes of agents. They are no memory of the job.
 pub(crate) const MAILBOXES: u32 = u32::MAX - 1;
 
-/// What NICs deliver into. Addresses come from resolved remotes: their bounds and rights were
-/// checked, and are checked again here, as a kind may compute others from them.
+/// The memory that NICs deliver into. Addresses come from resolved remotes, whose bounds and rights
+/// were checked. They are checked again here, because a kind may compute other addresses from them.
 pub trait Memory {
-    /// Writes bytes; `by` is the PE whose call it is, whose view of restricted windows counts. An
-    /// error says why it cannot be.
+    /// Writes bytes, with the rights of PE `by` in restricted windows. An error says why the bytes
+    /// cannot be written.
     fn write(&mut self, by: Pe, to: FarAddress, data: &Payload) -> Result<(), String>;
-    /// Reads bytes.
+    /// Reads bytes, with the rights of PE `by`.
     fn read(&mut self, by: Pe, from: FarAddress, len: usize) -> Result<Payload, String>;
-    /// Changes a word; gives what it held.
+    /// Changes a word, with the rights of PE `by`. Returns the word's old value.
     fn atomic(&mut self, by: Pe, at: FarAddress, size: usize, what: Atomic) -> Result<u64, String>;
 }
 
-/// Memory of its own for each PE, without a job: for tests of NIC kinds and for programs that need
-/// no library.
+/// Memory for each PE without a job: for tests of NIC kinds.
 #[derive(Debug, Clone)]
 pub struct PlainMemory {
     segments: Vec<Vec<u8>>,
 }
 
 impl PlainMemory {
-    /// For so many PEs, so many bytes each.
+    /// Memory for `pes` PEs, of `bytes` bytes each.
     pub fn new(pes: usize, bytes: usize) -> Self {
         PlainMemory { segments: vec![vec![0; bytes]; pes] }
     }

@@ -1,23 +1,23 @@
-//! Links and switches: who is connected to whom, by which way, and who waits for whom.
+//! Links and switches: the cables, the routes, and where packets wait.
 //!
-//! A link carries one packet at a time in each direction; a packet waits until it is free. A switch
-//! reads where a packet goes from its routes or its multicast table, and from nothing else, and
-//! sends it on by that output port, which serves packets in the order of coming: that is where
-//! contention is. The routes are written when the network is built, as its cables lie. What they
-//! have no entry for is dropped, and an error of the run. A packet with several ports in the
-//! multicast table is copied, and never sent back by the port by which it came. Buffers do not
-//! overflow: who waits does so where he is, without holding up others (no back-pressure); what a
-//! machine loses, it loses on links by a probability.
+//! A link carries one packet at a time in each direction; a packet waits until the link is free. A
+//! switch takes a packet's output port from its routes or its multicast table, and from nothing
+//! else. An output port serves packets in the order of coming, so contention is there. The routes
+//! are written when the network is built, and follow the cables. A packet without an entry is
+//! dropped, and ends the run with an error. A packet with several ports in the multicast table is
+//! copied, and never sent back by the port by which it came. Buffers do not overflow: a packet that
+//! waits does not hold up others (no back-pressure). A machine that loses packets loses them on
+//! links, by a probability.
 //!
 //! ```toml
 //! [link]
 //! rate    = ...           # bytes by time
 //! delay   = ...           # cable, serialiser and deserialiser together: a time that does not depend on length
-//! loss    = ...           # optional: probability that a packet which may be lost is
+//! loss    = ...           # optional: probability that a link loses a packet that may be lost
 //!
 //! [switch]
-//! ports       = ...       # at one switch; the one of the shape "star" has as many as it needs if this is left out
-//! delay       = ...       # from the head's coming in until it may leave
+//! ports       = ...       # at one switch; may be left out for the shape "star", whose switch then has a port for each node
+//! delay       = ...       # from the head's arrival until the head may leave
 //! forwarding  = ...       # "cut-through" or "store-and-forward"
 //! head        = ...       # bytes that must have come in before cut-through goes on
 //! port_time   = ...       # optional: the least time for which a packet holds an output port
@@ -37,11 +37,11 @@ use crate::trace::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// A direction of a cable.
+/// One direction of a cable.
 #[derive(Debug, Clone)]
 pub(crate) struct Channel {
     pub(crate) to: Place,
-    /// Number of the port there.
+    /// Number of the port at `to`.
     pub(crate) port: u16,
     pub(crate) rate: Rate,
     pub(crate) free: Ps,
@@ -50,12 +50,12 @@ pub(crate) struct Channel {
 /// A switch: its ports, and where it sends what.
 #[derive(Debug, Clone, Default)]
 pub struct Switch {
-    /// By port.
+    /// The cables out, by port.
     pub(crate) out: Vec<Option<Channel>>,
-    /// By [`Network::number`].
+    /// Ports by destination, which [`Network::number`] numbers.
     routes: Routes,
     multicast: BTreeMap<u16, Vec<u16>>,
-    /// When the unit that copies is free.
+    /// When the unit that copies packets is free.
     copier: Ps,
 }
 
@@ -65,7 +65,7 @@ impl Switch {
         self.multicast.get(&group).map_or(&[], Vec::as_slice)
     }
 
-    /// Sets them.
+    /// Sets the ports to which packets of a multicast group go.
     pub fn set_multicast(&mut self, group: u16, ports: Vec<u16>) {
         self.multicast.insert(group, ports);
     }
@@ -83,7 +83,7 @@ enum Shape {
     Tree,
 }
 
-/// Links and switches of a machine of so many nodes.
+/// The links and switches of a machine.
 #[derive(Debug, Clone)]
 pub struct Network {
     nodes: u32,
@@ -94,18 +94,18 @@ pub struct Network {
     pub(crate) switching: Switching,
 }
 
-/// A switch on a way, with the ports by which one comes and goes.
+/// A switch on a way, with the ports by which a packet comes and goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hop {
     /// Which switch.
     pub switch: u32,
-    /// By which port one comes,
+    /// The port by which the packet comes.
     pub by: u16,
-    /// and by which one goes.
+    /// The port by which the packet goes.
     pub port: u16,
 }
 
-/// What is the same at all switches.
+/// The properties that all switches share.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Switching {
     pub(crate) delay: Ps,
@@ -143,7 +143,7 @@ impl Network {
                 ));
             }
             Shape::Direct => {
-                // A node alone has its cable in a loop.
+                // The cable of a single node is a loop.
                 for node in 0..nodes {
                     network.node_out[node as usize] =
                         vec![Some(Channel::to(Place::Node(Node(nodes - 1 - node)), 0, rate))];
@@ -222,11 +222,11 @@ impl Network {
         (first, here)
     }
 
-    /// Writes the switches' routes, as the cables lie: down to what is below, and to all else up.
-    /// Switches are numbered from the lowest level on.
+    /// Writes the switches' routes, as the cables lie: down to what is below a switch, and up to
+    /// everything else. Switches are numbered from the lowest level on.
     fn fill_tables(&mut self) {
         let all = self.nodes + self.switches.len() as u32;
-        // By switch: the numbers of all that is below it, and its own.
+        // For each switch: the numbers of everything below it, and its own number.
         let mut below: Vec<Vec<Range<u32>>> = Vec::new();
         for switch in 0..self.switches.len() {
             let own = self.nodes + switch as u32;
@@ -249,7 +249,7 @@ impl Network {
                 here.extend(reached);
             }
             down.into_iter().for_each(|(range, port)| routes.set(range, Some(port)));
-            // What is for the switch itself goes nowhere.
+            // A packet for the switch itself goes nowhere.
             routes.set(alone(own), None);
             below.push(joined(here));
         }
@@ -270,11 +270,11 @@ impl Network {
         self.nodes
     }
 
-    /// Changes an entry of a switch's table: packets to `node` leave by this port from now on, or
-    /// without one are dropped.
+    /// Changes an entry of a switch's table: packets to `node` leave by this port from now on. Without
+    /// a port they are dropped.
     ///
     /// # Errors
-    /// In words, where there is no such switch or node, or nothing at this port.
+    /// A sentence, when there is no such switch or node, or no cable at the port.
     pub fn set_route(&mut self, switch: u32, node: Node, port: Option<u16>) -> Result<(), String> {
         let (switches, nodes) = (self.switches.len(), self.nodes);
         let Some(here) = self.switches.get_mut(switch as usize).filter(|_| node.0 < nodes) else {
@@ -294,7 +294,7 @@ impl Network {
         Ok(())
     }
 
-    /// Switch and port at which a node is connected, if it is.
+    /// The switch and port that a node's cable leads to, if it leads to a switch.
     pub fn port_of(&self, node: Node) -> Option<(u32, u16)> {
         match self.node_out[node.index()].first()?.as_ref()? {
             Channel { to: Place::Switch(switch), port, .. } => Some((*switch, *port)),
@@ -302,7 +302,7 @@ impl Network {
         }
     }
 
-    /// The number by which tables know where a packet goes: those of nodes come first.
+    /// The number of a destination in tables of routes. Nodes come first.
     fn number(&self, to: Destination) -> u32 {
         match to {
             Destination::Node(node) => node.0,
@@ -321,20 +321,21 @@ impl Network {
         }
     }
 
-    /// The port by which a switch sends on what is for one place, if its table has an entry.
+    /// The port by which a switch sends on a packet for one node or switch, if its table has an
+    /// entry.
     pub(crate) fn route(&self, switch: u32, to: Destination) -> Option<u16> {
         self.switches[switch as usize].routes.port(self.number(to))
     }
 
-    /// The switches on the way from node to node, as their tables are now; nothing where these do
-    /// not lead there.
+    /// The switches on the way from one node to another, by their tables as they are now. Nothing,
+    /// when the tables do not lead there.
     pub fn way(&self, from: Node, to: Node) -> Option<Vec<Hop>> {
         let mut hops = Vec::new();
         let mut channel = self.node_out[from.index()].first()?.as_ref()?;
         loop {
             let switch = match channel.to {
                 Place::Node(node) => return (node == to).then_some(hops),
-                // Longer ways go round.
+                // A longer way would be a circle.
                 Place::Switch(_) if hops.len() == self.switches.len() => return None,
                 Place::Switch(switch) => switch,
             };
@@ -345,8 +346,8 @@ impl Network {
         }
     }
 
-    /// The ports, by switch, of a tree that connects these nodes: what multicast tables need,
-    /// whoever of them sends. Nothing where there is no such tree.
+    /// The ports, by switch, of a tree that connects these nodes. Multicast tables with these ports
+    /// serve any of the nodes as sender. Nothing, when there is no such tree.
     pub fn spanning(&self, nodes: &[Node]) -> Option<BTreeMap<u32, BTreeSet<u16>>> {
         let mut tree: BTreeMap<u32, BTreeSet<u16>> = BTreeMap::new();
         for &node in nodes {
@@ -357,7 +358,7 @@ impl Network {
         Some(tree)
     }
 
-    /// How many nodes a multicast packet reaches that has come to a switch by a port.
+    /// How many nodes a multicast packet will reach that has come to a switch by the port `by`.
     pub(crate) fn reached(&self, switch: u32, by: u16, group: u16) -> u64 {
         let here = &self.switches[switch as usize];
         let ports = here.multicast(group).iter().filter(|&&port| port != by);
@@ -371,8 +372,8 @@ impl Network {
         reached.sum()
     }
 
-    /// When the first of so many copies of a packet begins that a switch could send on at `at`, and
-    /// how much later each further one.
+    /// When the first copy of a packet begins that a switch could send on at `at`, and by how much
+    /// each further copy is later.
     pub(crate) fn copies(&mut self, switch: u32, at: Ps, copies: u64, wire_bytes: u64) -> (Ps, Ps) {
         let Switching { copy_time, copy_rate, .. } = self.switching;
         match copy_rate.filter(|_| copies > 1) {
@@ -393,7 +394,7 @@ fn alone(number: u32) -> Range<u32> {
     number..number + 1
 }
 
-/// The same numbers in order, and those side by side as one range.
+/// Puts ranges of numbers in order, and joins neighbours.
 fn joined(mut ranges: Vec<Range<u32>>) -> Vec<Range<u32>> {
     ranges.sort_by_key(|range| range.start);
     ranges.dedup_by(|next, last| {

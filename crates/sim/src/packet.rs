@@ -1,4 +1,4 @@
-//! What travels.
+//! Packets, and the data that they carry.
 
 use crate::op::Op;
 use std::sync::Arc;
@@ -19,27 +19,27 @@ impl Node {
 pub enum Destination {
     /// To one node, by the switches' routes.
     Node(Node),
-    /// To every port that the switches' multicast tables name for this group; the switch that has
-    /// several duplicates it.
+    /// To every port that the switches' multicast tables name for this group. A switch that has
+    /// several such ports copies the packet.
     Multicast(u16),
-    /// To a switch itself: management. It comes out in
+    /// To a switch itself: a management packet. It comes out in
     /// [`Nic::at_switch`](crate::nic::Nic::at_switch).
     Switch(u32),
 }
 
-/// What is in a packet besides its header. Cheap to clone and to cut, also when it is long.
+/// The data of a packet. It is cheap to clone and to cut, however long it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Payload {
-    /// Up to 8 bytes, the low ones of `bits`, lowest first.
+    /// Up to 8 bytes: the low bytes of `bits`, lowest first.
     Word {
         /// How many bytes.
         len: u8,
         /// The bytes.
         bits: u64,
     },
-    /// More.
+    /// More than 8 bytes, or a part of them.
     Block {
-        /// The bytes that this is a part of.
+        /// The bytes that hold the part.
         bytes: Arc<[u8]>,
         /// Where the part begins.
         start: u32,
@@ -49,7 +49,7 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// Nothing.
+    /// No bytes.
     pub const EMPTY: Payload = Payload::Word { len: 0, bits: 0 };
 
     /// A word of `len` (at most 8) bytes.
@@ -104,10 +104,10 @@ impl Payload {
         }
     }
 
-    /// The part from `from` on, at most `len` bytes; shares the memory.
+    /// The part from `from` on, of at most `len` bytes. It shares the memory.
     ///
     /// # Panics
-    /// When `from` is behind the end.
+    /// When `from` lies behind the end.
     pub fn part(&self, from: usize, len: usize) -> Payload {
         let len = len.min(self.len().checked_sub(from).expect("a part begins inside"));
         match self {
@@ -120,25 +120,25 @@ impl Payload {
     }
 }
 
-/// What a NIC hands to its link. The header is the NIC kind's own business: switches read `to` and
-/// `wire_bytes` alone.
+/// A packet, as a NIC hands it to its link. Switches read only `to` and `wire_bytes`; only the NIC
+/// kind reads the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
     /// The NIC that sent it.
     pub from: Node,
     /// Where it goes.
     pub to: Destination,
-    /// All that a link has to serialise: header, payload, trailer.
+    /// Bytes that a link serialises: header, payload, trailer.
     pub wire_bytes: u32,
     /// The kind's header.
     pub header: [u64; 4],
     /// The kind's payload.
     pub payload: Payload,
-    /// The call that it belongs to, for the breakdown by stage.
+    /// The call that the packet belongs to, for the record of stages.
     pub op: Op,
-    /// Whether a link may lose it, where the machine says that links lose packets. Then
-    /// [`Nic::dropped`](crate::nic::Nic::dropped) is told, for the books; the hardware would not
-    /// know.
+    /// Whether a link may lose the packet, on a machine whose links lose packets. The NIC hears of
+    /// the loss by [`Nic::dropped`](crate::nic::Nic::dropped), so that the counts of writes stay
+    /// right; real hardware would not know.
     pub droppable: bool,
 }
 

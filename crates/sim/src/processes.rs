@@ -1,17 +1,17 @@
-//! Programs as processes: each PE a process of its own, attached to the machine by shared pages,
-//! exactly one of them running.
+//! Programs as processes. Each PE is a process of its own, attached to the machine by shared pages.
+//! One of them runs at a time.
 //!
-//! A process passes its turn to the engine with every question, and sleeps until its answer is
-//! there ([`Passages`]). The engine sleeps meanwhile, and so do all other PEs. So a PE's program
-//! goes on where it would as a coroutine, and the machine sees the same calls in the same order.
+//! A process passes its turn to the engine with every question, and sleeps until the answer is there
+//! ([`Passages`]). While a process runs, the engine and all other PEs sleep. So the machine sees the
+//! calls that it would see of coroutines, in one order.
 //!
-//! Processes are started one after the other, each when the one before waits for something: what a
-//! program does before it joins is in that order too.
+//! Processes are started one after the other, each when the one before waits for something. So what
+//! programs do before they join is in the order of PEs too.
 //!
-//! Nothing that a process writes is believed. What it asks is checked before the machine sees it:
-//! addresses are memory of the job, words are aligned, a barrier's phases come one after the other,
-//! time does not run out. It gets a refusal, as a call that fails. A process that breaks the rules
-//! of turns ends the run.
+//! Nothing that a process writes is believed. Its questions are checked before the machine sees them
+//! ([`Rules`]): addresses are memory of the job, words are aligned, a barrier's phases come one after
+//! the other, time does not run out. A question that fails a check is refused, as a call that fails.
+//! A process that breaks the rules of turns ends the run.
 
 use crate::engine::Engine;
 use crate::error::Error;
@@ -34,39 +34,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How processes run, besides machine and program.
+/// Options of a run of processes.
 #[derive(Debug, Clone)]
 pub struct ProcessOptions {
-    /// Of all chance in the machine.
+    /// The seed of all random numbers of the machine.
     pub seed: u64,
     /// Whether to record every stage.
     pub record: bool,
 }
 
-/// Whether the PE that runs gets on: for a thread that has a clock. The engine reads none.
+/// Tells a thread that has a clock whether the running PE makes progress. The engine reads no clock.
 #[derive(Debug, Default)]
 pub struct Pace {
-    /// Turns of PEs that have begun.
+    /// Number of turns that have begun.
     turns: AtomicU64,
-    /// The PE that runs, and 1; 0: none does.
+    /// One more than the PE that runs; 0 when none runs.
     running: AtomicU32,
-    /// For how long, in nanoseconds, the one that runs has not passed its turn, when that is too
-    /// long; else 0.
+    /// When the running PE has kept its turn for too long: for how long, in nanoseconds. Otherwise
+    /// 0.
     silent: AtomicU64,
-    /// Whether it has slept all the while.
+    /// Whether that PE has slept all the while.
     asleep: AtomicBool,
 }
 
 impl Pace {
-    /// The turn that is under way, of whom; nothing, while none is. Who sees the same one for too
-    /// long tells [`give_up`](Self::give_up).
+    /// The number of the turn that is under way, and its PE. A thread that sees one turn for too long
+    /// calls [`give_up`](Self::give_up).
     pub fn turn(&self) -> Option<(u64, usize)> {
         let pe = self.running.load(Ordering::Relaxed).checked_sub(1)?;
         Some((self.turns.load(Ordering::Relaxed), pe as usize))
     }
 
-    /// The PE whose turn it is has not passed it for so long, in which its process has run or been
-    /// `asleep`: the run ends. To be repeated until it has, as the engine may be about to sleep.
+    /// Ends the run, because the PE has kept its turn for the time `after`, in which its process has
+    /// run or been `asleep`. The caller repeats this until the run has ended, as the engine may be
+    /// about to sleep.
     pub fn give_up(&self, passages: &Passages, pe: usize, after: Duration, asleep: bool) {
         self.asleep.store(asleep, Ordering::Relaxed);
         self.silent.store(after.as_nanos() as u64, Ordering::Relaxed);
@@ -83,31 +84,32 @@ impl Pace {
     }
 }
 
-/// Who starts the processes, and has their output.
+/// Starts processes, and passes on their output.
 pub trait Launcher {
-    /// Starts PE `pe`, in order from 0 on. False: it will never run.
+    /// Starts PE `pe`. PEs are started in order, from 0 on. False, when the PE will never run.
     fn start(&self, pe: usize) -> bool;
 
-    /// Passes on what PE `pe` has written, before others write.
+    /// Passes on the output of PE `pe`, before other PEs write.
     fn pass_on(&self, pe: usize);
 }
 
-/// What came of processes that ran.
+/// The outcome of a run of processes.
 #[derive(Debug)]
 pub struct Ended {
-    /// When the last of them ended.
+    /// When the last process ended.
     pub end: Ps,
-    /// What was recorded.
+    /// The stages that were recorded.
     pub recorder: Recorder,
-    /// Why not all ended by themselves.
+    /// The error, if not all processes ended by themselves.
     pub result: Result<(), Error>,
 }
 
-/// Runs a job's processes on the machine, until all have ended or none can go on. Whoever sees one
-/// end, tells so by [`Passages::left`], after its state in the job's memory says how.
+/// Runs a job's processes on the machine, until all have ended or none can go on. A thread that sees
+/// a process end calls [`Passages::left`], after the process's state in the job's memory says how it
+/// ended.
 ///
 /// # Errors
-/// [`Error::Machine`] for a file that is wrong, before anything is started.
+/// [`Error::Machine`] for a wrong machine file, before any process is started.
 pub fn run_processes(
     machine: &Machine,
     hosted: &Arc<Hosted>,
@@ -142,13 +144,13 @@ pub fn run_processes(
     Ok(Ended { end, recorder: std::mem::take(world.recorder()), result })
 }
 
-/// The job's memory, of which a process may take back what its own writes are still under way to:
-/// those are written nowhere.
+/// The job's memory. A process may give memory back while its own writes to that memory are under
+/// way. Such writes are dropped.
 struct Unbelieved(JobMemory);
 
 impl Memory for Unbelieved {
     fn write(&mut self, by: Pe, to: FarAddress, data: &Payload) -> Result<(), String> {
-        // There was such memory when it was asked for.
+        // A failure means that the process has given the memory back since it asked for the write.
         let _ = self.0.write(by, to, data);
         Ok(())
     }
@@ -168,9 +170,9 @@ struct Shared<'a> {
     passages: &'a Passages,
     launcher: &'a dyn Launcher,
     pace: &'a Pace,
-    /// What the machine may have hardware for: bit 0, several PEs at once; bit 1, their datagrams.
+    /// What the machine has hardware for: bit 0, groups; bit 1, datagrams of groups.
     offers: u64,
-    /// The PE whose turn was last.
+    /// The PE that had the last turn.
     ran_last: Cell<u32>,
 }
 
@@ -189,7 +191,7 @@ impl Process<'_> {
         self.pe as usize
     }
 
-    /// Waits until the process has passed its turn; gives why it never will.
+    /// Waits until the process has passed its turn, or never will.
     fn await_turn(&self) -> Result<(), Ran> {
         let Shared { passages, pace, .. } = *self.shared;
         pace.begins(self.pe);
@@ -214,7 +216,7 @@ impl Process<'_> {
         came
     }
 
-    /// Answers, which ends the machine's turn.
+    /// Answers the process, which ends the machine's turn.
     fn answer(&self, now: Ps, answer: Result<(u64, &[u8]), &str>) -> Result<(), Ran> {
         let answered = self.shared.passages.answer(self.pe(), now.to_duration(), answer);
         if !answered && !self.shared.passages.has_ended(self.pe()) {
@@ -223,7 +225,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    /// The process starts, and joins.
+    /// Starts the process, and lets it join.
     fn begin(&mut self, now: Ps) -> Result<(), Ran> {
         if !self.shared.launcher.start(self.pe()) {
             return Err(Ran::Ended);
@@ -236,7 +238,7 @@ impl Process<'_> {
         }
     }
 
-    /// Goes on with the reply to what it asked.
+    /// Hands the process the reply to its question.
     fn go_on(&mut self, ask: Ask, reply: &Reply) -> Result<(), Ran> {
         let answer = &reply.answer;
         self.asks.answered(ask, answer);
@@ -247,8 +249,8 @@ impl Process<'_> {
         answer.data.with(|bytes| self.answer(reply.now, Ok((answer.value, bytes))))
     }
 
-    /// What it asks next, when that can be asked: as a request, and how long it has computed
-    /// before.
+    /// The process's next question that passes the checks, as a request, with the time that the
+    /// process has computed before.
     fn next(&mut self, now: Ps) -> Result<Ran, Ran> {
         loop {
             self.await_turn()?;
@@ -258,7 +260,7 @@ impl Process<'_> {
                 self.rules.check(self.shared.hosted, self.pe, ask, now + spent)?;
                 Ok((ask, self.block(ask)?, spent))
             });
-            // Not before: the question's block lies where the last answer was.
+            // Only now: the question's block lies where the last answer was.
             let answered = self.asked.map_or(0, Ask::takes);
             let given = asked.map_or(0, |(ask, _)| ask.gives());
             self.shared.passages.give_back(self.pe(), answered.max(given));
@@ -279,7 +281,7 @@ impl Process<'_> {
         }
     }
 
-    /// Takes over, or forgets, a part of a restricted window.
+    /// Maps or unmaps a part of a restricted window.
     fn map(&self, ask: Ask) -> Result<(), String> {
         let hosted = self.shared.hosted;
         match ask {
@@ -294,7 +296,7 @@ impl Process<'_> {
         }
     }
 
-    /// The block that goes with what it asks.
+    /// The block that goes with a question.
     fn block(&self, ask: Ask) -> Result<Payload, &'static str> {
         let block = match ask.gives() {
             0 => Payload::EMPTY,

@@ -1,17 +1,20 @@
-//! The event queue: earliest first, and what is due at the same time in the order in which it was
-//! put in.
+//! The event queue: earliest first, and events of one time in the order in which they were put in.
 //!
-//! Time only grows, so a radix heap does what a binary heap does without its cache misses: an event
-//! lies in the bucket of the highest bit in which its time differs from that of the last event
-//! taken. Taking finds the lowest bucket with something in it, makes its least time the last, and
-//! puts its events into lower buckets. An event moves down at most once per bit of time.
+//! Time only grows, so a radix heap serves, which has fewer cache misses than a binary heap. `last`
+//! is the time of the event that was taken last. An event lies in the bucket of the highest bit in
+//! which its time differs from `last`. Taking an event finds the lowest bucket that is not empty,
+//! makes the least time in it `last`, and moves its events into lower buckets. An event moves at
+//! most once per bit of time.
 //!
-//! **Why equal times keep their order** without a sequence number: at every moment all events of
-//! one time lie in one bucket, the one of the highest bit in which that time differs from the last.
-//! (When the last moves on, it does so within the bucket that is emptied: bits above it do not
-//! change, so what lies in higher buckets stays right, and what lay in this one is put where it
-//! belongs now.) Events enter a bucket at its end and are moved in order, so within it the
-//! earlier-put stands before the later-put.
+//! **Equal times keep their order**, without a sequence number:
+//!
+//! * Q1: at every moment, an event lies in the bucket of the highest bit in which its time differs
+//!   from `last`. A push puts it there. When `last` changes, it takes the least time of the bucket
+//!   that is emptied, so bits above that bucket's do not change: events in higher buckets stay
+//!   right, and the events of this bucket are put anew.
+//! * Q2: so all events of one time lie in one bucket.
+//! * Q3: events enter a bucket at its end, and a bucket is emptied in order. So, of two events of one
+//!   time, the one put in first stands first.
 
 use crate::time::Ps;
 
@@ -21,10 +24,10 @@ const BUCKETS: usize = 65;
 pub struct Queue<T> {
     /// Time of the last event taken.
     last: u64,
-    /// Bucket 0 holds those due at `last`; bucket k > 0 those whose times differ from it in bit k -
-    /// 1 and in none above.
+    /// Bucket 0 holds the events that are due at `last`. Bucket k > 0 holds those whose times differ
+    /// from `last` in bit k - 1 and in no bit above (Q1).
     buckets: [Vec<(u64, T)>; BUCKETS],
-    /// Bit k: bucket k has something in it. Bucket 0 is known by `taken`.
+    /// Bit k > 0: bucket k is not empty. For bucket 0, `taken` tells.
     occupied: u128,
     /// Events of bucket 0 that have been taken.
     taken: usize,
@@ -56,7 +59,7 @@ impl<T: Copy> Queue<T> {
     /// Puts in an event.
     ///
     /// # Panics
-    /// When it is due before the last that was taken.
+    /// When the event is due before the last one that was taken.
     #[inline]
     pub fn push(&mut self, at: Ps, event: T) {
         assert!(
@@ -85,7 +88,8 @@ impl<T: Copy> Queue<T> {
         Some((Ps(at), event))
     }
 
-    /// Moves time on to the next event, whose bucket it spreads over lower ones. There is one.
+    /// Moves time on to the next event, and moves the events of its bucket to lower ones. The queue
+    /// is not empty.
     fn refill(&mut self) {
         self.buckets[0].clear();
         self.taken = 0;
@@ -94,12 +98,13 @@ impl<T: Copy> Queue<T> {
         let mut events = std::mem::take(&mut self.buckets[lowest]);
         self.occupied &= !(1 << lowest);
         self.last = events.iter().map(|&(at, _)| at).min().expect("its bit says that there is one");
+        // Q3: in order.
         for &(at, event) in &events {
             let bucket = self.bucket(at);
             self.occupied |= 1 << bucket;
             self.buckets[bucket].push((at, event));
         }
-        // Its room is used again.
+        // The bucket keeps its allocation.
         events.clear();
         self.buckets[lowest] = events;
     }

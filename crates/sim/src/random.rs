@@ -1,4 +1,4 @@
-//! Chance that repeats: a run is a function of machine, program and seed.
+//! Random numbers that repeat: a run is a function of machine, program and seed.
 
 /// A stream of random numbers (splitmix64).
 #[derive(Debug, Clone)]

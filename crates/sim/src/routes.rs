@@ -1,12 +1,12 @@
-//! A switch's table: by which port a packet leaves, by where it goes.
+//! A switch's table of routes: the port for each destination.
 
 use std::ops::Range;
 
-/// The table. Places are numbers; of those that lie side by side and leave by one port only the
-/// first is written down, so that tables of networks of very many nodes stay small.
+/// A table of routes. Destinations ("places") are numbers. The table keeps one entry for a run of
+/// places with one port, so that it stays small in a network of very many nodes.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
-    /// From which place on, up to the next of them, it is this port, or none. In order.
+    /// Runs in order: the first place of each, and its port, if it has one.
     runs: Vec<(u32, Option<u16>)>,
 }
 
@@ -17,7 +17,7 @@ impl Routes {
         self.runs[run].1
     }
 
-    /// Makes it this port for all of these places, or takes their entries away.
+    /// Sets the port for all of these places, or removes their entries.
     pub fn set(&mut self, places: Range<u32>, port: Option<u16>) {
         if places.is_empty() {
             return;

@@ -21,15 +21,15 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a run goes, besides machine and program.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Of all chance in the machine.
+    /// The seed of all random numbers of the machine.
     pub seed: u64,
-    /// Bytes of stack for each PE; only what is used takes memory.
+    /// Bytes of stack for each PE. Only used pages take memory.
     pub stack: usize,
-    /// Bytes for windows in each PE's segment; only what is used takes memory. `None`: as
-    /// `MEMONET_SEGMENT_SIZE` says, or as much as the machine has that this runs on.
+    /// Bytes for windows in each PE's segment. Only used pages take memory. `None` stands for
+    /// `MEMONET_SEGMENT_SIZE`, or without that for the memory of the real machine.
     pub segment: Option<u64>,
     /// Whether to record every stage.
     pub record: bool,
@@ -41,24 +41,24 @@ impl Default for Options {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Done<R> {
     /// What each PE returned.
     pub results: Vec<R>,
-    /// When the last of them did.
+    /// When the last PE returned.
     pub end: Ps,
-    /// What was recorded.
+    /// The stages that were recorded.
     pub recorder: Recorder,
-    /// What was counted.
+    /// Counts of packets, writes and events.
     pub counts: Counts,
 }
 
-/// Runs `program` on each of `n` PEs of the machine. A panic of one is its death, and when all have
-/// ended goes on here.
+/// Runs `program` on each of `n` PEs of the machine. A PE that panics dies. Its panic is resumed here
+/// when all PEs have ended.
 ///
 /// # Errors
-/// [`Error::Machine`] for a file that is wrong, [`Error::Deadlock`], [`Error::Job`],
+/// [`Error::Machine`] for a wrong machine file; [`Error::Deadlock`], [`Error::Job`],
 /// [`Error::Stacks`].
 pub fn run<R>(
     machine: &Machine,
@@ -81,8 +81,7 @@ pub fn run<R>(
         let fabric = HostedFabric::new(port, groups, datagrams);
         let result = hosted.join(pe, Box::new(fabric)).map(|job| {
             let result = program(job.clone());
-            // Errors that surface only here belong to writes whose PE did not care to wait for
-            // them.
+            // An error that surfaces only here belongs to a write that the PE did not wait for.
             drop(job.finalize());
             result
         });
@@ -111,7 +110,7 @@ pub fn run<R>(
     })
 }
 
-/// The job's memory as the machine's.
+/// The memory of a job, as the machine reads and writes it.
 pub(crate) struct JobMemory(pub(crate) Arc<Hosted>);
 
 fn no_memory(at: FarAddress, len: usize) -> String {
@@ -159,25 +158,26 @@ impl Departures for Left<'_> {
 /// The time of the PE that runs on this thread, since the start of the run.
 ///
 /// # Panics
-/// When none does.
+/// When no simulated PE runs on this thread.
 pub fn now() -> Duration {
     with_running(|port| port.expect("only a simulated PE has a virtual time").now()).to_duration()
 }
 
-/// Has the PE that runs on this thread do nothing for so long. False when none does.
+/// Has the PE that runs on this thread do nothing for this time. False when no simulated PE runs on
+/// this thread.
 pub fn sleep(time: Duration) -> bool {
     with_running(|port| {
         port.is_some_and(|port| port.call(Request::Compute(Ps::from_duration(time))).is_some())
     })
 }
 
-/// The NIC of the PE that runs on this thread, without the library: for programs in the terms of
-/// its kind.
+/// The NIC of the PE that runs on this thread: for programs that use the NIC's own interface rather
+/// than the library.
 #[derive(Debug, Clone, Copy)]
 pub struct Host(());
 
 impl Host {
-    /// It.
+    /// The NIC of the PE that runs on this thread.
     ///
     /// # Panics
     /// When no simulated PE runs on this thread.
@@ -191,15 +191,14 @@ impl Host {
         with_running(|port| port.map_or(Ps::ZERO, Port::now))
     }
 
-    /// Asks the NIC for this, and returns with its answer.
+    /// Asks the NIC for an operation, and returns with its answer.
     ///
     /// # Errors
-    /// In the NIC's words, when it refuses.
+    /// The NIC's reason for a refusal.
     ///
     /// # Safety
-    /// A NIC writes where it is told, in any PE's segment. What it writes because of this call is
-    /// memory that the caller has allocated ([`Job::allocate`]), or that nothing of the library
-    /// uses.
+    /// A NIC writes anywhere in any PE's segment. This call makes it write only to memory that the
+    /// caller has allocated ([`Job::allocate`]), or that the library does not use.
     pub unsafe fn ask(self, what: HostOp) -> Result<Answer, String> {
         let reply = with_running(|port| port.and_then(|port| port.call(Request::Host(what))));
         let answer = reply.ok_or("no simulated PE runs on this thread")?.answer;
@@ -209,7 +208,7 @@ impl Host {
         }
     }
 
-    /// A command of the kind's own.
+    /// Gives the NIC a command of its kind's own interface.
     ///
     /// # Errors
     /// As for [`ask`](Self::ask).
@@ -221,7 +220,7 @@ impl Host {
         unsafe { self.ask(HostOp::Command(command)) }
     }
 
-    /// One look at this PE's memory, which takes its time.
+    /// One look at this PE's memory. It takes the time of a look.
     pub fn look(self) {
         with_running(|port| port.and_then(|port| port.call(Request::Look)));
     }

@@ -1,6 +1,6 @@
-//! Things that events name by number.
+//! Values that events name by number.
 
-/// Numbered places, used again when they are empty.
+/// Numbered places for values. An empty place is used again.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Option<T>>,
@@ -14,6 +14,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
+    /// Puts a value in; returns its number.
     pub(crate) fn put(&mut self, thing: T) -> u32 {
         match self.free.pop() {
             Some(number) => {
@@ -27,8 +28,10 @@ impl<T> Slab<T> {
         }
     }
 
+    /// Takes a value out.
+    ///
     /// # Panics
-    /// When there is nothing of that number.
+    /// When no value has this number.
     pub(crate) fn take(&mut self, number: u32) -> T {
         let thing =
             self.places[number as usize].take().expect("an event names something that is there");
@@ -36,10 +39,15 @@ impl<T> Slab<T> {
         thing
     }
 
+    /// The value of a number.
+    ///
+    /// # Panics
+    /// When no value has this number.
     pub(crate) fn get_mut(&mut self, number: u32) -> &mut T {
         self.places[number as usize].as_mut().expect("an event names something that is there")
     }
 
+    /// How many values are in the slab.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -1,10 +1,10 @@
-//! Stacks for very many coroutines: one mapping, cut in equal pieces.
+//! Stacks for very many coroutines: one mapping, cut into equal pieces.
 //!
-//! A guard page that the kernel knows as a mapping of its own costs two of its 65,530 mappings for
-//! each stack. Linux 6.13 and later mark guard pages within a mapping, at no such price. On an
-//! older kernel the lowest word of each stack holds a mark instead, which is looked at whenever its
-//! PE gives up the CPU: by then it may have written into its neighbour's stack, so a mark that is
-//! gone ends the process.
+//! A guard page that is a mapping of its own costs two of the kernel's 65,530 mappings for each
+//! stack. Linux 6.13 and later mark guard pages within a mapping, which costs none. On an older
+//! kernel the lowest word of each stack holds a mark instead, and the mark is checked whenever the
+//! PE gives up the CPU. A PE that has destroyed its mark may have written into its neighbour's
+//! stack, so the process ends.
 
 use crate::error::Error;
 use corosensei::stack::{STACK_ALIGNMENT, Stack, StackPointer};
@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// `MADV_GUARD_INSTALL`, which libc does not name yet.
 const GUARD_INSTALL: i32 = 102;
 const MARK: u64 = 0x6d65_6d6f_6e65_7421;
-const GUARD: usize = 4096;
+const GUARD_BYTES: usize = 4096;
 
 struct Slab {
     base: *mut u8,
@@ -37,7 +37,7 @@ pub(crate) struct Piece {
 
 /// Stacks for `n` coroutines, of `len` bytes each (rounded up to pages), besides the guard.
 pub(crate) fn stacks(n: usize, len: usize) -> Result<Vec<Piece>, Error> {
-    let len = len.next_multiple_of(GUARD) + GUARD;
+    let len = len.next_multiple_of(GUARD_BYTES) + GUARD_BYTES;
     let failed =
         |cause: rustix::io::Errno| Error::Stacks { pes: n, bytes: len, cause: cause.into() };
     let whole = len.checked_mul(n).ok_or_else(|| failed(rustix::io::Errno::NOMEM))?;
@@ -48,16 +48,18 @@ pub(crate) fn stacks(n: usize, len: usize) -> Result<Vec<Piece>, Error> {
     // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing.
     let base = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), whole, prot, flags) }
         .map_err(failed)?;
-    // A huge page would give each of a hundred stacks what they never touch. Refusal costs memory
-    // alone. SAFETY: the range was mapped just now; the advice keeps its content.
+    // A huge page would give memory to a hundred stacks that never touch it. A refusal costs only
+    // memory. SAFETY: the range was mapped just now, and the advice keeps its content.
     let _ = unsafe { rustix::mm::madvise(base, whole, rustix::mm::Advice::LinuxNoHugepage) };
     let slab = Rc::new(Slab { base: base.cast(), len: whole });
     let piece = |offset: usize| {
         let lowest = slab.base.wrapping_add(offset);
-        // SAFETY: the lowest page of this piece, in the mapping; nobody has anything in it yet.
-        let guarded = unsafe { libc::madvise(lowest.cast(), GUARD, GUARD_INSTALL) } == 0;
+        // SAFETY: this is the lowest page of the piece. It lies in the mapping, and nothing uses it
+        // yet.
+        let guarded = unsafe { libc::madvise(lowest.cast(), GUARD_BYTES, GUARD_INSTALL) } == 0;
         if !guarded {
-            // SAFETY: as above; a page is aligned for a word.
+            // SAFETY: the lowest page of the piece is mapped, nothing uses it yet, and a page is
+            // aligned for a word.
             unsafe { lowest.cast::<u64>().write(MARK) };
         }
         Piece { slab: slab.clone(), offset, len, marked: !guarded }
@@ -71,11 +73,11 @@ impl Piece {
     }
 }
 
-/// Looks at a stack's mark; the stack's coroutine is not running.
+/// The mark of a stack, if the stack has one.
 pub(crate) struct Mark(Option<*const u64>);
 
 impl Piece {
-    /// Its mark, if it has one. To be looked at only while the piece is there.
+    /// The stack's mark.
     pub(crate) fn mark(&self) -> Mark {
         Mark(self.marked.then(|| self.lowest().cast_const().cast()))
     }
@@ -85,10 +87,10 @@ impl Mark {
     /// Ends the process when the mark is gone.
     ///
     /// # Safety
-    /// The stack is still there.
+    /// The stack still exists, and its coroutine does not run.
     pub(crate) unsafe fn check(&self, pe: usize) {
-        // SAFETY: the word lies in the stack's mapping, which the caller promises is there, and its
-        // coroutine does not run.
+        // SAFETY: the word lies in the stack's mapping. The caller promises that the stack exists
+        // and that nothing writes to it now.
         if self.0.is_some_and(|mark| unsafe { mark.read() } != MARK) {
             eprintln!(
                 "memonet: PE {pe} of the simulation has overrun its stack, and what lies below it; give the PEs larger stacks"
@@ -98,9 +100,9 @@ impl Mark {
     }
 }
 
-// SAFETY: the piece has `len` bytes of mapped, aligned memory of its own, many pages of it, for as
-// long as it lives. Its lowest page is a guard page, or where the kernel has no such thing, holds a
-// mark whose loss ends the process.
+// SAFETY: the piece has `len` bytes of mapped, aligned memory of its own, many pages, for as long as
+// it lives. Its lowest page is a guard page, or, on a kernel that cannot mark one, holds a mark
+// whose loss ends the process.
 unsafe impl Stack for Piece {
     fn base(&self) -> StackPointer {
         let top = self.lowest().addr() + self.len;

@@ -1,5 +1,5 @@
-//! Virtual time, in picoseconds: a cycle of every clock here is a whole number of them to a part in
-//! a thousand or better, and 64 bits last for 213 days.
+//! Virtual time, in picoseconds. A cycle of any clock here is a whole number of picoseconds, to a
+//! part in a thousand or better. A count of 64 bits lasts for 213 days.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Mul, Sub};
@@ -12,29 +12,28 @@ pub struct Ps(pub u64);
 impl Ps {
     /// The start of the run; no time at all.
     pub const ZERO: Ps = Ps(0);
-    /// Later than everything.
+    /// Later than any other time.
     pub const NEVER: Ps = Ps(u64::MAX);
-    /// No run is longer: half of what a picosecond clock of 64 bits can show, so that sums of times
-    /// are times.
+    /// No run lasts longer. It is half of what 64 bits can count, so that the sum of two times of a
+    /// run is a time.
     pub const END_OF_TIME: Ps = Ps(1 << 63);
 
-    /// So many nanoseconds.
+    /// A time in nanoseconds.
     pub const fn ns(ns: u64) -> Ps {
         Ps(ns * 1000)
     }
 
-    /// So many microseconds.
+    /// A time in microseconds.
     pub const fn us(us: u64) -> Ps {
         Ps(us * 1_000_000)
     }
 
-    /// A duration, rounded up to picoseconds it has not; [`NEVER`](Self::NEVER) when it is longer
-    /// than a run can be.
+    /// A duration in picoseconds; [`NEVER`](Self::NEVER) when 64 bits cannot count it.
     pub fn from_duration(duration: Duration) -> Ps {
         u64::try_from(duration.as_nanos().saturating_mul(1000)).map_or(Ps::NEVER, Ps)
     }
 
-    /// As std's type, cut to nanoseconds.
+    /// As a `Duration`, cut to nanoseconds.
     pub fn to_duration(self) -> Duration {
         Duration::from_nanos(self.0 / 1000)
     }
@@ -44,7 +43,7 @@ impl Ps {
         self.0 as f64 / 1000.0
     }
 
-    /// The time from `earlier` to this, zero when it is not earlier.
+    /// The time from `earlier` to this one; zero when `earlier` is later.
     pub fn since(self, earlier: Ps) -> Ps {
         Ps(self.0.saturating_sub(earlier.0))
     }
@@ -52,7 +51,7 @@ impl Ps {
 
 impl Add for Ps {
     type Output = Ps;
-    /// Saturating: beyond the end of time is [`NEVER`](Ps::NEVER).
+    /// Saturates at [`NEVER`](Ps::NEVER).
     fn add(self, other: Ps) -> Ps {
         Ps(self.0.saturating_add(other.0))
     }

@@ -1,7 +1,7 @@
 //! The library's multicast on simulated switches: reliable on datagrams that are lost, and
 //! repeatable.
 
-use memonet_core::{Delivery, Job, MulticastOptions, Result};
+use memonet_core::{Delivery, Job, MulticastOptions, Result, Window};
 use memonet_sim::{Done, Machine, Options, run};
 
 fn machine(name: &str) -> Machine {
@@ -233,34 +233,50 @@ fn small_broadcasts_are_put_first() {
     assert!(copied(8) > 0);
 }
 
-/// Whoever dies, root or not, before the group was made or after it: all others hear of it.
+/// All PEs do `before`. Then one of four does `last` and dies, while the others broadcast: each of
+/// them hears of the death.
+fn all_others_hear_of_a_death(
+    machine: &Machine,
+    victim: usize,
+    before: impl Fn(&Job, &Window<u64>),
+    last: impl Fn(&Job),
+) {
+    let heard = std::sync::Mutex::new(Vec::new());
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        run(machine, 4, &Options::default(), |job| {
+            let window = job.window::<u64>(50_000).unwrap();
+            let all = window.span(0..50_000).unwrap();
+            before(&job, &window);
+            if job.pe() == victim {
+                last(&job);
+                std::panic::resume_unwind(Box::new("deliberate"));
+            }
+            let result = job.world().broadcast(1, all, all);
+            heard.lock().unwrap().push((job.pe(), result));
+        })
+        .map(drop)
+    }));
+    assert_eq!(*ended.unwrap_err().downcast::<&str>().unwrap(), "deliberate");
+    let heard = heard.into_inner().unwrap();
+    assert_eq!(heard.len(), 3, "{heard:?}");
+    for (pe, result) in heard {
+        let right =
+            matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
+        assert!(right, "PE {pe}: {result:?}, and {victim} died");
+    }
+}
+
+/// The victim may be the root or not, and may die before the group is made or after it.
 #[test]
 fn a_death_ends_a_broadcast_at_all_others() {
-    for (victim, before) in (0..4).flat_map(|victim| [(victim, 0), (victim, 3)]) {
-        let heard = std::sync::Mutex::new(Vec::new());
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(&machine("dimmnet-2/lossy"), 4, &Options::default(), |job| {
-                let window = job.window::<u64>(50_000).unwrap();
-                let all = window.span(0..50_000).unwrap();
-                (0..before).for_each(|_| job.world().broadcast(1, all, all).unwrap());
-                job.barrier().unwrap();
-                if job.pe() == victim {
-                    job.compute(300_000);
-                    std::panic::resume_unwind(Box::new("deliberate"));
-                }
-                let result = job.world().broadcast(1, all, all);
-                heard.lock().unwrap().push((job.pe(), result));
-            })
-            .map(drop)
-        }));
-        assert_eq!(*ended.unwrap_err().downcast::<&str>().unwrap(), "deliberate");
-        let heard = heard.into_inner().unwrap();
-        assert_eq!(heard.len(), 3);
-        for (pe, result) in heard {
-            let right =
-                matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
-            assert!(right, "PE {pe}: {result:?}, and {victim} died");
-        }
+    for (victim, broadcasts) in (0..4).flat_map(|victim| [(victim, 0), (victim, 3)]) {
+        let before = |job: &Job, window: &Window<u64>| {
+            let all = window.span(0..50_000).unwrap();
+            (0..broadcasts).for_each(|_| job.world().broadcast(1, all, all).unwrap());
+            job.barrier().unwrap();
+        };
+        let last = |job: &Job| job.compute(300_000);
+        all_others_hear_of_a_death(&machine("dimmnet-2/lossy"), victim, before, last);
     }
 }
 
@@ -268,30 +284,12 @@ fn a_death_ends_a_broadcast_at_all_others() {
 #[test]
 fn a_death_between_meeting_and_joining_ends_a_broadcast() {
     for (victim, computes) in [(0, 0), (2, 0), (3, 3_000_000)] {
-        let heard = std::sync::Mutex::new(Vec::new());
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            run(&machine("dimmnet-2"), 4, &Options::default(), |job| {
-                let window = job.window::<u64>(50_000).unwrap();
-                let all = window.span(0..50_000).unwrap();
-                if job.pe() == victim {
-                    // As members do before they join.
-                    job.barrier().unwrap();
-                    job.compute(computes);
-                    std::panic::resume_unwind(Box::new("deliberate"));
-                }
-                let result = job.world().broadcast(1, all, all);
-                heard.lock().unwrap().push((job.pe(), result));
-            })
-            .map(drop)
-        }));
-        assert_eq!(*ended.unwrap_err().downcast::<&str>().unwrap(), "deliberate");
-        let heard = heard.into_inner().unwrap();
-        assert_eq!(heard.len(), 3, "{heard:?}");
-        for (pe, result) in heard {
-            let right =
-                matches!(result, Err(memonet_core::Error::PeerFailed { pe, .. }) if pe == victim);
-            assert!(right, "PE {pe}: {result:?}, and {victim} died");
-        }
+        let last = |job: &Job| {
+            // Members meet before they join.
+            job.barrier().unwrap();
+            job.compute(computes);
+        };
+        all_others_hear_of_a_death(&machine("dimmnet-2"), victim, |_, _| (), last);
     }
 }
 

@@ -30,8 +30,6 @@ pub mod loggp;
 pub mod memory_slot;
 mod planned;
 pub mod sync_network;
-#[cfg(test)]
-mod testing;
 
 pub use crate::cx::Cx;
 pub use crate::events::{Owner, Token};

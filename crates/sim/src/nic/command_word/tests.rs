@@ -1,5 +1,5 @@
 use super::*;
-use crate::nic::testing::{Bench, at, carries_the_library};
+use crate::testing::{Bench, at, carries_the_library};
 use proptest::prelude::*;
 
 fn machine() -> Machine {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::host::{GroupOp, Op, Wanted};
 use crate::machine::Machine;
-use crate::nic::testing::{Bench, at, carries_the_library};
+use crate::testing::{Bench, at, carries_the_library};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

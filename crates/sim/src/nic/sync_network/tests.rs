@@ -1,9 +1,9 @@
 use super::*;
 use crate::host::{Answer, GroupOp, Wanted};
 use crate::machine::Machine;
-use crate::nic::testing::{Bench, carries_the_library};
 use crate::op::Op;
 use crate::packet::Payload;
+use crate::testing::{Bench, carries_the_library};
 use crate::time::Ps;
 use proptest::prelude::*;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use crate::host::{Answer, Command, HostOp, Op, Signal};
 use crate::machine::Machine;
 use crate::memory::PlainMemory;
-use crate::nic::Pe;
+use crate::op::Pe;
 use crate::packet::Payload;
 use crate::time::Ps;
 use crate::world::{Happened, Wake, World};
