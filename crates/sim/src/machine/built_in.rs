@@ -1,6 +1,6 @@
 //! The machines that are built in.
 
-/// The machines that are built in: file name without its ending, and text.
+/// The built-in machines: file name without its ending, and text.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("dimmnet-1", include_str!("../../../../machines/dimmnet-1.toml")),
     ("dimmnet-2", include_str!("../../../../machines/dimmnet-2.toml")),

@@ -12,19 +12,19 @@
 //! overhead   = { value = 214, unit = "ns", fitted = "on the round trip of environment D" }
 //!
 //! [variant.E]                                      # `NAME/E`: what differs
-//! like = "D"                                       # after taking over another variant's differences
+//! like = "D"                                       # first, another variant's differences
 //! clock.dimm = { value = 133, unit = "MHz", assumed = "the board was never built" }
 //! ```
 //!
 //! A parameter is a table with a `value`; every other table is a section. Each parameter has
 //! exactly one of `source` (who published it), `fitted` (on what) and `assumed` (why so). A variant
-//! may set and add any parameter. A file whose machine exists only in variants leaves out what they
-//! set.
+//! may set and add any parameter. A file whose machine exists only in variants leaves out the
+//! parameters that its variants set.
 //!
-//! Whoever builds the machine reads parameters through [`Section`]; then [`Machine::finish`]
-//! refuses what nobody has read. So an unknown, a missing, and an unused parameter are all errors
-//! that name line and key. Only the section `program` is left to programs: it has what software
-//! takes that is not the library's, such as that of a published experiment.
+//! The code that builds the machine reads parameters through [`Section`]. Then [`Machine::finish`]
+//! refuses parameters that were not read. So an unknown, a missing, and an unused parameter are all
+//! errors that name line and key. Only the section `program` is left to programs: it has times of
+//! software that is not the library's, such as that of a published experiment.
 
 mod built_in;
 mod error;

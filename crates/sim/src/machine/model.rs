@@ -12,29 +12,29 @@ pub struct Machine {
     pub(super) kind: String,
     pub(super) kind_line: usize,
     pub(super) variants: Vec<String>,
-    /// By key with sections: `nic.overhead`.
+    /// The parameters, by key with sections: `nic.overhead`.
     pub(super) parameters: BTreeMap<String, Parameter>,
-    /// Where the outermost sections begin that have a line for that.
+    /// The lines on which the outermost sections begin, for those that have such a line.
     pub(super) sections: BTreeMap<String, usize>,
 }
 
 impl Machine {
-    /// Its name, with the variant.
+    /// The machine's name, with the variant.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What it is.
+    /// What the machine is, in a line.
     pub fn summary(&self) -> &str {
         &self.summary
     }
 
-    /// Which kind of NIC.
+    /// The machine's kind of NIC.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// Variants that its file has.
+    /// The variants that the machine's file has.
     pub fn variants(&self) -> &[String] {
         &self.variants
     }
@@ -44,11 +44,10 @@ impl Machine {
         self.parameters.iter().map(|(key, parameter)| (key.as_str(), parameter))
     }
 
-    /// Gives a parameter another number, in the unit that it has: for studies of what follows from
-    /// it.
+    /// Gives a parameter another number, in the parameter's unit: for studies of its effect.
     ///
     /// # Errors
-    /// [`MachineError`] when there is no such parameter, or it is no number.
+    /// [`MachineError`], when there is no such parameter, or its value is no number.
     pub fn set(&mut self, key: &str, number: f64) -> Result<(), MachineError> {
         match self.parameters.get_mut(key).map(|parameter| &mut parameter.value) {
             Some(Value::Number(old)) => *old = number,
@@ -63,10 +62,10 @@ impl Machine {
         Ok(())
     }
 
-    /// Refuses parameters that nobody has read; the last step of building a machine.
+    /// Refuses parameters that were not read. This is the last step of building a machine.
     ///
     /// # Errors
-    /// [`MachineError`] that names the first of them.
+    /// [`MachineError`], which names the first such parameter.
     pub fn finish(&self) -> Result<(), MachineError> {
         let left = |key: &str, parameter: &Parameter| {
             !parameter.used.get() && !key.starts_with("program.")
@@ -86,11 +85,12 @@ impl Machine {
         }
     }
 
-    /// An error of this machine's `kind`, for who looks for it in vain.
+    /// The error for a `kind` that does not exist. `known` lists the kinds that do.
     pub fn unknown_kind(&self, known: &str) -> MachineError {
         self.error("kind", Some(self.kind_line), format!("is {:?}; there are {known}", self.kind))
     }
 
+    /// An error about a key of this machine.
     pub(super) fn error(&self, key: &str, line: Option<usize>, problem: String) -> MachineError {
         MachineError { machine: self.name.clone(), line, key: Some(key.into()), problem }
     }

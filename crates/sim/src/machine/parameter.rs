@@ -3,14 +3,14 @@
 use std::cell::Cell;
 use std::fmt;
 
-/// Where a parameter is from.
+/// The source of a parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// Published, or measured: where.
     Published(String),
-    /// Chosen so that a figure comes out: which.
+    /// Chosen so that the simulation gives a published figure: which figure.
     Fitted(String),
-    /// Neither: why it is what it is.
+    /// Neither published nor fitted: why the value was chosen.
     Assumed(String),
 }
 
@@ -24,10 +24,10 @@ impl fmt::Display for Source {
     }
 }
 
-/// A value as it is written.
+/// A value as a machine file writes it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// A number; whole or not, TOML's difference is of no meaning here.
+    /// A number. TOML's difference between integers and floats has no meaning here.
     Number(f64),
     /// A choice among words.
     Text(String),
@@ -45,14 +45,14 @@ impl fmt::Display for Value {
     }
 }
 
-/// A parameter as it is written.
+/// A parameter as a machine file writes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// Its value,
+    /// The value.
     pub value: Value,
-    /// in this unit; empty where there is none.
+    /// The value's unit; empty if it has none.
     pub unit: String,
-    /// Who says so.
+    /// The source of the value.
     pub source: Source,
     /// Line in the file.
     pub line: usize,

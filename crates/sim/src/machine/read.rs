@@ -1,4 +1,4 @@
-//! Reading a machine file: TOML to parameters by key, variants applied.
+//! Reading a machine file: from TOML to parameters by key, with a variant applied.
 
 use super::built_in::BUILT_IN;
 use super::error::MachineError;
@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use toml_edit::{Document, Item, TableLike};
 
-/// Where an error is.
+/// A machine file, for errors that name its lines.
 struct Reader<'a> {
     name: &'a str,
     text: &'a str,
@@ -52,7 +52,7 @@ fn built_in(name: &str) -> Option<(&'static str, &'static str, Option<&str>)> {
     Some((file, text, variant))
 }
 
-/// The parameters of all machines of a kind that are built in, in any variant.
+/// The keys of the parameters that any built-in machine of a kind has, in any variant.
 pub(super) fn known(kind: &str) -> BTreeSet<String> {
     let mut known = BTreeSet::new();
     for (name, text) in BUILT_IN {
@@ -143,7 +143,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The name of what must be a variant.
+    /// The name of a variant, which must be a section.
     fn variant(&self, name: &str, item: &Item) -> Result<String, MachineError> {
         match item.as_table_like() {
             Some(_) => Ok(name.to_owned()),
@@ -155,7 +155,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The variant, the one that it is like, and so on.
+    /// The variant, the variant that it is like, and so on.
     fn chain<'d>(
         &self,
         root: &'d toml_edit::Table,
@@ -201,7 +201,7 @@ impl Reader<'_> {
         Ok(chain)
     }
 
-    /// Puts the parameters in `item` into `parameters`, whatever was there under their keys.
+    /// Puts the parameters in `item` into `parameters`. They replace parameters of their keys.
     fn collect(
         &self,
         key: String,

@@ -13,16 +13,16 @@ impl Machine {
         Section { machine: self, path: name.into() }
     }
 
-    /// What is perhaps unknown, where not all that would be read can be: what no machine of this
-    /// kind has that is built in. One of them may be misspelt.
-    fn strangers(&self) -> String {
+    /// Names the unread parameters that no built-in machine of this kind has. When a parameter is
+    /// missing, one of these may be its misspelling.
+    fn unknown_parameters(&self) -> String {
         let known = read::known(&self.kind);
-        let strange = |(key, parameter): &(&String, &Parameter)| {
+        let is_unknown = |(key, parameter): &(&String, &Parameter)| {
             !parameter.used.get() && !key.starts_with("program.") && !known.contains(*key)
         };
-        let mut strange: Vec<_> = self.parameters.iter().filter(strange).collect();
-        strange.sort_by_key(|(_, parameter)| parameter.line);
-        let named: Vec<_> = strange
+        let mut unknown: Vec<_> = self.parameters.iter().filter(is_unknown).collect();
+        unknown.sort_by_key(|(_, parameter)| parameter.line);
+        let named: Vec<_> = unknown
             .iter()
             .map(|(key, parameter)| format!("{key} (line {})", parameter.line))
             .collect();
@@ -41,7 +41,7 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// A section in it.
+    /// A section within this one.
     pub fn section(&self, name: &str) -> Section<'a> {
         Section { machine: self.machine, path: format!("{}.{name}", self.path) }
     }
@@ -50,7 +50,7 @@ impl<'a> Section<'a> {
         format!("{}.{name}", self.path)
     }
 
-    /// Whether there is such a parameter, for those that may be left out.
+    /// Whether the section has an optional parameter.
     pub fn has(&self, name: &str) -> bool {
         self.machine.parameters.contains_key(&self.key(name))
     }
@@ -74,12 +74,12 @@ impl<'a> Section<'a> {
                     .and_then(|outer| self.machine.sections.get(outer))
                     .copied();
                 let here = line.map_or("", |_| " in this section");
-                let strangers = self.machine.strangers();
+                let unknown = self.machine.unknown_parameters();
                 let kind = &self.machine.kind;
                 Err(self.machine.error(
                     &key,
                     line,
-                    format!("is missing{here}; machines of kind {kind:?} need it{hint}{strangers}"),
+                    format!("is missing{here}; machines of kind {kind:?} need it{hint}{unknown}"),
                 ))
             }
         }
@@ -105,7 +105,7 @@ impl<'a> Section<'a> {
     /// A length of time, in ps, ns, us, ms, s, or `cycles of` a clock of the section `clock`.
     ///
     /// # Errors
-    /// [`MachineError`], as all of these: missing, or not what is asked for.
+    /// [`MachineError`], when the parameter is missing, or is not what is asked for.
     pub fn time(&self, name: &str) -> Result<Ps, MachineError> {
         let (number, unit) = self.number(name, "a time")?;
         let time = match unit.strip_prefix("cycles of ") {
@@ -175,7 +175,7 @@ impl<'a> Section<'a> {
         })
     }
 
-    /// The same, of at most so many.
+    /// A number of bytes, at most `most`.
     ///
     /// # Errors
     /// As for [`time`](Self::time).
@@ -187,7 +187,7 @@ impl<'a> Section<'a> {
         Ok(bytes)
     }
 
-    /// Bytes by time: MB/s, GB/s, Mbit/s, Gbit/s (all decimal), ns/B.
+    /// A rate, in bytes by time: MB/s, GB/s, Mbit/s, Gbit/s (all decimal), ns/B.
     ///
     /// # Errors
     /// As for [`time`](Self::time).

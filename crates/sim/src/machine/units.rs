@@ -6,27 +6,27 @@ pub(super) const TIMES: &str = "ps, ns, us, ms, s, or \"cycles of\" a clock";
 pub(super) const SIZES: &str = "B, KiB, MiB, GiB, and comes to whole bytes";
 pub(super) const RATES: &str =
     "MB/s, GB/s, Mbit/s, Gbit/s or ns/B, and is not 0, nor slower than 1 kB/s";
-/// The longest time of a machine file. Sums of many are still far from the end of [`Ps`].
+/// The longest time of a machine file, 1000 s. Sums of many such times do not overflow [`Ps`].
 pub(super) const LONGEST: Ps = Ps(1_000_000_000_000_000);
 /// A byte's time at 1 kB/s, in femtoseconds.
-const SLOWEST: f64 = 1e12;
+const SLOWEST_FS: f64 = 1e12;
 
-/// How long a byte takes.
+/// A rate of bytes by time, kept as the time of a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     femtoseconds_per_byte: u64,
 }
 
 impl Rate {
-    /// No time for any number of bytes.
+    /// The rate at which bytes take no time.
     pub const INFINITE: Rate = Rate { femtoseconds_per_byte: 0 };
 
-    /// The time that so many bytes take.
+    /// The time that this many bytes take.
     pub fn time(self, bytes: u64) -> Ps {
         Ps((u128::from(bytes) * u128::from(self.femtoseconds_per_byte) / 1000) as u64)
     }
 
-    /// Several side by side.
+    /// The rate of `n` lines side by side.
     pub fn times(self, n: u64) -> Rate {
         Rate { femtoseconds_per_byte: self.femtoseconds_per_byte / n.max(1) }
     }
@@ -60,7 +60,7 @@ pub(super) fn bytes(number: f64, unit: &str) -> Option<u64> {
 }
 
 pub(super) fn rate(number: f64, unit: &str) -> Option<Rate> {
-    // Femtoseconds for a byte at one of the unit.
+    // Femtoseconds of a byte at a rate of 1 in this unit.
     let one = match unit {
         "MB/s" => 1e9,
         "GB/s" => 1e6,
@@ -73,7 +73,8 @@ pub(super) fn rate(number: f64, unit: &str) -> Option<Rate> {
         "ns/B" => number * one,
         _ => one / number,
     };
-    (femtoseconds <= SLOWEST).then(|| Rate { femtoseconds_per_byte: femtoseconds.round() as u64 })
+    (femtoseconds <= SLOWEST_FS)
+        .then(|| Rate { femtoseconds_per_byte: femtoseconds.round() as u64 })
 }
 
 #[cfg(test)]

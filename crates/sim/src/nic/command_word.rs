@@ -1,5 +1,5 @@
-//! Remote DMA by command words (SR2201): a word is built once, in the kernel, and then started any
-//! number of times by one write of its address.
+//! Remote DMA by command words (SR2201). A command word is built once, in the kernel, and then started
+//! any number of times by one write of its address.
 //!
 //! ```text
 //! host:  software, direct_start | system_call ─► start register
@@ -10,17 +10,18 @@
 //! * Command words lie in kernel space, as many as `nic.command_words`: [`build`] is a system call,
 //!   and a user's store into one ([`stray_store`]) is a fault. The start register takes only
 //!   addresses of words.
-//! * A receive area carries an access key ([`allow`]); the receiving hardware compares it with the
-//!   word's, packet by packet, and refuses what does not fit: memory is left as it was, the word's
-//!   status says so. Memory without an area of its own is its region's, with the job's key, which
-//!   the library's words carry.
-//! * Nobody is interrupted: sender and receiver spin, on the word's status ([`test()`]) and on a
-//!   flag that is written after the data.
-//! * The NIC answers each transfer when it is written: that is what a sender's `quiet` waits for.
+//! * A receive area carries an access key ([`allow`]). The receiving hardware compares it with the
+//!   word's key, packet by packet. A packet with another key is refused: memory is left as it was,
+//!   and the word's status says so. Memory without a receive area has its region's key, which
+//!   belongs to the job; the library's words carry that key.
+//! * There are no interrupts. The sender spins on the word's status ([`test()`]), and the receiver on
+//!   a flag that is written after the data.
+//! * The receiving NIC answers each transfer when it is written. A sender's `quiet` waits for these
+//!   answers.
 //!
-//! The library's stores and puts are command words too. The first to an address and length builds
-//! one; later ones find it, and cost a direct start. A source that the program may change at once
-//! is copied first. What the NIC lacks (reads, atomics) agents do.
+//! The library's stores and puts are command words too. The first one to an address, of a length,
+//! builds a word; later ones find the word, and cost a direct start. A source that the program may
+//! change at once is copied first. Agents do what the NIC lacks: reads and atomics.
 
 mod interface;
 
@@ -33,7 +34,7 @@ use crate::host::{Answer, Command, HostOp, Op, Polling};
 use crate::machine::{Machine, MachineError, Rate};
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
-use interface::{ALLOW, BUILD, KERNEL, START, STRAY_STORE, TEST, WORD, command_word};
+use interface::{ALLOW, BUILD, KERNEL, START, STRAY_STORE, TEST, WORD_BYTES, command_word};
 use memonet_core::SignalOp;
 use memonet_core::fabric::FarAddress;
 use std::collections::BTreeMap;
@@ -56,15 +57,18 @@ struct Parameters {
     write: Ps,
 }
 
-/// A word in its place, and what has become of its last start.
+/// A transfer of the library's: PE, region, offset and length.
+type Transfer = (u32, u32, u64, u32);
+
+/// A command word in its place, and the state of its last start.
 #[derive(Debug, Clone, Copy)]
 struct Placed {
     word: CommandWord,
-    /// Starts that the receiver has not answered.
+    /// Number of starts that the receiver has not answered.
     unanswered: u32,
     refused: bool,
-    /// For what the library built it.
-    used_for: Option<(u32, u32, u64, u32)>,
+    /// The transfer that the library built the word for; nothing for a program's word.
+    used_for: Option<Transfer>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,32 +93,37 @@ struct NicOf {
     dma: Unit,
     receiver: Unit,
     words: Vec<Placed>,
-    /// The library's words by what they are for, and which of its places is used again next.
-    known: BTreeMap<(u32, u32, u64, u32), usize>,
+    /// Places of the library's words, by their transfers.
+    known: BTreeMap<Transfer, usize>,
+    /// The place from which on the next word of the library's to replace is sought.
     oldest: usize,
     areas: Vec<Area>,
-    /// Transfers of the library that have not been answered, calls that wait for them, and what was
-    /// refused since the last of these.
+    /// Number of the library's transfers that have not been answered.
     unanswered: u64,
+    /// Calls that wait until all of those are answered.
     quiets: Vec<Op>,
+    /// A refusal since the last such call returned.
     refused: Option<String>,
 }
 
-/// The kind.
+/// The NICs of a machine.
 pub struct CommandWordDma {
     is: Parameters,
     nics: Vec<NicOf>,
     started: Planned<Started>,
 }
 
-/// First header word: what it is, the last of its transfer, a flag to write, and the sender's place
-/// in the high half.
+/// The first header word has the type of the packet in its low byte, flags, and the place of the
+/// sender's command word in the high half.
 const DATA: u64 = 0;
 const ANSWER: u64 = 1;
+/// The last packet of its transfer.
 const LAST: u64 = 1 << 8;
+/// The receiver writes the word's flag.
 const FLAG: u64 = 1 << 9;
+/// In an answer: the packet was refused.
 const BAD: u64 = 1 << 10;
-/// The addresses are the program's, which nobody has checked.
+/// The addresses are the program's, and were not checked.
 const OWN: u64 = 1 << 11;
 
 impl CommandWordDma {
@@ -161,7 +170,7 @@ impl CommandWordDma {
         Polling { interval: self.is.look, sample: self.is.look }
     }
 
-    /// Has the CPU do these parts of a call; gives when it is through.
+    /// Has the CPU do these parts of a call. Returns when they are done.
     fn cpu(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, parts: &[(&'static str, Ps)]) -> Ps {
         let mut end = cx.now();
         for &(name, time) in parts {
@@ -172,7 +181,7 @@ impl CommandWordDma {
         end
     }
 
-    /// Puts a word into kernel space; says where.
+    /// Puts a command word into kernel space. Returns its place, if there is room.
     fn place(&mut self, node: Node, placed: Placed) -> Option<usize> {
         let limit = self.is.command_words;
         let nic = &mut self.nics[node.index()];
@@ -180,7 +189,8 @@ impl CommandWordDma {
             nic.words.push(placed);
             return Some(nic.words.len() - 1);
         }
-        // Only the library's are used again, and only when they are not under way.
+        // Only places of the library's words are used again, and only when no transfer of the word is
+        // under way.
         let place = (0..limit).map(|step| (nic.oldest + step) % limit).find(|&place| {
             let old = &nic.words[place];
             old.used_for.is_some() && old.unanswered == 0
@@ -191,7 +201,7 @@ impl CommandWordDma {
         Some(place)
     }
 
-    /// A transfer of the library's; gives when its call may return.
+    /// Starts a transfer of the library's. Returns when its call may return.
     fn transfer(
         &mut self,
         cx: &mut Cx<'_>,
@@ -208,8 +218,8 @@ impl CommandWordDma {
             Some(&place) => place,
             None => {
                 let word = CommandWord {
-                    // It names the library's send buffer, or the source: the data is given to the
-                    // NIC with the start.
+                    // This stands for the library's send buffer, or the source. The NIC gets the
+                    // data with the start.
                     from: FarAddress { pe: node.0, ..to },
                     to,
                     len: data.len() as u32,
@@ -237,6 +247,7 @@ impl CommandWordDma {
         Ok(returns)
     }
 
+    /// The host writes the start register at `at`.
     fn write_start_register(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, started: Started) {
         let placed = &mut self.nics[node.index()].words[started.place];
         placed.unanswered += 1;
@@ -271,7 +282,7 @@ impl CommandWordDma {
                     None => Answer::refused(
                         "a command word goes from the caller's memory to that of a PE of the job; check both PEs",
                     ),
-                    Some(Some(place)) => Answer::value(KERNEL + place as u64 * WORD),
+                    Some(Some(place)) => Answer::value(KERNEL + place as u64 * WORD_BYTES),
                     Some(None) => Answer::refused(format!(
                         "there is no room for more than {} command words; start those again",
                         is.command_words
@@ -310,10 +321,10 @@ impl CommandWordDma {
 
     /// The place of the word at this address, if the program has built it.
     fn own_word(&self, node: Node, address: u64) -> Result<usize, String> {
-        let place = address.wrapping_sub(KERNEL) / WORD;
+        let place = address.wrapping_sub(KERNEL) / WORD_BYTES;
         let word = self.nics[node.index()].words.get(place as usize);
         match word {
-            Some(Placed { used_for: None, .. }) if address.is_multiple_of(WORD) => {
+            Some(Placed { used_for: None, .. }) if address.is_multiple_of(WORD_BYTES) => {
                 Ok(place as usize)
             }
             _ => Err(format!(
@@ -322,6 +333,7 @@ impl CommandWordDma {
         }
     }
 
+    /// Starts a word of the program's.
     fn start(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op, address: u64) -> Answer {
         let place = match self.own_word(node, address) {
             Ok(place) => place,
@@ -338,7 +350,7 @@ impl CommandWordDma {
         Answer::default()
     }
 
-    /// Cuts a transfer into packets, as the NIC reads them from memory from now on.
+    /// Cuts a transfer into packets. The NIC reads them from memory from now on.
     fn send(&mut self, cx: &mut Cx<'_>, node: Node, Started { op, place, data }: Started) {
         let is = self.is;
         let word = self.nics[node.index()].words[place].word;
@@ -381,7 +393,7 @@ impl CommandWordDma {
                 droppable: false,
             };
             sent += packet.payload.len();
-            // It reads no faster than the link takes: it has no room for more.
+            // The NIC has no buffer, so it reads no faster than the link takes.
             let time = is.memory_rate.time(packet.payload.len() as u64);
             let busy = self.nics[node.index()]
                 .dma
@@ -400,7 +412,7 @@ impl CommandWordDma {
         }
     }
 
-    /// Whether this key opens all of a range.
+    /// Whether this key allows writes to all of a range.
     fn may_write(&self, node: Node, region: u32, start: u64, len: u64, key: u32) -> bool {
         let end = start.saturating_add(len);
         let touching = |area: &&Area| area.region == region && area.start < end && start < area.end;
@@ -410,6 +422,7 @@ impl CommandWordDma {
         }
     }
 
+    /// A packet has come in by `at`.
     fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
         let is = self.is;
         let Packet { header, payload, op, from, .. } = packet;
@@ -492,8 +505,8 @@ impl CommandWordDma {
         }
     }
 
-    /// The host has seen by `at` that every transfer is answered. Agents may still be at work for
-    /// it: they tell it as soon as a look can see it.
+    /// Ends a call that waits for all transfers, which the host has seen answered by `at`. Agents may
+    /// still be at work for the PE; a look sees as soon as they are done.
     fn quiet(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op) {
         match self.nics[node.index()].refused.take() {
             Some(why) => cx.finish(at, op, Answer::refused(why)),
@@ -503,6 +516,7 @@ impl CommandWordDma {
 }
 
 impl Placed {
+    /// The answer to a test of the word.
     fn status(&self) -> u64 {
         match (self.unanswered, self.refused) {
             (_, true) => REFUSED,
@@ -511,14 +525,14 @@ impl Placed {
         }
     }
 
-    /// Writes that a start of it promises.
+    /// Number of writes that a start of the word promises.
     fn writes(&self, packet: usize) -> u64 {
         u64::from(self.word.len).div_ceil(packet as u64).max(1)
             + u64::from(self.word.flag.is_some())
     }
 }
 
-/// The key of a region without areas of its own: the job's, which differs from PE to PE.
+/// The job's key of a region without receive areas. It differs from PE to PE.
 fn job_key(pe: u32, region: u32) -> u32 {
     (pe ^ region.rotate_left(16)).wrapping_mul(0x9E37_79B1) ^ 0x5201
 }

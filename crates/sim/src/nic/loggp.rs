@@ -1,4 +1,4 @@
-//! Networks that are known by their LogGP figures: Ethernet with UDP, and remote DMA of today.
+//! Networks that are described by LogGP figures: Ethernet with UDP, and today's remote DMA.
 //!
 //! | LogGP | here |
 //! |---|---|
@@ -29,16 +29,16 @@ use memonet_core::fabric::FarAddress;
 use memonet_core::shm::AtomicOp;
 use std::collections::BTreeMap;
 
-/// What a packet asks of its receiver: the low byte of its first header word. The PE is in the high
-/// half.
+/// The low byte of the first header word is what a packet asks of its receiver. The high half of the
+/// word is the PE.
 const WRITE: u64 = 0;
 const READ: u64 = 1;
 const UPDATE: u64 = 2;
 const SWAP_IF: u64 = 3;
-/// The rest of a message has come before: this packet is its last.
+/// Flag of the last packet of a message.
 const LAST: u64 = 1 << 8;
 const ANSWER: u64 = 4;
-/// What the last header word of an answer says: bytes, a number, or that there are none.
+/// The last header word of an answer says what the answer is: bytes, a number, or a refusal.
 const AS_DATA: u64 = 0;
 const AS_VALUE: u64 = 1;
 const REFUSED: u64 = 2;
@@ -49,7 +49,7 @@ struct Parameters {
     send_byte: Rate,
     receive_overhead: Ps,
     receive_byte: Rate,
-    /// Of the host, shared by both directions.
+    /// The host's bus, which both directions share.
     bus: Option<Rate>,
     gap: Ps,
     send_latency: Ps,
@@ -57,7 +57,7 @@ struct Parameters {
     packet: usize,
     header: u32,
     acknowledge: Ps,
-    /// With remote DMA: how long a read and an atomic take at the target.
+    /// With remote DMA: the times of a read and of an atomic at the target.
     remote_dma: Option<(Ps, Ps)>,
     polling: Polling,
 }
@@ -71,10 +71,10 @@ struct NicOf {
     receiver: Unit,
 }
 
-/// Where a message goes, and what it says to the receiver.
+/// The destination of a message, and its header.
 type Addressed = (Node, [u64; 4]);
 
-/// The kind.
+/// The NICs of a machine.
 pub struct LogGp {
     is: Parameters,
     nics: Vec<NicOf>,
@@ -123,7 +123,7 @@ impl LogGp {
         })
     }
 
-    /// Sends a message from `at` on; gives when its last packet is handed to the link.
+    /// Sends a message, from `at` on.
     fn send(
         &mut self,
         cx: &mut Cx<'_>,
@@ -157,7 +157,7 @@ impl LogGp {
                 droppable: false,
             };
             if to == node {
-                // Within the NIC: it never sees the link.
+                // The packet stays within the NIC and never sees the link.
                 self.receive(cx, leaves, node, packet);
             } else {
                 cx.send(leaves, node, packet);
@@ -168,7 +168,7 @@ impl LogGp {
         }
     }
 
-    /// What a packet does where it has come in by `at`.
+    /// A packet has come in by `at`.
     fn receive(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, packet: Packet) {
         let is = self.is;
         let Packet { header, payload, op, from, .. } = packet;
@@ -187,7 +187,7 @@ impl LogGp {
         match header[0] & 0xff {
             WRITE => cx.write(done, op, place, payload),
             ANSWER => self.answer(cx, done, op, &header, payload),
-            // Read and written at the end of what the hardware takes.
+            // The hardware accesses the memory at the end of its time.
             what => {
                 let (read, atomic) =
                     is.remote_dma.expect("only hardware sends what hardware must carry out");
@@ -208,7 +208,7 @@ impl LogGp {
         }
     }
 
-    /// Puts a part of an answer together with those before it; done with the last.
+    /// Collects the parts of an answer. The call returns with the last part.
     fn answer(&mut self, cx: &mut Cx<'_>, done: Ps, op: Op, header: &[u64; 4], part: Payload) {
         let answer = if header[3] == AS_VALUE {
             Answer::value(part.bits())
@@ -229,13 +229,13 @@ impl LogGp {
         cx.finish(seen, op, answer);
     }
 
-    /// What the CPU does for a call before it returns; gives when.
+    /// Has the CPU do the work of a call. Returns when the call may return.
     fn overhead(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, bytes: usize) -> Ps {
         let (overhead, copy) = (self.is.send_overhead, self.is.send_byte.time(bytes as u64));
         let nic = &mut self.nics[node.index()];
         let busy = match self.is.bus {
             None => nic.cpu.take(cx.now(), overhead + copy),
-            // The CPU stands still while the bus is others'.
+            // The CPU stands still while others have the bus.
             Some(_) => {
                 let begin = nic.cpu.free().max(cx.now());
                 let (_, copied) = nic.bus.take(begin + overhead, copy);
@@ -255,8 +255,7 @@ fn address(header: &[u64; 4]) -> FarAddress {
     FarAddress { pe: (header[0] >> 32) as u32, region: header[1] as u32, offset: header[2] }
 }
 
-/// Operand of an atomic, the operand of its other one, and how it is written in a header: what to
-/// do above the size, and whether to answer.
+/// The operands of an atomic, as payload.
 fn operands(a: u64, b: u64) -> Payload {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&a.to_le_bytes());
@@ -266,9 +265,11 @@ fn operands(a: u64, b: u64) -> Payload {
 
 const OPERATIONS: [AtomicOp; 5] =
     [AtomicOp::Add, AtomicOp::And, AtomicOp::Or, AtomicOp::Xor, AtomicOp::Swap];
-/// In the last header word of an atomic: it is answered.
+/// Flag in the last header word of an atomic: it is answered.
 const FETCH: u64 = 1 << 16;
 
+/// Header and payload of an atomic. The last header word has the size in bits 0 to 7, and the
+/// operation from bit 8 on.
 fn update(at: FarAddress, size: u8, what: Atomic, fetch: bool) -> ([u64; 4], Payload) {
     let fetch = if fetch { FETCH } else { 0 };
     match what {
@@ -285,6 +286,7 @@ fn update(at: FarAddress, size: u8, what: Atomic, fetch: bool) -> ([u64; 4], Pay
     }
 }
 
+/// The atomic that a packet asks for.
 fn atomic(header: &[u64; 4], payload: &Payload) -> Atomic {
     let (a, b) = (payload.bits(), payload.part(8, 8).bits());
     match header[0] & 0xff {

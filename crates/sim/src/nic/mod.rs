@@ -1,9 +1,9 @@
-//! What a kind of NIC is.
+//! Kinds of NICs.
 //!
-//! A kind is one file: a state machine that holds the NICs of all nodes, and does with every
-//! operation what the hardware does, at the times at which the hardware does it. It reads no clock
-//! and keeps no queue of its own for time: it is called, it changes its state, and it tells its
-//! [`Cx`] what follows and when.
+//! A kind is a file, or a folder: a state machine that holds the NICs of all nodes. For every
+//! operation it does what the hardware does, at the times at which the hardware does it. A kind
+//! reads no clock and keeps no queue of events. When it is called, it changes its state, and tells
+//! its [`Cx`] what follows and when.
 //!
 //! ```text
 //! program ──HostOp──► begin ──► stages, timers ──► send ──► links, switches ──► arrive ──► stages ──► write ──► the PE's memory
@@ -19,10 +19,11 @@
 //!   or in [`Cx::lost`]: that is what `quiet` counts.
 //! * Every stage that takes time is recorded with its name ([`Cx::stage`]). Names are those of the
 //!   machine file's parameters.
-//! * A unit that serves one thing at a time is a [`Unit`]; who comes while it is busy waits.
-//! * Every constant is a parameter of the machine file, read once in the kind's constructor. What
-//!   is not read there is an error of the file.
-//! * State is per node in a `Vec`, small until it is used: a machine may have 65,536.
+//! * A unit that serves one thing at a time is a [`Unit`]; what comes while it is busy waits.
+//! * Every constant is a parameter of the machine file, read once in the kind's constructor. A
+//!   parameter that is not read there is a mistake in the file.
+//! * The state of each node is an entry of a `Vec`, small until it is used: a machine may have 65,536
+//!   nodes.
 
 pub mod command_word;
 pub mod infiniband;
@@ -42,7 +43,7 @@ use crate::packet::{Node, Packet};
 use crate::time::Ps;
 use planned::Planned;
 
-/// The kinds, by the names that machine files give them.
+/// Builds the NICs of a machine, of the kind that its file names.
 pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>, MachineError> {
     match machine.kind() {
         "command-word" => {
@@ -61,16 +62,16 @@ pub(crate) fn build(machine: &Machine, network: &Network) -> Result<Box<dyn Nic>
 /// A call of a PE, on its NIC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Its name, by which it is answered and recorded.
+    /// The call's name, by which it is answered and recorded.
     pub op: Op,
     /// Where the PE runs.
     pub node: Node,
-    /// What it wants.
+    /// The operation.
     pub what: HostOp,
 }
 
-/// What hardware may have. What it has not is done by software on the target host (the private
-/// module `agent`).
+/// What hardware may have. Where it lacks gets or atomics, software on the target host does them (the
+/// private module `agent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     /// [`HostOp::Get`].
@@ -79,7 +80,7 @@ pub enum Feature {
     Atomics,
     /// [`HostOp::Group`].
     Groups,
-    /// Of that, groups for datagrams.
+    /// Groups for datagrams.
     Datagrams,
 }
 
@@ -91,7 +92,7 @@ pub trait Nic {
     /// Whether the hardware has this.
     fn has(&self, feature: Feature) -> bool;
 
-    /// How this host looks at the memory where its NIC delivers.
+    /// The looks of this node's host at the memory into which its NIC delivers.
     fn polling(&self, node: Node) -> Polling;
 
     /// The machine is switched on, before any program runs.
@@ -111,32 +112,32 @@ pub trait Nic {
         panic!("{} has no management packets, but switch {switch} got {packet:?}", self.kind());
     }
 
-    /// The others have heard that a PE has left: no call waits for it any more, of now or later.
-    /// Told once, or more often.
+    /// The other PEs have heard that a PE has left. No call may wait for that PE any more, now or
+    /// later. This is called once, or more often.
     fn left(&mut self, _cx: &mut Cx<'_>, _pe: Pe) {}
 
-    /// A packet that was [droppable](Packet::droppable) is lost, or one copy of it: `missing` nodes
-    /// will not get it. Says which promises end with it ([`Cx::lost`]).
+    /// A [droppable](Packet::droppable) packet is lost, or one copy of it: `missing` nodes will not
+    /// get it. The NIC says which promises end with it ([`Cx::lost`]).
     fn dropped(&mut self, _cx: &mut Cx<'_>, packet: &Packet, _missing: u64) {
         panic!("{} sends no packets that may be lost, but lost {packet:?}", self.kind());
     }
 }
 
-/// Something that serves one thing at a time, in the order of asking.
+/// A unit that serves one request at a time, in the order of asking.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Unit {
     free: Ps,
 }
 
 impl Unit {
-    /// Takes it for `time`, from `at` or when it becomes free; gives start and end.
+    /// Takes the unit for `time`, from `at` or from when it becomes free. Returns start and end.
     pub fn take(&mut self, at: Ps, time: Ps) -> (Ps, Ps) {
         let start = self.free.max(at);
         self.free = start + time;
         (start, self.free)
     }
 
-    /// When it is free.
+    /// When the unit becomes free.
     pub fn free(&self) -> Ps {
         self.free
     }

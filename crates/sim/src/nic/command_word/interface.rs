@@ -10,9 +10,9 @@ pub(super) const START: u32 = 3;
 pub(super) const TEST: u32 = 4;
 pub(super) const STRAY_STORE: u32 = 5;
 
-/// Where command words lie, in kernel space; and bytes of each.
+/// The address at which command words begin, in kernel space.
 pub(super) const KERNEL: u64 = 0xffff_8000_0000_0000;
-pub(super) const WORD: u64 = 64;
+pub(super) const WORD_BYTES: u64 = 64;
 
 /// What [`test()`] answers for a word that is not done.
 pub const RUNNING: u64 = 0;
@@ -22,19 +22,19 @@ pub const DONE: u64 = 1;
 /// What [`test()`] answers for a word whose transfer the receiving hardware has refused.
 pub const REFUSED: u64 = 2;
 
-/// What a command word says.
+/// The content of a command word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandWord {
-    /// Where the sender's data is; the PE is the sender.
+    /// The place of the data. Its PE is the sender.
     pub from: FarAddress,
-    /// Where it goes: node and address.
+    /// The destination: node and address.
     pub to: FarAddress,
-    /// Bytes.
+    /// Length of the data, in bytes.
     pub len: u32,
-    /// Must be that of the receive area.
+    /// The access key, which must be that of the receive area.
     pub key: u32,
-    /// Offset, in the region of `to`, of a word of 8 bytes that becomes 1 after the data. It is
-    /// checked as the data is.
+    /// Offset, in the region of `to`, of a word of 8 bytes that becomes 1 after the data. The key is
+    /// checked for the word as for the data.
     pub flag: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ pub enum Start {
     SystemCall,
 }
 
-/// Makes a range of the caller's memory a receive area with this key: a system call. It takes
+/// Makes a range of the caller's memory a receive area with this key: a system call. The area takes
 /// precedence over areas made before.
 pub fn allow(at: FarAddress, len: u64, key: u32) -> Command {
     command(ALLOW, [at.region.into(), at.offset, len, key.into()], Payload::EMPTY)
@@ -73,8 +73,8 @@ pub fn test(address: u64) -> Command {
     command(TEST, [address, 0, 0, 0], Payload::EMPTY)
 }
 
-/// A store of a user program, by mistake, to an address in kernel space. Refused: the program gets
-/// a fault.
+/// A user program's store, by mistake, to an address in kernel space. Refused: the program gets a
+/// fault.
 pub fn stray_store(address: u64, bits: u64) -> Command {
     command(STRAY_STORE, [address, bits, 0, 0], Payload::EMPTY)
 }
