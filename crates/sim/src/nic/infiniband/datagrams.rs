@@ -1,12 +1,11 @@
-//! Datagrams to groups, and the driver's buffers for them: what memonet's own multicast is carried
-//! by.
+//! Datagrams to groups, and the driver's buffers for them. They carry memonet's own multicast.
 //!
-//! A datagram is one packet, multicast or to one node, and as unreliable as the links; the core
-//! logic cuts what one command sends into packets, as it does a block. The driver copies what is to
-//! be sent into one of two buffers, so the call returns when the NIC has read what was sent before.
-//! What comes by a group goes into buffers that the driver has posted for it; while none is free,
-//! it is discarded. A look of the host gives back one. The copying itself is a computation of the
-//! host's, as all that a program does between calls.
+//! A datagram is one packet, multicast or to one node, and as unreliable as the links. The core
+//! logic cuts the data of one command into packets, as it does with a block. The driver copies the
+//! data into one of two buffers, so the call returns when the NIC has read the data of the call
+//! before. Datagrams that come by a group go into buffers that the driver has posted for the group;
+//! while no buffer is free, they are discarded. A look of the host frees one buffer. The copying
+//! itself is a computation of the host, like all that a program does between calls.
 
 use super::management::{ADMINISTRATION, DELETE, Datagram, MULTICAST_MEMBER};
 use super::nics::{InfiniBand, Way};
@@ -19,7 +18,7 @@ use crate::time::Ps;
 use memonet_core::fabric::{DATAGRAMS_AT_ONCE, FarAddress};
 
 impl InfiniBand {
-    /// A call of a member.
+    /// Begins a member's call for datagrams.
     pub(super) fn datagram(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         match what {
             GroupOp::Send { group, to, data } => {
@@ -65,7 +64,7 @@ impl InfiniBand {
         }
     }
 
-    /// A datagram is in a node's memory from `at` on, if there is a buffer.
+    /// A datagram comes into a node's memory at `at`, if a buffer is free.
     pub(super) fn came(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, group: u16, data: Payload) {
         let most = self.is.receive_buffers;
         let inbox = self.nics[node.index()].inboxes.get_mut(&group);

@@ -1,5 +1,5 @@
-//! Calls that join a group: each waits until the manager says that all members have, or it is known
-//! that one of them never will.
+//! Calls that join a group. Each waits until the manager says that all members have asked to join, or
+//! until a member has left the job.
 
 use super::management::{ADMINISTRATION, Datagram, MULTICAST_MEMBER, SET};
 use super::nics::{InfiniBand, Joining};
@@ -11,7 +11,7 @@ use crate::packet::Node;
 use std::sync::Arc;
 
 impl InfiniBand {
-    /// A member's call.
+    /// Begins a member's call.
     pub(super) fn join(
         &mut self,
         cx: &mut Cx<'_>,
@@ -38,8 +38,8 @@ impl InfiniBand {
         self.manage(cx, node, Place::Node(Node(0)), &datagram, op);
     }
 
-    /// This PE has left the job: there are no groups any more that wait for it. Those that the
-    /// manager makes even so have members that do not listen.
+    /// A PE has left the job. Answers the calls that wait for groups with this PE: there will be no
+    /// group. The manager may make such a group even so, but its members do not listen.
     pub(super) fn refuse_groups_with(&mut self, cx: &mut Cx<'_>, pe: u32) {
         if !self.left.insert(pe) {
             return;

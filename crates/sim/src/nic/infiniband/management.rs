@@ -8,17 +8,18 @@ pub const DATAGRAM_BYTES: usize = 256;
 /// The lane that carries nothing but subnet management.
 pub const MANAGEMENT_LANE: u64 = 15;
 
-/// Classes.
+/// Class: subnet management.
 pub const SUBNET: u8 = 0x81;
-/// Subnet administration: requests of nodes to the subnet manager, on an ordinary lane.
+/// Class: subnet administration, requests of nodes to the subnet manager, on an ordinary lane.
 pub const ADMINISTRATION: u8 = 0x03;
 
-/// Methods.
+/// Method: reads an attribute.
 pub const GET: u8 = 0x01;
+/// Method: writes an attribute.
 pub const SET: u8 = 0x02;
-/// Of administration: takes a record back. Not answered here.
+/// Method of administration: deletes a record. It is not answered here.
 pub const DELETE: u8 = 0x15;
-/// What answers the first two.
+/// Method: answers `GET` and `SET`.
 pub const RESPONSE: u8 = 0x81;
 
 /// Attributes.
@@ -27,13 +28,15 @@ pub const PORT_INFO: u16 = 0x0015;
 pub const MULTICAST_TABLE: u16 = 0x001b;
 pub const MULTICAST_MEMBER: u16 = 0x0038;
 
-/// Where a datagram's data begins, by class, and how long it is for subnet management.
+/// Where a datagram's data begins, by class.
 const SUBNET_DATA_OFFSET: usize = 64;
 const ADMINISTRATION_DATA_OFFSET: usize = 56;
+/// Length of the data of subnet management.
 pub const DATA_BYTES: usize = 64;
 
-/// Of a multicast member record: the group's global name, and its local id.
+/// Length of a group's global name, which begins a multicast member record.
 pub const GROUP_NAME_BYTES: usize = 16;
+/// Where a multicast member record has the group's local id.
 const MEMBER_LID_OFFSET: usize = 36;
 
 /// A management datagram, read.
@@ -44,7 +47,7 @@ pub struct Datagram {
     pub attribute: u16,
     /// Which part of the attribute: a block of a table.
     pub modifier: u32,
-    /// By which a response is known to its asker.
+    /// The number by which the asker knows the response.
     pub transaction: u64,
     pub data: [u8; DATA_BYTES],
 }
@@ -54,7 +57,7 @@ impl Datagram {
         Datagram { class, method, attribute, modifier, transaction, data: [0; DATA_BYTES] }
     }
 
-    /// What answers this, with the same data.
+    /// The response to this datagram, with its data.
     pub fn response(&self) -> Datagram {
         Datagram { method: RESPONSE, ..self.clone() }
     }
@@ -102,7 +105,7 @@ impl Datagram {
         self.data[..GROUP_NAME_BYTES].try_into().expect("16 bytes")
     }
 
-    /// The group's local id there.
+    /// The group's local id in a multicast member record.
     pub fn group_lid(&self) -> u16 {
         u16::from_be_bytes([self.data[MEMBER_LID_OFFSET], self.data[MEMBER_LID_OFFSET + 1]])
     }
@@ -112,16 +115,17 @@ impl Datagram {
     }
 }
 
-/// A switch's multicast table: for each group 16 bits, one for each port.
+/// A switch's multicast table: 16 bits for each group, one for each port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table(Box<[u8; TABLE_BYTES]>);
 
 /// Bytes of a multicast table.
 pub const TABLE_BYTES: usize = 512;
-/// Groups of a block, and of the table.
+/// Number of groups of a block.
 pub const BLOCK_GROUPS: u16 = (DATA_BYTES / 2) as u16;
+/// Number of groups of the table.
 pub const GROUPS: u16 = (TABLE_BYTES / 2) as u16;
-/// Ports that it can name.
+/// Number of ports that the table can name.
 pub const PORTS: u16 = 16;
 /// Local id of the first group.
 pub const FIRST_GROUP: u16 = 0xc000;
@@ -133,13 +137,13 @@ impl Default for Table {
 }
 
 impl Table {
-    /// A block, if the table has so many.
+    /// A block of the table; nothing behind its end.
     pub fn block(&self, block: u32) -> Option<[u8; DATA_BYTES]> {
         let start = (block as usize).checked_mul(DATA_BYTES)?;
         self.0.get(start..start.checked_add(DATA_BYTES)?)?.try_into().ok()
     }
 
-    /// Writes a block; false if the table has not so many.
+    /// Writes a block of the table. False behind its end.
     pub fn set_block(&mut self, block: u32, data: &[u8; DATA_BYTES]) -> bool {
         let Some(start) = (block as usize).checked_mul(DATA_BYTES) else {
             return false;

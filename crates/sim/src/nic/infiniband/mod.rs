@@ -1,5 +1,5 @@
-//! InfiniBand with multicast in the switch (DIMMnet-2): a NIC in a memory slot, whose buffer memory
-//! is the program's.
+//! InfiniBand with multicast in the switch (DIMMnet-2): a NIC in a memory slot. Its buffer memory is
+//! the program's memory.
 //!
 //! ```text
 //! host:  software, command_write ─► core logic: decode, read, data path ─► InfiniSWIF: swif_send ─► link ─► switch: one port, or copies
@@ -7,18 +7,17 @@
 //!        the receiver's memory ◄── write ◄── InfiniSWIF: LID mine? swif_receive, data path ◄───────────────────────── link
 //! ```
 //!
-//! * Nothing is sent to a node that has no local id (LID). The subnet manager, on node 0, hands
-//!   them out when the machine is switched on, by management packets on lane 15, which agents at
-//!   nodes and switches answer (`subnet`).
-//! * A packet says the LID for which it is; a NIC takes its own, and those of the groups that it
-//!   has joined, and discards others.
-//! * Joining a group is a request to the manager. With the last member's it writes the group's
-//!   ports into the 512-byte tables of the switches (`management`), and tells the members the
-//!   group's LID.
-//! * A multicast packet is an unreliable datagram: a link that loses packets may lose it, or any of
-//!   its copies, and nobody repairs that; so are those that the library's own multicast sends
-//!   (`datagrams`). All else is sent by reliable connections, which the machine has never lose
-//!   anything.
+//! * Every node has a local id (LID), to which packets are sent. The subnet manager, on node 0, gives
+//!   LIDs out when the machine is switched on, by management packets on lane 15. Agents at nodes and
+//!   switches answer them (`subnet`).
+//! * A packet names the LID that it is for. A NIC takes packets for its own LID, and for the LIDs of
+//!   the groups that it has joined, and discards others.
+//! * Joining a group is a request to the manager. When the last member asks, the manager writes the
+//!   group's ports into the 512-byte tables of the switches (`management`), and tells the members
+//!   the group's LID.
+//! * A multicast packet is an unreliable datagram. A link that loses packets may lose it, or any of
+//!   its copies, and nothing repairs that. The library's own multicast sends such datagrams
+//!   (`datagrams`). All else goes by reliable connections, which here never lose anything.
 //! * The core logic moves `nic.width` bytes a cycle, and works on one packet at a time.
 
 mod datagrams;
@@ -88,8 +87,8 @@ impl Nic for InfiniBand {
                 let block = reuse && data.len() > 8;
                 self.finish_when_read(cx, told, if block { read } else { told }, op);
             }
-            // Packets to one node take one way, but those of a group may wait for their copying
-            // while others go on.
+            // Packets to one node take one way. But packets of a group may wait until the switch
+            // copies them, while others go on.
             HostOp::Fence if !std::mem::take(&mut self.nics[node.index()].has_multicast) => {
                 cx.finish(cx.now(), op, Answer::default())
             }

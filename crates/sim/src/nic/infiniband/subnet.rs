@@ -1,10 +1,11 @@
-//! The subnet manager, and its agents at nodes and switches: pure state, which is told of datagrams
+//! The subnet manager, and its agents at nodes and switches. This is pure state: it takes datagrams,
 //! and says what to send.
 //!
-//! The manager runs on node 0. It does one transaction at a time: names each port by a local id
-//! (LID), and, when all members of a multicast group have asked to join, writes the group's ports
-//! into the tables of the switches that connect them, block by block, and then tells the members
-//! the group's LID. When all have left, it clears the entries, and the LID is another group's.
+//! The manager runs on node 0, and does one transaction at a time. It first gives each port a local
+//! id (LID). When all members of a multicast group have asked to join, it writes the group's ports
+//! into the tables of the switches that connect the members, block by block, and then tells the
+//! members the group's LID. When all members have left, it clears the entries, and another group may
+//! get the LID.
 
 use super::management::{
     ADMINISTRATION, BLOCK_GROUPS, DATA_BYTES, DELETE, Datagram, FIRST_GROUP, GET, GROUP_NAME_BYTES,
@@ -15,23 +16,23 @@ use crate::network::{Network, Switch};
 use crate::packet::Node;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Who gets a datagram.
+/// The place of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
     Node(Node),
     Switch(u32),
 }
 
-/// A step of the manager's.
+/// A step of the manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Task {
-    /// Ask who is there.
+    /// Ask a place for its description.
     Find(Place),
-    /// Give it a LID.
+    /// Give a place its LID.
     Name(Place, u16),
     /// Bring a block of a switch's table up to date.
     Write(u32, u32),
-    /// Tell the members of a group that it is there.
+    /// Tell the members of a group its LID.
     Tell([u8; GROUP_NAME_BYTES]),
 }
 
@@ -51,9 +52,9 @@ pub struct Manager {
     transactions: u64,
     groups: BTreeMap<[u8; GROUP_NAME_BYTES], Group>,
     next_group: u16,
-    /// LIDs of groups that are no more.
+    /// LIDs of former groups.
     free: Vec<u16>,
-    /// What the switches' tables are to be.
+    /// The switches' tables as they will be.
     tables: BTreeMap<u32, Table>,
 }
 
@@ -77,7 +78,8 @@ impl Manager {
         }
     }
 
-    /// What to send next; nothing while it waits, or has nothing to do.
+    /// The datagrams to send next. There are none while the manager waits for a response, or has
+    /// nothing to do.
     pub fn next(&mut self) -> Vec<(Place, Datagram)> {
         if self.waits_for.is_some() {
             return Vec::new();
@@ -182,8 +184,8 @@ impl Manager {
     }
 }
 
-/// A group's name, made of its members, of what it is for, of how many groups of the same members
-/// for the same there have been, and of their number.
+/// A group's name: a hash of its members and its purpose, the number of earlier groups with these
+/// members and this purpose, and the number of members.
 pub fn group_name(members: &[u32], purpose: u64, before: u16) -> [u8; GROUP_NAME_BYTES] {
     // FNV-1a.
     let hash = members
@@ -204,8 +206,7 @@ fn members_of(name: &[u8; GROUP_NAME_BYTES]) -> u32 {
     u32::from_be_bytes(name[12..].try_into().expect("4 bytes"))
 }
 
-/// The agent of a node (SMA): it has the node's LID, and those of the groups that the node listens
-/// to.
+/// The agent of a node (SMA): the node's LID, and the LIDs of the groups that the node listens to.
 #[derive(Debug, Clone, Default)]
 pub struct NodeAgent {
     pub lid: u16,
@@ -213,7 +214,7 @@ pub struct NodeAgent {
 }
 
 impl NodeAgent {
-    /// A request of the manager's; gives the response.
+    /// Carries out a request of the manager. Returns the response.
     pub fn take(&mut self, datagram: &Datagram) -> Datagram {
         if (datagram.method, datagram.attribute) == (SET, PORT_INFO) {
             self.lid = datagram.lid();
@@ -222,7 +223,7 @@ impl NodeAgent {
     }
 }
 
-/// The agent of a switch: it has the table.
+/// The agent of a switch: its LID and its multicast table.
 #[derive(Debug, Clone, Default)]
 pub struct SwitchAgent {
     pub lid: u16,
@@ -230,7 +231,7 @@ pub struct SwitchAgent {
 }
 
 impl SwitchAgent {
-    /// A request; changes the switch accordingly, and gives the response.
+    /// Carries out a request on the switch. Returns the response.
     pub fn take(&mut self, switch: &mut Switch, datagram: &Datagram) -> Datagram {
         let mut response = datagram.response();
         match (datagram.method, datagram.attribute) {

@@ -1,11 +1,11 @@
-//! The chain as links: packets of 64 bytes between neighbours, in both directions, cut through.
-//! Pure state, which is told what happens, and says what happens next and when.
+//! The chain as links: packets of 64 bytes between neighbours, in both directions, cut through. This
+//! is pure state. Callers report what happens; the chain says what happens next and when.
 //!
-//! A board has four buffers of one packet: for each direction, one in which a packet comes in and
-//! one from which a packet goes out. A packet leaves for the neighbour when that one's buffer is
-//! free; it goes on from there when its header has come in and the buffer for going out is free. So
-//! nothing is ever lost, and who cannot go on waits where it is. The two directions share nothing,
-//! so they cannot wait for each other in a circle.
+//! A board has four buffers of one packet: for each direction, one for a packet that comes in, and
+//! one for a packet that goes out. A packet leaves for the neighbour when the neighbour's buffer is
+//! free. It goes on from the neighbour when its header has come in and the buffer for going out is
+//! free. So nothing is ever lost, and a packet that cannot go on waits where it is. The two
+//! directions share nothing, so they cannot wait for each other in a circle.
 
 use crate::host::Op;
 use crate::time::Ps;
@@ -31,24 +31,24 @@ impl Direction {
     }
 }
 
-/// What the header says of a packet: with these, 8 bytes.
+/// A packet. Its header has 8 bytes: `code`, `len`, `from`, `to` and `number`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// Kind of transaction, and its operation.
+    /// The kind of transaction.
     pub code: u8,
     /// Bytes of payload that count.
     pub len: u8,
     pub from: u16,
-    /// The last board that it is for.
+    /// The last board that the packet is for.
     pub to: u16,
     /// Number of the transaction.
     pub number: u16,
     pub payload: [u8; PAYLOAD_BYTES],
-    /// For the record.
+    /// The call that the packet is recorded for.
     pub op: Op,
 }
 
-/// Something that is due at a board, for one direction.
+/// What is due at a board, for one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Due {
     /// The header of a packet has come in.
@@ -59,20 +59,21 @@ pub enum Due {
     Sent,
 }
 
-/// When, where and what.
+/// What is due: the time, the board, the direction, and what.
 pub type Agenda = Vec<(Ps, u32, Direction, Due)>;
 
 #[derive(Debug, Clone)]
 struct Incoming {
     packet: Packet,
-    /// Its header has come in: before, the buffer is only kept for it.
+    /// Whether the header has come in. Until then the buffer is kept for the packet.
     begun: bool,
+    /// Whether the whole packet has come in.
     whole: bool,
-    /// What is to become of it is known.
+    /// Whether the board has decided what becomes of the packet.
     decided: bool,
-    /// To go on as this.
+    /// The packet that goes on, until it has left this buffer.
     passes: Option<Packet>,
-    /// The host has to take it.
+    /// Whether the host has to take the packet.
     for_host: bool,
 }
 
@@ -81,7 +82,7 @@ struct Lane {
     incoming: Option<Incoming>,
     outgoing: Option<Packet>,
     under_way: bool,
-    /// Packets that the host wants to send: it waits for the buffer.
+    /// Packets of the host that wait for the buffer for going out.
     from_host: VecDeque<Packet>,
 }
 
@@ -93,14 +94,14 @@ pub struct Chain {
     times: Times,
 }
 
-/// How long a link takes.
+/// The times of a link.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// For a header,
+    /// The time of a header.
     pub header: Ps,
-    /// for a packet,
+    /// The time of a packet.
     pub packet: Ps,
-    /// and between two boards.
+    /// The delay between two boards.
     pub delay: Ps,
 }
 
@@ -170,8 +171,8 @@ impl Chain {
         self.advance(now, board, direction, agenda);
     }
 
-    /// Moves on what can move: from the other buffers into that for going out, and from there onto
-    /// the link. What passes goes before what the host sends.
+    /// Moves packets on that can move: into the buffer for going out, and from there onto the link.
+    /// Packets that pass go before packets of the host.
     fn advance(&mut self, now: Ps, board: u32, direction: Direction, agenda: &mut Agenda) {
         let lane = self.lane(board, direction);
         if lane.outgoing.is_none() {
@@ -205,8 +206,8 @@ impl Chain {
         agenda.push((now + packet, board, direction, Due::Sent));
     }
 
-    /// Frees the buffer of a packet that has come in, been passed on and been taken, as far as it
-    /// had to.
+    /// Frees the buffer of a packet that has come in, if it needs neither to be passed on nor to be
+    /// taken any more.
     fn let_go(&mut self, now: Ps, board: u32, direction: Direction, agenda: &mut Agenda) {
         let lane = self.lane(board, direction);
         let done = |incoming: &Incoming| {
@@ -220,7 +221,7 @@ impl Chain {
         }
     }
 
-    /// What was due has come.
+    /// The moment of something that was due.
     pub fn due(
         &mut self,
         now: Ps,
@@ -251,8 +252,8 @@ impl Chain {
         }
     }
 
-    /// What becomes of the packet that has come to a board: it goes on, changed or not; the host
-    /// takes it; both; or neither. Says so at once if the host can have it.
+    /// Decides what becomes of the packet that has come to a board: it goes on, changed or not; the
+    /// host takes it; both; or neither. Returns a notice if the host can take it at once.
     pub fn decide(
         &mut self,
         now: Ps,
@@ -271,7 +272,7 @@ impl Chain {
         notice
     }
 
-    /// The packet that waits at a board to be decided, if one does.
+    /// The packet at a board that waits for a decision, if there is one.
     pub fn undecided(&self, board: u32, direction: Direction) -> Option<&Packet> {
         let incoming = self.lanes[board as usize][direction as usize].incoming.as_ref()?;
         (incoming.begun && !incoming.decided).then_some(&incoming.packet)

@@ -1,11 +1,11 @@
-//! What boards do with packets of collective transactions, one packet of 56 bytes at a time: pure
-//! state of one board.
+//! What a board does with packets of collective transactions, one packet of 56 bytes at a time. This
+//! is pure state of one board.
 //!
 //! ```text
 //! broadcast   root ─► both ends: every member takes a copy of what passes
-//! reduce      both ends ─► root: every member works its part into what passes; the root puts both sides and its own together
+//! reduce      both ends ─► root: every member combines its part with what passes; the root combines both sides and its own part
 //! all-reduce  reduce to the middle member, then broadcast from there
-//! scan        first ─► last: every member works its part into what passes, and takes what comes out
+//! scan        first ─► last: every member combines its part with what passes, and takes the result
 //! ```
 //!
 //! A packet that comes before the board's own part waits in its buffer.
@@ -24,13 +24,13 @@ fn operator_of(what: Collective) -> Operator {
     }
 }
 
-/// Kinds of transaction, in a packet's code.
+/// The kinds of transaction, as codes of packets.
 pub const SEND: u8 = 1;
 const REDUCE: u8 = 2;
 const BROADCAST: u8 = 3;
 const SCAN: u8 = 4;
 
-/// Puts two packets' words together.
+/// Combines the words of two packets.
 fn combine(
     operator: Operator,
     a: &[u8; PAYLOAD_BYTES],
@@ -63,22 +63,22 @@ pub struct Part {
     members: Arc<[u32]>,
     len: u8,
     value: [u8; PAYLOAD_BYTES],
-    /// The host has written it.
+    /// Whether the host has written its part.
     written: bool,
-    /// Sides from which a root still waits for something.
+    /// Number of sides from which a root still waits for a packet.
     missing: u8,
-    /// It is over for this board: where the host finds the result.
+    /// Where the host finds the result, when the transaction is over for this board.
     pub over: Option<Found>,
     /// The call that takes the result.
     pub taken_by: Option<Op>,
 }
 
-/// Where a result is.
+/// The place of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// In the board, or there is none.
     Here,
-    /// In the packet that has come by this direction, which stays in its buffer until it is read.
+    /// In the packet that has come in this direction. It stays in its buffer until the host reads it.
     In(Direction),
 }
 
@@ -87,7 +87,7 @@ pub enum Found {
 pub enum Step {
     /// Sends a packet of its own.
     Send(Direction, Packet),
-    /// Its host's part is over: it gets the value.
+    /// The transaction is over for the host, which gets the value.
     Done,
 }
 
@@ -161,7 +161,7 @@ impl Part {
         steps
     }
 
-    /// A root has all that was to come.
+    /// A root has all parts.
     fn gathered(&self) -> Vec<Step> {
         let mut steps = match self.what {
             Collective::AllReduce(_) => self.spread(),
@@ -199,13 +199,13 @@ impl Part {
         }
     }
 
-    /// One that is no root has given its part.
+    /// A board that is no root has given its part.
     fn given(&self) -> Option<Step> {
         matches!(self.what, Collective::Reduce { .. }).then_some(Step::Done)
     }
 
-    /// A packet of a collective has come to the board. Nothing, while it is for a transaction that
-    /// the host has not come to.
+    /// Decides about a packet of a collective that has come to the board. Returns nothing while the
+    /// host has not come to the packet's transaction.
     pub fn decide(&mut self, packet: &Packet) -> Option<Decision> {
         if !self.written || packet.number != self.number {
             return None;
@@ -239,14 +239,13 @@ impl Part {
         })
     }
 
-    /// What its host gets in the end.
+    /// The result that the host gets.
     pub fn result(&self) -> &[u8] {
         let nothing = matches!(self.what, Collective::Reduce { root, .. } if root != self.rank);
         &self.value[..if nothing { 0 } else { self.len.into() }]
     }
 
-    /// Whether a result has to be read from the board, rather than that there is none, or that it
-    /// is the host's own.
+    /// Whether the host has a result to read.
     pub fn has_result(&self) -> bool {
         !self.result().is_empty()
     }

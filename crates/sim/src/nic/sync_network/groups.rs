@@ -1,4 +1,4 @@
-//! Groups of boards: which of them the wires and the chain serve, and what their members ask for.
+//! Groups of boards: which groups the wires and the chain serve, and the calls of their members.
 
 use super::boards::{Board, Group, Later, SyncNetwork};
 use super::chain::PAYLOAD_BYTES;
@@ -12,8 +12,8 @@ use crate::time::Ps;
 use std::sync::Arc;
 
 impl SyncNetwork {
-    /// A look of a host that may have been looking for long: the moment at which the board is read,
-    /// and the look's end.
+    /// A look of a host that may be in the middle of a look. Returns when the look reads the board, and
+    /// when it ends.
     fn watch(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> (Ps, Ps) {
         match self.look_under_way(cx.now(), node) {
             Some(start) => (start + self.is.flag_read, start + self.is.flag_look),
@@ -34,7 +34,7 @@ impl SyncNetwork {
         let before = *times;
         *times += 1;
         let known = self.known.entry(request).or_default();
-        // The first to ask has it decided for all.
+        // The first member that asks causes the decision for all.
         if known.len() == before {
             let number = self.groups.len() as u32 + 1;
             known.push(number);
@@ -81,7 +81,7 @@ impl SyncNetwork {
 
     /// The number of a list of members.
     fn list(&mut self, members: &Arc<[u32]>) -> usize {
-        // The same memory is equal without being read.
+        // Lists that share memory compare equal without being read.
         let known = self.lists.iter().position(|list| list == members);
         known.unwrap_or_else(|| {
             self.lists.push(members.clone());
@@ -117,7 +117,7 @@ impl SyncNetwork {
 
     pub(super) fn group(&mut self, cx: &mut Cx<'_>, node: Node, op: Op, what: GroupOp) {
         let refused = |why: &str| Answer::refused(why.to_owned());
-        // A served group is what the boards of its members say.
+        // The boards of its members know a group that is served.
         let board = &self.boards[node.index()];
         let (barrier, collectives) = (board.barrier.map(|(group, _)| group), board.collectives);
         match what {

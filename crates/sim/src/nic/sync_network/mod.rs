@@ -5,19 +5,27 @@
 //!   └──── an ordinary NIC ──► LAN                                               stores, puts, gets, atomics of the library
 //! ```
 //!
-//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. Its barriers
-//!   go by the `wires`: a group of PEs gets them if its boards are in no other group and, where
-//!   there are several microclusters, if it is the only group and has the last board of each
-//!   microcluster in which it has members. A board takes part in one barrier at a time: it has one
-//!   flag.
-//! * The host sees the sync flag by a look that takes `host.flag_look`, a read of the board within
-//!   it.
-//! * A program switches its board to packets and back ([`set_mode`]), and so does the library's
-//!   driver, for a collective and for the next barrier; a board goes back when its buffers are
-//!   empty. Packets (`chain`) pass between boards that are both switched, and wait at the others;
-//!   signals pass while no board is.
-//! * Transactions: [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each,
-//!   worked on by the boards alone: the host writes a packet, looks, and reads one.
+//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. The library's
+//!   barriers go by the `wires`. A group of PEs gets wires if its boards are in no other group.
+//!   Where there are several microclusters, it must also be the only group, and have the last board
+//!   of each microcluster in which it has members. A board has one flag, so it takes part in one
+//!   barrier at a time.
+//! * The host sees the sync flag by a look that takes `host.flag_look` and reads the board within
+//!   that time.
+//! * A program switches its board to packets and back ([`set_mode`]). The library's driver does so,
+//!   too, for a collective and for the next barrier. A board goes back to wires when its buffers are
+//!   empty. Packets (`chain`) pass between two boards that are both switched to packets, and wait
+//!   elsewhere. Signals pass while no board is switched to packets.
+//! * Transactions are [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each.
+//!   The boards alone work on collectives: the host writes a packet, looks, and reads one.
+//!
+//! | file | what |
+//! |---|---|
+//! | `boards` | the state of the boards |
+//! | `wires`, `chain`, `collective` | pure state machines, which know no events |
+//! | `groups`, `commands` | calls of the library, and of programs |
+//! | `later` | what is due at a board, carried out |
+//! | `interface` | the commands that programs give |
 
 mod boards;
 mod chain;

@@ -1,18 +1,19 @@
-//! The chain as a bus of wires: barriers. Pure state, which is told what hosts do and when, and
-//! says when what completes.
+//! The chain as a bus of wires: barriers. This is pure state. Callers report what hosts do and when;
+//! the wires say which barriers complete, and when.
 //!
 //! A board that has arrived sets its sync flag and drives its wire. Boards 16k to 16k + 15 are a
-//! microcluster, whose wires each of them sees.
+//! microcluster: each of them sees the wires of all.
 //!
-//! * One microcluster: a board's barrier completes when the wires of all that its group register
-//!   names are driven.
-//! * Several (the *divided* wire says so): the last board of each looks at its own group register.
-//!   When its microcluster is complete and *part complete* has come from the one before, it passes
-//!   that on; the last board of all raises *all complete*, which all see. A microcluster whose last
-//!   board names nobody passes it on as it comes.
+//! * One microcluster: a board's barrier completes when all boards that its group register names
+//!   drive their wires.
+//! * Several microclusters (the *divided* wire says so): the last board of each looks at its own
+//!   group register. It passes *part complete* on when its microcluster is complete and *part
+//!   complete* has come from the microcluster before. The last board of all raises *all complete*,
+//!   which all boards see. A microcluster whose last board names no boards passes *part complete* on
+//!   as it comes.
 //!
-//! Completion clears the flags, and the wires drop. All boards of a group complete at one time, so
-//! no wire of one phase is taken for the next.
+//! Completion clears the flags, and the wires drop. All boards of a group complete at one time, so a
+//! wire of one phase is never taken for one of the next.
 //!
 //! Times: with `hop` for each board on the bus, and `decide` at the end, 16 boards take
 //! `decide + 16 hop`, and each further microcluster `16 hop`.
@@ -24,15 +25,15 @@ pub const MICROCLUSTER: usize = 16;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Board {
-    /// Who takes part, of its microcluster, a bit each.
+    /// The group register: the boards of its microcluster that take part, a bit each.
     group: u16,
     flag: bool,
-    /// When its wire was driven.
+    /// When the board drove its wire.
     driven: Ps,
-    /// Its barrier is complete, and it will see that.
+    /// Whether the board's barrier is complete, and the board will see that.
     completing: bool,
     phases: u64,
-    /// Its connectors carry packets now.
+    /// Whether the board's connectors carry packets now.
     carries_packets: bool,
 }
 
@@ -40,16 +41,16 @@ struct Board {
 #[derive(Debug, Clone)]
 pub struct Wires {
     boards: Vec<Board>,
-    /// Boards that carry packets.
+    /// Number of boards that carry packets.
     away: usize,
-    /// Of each microcluster: the wires that are driven.
+    /// The wires that are driven, of each microcluster.
     driven: Vec<u16>,
     hop: Ps,
     decide: Ps,
 }
 
 impl Wires {
-    /// With the times of a full microcluster and of each further one.
+    /// Wires with these times of a full microcluster and of each further one.
     pub fn new(boards: usize, microcluster: Ps, further: Ps) -> Wires {
         Wires {
             boards: vec![Board::default(); boards],
@@ -90,9 +91,9 @@ impl Wires {
         self.boards[board].phases
     }
 
-    /// Arrives. False, and nothing happens, while the flag is set, so that a host that tries until
-    /// it has arrived passes phase k when all have passed phase k - 1: the reduced barrier code.
-    /// Pushes the boards that complete, and when.
+    /// A board arrives. Pushes the boards that complete, and when. While the board's flag is set,
+    /// this does nothing and returns false. So a host that tries until it has arrived passes phase k
+    /// when all have passed phase k - 1: the reduced barrier code.
     pub fn arrive(&mut self, now: Ps, board: usize, completes: &mut Vec<(Ps, usize)>) -> bool {
         let this = &mut self.boards[board];
         if this.flag {
@@ -104,8 +105,8 @@ impl Wires {
         true
     }
 
-    /// Switches a board between wires and packets. A bus with a board that carries packets carries
-    /// no signals.
+    /// Switches a board to packets, or to wires. While any board of the bus carries packets, the bus
+    /// carries no signals.
     pub fn set_packets(
         &mut self,
         now: Ps,
@@ -116,7 +117,7 @@ impl Wires {
         let carried = std::mem::replace(&mut self.boards[board].carries_packets, packets);
         self.away = self.away + usize::from(packets) - usize::from(carried);
         if carried && !packets {
-            // Where there are several microclusters, any of them settles all.
+            // One microcluster settles all, where there are several.
             self.settle(now, 0, completes);
         }
     }
@@ -126,12 +127,12 @@ impl Wires {
         self.boards[board].carries_packets
     }
 
-    /// The time for which signals need in a microcluster.
+    /// The time of signals in a microcluster.
     fn local(&self, cluster: usize) -> Ps {
         self.decide + self.hop * self.boards_of(cluster).len() as u64
     }
 
-    /// Something has changed in a microcluster: who is complete by that?
+    /// Completes the barriers that a change in a microcluster completes.
     fn settle(&mut self, now: Ps, cluster: usize, completes: &mut Vec<(Ps, usize)>) {
         if self.away > 0 {
             return;
@@ -153,13 +154,13 @@ impl Wires {
         }
     }
 
-    /// Whether all wires are driven that the last board of a microcluster waits for.
+    /// Whether all boards drive their wires that the last board of a microcluster waits for.
     fn is_complete(&self, cluster: usize) -> bool {
         let group = self.boards[self.boards_of(cluster).end - 1].group;
         group & self.driven[cluster] == group
     }
 
-    /// The same, where part complete has to come from one microcluster to the next.
+    /// Completes barriers over several microclusters, where part complete passes from one to the next.
     fn settle_all(&mut self, now: Ps, completes: &mut Vec<(Ps, usize)>) {
         let mut part = Ps::ZERO;
         let mut any = false;
@@ -172,7 +173,8 @@ impl Wires {
             let named = range.clone().filter(|board| group & 1 << (board % MICROCLUSTER) != 0);
             let driven = named.map(|board| self.boards[board].driven).max();
             let passed = part + self.hop * range.len() as u64 * u64::from(cluster > 0);
-            // Wires that were driven while others carried packets are seen from now on.
+            // A wire that was driven while a board carried packets counts from its driving: `at` is
+            // now, at the earliest.
             let local = driven.map_or(Ps::ZERO, |driven| driven + self.local(cluster));
             part = passed.max(local);
             any |= driven.is_some();
@@ -187,7 +189,7 @@ impl Wires {
         }
     }
 
-    /// The completion of a board's barrier is there.
+    /// A board sees that its barrier is complete.
     pub fn complete(&mut self, board: usize) {
         let this = &mut self.boards[board];
         debug_assert!(this.flag && this.completing, "completions are told once");
