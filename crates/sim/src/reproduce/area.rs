@@ -13,14 +13,14 @@ pub struct Area {
 }
 
 impl Area {
-    /// Collective.
+    /// A block that all PEs allocate together.
     pub fn new(job: &Job, bytes: usize) -> Area {
         let offset = job.allocate(bytes, 64, true).expect("room for an experiment");
         Area { job: job.clone(), offset, bytes }
     }
 
-    /// At the start of the heap, for programs that allocate nothing: on very many PEs that, which
-    /// is collective, takes too long.
+    /// A block at the start of the heap, for programs that allocate nothing. On very many PEs a
+    /// collective allocation takes too long.
     pub fn at_the_start(job: &Job, bytes: usize) -> Area {
         let heap = job.segment().heap();
         assert!(heap.start + bytes as u64 <= heap.end, "room for an experiment");
@@ -35,7 +35,7 @@ impl Area {
 
     /// The word there, for the library's collectives.
     pub fn place(&self, byte: usize) -> Place {
-        // SAFETY: of the area, which is allocated, or lies in a heap in which nothing is.
+        // SAFETY: the word lies in the area, which is allocated, or lies in an empty heap.
         let place = unsafe { self.job.segment().place(self.offset + byte as u64, 8) };
         place.expect("the area lies in the segment")
     }
@@ -47,8 +47,9 @@ impl Area {
 
     /// The word here.
     pub fn load(&self, byte: usize) -> u64 {
-        // SAFETY: `word` lies in the heap of this PE's segment, which the job keeps mapped, and is
-        // aligned: both were made sure of when the area was made and by `word`.
+        // SAFETY: `new` and `at_the_start` made sure that the area lies in the heap of this PE's
+        // segment, which the job keeps mapped. `word` checks that the word lies in the area, and
+        // that it is aligned.
         unsafe { shm::load(self.word(byte)) }
     }
 
@@ -61,7 +62,7 @@ impl Area {
     /// Looks until the word here is this, then makes it 0.
     pub fn wait_and_clear(&self, byte: usize, value: u64) {
         self.wait_for(byte, value);
-        // SAFETY: as in `load`.
+        // SAFETY: the word is mapped and aligned, for the reasons given in `load`.
         unsafe { shm::store(self.word(byte), 0) };
     }
 }

@@ -1,11 +1,11 @@
 //! DIMMnet-1: software barriers over one-byte stores.
 //!
-//! Up to eight nodes: the first of them gathers. Each of the others has a byte of a word in its
-//! LLCM, and stores its phase there; one look shows who has come. Then the gatherer stores the
-//! phase into everybody's LLCM: one multicast packet where there is a switch. More than eight
-//! nodes: gatherers gather again, up a tree, and the announcement goes down it. For comparison the
-//! shuffle exchange: in each round every node stores the phase to the one whose number differs in
-//! one bit, and waits for its.
+//! Of up to eight nodes, the first one gathers. Each of the others has a byte of a word in the first
+//! node's LLCM, and stores its phase there, so that one look shows which nodes have come. Then the
+//! gatherer stores the phase into the LLCM of all others, by one multicast packet where there is a
+//! switch. With more than eight nodes, gatherers gather again, up a tree, and the announcement goes
+//! down the tree. The shuffle exchange is for comparison: in each round, every node stores the phase
+//! to the node whose number differs in one bit, and waits for that node's store.
 
 use super::dimmnet1::{ENVIRONMENTS, PLACE, SAMPLES, machine, mean, nic, seed};
 use super::outcome::{Curve, Outcome, Row};
@@ -45,7 +45,7 @@ impl Part {
         self.me.is_multiple_of(Part::step(level + 1)) && Part::step(level) < self.n
     }
 
-    /// Who this node waits for at a level.
+    /// The nodes that this node waits for at a level.
     fn children(&self, level: u32) -> impl Iterator<Item = u32> + use<> {
         let (me, n, step) = (self.me, self.n, Part::step(level));
         (1..ARITY).map(move |place| me + place * step).filter(move |&child| child < n)
@@ -112,7 +112,7 @@ pub fn tree(machine: &Machine, n: u32, looks: Looks, multicast: bool) -> Result<
     Ok(done.results[0])
 }
 
-/// The same with pairs that exchange, for powers of two.
+/// The mean time of a barrier in which pairs exchange, in ns; `n` is a power of two.
 fn shuffle(machine: &Machine, n: u32) -> Result<f64, Error> {
     let done = run_on(machine, n as usize, &Options::default(), |job| {
         let me = job.pe() as u32;

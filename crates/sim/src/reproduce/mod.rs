@@ -1,9 +1,8 @@
 //! The published experiments, run on the simulated machines.
 //!
-//! An experiment is a function in this folder's file of its system. It runs programs, over the
-//! library or over a NIC's own interface, and gives [`Row`]s (a figure each) and [`Curve`]s (for
-//! figures to be drawn). It never sees what was published: rows are compared with that afterwards,
-//! by their ids.
+//! An experiment is a function in the file of its system. It runs programs, over the library or over a
+//! NIC's own interface, and gives [`Row`]s (a figure each) and [`Curve`]s (to be drawn). It never
+//! sees the published figures: rows are compared with them afterwards, by their ids.
 //!
 //! To add one: write `fn() -> Result<Outcome, Error>`, and add it to [`EXPERIMENTS`]. A row whose
 //! figure a constant of a machine file was fitted on says so by [`Row::fitted`]; one that only
@@ -32,14 +31,14 @@ pub use scale::{MOST, scale};
 /// A published experiment, or several that belong together.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
-    /// Its name: the system's, perhaps with more behind a dot.
+    /// The experiment's name: that of the system, perhaps with more behind a dot.
     pub name: &'static str,
     /// What it is, in a line.
     pub summary: &'static str,
     run: fn() -> Result<Outcome, Error>,
 }
 
-/// All of them.
+/// All experiments but [`SCALE`].
 pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "dimmnet-1.loops",
@@ -83,7 +82,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// [`scale`], which takes minutes and so is run only when it is asked for by its name.
+/// The experiment [`scale`]. It takes minutes, so it runs only when asked for by its name.
 pub const SCALE: Experiment = Experiment {
     name: "scale",
     summary: "barriers, all-reduce and broadcast on 2 to 65,536 nodes of each kind of network; only when named",
@@ -91,7 +90,7 @@ pub const SCALE: Experiment = Experiment {
 };
 
 impl Experiment {
-    /// Runs it, and puts beside its rows what was published.
+    /// Runs the experiment, and puts the published figures beside its rows.
     ///
     /// # Errors
     /// [`Error`], of the machine file or of the run.

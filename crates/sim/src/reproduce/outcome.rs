@@ -1,15 +1,15 @@
 //! What experiments give: figures beside the published ones, and curves.
 
-/// What a row is to the comparison.
+/// The part of a row in the comparison with published figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It came out.
+    /// The simulation predicted the figure.
     Predicted,
-    /// A constant was fitted on it, or chosen in knowledge of it, so that it had to come out.
+    /// A constant was fitted on the published figure, or chosen in knowledge of it.
     Fitted,
-    /// It came out of a constant that was fitted anew, on all others of its kind.
+    /// Predicted with a constant that was fitted anew, on all other figures of its kind.
     LeftOut,
-    /// It shows components that went in.
+    /// The row shows components that went into the model.
     Input,
 }
 
@@ -18,17 +18,17 @@ pub enum Role {
 pub struct Row {
     /// SYSTEM.NAME, as in `published.toml`.
     pub id: String,
-    /// Of both figures.
+    /// The unit of both figures.
     pub unit: &'static str,
-    /// What came out.
+    /// The simulated figure.
     pub simulated: f64,
-    /// What was published, where it is known.
+    /// The published figure, if it is known.
     pub published: Option<f64>,
-    /// What it is to the comparison.
+    /// The row's part in the comparison.
     pub role: Role,
     /// What a reader should know.
     pub note: Option<String>,
-    /// How what was published contradicts itself. The figure is shown as it was published.
+    /// How the publication contradicts itself. The figure is shown as it was published.
     pub contradiction: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub struct Outcome {
 }
 
 impl Row {
-    /// A figure that came out.
+    /// A row with a predicted figure.
     pub fn predicted(id: impl Into<String>, unit: &'static str, simulated: f64) -> Row {
         Row {
             id: id.into(),
@@ -97,7 +97,7 @@ impl Row {
         Row { note: Some(note.into()), ..self }
     }
 
-    /// By how much too much came out.
+    /// By how much the simulated figure exceeds the published one.
     pub fn error_percent(&self) -> Option<f64> {
         self.published.map(|published| (self.simulated / published - 1.0) * 100.0)
     }
@@ -109,7 +109,8 @@ pub fn errors<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<(f64, f64, 
     errors_of(Role::Predicted, rows)
 }
 
-/// The same of rows of one role.
+/// The median and the largest of the errors of rows of one role, as percentages without sign, and the
+/// number of those rows.
 pub fn errors_of<'a>(
     role: Role,
     rows: impl IntoIterator<Item = &'a Row>,

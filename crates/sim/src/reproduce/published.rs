@@ -38,7 +38,7 @@ pub fn component(path: &str) -> Option<f64> {
     is_component.then(|| number(section.get(name)?)).flatten()
 }
 
-/// The same of one that is a row of a table, by its column.
+/// The published component in a column of the row of this path.
 pub fn component_of(path: &str, column: usize) -> Option<f64> {
     let (section, name) = path.rsplit_once('.')?;
     let section = get(document().as_table(), section)?.as_table_like()?;

@@ -1,10 +1,10 @@
 //! Scale: barriers, all-reduce and broadcast on 2 to 65,536 nodes of each kind of network.
 //!
-//! The programs here send by themselves what the library's algorithms send: what it compares before
-//! a collective call, so that mistakes are found, goes from everybody to everybody, which nobody
-//! would do on so many nodes. Each is done twice, the first time to fill tables and caches; the
-//! second time all begin together, and it ends when the last has it. Nobody leaves before: those
-//! who still wait would ask after who has left.
+//! The programs here send the messages of the library's algorithms by themselves. Before a collective,
+//! the library compares arguments among all PEs, to find mistakes; that is too much on so many
+//! nodes. Each operation is done twice. The first time fills tables and caches. The second time all
+//! nodes begin together, and the time ends when the last node is done. No node leaves before that,
+//! because PEs that still wait would ask after a PE that has left.
 
 use super::area::{Area, ask};
 use super::outcome::{Curve, Outcome, Row};
@@ -20,7 +20,7 @@ use memonet_core::{Goal, Job, SignalOp, Sum};
 /// Most nodes.
 pub const MOST: usize = 1 << 16;
 
-/// One for each kind of NIC, and the plainest of Ethernets beside the fastest of networks.
+/// One machine for each kind of NIC. The kind `loggp` has two: a slow Ethernet and a fast network.
 const MACHINES: [&str; 6] =
     ["dimmnet-1/D-tree", "sr2201", "dimmnet-2/tree", "rdma-100g", "fast-ethernet-udp", "scc"];
 
@@ -53,8 +53,8 @@ const RELEASED: usize = 8;
 const DATA: usize = 16;
 const ROUNDS: usize = 64;
 const BYTES: usize = ROUNDS + 16 * 16;
-/// All begin the second time this many ns after the start, and leave when as much has passed again.
-const TOGETHER: u64 = 100_000_000_000;
+/// All nodes begin the second time at this time after the start, and leave at twice this time.
+const TOGETHER_NS: u64 = 100_000_000_000;
 
 /// A node among others.
 struct Member {
@@ -149,13 +149,13 @@ impl Member {
     }
 }
 
-/// Does nothing until so many ns after the start.
+/// Does nothing until this time after the start, in ns.
 fn stay_until(job: &Job, moment: u64) {
     let left = moment.checked_sub(Host::here().now().0 / 1000);
     job.compute(left.expect("what comes before is over by then"));
 }
 
-/// How long it takes on so many nodes, in ns.
+/// The time of an operation on this many nodes, in ns.
 fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Error> {
     let options = Options { segment: Some(2 << 20), stack: 128 << 10, ..Options::default() };
     let wires = machine.kind() == "sync-network";
@@ -168,7 +168,7 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
         };
         for phase in 1..=2 {
             if phase == 2 {
-                stay_until(&job, TOGETHER);
+                stay_until(&job, TOGETHER_NS);
             }
             match operation {
                 // What the library has the boards do.
@@ -182,8 +182,8 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
             }
         }
         let end = Host::here().now().as_ns();
-        stay_until(&job, 2 * TOGETHER);
-        end - TOGETHER as f64
+        stay_until(&job, 2 * TOGETHER_NS);
+        end - TOGETHER_NS as f64
     })?;
     Ok(done.results.into_iter().fold(0.0, f64::max))
 }

@@ -9,8 +9,8 @@ use crate::nic::command_word::{CommandWord, Start, allow, build, start};
 use crate::run::{Host, Options, run as run_on};
 
 const KEY: u32 = 0x2201;
-/// From here on longer transfers are not faster by more than a part in a thousand.
-const LONG: usize = 4 << 20;
+/// Longer transfers than this are faster by less than a part in a thousand.
+const LONG_BYTES: usize = 4 << 20;
 /// A curve has reached its peak, to the eye, when it is this near.
 const REACHED: f64 = 0.95;
 
@@ -54,7 +54,7 @@ fn bandwidth(bytes: usize, how: Start) -> Result<f64, Error> {
 
 /// The least number of bytes at which a part of the peak is reached.
 fn reaches(part: f64, peak: f64, how: Start) -> Result<f64, Error> {
-    let (mut below, mut from) = (0, LONG / 8);
+    let (mut below, mut from) = (0, LONG_BYTES / 8);
     while from - below > 1 {
         let middle = (below + from) / 2;
         if bandwidth(middle * 8, how)? >= part * peak {
@@ -68,7 +68,7 @@ fn reaches(part: f64, peak: f64, how: Start) -> Result<f64, Error> {
 
 pub fn run() -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
-    let peak = bandwidth(LONG, Start::Direct)?;
+    let peak = bandwidth(LONG_BYTES, Start::Direct)?;
     outcome.rows = vec![
         Row::predicted("sr2201.latency_8_bytes_direct_ns", "ns", one_way(8, Start::Direct)?)
             .fitted(),

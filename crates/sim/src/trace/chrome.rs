@@ -1,10 +1,10 @@
 //! Timelines in Chrome's trace format: a process for each sort of track, a thread for each row of a
 //! track.
 //!
-//! Hardware works on several messages at once, but a viewer drops a complete event that begins
-//! inside another one of its thread and ends after it. So a track has several rows, and no two
-//! stages of a row overlap. Queues can hold thousands of messages: the stages that find all
-//! [`ROWS`] taken become asynchronous events, which viewers stack by themselves.
+//! Hardware works on several messages at once. But a viewer drops a complete event that begins inside
+//! another event of its thread and ends after it. So a track has several rows, and no two stages of
+//! a row overlap. Queues can hold thousands of messages. A stage that finds all [`ROWS`] taken
+//! becomes an asynchronous event, which viewers stack by themselves.
 //!
 //! Viewers round starts and durations to whole nanoseconds, each by itself, and neighbours that
 //! touch would then overlap. So both are written in whole nanoseconds; the exact duration is an
@@ -85,7 +85,7 @@ fn complete(stage: &Stage, thread: usize, out: &mut impl Write) -> io::Result<()
     )
 }
 
-/// With the track in its name: viewers show events of one name together.
+/// Writes a stage without a row. Viewers show events of one name together, so the name has the track.
 fn asynchronous(
     stage: &Stage,
     thread: usize,
@@ -119,9 +119,9 @@ fn in_rows(stages: &[Stage]) -> Vec<(&Stage, Option<usize>)> {
 /// The rows of a track.
 struct Rows {
     free: BTreeSet<usize>,
-    /// The others, each with the time at which it will be free.
+    /// Rows that are taken, each with the time at which it becomes free.
     busy: BinaryHeap<Reverse<(Ps, usize)>>,
-    /// The row in which each call was last. It stays there where it can.
+    /// The row of each call's last stage. A call keeps its row where it can.
     last: HashMap<Op, usize>,
 }
 

@@ -1,8 +1,8 @@
 //! The NIC's own interface, for programs that use it without the library.
 //!
-//! What a program of the real machine did with the NIC it did with stores and loads in its address
-//! range, and with calls of its driver. Here each is a command. Addresses are physical where
-//! nothing else is said: LLCM from 0, the bank of one's own side from [`BANK`].
+//! A program of the real machine used the NIC by stores and loads in its address range, and by calls
+//! of its driver. Here each of these is a command. Unless stated otherwise, addresses are physical:
+//! LLCM begins at 0, and the bank of the host's own side at [`BANK`].
 
 pub use super::header::{Header, Kind};
 pub use super::memory::BANK;
@@ -31,15 +31,14 @@ pub(super) const ROUTE: u32 = 14;
 pub enum LoopBack {
     /// At SWIF.
     Internal,
-    /// They go out by the link, and come back by a cable that ends where it began, or by the
-    /// switch.
+    /// Outside: packets leave by the link, and come back by a looped cable, or by the switch.
     External,
 }
 
 /// How the host reads 8 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Looks {
-    /// At once, in an MMX register.
+    /// In one read, into an MMX register.
     Words,
     /// In two reads of 4 bytes.
     Halves,
@@ -54,16 +53,17 @@ fn words(bytes: &[u64]) -> Payload {
     Payload::copy(&bytes)
 }
 
-// Calls of the driver: made once, before what is measured. They take no time here.
+// Calls of the driver. Programs make them once, before they measure, and they take no time here.
 
-/// Puts the program into a process group: what the NIC stamps on what it sends. Refused for the
-/// group of the library.
+/// Puts the program into a process group, which the NIC stamps on the program's packets. Refused for
+/// the library's group.
 pub fn attach(group: u16) -> Command {
     command(ATTACH, [group.into(), 0, 0, 0])
 }
 
-/// Fills an entry of the header table: what a store to `kick_page` sends. Refused for a group that
-/// is not the program's, and for a physical page that does not exist or is the library's.
+/// Fills an entry of the header table: the header of packets that stores to `kick_page` send. Refused
+/// for a group that is not the program's, and for a physical page that does not exist or is the
+/// library's.
 pub fn map(kick_page: u32, seed: &Header) -> Command {
     Command { data: words(&seed.encode()), ..command(MAP, [kick_page.into(), 0, 0, 0]) }
 }
@@ -88,7 +88,7 @@ pub fn group(group: u16, members: &[Node]) -> Command {
     Command { data: words(&members), ..command(GROUP, [group.into(), 0, 0, 0]) }
 }
 
-/// Sets where packets to this node itself turn round. At first: internally.
+/// Sets where packets to this node itself turn round. A machine starts with the internal loop.
 pub fn loop_back(mode: LoopBack) -> Command {
     command(LOOP_BACK, [(mode == LoopBack::External).into(), 0, 0, 0])
 }
@@ -105,7 +105,7 @@ pub fn dropped(why: Option<Refusal>) -> Command {
     command(DROPPED, [why, 0, 0, 0])
 }
 
-// What a program does itself.
+// Loads and stores of a program.
 
 /// AOTF: stores `word` to the kick address `page * 4096 + offset`. Answered when the CPU has
 /// written it.
@@ -116,26 +116,26 @@ pub fn kick(page: u32, offset: u16, word: Payload) -> Command {
     }
 }
 
-/// The same by a program that has not undone the twist of its board's data lines.
+/// AOTF by a program that has not undone the twist of its board's data lines.
 pub fn kick_twisted(page: u32, offset: u16, word: Payload) -> Command {
     let mut command = kick(page, offset, word);
     command.words[1] = 1;
     command
 }
 
-/// BOTF: writes header and payload of 1 to 464 bytes into a window. What the header says of
-/// protection is stamped over. Answered when the CPU has written it.
+/// BOTF: writes header and payload of 1 to 464 bytes into a window. The NIC stamps over the
+/// header's fields for protection. Answered when the CPU has written the window.
 pub fn block(header: &Header, payload: Payload) -> Command {
     Command { words: header.encode(), data: payload, ..command(BLOCK, [0; 4]) }
 }
 
-/// A further block of the same message: without the software that a message takes once.
+/// BOTF of a further block of a message, without the software that runs once for each message.
 pub fn next_block(header: &Header, payload: Payload) -> Command {
     Command { code: NEXT_BLOCK, ..block(header, payload) }
 }
 
 /// Remote DMA of `len` bytes from `from`, an offset in the bank on the network's side. Answered
-/// when it is started. Protection as for a block.
+/// when it is started. The NIC stamps its headers as it does for a block.
 pub fn dma(header: &Header, from: u64, len: u32) -> Command {
     Command { words: header.encode(), data: words(&[from, len.into()]), ..command(DMA, [0; 4]) }
 }
@@ -150,9 +150,8 @@ pub fn write(at: u64, data: Payload) -> Command {
     Command { data, ..command(WRITE, [at, 0, 0, 0]) }
 }
 
-/// Looks at the `width` bytes at `at` again and again until the bits of `mask` in it are those of
-/// `value`. Answered with all of its bits. Phase: that of the looks against what they wait for is
-/// uniformly random.
+/// Looks at the `width` bytes at `at` again and again, until their bits in `mask` are those of
+/// `value`. Answered with all bits. The phase of the looks against the arrival is uniformly random.
 pub fn wait(at: u64, width: u8, mask: u64, value: u64, looks: Looks) -> Command {
     let halves = u64::from(looks == Looks::Halves);
     command(WAIT, [at, u64::from(width) | halves << 8, mask, value])

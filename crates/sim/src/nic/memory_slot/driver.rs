@@ -1,15 +1,16 @@
 //! What the driver sets up for programs: their process group, header seeds, pages that others may
 //! write.
 //!
-//! The hardware checks nothing of this. A receiver believes a seed's group, and where the seed says
-//! that its address is physical, the address too. So the driver refuses a seed of a group that is
-//! not the program's, and every physical page that does not exist or that the library has.
+//! The hardware checks none of this. A receiver believes a seed's group, and, if the seed says that
+//! its address is physical, the address. So the driver refuses a seed of another group than the
+//! program's, and every physical page that does not exist or is the library's.
 
 use super::header::{Header, JOB, Kind, PAGE};
 use super::memory::NicMemory;
 use super::slot::MemorySlot;
 use crate::packet::{Destination, Node};
 
+/// Refuses the library's process group.
 fn is_free(group: u16) -> Result<(), String> {
     match group {
         JOB => Err(format!("process group {JOB} is the library's; take another number")),
@@ -25,7 +26,7 @@ impl MemorySlot {
         Ok(())
     }
 
-    /// Fills an entry of a node's header table. Who sends, and how, is the NIC's to say.
+    /// Fills an entry of a node's header table. The NIC writes the sender and the kind of packet.
     pub(super) fn map(&mut self, node: Node, kick_page: u32, seed: Header) -> Result<(), String> {
         let group = self.slots[node.index()].group;
         if !seed.physical && seed.group != group {
@@ -67,7 +68,7 @@ impl MemorySlot {
         Ok(())
     }
 
-    /// Whether a program may have a physical page.
+    /// Refuses a physical page that a program may not have.
     fn check_page(&self, node: Node, page: u64) -> Result<(), String> {
         let is = &self.is;
         let at = page

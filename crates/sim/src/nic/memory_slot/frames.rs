@@ -1,9 +1,11 @@
-//! Where the pages of a PE's segment lie in its NIC: what the library's driver decides.
+//! Where the pages of a PE's segment lie in its NIC. The library's driver decides that.
 //!
-//! 128 KiB of LLCM are seen at once, the banks only after a switch that takes far longer than
-//! anything else here. So LLCM is for what is waited for and for what is small: a page gets a place
-//! in LLCM if the first that is written to it fits into one small packet, as long as there are
-//! places; else it lies in the banks, for good.
+//! The host sees 128 KiB of LLCM at once, and the banks only after a switch, which takes far longer
+//! than anything else here. So LLCM is for words that PEs wait for, and for small data. A page gets
+//! a place in LLCM if the first write to it fits into one small packet, as long as LLCM has places.
+//! Otherwise the page lies in the banks for good.
+//!
+//! The last page of LLCM is kept for the mailboxes of agents, which need no place of their own.
 
 use super::header::PAGE;
 use super::memory::BANK;
@@ -25,8 +27,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// The physical page of a segment's page, which gets one now if it has none; nothing when the
-    /// bank is full.
+    /// The physical page of a segment's page. A page without one gets one now. Returns nothing when
+    /// the bank is full.
     pub fn place(&mut self, page: SegmentPage, small: bool, llcm: u64, bank: u64) -> Option<u64> {
         if let Some(&physical) = self.place.get(&page) {
             return Some(physical);
@@ -54,7 +56,7 @@ impl Frames {
         self.reserved.insert(physical);
     }
 
-    /// What lies at a physical address: region and offset. Nothing where no segment does.
+    /// The region and offset that lie at a physical address; nothing where no segment lies.
     pub fn segment(&self, physical: u64) -> Option<(u32, u64)> {
         let &(region, page) = self.what.get(&(physical / PAGE))?;
         Some((region, page * PAGE + physical % PAGE))

@@ -7,7 +7,7 @@
 //! word 3   destination 0..32 (bit 31: a multicast group) | source 32..64
 //! ```
 //!
-//! Word 3 is for the way: the switches read it, the receiver does not.
+//! Switches read word 3; the receiver does not.
 
 use crate::packet::{Destination, Node};
 
@@ -36,25 +36,25 @@ pub enum Kind {
 pub struct Header {
     /// How it was made.
     pub kind: Kind,
-    /// The skip flag: the address is physical, the receiver need not translate. Only the driver may
-    /// set it.
+    /// The skip flag: the address is physical, and the receiver does not translate it. Only the
+    /// driver may set it.
     pub physical: bool,
-    /// Not of the hardware: the call that sent it has promised the landing
-    /// ([`Cx::promise`](crate::nic::Cx::promise)).
+    /// Whether the call that sent the packet has promised its write
+    /// ([`Cx::promise`](crate::nic::Cx::promise)). The real hardware has no such flag.
     pub promised: bool,
     /// Process group of the sender, PGID.
     pub group: u16,
     /// Bytes of payload.
     pub len: u16,
-    /// Whose memory it goes to.
+    /// The process whose memory the packet goes to.
     pub process: u32,
     /// Which of that process's regions.
     pub region: u32,
-    /// Where: in the region, or physical.
+    /// The address: in the region, or physical.
     pub address: u64,
-    /// Which way.
+    /// The destination.
     pub to: Destination,
-    /// Who sends.
+    /// The sender.
     pub from: Node,
 }
 
@@ -106,14 +106,14 @@ impl Header {
         }
     }
 
-    /// What an AOTF store to a kick address makes of a seed: its low bits over those of the remote
-    /// address, its width as the length.
+    /// The header of an AOTF store to a kick address, from its seed: the low bits of the kick address
+    /// replace those of the remote address, and the store's width is the length.
     pub fn kicked(self, address: u64, width: u16) -> Header {
         Header { address: self.address & !(PAGE - 1) | address & (PAGE - 1), len: width, ..self }
     }
 
-    /// What the NIC makes of a header that a program has written into a window: the fields that
-    /// protect are stamped over.
+    /// The header that the NIC sends for one that a program has written into a window. The NIC stamps
+    /// over the fields for protection.
     pub fn stamped(self, group: u16, from: Node, len: u16) -> Header {
         Header { kind: Kind::Botf, physical: false, promised: false, group, from, len, ..self }
     }

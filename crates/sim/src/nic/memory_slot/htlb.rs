@@ -1,9 +1,9 @@
 //! The header TLB: from the page of a kick address to a header seed.
 //!
-//! `ways` ways of `tags / ways` sets; a tag has `tag_bits` bits, so that sets times 2^`tag_bits`
-//! pages can be kicked. Behind each tag lie four words of the seed memory. A page that is not there
-//! is fetched from the header table in DRAM, which the driver fills, and takes the place of the one
-//! that came into its set first.
+//! It has `tags / ways` sets of `ways` ways. A tag has `tag_bits` bits, so that sets times
+//! 2^`tag_bits` pages can be kicked. Each tag has four words of the seed memory. A page that the TLB
+//! does not hold is fetched from the header table in DRAM, which the driver fills. It replaces the
+//! page that came into its set first.
 
 use std::collections::BTreeMap;
 
@@ -68,8 +68,7 @@ impl Htlb {
         (page % self.shape.sets, (page / self.shape.sets) as u16)
     }
 
-    /// The driver writes an entry of the header table, or takes it away, and drops what the TLB
-    /// knows of the page.
+    /// Writes an entry of the header table, or removes it, and drops the page from the TLB.
     ///
     /// # Errors
     /// When the page is beyond what tags can tell apart.
@@ -88,8 +87,8 @@ impl Htlb {
         Ok(())
     }
 
-    /// Looks a page up, fetching it when it is not there. Nothing, when the table has none: the
-    /// store is to an address that is not mapped.
+    /// Looks a page up, and fetches it when the TLB does not hold it. Returns nothing when the header
+    /// table has no such page: the store is to an address that is not mapped.
     pub fn look(&mut self, page: u32) -> Option<Found> {
         let (number, tag) = self.split(page);
         let ways = self.shape.ways;
@@ -105,7 +104,7 @@ impl Htlb {
             seeds: vec![0; 4 * ways as usize],
             next: 0,
         });
-        // A way that the driver emptied is filled before one that is in use loses its place.
+        // A way that the driver has emptied is filled first.
         let way = set.ways.iter().position(|way| !way.valid).unwrap_or_else(|| {
             let way = set.next;
             set.next = (way + 1) % ways;

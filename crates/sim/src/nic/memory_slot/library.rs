@@ -1,18 +1,18 @@
-//! The library's driver: what memonet's calls become on this NIC.
+//! The library's driver: what memonet's calls do on this NIC.
 //!
 //! | call | here |
 //! |---|---|
 //! | store | AOTF. The page of the target's segment gets a kick page whose seed has the physical address, so that the receiver need not look it up |
-//! | put | BOTF packets of up to `send.botf_payload` bytes that end at pages of the target. They say region and offset, and are checked |
+//! | put | BOTF packets of up to `send.botf_payload` bytes none of which crosses a page of the target. They name region and offset, and are checked |
 //! | signal | an AOTF store behind its data |
-//! | fence | nothing: there is one way from node to node, and nothing overtakes |
-//! | quiet | waits until all has landed, and for one message back: the target's word that it has |
+//! | fence | nothing: there is one way from node to node, and packets keep their order |
+//! | quiet | waits until all writes have landed, and for the time of one message: the target's acknowledgement |
 //! | get, atomics | agents |
 //!
-//! Remote DMA is not used: the host would have to write all of it into a bank and switch that to
-//! the network, where it can as well write it into BOTF windows, and need not switch.
+//! Remote DMA is not used. The host would have to write all data into a bank and switch the bank to
+//! the network. It can as well write the data into BOTF windows, without a switch.
 //!
-//! Which memory of the NIC a segment's pages lie in: see the module `frames`.
+//! The module `frames` decides in which memory of the NIC a segment's pages lie.
 
 use super::header::{Header, JOB, Kind, PAGE};
 use super::send::through_wires;
@@ -27,7 +27,7 @@ use crate::time::Ps;
 use memonet_core::fabric::FarAddress;
 
 impl MemorySlot {
-    /// A word, by AOTF. Gives when the host has written it.
+    /// Stores a word, by AOTF. Returns when the host has written it.
     pub(super) fn store(
         &mut self,
         cx: &mut Cx<'_>,
@@ -43,7 +43,7 @@ impl MemorySlot {
         self.kick(cx, node, op, at, (page, to.offset % PAGE), word)
     }
 
-    /// A block, by BOTF. Gives when the host has written its last packet.
+    /// Puts a block, by BOTF. Returns when the host has written the last packet.
     pub(super) fn put(
         &mut self,
         cx: &mut Cx<'_>,
@@ -80,8 +80,7 @@ impl MemorySlot {
         Ok(at)
     }
 
-    /// A signal that sets its word. Into a mailbox it is a packet of its own kind, as those have no
-    /// pages that could be kicked.
+    /// A signal that sets its word. Mailboxes have no kick pages, so a signal into a mailbox is a put.
     pub(super) fn signal(
         &mut self,
         cx: &mut Cx<'_>,
@@ -98,7 +97,7 @@ impl MemorySlot {
     }
 
     /// Makes sure that a page of a segment has its place in the target's NIC, and is registered
-    /// there. Gives its physical page.
+    /// there. Returns the physical page.
     fn place(&mut self, to: FarAddress, small: bool) -> Result<u64, String> {
         let is = &self.is;
         let page = to.offset / PAGE;
@@ -118,8 +117,7 @@ impl MemorySlot {
         Ok(physical)
     }
 
-    /// The kick page of a page of a segment, mapped if it is not; when there are none left, the one
-    /// mapped first is given up.
+    /// The kick page of a page of a segment. A page without one gets one now.
     fn kick_page(&mut self, node: Node, to: FarAddress) -> Result<u32, String> {
         let key = (to.pe, to.region, to.offset / PAGE);
         if let Some(page) = self.slots[node.index()].kicks.get(key) {
@@ -134,8 +132,8 @@ impl MemorySlot {
         Ok(page)
     }
 
-    /// An AOTF store to a kick page, from the call on. The word is as the NIC sees it. Gives when
-    /// the host has written it.
+    /// An AOTF store to a kick page, called at `at`. The word is as the NIC sees it. Returns when the
+    /// host has written the word.
     pub(super) fn kick(
         &mut self,
         cx: &mut Cx<'_>,
@@ -166,8 +164,8 @@ impl MemorySlot {
         Ok(written)
     }
 
-    /// Writes one BOTF packet from `at` on. The payload is as the NIC sees it. Gives when the host
-    /// has written it.
+    /// Writes one BOTF packet, from `at` on. The payload is as the NIC sees it. Returns when the host
+    /// has written the packet.
     pub(super) fn window(
         &mut self,
         cx: &mut Cx<'_>,
@@ -185,7 +183,7 @@ impl MemorySlot {
         written
     }
 
-    /// The answer of a call that returns then, or could not be.
+    /// Answers a call: at the time when it returns, or with the reason of a refusal.
     pub(super) fn returned(&self, cx: &mut Cx<'_>, op: Op, result: Result<Ps, String>) {
         match result {
             Ok(at) => cx.finish(at, op, Answer::default()),
@@ -194,8 +192,8 @@ impl MemorySlot {
     }
 }
 
-/// The header of a packet of the library's to a segment: a seed for kicks of a physical page, but
-/// for the page.
+/// The header of the library's packets from a node to a place in a segment. The kind and the flag for
+/// a physical address are those of a seed.
 fn to_segment(from: Node, to: FarAddress) -> Header {
     Header {
         kind: Kind::Aotf,

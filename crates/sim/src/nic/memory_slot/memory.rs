@@ -4,10 +4,10 @@
 use super::header::PAGE;
 use std::collections::BTreeMap;
 
-/// Physical address at which the bank begins that is on one's own side. LLCM begins at 0.
+/// The physical address at which each side sees its own bank. LLCM begins at 0.
 pub const BANK: u64 = 1 << 32;
 
-/// Who looks, or writes.
+/// The side that reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Through the slot.

@@ -11,33 +11,32 @@
 //!  look after a switch of banks        ◄── bank of the network's side ◄─────┘
 //! ```
 //!
-//! In DIMM mode the NIC can neither stall nor interrupt the host: a full queue and an arrival are
-//! both found out by looking.
+//! In DIMM mode the NIC can neither stall nor interrupt the host. The host finds out by looking that a
+//! queue is full, or that something has arrived.
 //!
 //! | file | what |
 //! |---|---|
 //! | `slot` | the state of a node's NIC; `way_out`, `way_in` and `kick_pages` are parts of it |
 //! | `parameters` | what the machine file says |
-//! | `twist` | the permutation of the data lines, and its undoing |
+//! | `twist` | the permutation of the data lines, and its inverse |
 //! | `header` | headers and seeds; the overwriting of 12 bits; stamping |
 //! | `htlb` | header TLB and header table |
 //! | `send` | queues and stages of the way out |
-//! | `receive` | stages of the way in; who sees what when |
+//! | `receive` | stages of the way in; when the host sees what came |
 //! | `translate` | the receiver's checks |
 //! | `memory` | LLCM and the two banks |
-//! | `frames`, `library` | memonet's own driver: where segments lie, what calls become |
+//! | `frames`, `library` | memonet's own driver: where segments lie, and what its calls do here |
 //! | `begin` | calls, by operation |
 //! | `command` | the NIC's own interface, [for programs that do without the library](command); `serve` carries its commands out |
-//! | `driver` | what programs may set up, and what is refused |
+//! | `driver` | what programs may set up, and what the driver refuses |
 //! | `multicast` | the switches' tables |
 //!
-//! **One reading of the published loop.** A read samples the memory in the middle of its access,
-//! and the phase of an arrival against the looks is uniform; so from visibility to the end of the
-//! look that sees it passes one read time on average. Everything else of a loop that is not a
-//! published component is `host.software`: it holds the chipset's delay of the write too, which
-//! nobody could observe.
+//! **How the published loop is read.** A read samples the memory in the middle of its access, and
+//! the phase of an arrival against the looks is uniform. So the time from visibility to the end of
+//! the look that sees it is one read time on average. All of a loop that is no published component is
+//! `host.software`. It includes the chipset's delay of the write, which could not be observed.
 //!
-//! Not here: PEMM mode, OIP and RHiNET-3 switches, several users of one NIC.
+//! Not simulated: PEMM mode, OIP and RHiNET-3 switches, several users of one NIC.
 
 mod begin;
 pub mod command;

@@ -5,8 +5,8 @@ use crate::packet::Node;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sets the tables so that packets of `from` to `group` come to all of `members`, over the union of
-/// the ways to each. Ways to nodes from one node are a tree, so no member gets a packet twice, and
-/// none comes back to a switch.
+/// the ways to them. The ways from one node are a tree, so no member gets a packet twice, and no
+/// packet comes back to a switch.
 pub fn set_tables(
     network: &mut Network,
     group: u16,

@@ -12,7 +12,7 @@ use crate::time::Ps;
 pub const LINE_BYTES: u64 = 32;
 const LARGEST_BANK_BYTES: u64 = 1 << 40;
 
-/// All of it.
+/// The parameters of a machine.
 #[derive(Debug, Clone)]
 pub struct Parameters {
     // The host.
@@ -95,18 +95,18 @@ impl Parameters {
         })
     }
 
-    /// How a host looks at LLCM: a read samples it in the middle.
+    /// The looks of a host at LLCM: a read samples the memory in its middle.
     pub fn polling(&self) -> Polling {
         Polling { interval: self.read, sample: Ps(self.read.0 / 2) }
     }
 
-    /// The host's writing of so many bytes through its write buffers, line by line.
+    /// The time in which the host writes bytes through its write buffers, line by line.
     pub fn write_lines(&self, bytes: u64) -> Ps {
         self.line * bytes.div_ceil(LINE_BYTES) + self.twist_word * bytes.div_ceil(8)
     }
 
-    /// An AOTF message from one host to another that stand at one cable or switch, nothing in its
-    /// way: from the call to the end of the look.
+    /// The time of an AOTF message between two hosts at one cable or switch, without contention: from
+    /// the call to the end of the look.
     pub fn message(&self) -> Ps {
         let out = self.software
             + self.twist_word

@@ -1,9 +1,9 @@
 //! The way out: host, transaction queue, HTLB, size decision, send buffer, SWIF.
 //!
-//! All of it is known when the host writes, as nothing overtakes anything: so it is computed then.
-//! A packet leaves its queue when what is behind can take it without stopping, so that a slow link
-//! fills the queues; a host that finds its queue full looks at the NIC's status until there is
-//! room.
+//! Packets keep their order, so all of a packet's times are known when the host writes it, and are
+//! computed then. A packet leaves its queue when the stages behind can take it without stopping, so
+//! a slow link fills the queues. A host that finds its queue full looks at the NIC's status until
+//! there is room.
 
 use super::command::LoopBack;
 use super::parameters::Parameters;
@@ -16,7 +16,7 @@ use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
 
 impl MemorySlot {
-    /// When a host that comes at `at` finds room in its queue.
+    /// When a host that comes at `at` has seen room in its queue.
     pub(super) fn room(
         &mut self,
         cx: &mut Cx<'_>,
@@ -39,7 +39,7 @@ impl MemorySlot {
         seen
     }
 
-    /// Takes a request that the NIC has had since `at` through to the link.
+    /// Takes a request, which the NIC has from `at` on, through to the link.
     pub(super) fn forward(&mut self, cx: &mut Cx<'_>, at: Ps, packet: Outgoing) {
         let Outgoing { node, op, through, missed, header, payload } = packet;
         let is = &self.is;
@@ -104,7 +104,7 @@ impl MemorySlot {
     }
 }
 
-/// A payload as the NIC sees it after software has undone the twist, or has forgotten to.
+/// A payload as the NIC sees it, when software has undone the twist, or has not.
 pub fn through_wires(is: &Parameters, payload: Payload, undone: bool) -> Payload {
     if is.twist.is_straight() {
         return payload;

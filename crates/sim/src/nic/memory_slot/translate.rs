@@ -1,9 +1,8 @@
-//! The receiver's checks: a packet that does not say that its address is physical is looked up by
-//! process group, process, region and page.
+//! The receiver's checks. The receiver looks up a packet by process group, process, region and page,
+//! unless the packet says that its address is physical.
 //!
-//! Behind the TLB is a table in DRAM that the driver fills; nothing needs to be set up in the TLB
-//! before a packet comes. What the table does not have is not written: the packet is dropped, and a
-//! report kept.
+//! Behind the TLB is a table in DRAM that the driver fills. A page need not be in the TLB before a
+//! packet comes. A packet for a page that the table does not have is dropped and counted.
 
 use super::header::{Header, PAGE};
 use std::collections::{BTreeMap, VecDeque};
@@ -13,11 +12,11 @@ use std::collections::{BTreeMap, VecDeque};
 pub enum Refusal {
     /// No process of this group runs here.
     Group,
-    /// Not this process, or not in this group.
+    /// The process does not run here, or is not in this group.
     Process,
     /// The process has no such region.
     Region,
-    /// The region does not reach so far, or the physical memory does not.
+    /// The address is beyond the region, or beyond the physical memory.
     Address,
 }
 
@@ -55,7 +54,7 @@ impl ReceiveTlb {
         }
     }
 
-    /// The physical address, and whether the page had to be fetched; or why there is none.
+    /// The physical address, and whether the page had to be fetched; or why the packet is dropped.
     pub fn translate(&mut self, header: &Header) -> Result<(u64, bool), Refusal> {
         let (page, offset) = (header.address / PAGE, header.address % PAGE);
         let key = (header.process, header.region, page);
@@ -79,7 +78,7 @@ impl ReceiveTlb {
         Ok((physical * PAGE + offset, true))
     }
 
-    /// The checks in the order in which they are made.
+    /// The first check that refuses the packet, in the order of the hardware's checks.
     fn why(&self, header: &Header) -> Refusal {
         if !self.table.values().any(|process| process.group == header.group) {
             return Refusal::Group;

@@ -1,10 +1,10 @@
 //! The data-line twist: boards that permute the 64 data lines between north bridge and slot.
 //!
-//! The NIC works on what it is sent (a header, an address, a length), and other hosts with other
-//! boards read it, so software has to undo the permutation before it writes and after it reads.
-//! Memory alone would not care: it gives back what it got, twisted twice.
+//! The NIC works on the words that it is sent (a header, an address, a length), and hosts with other
+//! boards read them. So software has to undo the permutation before it writes and after it reads.
+//! Plain memory would not need that: it returns words as they came, twisted twice.
 
-/// Which data line of the bus each data line of the slot is connected to.
+/// The wiring: the data line of the bus for each data line of the slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Twist {
     /// Bit `i` at the NIC is bit `line[i]` at the host.
@@ -12,37 +12,35 @@ pub struct Twist {
 }
 
 impl Twist {
-    /// Every line where it belongs.
+    /// The wiring without a permutation.
     pub fn straight() -> Twist {
         Twist { line: std::array::from_fn(|bit| bit as u8) }
     }
 
-    /// The lines of each group of four crossed, as boards do it whose resistor packs stand the
-    /// wrong way round.
+    /// The wiring of boards whose resistor packs are reversed: the lines of each group of four are
+    /// crossed.
     pub fn crossed_fours() -> Twist {
         Twist { line: std::array::from_fn(|bit| (bit as u8) ^ 3) }
     }
 
-    /// Whether software has nothing to do.
+    /// Whether software has nothing to undo.
     pub fn is_straight(&self) -> bool {
         *self == Twist::straight()
     }
 
-    /// What the wires make of a word on its way to the NIC. Software does the same with what it has
-    /// read.
+    /// A host's word as the NIC gets it. Software applies this to words that it has read.
     pub fn to_nic(&self, word: u64) -> u64 {
         let bits = self.line.iter().enumerate();
         bits.fold(0, |seen, (bit, &line)| seen | (word >> line & 1) << bit)
     }
 
-    /// What the wires make of a word on its way to the host. Software does the same with what it is
-    /// about to write.
+    /// A NIC's word as the host gets it. Software applies this to words before it writes them.
     pub fn to_host(&self, word: u64) -> u64 {
         let bits = self.line.iter().enumerate();
         bits.fold(0, |sent, (bit, &line)| sent | (word >> bit & 1) << line)
     }
 
-    /// The same for a block, word by word; the last word is filled up with zeros.
+    /// Applies `turn` to a block, word by word. The last word is filled up with zeros.
     pub fn each(&self, bytes: &[u8], turn: impl Fn(&Twist, u64) -> u64) -> Vec<u8> {
         let words = bytes.chunks(8).flat_map(|part| {
             let mut word = [0; 8];
