@@ -3,8 +3,8 @@
 //! A NIC may be unable to get memory, or to update a word. Then the library sends the target a
 //! request, as an ordinary put into a mailbox. An agent on the target host polls its mailbox. It
 //! sees the request at its next look, takes time to handle it and to read or write the memory, and
-//! answers by a put into the caller's mailbox, which the caller polls. Puts and looks of agents take
-//! the time of those of programs. The times of the software itself are parameters:
+//! answers by a put into the caller's mailbox, which the caller polls. Puts and looks of agents
+//! take the time of those of programs. The times of the software itself are parameters:
 //!
 //! ```toml
 //! [agent]
@@ -12,9 +12,9 @@
 //! access = ...            # for each 8 bytes of memory that the agent reads or writes
 //! ```
 //!
-//! Requests and answers are packets of their real lengths, but their content is kept here. The upper
-//! half of a packet's address in the mailbox is the number of its request. A NIC may cut a message
-//! into several packets; the message has come when the last packet has.
+//! Requests and answers are packets of their real lengths, but their content is kept here. The
+//! upper half of a packet's address in the mailbox is the number of its request. A NIC may cut a
+//! message into several packets; the message has come when the last packet has.
 
 use crate::cx::Cx;
 use crate::host::{Answer, Atomic, GroupOp, HostOp, Signal};

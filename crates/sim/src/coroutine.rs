@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 /// The way of one PE's program to the machine.
 ///
-/// Fabrics hold ports, and a program may send a fabric to any thread and keep it for any time. But a
-/// PE can be suspended only while its coroutine runs on this thread. So the task names the port that
-/// runs here, and calls through any other port are refused.
+/// Fabrics hold ports, and a program may send a fabric to any thread and keep it for any time. But
+/// a PE can be suspended only while its coroutine runs on this thread. So the task names the port
+/// that runs here, and calls through any other port are refused.
 pub(crate) struct Port {
     pe: u32,
     /// The yielder, on the coroutine's stack. The coroutine sets it before its program starts.
@@ -42,8 +42,8 @@ impl Port {
         Ps(self.now.load(Ordering::Relaxed))
     }
 
-    /// Hands a request over and returns with the reply, after other PEs have run and time has passed.
-    /// Returns nothing when this PE is not the one that runs on this thread.
+    /// Hands a request over and returns with the reply, after other PEs have run and time has
+    /// passed. Returns nothing when this PE is not the one that runs on this thread.
     pub(crate) fn call(&self, request: Request) -> Option<Reply> {
         if !std::ptr::eq(RUNNING.get(), self) {
             return None;

@@ -15,8 +15,8 @@
 //! looks, at near or far memory, that have seen nothing new `LAST_LOOKS` times; and what the
 //! library's ends of a channel repeat so that nothing is lost. Such ends ask and are answered for
 //! ever when a program never does its part. An answer counts as progress only for the end that gets
-//! it. That end says so when it parks: its next look is in vain if very many in a row have taught it
-//! nothing.
+//! it. That end says so when it parks: its next look is in vain if very many in a row have taught
+//! it nothing.
 
 use crate::error::{Error, Waiting};
 use crate::host::{Answer, GroupOp, HostOp, Op, Pe};
@@ -41,8 +41,8 @@ pub(crate) trait Departures {
 const NEWS_OF_DEPARTURES: Ps = Ps::us(1000);
 /// How often all parked PEs look in vain, when nothing else can happen, before the job is stuck.
 const LAST_LOOKS: u32 = 64;
-/// The longest poll interval of a PE whose looks ask other PEs, unless `PART_OF_WAIT` gives a longer
-/// one.
+/// The longest poll interval of a PE whose looks ask other PEs, unless `PART_OF_WAIT` gives a
+/// longer one.
 const LONGEST_POLL_INTERVAL: Ps = Ps::us(50);
 /// The poll interval may be this part of the time that the PE has waited. So a long wait takes few
 /// looks, and ends late by a small part of its length.
@@ -70,8 +70,8 @@ enum State {
 
 struct Actor {
     state: State,
-    /// The PE's own time. While the PE runs, this is the machine's time or later: later, when a look
-    /// that succeeded is not over.
+    /// The PE's own time. While the PE runs, this is the machine's time or later: later, when a
+    /// look that succeeded is not over.
     at: Ps,
     /// Whether something in the PE's memory has changed since its last look.
     changed: bool,
@@ -140,8 +140,8 @@ impl<'a, P: Program> Engine<'a, P> {
         }
     }
 
-    /// Runs all programs to their ends. Returns the world as they left it, the time at which the last
-    /// program ended, the first panic, and the error if not all ended.
+    /// Runs all programs to their ends. Returns the world as they left it, the time at which the
+    /// last program ended, the first panic, and the error if not all ended.
     pub(crate) fn run(mut self) -> (World, Ps, Option<Panic>, Result<(), Error>) {
         let result = self.run_all();
         (self.world, self.end, self.panic, result)

@@ -1,4 +1,5 @@
-//! A PE's calls of the library as requests to the machine, and the port of a PE that is a coroutine.
+//! A PE's calls of the library as requests to the machine, and the port of a PE that is a
+//! coroutine.
 
 use crate::coroutine::Port;
 use crate::host::{Answer, GroupOp, HostOp, Wanted};

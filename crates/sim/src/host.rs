@@ -15,15 +15,16 @@ use std::sync::Arc;
 /// own interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostOp {
-    /// Writes a word of 1, 2, 4 or 8 bytes, never torn. Answered when the host has written the word.
+    /// Writes a word of 1, 2, 4 or 8 bytes, never torn. Answered when the host has written the
+    /// word.
     Store {
         /// Where.
         to: FarAddress,
         /// What.
         word: Payload,
     },
-    /// Writes a block, and then perhaps a signal. Answered when the call returns; with `reuse`, when
-    /// the program may change the source.
+    /// Writes a block, and then perhaps a signal. Answered when the call returns; with `reuse`,
+    /// when the program may change the source.
     Put {
         /// The place of the block. Meaningless when `data` is empty.
         to: FarAddress,
@@ -89,8 +90,8 @@ pub enum GroupOp {
     },
     /// Arrives at the next phase of the group's barrier.
     Arrive(u32),
-    /// A look of the host at the NIC, with the time of a look. Answered with the last complete phase
-    /// of the group's barrier.
+    /// A look of the host at the NIC, with the time of a look. Answered with the last complete
+    /// phase of the group's barrier.
     Phase(u32),
     /// Writes a block to the segment of every member but the sender, at one offset.
     Multicast {
@@ -116,8 +117,8 @@ pub enum GroupOp {
     /// collective is over for this PE and no call has taken the result; otherwise with 0. A PE that
     /// gets no result has an empty one.
     Result(u32),
-    /// Sends a datagram, or several in one go. Datagrams may be lost, and `Quiet` and `Fence` do not
-    /// wait for them. Answered when the program may change the data.
+    /// Sends a datagram, or several in one go. Datagrams may be lost, and `Quiet` and `Fence` do
+    /// not wait for them. Answered when the program may change the data.
     Send {
         /// The group.
         group: u32,
@@ -126,8 +127,8 @@ pub enum GroupOp {
         /// What.
         data: Payload,
     },
-    /// A look of the host at the NIC, with the time of a look, for the next datagram that has come to
-    /// this PE by the group. Answered with the datagram and one more than its length, or with 0.
+    /// A look of the host at the NIC, with the time of a look, for the next datagram that has come
+    /// to this PE by the group. Answered with the datagram and one more than its length, or with 0.
     Receive(u32),
     /// Leaves a group for datagrams.
     Leave(u32),
@@ -172,8 +173,8 @@ impl Answer {
         Answer { data, ..Answer::default() }
     }
 
-    /// An answer to a look that has found bytes: one more than their number, so that it is not 0, and
-    /// the bytes.
+    /// An answer to a look that has found bytes: one more than their number, so that it is not 0,
+    /// and the bytes.
     pub fn with_length(data: Payload) -> Answer {
         Answer { value: 1 + data.len() as u64, ..Answer::data(data) }
     }
@@ -194,8 +195,8 @@ pub struct Polling {
 }
 
 impl Polling {
-    /// When a host that looks again and again from `from` on has seen a change made at `changed`: the
-    /// end of the look that sees the change.
+    /// When a host that looks again and again from `from` on has seen a change made at `changed`:
+    /// the end of the look that sees the change.
     pub fn seen(self, from: Ps, changed: Ps) -> Ps {
         self.reads(from, changed) + (self.interval - self.sample)
     }

@@ -46,9 +46,10 @@
 //!
 //! # Time
 //!
-//! Time is counted in whole picoseconds ([`Ps`]). Events are ordered by time. Events of one time are
-//! ordered as they were put into the queue ([`queue`]). Nothing else orders anything: no address, no
-//! hash, no clock. Random numbers ([`random`]) come from the seed, in the order of events.
+//! Time is counted in whole picoseconds ([`Ps`]). Events are ordered by time. Events of one time
+//! are ordered as they were put into the queue ([`queue`]). Nothing else orders anything: no
+//! address, no hash, no clock. Random numbers ([`random`]) come from the seed, in the order of
+//! events.
 //!
 //! # A PE's time
 //!

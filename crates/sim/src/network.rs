@@ -191,8 +191,8 @@ impl Network {
     }
 
     /// Adds a level of switches, with up to `down` links down from each, and links it to the
-    /// `below` nodes or switches of the level below. `lower` is the first of those switches; without
-    /// it, nodes are below. Returns the first switch of the level, and their number.
+    /// `below` nodes or switches of the level below. `lower` is the first of those switches;
+    /// without it, nodes are below. Returns the first switch of the level, and their number.
     fn add_level(&mut self, lower: Option<u32>, below: u32, down: u32, rate: Rate) -> (u32, u32) {
         let first = self.switches.len() as u32;
         let here = below.div_ceil(down);
@@ -270,8 +270,8 @@ impl Network {
         self.nodes
     }
 
-    /// Changes an entry of a switch's table: packets to `node` leave by this port from now on. Without
-    /// a port they are dropped.
+    /// Changes an entry of a switch's table: packets to `node` leave by this port from now on.
+    /// Without a port they are dropped.
     ///
     /// # Errors
     /// A sentence, when there is no such switch or node, or no cable at the port.

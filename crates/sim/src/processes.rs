@@ -1,17 +1,17 @@
 //! Programs as processes. Each PE is a process of its own, attached to the machine by shared pages.
 //! One of them runs at a time.
 //!
-//! A process passes its turn to the engine with every question, and sleeps until the answer is there
-//! ([`Passages`]). While a process runs, the engine and all other PEs sleep. So the machine sees the
-//! calls that it would see of coroutines, in one order.
+//! A process passes its turn to the engine with every question, and sleeps until the answer is
+//! there ([`Passages`]). While a process runs, the engine and all other PEs sleep. So the machine
+//! sees the calls that it would see of coroutines, in one order.
 //!
 //! Processes are started one after the other, each when the one before waits for something. So what
 //! programs do before they join is in the order of PEs too.
 //!
-//! Nothing that a process writes is believed. Its questions are checked before the machine sees them
-//! ([`Rules`]): addresses are memory of the job, words are aligned, a barrier's phases come one after
-//! the other, time does not run out. A question that fails a check is refused, as a call that fails.
-//! A process that breaks the rules of turns ends the run.
+//! Nothing that a process writes is believed. Its questions are checked before the machine sees
+//! them ([`Rules`]): addresses are memory of the job, words are aligned, a barrier's phases come
+//! one after the other, time does not run out. A question that fails a check is refused, as a call
+//! that fails. A process that breaks the rules of turns ends the run.
 
 use crate::engine::Engine;
 use crate::error::Error;
@@ -43,7 +43,8 @@ pub struct ProcessOptions {
     pub record: bool,
 }
 
-/// Tells a thread that has a clock whether the running PE makes progress. The engine reads no clock.
+/// Tells a thread that has a clock whether the running PE makes progress. The engine reads no
+/// clock.
 #[derive(Debug, Default)]
 pub struct Pace {
     /// Number of turns that have begun.
@@ -58,16 +59,16 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// The number of the turn that is under way, and its PE. A thread that sees one turn for too long
-    /// calls [`give_up`](Self::give_up).
+    /// The number of the turn that is under way, and its PE. A thread that sees one turn for too
+    /// long calls [`give_up`](Self::give_up).
     pub fn turn(&self) -> Option<(u64, usize)> {
         let pe = self.running.load(Ordering::Relaxed).checked_sub(1)?;
         Some((self.turns.load(Ordering::Relaxed), pe as usize))
     }
 
-    /// Ends the run, because the PE has kept its turn for the time `after`, in which its process has
-    /// run or been `asleep`. The caller repeats this until the run has ended, as the engine may be
-    /// about to sleep.
+    /// Ends the run, because the PE has kept its turn for the time `after`, in which its process
+    /// has run or been `asleep`. The caller repeats this until the run has ended, as the engine may
+    /// be about to sleep.
     pub fn give_up(&self, passages: &Passages, pe: usize, after: Duration, asleep: bool) {
         self.asleep.store(asleep, Ordering::Relaxed);
         self.silent.store(after.as_nanos() as u64, Ordering::Relaxed);
@@ -104,9 +105,9 @@ pub struct Ended {
     pub result: Result<(), Error>,
 }
 
-/// Runs a job's processes on the machine, until all have ended or none can go on. A thread that sees
-/// a process end calls [`Passages::left`], after the process's state in the job's memory says how it
-/// ended.
+/// Runs a job's processes on the machine, until all have ended or none can go on. A thread that
+/// sees a process end calls [`Passages::left`], after the process's state in the job's memory says
+/// how it ended.
 ///
 /// # Errors
 /// [`Error::Machine`] for a wrong machine file, before any process is started.

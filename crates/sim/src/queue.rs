@@ -13,8 +13,8 @@
 //!   that is emptied, so bits above that bucket's do not change: events in higher buckets stay
 //!   right, and the events of this bucket are put anew.
 //! * Q2: so all events of one time lie in one bucket.
-//! * Q3: events enter a bucket at its end, and a bucket is emptied in order. So, of two events of one
-//!   time, the one put in first stands first.
+//! * Q3: events enter a bucket at its end, and a bucket is emptied in order. So, of two events of
+//!   one time, the one put in first stands first.
 
 use crate::time::Ps;
 
@@ -24,8 +24,8 @@ const BUCKETS: usize = 65;
 pub struct Queue<T> {
     /// Time of the last event taken.
     last: u64,
-    /// Bucket 0 holds the events that are due at `last`. Bucket k > 0 holds those whose times differ
-    /// from `last` in bit k - 1 and in no bit above (Q1).
+    /// Bucket 0 holds the events that are due at `last`. Bucket k > 0 holds those whose times
+    /// differ from `last` in bit k - 1 and in no bit above (Q1).
     buckets: [Vec<(u64, T)>; BUCKETS],
     /// Bit k > 0: bucket k is not empty. For bucket 0, `taken` tells.
     occupied: u128,

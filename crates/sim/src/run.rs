@@ -54,8 +54,8 @@ pub struct Done<R> {
     pub counts: Counts,
 }
 
-/// Runs `program` on each of `n` PEs of the machine. A PE that panics dies. Its panic is resumed here
-/// when all PEs have ended.
+/// Runs `program` on each of `n` PEs of the machine. A PE that panics dies. Its panic is resumed
+/// here when all PEs have ended.
 ///
 /// # Errors
 /// [`Error::Machine`] for a wrong machine file; [`Error::Deadlock`], [`Error::Job`],

@@ -100,8 +100,8 @@ impl Mark {
     }
 }
 
-// SAFETY: the piece has `len` bytes of mapped, aligned memory of its own, many pages, for as long as
-// it lives. Its lowest page is a guard page, or, on a kernel that cannot mark one, holds a mark
+// SAFETY: the piece has `len` bytes of mapped, aligned memory of its own, many pages, for as long
+// as it lives. Its lowest page is a guard page, or, on a kernel that cannot mark one, holds a mark
 // whose loss ends the process.
 unsafe impl Stack for Piece {
     fn base(&self) -> StackPointer {

@@ -1,5 +1,5 @@
-//! Remote DMA by command words (SR2201). A command word is built once, in the kernel, and then started
-//! any number of times by one write of its address.
+//! Remote DMA by command words (SR2201). A command word is built once, in the kernel, and then
+//! started any number of times by one write of its address.
 //!
 //! ```text
 //! host:  software, direct_start | system_call ─► start register
@@ -14,8 +14,8 @@
 //!   word's key, packet by packet. A packet with another key is refused: memory is left as it was,
 //!   and the word's status says so. Memory without a receive area has its region's key, which
 //!   belongs to the job; the library's words carry that key.
-//! * There are no interrupts. The sender spins on the word's status ([`test()`]), and the receiver on
-//!   a flag that is written after the data.
+//! * There are no interrupts. The sender spins on the word's status ([`test()`]), and the receiver
+//!   on a flag that is written after the data.
 //! * The receiving NIC answers each transfer when it is written. A sender's `quiet` waits for these
 //!   answers.
 //!
@@ -189,8 +189,8 @@ impl CommandWordDma {
             nic.words.push(placed);
             return Some(nic.words.len() - 1);
         }
-        // Only places of the library's words are used again, and only when no transfer of the word is
-        // under way.
+        // Only places of the library's words are used again, and only when no transfer of the word
+        // is under way.
         let place = (0..limit).map(|step| (nic.oldest + step) % limit).find(|&place| {
             let old = &nic.words[place];
             old.used_for.is_some() && old.unanswered == 0
@@ -505,8 +505,8 @@ impl CommandWordDma {
         }
     }
 
-    /// Ends a call that waits for all transfers, which the host has seen answered by `at`. Agents may
-    /// still be at work for the PE; a look sees as soon as they are done.
+    /// Ends a call that waits for all transfers, which the host has seen answered by `at`. Agents
+    /// may still be at work for the PE; a look sees as soon as they are done.
     fn quiet(&mut self, cx: &mut Cx<'_>, at: Ps, node: Node, op: Op) {
         match self.nics[node.index()].refused.take() {
             Some(why) => cx.finish(at, op, Answer::refused(why)),

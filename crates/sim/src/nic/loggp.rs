@@ -29,8 +29,8 @@ use memonet_core::fabric::FarAddress;
 use memonet_core::shm::AtomicOp;
 use std::collections::BTreeMap;
 
-/// The low byte of the first header word is what a packet asks of its receiver. The high half of the
-/// word is the PE.
+/// The low byte of the first header word is what a packet asks of its receiver. The high half of
+/// the word is the PE.
 const WRITE: u64 = 0;
 const READ: u64 = 1;
 const UPDATE: u64 = 2;

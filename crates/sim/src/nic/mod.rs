@@ -22,8 +22,8 @@
 //! * A unit that serves one thing at a time is a [`Unit`]; what comes while it is busy waits.
 //! * Every constant is a parameter of the machine file, read once in the kind's constructor. A
 //!   parameter that is not read there is a mistake in the file.
-//! * The state of each node is an entry of a `Vec`, small until it is used: a machine may have 65,536
-//!   nodes.
+//! * The state of each node is an entry of a `Vec`, small until it is used: a machine may have
+//!   65,536 nodes.
 
 pub mod command_word;
 pub mod infiniband;
@@ -70,8 +70,8 @@ pub struct Call {
     pub what: HostOp,
 }
 
-/// What hardware may have. Where it lacks gets or atomics, software on the target host does them (the
-/// private module `agent`).
+/// What hardware may have. Where it lacks gets or atomics, software on the target host does them
+/// (the private module `agent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Feature {
     /// [`HostOp::Get`].

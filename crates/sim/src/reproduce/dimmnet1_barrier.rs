@@ -1,11 +1,12 @@
 //! DIMMnet-1: software barriers over one-byte stores.
 //!
-//! Of up to eight nodes, the first one gathers. Each of the others has a byte of a word in the first
-//! node's LLCM, and stores its phase there, so that one look shows which nodes have come. Then the
-//! gatherer stores the phase into the LLCM of all others, by one multicast packet where there is a
-//! switch. With more than eight nodes, gatherers gather again, up a tree, and the announcement goes
-//! down the tree. The shuffle exchange is for comparison: in each round, every node stores the phase
-//! to the node whose number differs in one bit, and waits for that node's store.
+//! Of up to eight nodes, the first one gathers. Each of the others has a byte of a word in the
+//! first node's LLCM, and stores its phase there, so that one look shows which nodes have come.
+//! Then the gatherer stores the phase into the LLCM of all others, by one multicast packet where
+//! there is a switch. With more than eight nodes, gatherers gather again, up a tree, and the
+//! announcement goes down the tree. The shuffle exchange is for comparison: in each round, every
+//! node stores the phase to the node whose number differs in one bit, and waits for that node's
+//! store.
 
 use super::dimmnet1::{ENVIRONMENTS, PLACE, SAMPLES, machine, mean, nic, seed};
 use super::outcome::{Curve, Outcome, Row};

@@ -1,8 +1,8 @@
 //! The published experiments, run on the simulated machines.
 //!
-//! An experiment is a function in the file of its system. It runs programs, over the library or over a
-//! NIC's own interface, and gives [`Row`]s (a figure each) and [`Curve`]s (to be drawn). It never
-//! sees the published figures: rows are compared with them afterwards, by their ids.
+//! An experiment is a function in the file of its system. It runs programs, over the library or
+//! over a NIC's own interface, and gives [`Row`]s (a figure each) and [`Curve`]s (to be drawn). It
+//! never sees the published figures: rows are compared with them afterwards, by their ids.
 //!
 //! To add one: write `fn() -> Result<Outcome, Error>`, and add it to [`EXPERIMENTS`]. A row whose
 //! figure a constant of a machine file was fitted on says so by [`Row::fitted`]; one that only

@@ -109,8 +109,8 @@ pub fn errors<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<(f64, f64, 
     errors_of(Role::Predicted, rows)
 }
 
-/// The median and the largest of the errors of rows of one role, as percentages without sign, and the
-/// number of those rows.
+/// The median and the largest of the errors of rows of one role, as percentages without sign, and
+/// the number of those rows.
 pub fn errors_of<'a>(
     role: Role,
     rows: impl IntoIterator<Item = &'a Row>,

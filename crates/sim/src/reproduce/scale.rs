@@ -1,10 +1,10 @@
 //! Scale: barriers, all-reduce and broadcast on 2 to 65,536 nodes of each kind of network.
 //!
-//! The programs here send the messages of the library's algorithms by themselves. Before a collective,
-//! the library compares arguments among all PEs, to find mistakes; that is too much on so many
-//! nodes. Each operation is done twice. The first time fills tables and caches. The second time all
-//! nodes begin together, and the time ends when the last node is done. No node leaves before that,
-//! because PEs that still wait would ask after a PE that has left.
+//! The programs here send the messages of the library's algorithms by themselves. Before a
+//! collective, the library compares arguments among all PEs, to find mistakes; that is too much on
+//! so many nodes. Each operation is done twice. The first time fills tables and caches. The second
+//! time all nodes begin together, and the time ends when the last node is done. No node leaves
+//! before that, because PEs that still wait would ask after a PE that has left.
 
 use super::area::{Area, ask};
 use super::outcome::{Curve, Outcome, Row};

@@ -1,10 +1,10 @@
 //! Timelines in Chrome's trace format: a process for each sort of track, a thread for each row of a
 //! track.
 //!
-//! Hardware works on several messages at once. But a viewer drops a complete event that begins inside
-//! another event of its thread and ends after it. So a track has several rows, and no two stages of
-//! a row overlap. Queues can hold thousands of messages. A stage that finds all [`ROWS`] taken
-//! becomes an asynchronous event, which viewers stack by themselves.
+//! Hardware works on several messages at once. But a viewer drops a complete event that begins
+//! inside another event of its thread and ends after it. So a track has several rows, and no two
+//! stages of a row overlap. Queues can hold thousands of messages. A stage that finds all [`ROWS`]
+//! taken becomes an asynchronous event, which viewers stack by themselves.
 //!
 //! Viewers round starts and durations to whole nanoseconds, each by itself, and neighbours that
 //! touch would then overlap. So both are written in whole nanoseconds; the exact duration is an
@@ -85,7 +85,8 @@ fn complete(stage: &Stage, thread: usize, out: &mut impl Write) -> io::Result<()
     )
 }
 
-/// Writes a stage without a row. Viewers show events of one name together, so the name has the track.
+/// Writes a stage without a row. Viewers show events of one name together, so the name has the
+/// track.
 fn asynchronous(
     stage: &Stage,
     thread: usize,

@@ -33,8 +33,8 @@ pub struct CommandWord {
     pub len: u32,
     /// The access key, which must be that of the receive area.
     pub key: u32,
-    /// Offset, in the region of `to`, of a word of 8 bytes that becomes 1 after the data. The key is
-    /// checked for the word as for the data.
+    /// Offset, in the region of `to`, of a word of 8 bytes that becomes 1 after the data. The key
+    /// is checked for the word as for the data.
     pub flag: Option<u64>,
 }
 

@@ -8,7 +8,8 @@ pub(super) const READ_TABLE: u32 = 2;
 pub(super) const LISTEN: u32 = 3;
 
 /// A management packet to a switch: 32 groups of its multicast table, from
-/// [`FIRST_GROUP`](super::FIRST_GROUP) + 32 `block` on, get these ports, a bit each. Answered when the switch has done it.
+/// [`FIRST_GROUP`](super::FIRST_GROUP) + 32 `block` on, get these ports, a bit each. Answered when
+/// the switch has done it.
 pub fn write_table(switch: u32, block: u32, ports: &[u16; 32]) -> Command {
     let bytes: Vec<u8> = ports.iter().flat_map(|ports| ports.to_be_bytes()).collect();
     Command {

@@ -1,5 +1,5 @@
-//! Calls that join a group. Each waits until the manager says that all members have asked to join, or
-//! until a member has left the job.
+//! Calls that join a group. Each waits until the manager says that all members have asked to join,
+//! or until a member has left the job.
 
 use super::management::{ADMINISTRATION, Datagram, MULTICAST_MEMBER, SET};
 use super::nics::{InfiniBand, Joining};

@@ -1,5 +1,5 @@
-//! InfiniBand with multicast in the switch (DIMMnet-2): a NIC in a memory slot. Its buffer memory is
-//! the program's memory.
+//! InfiniBand with multicast in the switch (DIMMnet-2): a NIC in a memory slot. Its buffer memory
+//! is the program's memory.
 //!
 //! ```text
 //! host:  software, command_write ─► core logic: decode, read, data path ─► InfiniSWIF: swif_send ─► link ─► switch: one port, or copies
@@ -7,11 +7,11 @@
 //!        the receiver's memory ◄── write ◄── InfiniSWIF: LID mine? swif_receive, data path ◄───────────────────────── link
 //! ```
 //!
-//! * Every node has a local id (LID), to which packets are sent. The subnet manager, on node 0, gives
-//!   LIDs out when the machine is switched on, by management packets on lane 15. Agents at nodes and
-//!   switches answer them (`subnet`).
-//! * A packet names the LID that it is for. A NIC takes packets for its own LID, and for the LIDs of
-//!   the groups that it has joined, and discards others.
+//! * Every node has a local id (LID), to which packets are sent. The subnet manager, on node 0,
+//!   gives LIDs out when the machine is switched on, by management packets on lane 15. Agents at
+//!   nodes and switches answer them (`subnet`).
+//! * A packet names the LID that it is for. A NIC takes packets for its own LID, and for the LIDs
+//!   of the groups that it has joined, and discards others.
 //! * Joining a group is a request to the manager. When the last member asks, the manager writes the
 //!   group's ports into the 512-byte tables of the switches (`management`), and tells the members
 //!   the group's LID.

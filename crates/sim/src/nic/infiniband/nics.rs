@@ -184,8 +184,8 @@ impl InfiniBand {
         written.1
     }
 
-    /// Sends data by a command that the core logic has at `at`. Returns when the core logic has read
-    /// all of the data.
+    /// Sends data by a command that the core logic has at `at`. Returns when the core logic has
+    /// read all of the data.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn send(
         &mut self,

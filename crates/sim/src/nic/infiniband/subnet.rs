@@ -1,11 +1,11 @@
-//! The subnet manager, and its agents at nodes and switches. This is pure state: it takes datagrams,
-//! and says what to send.
+//! The subnet manager, and its agents at nodes and switches. This is pure state: it takes
+//! datagrams, and says what to send.
 //!
 //! The manager runs on node 0, and does one transaction at a time. It first gives each port a local
 //! id (LID). When all members of a multicast group have asked to join, it writes the group's ports
 //! into the tables of the switches that connect the members, block by block, and then tells the
-//! members the group's LID. When all members have left, it clears the entries, and another group may
-//! get the LID.
+//! members the group's LID. When all members have left, it clears the entries, and another group
+//! may get the LID.
 
 use super::management::{
     ADMINISTRATION, BLOCK_GROUPS, DATA_BYTES, DELETE, Datagram, FIRST_GROUP, GET, GROUP_NAME_BYTES,

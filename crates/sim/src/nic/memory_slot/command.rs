@@ -1,8 +1,8 @@
 //! The NIC's own interface, for programs that use it without the library.
 //!
-//! A program of the real machine used the NIC by stores and loads in its address range, and by calls
-//! of its driver. Here each of these is a command. Unless stated otherwise, addresses are physical:
-//! LLCM begins at 0, and the bank of the host's own side at [`BANK`].
+//! A program of the real machine used the NIC by stores and loads in its address range, and by
+//! calls of its driver. Here each of these is a command. Unless stated otherwise, addresses are
+//! physical: LLCM begins at 0, and the bank of the host's own side at [`BANK`].
 
 pub use super::header::{Header, Kind};
 pub use super::memory::BANK;
@@ -55,15 +55,15 @@ fn words(bytes: &[u64]) -> Payload {
 
 // Calls of the driver. Programs make them once, before they measure, and they take no time here.
 
-/// Puts the program into a process group, which the NIC stamps on the program's packets. Refused for
-/// the library's group.
+/// Puts the program into a process group, which the NIC stamps on the program's packets. Refused
+/// for the library's group.
 pub fn attach(group: u16) -> Command {
     command(ATTACH, [group.into(), 0, 0, 0])
 }
 
-/// Fills an entry of the header table: the header of packets that stores to `kick_page` send. Refused
-/// for a group that is not the program's, and for a physical page that does not exist or is the
-/// library's.
+/// Fills an entry of the header table: the header of packets that stores to `kick_page` send.
+/// Refused for a group that is not the program's, and for a physical page that does not exist or is
+/// the library's.
 pub fn map(kick_page: u32, seed: &Header) -> Command {
     Command { data: words(&seed.encode()), ..command(MAP, [kick_page.into(), 0, 0, 0]) }
 }

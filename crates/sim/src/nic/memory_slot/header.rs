@@ -106,14 +106,14 @@ impl Header {
         }
     }
 
-    /// The header of an AOTF store to a kick address, from its seed: the low bits of the kick address
-    /// replace those of the remote address, and the store's width is the length.
+    /// The header of an AOTF store to a kick address, from its seed: the low bits of the kick
+    /// address replace those of the remote address, and the store's width is the length.
     pub fn kicked(self, address: u64, width: u16) -> Header {
         Header { address: self.address & !(PAGE - 1) | address & (PAGE - 1), len: width, ..self }
     }
 
-    /// The header that the NIC sends for one that a program has written into a window. The NIC stamps
-    /// over the fields for protection.
+    /// The header that the NIC sends for one that a program has written into a window. The NIC
+    /// stamps over the fields for protection.
     pub fn stamped(self, group: u16, from: Node, len: u16) -> Header {
         Header { kind: Kind::Botf, physical: false, promised: false, group, from, len, ..self }
     }

@@ -1,9 +1,9 @@
 //! The header TLB: from the page of a kick address to a header seed.
 //!
 //! It has `tags / ways` sets of `ways` ways. A tag has `tag_bits` bits, so that sets times
-//! 2^`tag_bits` pages can be kicked. Each tag has four words of the seed memory. A page that the TLB
-//! does not hold is fetched from the header table in DRAM, which the driver fills. It replaces the
-//! page that came into its set first.
+//! 2^`tag_bits` pages can be kicked. Each tag has four words of the seed memory. A page that the
+//! TLB does not hold is fetched from the header table in DRAM, which the driver fills. It replaces
+//! the page that came into its set first.
 
 use std::collections::BTreeMap;
 
@@ -87,8 +87,8 @@ impl Htlb {
         Ok(())
     }
 
-    /// Looks a page up, and fetches it when the TLB does not hold it. Returns nothing when the header
-    /// table has no such page: the store is to an address that is not mapped.
+    /// Looks a page up, and fetches it when the TLB does not hold it. Returns nothing when the
+    /// header table has no such page: the store is to an address that is not mapped.
     pub fn look(&mut self, page: u32) -> Option<Found> {
         let (number, tag) = self.split(page);
         let ways = self.shape.ways;

@@ -80,7 +80,8 @@ impl MemorySlot {
         Ok(at)
     }
 
-    /// A signal that sets its word. Mailboxes have no kick pages, so a signal into a mailbox is a put.
+    /// A signal that sets its word. Mailboxes have no kick pages, so a signal into a mailbox is a
+    /// put.
     pub(super) fn signal(
         &mut self,
         cx: &mut Cx<'_>,
@@ -132,8 +133,8 @@ impl MemorySlot {
         Ok(page)
     }
 
-    /// An AOTF store to a kick page, called at `at`. The word is as the NIC sees it. Returns when the
-    /// host has written the word.
+    /// An AOTF store to a kick page, called at `at`. The word is as the NIC sees it. Returns when
+    /// the host has written the word.
     pub(super) fn kick(
         &mut self,
         cx: &mut Cx<'_>,
@@ -164,8 +165,8 @@ impl MemorySlot {
         Ok(written)
     }
 
-    /// Writes one BOTF packet, from `at` on. The payload is as the NIC sees it. Returns when the host
-    /// has written the packet.
+    /// Writes one BOTF packet, from `at` on. The payload is as the NIC sees it. Returns when the
+    /// host has written the packet.
     pub(super) fn window(
         &mut self,
         cx: &mut Cx<'_>,
@@ -192,8 +193,8 @@ impl MemorySlot {
     }
 }
 
-/// The header of the library's packets from a node to a place in a segment. The kind and the flag for
-/// a physical address are those of a seed.
+/// The header of the library's packets from a node to a place in a segment. The kind and the flag
+/// for a physical address are those of a seed.
 fn to_segment(from: Node, to: FarAddress) -> Header {
     Header {
         kind: Kind::Aotf,

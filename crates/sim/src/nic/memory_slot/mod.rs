@@ -11,8 +11,8 @@
 //!  look after a switch of banks        ◄── bank of the network's side ◄─────┘
 //! ```
 //!
-//! In DIMM mode the NIC can neither stall nor interrupt the host. The host finds out by looking that a
-//! queue is full, or that something has arrived.
+//! In DIMM mode the NIC can neither stall nor interrupt the host. The host finds out by looking
+//! that a queue is full, or that something has arrived.
 //!
 //! | file | what |
 //! |---|---|
@@ -33,8 +33,8 @@
 //!
 //! **How the published loop is read.** A read samples the memory in the middle of its access, and
 //! the phase of an arrival against the looks is uniform. So the time from visibility to the end of
-//! the look that sees it is one read time on average. All of a loop that is no published component is
-//! `host.software`. It includes the chipset's delay of the write, which could not be observed.
+//! the look that sees it is one read time on average. All of a loop that is no published component
+//! is `host.software`. It includes the chipset's delay of the write, which could not be observed.
 //!
 //! Not simulated: PEMM mode, OIP and RHiNET-3 switches, several users of one NIC.
 

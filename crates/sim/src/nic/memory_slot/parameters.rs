@@ -105,8 +105,8 @@ impl Parameters {
         self.line * bytes.div_ceil(LINE_BYTES) + self.twist_word * bytes.div_ceil(8)
     }
 
-    /// The time of an AOTF message between two hosts at one cable or switch, without contention: from
-    /// the call to the end of the look.
+    /// The time of an AOTF message between two hosts at one cable or switch, without contention:
+    /// from the call to the end of the look.
     pub fn message(&self) -> Ps {
         let out = self.software
             + self.twist_word

@@ -1,5 +1,5 @@
-//! The receiver's checks. The receiver looks up a packet by process group, process, region and page,
-//! unless the packet says that its address is physical.
+//! The receiver's checks. The receiver looks up a packet by process group, process, region and
+//! page, unless the packet says that its address is physical.
 //!
 //! Behind the TLB is a table in DRAM that the driver fills. A page need not be in the TLB before a
 //! packet comes. A packet for a page that the table does not have is dropped and counted.

@@ -1,8 +1,8 @@
 //! The data-line twist: boards that permute the 64 data lines between north bridge and slot.
 //!
-//! The NIC works on the words that it is sent (a header, an address, a length), and hosts with other
-//! boards read them. So software has to undo the permutation before it writes and after it reads.
-//! Plain memory would not need that: it returns words as they came, twisted twice.
+//! The NIC works on the words that it is sent (a header, an address, a length), and hosts with
+//! other boards read them. So software has to undo the permutation before it writes and after it
+//! reads. Plain memory would not need that: it returns words as they came, twisted twice.
 
 /// The wiring: the data line of the bus for each data line of the slot.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The chain as links: packets of 64 bytes between neighbours, in both directions, cut through. This
-//! is pure state. Callers report what happens; the chain says what happens next and when.
+//! The chain as links: packets of 64 bytes between neighbours, in both directions, cut through.
+//! This is pure state. Callers report what happens; the chain says what happens next and when.
 //!
 //! A board has four buffers of one packet: for each direction, one for a packet that comes in, and
 //! one for a packet that goes out. A packet leaves for the neighbour when the neighbour's buffer is

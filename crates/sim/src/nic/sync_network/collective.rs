@@ -1,5 +1,5 @@
-//! What a board does with packets of collective transactions, one packet of 56 bytes at a time. This
-//! is pure state of one board.
+//! What a board does with packets of collective transactions, one packet of 56 bytes at a time.
+//! This is pure state of one board.
 //!
 //! ```text
 //! broadcast   root ─► both ends: every member takes a copy of what passes
@@ -78,7 +78,8 @@ pub struct Part {
 pub enum Found {
     /// In the board, or there is none.
     Here,
-    /// In the packet that has come in this direction. It stays in its buffer until the host reads it.
+    /// In the packet that has come in this direction. It stays in its buffer until the host reads
+    /// it.
     In(Direction),
 }
 

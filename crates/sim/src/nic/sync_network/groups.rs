@@ -12,8 +12,8 @@ use crate::time::Ps;
 use std::sync::Arc;
 
 impl SyncNetwork {
-    /// A look of a host that may be in the middle of a look. Returns when the look reads the board, and
-    /// when it ends.
+    /// A look of a host that may be in the middle of a look. Returns when the look reads the board,
+    /// and when it ends.
     fn watch(&mut self, cx: &mut Cx<'_>, node: Node, op: Op) -> (Ps, Ps) {
         match self.look_under_way(cx.now(), node) {
             Some(start) => (start + self.is.flag_read, start + self.is.flag_look),

@@ -5,17 +5,17 @@
 //!   └──── an ordinary NIC ──► LAN                                               stores, puts, gets, atomics of the library
 //! ```
 //!
-//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. The library's
-//!   barriers go by the `wires`. A group of PEs gets wires if its boards are in no other group.
-//!   Where there are several microclusters, it must also be the only group, and have the last board
-//!   of each microcluster in which it has members. A board has one flag, so it takes part in one
-//!   barrier at a time.
+//! * The library's data goes by the LAN, whose sections are those of the kind `loggp`. The
+//!   library's barriers go by the `wires`. A group of PEs gets wires if its boards are in no other
+//!   group. Where there are several microclusters, it must also be the only group, and have the
+//!   last board of each microcluster in which it has members. A board has one flag, so it takes
+//!   part in one barrier at a time.
 //! * The host sees the sync flag by a look that takes `host.flag_look` and reads the board within
 //!   that time.
 //! * A program switches its board to packets and back ([`set_mode`]). The library's driver does so,
-//!   too, for a collective and for the next barrier. A board goes back to wires when its buffers are
-//!   empty. Packets (`chain`) pass between two boards that are both switched to packets, and wait
-//!   elsewhere. Signals pass while no board is switched to packets.
+//!   too, for a collective and for the next barrier. A board goes back to wires when its buffers
+//!   are empty. Packets (`chain`) pass between two boards that are both switched to packets, and
+//!   wait elsewhere. Signals pass while no board is switched to packets.
 //! * Transactions are [`send`] and [`receive`], and the [`Collective`]s, of at most 56 bytes each.
 //!   The boards alone work on collectives: the host writes a packet, looks, and reads one.
 //!

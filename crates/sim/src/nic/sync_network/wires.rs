@@ -1,5 +1,5 @@
-//! The chain as a bus of wires: barriers. This is pure state. Callers report what hosts do and when;
-//! the wires say which barriers complete, and when.
+//! The chain as a bus of wires: barriers. This is pure state. Callers report what hosts do and
+//! when; the wires say which barriers complete, and when.
 //!
 //! A board that has arrived sets its sync flag and drives its wire. Boards 16k to 16k + 15 are a
 //! microcluster: each of them sees the wires of all.
@@ -9,11 +9,11 @@
 //! * Several microclusters (the *divided* wire says so): the last board of each looks at its own
 //!   group register. It passes *part complete* on when its microcluster is complete and *part
 //!   complete* has come from the microcluster before. The last board of all raises *all complete*,
-//!   which all boards see. A microcluster whose last board names no boards passes *part complete* on
-//!   as it comes.
+//!   which all boards see. A microcluster whose last board names no boards passes *part complete*
+//!   on as it comes.
 //!
-//! Completion clears the flags, and the wires drop. All boards of a group complete at one time, so a
-//! wire of one phase is never taken for one of the next.
+//! Completion clears the flags, and the wires drop. All boards of a group complete at one time, so
+//! a wire of one phase is never taken for one of the next.
 //!
 //! Times: with `hop` for each board on the bus, and `decide` at the end, 16 boards take
 //! `decide + 16 hop`, and each further microcluster `16 hop`.
@@ -92,8 +92,8 @@ impl Wires {
     }
 
     /// A board arrives. Pushes the boards that complete, and when. While the board's flag is set,
-    /// this does nothing and returns false. So a host that tries until it has arrived passes phase k
-    /// when all have passed phase k - 1: the reduced barrier code.
+    /// this does nothing and returns false. So a host that tries until it has arrived passes phase
+    /// k when all have passed phase k - 1: the reduced barrier code.
     pub fn arrive(&mut self, now: Ps, board: usize, completes: &mut Vec<(Ps, usize)>) -> bool {
         let this = &mut self.boards[board];
         if this.flag {
@@ -105,8 +105,8 @@ impl Wires {
         true
     }
 
-    /// Switches a board to packets, or to wires. While any board of the bus carries packets, the bus
-    /// carries no signals.
+    /// Switches a board to packets, or to wires. While any board of the bus carries packets, the
+    /// bus carries no signals.
     pub fn set_packets(
         &mut self,
         now: Ps,
@@ -160,7 +160,8 @@ impl Wires {
         group & self.driven[cluster] == group
     }
 
-    /// Completes barriers over several microclusters, where part complete passes from one to the next.
+    /// Completes barriers over several microclusters, where part complete passes from one to the
+    /// next.
     fn settle_all(&mut self, now: Ps, completes: &mut Vec<(Ps, usize)>) {
         let mut part = Ps::ZERO;
         let mut any = false;
