@@ -1,42 +1,40 @@
 //! `memonet bench`: measures this machine, each row beside its physical limit.
 //!
 //! ```text
-//!   memonet bench
-//!      |  per kind of row: a job of this program, whose PEs
-//!      |     take turns: limit, memonet, memonet, limit, ...     (pe, words, blocks, barriers, shared, waits, handover)
-//!      |     append their samples to a memfd                     (stats::Record)
-//!      |  busy strangers, where a row wants them                 (stranger)
-//!      |  start-up is measured from here                         (startup)
-//!      |  the simulated machine, in a process of its own          (simulated)
-//!      v
-//!   table, JSON, figures                                         (report, plot)
+//!   the command      run: filter, groups of rows, table and files        (here, report, plot)
+//!        |
+//!   who measures     a job; a process for each sample; this process      (job, pe, apart, part)
+//!        |           busy processes, where a row wants them              (interference)
+//!        v
+//!   the table        each row once: name, unit, limit, PEs, function     (table, spec, catalog)
+//!        |
+//!        v
+//!   the rows         one function for each                               (rows)
+//!        |
+//!        v
+//!   the toolkit      turns, clocks, samples; bare operations as limits   (toolkit, raw, stats, row)
 //! ```
 //!
-//! A limit does the same work on the same words of the same processes with nothing of memonet in
-//! between (`raw`, `raw_barrier`, `raw_multicast`, `raw_udp`). Because the two take turns, what
-//! else the machine does disturbs both alike.
+//! Every arrow points down. A new row is a function in `rows` and an entry in `table`.
+//!
+//! A limit does the same work on the same words of the same processes, without memonet in between.
+//! Memonet and its limits take turns, so that other work on the machine disturbs both alike.
 
-mod barriers;
-mod blocks;
+mod apart;
 mod catalog;
-mod collectives;
-mod handover;
+mod interference;
 mod job;
-mod multicast;
+mod part;
 mod pe;
 mod plot;
 mod raw;
-mod raw_barrier;
-mod raw_multicast;
-mod raw_udp;
 mod report;
-mod shared;
-mod simulated;
-mod startup;
+mod row;
+mod rows;
+mod spec;
 mod stats;
-mod stranger;
-mod waits;
-mod words;
+mod table;
+mod toolkit;
 
 use std::fs::File;
 use std::io::Write;
@@ -46,10 +44,12 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use memonet_core::launch::available_cpus;
-use serde::{Deserialize, Serialize};
 
-use catalog::{Kind, Row};
+use part::Part;
 pub use report::{Machine, Measured};
+use row::Row;
+use spec::Measure;
+use stats::Record;
 
 /// The arguments of `memonet bench`.
 #[derive(Debug, clap::Args)]
@@ -79,43 +79,19 @@ pub struct Args {
     list: bool,
 }
 
-/// The processes that a bench starts.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-enum Part {
-    Pe(pe::Task),
-    Stranger(stranger::Task),
-    /// Joins its job and ends.
-    Join,
-    Simulated(simulated::Task),
-}
-
-/// First argument of the processes that a bench starts. The command line's parser never sees it:
-/// what it touches would be measured as memory of a PE.
-const PART: &str = "bench-part";
-
-impl Part {
-    /// The arguments that make this program do it.
-    fn arguments(&self) -> Result<[String; 2]> {
-        Ok([PART.into(), serde_json::to_string(self)?])
-    }
-}
-
-fn this_program() -> Result<PathBuf> {
-    std::env::current_exe().context("cannot find the memonet program, to start it as PEs")
-}
-
-/// Does what this process is to do for another `memonet bench`, if that is what it was started for.
+/// Plays the part that another `memonet bench` started this process for, if one did.
 pub fn part() -> Option<Result<ExitCode>> {
-    let mut args = std::env::args_os().skip(1);
-    (args.next()? == PART).then(|| {
-        match serde_json::from_str(&args.next().unwrap_or_default().to_string_lossy())? {
-            Part::Pe(task) => pe::run(&task)?,
-            Part::Stranger(task) => stranger::run(&task)?,
-            Part::Join => drop(memonet::init()?),
-            Part::Simulated(task) => simulated::run(&task)?,
-        }
-        Ok(ExitCode::SUCCESS)
-    })
+    let part = Part::of_this_process()?;
+    Some(part.and_then(play).map(|()| ExitCode::SUCCESS))
+}
+
+fn play(part: Part) -> Result<()> {
+    match part {
+        Part::Pe { rows, effort, records } => pe::run(&rows, effort, records),
+        Part::Interference { cpu, parent } => interference::run(cpu, parent),
+        Part::Join => memonet::init().map(drop).map_err(Into::into),
+        Part::Sample { row, round, effort } => apart::run(&row, round, effort),
+    }
 }
 
 /// `memonet bench`.
@@ -187,13 +163,12 @@ fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measu
     let bar = ProgressBar::new(rows.len() as u64);
     bar.set_style(ProgressStyle::with_template("{pos}/{len} rows, measuring {msg}")?);
     let mut measured = Vec::new();
-    for rows in rows.chunk_by(|a, b| (a.kind, a.pes) == (b.kind, b.pes)) {
-        let traits = rows[0].kind.traits();
+    for rows in rows.chunk_by(|a, b| (&a.spec, a.pes) == (&b.spec, b.pes)) {
+        let Row { spec, pes, .. } = &rows[0];
         // No ticking thread: what draws must not disturb what is measured.
-        bar.set_message(if rows[0].pes > 2 {
-            format!("{} with {} PEs", traits.name, rows[0].pes)
-        } else {
-            traits.name.into()
+        bar.set_message(match pes {
+            0..=2 => spec.clone(),
+            _ => format!("{spec} with {pes} PEs"),
         });
         let records =
             measure(rows, quick).with_context(|| format!("cannot measure {}", rows[0].id))?;
@@ -208,19 +183,12 @@ fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measu
     Ok(measured)
 }
 
-fn measure(rows: &[Row], quick: bool) -> Result<Vec<stats::Record>> {
-    let effort = rows[0].kind.effort(quick);
-    match rows[0].kind {
-        Kind::Startup => startup::measure(rows, effort),
-        Kind::MutexHandOver
-        | Kind::MutexFetched
-        | Kind::SimulatedEvents
-        | Kind::SimulatedBarrier
-        | Kind::SimulatedBarrierMemory => simulated::measure(rows, effort),
-        Kind::BarrierBusy => {
-            let _strangers = stranger::Strangers::on_each_cpu()?;
-            job::measure(rows, effort)
-        }
-        _ => job::measure(rows, effort),
+fn measure(rows: &[Row], quick: bool) -> Result<Vec<Record>> {
+    let spec = catalog::spec(&rows[0]);
+    let effort = spec.effort(quick);
+    match spec.measure {
+        Measure::Pes(_) | Measure::Joining { .. } => job::measure(rows, effort),
+        Measure::Process(_) => apart::measure(rows, effort),
+        Measure::Here(measure) => measure(rows, effort),
     }
 }

@@ -8,7 +8,6 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::{FontStyle, register_font};
 
-use super::catalog::Kind;
 use super::report::Measured;
 
 const SIZE: (u32, u32) = (1280, 800);
@@ -55,8 +54,8 @@ pub fn draw(folder: &Path, rows: &[Measured]) -> Result<Vec<PathBuf>> {
 
 fn bandwidth(rows: &[Measured]) -> Vec<Curve> {
     let rate = |_, megabytes| megabytes;
-    let mut curves = with_limit(rows, Kind::PutBandwidth, PUT, "put", "memcpy to the peer", rate);
-    curves.extend(with_limit(rows, Kind::GetBandwidth, GET, "get", "memcpy from the peer", rate));
+    let mut curves = with_limit(rows, "put_bandwidth", PUT, "put", "memcpy to the peer", rate);
+    curves.extend(with_limit(rows, "get_bandwidth", GET, "get", "memcpy from the peer", rate));
     curves
 }
 
@@ -65,7 +64,7 @@ fn latency(rows: &[Measured]) -> Vec<Curve> {
     let duration = |bytes, megabytes| bytes / megabytes;
     let mut curves = with_limit(
         rows,
-        Kind::PutSignal,
+        "put_signal",
         SIGNAL,
         "put with signal, until seen",
         "memcpy, then flag, until seen",
@@ -73,33 +72,26 @@ fn latency(rows: &[Measured]) -> Vec<Curve> {
     );
     curves.extend(with_limit(
         rows,
-        Kind::PutBandwidth,
+        "put_bandwidth",
         PUT,
         "put, until it returns",
         "memcpy to the peer",
         duration,
     ));
-    curves.extend(with_limit(
-        rows,
-        Kind::GetBandwidth,
-        GET,
-        "get",
-        "memcpy from the peer",
-        duration,
-    ));
+    curves.extend(with_limit(rows, "get_bandwidth", GET, "get", "memcpy from the peer", duration));
     curves
 }
 
-/// The medians of a kind and of its limit, passed through `value` with their sizes.
+/// The medians of a specification and of its limit, passed through `value` with their sizes.
 fn with_limit(
     rows: &[Measured],
-    kind: Kind,
+    spec: &str,
     color: RGBColor,
     label: &'static str,
     limit: &'static str,
     value: impl Fn(f64, f64) -> f64,
 ) -> Vec<Curve> {
-    let rows = || rows.iter().filter(|row| row.kind == kind);
+    let rows = || rows.iter().filter(|row| row.spec.name == spec);
     let mine = rows().map(|row| (row.size as f64, value(row.size as f64, row.median))).collect();
     let limits = rows()
         .filter_map(|row| Some((row.size as f64, value(row.size as f64, row.limit?))))
@@ -195,14 +187,15 @@ fn bytes(size: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::row::Row;
     use crate::bench::{catalog, stats};
 
     fn measured(filter: &str) -> Vec<Measured> {
         let rows = catalog::select(catalog::rows(2), &[filter.into()]);
-        let sample = |row: &catalog::Row, series: &str, slower: f64| {
+        let sample = |row: &Row, series: &str, slower: f64| {
             let ns = 2.0 + row.size as f64 / 20.0;
             let value =
-                if row.kind == Kind::PutSignal { 200.0 + ns } else { row.size as f64 * 1e3 / ns };
+                if row.spec == "put_signal" { 200.0 + ns } else { row.size as f64 * 1e3 / ns };
             stats::Record {
                 row: row.id.clone(),
                 series: series.into(),

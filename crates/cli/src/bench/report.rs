@@ -7,15 +7,17 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use super::catalog::{Better, Kind, Row};
-use super::stats::{Record, Summary, sum_over_pes, summarise};
+use super::catalog;
+use super::row::Row;
+use super::spec::Spec;
+use super::stats::{Better, Record, Summary, sum_over_pes, summarise};
 
 /// Names of the table's columns.
 pub const HEADER: &str = "\
 row                     unit               min     median        p99        max  slowest PE      limit   ratio rounds  OSU row";
 
 /// One row, measured.
-#[derive(Debug, Serialize)]
+#[derive(Serialize)]
 pub struct Measured {
     pub id: String,
     pub unit: &'static str,
@@ -42,7 +44,7 @@ pub struct Measured {
     /// The row of the OSU micro-benchmarks that comes closest.
     pub osu: Option<&'static str>,
     #[serde(skip)]
-    pub kind: Kind,
+    pub spec: &'static Spec,
     #[serde(skip)]
     pub size: usize,
 }
@@ -52,18 +54,18 @@ impl Measured {
     pub fn new(row: &Row, records: &[Record]) -> Result<Self> {
         let records: Vec<Record> =
             records.iter().filter(|record| record.row == row.id).cloned().collect();
-        let traits = row.kind.traits();
+        let spec = catalog::spec(row);
         let nothing = || format!("no sample of {} came back", row.id);
-        let each = summarise(&records, traits.better).with_context(nothing)?;
+        let each = summarise(&records, spec.better).with_context(nothing)?;
         let Summary { min, median, p99, max, limit, ratio, limits, ratios, .. } =
-            if row.kind == Kind::WaitCpu {
-                summarise(&sum_over_pes(&records), traits.better).with_context(nothing)?
+            if spec.special.sums_pes {
+                summarise(&sum_over_pes(&records), spec.better).with_context(nothing)?
             } else {
                 each.clone()
             };
         Ok(Self {
             id: row.id.clone(),
-            unit: traits.unit,
+            unit: spec.unit,
             min,
             median,
             p99,
@@ -72,13 +74,13 @@ impl Measured {
             limit: limit.as_ref().map(|limit| limit.median),
             ratio,
             rounds: records.iter().map(|record| record.round).collect::<BTreeSet<_>>().len(),
-            better: traits.better,
+            better: spec.better,
             limit_p99: limit.as_ref().map(|limit| limit.p99),
             limit_is: limit.map(|limit| limit.name),
             limits,
             ratios,
-            osu: (traits.osu != "-").then_some(traits.osu),
-            kind: row.kind,
+            osu: (spec.osu != "-").then_some(spec.osu),
+            spec,
             size: row.size,
         })
     }
@@ -102,7 +104,7 @@ impl fmt::Display for Measured {
             self.rounds,
             self.osu.unwrap_or("-"),
         )?;
-        if self.kind.has_unlike_limits() {
+        if self.spec.special.has_unlike_limits {
             for (name, ratio) in &self.ratios {
                 write!(f, "; {ratio:.2} of {name}")?;
             }
@@ -186,15 +188,15 @@ pub fn write_json(mut out: impl Write, machine: &Machine, rows: &[Measured]) -> 
 
 /// What the rows measure, for `--list`.
 pub fn list(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
-    for rows in rows.chunk_by(|a, b| a.kind == b.kind) {
-        let traits = rows[0].kind.traits();
-        let better = if traits.better == Better::Lower { "lower" } else { "higher" };
+    for rows in rows.chunk_by(|a, b| a.spec == b.spec) {
+        let Spec { what, unit, limit, osu, better, .. } = catalog::spec(&rows[0]);
+        let better = if *better == Better::Lower { "lower" } else { "higher" };
         for row in rows {
             writeln!(out, "{}", row.id)?;
         }
-        writeln!(out, "    {} ({}, {better} is better)", traits.what, traits.unit)?;
-        writeln!(out, "    limit: {}", traits.limit)?;
-        writeln!(out, "    OSU:   {}", traits.osu)?;
+        writeln!(out, "    {what} ({unit}, {better} is better)")?;
+        writeln!(out, "    limit: {limit}")?;
+        writeln!(out, "    OSU:   {osu}")?;
     }
     Ok(())
 }

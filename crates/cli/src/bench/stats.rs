@@ -4,7 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::catalog::Better;
+/// Which way a row improves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    Lower,
+    Higher,
+}
 
 /// What one PE measured in one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +23,9 @@ pub struct Record {
     /// In the row's unit.
     pub values: Vec<f64>,
 }
+
+/// Values by their series: one sample of all contenders of a row.
+pub type Sample = Vec<(&'static str, f64)>;
 
 /// The series that goes through memonet.
 pub const LIBRARY: &str = "memonet";

@@ -43,7 +43,7 @@ use anyhow::Result;
 use memonet_core::launch::{JobFile, available_cpus};
 use memonet_core::settings;
 
-pub use args::{Args, Bind, Options, Simulated, pes, spell_out_np};
+pub use args::{Args, Bind, Options, pes, spell_out_np};
 pub use limits::pes_by_descriptors;
 
 /// A job to start: the programs, in the order of their PE numbers, and how.

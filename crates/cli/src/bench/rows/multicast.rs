@@ -8,11 +8,11 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use memonet::{Delivery, Job, Multicast, MulticastOptions};
 
-use super::catalog::{Kind, Row};
-use super::pe::{Bench, Contender, time_batches, time_each};
-use super::raw;
-use super::raw_multicast::RawMulticast;
-use super::raw_udp::RawUdp;
+use crate::bench::raw;
+use crate::bench::raw::multicast::RawMulticast;
+use crate::bench::raw::udp::RawUdp;
+use crate::bench::row::Row;
+use crate::bench::toolkit::{Bench, Contender, time_batches, time_each};
 
 /// Blocks of a sample, so that its two barriers are nothing beside it.
 const BLOCKS: usize = 100_000;
@@ -31,16 +31,24 @@ const APART: usize = (4096 + 64) / size_of::<u64>();
 const SLOTS: usize = 1 << 12;
 const SLOT: usize = 16;
 
-pub fn measure(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
-    for row in rows {
-        match kind {
-            Kind::MulticastLatency => latency(bench, row)?,
-            Kind::MulticastRate => rate(bench, row)?,
-            Kind::MulticastUdp => over_udp(bench, row)?,
-            _ => bandwidth(bench, row, kind == Kind::MulticastInPlace)?,
-        }
-    }
-    Ok(())
+pub fn latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| latency_of(bench, row))
+}
+
+pub fn rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| rate_of(bench, row))
+}
+
+pub fn bandwidth(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| bandwidth_of(bench, row, false))
+}
+
+pub fn in_place(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| bandwidth_of(bench, row, true))
+}
+
+pub fn over_udp(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| over_udp_of(bench, row))
 }
 
 fn channel(job: &Job, writer: usize) -> Result<Multicast<u64>> {
@@ -49,7 +57,7 @@ fn channel(job: &Job, writer: usize) -> Result<Multicast<u64>> {
 }
 
 /// A block there and one back, each on a channel of its own.
-fn latency(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
+fn latency_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
     let (mut there, mut back) = (channel(job, 0)?, channel(job, 1)?);
@@ -114,7 +122,7 @@ fn bare_trips<const PAUSE: bool>(
 }
 
 /// Blocks as fast as they go.
-fn rate(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
+fn rate_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
     let mut channel = channel(job, 0)?;
@@ -209,7 +217,7 @@ impl RawRing {
 }
 
 /// Bytes that all readers together get, copied to private memory or read in place.
-fn bandwidth(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
+fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
     let mut channel = channel(job, 0)?;
@@ -281,7 +289,7 @@ fn bandwidth(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
 }
 
 /// Bytes that each reader gets by datagrams.
-fn over_udp(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
+fn over_udp_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
     let mut channel = channel(job, 0)?;

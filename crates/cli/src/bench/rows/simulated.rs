@@ -1,9 +1,7 @@
-//! Rows of the simulated machine: how fast it is, and how large; and those whose time is the
-//! machine's. Each sample is taken by a process of its own, whose memory nobody else has touched.
+//! Rows of the simulated machine: how fast it is, and how large.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -15,11 +13,9 @@ use memonet_sim::random::Random;
 use memonet_sim::world::{Happened, World};
 use memonet_sim::{Machine, Options};
 use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
-use super::catalog::{Effort, Kind, Row};
-use super::stats::{LIBRARY, PARENT, Record};
-use super::{Part, shared, this_program};
+use crate::bench::row::{Effort, Row};
+use crate::bench::stats::{LIBRARY, Sample};
 
 /// The machine of all these rows.
 pub const MACHINE: &str = "rdma-100g";
@@ -34,71 +30,25 @@ const EVENTS: u64 = 2_000_000;
 /// Pending in the bare heap.
 const PENDING: u64 = 100_000;
 
-/// What the process is told.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Task {
-    row: Row,
-    round: usize,
-    effort: Effort,
+/// Millions of events a second, beside pops and pushes of a bare heap. Which of the two comes first
+/// changes from round to round.
+pub fn events(_row: &Row, round: usize, effort: Effort) -> Result<Sample> {
+    let count = effort.of(EVENTS as usize) as u64;
+    Ok(match round.is_multiple_of(2) {
+        true => vec![(LIBRARY, handled(count)?), ("binary heap", heap(count))],
+        false => vec![("binary heap", heap(count)), (LIBRARY, handled(count)?)],
+    })
 }
 
-/// Has a process take each sample.
-pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
-    let mut records = Vec::new();
-    for row in rows {
-        for round in 0..effort.rounds {
-            let task = Task { row: row.clone(), round, effort };
-            let output = Command::new(this_program()?)
-                .args(Part::Simulated(task).arguments()?)
-                .stdin(Stdio::null())
-                .stderr(Stdio::inherit())
-                .output()
-                .context("cannot start the process that simulates")?;
-            ensure!(
-                output.status.success(),
-                "the process that simulates {} failed: {}",
-                row.id,
-                output.status
-            );
-            let samples: Vec<Record> = serde_json::from_slice(&output.stdout)
-                .context("the process that simulates handed over something else than samples")?;
-            records.extend(samples);
-        }
-    }
-    Ok(records)
+/// Seconds of real time of a job that meets in one barrier.
+pub fn barrier(row: &Row, _round: usize, _effort: Effort) -> Result<Sample> {
+    Ok(vec![(LIBRARY, meet(row.pes)?)])
 }
 
-/// Entry point of that process.
-pub fn run(task: &Task) -> Result<()> {
-    let samples = match task.row.kind {
-        Kind::SimulatedBarrier => vec![(LIBRARY, barrier(task.row.pes)?)],
-        Kind::SimulatedBarrierMemory => {
-            barrier(task.row.pes)?;
-            vec![(LIBRARY, peak_mib()?)]
-        }
-        Kind::MutexHandOver | Kind::MutexFetched => {
-            let waits = task.row.kind == Kind::MutexHandOver;
-            let [hand_over, round_trip] =
-                shared::hand_over(&Machine::load(MACHINE)?, task.row.size, waits)?;
-            vec![(LIBRARY, hand_over), ("round trip of a put with signal", round_trip)]
-        }
-        _ => {
-            let count = task.effort.of(EVENTS as usize) as u64;
-            match task.round.is_multiple_of(2) {
-                true => vec![(LIBRARY, events(count)?), ("binary heap", heap(count))],
-                false => vec![("binary heap", heap(count)), (LIBRARY, events(count)?)],
-            }
-        }
-    };
-    let record = |(series, value): (&str, f64)| Record {
-        row: task.row.id.clone(),
-        series: series.into(),
-        pe: PARENT,
-        round: task.round,
-        values: vec![value],
-    };
-    let records: Vec<Record> = samples.into_iter().map(record).collect();
-    Ok(serde_json::to_writer(std::io::stdout().lock(), &records)?)
+/// MiB that such a job takes.
+pub fn barrier_memory(row: &Row, _round: usize, _effort: Effort) -> Result<Sample> {
+    meet(row.pes)?;
+    Ok(vec![(LIBRARY, peak_mib()?)])
 }
 
 /// Seconds of a CPU that this process has had: other work on the machine does not count.
@@ -108,7 +58,7 @@ fn cpu_time() -> f64 {
 }
 
 /// Millions of events a second.
-fn events(count: u64) -> Result<f64> {
+fn handled(count: u64) -> Result<f64> {
     let memory = PlainMemory::new(NODES as usize, BLOCK);
     let mut world = World::build(&Machine::load(MACHINE)?, NODES, 1, Box::new(memory))?;
     let block = Payload::copy(&vec![7; BLOCK]);
@@ -158,7 +108,7 @@ fn heap(count: u64) -> f64 {
 }
 
 /// Seconds of real time.
-fn barrier(pes: usize) -> Result<f64> {
+fn meet(pes: usize) -> Result<f64> {
     let options = Options { segment: Some(2 << 20), stack: 128 << 10, ..Options::default() };
     let start = Instant::now();
     let done = memonet_sim::run(&Machine::load(MACHINE)?, pes, &options, |job| job.barrier())?;

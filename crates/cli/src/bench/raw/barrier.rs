@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::raw;
+use crate::bench::raw;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Shape {

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::catalog::{Effort, Row};
-use super::stats::{LIBRARY, PARENT, Record};
-use super::{Part, this_program};
+use crate::bench::part::{Part, this_program};
+use crate::bench::row::{Effort, Row};
+use crate::bench::stats::{LIBRARY, PARENT, Record};
 
 /// A program that does nothing.
 const NOTHING: &str = "/bin/true";

@@ -7,10 +7,10 @@ use anyhow::{Context, Result};
 use memonet::{Cmp, SignalOp};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::catalog::{Kind, Row};
-use super::pe::{Bench, Contender};
-use super::raw;
-use super::stats::LIBRARY;
+use crate::bench::raw;
+use crate::bench::row::Row;
+use crate::bench::stats::LIBRARY;
+use crate::bench::toolkit::{Bench, Contender};
 
 /// How long the waiters wait for a plain store.
 const LONG_WAIT: Duration = Duration::from_secs(1);
@@ -33,9 +33,27 @@ fn nanoseconds(clock: ClockId) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// A plain store that ends a wait of a second: the CPU time of the wait, or the time until it is
-/// seen.
-pub fn plain_store(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
+/// The CPU time of a wait of a second, in percent of the wait.
+pub fn cpu(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    plain_store(bench, rows, |wait| 100.0 * wait.cpu as f64 / (wait.end - wait.start) as f64)
+}
+
+/// Microseconds from a plain store that ends a wait of a second until it is seen.
+pub fn store_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    plain_store(bench, rows, |wait| wait.end.saturating_sub(wait.sent) as f64 / 1e3)
+}
+
+/// A wait for a plain store; all times in nanoseconds.
+struct Wait {
+    start: u64,
+    /// When the store was made.
+    sent: u64,
+    end: u64,
+    cpu: u64,
+}
+
+/// Waits of a second that a plain store ends.
+fn plain_store(bench: &mut Bench<'_>, rows: &[Row], value: fn(&Wait) -> f64) -> Result<()> {
     let job = bench.job;
     let window = job.window::<u64>(1)?;
     let remotes = (1..job.npes()).map(|pe| window.remote(pe, 0)).collect::<Result<Vec<_>, _>>()?;
@@ -54,19 +72,14 @@ pub fn plain_store(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()
             let (start, cpu) = (now(), nanoseconds(ClockId::ProcessCPUTime));
             let sent = window.wait_until(0, Cmp::Gt, last)?;
             let (end, cpu) = (now(), nanoseconds(ClockId::ProcessCPUTime) - cpu);
-            let value = if kind == Kind::WaitCpu {
-                100.0 * cpu as f64 / (end - start) as f64
-            } else {
-                end.saturating_sub(sent) as f64 / 1e3
-            };
-            bench.record(row, LIBRARY, round, vec![value]);
+            bench.record(row, LIBRARY, round, vec![value(&Wait { start, sent, end, cpu })]);
         }
     }
     Ok(())
 }
 
 /// A signal to each of many sleepers: the time until it is seen.
-pub fn signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let window = job.window::<u64>(1)?;
     let doors = job.window::<u32>(1)?;

@@ -5,8 +5,8 @@ use std::time::Instant;
 use anyhow::Result;
 use memonet::{Job, Sum};
 
-use super::catalog::{Kind, Row};
-use super::pe::{Bench, Contender};
+use crate::bench::row::Row;
+use crate::bench::toolkit::{Bench, Contender};
 
 /// What one contender's turn moves at least, so that a turn of small blocks is long enough to be
 /// measured.
@@ -16,18 +16,12 @@ const LEAST: usize = 4;
 /// Operations per sample.
 const BATCH: usize = 20;
 
-pub fn measure(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
-    for row in rows {
-        match kind {
-            Kind::Broadcast => broadcast(bench, row)?,
-            _ => all_reduce(bench, row)?,
-        }
-    }
-    Ok(())
+pub fn broadcast(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| broadcast_of(bench, row))
 }
 
 /// From PE 0 to all, and a barrier, as memory that is used again needs.
-fn broadcast(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
+fn broadcast_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let (to, from) = (job.window::<u8>(row.size)?, job.window::<u8>(row.size)?);
     // Page faults are no cost of a broadcast.
@@ -58,7 +52,11 @@ fn broadcast(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
 }
 
 /// Of one word.
-fn all_reduce(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
+pub fn all_reduce(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| all_reduce_of(bench, row))
+}
+
+fn all_reduce_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let words = job.window::<u64>(2)?;
     let (to, from) = (words.span(0..1)?, words.span(1..2)?);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use memonet::{Job, Window};
 
-use super::catalog::{Kind, Row};
-use super::pe::{Bench, Contender, time_each};
-use super::raw;
-use super::raw_barrier::{Idle, RawBarrier, Shape, WORDS};
+use crate::bench::raw;
+use crate::bench::raw::barrier::{Idle, RawBarrier, Shape, WORDS};
+use crate::bench::row::Row;
+use crate::bench::toolkit::{Bench, Contender, time_each};
 
 /// Barriers per sample between two PEs with a core each, some tens of nanoseconds each.
 const PAIR_BATCH: usize = 200;
@@ -28,15 +28,17 @@ const CHUNK: usize = 20;
 /// costs.
 const SPIN_BEFORE_SLEEP: u32 = 50;
 
-pub fn measure(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
-    for row in rows {
-        if kind == Kind::Barrier && row.pes == 2 {
-            pair(bench, row)?;
-        } else {
-            group(bench, row, kind)?;
-        }
-    }
-    Ok(())
+/// Barriers of PEs that have the machine for themselves.
+pub fn barrier(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| match row.pes {
+        2 => pair(bench, row),
+        _ => group(bench, row, false),
+    })
+}
+
+/// Barriers beside a busy process on each CPU.
+pub fn barrier_busy(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    rows.iter().try_for_each(|row| group(bench, row, true))
 }
 
 fn pair(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
@@ -79,9 +81,8 @@ fn in_microseconds(ns: Vec<f64>) -> Result<Vec<f64>> {
     Ok(ns.into_iter().map(|ns| ns / 1e3).collect())
 }
 
-fn group(bench: &mut Bench<'_>, row: &Row, kind: Kind) -> Result<()> {
+fn group(bench: &mut Bench<'_>, row: &Row, busy: bool) -> Result<()> {
     let job = bench.job;
-    let busy = kind == Kind::BarrierBusy;
     let ended = job.window::<u64>(1)?;
     let variants = variants(busy, job.npes());
     let memory = job.window::<u32>(WORDS * variants.len())?;

@@ -1,6 +1,10 @@
 //! The physical limits: plain loads, stores, locked instructions and memcpy on the very words that
 //! memonet uses, with nothing of memonet in between.
 
+pub mod barrier;
+pub mod multicast;
+pub mod udp;
+
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use anyhow::Result;
 use memonet::Cmp;
 
-use super::catalog::Row;
-use super::pe::{Bench, Contender, millions_per_second, time_batches, time_each};
-use super::raw;
+use crate::bench::raw;
+use crate::bench::row::Row;
+use crate::bench::toolkit::{Bench, Contender, millions_per_second, time_batches, time_each};
 
 /// Words of the windows used here: enough to give each side a cache line of its own.
 const WORDS: usize = 64;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use memonet::{Job, Window};
 use memonet_core::launch::available_cpus;
 
-use super::raw;
+use crate::bench::raw;
 
 /// Bytes of the ring: those of a channel whose capacity nobody chose.
 const BYTES: usize = 512 << 10;

@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use anyhow::{Result, ensure};
 use memonet::{Cmp, SignalOp};
 
-use super::catalog::Row;
-use super::pe::{Bench, Contender, time_batches, time_each};
-use super::raw;
+use crate::bench::raw;
+use crate::bench::row::Row;
+use crate::bench::toolkit::{Bench, Contender, time_batches, time_each};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+enum Direction {
     Put,
     Get,
 }
@@ -60,9 +60,17 @@ impl Private {
 const PAGE: usize = 512;
 const LINE: usize = 8;
 
+pub fn put_bandwidth(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    bandwidth(bench, rows, Direction::Put)
+}
+
+pub fn get_bandwidth(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    bandwidth(bench, rows, Direction::Get)
+}
+
 /// Blocks of each row's size between the window of PE 1 and private memory of PE 0, always the same
 /// ones.
-pub fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Result<()> {
+fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Result<()> {
     let job = bench.job;
     let acts = job.pe() == 0;
     let window = job.window::<u64>(largest(rows))?;

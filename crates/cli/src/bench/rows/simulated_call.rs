@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use super::catalog::Row;
-use super::pe::{Bench, Contender};
-use super::raw::{futex_wait, futex_wake, half_word};
+use crate::bench::raw::{futex_wait, futex_wake, half_word};
+use crate::bench::row::Row;
+use crate::bench::toolkit::{Bench, Contender};
 
 const BATCH: u32 = 2_000;
 const BATCHES: usize = 5;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use memonet::{ENV_MULTICAST, Job, Window};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::raw;
+use crate::bench::raw;
 
 /// Bytes of a datagram, as large as those of a channel.
 const DATAGRAM: usize = 8900;

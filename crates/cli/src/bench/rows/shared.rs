@@ -2,27 +2,34 @@
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
+use memonet::Job;
 use memonet::dsm::{Mutex, Placement, Region, RegionOptions};
-use memonet::{Cmp, Job, SignalOp};
-use memonet_sim::{Machine, Options};
 
-use super::catalog::{Kind, Row};
-use super::pe::{Bench, Contender, time_batches, time_each};
-use super::raw;
+use crate::bench::raw;
+use crate::bench::row::Row;
+use crate::bench::toolkit::{Bench, Contender, time_batches, time_each};
 
 const BATCH: usize = 2_000;
 const BATCHES: usize = 50;
 /// Pages of the region whose changes are merged.
 const PAGES: usize = 256;
 
-/// Lock, change 8 bytes, unlock: by PE 0 alone, or by all at once.
-pub fn mutex(bench: &mut Bench<'_>, rows: &[Row], kind: Kind) -> Result<()> {
+/// Lock, change 8 bytes, unlock, by PE 0 alone.
+pub fn mutex(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    locked(bench, rows, false)
+}
+
+/// Lock, change 8 bytes, unlock, by all PEs at once.
+pub fn mutex_contended(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+    locked(bench, rows, true)
+}
+
+fn locked(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
     let mutex = Mutex::new(bench.job, &0u64)?;
     let window = bench.job.window::<u64>(64)?;
-    let contended = kind == Kind::MutexContended;
     let job = bench.job;
     let samples = |batch: &mut dyn FnMut(usize) -> Result<()>| match (contended, job.pe()) {
         (false, 0) => time_batches(BATCHES, BATCH, batch),
@@ -112,7 +119,7 @@ fn far(fabric: &str, measure: impl Fn(&Job) -> Result<Vec<f64>> + Sync) -> Resul
 const SLOW: &str = "far:delay_us=200";
 
 /// Lock, change 8 bytes, unlock, by a PE that has the data already.
-pub fn kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+pub fn mutex_kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     for row in rows {
         let library = || {
             far(SLOW, |job| {
@@ -149,68 +156,8 @@ pub fn kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// A value of `bytes` goes from one simulated PE to the other: microseconds of the machine's time
-/// until it is there, and of a put with signal of as many bytes there and back. From who releases
-/// it to who `waits`, or else from who had it last and does something else to who asks.
-pub fn hand_over(machine: &Machine, bytes: usize, waits: bool) -> Result<[f64; 2]> {
-    const TURNS: usize = 10;
-    let len = bytes / 8;
-    let act = |job: &Job| -> Result<([Vec<Duration>; 2], Duration)> {
-        let mutex = Mutex::<[u64]>::new(job, &vec![0; len])?;
-        let [mut begun, mut ended] = [Vec::new(), Vec::new()];
-        for turn in 0..TURNS {
-            let gives = turn % 2 == job.pe();
-            let guard = gives.then(|| mutex.lock()).transpose()?.map(|mut guard| {
-                guard.fill(turn as u64);
-                guard
-            });
-            job.barrier()?;
-            if gives {
-                memonet_sim::sleep(Duration::from_millis(1));
-                if waits {
-                    begun.push(memonet_sim::now());
-                }
-                drop(guard);
-                job.barrier()?;
-            } else if waits {
-                anyhow::ensure!(mutex.lock()?[..] == vec![turn as u64; len], "another value came");
-                ended.push(memonet_sim::now());
-                job.barrier()?;
-            } else {
-                job.barrier()?;
-                begun.push(memonet_sim::now());
-                anyhow::ensure!(mutex.lock()?[..] == vec![turn as u64; len], "another value came");
-                ended.push(memonet_sim::now());
-            }
-            // Who has nothing to do waits there, but not for the data.
-            job.barrier()?;
-        }
-        let (w, signals, peer) = (job.window::<u64>(len)?, job.window::<u64>(1)?, 1 - job.pe());
-        let block = vec![1; len];
-        job.barrier()?;
-        let start = memonet_sim::now();
-        for turn in 1..=TURNS as u64 {
-            if job.pe() == 0 {
-                w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
-            }
-            signals.wait_until(0, Cmp::Ge, turn)?;
-            if job.pe() == 1 {
-                w.put_signal(peer, 0, &block, &signals, 0, SignalOp::Set, turn)?;
-            }
-        }
-        job.barrier()?;
-        Ok(([begun, ended], memonet_sim::now() - start))
-    };
-    let done = memonet_sim::run(machine, 2, &Options::default(), |job| act(&job))?;
-    let (moments, round_trips): (Vec<_>, Vec<_>) =
-        done.results.into_iter().collect::<Result<Vec<_>>>()?.into_iter().unzip();
-    let micros = |time: Duration| time.as_nanos() as f64 / 1e3 / TURNS as f64;
-    let sum = |which: usize| moments.iter().flat_map(|both| &both[which]).sum::<Duration>();
-    Ok([micros(sum(1) - sum(0)), micros(round_trips[0])])
-}
-
 /// Release of pages of which a part was changed: bytes of pages per second.
-pub fn merge(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
+pub fn region_merge(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     for row in rows {
         let library = || {
             far("far", |job| {

@@ -1,0 +1,53 @@
+//! Rows each sample of which a process of its own takes.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::catalog;
+use super::part::{Part, this_program};
+use super::row::{Effort, Row};
+use super::spec::Measure;
+use super::stats::{PARENT, Record};
+
+/// Has a process take each sample.
+pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
+    let mut records = Vec::new();
+    for row in rows {
+        for round in 0..effort.rounds {
+            let part = Part::Sample { row: row.clone(), round, effort };
+            let output = Command::new(this_program()?)
+                .args(part.arguments()?)
+                .stdin(Stdio::null())
+                .stderr(Stdio::inherit())
+                .output()
+                .context("cannot start the process that simulates")?;
+            ensure!(
+                output.status.success(),
+                "the process that simulates {} failed: {}",
+                row.id,
+                output.status
+            );
+            let samples: Vec<Record> = serde_json::from_slice(&output.stdout)
+                .context("the process that simulates handed over something else than samples")?;
+            records.extend(samples);
+        }
+    }
+    Ok(records)
+}
+
+/// Entry point of that process.
+pub fn run(row: &Row, round: usize, effort: Effort) -> Result<()> {
+    let Measure::Process(sample) = catalog::spec(row).measure else {
+        bail!("{} is not measured by a process of its own", row.id);
+    };
+    let record = |(series, value): (&str, f64)| Record {
+        row: row.id.clone(),
+        series: series.into(),
+        pe: PARENT,
+        round,
+        values: vec![value],
+    };
+    let records: Vec<Record> = sample(row, round, effort)?.into_iter().map(record).collect();
+    Ok(serde_json::to_writer(std::io::stdout().lock(), &records)?)
+}

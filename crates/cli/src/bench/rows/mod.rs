@@ -1,0 +1,14 @@
+//! What measures the rows, one file per kind of operation. The table of specifications names these
+//! functions.
+
+pub mod barriers;
+pub mod blocks;
+pub mod collectives;
+pub mod multicast;
+pub mod mutex_far;
+pub mod shared;
+pub mod simulated;
+pub mod simulated_call;
+pub mod startup;
+pub mod waits;
+pub mod words;

@@ -1,0 +1,444 @@
+//! The table of specifications. To add a row, write a function in [`rows`](super::rows), and an
+//! entry here: list, filter, help, dispatch and report are made from it.
+
+use super::raw::udp;
+use super::rows::{
+    barriers, blocks, collectives, multicast, mutex_far, shared, simulated, simulated_call,
+    startup, waits, words,
+};
+use super::spec::Measure::{Here, Joining, Pes, Process};
+use super::spec::Variants::{PesAndSizes, PesUpToCpus, Single, Sizes, Waiters};
+use super::spec::{PLAIN, Rounds, Setting, Spec, Special, Variants};
+use super::stats::Better::{Higher, Lower};
+
+/// Bytes of blocks: every power of two up to 64 MiB.
+const BLOCKS: [usize; 24] = powers_of_two(3, 1);
+/// Bytes of puts with signals.
+const SIGNALLED: [usize; 7] = powers_of_two(3, 3);
+/// PEs and bytes.
+const BROADCASTS: [(usize, usize); 10] = [
+    (2, 8),
+    (2, 4 << 10),
+    (2, 64 << 10),
+    (2, 1 << 20),
+    (2, 16 << 20),
+    (4, 8),
+    (4, 4 << 10),
+    (4, 64 << 10),
+    (4, 1 << 20),
+    (4, 16 << 20),
+];
+/// PEs and bytes.
+const MULTICASTS: [(usize, usize); 5] =
+    [(2, 64 << 10), (4, 4 << 10), (4, 64 << 10), (4, 1 << 20), (4, 16 << 20)];
+/// Simulated PEs of a barrier that a quick bench has time for.
+const MOST_QUICK_PES: usize = 10_000;
+
+const fn powers_of_two<const N: usize>(first: u32, step: u32) -> [usize; N] {
+    let mut powers = [0; N];
+    let mut i = 0;
+    while i < N {
+        powers[i] = 1 << (first + step * i as u32);
+        i += 1;
+    }
+    powers
+}
+
+/// Every specification, in the order of the table.
+pub const SPECS: &[Spec] = &[
+    Spec {
+        name: "pingpong",
+        unit: "ns",
+        better: Lower,
+        osu: "osu_latency (x 2)",
+        what: "round trip of one word: store, wait for the answer",
+        limit: "the same with bare stores and loads, the better of polling with and without \
+            `pause`",
+        variants: Sizes { pes: 2, sizes: &[8] },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(words::ping_pong),
+        special: PLAIN,
+    },
+    Spec {
+        name: "store_rate",
+        unit: "M/s",
+        better: Higher,
+        osu: "osu_oshm_put_mr",
+        what: "stores of 8 bytes to a peer",
+        limit: "a loop of bare stores to the same word",
+        variants: Single { pes: 2, size: 8 },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(words::store_rate),
+        special: PLAIN,
+    },
+    Spec {
+        name: "put_nbi_rate",
+        unit: "M/s",
+        better: Higher,
+        osu: "osu_oshm_put_mr_nb",
+        what: "non-blocking puts of 8 bytes, a quiet per batch",
+        limit: "a loop of bare loads and stores of the same words",
+        variants: Single { pes: 2, size: 8 },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(words::put_nbi_rate),
+        special: PLAIN,
+    },
+    Spec {
+        name: "fetch_add",
+        unit: "ns",
+        better: Lower,
+        osu: "osu_oshm_atomics (fadd)",
+        what: "fetch-add on a peer's word",
+        limit: "the lock-prefixed instruction on the same word",
+        variants: Single { pes: 2, size: 8 },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(words::fetch_add),
+        special: PLAIN,
+    },
+    Spec {
+        name: "put_signal",
+        unit: "ns",
+        better: Lower,
+        osu: "-",
+        what: "round trip of a put with signal, the payload read on arrival",
+        limit: "memcpy (one store for 8 bytes), then a store of a flag on another line",
+        variants: Sizes { pes: 2, sizes: &SIGNALLED },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(blocks::put_signal),
+        special: PLAIN,
+    },
+    Spec {
+        name: "put_bandwidth",
+        unit: "MB/s",
+        better: Higher,
+        osu: "osu_put_bw",
+        what: "blocking puts of one size",
+        limit: "libc memcpy between the same mappings",
+        variants: Sizes { pes: 2, sizes: &BLOCKS },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(blocks::put_bandwidth),
+        special: PLAIN,
+    },
+    Spec {
+        name: "get_bandwidth",
+        unit: "MB/s",
+        better: Higher,
+        osu: "osu_get_bw",
+        what: "gets of one size",
+        limit: "libc memcpy between the same mappings",
+        variants: Sizes { pes: 2, sizes: &BLOCKS },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(blocks::get_bandwidth),
+        special: PLAIN,
+    },
+    Spec {
+        name: "barrier",
+        unit: "us",
+        better: Lower,
+        osu: "osu_oshm_barrier",
+        what: "barrier of the whole job",
+        limit: "2 PEs: each stores a number into the other's line and polls its own; more: the \
+            best of four raw barriers (central or dissemination; futex or sched_yield), and of two \
+            that spin where every PE has a core",
+        variants: PesUpToCpus,
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(barriers::barrier),
+        special: PLAIN,
+    },
+    Spec {
+        name: "barrier_busy",
+        unit: "us",
+        better: Lower,
+        osu: "osu_oshm_barrier",
+        what: "the same with a busy stranger pinned to each core",
+        limit: "the better of two raw barriers that sleep on a futex (central, dissemination), at \
+            once or after a short spin, under the same load",
+        variants: Variants::Pes { pes: &[2, 4, 8, 16], size: 0 },
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(barriers::barrier_busy),
+        special: Special { setting: Setting::Interference, ..PLAIN },
+    },
+    Spec {
+        name: "broadcast",
+        unit: "us",
+        better: Lower,
+        osu: "osu_oshm_broadcast",
+        what: "a block from PE 0 to all, and a barrier",
+        limit: "a barrier, memcpy from PE 0's memory, and a barrier",
+        variants: PesAndSizes(&BROADCASTS),
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(collectives::broadcast),
+        special: PLAIN,
+    },
+    Spec {
+        name: "all_reduce",
+        unit: "us",
+        better: Lower,
+        osu: "osu_oshm_reduce",
+        what: "the sum of a word of all",
+        limit: "a barrier",
+        variants: Variants::Pes { pes: &[2, 4, 8, 16], size: 8 },
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(collectives::all_reduce),
+        special: PLAIN,
+    },
+    Spec {
+        name: "multicast_latency",
+        unit: "ns",
+        better: Lower,
+        osu: "osu_latency (x 2)",
+        what: "a block by a multicast channel, and one back by another",
+        limit: "round trip of one word with bare stores and loads, in lines elsewhere for each \
+            sample as a line's address is worth a third, the better of polling with and without `pause`",
+        variants: Sizes { pes: 2, sizes: &[8] },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(multicast::latency),
+        special: PLAIN,
+    },
+    Spec {
+        name: "multicast_messages",
+        unit: "M/s",
+        better: Higher,
+        osu: "-",
+        what: "blocks by a multicast channel to one reader, copied in and out",
+        limit: "the same by a bare ring of numbered slots",
+        variants: Sizes { pes: 2, sizes: &[8, 64] },
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(multicast::rate),
+        special: PLAIN,
+    },
+    Spec {
+        name: "multicast_bandwidth",
+        unit: "MB/s",
+        better: Higher,
+        osu: "osu_bcast",
+        what: "bytes by a multicast channel, which each of the other PEs copies out, in all",
+        limit: "the better of libc memcpy of such blocks by one PE alone, and of the same by a \
+            bare ring as large between as many processes",
+        variants: PesAndSizes(&MULTICASTS),
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(multicast::bandwidth),
+        special: Special { has_unlike_limits: true, ..PLAIN },
+    },
+    Spec {
+        name: "multicast_in_place",
+        unit: "MB/s",
+        better: Higher,
+        osu: "osu_bcast",
+        what: "the same, each line of which they read where it is",
+        limit: "as for copies",
+        variants: PesAndSizes(&MULTICASTS),
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(multicast::in_place),
+        special: Special { has_unlike_limits: true, ..PLAIN },
+    },
+    Spec {
+        name: "multicast_udp",
+        unit: "MB/s",
+        better: Higher,
+        osu: "-",
+        what: "bytes by a multicast channel over UDP that come to each of the other PEs, on the \
+            loopback interface, which loses none",
+        limit: "the same bytes by bare sockets, in datagrams as large to the same kind of group, \
+            which nobody checks or repairs",
+        variants: PesAndSizes(&[(4, 64 << 10)]),
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(multicast::over_udp),
+        special: Special { setting: Setting::Variable(udp::environment), ..PLAIN },
+    },
+    Spec {
+        name: "mutex",
+        unit: "ns",
+        better: Lower,
+        osu: "-",
+        what: "lock a shared mutex that nobody else wants, change 8 bytes, unlock",
+        limit: "the same with the plainest ticket lock",
+        variants: Single { pes: 2, size: 8 },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(shared::mutex),
+        special: PLAIN,
+    },
+    Spec {
+        name: "mutex_contended",
+        unit: "M/s",
+        better: Higher,
+        osu: "-",
+        what: "the same by all PEs at once: how often in all",
+        limit: "the same with the plainest ticket lock",
+        variants: Single { pes: 2, size: 8 },
+        rounds: Rounds { full: 60, quick: 4 },
+        measure: Pes(shared::mutex_contended),
+        special: PLAIN,
+    },
+    Spec {
+        name: "mutex_kept_far",
+        unit: "ns",
+        better: Lower,
+        osu: "-",
+        what: "the same by who had it last, behind the test fabric, without a message; 50 ns are \
+            wanted",
+        limit: "the same with the plainest ticket lock, in private memory",
+        variants: Single { pes: 1, size: 8 },
+        // Each sample is a job of threads.
+        rounds: Rounds { full: 10, quick: 2 },
+        measure: Pes(shared::mutex_kept),
+        special: PLAIN,
+    },
+    Spec {
+        name: "mutex_handover_far",
+        unit: "us",
+        better: Lower,
+        osu: "-",
+        what: "a shared value comes to who waits for it, from its release on, in the time of a \
+            simulated network with remote DMA; 1.5 round trips are wanted",
+        limit: "round trip of a put with signal of as many bytes there",
+        variants: Sizes { pes: 2, sizes: &[1024] },
+        // Every round gives the same value.
+        rounds: Rounds { full: 1, quick: 1 },
+        measure: Process(mutex_far::released),
+        special: PLAIN,
+    },
+    Spec {
+        name: "mutex_fetched_far",
+        unit: "us",
+        better: Lower,
+        osu: "-",
+        what: "the same from who had it last and does something else, from the lock on",
+        limit: "round trip of a put with signal of as many bytes there",
+        variants: Sizes { pes: 2, sizes: &[1024] },
+        // Every round gives the same value.
+        rounds: Rounds { full: 1, quick: 1 },
+        measure: Process(mutex_far::fetched),
+        special: PLAIN,
+    },
+    Spec {
+        name: "region_merge",
+        unit: "MB/s",
+        better: Higher,
+        osu: "-",
+        what: "release of dirty pages of 4096 bytes with so many bytes changed in each, behind the \
+            test fabric: bytes of pages looked through",
+        limit: "memcpy of as many pages",
+        variants: Sizes { pes: 1, sizes: &[8, 4096] },
+        // Each sample is a job of threads.
+        rounds: Rounds { full: 10, quick: 2 },
+        measure: Pes(shared::region_merge),
+        special: PLAIN,
+    },
+    Spec {
+        name: "wait_cpu",
+        unit: "% of a core",
+        better: Lower,
+        osu: "-",
+        what: "CPU time of all PEs together that wait a second for a plain store by one more",
+        limit: "-",
+        variants: Waiters(16),
+        // Each waits a second.
+        rounds: Rounds { full: 3, quick: 1 },
+        measure: Pes(waits::cpu),
+        special: Special { sums_pes: true, ..PLAIN },
+    },
+    Spec {
+        name: "wait_store_latency",
+        unit: "us",
+        better: Lower,
+        osu: "-",
+        what: "from that store, by a PE that then computes, until it is seen",
+        limit: "-",
+        variants: Waiters(16),
+        // Each waits a second.
+        rounds: Rounds { full: 3, quick: 1 },
+        measure: Pes(waits::store_latency),
+        special: PLAIN,
+    },
+    Spec {
+        name: "wait_signal_latency",
+        unit: "us",
+        better: Lower,
+        osu: "-",
+        what: "from a signal to one of many sleeping PEs until it is seen",
+        limit: "a store and a futex wake",
+        variants: Waiters(16),
+        rounds: Rounds { full: 10, quick: 3 },
+        measure: Pes(waits::signal_latency),
+        special: PLAIN,
+    },
+    Spec {
+        name: "startup",
+        unit: "ms",
+        better: Lower,
+        osu: "osu_oshm_hello",
+        what: "`memonet run` of a program that only joins its job, from start to end",
+        limit: "a loop of posix_spawn and wait of as many `true`",
+        variants: Variants::Pes { pes: &[2, 16], size: 0 },
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Here(startup::measure),
+        special: PLAIN,
+    },
+    Spec {
+        name: "memory",
+        unit: "KiB",
+        better: Lower,
+        osu: "-",
+        what: "resident memory of a PE that has joined and touched nothing",
+        limit: "the same process before it joined",
+        variants: Variants::Pes { pes: &[16], size: 0 },
+        // Every round gives the same value.
+        rounds: Rounds { full: 1, quick: 1 },
+        measure: Joining { before: waits::resident_kib, after: waits::memory },
+        special: PLAIN,
+    },
+    Spec {
+        name: "sim_events",
+        unit: "M/s",
+        better: Higher,
+        osu: "-",
+        what: "events of a simulated machine, with about 100,000 pending, on one core: nodes send \
+            each other blocks of many packets",
+        limit: "a bare binary heap: pop and push of 16 bytes, with as many pending",
+        variants: Single { pes: 1, size: 0 },
+        rounds: Rounds { full: 5, quick: 1 },
+        measure: Process(simulated::events),
+        special: PLAIN,
+    },
+    Spec {
+        name: "sim_barrier",
+        unit: "s",
+        better: Lower,
+        osu: "-",
+        what: "a job of so many simulated PEs that meet in one barrier, from start to end: real \
+            time",
+        limit: "-",
+        variants: Variants::Pes { pes: &[4096, 65_536], size: 0 },
+        // A sample takes seconds.
+        rounds: Rounds { full: 3, quick: 1 },
+        measure: Process(simulated::barrier),
+        special: Special { most_quick_pes: MOST_QUICK_PES, ..PLAIN },
+    },
+    Spec {
+        name: "sim_barrier_memory",
+        unit: "MiB",
+        better: Lower,
+        osu: "-",
+        what: "the most memory that was resident in it",
+        limit: "-",
+        variants: Variants::Pes { pes: &[4096, 65_536], size: 0 },
+        // Every round gives the same value.
+        rounds: Rounds { full: 1, quick: 1 },
+        measure: Process(simulated::barrier_memory),
+        special: Special { most_quick_pes: MOST_QUICK_PES, ..PLAIN },
+    },
+    Spec {
+        name: "sim_call",
+        unit: "ns",
+        better: Lower,
+        osu: "-",
+        what: "a call of a process on a simulated machine, to the engine and back: real time; 1.5 \
+            times the limit is wanted",
+        limit: "two hand-overs by futex between processes on one CPU, there and back",
+        variants: Single { pes: 1, size: 0 },
+        rounds: Rounds { full: 20, quick: 4 },
+        measure: Pes(simulated_call::measure),
+        special: Special { setting: Setting::Machine(simulated::MACHINE), ..PLAIN },
+    },
+];

@@ -1,0 +1,143 @@
+//! What every row is measured with: turns of memonet and its limits, clocks, and samples.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use memonet::{Job, Window};
+
+use super::row::{Effort, Row};
+use super::stats::{LIBRARY, Record, thin};
+
+/// Values kept of one PE's samples of one series in one round.
+const KEPT: usize = 200;
+
+/// The measurement of one job's rows, in one PE.
+pub struct Bench<'a> {
+    pub job: &'a Job,
+    pub effort: Effort,
+    /// By how many rows PE 0 has said that they are over, made when it is needed.
+    ended: Option<(Window<u64>, u64)>,
+    records: Vec<Record>,
+}
+
+/// One way to do what a row measures.
+pub struct Contender<'a> {
+    series: String,
+    /// Returns samples in the row's unit; none where this PE only takes part.
+    run: Box<dyn FnMut() -> Result<Vec<f64>> + 'a>,
+}
+
+impl<'a> Contender<'a> {
+    pub fn library(run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Self {
+        Self { series: LIBRARY.into(), run: Box::new(run) }
+    }
+
+    pub fn limit(series: impl Into<String>, run: impl FnMut() -> Result<Vec<f64>> + 'a) -> Self {
+        Self { series: series.into(), run: Box::new(run) }
+    }
+}
+
+impl<'a> Bench<'a> {
+    pub fn new(job: &'a Job, effort: Effort) -> Self {
+        Self { job, effort, ended: None, records: Vec::new() }
+    }
+
+    /// What was measured.
+    pub fn into_records(self) -> Vec<Record> {
+        self.records
+    }
+
+    /// Lets the contenders run in turns, so that what disturbs the machine disturbs all alike;
+    /// every other round backwards, so that none always comes first.
+    pub fn interleave(&mut self, row: &Row, contenders: &mut [Contender<'_>]) -> Result<()> {
+        let begun = Instant::now();
+        for round in 0..self.effort.rounds {
+            if round > 0 && self.is_over(begun)? {
+                break;
+            }
+            for turn in 0..contenders.len() {
+                let contender = if round % 2 == 0 { turn } else { contenders.len() - 1 - turn };
+                let Contender { series, run } = &mut contenders[contender];
+                self.job.barrier()?;
+                let values = run()?;
+                self.record(row, series, round, values);
+            }
+        }
+        if let Some((_, rows)) = &mut self.ended {
+            *rows += 1;
+        }
+        self.job.barrier()?;
+        Ok(())
+    }
+
+    /// Whether a row that was begun then needs no further round. PE 0 looks at its clock, and tells
+    /// all others before a barrier.
+    fn is_over(&mut self, begun: Instant) -> Result<bool> {
+        // The clock of a simulated machine does not say how long the user waits.
+        if !self.effort.quick || self.job.fabric() == Some("sim") {
+            return Ok(false);
+        }
+        if self.ended.is_none() {
+            self.ended = Some((self.job.window(1)?, 0));
+        }
+        let Some((window, rows)) = &self.ended else { return Ok(false) };
+        if self.job.pe() == 0 && self.effort.is_spent(begun) {
+            for pe in 0..self.job.npes() {
+                window.put_one(pe, 0, rows + 1)?;
+            }
+        }
+        self.job.barrier()?;
+        Ok(window.read(0) == rows + 1)
+    }
+
+    /// Keeps samples until the end: writing them meanwhile would disturb.
+    pub fn record(&mut self, row: &Row, series: &str, round: usize, values: Vec<f64>) {
+        if !values.is_empty() {
+            let values = thin(values, KEPT);
+            self.records.push(Record {
+                row: row.id.clone(),
+                series: series.into(),
+                pe: self.job.pe(),
+                round,
+                values,
+            });
+        }
+    }
+}
+
+/// Nanoseconds per operation of `batches` batches, after one that only warms up.
+#[inline(always)]
+pub fn time_batches(
+    batches: usize,
+    operations: usize,
+    mut batch: impl FnMut(usize) -> Result<()>,
+) -> Result<Vec<f64>> {
+    batch(operations)?;
+    let mut samples = Vec::with_capacity(batches);
+    for _ in 0..batches {
+        let start = Instant::now();
+        batch(operations)?;
+        samples.push(start.elapsed().as_nanos() as f64 / operations as f64);
+    }
+    Ok(samples)
+}
+
+/// As [`time_batches`], for loops of single operations.
+#[inline(always)]
+pub fn time_each(
+    batches: usize,
+    operations: usize,
+    mut operation: impl FnMut() -> Result<()>,
+) -> Result<Vec<f64>> {
+    time_batches(batches, operations, |count| {
+        for _ in 0..count {
+            operation()?;
+        }
+        Ok(())
+    })
+}
+
+/// Turns nanoseconds per operation into operations per microsecond.
+pub fn millions_per_second(samples: Vec<f64>) -> Vec<f64> {
+    samples.into_iter().map(|ns| 1e3 / ns).collect()
+}
