@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use anyhow::Result;
 
-use super::{Ran, cells, figures, mark, remarks, summary};
+use super::figures;
+use super::table::{Ran, cells, mark, remarks, summary};
 
 const STYLE: &str = "
 body { font: 16px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 0 1rem 3rem; color: #222; background: #fff; }

@@ -1,15 +1,12 @@
 //! The command line of `memonet run`.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
-use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-use memonet_core::layout::MAX_PES;
-
-use super::{Program, Spec};
+use super::spec::{Options, Program, Spec};
+use super::values::pes;
 
 /// The arguments of `memonet run`.
 #[derive(Debug, clap::Args)]
@@ -43,89 +40,6 @@ struct Part {
         value_name = "PROGRAM"
     )]
     command: Vec<OsString>,
-}
-
-/// How to run a job.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub struct Options {
-    /// Give each PE CPUs of its own, an equal share for itself and its threads, or let the kernel
-    /// choose [default: core when there is a CPU for each PE; as many PEs to each CPU, where that
-    /// comes out even; else none]
-    #[arg(long, value_enum)]
-    pub bind: Option<Bind>,
-    /// Start each line of output with the number of its PE. A line that comes in pieces is kept
-    /// until it is whole, for up to ten seconds while other PEs write; of a line above 1 MiB,
-    /// pieces are passed on. A prompt is shown when no other PE has written for a second; if a line
-    /// of another PE breaks it then, it is repeated whole
-    #[arg(long)]
-    pub label: bool,
-    /// End the job after this many seconds, with exit status 124
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
-    pub timeout: Option<Duration>,
-    /// Let the other PEs go on when one fails
-    #[arg(long)]
-    pub keep_going: bool,
-    /// How PEs reach each other, for tests: `far` or e.g. `far:delay_us=50,reorder=1,seed=7` (sets
-    /// MEMONET_FABRIC)
-    #[arg(long, value_name = "SPEC")]
-    pub fabric: Option<String>,
-    /// Set an environment variable in all PEs (may be repeated)
-    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = name_and_value)]
-    pub environment: Vec<(String, String)>,
-    /// At the end, print what each PE's shared objects (`memonet::dsm`) were used for and have
-    /// moved
-    #[arg(long)]
-    pub stats: bool,
-    /// Say what each PE is bound to, and its process id
-    #[arg(short, long)]
-    pub verbose: bool,
-    #[command(flatten, next_help_heading = "Simulated machine")]
-    pub simulated: Simulated,
-}
-
-impl Options {
-    /// The names of the variables that PEs have from this process and from the user.
-    pub fn names_of_variables(&self) -> impl Iterator<Item = OsString> {
-        let set = self.environment.iter().map(|(name, _)| name.into());
-        std::env::vars_os().map(|(name, _)| name).chain(set)
-    }
-
-    /// Whether the user has set this variable of the PEs, to whatever.
-    pub fn decides(&self, variable: &str) -> bool {
-        std::env::var_os(variable).is_some()
-            || self.environment.iter().any(|(name, _)| name == variable)
-    }
-}
-
-/// How to run a job on a simulated machine.
-#[derive(Debug, Clone, Default, clap::Args)]
-pub struct Simulated {
-    /// Run on a simulated machine, in its time: one of `memonet machines`, or a file
-    /// (`./mine.toml`, `./mine.toml/VARIANT`)
-    #[arg(long, value_name = "NAME", conflicts_with = "fabric")]
-    pub machine: Option<String>,
-    /// Of all chance in the machine: two runs with the same one are the same [default: 1]
-    #[arg(long, value_name = "NUMBER", requires = "machine")]
-    pub seed: Option<u64>,
-    /// Write a timeline of PEs, NICs, links and switches: Chrome's format, which Perfetto opens
-    #[arg(long, value_name = "FILE", requires = "machine")]
-    pub trace: Option<PathBuf>,
-    /// Computing takes the CPU time that it takes here, times this [default: no time]. Such runs do
-    /// not repeat themselves
-    #[arg(long, value_name = "FACTOR", requires = "machine", value_parser = factor)]
-    pub cpu_scale: Option<f64>,
-    /// How long a PE may run without a call before that is an error [default: 10]
-    #[arg(long, value_name = "SECONDS", requires = "machine", value_parser = seconds)]
-    pub patience: Option<Duration>,
-}
-
-/// Whether PEs are bound to CPUs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Bind {
-    /// To CPUs of their own
-    Core,
-    /// Not at all
-    None,
 }
 
 impl Args {
@@ -217,39 +131,6 @@ pub fn spell_out_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
         }
     }
     words
-}
-
-/// A number of PEs.
-pub fn pes(text: &str) -> Result<usize> {
-    match text.parse().context("not a number of PEs")? {
-        0 => bail!("a job has at least one PE"),
-        n if n > MAX_PES => bail!("a job has at most {MAX_PES} PEs"),
-        n => Ok(n),
-    }
-}
-
-pub(super) fn seconds(text: &str) -> Result<Duration> {
-    let seconds: f64 = text.parse().context("not a number of seconds")?;
-    match Duration::try_from_secs_f64(seconds) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        // More than fits: never.
-        Err(_) if seconds > 0.0 => Ok(Duration::MAX),
-        _ => bail!("not a positive number of seconds"),
-    }
-}
-
-fn factor(text: &str) -> Result<f64> {
-    match text.parse() {
-        Ok(factor) if f64::is_finite(factor) && factor > 0.0 => Ok(factor),
-        _ => bail!("not a positive number"),
-    }
-}
-
-pub(super) fn name_and_value(text: &str) -> Result<(String, String)> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
-        _ => bail!("not of the form NAME=VALUE"),
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use memonet_core::launch::{available_cpus, cpu_list};
 use rustix::thread::CpuSet;
 
-use super::args::Bind;
+use super::spec::Bind;
 
 /// The CPUs of all PEs.
 pub struct Binding {

@@ -5,8 +5,8 @@ use anyhow::{Result, bail};
 use memonet_core::launch::{self, ENV_SEGMENT_SIZE};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::Options;
 use super::program::Image;
+use super::spec::Options;
 
 /// Of each PE: its pidfd and two pipes.
 const PER_PE: u64 = 3;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::last_words::LastWords;
-use super::writer::Source;
+use super::source::Source;
 
 /// An unfinished line is passed on when nothing was added to it for this long and its PE sleeps, as
 /// at a prompt (one that is ready to run may just have lost its CPU in the middle of a line) ...
@@ -168,7 +168,7 @@ impl Stream {
 
 #[cfg(test)]
 mod tests {
-    use super::super::writer::Target;
+    use super::super::source::Target;
     use super::*;
 
     #[derive(Default)]

@@ -24,7 +24,7 @@ use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, run_processes};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::CpuSet;
 
-use super::args::Simulated;
+use super::spec::Simulated;
 
 /// How long a PE may run without a call, unless `--patience` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);

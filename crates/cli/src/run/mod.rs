@@ -30,9 +30,13 @@ mod phase;
 mod program;
 mod report;
 mod signals;
+mod source;
 mod spawn;
+mod spec;
+mod starts;
 mod stats;
 mod supervisor;
+mod values;
 mod verdict;
 mod writer;
 
@@ -43,52 +47,12 @@ use anyhow::Result;
 use memonet_core::launch::{JobFile, available_cpus};
 use memonet_core::settings;
 
-pub use args::{Args, Bind, Options, pes, spell_out_np};
+pub use args::{Args, spell_out_np};
 pub use limits::pes_by_descriptors;
-
-/// A job to start: the programs, in the order of their PE numbers, and how.
-#[derive(Debug, Clone, Default)]
-pub struct Spec {
-    /// The programs of the job.
-    pub programs: Vec<Program>,
-    /// How to run them.
-    pub options: Options,
-}
-
-/// A program of a job.
-#[derive(Debug, Clone)]
-pub struct Program {
-    /// Number of PEs that run it.
-    pub n: usize,
-    /// A path, or a name to be found in `PATH`.
-    pub program: OsString,
-    /// Its arguments.
-    pub args: Vec<OsString>,
-}
-
-/// A program that cannot be started, with the exit status that shells use for it.
-#[derive(Debug)]
-struct CannotStart {
-    status: u8,
-    message: String,
-}
-
-impl std::fmt::Display for CannotStart {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for CannotStart {}
-
-/// How a job ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Outcome {
-    /// Exit status of the first failure, 0 without one.
-    status: u8,
-    /// The signal to the launcher that ended the job.
-    interrupted: Option<i32>,
-}
+use program::CannotStart;
+pub use spec::{Options, Program, Spec};
+use supervisor::Outcome;
+pub use values::pes;
 
 /// `memonet run`.
 pub fn run(args: Args) -> Result<ExitCode> {
@@ -149,22 +113,6 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
     error.downcast_ref::<CannotStart>().map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
 }
 
-/// What is to be started, PE by PE.
-struct Starts<'a> {
-    spawner: spawn::Spawner,
-    images: Vec<&'a program::Image>,
-    binding: &'a binding::Binding,
-}
-
-impl Starts<'_> {
-    /// Starts the next PE, which is `pe`.
-    fn start(&mut self, pe: usize, supervisor: &mut supervisor::Supervisor) -> Result<()> {
-        let image = self.images[pe];
-        let child = self.spawner.spawn(pe, image, supervisor.job(), self.binding.cpus(pe))?;
-        supervisor.adopt(child, image.name())
-    }
-}
-
 fn start(spec: Spec) -> Result<Outcome> {
     let Spec { programs, mut options } = spec;
     let stats =
@@ -209,12 +157,12 @@ fn start(spec: Spec) -> Result<Outcome> {
         .iter()
         .zip(&programs)
         .flat_map(|(image, program)| std::iter::repeat_n(image, program.n));
-    let mut starts = Starts { spawner, images: of_pe.collect(), binding: &binding };
+    let mut starts = starts::Starts { spawner, images: of_pe.collect(), binding: &binding };
     match plan.zip(passages) {
         Some((plan, passages)) => {
             supervisor.simulate(plan.start(supervisor.job(), passages, binding.shared())?)?
         }
-        None => (0..npes).try_for_each(|pe| starts.start(pe, &mut supervisor))?,
+        None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,
     }
     let outcome = supervisor.watch(&mut starts)?;
     if let Some(stats) = stats {

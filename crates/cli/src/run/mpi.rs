@@ -8,8 +8,8 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 
-use super::Program;
 use super::program::Image;
+use super::spec::Program;
 
 /// What to tell a user who starts several processes of programs that are linked with MPI.
 pub fn warning(images: &[Image], programs: &[Program]) -> Option<String> {

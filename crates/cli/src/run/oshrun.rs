@@ -11,8 +11,8 @@ use std::num::NonZero;
 use anyhow::{Context, Result, bail};
 use memonet_core::launch::available_cpus;
 
-use super::args::{name_and_value, pes, seconds};
-use super::{Bind, Options, Program, Spec};
+use super::spec::{Bind, Options, Program, Spec};
+use super::values::{name_and_value, pes, seconds};
 
 /// What is asked for.
 #[derive(Debug)]

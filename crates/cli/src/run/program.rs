@@ -7,7 +7,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use rustix::fs::{Access, access};
 
-use super::{CannotStart, Program};
+use super::spec::Program;
+
+/// A program that cannot be started, with the exit status that shells use for it.
+#[derive(Debug)]
+pub struct CannotStart {
+    pub status: u8,
+    pub message: String,
+}
+
+impl std::fmt::Display for CannotStart {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CannotStart {}
 
 /// A program that was found, ready for `execve`.
 pub struct Image {

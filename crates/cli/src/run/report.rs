@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use memonet_core::launch::UNKNOWN;
 use memonet_core::{Cause, ENV_CHECK};
 
-use super::Options;
 use super::lines::Stream;
 use super::oom::Kills;
+use super::spec::Options;
 
 /// What the launcher knows that may explain a death.
 pub struct Hints {

@@ -16,9 +16,9 @@ use rustix::process::{Pid, Rlimit, WaitId, WaitIdOptions, waitid};
 use rustix::thread::CpuSet;
 
 use super::guard::Guard;
-use super::program::{Image, c_string};
+use super::program::{CannotStart, Image, c_string};
 use super::signals::{self, Signals};
-use super::{CannotStart, Options};
+use super::spec::Options;
 
 /// A PE that was started.
 pub struct Child {

@@ -26,10 +26,12 @@ use super::machine::Simulation;
 use super::phase::Phase;
 use super::report::{self, Followers, Hints, exit_status};
 use super::signals::Signals;
+use super::source::{Source, Target};
 use super::spawn::Child;
+use super::spec::Options;
+use super::starts::Starts;
 use super::verdict::Verdict;
-use super::writer::{Source, Target, Writer};
-use super::{Options, Outcome, Starts};
+use super::writer::Writer;
 
 /// Time between two looks whether a PE has asked for the end of the job. It calls the launcher, but
 /// where that has another number than the PE knows, or belongs to another user, the call does not
@@ -76,6 +78,15 @@ struct End {
     joined: Option<i32>,
     /// The PE had left the job before, so that nobody waits for it.
     after_finalizing: bool,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Exit status of the first failure, 0 without one.
+    pub status: u8,
+    /// The signal to the launcher that ended the job.
+    pub interrupted: Option<i32>,
 }
 
 /// The launcher of a running job. Dropping it ends the job.
@@ -171,8 +182,13 @@ impl Supervisor {
         self.writer.say(text);
     }
 
-    /// Takes charge of the next PE.
-    pub fn adopt(&mut self, child: Child, program: String) -> Result<()> {
+    /// Starts the next PE, which is `pe`, and takes charge of it.
+    pub fn start(&mut self, pe: usize, starts: &mut Starts<'_>) -> Result<()> {
+        let (child, program) = starts.start(pe, &self.job)?;
+        self.adopt(child, program)
+    }
+
+    fn adopt(&mut self, child: Child, program: String) -> Result<()> {
         let pe = self.pes.len();
         if self.verbose {
             self.say(&format!("PE {pe} is process {} ({program})", child.pid));

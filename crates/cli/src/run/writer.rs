@@ -12,6 +12,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use super::lines::Sink;
+use super::source::{LAUNCHER, Source, Target};
 
 /// Others write no more when nothing was read from them for this long.
 const QUIET: Duration = Duration::from_secs(1);
@@ -20,36 +21,6 @@ const REPEATED: usize = 4 << 10;
 
 /// Reading from PEs pauses above this many bytes, and goes on when they are written.
 const HIGH: usize = 1 << 20;
-
-/// One of the launcher's outputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-impl Target {
-    fn fd(self) -> BorrowedFd<'static> {
-        match self {
-            Target::Stdout => rustix::stdio::stdout(),
-            Target::Stderr => rustix::stdio::stderr(),
-        }
-    }
-}
-
-/// Who writes, and where to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Source {
-    /// A PE, or [`LAUNCHER`].
-    pub pe: usize,
-    /// To which output.
-    pub target: Target,
-}
-
-/// The launcher itself as a source.
-pub const LAUNCHER: usize = usize::MAX;
 
 /// The unfinished line at the end of an output.
 struct Open {

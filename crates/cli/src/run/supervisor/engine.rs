@@ -4,9 +4,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::super::Starts;
 use super::super::machine::{News, Simulation};
-use super::super::writer::Target;
+use super::super::source::Target;
+use super::super::starts::Starts;
 use super::{LAST_READS, MACHINE, Supervisor, listen};
 
 impl Supervisor {
@@ -24,7 +24,7 @@ impl Supervisor {
                 News::Start(pe, done) => {
                     let starting = self.phase.starts();
                     if starting {
-                        starts.start(pe, self)?;
+                        self.start(pe, starts)?;
                     }
                     let _ = done.send(starting);
                 }

@@ -1,0 +1,39 @@
+//! Values of options, from text.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use memonet_core::layout::MAX_PES;
+
+/// A number of PEs.
+pub fn pes(text: &str) -> Result<usize> {
+    match text.parse().context("not a number of PEs")? {
+        0 => bail!("a job has at least one PE"),
+        n if n > MAX_PES => bail!("a job has at most {MAX_PES} PEs"),
+        n => Ok(n),
+    }
+}
+
+pub fn seconds(text: &str) -> Result<Duration> {
+    let seconds: f64 = text.parse().context("not a number of seconds")?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        // More than fits: never.
+        Err(_) if seconds > 0.0 => Ok(Duration::MAX),
+        _ => bail!("not a positive number of seconds"),
+    }
+}
+
+pub fn factor(text: &str) -> Result<f64> {
+    match text.parse() {
+        Ok(factor) if f64::is_finite(factor) && factor > 0.0 => Ok(factor),
+        _ => bail!("not a positive number"),
+    }
+}
+
+pub fn name_and_value(text: &str) -> Result<(String, String)> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => bail!("not of the form NAME=VALUE"),
+    }
+}
