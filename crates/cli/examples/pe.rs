@@ -215,90 +215,128 @@ fn use_shared() -> Result<()> {
 
 /// What a PE has in hand of shared data; its number is in a window of the others.
 const ROLES: [&str; 5] = ["neither", "owner", "holder", "reader", "writer"];
+/// Words of each of the shared data.
+const LEN: usize = 300;
 
-/// Uses shared data until somebody dies, says what that one had in hand, and whether those data
-/// that were to be kept are whole. In each turn all do the same for a while, each with data of its
-/// own, which another had in the turn before.
+/// Uses shared data until a PE dies, says what that one had in hand, and whether the data that were
+/// to be kept are whole.
 fn share() -> Result<()> {
-    const LEN: usize = 300;
     let job = memonet::init()?;
-    let roles = job.window::<u64>(1)?;
-    let (me, npes) = (job.pe(), job.npes());
-    let each = |_| Mutex::<[u64]>::new(&job, &[0; LEN]);
-    let mutexes = (0..npes).map(each).collect::<Result<Vec<_>>>()?;
-    let each = |_| RwLock::<[u64]>::with_shadow(&job, &[0; LEN]);
-    let tables = (0..npes).map(each).collect::<Result<Vec<_>>>()?;
-    let kept = Mutex::<[u64]>::with_shadow(&job, &[0; LEN])?;
-    let region = Region::<u64>::new(&job, 4 * LEN)?;
-    let add = |data: &mut [u64]| data.iter_mut().for_each(|word| *word += 1);
-    let whole = |data: &[u64]| assert!(data.iter().all(|&word| word == data[0]), "torn: {data:?}");
-    let play = |role: &str| {
-        let number = ROLES.iter().position(|&known| known == role).expect("a role");
-        roles.write(0, number as u64);
-        std::thread::sleep(Duration::from_millis(1));
-        roles.write(0, 0);
-    };
-    let halves = |data: &mut [u64], role| {
-        whole(data);
-        let (first, second) = data.split_at_mut(LEN / 2);
-        add(first);
-        play(role);
-        add(second);
-    };
-    let turn = |number: usize| -> Result<()> {
-        let mine = (me + number / 5) % npes;
-        match number % 5 {
-            0 => {
-                add(&mut mutexes[mine].lock()?);
-                play("owner");
-            }
-            1 => halves(&mut mutexes[mine].lock()?, "holder"),
-            2 => {
-                let guard = tables[0].read()?;
-                whole(&guard);
-                play("reader");
-            }
-            3 => halves(&mut tables[mine].write()?, "writer"),
-            _ => {
-                add(&mut mutexes[0].lock()?);
-                let mut guard = kept.lock()?;
-                whole(&guard);
-                add(&mut guard);
-                drop(guard);
-                add(&mut tables[1].write()?);
-                whole(&tables[1].read()?);
-            }
-        }
-        region.write(0..4 * LEN)?.set(number % LEN * 4 + me, number as u64);
-        if number % 2 == 1 { region.release() } else { region.barrier() }
-    };
+    let data = Shares::new(&job)?;
     let error =
-        (0..).find_map(|number| turn(number).err()).expect("it goes on until somebody dies");
+        (0..).find_map(|number| data.turn(number).err()).expect("it goes on until somebody dies");
     let Error::PeerFailed { pe: dead, .. } = error else {
         return Err(error);
     };
-    let role = ROLES[roles.get_one(dead, 0)? as usize];
-    let far = job.fabric().is_some();
-    // Who died may have died since it wrote that; but it has not come out of the guard.
-    let mut torn = 0;
-    for mutex in mutexes {
-        let data = mutex.into_torn().expect("what is left of it");
-        if far {
-            whole(&data);
-        }
-        torn += usize::from(data.iter().any(|&word| word != data[0]));
-    }
-    assert!(
-        torn == usize::from(!far && role == "holder") || torn <= 1 && role == "neither",
-        "{torn} are torn, the dead was {role}"
-    );
-    // An error would look like that of one who was still making them.
-    whole(&kept.into_released().expect("it was kept"));
-    for table in tables {
-        whole(&table.into_released().expect("it was kept"));
-    }
-    println!("PE {me} has all, though PE {dead}, {role}, died: {error}");
+    let role = ROLES[data.roles.get_one(dead, 0)? as usize];
+    data.check(role);
+    println!("PE {} has all, though PE {dead}, {role}, died: {error}", job.pe());
     Ok(())
+}
+
+fn add(data: &mut [u64]) {
+    data.iter_mut().for_each(|word| *word += 1);
+}
+
+fn whole(data: &[u64]) {
+    assert!(data.iter().all(|&word| word == data[0]), "torn: {data:?}");
+}
+
+/// Data that all PEs share.
+struct Shares<'a> {
+    job: &'a Job,
+    /// What this PE has in hand.
+    roles: Window<u64>,
+    /// One for each PE.
+    mutexes: Vec<Mutex<[u64]>>,
+    /// One for each PE, with a shadow.
+    tables: Vec<RwLock<[u64]>>,
+    kept: Mutex<[u64]>,
+    region: Region<u64>,
+}
+
+impl<'a> Shares<'a> {
+    fn new(job: &'a Job) -> Result<Self> {
+        let roles = job.window::<u64>(1)?;
+        let mutex = |_| Mutex::<[u64]>::new(job, &[0; LEN]);
+        let mutexes = (0..job.npes()).map(mutex).collect::<Result<Vec<_>>>()?;
+        let table = |_| RwLock::<[u64]>::with_shadow(job, &[0; LEN]);
+        let tables = (0..job.npes()).map(table).collect::<Result<Vec<_>>>()?;
+        let kept = Mutex::<[u64]>::with_shadow(job, &[0; LEN])?;
+        let region = Region::<u64>::new(job, 4 * LEN)?;
+        Ok(Self { job, roles, mutexes, tables, kept, region })
+    }
+
+    /// In each turn all PEs do the same for a while, each with data of its own, which another PE
+    /// had in the turn before.
+    fn turn(&self, number: usize) -> Result<()> {
+        let mine = (self.job.pe() + number / 5) % self.job.npes();
+        match number % 5 {
+            0 => {
+                add(&mut self.mutexes[mine].lock()?);
+                self.play("owner");
+            }
+            1 => self.add_halves(&mut self.mutexes[mine].lock()?, "holder"),
+            2 => {
+                let guard = self.tables[0].read()?;
+                whole(&guard);
+                self.play("reader");
+            }
+            3 => self.add_halves(&mut self.tables[mine].write()?, "writer"),
+            _ => {
+                add(&mut self.mutexes[0].lock()?);
+                let mut guard = self.kept.lock()?;
+                whole(&guard);
+                add(&mut guard);
+                drop(guard);
+                add(&mut self.tables[1].write()?);
+                whole(&self.tables[1].read()?);
+            }
+        }
+        self.region.write(0..4 * LEN)?.set(number % LEN * 4 + self.job.pe(), number as u64);
+        if number % 2 == 1 { self.region.release() } else { self.region.barrier() }
+    }
+
+    /// Lets the others see for a while what this PE has in hand.
+    fn play(&self, role: &str) {
+        let number = ROLES.iter().position(|&known| known == role).expect("a role");
+        self.roles.write(0, number as u64);
+        std::thread::sleep(Duration::from_millis(1));
+        self.roles.write(0, 0);
+    }
+
+    /// Changes data in two steps, between which they are torn.
+    fn add_halves(&self, data: &mut [u64], role: &str) {
+        whole(data);
+        let (first, second) = data.split_at_mut(LEN / 2);
+        add(first);
+        self.play(role);
+        add(second);
+    }
+
+    /// Checks what is left after the death of a PE with this role.
+    fn check(self, role: &str) {
+        let far = self.job.fabric().is_some();
+        // The dead PE may have done more since it wrote its role; but it has not come out of the
+        // guard.
+        let mut torn = 0;
+        for mutex in self.mutexes {
+            let data = mutex.into_torn().expect("what is left of it");
+            if far {
+                whole(&data);
+            }
+            torn += usize::from(data.iter().any(|&word| word != data[0]));
+        }
+        assert!(
+            torn == usize::from(!far && role == "holder") || torn <= 1 && role == "neither",
+            "{torn} are torn, the dead was {role}"
+        );
+        // An error would look like that of a PE that was still making them.
+        whole(&self.kept.into_released().expect("it was kept"));
+        for table in self.tables {
+            whole(&table.into_released().expect("it was kept"));
+        }
+    }
 }
 
 /// The last PE goes, in the way that is asked for, while the others wait, each in another way; they

@@ -4,6 +4,7 @@
 use memonet::{Cmp, Job, Min, MulticastOptions, Result, Sum, Window};
 use std::collections::HashSet;
 use std::process::ExitCode;
+use std::sync::{Condvar, Mutex, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 
 #[path = "programs/random_blocks.rs"]
@@ -151,15 +152,59 @@ unsafe extern "C" {
 /// Waits for another thread, which answers or does not, so long at most: by the waits of Rust and
 /// of C.
 fn threads() -> Result<()> {
-    use std::sync::{Condvar, Mutex, mpsc};
-    let limit = Duration::from_secs(20);
-    let (answer, answered) = mpsc::channel();
-    let (done, changed) = (Mutex::new(false), Condvar::new());
     // SAFETY: all zeros is a value of the structure.
     let mut semaphore: libc::sem_t = unsafe { std::mem::zeroed() };
-    // SAFETY: a semaphore of this stack frame, which outlives the thread.
+    // SAFETY: a semaphore of this stack frame, which outlives all of its users.
     unsafe { libc::sem_init(&mut semaphore, 0, 0) };
-    let place = &raw mut semaphore as usize;
+    let (answer, answered) = mpsc::channel();
+    answered_waits(&mut semaphore, answer.clone(), &answered);
+    timed("channel", &mut || answered.recv_timeout(BRIEF).is_ok());
+    // SAFETY: as above.
+    timed("semaphore", &mut || unsafe { libc::sem_timedwait(&mut semaphore, &date(BRIEF)) == 0 });
+    // The channel stays open so far, or its wait would end at once.
+    drop(answer);
+    // SAFETY: a mutex and conditions of this stack frame; all zeros are those of C's initialisers.
+    unsafe {
+        let (mut mutex, mut condition): (libc::pthread_mutex_t, libc::pthread_cond_t) =
+            std::mem::zeroed();
+        libc::pthread_mutex_lock(&mut mutex);
+        unanswered_waits(&mut mutex, &mut condition);
+        timed("mutex by a clock", &mut || {
+            pthread_mutex_clocklock(&mut mutex, libc::CLOCK_MONOTONIC, &uptime(BRIEF)) == 0
+        });
+        timed("semaphore by a clock", &mut || {
+            sem_clockwait(&mut semaphore, libc::CLOCK_MONOTONIC, &uptime(BRIEF)) == 0
+        });
+        waits_for_readers_and_writers();
+        let no_time = libc::timespec { tv_sec: 1, tv_nsec: 1_000_000_000 };
+        let refused = [
+            libc::pthread_mutex_timedlock(&mut mutex, &no_time),
+            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &no_time),
+            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_TAI, &uptime(BRIEF)),
+        ];
+        println!("refused: {}", refused.iter().all(|&error| error == libc::EINVAL));
+    }
+    Ok(())
+}
+
+/// How long a wait without an answer lasts.
+const BRIEF: Duration = Duration::from_millis(20);
+
+/// Says how long a wait takes in the machine's time, and whether it was answered.
+fn timed(what: &str, wait: &mut dyn FnMut() -> bool) {
+    let start = Instant::now();
+    println!("{what}: {} after {:?}", wait(), start.elapsed());
+}
+
+/// Waits that another thread answers long before they end.
+fn answered_waits(
+    semaphore: &mut libc::sem_t,
+    answer: mpsc::Sender<()>,
+    answered: &mpsc::Receiver<()>,
+) {
+    let limit = Duration::from_secs(20);
+    let (done, changed) = (Mutex::new(false), Condvar::new());
+    let place = std::ptr::from_mut(semaphore) as usize;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for answers in 0..4 {
@@ -170,7 +215,7 @@ fn threads() -> Result<()> {
                         *done.lock().expect("nobody panics") = true;
                         changed.notify_one();
                     }
-                    // SAFETY: as above.
+                    // SAFETY: the caller's semaphore, which outlives the scope.
                     _ => _ = unsafe { libc::sem_post(place as *mut libc::sem_t) },
                 }
             }
@@ -180,74 +225,60 @@ fn threads() -> Result<()> {
             .wait_timeout_while(done.lock().expect("nobody panics"), limit, |done| !*done)
             .expect("nobody panics");
         println!("condition: {} {}", *seen, late.timed_out());
-        // SAFETY: as above.
-        println!("semaphore: {}", unsafe { libc::sem_timedwait(&mut semaphore, &date(limit)) });
-        // SAFETY: as above.
+        // SAFETY: the caller's semaphore.
         println!("semaphore: {}", unsafe {
-            sem_clockwait(&mut semaphore, libc::CLOCK_MONOTONIC, &uptime(limit))
+            libc::sem_timedwait(place as *mut libc::sem_t, &date(limit))
+        });
+        // SAFETY: the caller's semaphore.
+        println!("semaphore: {}", unsafe {
+            sem_clockwait(place as *mut libc::sem_t, libc::CLOCK_MONOTONIC, &uptime(limit))
         });
     });
-    let brief = Duration::from_millis(20);
-    let timed = |what: &str, wait: &mut dyn FnMut() -> bool| {
-        let start = Instant::now();
-        println!("{what}: {} after {:?}", wait(), start.elapsed());
-    };
-    timed("channel", &mut || answered.recv_timeout(brief).is_ok());
-    timed("semaphore", &mut || {
-        // SAFETY: as above.
-        unsafe { libc::sem_timedwait(&mut semaphore, &date(brief)) == 0 }
-    });
-    // SAFETY: a mutex and conditions of this stack frame; all zeros are those of C's initialisers.
+}
+
+/// Waits for a locked mutex and for conditions that nobody signals.
+///
+/// # Safety
+/// Both are initialised, and this thread has locked the mutex. Nothing else uses them.
+unsafe fn unanswered_waits(
+    mutex: &mut libc::pthread_mutex_t,
+    condition: &mut libc::pthread_cond_t,
+) {
+    // SAFETY: as the caller says; the attributes lie on this stack frame.
     unsafe {
-        let (mut mutex, mut condition): (libc::pthread_mutex_t, libc::pthread_cond_t) =
-            std::mem::zeroed();
-        libc::pthread_mutex_lock(&mut mutex);
-        timed("mutex", &mut || libc::pthread_mutex_timedlock(&mut mutex, &date(brief)) == 0);
+        timed("mutex", &mut || libc::pthread_mutex_timedlock(mutex, &date(BRIEF)) == 0);
         timed("condition", &mut || {
-            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &date(brief)) == 0
+            libc::pthread_cond_timedwait(condition, mutex, &date(BRIEF)) == 0
         });
         let mut monotonic = std::mem::zeroed();
         libc::pthread_condattr_init(&mut monotonic);
         libc::pthread_condattr_setclock(&mut monotonic, libc::CLOCK_MONOTONIC);
-        libc::pthread_cond_init(&mut condition, &monotonic);
+        libc::pthread_cond_init(condition, &monotonic);
         timed("monotonic condition", &mut || {
-            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &uptime(brief)) == 0
+            libc::pthread_cond_timedwait(condition, mutex, &uptime(BRIEF)) == 0
         });
         timed("condition by a clock", &mut || {
-            pthread_cond_clockwait(
-                &mut condition,
-                &mut mutex,
-                libc::CLOCK_MONOTONIC,
-                &uptime(brief),
-            ) == 0
+            pthread_cond_clockwait(condition, mutex, libc::CLOCK_MONOTONIC, &uptime(BRIEF)) == 0
         });
         timed("condition by the other", &mut || {
-            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_REALTIME, &date(brief))
-                == 0
+            pthread_cond_clockwait(condition, mutex, libc::CLOCK_REALTIME, &date(BRIEF)) == 0
         });
-        timed("mutex by a clock", &mut || {
-            pthread_mutex_clocklock(&mut mutex, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
-        });
-        timed("semaphore by a clock", &mut || {
-            sem_clockwait(&mut semaphore, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
-        });
+    }
+}
+
+/// Waits for a lock of readers and writers, while a writer has it and afterwards.
+fn waits_for_readers_and_writers() {
+    // SAFETY: a lock of this stack frame; all zeros are those of C's initialiser.
+    unsafe {
         let mut lock: libc::pthread_rwlock_t = std::mem::zeroed();
         libc::pthread_rwlock_wrlock(&mut lock);
-        timed("reader", &mut || pthread_rwlock_timedrdlock(&mut lock, &date(brief)) == 0);
+        timed("reader", &mut || pthread_rwlock_timedrdlock(&mut lock, &date(BRIEF)) == 0);
         timed("writer", &mut || {
-            pthread_rwlock_clockwrlock(&mut lock, libc::CLOCK_MONOTONIC, &uptime(brief)) == 0
+            pthread_rwlock_clockwrlock(&mut lock, libc::CLOCK_MONOTONIC, &uptime(BRIEF)) == 0
         });
         libc::pthread_rwlock_unlock(&mut lock);
-        timed("free lock", &mut || pthread_rwlock_timedrdlock(&mut lock, &date(brief)) == 0);
-        let no_time = libc::timespec { tv_sec: 1, tv_nsec: 1_000_000_000 };
-        let refused = [
-            libc::pthread_mutex_timedlock(&mut mutex, &no_time),
-            libc::pthread_cond_timedwait(&mut condition, &mut mutex, &no_time),
-            pthread_cond_clockwait(&mut condition, &mut mutex, libc::CLOCK_TAI, &uptime(brief)),
-        ];
-        println!("refused: {}", refused.iter().all(|&error| error == libc::EINVAL));
+        timed("free lock", &mut || pthread_rwlock_timedrdlock(&mut lock, &date(BRIEF)) == 0);
     }
-    Ok(())
 }
 
 /// So long from now, as C's waits want it.

@@ -55,103 +55,177 @@ impl Sent {
 /// Ranks a graph of `nodes` nodes; collective. `edges` are those that leave the nodes of this PE,
 /// as `[from, to]`, each once.
 ///
-/// After each iteration `progress` is told how many there were and what the last one changed.
+/// After each iteration `progress` gets the number of iterations so far, and what the last one
+/// changed.
 pub fn pagerank(
     job: &Job,
     nodes: usize,
     edges: &[[u32; 2]],
     mut progress: impl FnMut(usize, f64),
 ) -> Result<Outcome> {
-    let (me, npes) = (job.pe(), job.npes());
-    let others: Vec<usize> = (0..npes).filter(|&pe| pe != me).collect();
-    let mine = (me..nodes).step_by(npes).len();
-    // Some PEs have one node more than the rest. Windows are equally long everywhere, so there is
-    // room for it on all.
-    let room = nodes.div_ceil(npes);
-    let mut sent = Sent::default();
-
-    let mut links = vec![0.0; mine];
-    let mut edges_to = vec![Vec::new(); npes];
-    for &[from, to] in edges {
-        let (from, to) = (from as usize / npes, to as usize);
-        links[from] += 1.0;
-        edges_to[to % npes].push([from as u32, (to / npes) as u32]);
-    }
-
-    let (sums_for, places_from) = tell_places(job, &mut edges_to, room, &mut sent)?;
-
-    let ranks = job.window::<f64>(room)?;
-    // The sums that arrive, a block from each PE. There are two sets of blocks, used in turn:
-    // whoever is past the barrier first sends into one set while the others still read the other.
-    let inbox = job.window::<f64>(2 * npes * room)?;
-    // From each PE: the rank of its nodes that point nowhere, and what the last iteration changed
-    // there.
-    let totals = job.window::<[f64; 2]>(2 * npes)?;
+    let mut part = Part::new(job, nodes, edges)?;
     let barrier = job.world().new_barrier()?;
-
-    for place in 0..mine {
-        ranks.write(place, 1.0 / nodes as f64);
-    }
     let mut changed_here = f64::INFINITY;
-    let mut share = vec![0.0; mine];
-    let mut block = vec![0.0; room];
-    let mut gathered = vec![0.0; mine];
     let mut iterations = 0;
-
     loop {
-        let set = iterations % 2 * npes;
-        let mut dangling_here = 0.0;
-        for place in 0..mine {
-            match links[place] {
-                0.0 => dangling_here += ranks.read(place),
-                count => share[place] = ranks.read(place) / count,
-            }
-        }
+        let set = iterations % 2 * job.npes();
+        let dangling_here = part.share_out();
+        part.send(set, [dangling_here, changed_here])?;
 
-        for &pe in &others {
-            let sums = &mut block[..sums_for[pe]];
-            sum_up(&edges_to[pe], &share, sums);
-            sent.put(&inbox, pe, (set + me) * room, sums)?;
-            sent.put(&totals, pe, set + me, &[[dangling_here, changed_here]])?;
-        }
-        totals.write(set + me, [dangling_here, changed_here]);
-
-        // This PE has sent all it had to. While the others get there, it does what needs nobody:
-        // what its nodes pass on to each other.
+        // This PE has sent everything. Until the others have, it does what needs nobody: what its
+        // nodes pass on to each other.
         let arrival = barrier.arrive()?;
-        sum_up(&edges_to[me], &share, &mut gathered);
+        part.gather_own();
         arrival.wait()?;
 
-        // All PEs add the same numbers in the same order, so all stop at the same iteration.
-        let (mut dangling, mut changed) = (0.0, 0.0);
-        for pe in 0..npes {
-            let [d, c] = totals.read(set + pe);
-            dangling += d;
-            changed += c;
-        }
+        let [dangling, changed] = part.add_totals(set);
         if iterations > 0 {
             progress(iterations, changed);
         }
         if changed < SETTLED {
-            return Ok(Outcome { ranks, iterations, sent });
+            return Ok(Outcome { ranks: part.ranks, iterations, sent: part.sent });
         }
+        part.gather_from_others(set);
+        changed_here = part.update(dangling);
+        iterations += 1;
+    }
+}
 
-        for &pe in &others {
-            let places = &places_from[pe];
-            let sums = &mut block[..places.len()];
-            inbox.read_into((set + pe) * room, sums);
-            for (&place, sum) in places.iter().zip(sums) {
-                gathered[place as usize] += *sum;
+/// The nodes of one PE, and what goes to and comes from the other PEs.
+struct Part<'a> {
+    job: &'a Job,
+    /// Nodes of the whole graph.
+    nodes: usize,
+    /// Places in each PE's windows. Some PEs have one node more than the rest; windows are equally
+    /// long everywhere, so each has room for it.
+    room: usize,
+    /// Number of edges that leave each node.
+    links: Vec<f64>,
+    /// Edges to each PE: the place here, and the position of the target in the list of places
+    /// there.
+    edges_to: Vec<Vec<[u32; 2]>>,
+    /// Number of sums for each other PE.
+    sums_for: Vec<usize>,
+    /// The places that the sums from each other PE are for.
+    places_from: Vec<Vec<u32>>,
+    ranks: Window<f64>,
+    /// The sums that arrive, a block from each PE. There are two sets of blocks, used in turn: a PE
+    /// that has left the barrier first sends into one set while the others still read the other.
+    inbox: Window<f64>,
+    /// From each PE: the rank of its nodes that point nowhere, and what the last iteration changed
+    /// there. Two sets, as in the inbox.
+    totals: Window<[f64; 2]>,
+    /// What each node passes on along each of its edges.
+    share: Vec<f64>,
+    /// What has arrived at each node.
+    gathered: Vec<f64>,
+    /// Space for the sums of one PE.
+    block: Vec<f64>,
+    sent: Sent,
+}
+
+impl<'a> Part<'a> {
+    fn new(job: &'a Job, nodes: usize, edges: &[[u32; 2]]) -> Result<Self> {
+        let (me, npes) = (job.pe(), job.npes());
+        let mine = (me..nodes).step_by(npes).len();
+        let room = nodes.div_ceil(npes);
+        let mut links = vec![0.0; mine];
+        let mut edges_to = vec![Vec::new(); npes];
+        for &[from, to] in edges {
+            let (from, to) = (from as usize / npes, to as usize);
+            links[from] += 1.0;
+            edges_to[to % npes].push([from as u32, (to / npes) as u32]);
+        }
+        let mut sent = Sent::default();
+        let (sums_for, places_from) = tell_places(job, &mut edges_to, room, &mut sent)?;
+        let ranks = job.window::<f64>(room)?;
+        for place in 0..mine {
+            ranks.write(place, 1.0 / nodes as f64);
+        }
+        Ok(Self {
+            job,
+            nodes,
+            room,
+            links,
+            edges_to,
+            sums_for,
+            places_from,
+            ranks,
+            inbox: job.window(2 * npes * room)?,
+            totals: job.window(2 * npes)?,
+            share: vec![0.0; mine],
+            gathered: vec![0.0; mine],
+            block: vec![0.0; room],
+            sent,
+        })
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let me = self.job.pe();
+        (0..self.job.npes()).filter(move |&pe| pe != me)
+    }
+
+    /// Divides each rank among the edges of its node. Returns the rank of the nodes that have none.
+    fn share_out(&mut self) -> f64 {
+        let mut dangling = 0.0;
+        for (place, &links) in self.links.iter().enumerate() {
+            match links {
+                0.0 => dangling += self.ranks.read(place),
+                _ => self.share[place] = self.ranks.read(place) / links,
             }
         }
-        let everybody = (1.0 - DAMPING + DAMPING * dangling) / nodes as f64;
-        changed_here = 0.0;
-        for (place, sum) in gathered.iter().enumerate() {
-            let rank = everybody + DAMPING * sum;
-            changed_here += (rank - ranks.read(place)).abs();
-            ranks.write(place, rank);
+        dangling
+    }
+
+    /// Puts into each other PE the sums for its places, and the totals of this PE.
+    fn send(&mut self, set: usize, totals: [f64; 2]) -> Result<()> {
+        let slot = set + self.job.pe();
+        for pe in self.others() {
+            let sums = &mut self.block[..self.sums_for[pe]];
+            sum_up(&self.edges_to[pe], &self.share, sums);
+            self.sent.put(&self.inbox, pe, slot * self.room, sums)?;
+            self.sent.put(&self.totals, pe, slot, &[totals])?;
         }
-        iterations += 1;
+        self.totals.write(slot, totals);
+        Ok(())
+    }
+
+    /// Sums up what the nodes of this PE pass on to each other.
+    fn gather_own(&mut self) {
+        sum_up(&self.edges_to[self.job.pe()], &self.share, &mut self.gathered);
+    }
+
+    /// The totals of the job. All PEs add equal numbers in the same order, so that all stop at the
+    /// same iteration.
+    fn add_totals(&self, set: usize) -> [f64; 2] {
+        (0..self.job.npes()).fold([0.0; 2], |[dangling, changed], pe| {
+            let [d, c] = self.totals.read(set + pe);
+            [dangling + d, changed + c]
+        })
+    }
+
+    /// Adds the sums that other PEs have put into the inbox.
+    fn gather_from_others(&mut self, set: usize) {
+        for pe in self.others() {
+            let places = &self.places_from[pe];
+            let sums = &mut self.block[..places.len()];
+            self.inbox.read_into((set + pe) * self.room, sums);
+            for (&place, sum) in places.iter().zip(sums) {
+                self.gathered[place as usize] += *sum;
+            }
+        }
+    }
+
+    /// Makes ranks of what has arrived. Returns by how much they changed.
+    fn update(&self, dangling: f64) -> f64 {
+        let everybody = (1.0 - DAMPING + DAMPING * dangling) / self.nodes as f64;
+        let mut changed = 0.0;
+        for (place, sum) in self.gathered.iter().enumerate() {
+            let rank = everybody + DAMPING * sum;
+            changed += (rank - self.ranks.read(place)).abs();
+            self.ranks.write(place, rank);
+        }
+        changed
     }
 }
 

@@ -149,8 +149,31 @@ struct Given {
     value: Option<String>,
 }
 
+/// The words of one program that are still to be read.
+type Words<'a> = std::slice::Iter<'a, OsString>;
+
+/// The values of an option.
+struct Values<'a, 'b> {
+    spelling: &'a str,
+    /// The one that came with a `=`.
+    first: Option<String>,
+    words: &'a mut Words<'b>,
+}
+
+impl Values<'_, '_> {
+    fn next(&mut self) -> Result<String> {
+        let Self { spelling, first, words } = self;
+        if let Some(value) = first.take() {
+            return Ok(value);
+        }
+        let word = words.next().with_context(|| format!("{spelling}: a value is missing"))?;
+        let text = word.clone().into_string().ok();
+        text.with_context(|| format!("{spelling}: its value is not text"))
+    }
+}
+
 /// The next option, or none where the program begins.
-fn option(words: &mut std::slice::Iter<'_, OsString>) -> Result<Option<Given>> {
+fn option(words: &mut Words<'_>) -> Result<Option<Given>> {
     let Some(word) = words.as_slice().first() else {
         return Ok(None);
     };
@@ -203,81 +226,61 @@ struct Reader {
 impl Reader {
     /// Does what an option says; its values follow. Returns what is asked for where that is known
     /// now.
-    fn take(
-        &mut self,
-        given: Given,
-        words: &mut std::slice::Iter<'_, OsString>,
-    ) -> Result<Option<Request>> {
-        let Given { spelling, does, mut value } = given;
-        let mut value = || match value.take() {
-            Some(value) => Ok(value),
-            None => {
-                let word =
-                    words.next().with_context(|| format!("{spelling}: a value is missing"))?;
-                word.clone()
-                    .into_string()
-                    .ok()
-                    .with_context(|| format!("{spelling}: its value is not text"))
-            }
-        };
+    fn take(&mut self, given: Given, words: &mut Words<'_>) -> Result<Option<Request>> {
+        let Given { spelling, does, value } = given;
+        let mut values = Values { spelling: &spelling, first: value, words };
         let within = || spelling.clone();
         match does {
-            Does::Count => self.count = Some(pes(&value()?).with_context(within)?),
-            Does::PerMachine => self.default_count = Some(pes(&value()?).with_context(within)?),
+            Does::Count => self.count = Some(pes(&values.next()?).with_context(within)?),
+            Does::PerMachine => {
+                self.default_count = Some(pes(&values.next()?).with_context(within)?)
+            }
             Does::Export => {
-                let text = value()?;
+                let text = values.next()?;
                 if text.contains('=') {
                     self.set(name_and_value(&text).with_context(within)?)?;
                 }
             }
             Does::Set => {
-                let pair = (value()?, value()?);
+                let pair = (values.next()?, values.next()?);
                 self.set(pair)?;
             }
             Does::Label => self.options.label = true,
-            Does::Timeout => self.options.timeout = Some(seconds(&value()?).with_context(within)?),
-            Does::Bind => {
-                let text = value()?;
-                // Without modifiers such as `:overload-allowed`.
-                self.options.bind = Some(match text.split(':').next() {
-                    Some("core" | "hwthread" | "rr" | "user") => Bind::Core,
-                    _ => Bind::None,
-                });
-                if text.contains("overload-allowed") && self.options.bind == Some(Bind::Core) {
-                    // What is done without being asked: to CPUs of their own where there are
-                    // enough, else as many to each.
-                    self.options.bind = None;
-                }
+            Does::Timeout => {
+                self.options.timeout = Some(seconds(&values.next()?).with_context(within)?)
             }
-            Does::Hosts => self.slots(hosts(&value()?, ',')?),
+            Does::Bind => self.options.bind = bind(&values.next()?),
+            Does::Hosts => self.slots(hosts(&values.next()?, ',')?),
             Does::HostFile => {
-                let path = value()?;
+                let path = values.next()?;
                 let text =
                     std::fs::read_to_string(&path).with_context(|| format!("{spelling} {path}"))?;
                 self.slots(hosts(&text, '\n')?);
             }
-            Does::Folder => {
-                let folder = value()?;
-                if self.folder.as_ref().is_some_and(|before| *before != folder) {
-                    bail!(
-                        "{spelling}: all programs of a job start in the same folder. Use `sh -c 'cd FOLDER && exec PROGRAM'` for one of them"
-                    );
-                }
-                self.folder = Some(folder);
-            }
-            Does::Machine => self.options.simulated.machine = Some(value()?),
+            Does::Folder => self.start_in(&spelling, values.next()?)?,
+            Does::Machine => self.options.simulated.machine = Some(values.next()?),
             Does::Verbose => self.options.verbose = true,
             Does::Help => return Ok(Some(Request::Help)),
             Does::Version => return Ok(Some(Request::Version)),
-            Does::Nothing(values) => {
+            Does::Nothing(count) => {
                 let mut words = vec![spelling.clone()];
-                for _ in 0..values {
-                    words.push(value()?);
+                for _ in 0..count {
+                    words.push(values.next()?);
                 }
                 self.ignored.push(words.join(" "));
             }
         }
         Ok(None)
+    }
+
+    fn start_in(&mut self, spelling: &str, folder: String) -> Result<()> {
+        if self.folder.as_ref().is_some_and(|before| *before != folder) {
+            bail!(
+                "{spelling}: all programs of a job start in the same folder. Use `sh -c 'cd FOLDER && exec PROGRAM'` for one of them"
+            );
+        }
+        self.folder = Some(folder);
+        Ok(())
     }
 
     fn set(&mut self, pair: (String, String)) -> Result<()> {
@@ -305,6 +308,18 @@ impl Reader {
                 eprintln!("memonet: {option} has no meaning here and is ignored");
             }
         }
+    }
+}
+
+/// What `--bind-to` asks for.
+fn bind(text: &str) -> Option<Bind> {
+    // Without modifiers such as `:overload-allowed`.
+    match text.split(':').next() {
+        // That modifier asks for what is done without being asked: each PE gets CPUs of its own
+        // where there are enough, else each CPU gets as many PEs.
+        Some("core" | "hwthread" | "rr" | "user") if text.contains("overload-allowed") => None,
+        Some("core" | "hwthread" | "rr" | "user") => Some(Bind::Core),
+        _ => Some(Bind::None),
     }
 }
 
