@@ -6,7 +6,7 @@ use std::fs::read_to_string;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use memonet_core::launch::{available_cpus, cpu_list};
 use memonet_core::settings::{self, Setting};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -363,23 +363,21 @@ fn limit(resource: Resource) -> Option<u64> {
 }
 
 fn address_space() -> Finding {
-    match limit(Resource::As) {
-        None => good("address space", "unlimited"),
-        Some(bytes) => poor(
-            "address space",
-            format!("limited to {}", size(bytes)),
-            "segments shrink to fit: `ulimit -v unlimited` for larger windows",
-        ),
-    }
+    size_limit("address space", Resource::As, "ulimit -v unlimited")
 }
 
 fn file_size() -> Finding {
-    match limit(Resource::Fsize) {
-        None => good("file size", "unlimited"),
+    size_limit("file size", Resource::Fsize, "ulimit -f unlimited")
+}
+
+/// A limit that segments shrink to fit, and the command that lifts it.
+fn size_limit(what: &'static str, resource: Resource, lift: &str) -> Finding {
+    match limit(resource) {
+        None => good(what, "unlimited"),
         Some(bytes) => poor(
-            "file size",
+            what,
             format!("limited to {}", size(bytes)),
-            "segments shrink to fit: `ulimit -f unlimited` for larger windows",
+            format!("segments shrink to fit: `{lift}` for larger windows"),
         ),
     }
 }
@@ -428,7 +426,7 @@ fn job() -> Finding {
     let attempt = || -> Result<Duration> {
         let program = run::Program {
             n: 2,
-            program: std::env::current_exe().context("cannot find this program's file")?.into(),
+            program: run::this_program()?.into(),
             args: ["doctor", "--as-pe"].map(OsString::from).into(),
         };
         let options =

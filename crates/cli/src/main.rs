@@ -5,11 +5,14 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod bench;
+mod chart;
 mod demo;
 mod doctor;
 mod machines;
 mod reproduce;
 mod run;
+mod shared_file;
+mod unpoisoned;
 
 /// Parallel programs whose sends are stores
 #[derive(Debug, Parser)]

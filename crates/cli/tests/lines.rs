@@ -2,10 +2,7 @@
 
 mod common;
 
-use std::io::Read;
-use std::process::Stdio;
-
-use common::{command, run, wait};
+use common::{broken, run};
 
 /// Longer than the silence after which a prompt is shown.
 const PAUSE: &str = "sleep 0.3";
@@ -38,15 +35,8 @@ fn a_line_in_pieces_stays_whole_while_others_write() {
 fn a_labelled_line_that_was_shown_and_broken_is_repeated_whole() {
     let script = "if [ $MEMONET_PE = 0 ]; then printf half; while [ ! -e go ]; do sleep 0.02; done; rm go; echo -half
                   else while [ ! -e said ]; do sleep 0.02; done; rm said; echo other; touch go; fi";
-    let (mut command, _, folder) = command(&["-n", "2", "--label", "sh", "-c", script]);
-    let mut launcher = command.stdout(Stdio::piped()).spawn().unwrap();
-    let mut half = [0; 8];
-    launcher.stdout.as_mut().unwrap().read_exact(&mut half).unwrap();
-    std::fs::write(folder.path().join("said"), "").unwrap();
-    let mut rest = String::new();
-    launcher.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
-    assert_eq!((&half, rest.as_str()), (b"[0] half", "\n[1] other\n[0] half-half\n"));
-    wait(&mut launcher);
+    let args = ["-n", "2", "--label", "sh", "-c", script];
+    broken(&args, "[0] half", "\n[1] other\n[0] half-half\n");
 }
 
 #[test]

@@ -5,10 +5,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::catalog;
-use super::part::{Part, this_program};
+use super::part::Part;
 use super::row::{Effort, Row};
 use super::spec::Measure;
-use super::stats::{PARENT, Record};
+use super::stats::Record;
+use crate::run;
 
 /// Has a process take each sample.
 pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
@@ -16,7 +17,7 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
     for row in rows {
         for round in 0..effort.rounds {
             let part = Part::Sample { row: row.clone(), round, effort };
-            let output = Command::new(this_program()?)
+            let output = Command::new(run::this_program()?)
                 .args(part.arguments()?)
                 .stdin(Stdio::null())
                 .stderr(Stdio::inherit())
@@ -41,13 +42,6 @@ pub fn run(row: &Row, round: usize, effort: Effort) -> Result<()> {
     let Measure::Process(sample) = catalog::spec(row).measure else {
         bail!("{} is not measured by a process of its own", row.id);
     };
-    let record = |(series, value): (&str, f64)| Record {
-        row: row.id.clone(),
-        series: series.into(),
-        pe: PARENT,
-        round,
-        values: vec![value],
-    };
-    let records: Vec<Record> = sample(row, round, effort)?.into_iter().map(record).collect();
+    let records = Record::of_sample(&row.id, round, sample(row, round, effort)?);
     Ok(serde_json::to_writer(std::io::stdout().lock(), &records)?)
 }

@@ -8,7 +8,8 @@ use memonet_core::launch::cpu_list;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::part::{Part, this_program};
+use super::part::Part;
+use crate::run;
 
 /// Processes at work, until dropped.
 pub struct Interference(Vec<Child>);
@@ -19,7 +20,7 @@ impl Interference {
         let mut all = Self(Vec::new());
         for cpu in cpu_list() {
             let part = Part::Interference { cpu, parent: std::process::id() };
-            let mut command = Command::new(this_program()?);
+            let mut command = Command::new(run::this_program()?);
             command.args(part.arguments()?).stdin(Stdio::null()).stdout(Stdio::piped());
             all.0.push(command.spawn().context("cannot start a busy process")?);
         }

@@ -1,9 +1,8 @@
 //! The processes that a bench starts: this program again, with a part to play.
 
 use std::os::fd::RawFd;
-use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::row::{Effort, Row};
@@ -40,9 +39,4 @@ impl Part {
             Ok(serde_json::from_str(&task.to_string_lossy())?)
         })
     }
-}
-
-/// The program to start for a part.
-pub fn this_program() -> Result<PathBuf> {
-    std::env::current_exe().context("cannot find the memonet program, to start it as PEs")
 }

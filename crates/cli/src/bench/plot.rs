@@ -1,18 +1,15 @@
 //! Latency and bandwidth against size, with the limits, as SVG and PNG.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, ensure};
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::{FontStyle, register_font};
 
 use super::report::Measured;
+use crate::chart::{FONT, extent, register_built_in_font};
 
 const SIZE: (u32, u32) = (1280, 800);
-/// The SVG names this family too; viewers without it take their own sans-serif.
-const FONT: &str = "sans-serif";
 const PUT: RGBColor = RGBColor(0, 90, 181);
 const GET: RGBColor = RGBColor(220, 100, 0);
 const SIGNAL: RGBColor = RGBColor(0, 130, 80);
@@ -28,9 +25,7 @@ struct Curve {
 
 /// Draws what was measured into `folder`; returns the files.
 pub fn draw(folder: &Path, rows: &[Measured]) -> Result<Vec<PathBuf>> {
-    // Plotters looks for no fonts of the machine, so that there need not be any.
-    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
-        .map_err(|_| anyhow!("the built-in font is damaged"))?;
+    register_built_in_font()?;
     let figures = [
         ("latency", "Latency", "microseconds", latency(rows)),
         ("bandwidth", "Bandwidth", "MB/s", bandwidth(rows)),
@@ -103,13 +98,6 @@ fn with_limit(
     curves.into_iter().filter(|curve| !curve.points.is_empty()).collect()
 }
 
-/// From the smallest to the largest value of all curves, with room around them on a logarithmic
-/// axis.
-fn extent(curves: &[Curve], of: impl Fn(&(f64, f64)) -> f64, room: f64) -> Range<f64> {
-    let values = || curves.iter().flat_map(|curve| &curve.points).map(&of);
-    values().fold(f64::INFINITY, f64::min) / room..values().fold(0.0, f64::max) * room
-}
-
 fn figure<B: DrawingBackend>(
     area: DrawingArea<B, Shift>,
     title: &str,
@@ -120,6 +108,7 @@ where
     B::ErrorType: 'static,
 {
     area.fill(&WHITE)?;
+    let points = curves.iter().flat_map(|curve| &curve.points);
     let mut chart = ChartBuilder::on(&area)
         .caption(
             format!("{title} between two PEs against size (dashed: physical limit)"),
@@ -129,8 +118,8 @@ where
         .x_label_area_size(60)
         .y_label_area_size(100)
         .build_cartesian_2d(
-            extent(curves, |point| point.0, 1.4).log_scale().base(2.0),
-            extent(curves, |point| point.1, 1.6).log_scale(),
+            extent(points.clone().map(|point| point.0), 1.4).log_scale().base(2.0),
+            extent(points.map(|point| point.1), 1.6).log_scale(),
         )?;
     chart
         .configure_mesh()

@@ -27,6 +27,20 @@ pub struct Record {
 /// Values by their series: one sample of all contenders of a row.
 pub type Sample = Vec<(&'static str, f64)>;
 
+impl Record {
+    /// The records of a sample that no PE has taken.
+    pub fn of_sample(row: &str, round: usize, sample: Sample) -> Vec<Self> {
+        let record = |(series, value): (&str, f64)| Self {
+            row: row.into(),
+            series: series.into(),
+            pe: PARENT,
+            round,
+            values: vec![value],
+        };
+        sample.into_iter().map(record).collect()
+    }
+}
+
 /// The series that goes through memonet.
 pub const LIBRARY: &str = "memonet";
 

@@ -3,8 +3,8 @@
 
 use super::raw::udp;
 use super::rows::{
-    barriers, blocks, collectives, multicast, mutex_far, shared, simulated, simulated_call,
-    startup, waits, words,
+    barriers, blocks, collectives, multicast, mutex_far, process, shared, simulated,
+    simulated_call, startup, waits, words,
 };
 use super::spec::Measure::{Here, Joining, Pes, Process};
 use super::spec::Variants::{PesAndSizes, PesUpToCpus, Single, Sizes, Waiters};
@@ -385,7 +385,7 @@ pub const SPECS: &[Spec] = &[
         variants: Variants::Pes { pes: &[16], size: 0 },
         // Every round gives the same value.
         rounds: Rounds { full: 1, quick: 1 },
-        measure: Joining { before: waits::resident_kib, after: waits::memory },
+        measure: Joining { before: process::resident_kib, after: waits::memory },
         special: PLAIN,
     },
     Spec {

@@ -137,7 +137,13 @@ pub fn time_each(
     })
 }
 
-/// Turns nanoseconds per operation into operations per microsecond.
-pub fn millions_per_second(samples: Vec<f64>) -> Vec<f64> {
-    samples.into_iter().map(|ns| 1e3 / ns).collect()
+/// Turns the nanoseconds in which so much is done each time into rates: millions of operations a
+/// second, or MB a second where `amount` is in bytes.
+pub fn rates(amount: f64, samples: Vec<f64>) -> Vec<f64> {
+    samples.into_iter().map(|ns| amount * 1e3 / ns).collect()
+}
+
+/// Turns nanoseconds into microseconds.
+pub fn microseconds(samples: Vec<f64>) -> Vec<f64> {
+    samples.into_iter().map(|ns| ns / 1e3).collect()
 }

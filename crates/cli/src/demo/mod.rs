@@ -79,8 +79,7 @@ impl Pagerank {
             args.push(option);
         }
         args.extend(self.file.iter().flat_map(|path| ["--".into(), path.into()]));
-        let program = std::env::current_exe()
-            .context("cannot find the memonet program, to start it as PEs")?;
+        let program = run::this_program()?;
         let n = self.n.unwrap_or(4);
         let status = run::launch(run::Spec {
             programs: vec![run::Program { n, program: program.into(), args }],

@@ -1,15 +1,13 @@
 //! The figures of the published experiments.
 
-use std::ops::Range;
-
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use memonet_sim::reproduce::Curve;
 use plotters::prelude::*;
-use plotters::style::{FontStyle, register_font};
+
+use crate::chart::{FONT, extent, register_built_in_font};
 
 /// Small, with large letters: on a phone it is drawn at half of that.
 const SIZE: (u32, u32) = (720, 600);
-const FONT: &str = "sans-serif";
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 90, 181),
     RGBColor(220, 100, 0),
@@ -25,9 +23,7 @@ const LINE: i32 = 26;
 
 /// Name and SVG of each figure, in the order in which their first curves come.
 pub fn all<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> Result<Vec<(String, String)>> {
-    // Plotters looks for no fonts of the machine, so that there need not be any.
-    register_font(FONT, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT)
-        .map_err(|_| anyhow!("the built-in font is damaged"))?;
+    register_built_in_font()?;
     let mut figures: Vec<(&str, Vec<&Curve>)> = Vec::new();
     for curve in curves {
         match figures.iter_mut().find(|(name, _)| *name == curve.figure) {
@@ -42,12 +38,6 @@ pub fn all<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> Result<Vec<(Strin
 pub fn file_name(figure: &str) -> String {
     let words = figure.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_lowercase()
-}
-
-/// From the smallest to the largest value, with room around them on a logarithmic axis.
-fn extent(curves: &[&Curve], of: impl Fn(&(f64, f64)) -> f64, room: f64) -> Range<f64> {
-    let values = || curves.iter().flat_map(|curve| &curve.points).map(&of);
-    values().fold(f64::INFINITY, f64::min) / room..values().fold(0.0, f64::max) * room
 }
 
 /// A number on the axis of sizes and nodes: large powers of two in K and M.
@@ -66,13 +56,14 @@ fn draw(title: &str, curves: &[&Curve]) -> Result<String> {
         area.fill(&WHITE)?;
         let (head, area) = area.split_vertically(44 + LINE * curves.len().div_ceil(2) as i32);
         head.draw(&Text::new(title.to_owned(), (90, 12), (FONT, 24)))?;
+        let points = curves.iter().flat_map(|curve| &curve.points);
         let mut chart = ChartBuilder::on(&area)
             .margin(8)
             .x_label_area_size(60)
             .y_label_area_size(LEFT)
             .build_cartesian_2d(
-                extent(curves, |point| point.0, 1.3).log_scale().base(2.0),
-                extent(curves, |point| point.1, 1.6).log_scale(),
+                extent(points.clone().map(|point| point.0), 1.3).log_scale().base(2.0),
+                extent(points.map(|point| point.1), 1.6).log_scale(),
             )?;
         chart
             .configure_mesh()

@@ -10,10 +10,10 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,10 +21,11 @@ use anyhow::{Context, Result, anyhow, bail};
 use memonet_core::hosted::{Hosted, Passages};
 use memonet_core::launch::JobFile;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, run_processes};
-use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::CpuSet;
 
 use super::spec::Simulated;
+use super::wakeup::Wakeup;
+use crate::unpoisoned::unpoisoned;
 
 /// How long a PE may run without a call, unless `--patience` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,7 +41,7 @@ const ONE_THREAD: &str = "While one thread of a PE waits, no other of its thread
 pub struct Simulation {
     passages: Arc<Passages>,
     /// Becomes readable when there is news.
-    bell: OwnedFd,
+    wakeup: Wakeup,
     news: Receiver<News>,
     engine: Option<JoinHandle<Result<()>>>,
     outputs: Arc<Outputs>,
@@ -77,7 +78,7 @@ struct Outputs(Mutex<Vec<[i32; 2]>>);
 impl Outputs {
     /// Whether there is something to read.
     fn wait(&self, pe: usize) -> bool {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = unpoisoned(self.0.lock());
         let Some(fds) = all.get(pe) else { return false };
         let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
         // SAFETY: two descriptions on this stack frame. What the numbers stand for is only looked
@@ -89,7 +90,7 @@ impl Outputs {
 
 /// The engine's way to the main thread.
 struct Main {
-    bell: OwnedFd,
+    wakeup: Wakeup,
     /// Until the end.
     news: Option<Sender<News>>,
     outputs: Arc<Outputs>,
@@ -100,21 +101,16 @@ impl Main {
     fn ask<A>(&self, question: impl FnOnce(Sender<A>) -> News) -> Option<A> {
         let (answer, answered) = channel();
         self.news.as_ref()?.send(question(answer)).ok()?;
-        self.ring();
+        self.wakeup.wake();
         answered.recv().ok()
-    }
-
-    fn ring(&self) {
-        // It cannot fail: the counter is emptied long before it is full.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 }
 
 impl Drop for Main {
     fn drop(&mut self) {
-        // Whoever comes because of the bell is to see that nothing more comes.
+        // The thread that wakes up is to see that nothing more comes.
         self.news = None;
-        self.ring();
+        self.wakeup.wake();
     }
 }
 
@@ -177,14 +173,11 @@ impl Plan {
         // SAFETY: the machine carries out what the processes ask for, each of which is a PE of this
         // job.
         let hosted = Arc::new(unsafe { Hosted::of(job) }?);
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("eventfd")?;
+        let wakeup = Wakeup::new()?;
         let (sender, news) = channel();
         let outputs = Arc::new(Outputs::default());
-        let main = Main {
-            bell: bell.try_clone().context("dup")?,
-            news: Some(sender),
-            outputs: outputs.clone(),
-        };
+        let main =
+            Main { wakeup: wakeup.try_clone()?, news: Some(sender), outputs: outputs.clone() };
         let (of_engine, patience) = (passages.clone(), self.patience);
         let pace = Arc::new(Pace::default());
         let its_pace = pace.clone();
@@ -195,7 +188,7 @@ impl Plan {
             .context("cannot start a thread")?;
         Ok(Simulation {
             passages,
-            bell,
+            wakeup,
             news,
             engine: Some(engine),
             outputs,
@@ -245,16 +238,13 @@ impl Plan {
 
 impl Simulation {
     /// Becomes readable when there is [`news`](Self::news).
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        use std::os::fd::AsFd;
-        self.bell.as_fd()
+    pub fn wakeup(&self) -> BorrowedFd<'_> {
+        self.wakeup.as_fd()
     }
 
     /// What the engine wants next, if it wants anything now.
     pub fn news(&mut self) -> Option<News> {
-        let mut count = [0; 8];
-        // That it says how often it was rung is of no interest; that it is silent, neither.
-        let _ = rustix::io::read(&self.bell, &mut count);
+        self.wakeup.clear();
         match self.news.try_recv() {
             Ok(news) => Some(news),
             Err(TryRecvError::Empty) => None,
@@ -290,7 +280,7 @@ impl Simulation {
 
     /// The next PE's output comes by these descriptors.
     pub fn started(&self, stdout: &OwnedFd, stderr: &OwnedFd) {
-        let mut outputs = self.outputs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut outputs = unpoisoned(self.outputs.0.lock());
         outputs.push([stdout.as_raw_fd(), stderr.as_raw_fd()]);
     }
 

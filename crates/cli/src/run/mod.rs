@@ -38,6 +38,7 @@ mod stats;
 mod supervisor;
 mod values;
 mod verdict;
+mod wakeup;
 mod writer;
 
 use std::ffi::OsString;
@@ -50,6 +51,7 @@ use memonet_core::settings;
 pub use args::{Args, spell_out_np};
 pub use limits::pes_by_descriptors;
 use program::CannotStart;
+pub use program::this_program;
 pub use spec::{Options, Program, Spec};
 use supervisor::Outcome;
 pub use values::pes;

@@ -44,6 +44,11 @@ impl Image {
     }
 }
 
+/// This program, to be started as PEs.
+pub fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find the memonet program, to start it as PEs")
+}
+
 /// Finds a program as a shell would.
 pub fn find(program: &Program) -> Result<Image> {
     let path = locate(&program.program)?;

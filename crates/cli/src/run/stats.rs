@@ -6,7 +6,8 @@ use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result};
 use memonet_core::dsm::ENV_STATS_FD;
-use rustix::fs::{MemfdFlags, OFlags, fcntl_getfl, fcntl_setfl, memfd_create};
+
+use crate::shared_file;
 
 /// Where they say it: a file that all inherit.
 pub struct Stats(File);
@@ -14,11 +15,9 @@ pub struct Stats(File);
 impl Stats {
     /// Makes it, and tells the PEs.
     pub fn collect(environment: &mut Vec<(String, String)>) -> Result<Stats> {
-        let file = memfd_create("memonet stats", MemfdFlags::empty()).context("memfd_create")?;
-        // Each write goes to the end, whoever else writes.
-        fcntl_setfl(&file, fcntl_getfl(&file)? | OFlags::APPEND)?;
+        let file = shared_file::appended("memonet stats")?;
         environment.push((ENV_STATS_FD.into(), file.as_raw_fd().to_string()));
-        Ok(Stats(file.into()))
+        Ok(Stats(file))
     }
 
     /// A line for each object and PE, by object. PEs that died have said nothing.

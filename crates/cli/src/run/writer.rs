@@ -2,17 +2,19 @@
 //! must not keep the launcher from noticing a death.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::lines::Sink;
 use super::source::{LAUNCHER, Source, Target};
+use super::wakeup::Wakeup;
+use crate::unpoisoned::unpoisoned;
 
 /// Others write no more when nothing was read from them for this long.
 const QUIET: Duration = Duration::from_secs(1);
@@ -72,12 +74,12 @@ pub struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Tells the launcher's loop that the queue is empty again, or an output broken.
-    news: OwnedFd,
+    news: Wakeup,
 }
 
 impl Shared {
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        unpoisoned(self.queue.lock())
     }
 
     /// What of the standard output was lost, and not because nobody wanted to read it.
@@ -117,7 +119,7 @@ impl Writer {
 
     /// Starts the thread.
     pub fn start(label: bool) -> Result<Writer> {
-        let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).context("eventfd")?;
+        let news = Wakeup::new()?;
         let shared = Arc::new(Shared { queue: Mutex::default(), changed: Condvar::new(), news });
         let of_thread = shared.clone();
         let thread = std::thread::Builder::new()
@@ -165,7 +167,7 @@ impl Writer {
 
     /// Takes note of the news: outputs that broke.
     pub fn take_news(&mut self) -> Vec<Target> {
-        let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
+        self.shared.news.clear();
         self.shared.queue().broken.iter().map(|&(target, _)| target).collect()
     }
 
@@ -281,7 +283,7 @@ fn write_all(shared: &Shared) {
                 queue = shared.queue();
                 if let Err(why) = written {
                     queue.broken.push((target, why));
-                    let _ = rustix::io::write(&shared.news, &1u64.to_ne_bytes());
+                    shared.news.wake();
                 }
             }
             queue.bytes -= text.len();
@@ -289,9 +291,9 @@ fn write_all(shared: &Shared) {
             return;
         } else {
             if std::mem::take(&mut queue.paused) {
-                let _ = rustix::io::write(&shared.news, &1u64.to_ne_bytes());
+                shared.news.wake();
             }
-            queue = shared.changed.wait(queue).unwrap_or_else(std::sync::PoisonError::into_inner);
+            queue = unpoisoned(shared.changed.wait(queue));
         }
     }
 }

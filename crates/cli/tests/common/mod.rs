@@ -186,6 +186,21 @@ impl Drop for Job {
     }
 }
 
+/// Runs a job that writes `half` a line, waits for the file `said`, and then breaks the line: its
+/// output goes on with `rest`.
+pub fn broken(args: &[&str], half: &str, rest: &str) {
+    let (mut command, _, folder) = command(args);
+    let mut launcher = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = launcher.stdout.take().unwrap();
+    let mut first = vec![0; half.len()];
+    output.read_exact(&mut first).unwrap();
+    std::fs::write(folder.path().join("said"), "").unwrap();
+    let mut then = String::new();
+    output.read_to_string(&mut then).unwrap();
+    assert_eq!((first.as_slice(), then.as_str()), (half.as_bytes(), rest));
+    wait(&mut launcher);
+}
+
 /// Waits for a process, and fails rather than hang.
 pub fn wait(process: &mut Child) -> ExitStatus {
     wait_within(process, SOON)

@@ -10,7 +10,7 @@ use memonet::{Job, Window};
 use crate::bench::raw;
 use crate::bench::raw::barrier::{Idle, RawBarrier, Shape, WORDS};
 use crate::bench::row::Row;
-use crate::bench::toolkit::{Bench, Contender, time_each};
+use crate::bench::toolkit::{Bench, Contender, microseconds, time_each};
 
 /// Barriers per sample between two PEs with a core each, some tens of nanoseconds each.
 const PAIR_BATCH: usize = 200;
@@ -45,7 +45,7 @@ fn pair(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let window = job.window::<u64>(1)?;
     let count = Cell::new(0);
-    let library = || in_microseconds(time_each(PAIR_BATCHES, PAIR_BATCH, || Ok(job.barrier()?))?);
+    let library = || Ok(microseconds(time_each(PAIR_BATCHES, PAIR_BATCH, || Ok(job.barrier()?))?));
     let mut contenders = vec![Contender::library(library)];
     if let Some(near) = window.near_ptr(1 - job.pe(), 0) {
         // SAFETY: words of a window that is kept to the end of this function and that only this
@@ -74,11 +74,7 @@ fn raw_pair<const PAUSE: bool>(
         Ok(())
     });
     count.set(value);
-    in_microseconds(samples?)
-}
-
-fn in_microseconds(ns: Vec<f64>) -> Result<Vec<f64>> {
-    Ok(ns.into_iter().map(|ns| ns / 1e3).collect())
+    Ok(microseconds(samples?))
 }
 
 fn group(bench: &mut Bench<'_>, row: &Row, busy: bool) -> Result<()> {
@@ -175,6 +171,6 @@ impl Turn<'_> {
             }
         }
         // The first ones only warm up.
-        in_microseconds(samples.split_off(CHUNK / 2))
+        Ok(microseconds(samples.split_off(CHUNK / 2)))
     }
 }

@@ -9,7 +9,7 @@ use memonet::{Cmp, SignalOp};
 
 use crate::bench::raw;
 use crate::bench::row::Row;
-use crate::bench::toolkit::{Bench, Contender, time_batches, time_each};
+use crate::bench::toolkit::{Bench, Contender, rates, time_batches, time_each};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Direction {
@@ -80,8 +80,6 @@ fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Resul
     for row in rows {
         let operations = (SAMPLE_BYTES / row.size).clamp(1, MOST_OPERATIONS);
         let batches = batches(row);
-        let to_rate =
-            |samples: Vec<f64>| samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect();
         let len = row.size / size_of::<u64>();
         let mut contenders = vec![Contender::library(|| {
             if !acts {
@@ -99,7 +97,7 @@ fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Resul
                 job.quiet()?;
                 Ok(())
             });
-            Ok(to_rate(samples?))
+            Ok(rates(row.size as f64, samples?))
         })];
         if let Some(near) = window.near_ptr(1, 0) {
             let private = &private;
@@ -119,7 +117,7 @@ fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Resul
                     unsafe { raw::copy(to.cast(), from.cast(), len * size_of::<u64>()) };
                     Ok(())
                 });
-                Ok(to_rate(samples?))
+                Ok(rates(row.size as f64, samples?))
             }));
         }
         bench.interleave(row, &mut contenders)?;

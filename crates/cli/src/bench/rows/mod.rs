@@ -6,6 +6,7 @@ pub mod blocks;
 pub mod collectives;
 pub mod multicast;
 pub mod mutex_far;
+pub mod process;
 pub mod shared;
 pub mod simulated;
 pub mod simulated_call;

@@ -12,7 +12,7 @@ use crate::bench::raw;
 use crate::bench::raw::multicast::RawMulticast;
 use crate::bench::raw::udp::RawUdp;
 use crate::bench::row::Row;
-use crate::bench::toolkit::{Bench, Contender, time_batches, time_each};
+use crate::bench::toolkit::{Bench, Contender, rates, time_batches, time_each};
 
 /// Blocks of a sample, so that its two barriers are nothing beside it.
 const BLOCKS: usize = 100_000;
@@ -138,7 +138,7 @@ fn rate_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
             }
             Ok(())
         })
-        .map(|samples| samples.into_iter().map(|ns| 1e3 / ns).collect())
+        .map(|samples| rates(1.0, samples))
     })];
     if let Some(ring) = slots.near_ptr(0, 0)
         && len < SLOT
@@ -153,7 +153,7 @@ fn rate_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
                 unsafe { if me == 0 { limit.push(&buffer) } else { limit.pop(&mut buffer) } };
                 Ok(())
             })
-            .map(|samples| samples.into_iter().map(|ns| 1e3 / ns).collect())
+            .map(|samples| rates(1.0, samples))
         }));
     }
     bench.interleave(row, &mut contenders)
@@ -228,9 +228,7 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
     let (block, mut buffer) = (vec![1u64; len], Vec::with_capacity(len));
     let copied = RefCell::new(vec![0u64; len]);
     let delivered = (job.npes() - 1) as f64 * row.size as f64;
-    let rate = |samples: Vec<f64>| -> Vec<f64> {
-        samples.into_iter().map(|ns| delivered * 1e3 / ns).collect()
-    };
+    let rate = |samples| rates(delivered, samples);
     let mut contenders = vec![Contender::library(|| {
         sampled(job, blocks, || {
             if me == 0 {
@@ -283,7 +281,7 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
             unsafe { raw::copy(own.cast(), private.as_ptr().cast(), row.size) };
             Ok(())
         })?;
-        Ok(samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect())
+        Ok(rates(row.size as f64, samples))
     }));
     bench.interleave(row, &mut contenders)
 }
@@ -303,9 +301,7 @@ fn over_udp_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let (block, mut buffer) = (vec![1u64; row.size / size_of::<u64>()], Vec::new());
     let raw_block = RefCell::new(vec![1u8; row.size]);
     let blocks = bench.effort.of(BYTES_BY_UDP) / row.size;
-    let rate = |samples: Vec<f64>| -> Vec<f64> {
-        samples.into_iter().map(|ns| row.size as f64 * 1e3 / ns).collect()
-    };
+    let rate = |samples| rates(row.size as f64, samples);
     let mut contenders = vec![Contender::library(|| {
         sampled(job, blocks, || {
             if me == 0 {

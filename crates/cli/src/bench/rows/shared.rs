@@ -10,7 +10,7 @@ use memonet::dsm::{Mutex, Placement, Region, RegionOptions};
 
 use crate::bench::raw;
 use crate::bench::row::Row;
-use crate::bench::toolkit::{Bench, Contender, time_batches, time_each};
+use crate::bench::toolkit::{Bench, Contender, rates, time_batches, time_each};
 
 const BATCH: usize = 2_000;
 const BATCHES: usize = 50;
@@ -41,10 +41,10 @@ fn locked(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
                 job.barrier()?;
                 let start = Instant::now();
                 batch(BATCH)?;
-                // All PEs together do so many.
-                samples.push((job.npes() * BATCH) as f64 * 1e3 / start.elapsed().as_nanos() as f64);
+                samples.push(start.elapsed().as_nanos() as f64);
             }
-            Ok(samples)
+            // All PEs together do so many.
+            Ok(rates((job.npes() * BATCH) as f64, samples))
         }
     };
     for row in rows {
@@ -176,13 +176,12 @@ pub fn region_merge(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                         drop(part);
                         let start = Instant::now();
                         region.release()?;
-                        samples
-                            .push(PAGES as f64 * 4096.0 * 1e3 / start.elapsed().as_nanos() as f64);
+                        samples.push(start.elapsed().as_nanos() as f64);
                     }
                     samples.remove(0);
                 }
                 job.barrier()?;
-                Ok(samples)
+                Ok(rates(PAGES as f64 * 4096.0, samples))
             })
         };
         let (from, mut to) = (vec![1u8; PAGES * 4096], vec![0u8; PAGES * 4096]);
@@ -192,7 +191,7 @@ pub fn region_merge(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                 unsafe { raw::copy(to.as_mut_ptr(), from.as_ptr(), from.len()) };
                 Ok(())
             })?;
-            Ok(samples.into_iter().map(|ns| from.len() as f64 * 1e3 / ns).collect())
+            Ok(rates(from.len() as f64, samples))
         };
         let mut contenders = [Contender::library(library), Contender::limit("libc memcpy", limit)];
         bench.interleave(row, &mut contenders)?;

@@ -12,9 +12,9 @@ use memonet_sim::packet::Payload;
 use memonet_sim::random::Random;
 use memonet_sim::world::{Happened, World};
 use memonet_sim::{Machine, Options};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::bench::row::{Effort, Row};
+use crate::bench::rows::process::{cpu_ns, peak_kib};
 use crate::bench::stats::{LIBRARY, Sample};
 
 /// The machine of all these rows.
@@ -48,13 +48,7 @@ pub fn barrier(row: &Row, _round: usize, _effort: Effort) -> Result<Sample> {
 /// MiB that such a job takes.
 pub fn barrier_memory(row: &Row, _round: usize, _effort: Effort) -> Result<Sample> {
     meet(row.pes)?;
-    Ok(vec![(LIBRARY, peak_mib()?)])
-}
-
-/// Seconds of a CPU that this process has had: other work on the machine does not count.
-fn cpu_time() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    Ok(vec![(LIBRARY, peak_kib()? / 1024.0)])
 }
 
 /// Millions of events a second.
@@ -85,12 +79,12 @@ fn handled(count: u64) -> Result<f64> {
     };
     // Until as many are pending as will be.
     handle(&mut world, EVENTS / 10)?;
-    let (begun, start) = (world.counts().events, cpu_time());
+    let (begun, start) = (world.counts().events, cpu_ns());
     handle(&mut world, begun + count)?;
-    let time = cpu_time() - start;
+    let time = cpu_ns() - start;
     let pending = world.pending();
     ensure!(pending >= PENDING as usize / 2, "only {pending} events were pending at the end");
-    Ok(count as f64 / time / 1e6)
+    Ok(count as f64 * 1e3 / time as f64)
 }
 
 /// Millions of pops and pushes a second: each is put in again, at a random later time.
@@ -98,13 +92,13 @@ fn heap(count: u64) -> f64 {
     let mut random = Random::new(1);
     let mut heap: BinaryHeap<Reverse<(u64, u64)>> =
         (0..PENDING).map(|number| Reverse((random.next_bits() >> 40, number))).collect();
-    let start = cpu_time();
+    let start = cpu_ns();
     for _ in 0..count {
         if let Some(Reverse((at, number))) = heap.pop() {
             heap.push(Reverse((at + (random.next_bits() >> 40), number)));
         }
     }
-    count as f64 / (cpu_time() - start) / 1e6
+    count as f64 * 1e3 / (cpu_ns() - start) as f64
 }
 
 /// Seconds of real time.
@@ -117,14 +111,4 @@ fn meet(pes: usize) -> Result<f64> {
         result?;
     }
     Ok(time)
-}
-
-/// The most memory that this process has had.
-fn peak_mib() -> Result<f64> {
-    let path = "/proc/self/status";
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    let peak = text.lines().find_map(|line| {
-        line.strip_prefix("VmHWM:")?.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()
-    });
-    Ok(peak.with_context(|| format!("{path} has no line `VmHWM: ... kB`"))? / 1024.0)
 }

@@ -6,9 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::part::{Part, this_program};
+use crate::bench::part::Part;
 use crate::bench::row::{Effort, Row};
-use crate::bench::stats::{LIBRARY, PARENT, Record};
+use crate::bench::stats::{LIBRARY, Record};
+use crate::run;
 
 /// A program that does nothing.
 const NOTHING: &str = "/bin/true";
@@ -29,13 +30,7 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
             }
             samples.push((LIBRARY, job(row.pes)?));
             if round > 0 {
-                records.extend(samples.into_iter().map(|(series, ms)| Record {
-                    row: row.id.clone(),
-                    series: series.into(),
-                    pe: PARENT,
-                    round,
-                    values: vec![ms],
-                }));
+                records.extend(Record::of_sample(&row.id, round, samples));
             }
         }
     }
@@ -43,7 +38,7 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
 }
 
 fn job(pes: usize) -> Result<f64> {
-    let program = this_program()?;
+    let program = run::this_program()?;
     let mut command = Command::new(&program);
     command
         .args(["run", "-n", &pes.to_string()])

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use memonet::{Cmp, SignalOp};
-use rustix::time::{ClockId, clock_gettime};
 
 use crate::bench::raw;
 use crate::bench::row::Row;
+use crate::bench::rows::process::{cpu_ns, now_ns, resident_kib};
 use crate::bench::stats::LIBRARY;
 use crate::bench::toolkit::{Bench, Contender};
 
@@ -22,16 +22,6 @@ const AWAY: Duration = Duration::from_millis(50);
 
 /// The one that ends the waits; all others wait.
 const WAKER: usize = 0;
-
-/// A clock that all processes share, in ns.
-fn now() -> u64 {
-    nanoseconds(ClockId::Monotonic)
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
 
 /// The CPU time of a wait of a second, in percent of the wait.
 pub fn cpu(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
@@ -64,14 +54,14 @@ fn plain_store(bench: &mut Bench<'_>, rows: &[Row], value: fn(&Wait) -> f64) -> 
             if job.pe() == WAKER {
                 std::thread::sleep(LONG_WAIT);
                 for remote in &remotes {
-                    remote.store(now());
+                    remote.store(now_ns());
                 }
                 std::thread::sleep(AWAY);
                 continue;
             }
-            let (start, cpu) = (now(), nanoseconds(ClockId::ProcessCPUTime));
+            let (start, cpu) = (now_ns(), cpu_ns());
             let sent = window.wait_until(0, Cmp::Gt, last)?;
-            let (end, cpu) = (now(), nanoseconds(ClockId::ProcessCPUTime) - cpu);
+            let (end, cpu) = (now_ns(), cpu_ns() - cpu);
             bench.record(row, LIBRARY, round, vec![value(&Wait { start, sent, end, cpu })]);
         }
     }
@@ -91,12 +81,12 @@ pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             if job.pe() == WAKER {
                 std::thread::sleep(SHORT_WAIT);
                 for pe in others.clone() {
-                    window.signal(pe, 0, SignalOp::Set, now())?;
+                    window.signal(pe, 0, SignalOp::Set, now_ns())?;
                 }
                 return Ok(Vec::new());
             }
             let sent = window.wait_until(0, Cmp::Gt, last)?;
-            Ok(vec![now().saturating_sub(sent) as f64 / 1e3])
+            Ok(vec![now_ns().saturating_sub(sent) as f64 / 1e3])
         })];
         let near: Option<Vec<_>> = others
             .clone()
@@ -115,7 +105,7 @@ pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                     for &(word, door) in &near {
                         // SAFETY: as above, in the peer's part.
                         let (word, door) = unsafe { (raw::word(word), raw::half_word(door)) };
-                        word.store(now(), Ordering::Release);
+                        word.store(now_ns(), Ordering::Release);
                         door.fetch_add(1, Ordering::SeqCst);
                         raw::futex_wake(door, 1);
                     }
@@ -125,7 +115,7 @@ pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                     let seen = door.load(Ordering::SeqCst);
                     let sent = own.load(Ordering::Acquire);
                     if sent > last {
-                        return Ok(vec![now().saturating_sub(sent) as f64 / 1e3]);
+                        return Ok(vec![now_ns().saturating_sub(sent) as f64 / 1e3]);
                     }
                     raw::futex_wait(door, seen);
                 }
@@ -145,15 +135,4 @@ pub fn memory(bench: &mut Bench<'_>, rows: &[Row], before: f64) -> Result<()> {
         bench.record(row, "before joining", 0, vec![before]);
     }
     Ok(())
-}
-
-/// Resident memory of this process, KiB; counted page by page, unlike the lazy counters of
-/// `/proc/self/status`.
-pub fn resident_kib() -> Result<f64> {
-    let path = "/proc/self/smaps_rollup";
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix("Rss:")?.trim().strip_suffix("kB")?.trim().parse().ok());
-    value.with_context(|| format!("{path} has no line `Rss: ... kB`"))
 }

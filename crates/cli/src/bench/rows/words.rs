@@ -9,7 +9,7 @@ use memonet::Cmp;
 
 use crate::bench::raw;
 use crate::bench::row::Row;
-use crate::bench::toolkit::{Bench, Contender, millions_per_second, time_batches, time_each};
+use crate::bench::toolkit::{Bench, Contender, rates, time_batches, time_each};
 
 /// Words of the windows used here: enough to give each side a cache line of its own.
 const WORDS: usize = 64;
@@ -193,5 +193,5 @@ fn one_sided(acts: bool, count: usize, batch: impl FnMut(usize) -> Result<()>) -
     if !acts {
         return Ok(Vec::new());
     }
-    Ok(millions_per_second(time_batches(BATCHES, count, batch)?))
+    Ok(rates(1.0, time_batches(BATCHES, count, batch)?))
 }

@@ -12,7 +12,7 @@ use super::{LAST_READS, MACHINE, Supervisor, listen};
 impl Supervisor {
     /// The PEs are started as this machine's engine wants them.
     pub fn simulate(&mut self, simulation: Simulation) -> Result<()> {
-        listen(&self.events, simulation.bell(), MACHINE)?;
+        listen(&self.events, simulation.wakeup(), MACHINE)?;
         self.simulation = Some(simulation);
         Ok(())
     }
