@@ -1,5 +1,5 @@
-//! `memonet doctor`: what this machine offers to jobs, what is wrong with it, and how to put it
-//! right.
+//! `memonet doctor`: shows what this machine offers to jobs, what is wrong with it, and how to fix
+//! it.
 
 use std::ffi::OsString;
 use std::fs::read_to_string;
@@ -20,15 +20,15 @@ pub struct Args {
     /// Be a PE of the job that tests this machine
     #[arg(long, hide = true)]
     as_pe: bool,
-    /// Show by which algorithms barriers and collectives go here
+    /// Show which algorithms barriers and collectives use on this machine
     #[arg(long)]
     collectives: bool,
-    /// Show the environment variables that memonet reads, and what they are set to
+    /// Show the environment variables that memonet reads, and their values
     #[arg(long)]
     settings: bool,
 }
 
-/// What was looked at, and what was found.
+/// One check and its result.
 struct Finding {
     verdict: Verdict,
     what: &'static str,
@@ -37,7 +37,7 @@ struct Finding {
 
 enum Verdict {
     Good,
-    /// Jobs run, but not as well as they could.
+    /// Jobs run, but could run better.
     Poor {
         fix: String,
     },
@@ -102,13 +102,13 @@ pub fn run(args: Args) -> Result<ExitCode> {
         if bad == 0 {
             "Jobs can run here."
         } else {
-            "Jobs cannot run here until what is BAD is put right."
+            "Jobs cannot run here until everything marked BAD is fixed."
         }
     );
     Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The environment variables there are.
+/// Lists the environment variables.
 fn list_settings() -> Result<ExitCode> {
     for Setting { name, what } in settings::SETTINGS {
         let now = std::env::var_os(name).map_or("unset".into(), |value| format!("is {value:?}"));
@@ -117,7 +117,19 @@ fn list_settings() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What teams of several sizes choose on this machine.
+/// Explains the table of ways.
+const LEGEND: &str = "
+  line    stored into a cache line of each member that needs it, together with the sender's arrival
+  eager   published in the sender's eager buffer, where members read it; through a fabric, put there
+  direct  between the members' windows, after their owners arrive and before they leave
+
+Where a network copies datagrams (`memonet run --machine dimmnet-2`), a broadcast to two or more
+members uses multicast instead of `direct`, once the team has broadcast so many bytes in all.
+`multicast` forces it for every size; any other forced way rules it out.
+
+`memonet bench barrier broadcast all_reduce` measures them.";
+
+/// Shows the choices of teams of several sizes on this machine.
 fn collectives() -> Result<ExitCode> {
     const SIZES: [usize; 6] = [8, 256, 1024, 4096, 64 << 10, 16 << 20];
     println!(
@@ -154,23 +166,7 @@ fn collectives() -> Result<ExitCode> {
         })?;
         println!("  {npes:>3}  {}", choices[0]);
     }
-    println!(
-        "\n  line    pushed into a cache line of each member that needs it, with the news that its sender has come"
-    );
-    println!(
-        "  outbox  published in the team's own memory, and read there; through a fabric, put there"
-    );
-    println!(
-        "  direct  between the members' windows, once their owners have come and before they go"
-    );
-    println!(
-        "\nWhere a network copies datagrams (`memonet run --machine dimmnet-2`), a broadcast to two or more goes by multicast in place of"
-    );
-    println!(
-        "`direct`, once the team has broadcast so many bytes, in one go or several; `multicast` forces that whatever its size, and all that"
-    );
-    println!("forces another way keeps it off.");
-    println!("\n`memonet bench barrier broadcast all_reduce` measures them.");
+    println!("{LEGEND}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -186,7 +182,7 @@ fn bad(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> 
     Finding { verdict: Bad { fix: fix.into() }, what, found: found.into() }
 }
 
-/// A file of one line; `None` when it is not there.
+/// The text of a file of one line; `None` without such a file.
 fn line(path: &str) -> Option<String> {
     Some(read_to_string(path).ok()?.trim().to_owned())
 }
@@ -239,7 +235,7 @@ fn variables() -> Finding {
         true => good("variables", "none of memonet's is set"),
         false => good(
             "variables",
-            format!("{}: `memonet doctor --settings` tells what they do", set.join(", ")),
+            format!("{}: `memonet doctor --settings` explains them", set.join(", ")),
         ),
     }
 }
@@ -343,7 +339,7 @@ fn futex() -> Finding {
         Err(error) => bad(
             "futex",
             error.to_string(),
-            "use a kernel with CONFIG_FUTEX, and a seccomp profile that allows it",
+            "use a kernel with CONFIG_FUTEX, and a seccomp profile that allows futex",
         ),
     }
 }
@@ -354,7 +350,7 @@ fn membarrier() -> Finding {
     if commands >= 0 && commands & i64::from(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0 {
         return good("membarrier", "expedited, between processes");
     }
-    let fix = "wake-ups use fences instead, a little slower; use Linux 4.16 or newer, and a seccomp profile that allows membarrier";
+    let fix = "wake-ups use fences instead, which are a little slower; use Linux 4.16 or newer, and a seccomp profile that allows membarrier";
     poor("membarrier", "not between processes", fix)
 }
 
@@ -421,7 +417,7 @@ fn processes() -> Finding {
     }
 }
 
-/// Runs a job of two PEs, each this very program.
+/// Runs a job of two PEs, both this program.
 fn job() -> Finding {
     let attempt = || -> Result<Duration> {
         let program = run::Program {
@@ -441,7 +437,7 @@ fn job() -> Finding {
         Err(error) => bad(
             "job of two",
             format!("{error:#}"),
-            "put right what is BAD above; if nothing is, please report this with the output above",
+            "fix what is marked BAD above; if nothing is, please report this with the output above",
         ),
     }
 }

@@ -26,8 +26,8 @@ struct Cli {
 enum Command {
     /// Start a parallel program: `memonet run -n 4 ./program arguments`
     Run(run::Args),
-    /// The same with the options of other launchers: `oshrun -np 4 ./program`; also under the name
-    /// oshrun
+    /// Start a parallel program with the options of other launchers: `oshrun -np 4 ./program`. A
+    /// link named `oshrun` to this program does so, too
     Oshrun(run::Words),
     /// Show what this machine offers to jobs, and what is wrong with it
     Doctor(doctor::Args),
@@ -35,17 +35,18 @@ enum Command {
     Demo(demo::Args),
     /// Measure this machine, each row beside its physical limit
     Bench(bench::Args),
-    /// Show the machines that programs can be simulated on, and where each of their numbers is from
+    /// Show the machines on which programs can be simulated, and the source of each number
     Machines(machines::Args),
     /// Run the published experiments on the simulated machines, each figure beside the published
     /// one
     Reproduce(reproduce::Args),
 }
 
-/// As commands do in a pipeline. Not so the launcher: it has a job to end before.
+/// Lets this process end by SIGPIPE when its reader is gone, as commands in a pipeline do. The
+/// launcher must not: it has to end its job first.
 fn end_without_readers() {
-    // SAFETY: sets a signal to what it was before the Rust runtime came, which no code here relies
-    // on; there are no other threads yet.
+    // SAFETY: restores the default action, which the Rust runtime had replaced. No code relies on
+    // that replacement, and there are no other threads yet.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 

@@ -153,7 +153,7 @@ fn what_cannot_be_quick_is_left_out_and_told() {
     let output = succeeds(&["--quick", "sim_barrier_memory"]);
     let text = stdout(&output);
     assert!(text.contains("\nsim_barrier_memory.4096 "), "{text}");
-    assert!(text.contains("too long to be quick: sim_barrier_memory.65536\n"), "{text}");
+    assert!(text.contains("too long for --quick: sim_barrier_memory.65536\n"), "{text}");
 }
 
 #[test]

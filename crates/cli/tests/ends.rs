@@ -32,7 +32,7 @@ fn a_pe_that_ended_the_job_and_does_not_end_is_ended() {
     let check = |how: &str, setting| {
         let ended = in_setting(setting, &["handler", how]);
         assert_eq!((ended.status, &*ended.stdout), (5, "in the handler\n"), "{how}: {ended:?}");
-        let said = "PE 2 asked for the end of the job, and has not ended 5s later";
+        let said = "PE 2 asked for the end of the job, but has not ended 5s later";
         assert!(ended.stderr.contains(said), "{how}: {ended:?}");
     };
     // At once, as each of them takes its time.
@@ -118,7 +118,7 @@ fn a_process_that_takes_part_in_nothing_is_not_missed() {
     for then in ["true", "sleep 0.5"] {
         let ended = run(&["-n", "2", "sh", "-c", &format!("{} unused; {then}", ends())]);
         // Before Linux 6.15 nobody can tell how another's child ended when its parent was faster.
-        let unknown = ended.stderr.contains("this kernel does not tell how");
+        let unknown = ended.stderr.contains("this kernel does not report how");
         assert!(ended.status == 0 && ended.stderr.is_empty() || unknown, "{then}: {ended:?}");
     }
 }

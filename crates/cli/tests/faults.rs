@@ -103,7 +103,7 @@ impl Drop for Cgroup {
 #[test]
 fn a_kill_is_blamed_on_memory_only_where_memory_ran_out() {
     let ended = run(&["-n", "2", &pe(), "die", "kill"]);
-    assert!(ended.stderr.contains("(SIGKILL). Somebody sent it"), "{ended:?}");
+    assert!(ended.stderr.contains("(SIGKILL). A user, a debugger"), "{ended:?}");
     assert!(!ended.stderr.contains("emory ran out"), "{ended:?}");
 
     let Some(cgroup) = Cgroup::with_memory(64 << 20) else { return };

@@ -294,7 +294,7 @@ fn a_deadlock_is_told_with_what_each_waits_for() {
         "PE 0 waits for a word",
         "PE 1 waits for a barrier",
         "PE 2 waits for a barrier",
-        "use it from one thread",
+        "call memonet from one thread",
     ] {
         assert!(ended.stderr.contains(part), "{part}: {ended:?}");
     }

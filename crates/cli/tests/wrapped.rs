@@ -15,7 +15,7 @@ fn assert_missed(ended: &Ended, cause: &str) {
     // Before Linux 6.15 nobody can tell how another's child ended when its parent was faster.
     for (text, unknown) in [
         (&ended.stdout, "PE 2 failed: ended without finalising"),
-        (&ended.stderr, "does not tell how"),
+        (&ended.stderr, "does not report how"),
     ] {
         assert!(text.contains(cause) || text.contains(unknown), "{ended:?}");
     }

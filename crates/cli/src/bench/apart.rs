@@ -1,4 +1,4 @@
-//! Rows each sample of which a process of its own takes.
+//! Rows whose samples are each taken by a process of its own.
 
 use std::process::{Command, Stdio};
 
@@ -11,7 +11,7 @@ use super::spec::Measure;
 use super::stats::Record;
 use crate::run;
 
-/// Has a process take each sample.
+/// Starts a process for each sample.
 pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for row in rows {
@@ -30,7 +30,7 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
                 output.status
             );
             let samples: Vec<Record> = serde_json::from_slice(&output.stdout)
-                .context("the process that simulates handed over something else than samples")?;
+                .context("the process that simulates wrote something other than samples")?;
             records.extend(samples);
         }
     }

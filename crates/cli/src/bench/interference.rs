@@ -1,4 +1,4 @@
-//! Busy processes that know nothing of memonet, one pinned to each CPU.
+//! Interference: busy processes without memonet, one pinned to each CPU.
 
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -11,11 +11,11 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use super::part::Part;
 use crate::run;
 
-/// Processes at work, until dropped.
+/// Busy processes. Dropping this value ends them.
 pub struct Interference(Vec<Child>);
 
 impl Interference {
-    /// Returns when all of them are busy.
+    /// Starts one on each CPU, and returns when all are busy.
     pub fn on_each_cpu() -> Result<Self> {
         let mut all = Self(Vec::new());
         for cpu in cpu_list() {

@@ -29,18 +29,16 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
         programs: vec![run::Program { n, program: run::this_program()?.into(), args }],
         options: options(setting),
     })?;
-    // ExitCode offers no more than this.
+    // The comparison is all that ExitCode offers.
     ensure!(status == ExitCode::SUCCESS, "the job that measures it failed, see above");
     records.rewind()?;
     let lines = BufReader::new(records).lines();
     lines
-        .map(|line| {
-            serde_json::from_str(&line?).context("a PE handed over something else than samples")
-        })
+        .map(|line| serde_json::from_str(&line?).context("a PE wrote something other than samples"))
         .collect()
 }
 
-/// How the job is to run.
+/// The options of the job.
 fn options(setting: Setting) -> run::Options {
     let mut options = run::Options::default();
     match setting {

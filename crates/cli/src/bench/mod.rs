@@ -3,16 +3,16 @@
 //! ```text
 //!   the command      run: filter, groups of rows, table and files        (here, report, plot)
 //!        |
-//!   who measures     a job; a process for each sample; this process      (job, pe, apart, part)
-//!        |           busy processes, where a row wants them              (interference)
+//!   processes        a job; a process for each sample; this process      (job, pe, apart, part)
+//!        |           busy processes beside the job                       (interference)
 //!        v
 //!   the table        each row once: name, unit, limit, PEs, function     (table, spec, catalog)
 //!        |
 //!        v
-//!   the rows         one function for each                               (rows)
+//!   the rows         one function each                                   (rows)
 //!        |
 //!        v
-//!   the toolkit      turns, clocks, samples; bare operations as limits   (toolkit, raw, stats, row)
+//!   the toolkit      turns, clocks, samples; bare operations     (toolkit, raw, stats, row)
 //! ```
 //!
 //! Every arrow points down. A new row is a function in `rows` and an entry in `table`.
@@ -58,28 +58,29 @@ use stats::Record;
   memonet bench --quick barrier startup          few rounds of some rows, within ten seconds
   memonet bench --json bench.json --plot .       also as data and as figures
 
-`ratio` is memonet over the limit: the median over the rounds of the ratio of the two medians of a round.
-`rounds` says of how many.
-Nothing else should run on the machine meanwhile; see the load average in the first line.")]
+`ratio` is memonet over the limit. Each round gives the ratio of its two medians; the table shows the median of
+these ratios, and in `rounds` their number.
+Nothing else should run on the machine meanwhile. The first line shows the load average.")]
 pub struct Args {
     /// Only rows whose id contains one of these
     filter: Vec<String>,
-    /// Also write the rows, and what the machine is, as JSON
+    /// Also write the rows, and a description of the machine, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Also draw latency and bandwidth against size, as SVG and PNG, into this folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// At most a minute, and less certain: samples are smaller, a row begins no further round after
-    /// 0.2 s, and rows of which one sample takes long are left out unless their whole id is given
+    /// Take at most a minute, with less certain results: samples are smaller, and a row begins no
+    /// further round after 0.2 s. Rows whose samples take long are left out unless their whole id
+    /// is given
     #[arg(long)]
     quick: bool,
-    /// Show what each row measures and what its limit is, and measure nothing
+    /// List what each row measures and what its limit is, and measure nothing
     #[arg(long)]
     list: bool,
 }
 
-/// Plays the part that another `memonet bench` started this process for, if one did.
+/// If a `memonet bench` started this process: plays the part that it was started for.
 pub fn part() -> Option<Result<ExitCode>> {
     let part = Part::of_this_process()?;
     Some(part.and_then(play).map(|()| ExitCode::SUCCESS))
@@ -111,8 +112,7 @@ fn bench(args: &Args) -> Result<()> {
     }
     let left_out =
         if args.quick { catalog::leave_out_long(&mut rows, &args.filter) } else { Vec::new() };
-    // Made before the measurement, so that a wrong name is told before the minutes and not after
-    // them.
+    // Before the measurement, which takes minutes: a wrong name is reported at once.
     let json = args
         .json
         .as_ref()
@@ -129,7 +129,7 @@ fn bench(args: &Args) -> Result<()> {
         let left_out = left_out.join(", ");
         writeln!(
             std::io::stdout(),
-            "left out, as one sample takes too long to be quick: {left_out}"
+            "left out, because one sample takes too long for --quick: {left_out}"
         )?;
     }
     if let Some(mut file) = json {
@@ -143,7 +143,7 @@ fn bench(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Measures these rows, for who makes something of them.
+/// Measures these rows for another command.
 pub fn measure_rows(ids: &[&str], quick: bool) -> Result<(Machine, Vec<Measured>)> {
     let mut rows = catalog::rows(available_cpus());
     rows.retain(|row| ids.contains(&row.id.as_str()));
@@ -165,7 +165,7 @@ fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measu
     let mut measured = Vec::new();
     for rows in rows.chunk_by(|a, b| (&a.spec, a.pes) == (&b.spec, b.pes)) {
         let Row { spec, pes, .. } = &rows[0];
-        // No ticking thread: what draws must not disturb what is measured.
+        // No thread redraws the bar: drawing must not disturb the measurement.
         bar.set_message(match pes {
             0..=2 => spec.clone(),
             _ => format!("{spec} with {pes} PEs"),

@@ -1,4 +1,4 @@
-//! The entry point of the bench's PEs: what they measure, and the way back of the samples.
+//! The entry point of the bench's PEs: they measure rows and hand the samples back.
 
 use std::io::Write;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
@@ -32,14 +32,15 @@ pub fn run(rows: &[Row], effort: Effort, records_fd: RawFd) -> Result<()> {
     Ok(())
 }
 
-/// One line of JSON per record, all in one write: the file is in append mode, so PEs do not mix.
+/// Writes one line of JSON per record, all in one write: the file is in append mode, so the lines
+/// of PEs do not mix.
 fn send(records_fd: RawFd, records: &[Record]) -> Result<()> {
     let mut lines = Vec::new();
     for record in records {
         serde_json::to_writer(&mut lines, record)?;
         lines.push(b'\n');
     }
-    // SAFETY: the parent opened the descriptor for this process, and nothing else here uses it.
+    // SAFETY: the parent opened the descriptor for this process, and nothing else in it uses it.
     let mut file = std::fs::File::from(unsafe { OwnedFd::from_raw_fd(records_fd) });
     file.write_all(&lines)?;
     Ok(())

@@ -14,7 +14,7 @@ const PUT: RGBColor = RGBColor(0, 90, 181);
 const GET: RGBColor = RGBColor(220, 100, 0);
 const SIGNAL: RGBColor = RGBColor(0, 130, 80);
 
-/// A line of a figure: bytes and value.
+/// A curve of a figure; its points are bytes and value.
 struct Curve {
     label: &'static str,
     color: RGBColor,
@@ -23,7 +23,7 @@ struct Curve {
     points: Vec<(f64, f64)>,
 }
 
-/// Draws what was measured into `folder`; returns the files.
+/// Draws the measured rows into `folder`. Returns the files.
 pub fn draw(folder: &Path, rows: &[Measured]) -> Result<Vec<PathBuf>> {
     register_built_in_font()?;
     let figures = [
@@ -42,7 +42,7 @@ pub fn draw(folder: &Path, rows: &[Measured]) -> Result<Vec<PathBuf>> {
     }
     ensure!(
         !drawn.is_empty(),
-        "--plot needs rows of put_bandwidth, get_bandwidth or put_signal, which the filter leaves out"
+        "--plot needs rows of put_bandwidth, get_bandwidth or put_signal, but the filter leaves them out"
     );
     Ok(drawn)
 }
@@ -77,7 +77,7 @@ fn latency(rows: &[Measured]) -> Vec<Curve> {
     curves
 }
 
-/// The medians of a specification and of its limit, passed through `value` with their sizes.
+/// The curves of a specification and of its limit: `value` of each size and median.
 fn with_limit(
     rows: &[Measured],
     spec: &str,
@@ -163,7 +163,7 @@ where
     Ok(())
 }
 
-/// A power of two of bytes, as people write it.
+/// A power of two of bytes, with a binary prefix.
 fn bytes(size: f64) -> String {
     let size = size.round() as u64;
     match size {

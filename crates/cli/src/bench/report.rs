@@ -35,7 +35,7 @@ pub struct Measured {
     pub rounds: usize,
     pub better: Better,
     pub limit_p99: Option<f64>,
-    /// Which of the measured limits is the best, and so the limit.
+    /// Name of the best of the measured limits: it is the limit.
     pub limit_is: Option<String>,
     /// Medians of all limits that were measured.
     pub limits: BTreeMap<String, f64>,
@@ -124,14 +124,14 @@ fn digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// What was measured on, and how.
+/// The machine that was measured, and how.
 #[derive(Debug, Serialize)]
 pub struct Machine {
     pub cpu: String,
     pub cpus: usize,
     pub memory_mib: u64,
     pub kernel: String,
-    /// Load average of the last minute before the start: what else was running.
+    /// Load average of the last minute before the start: how much else was running.
     pub load: f64,
     pub memonet: &'static str,
     pub quick: bool,
@@ -186,7 +186,7 @@ pub fn write_json(mut out: impl Write, machine: &Machine, rows: &[Measured]) -> 
     Ok(writeln!(out)?)
 }
 
-/// What the rows measure, for `--list`.
+/// Writes what the rows measure, for `--list`.
 pub fn list(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
     for rows in rows.chunk_by(|a, b| a.spec == b.spec) {
         let Spec { what, unit, limit, osu, better, .. } = catalog::spec(&rows[0]);

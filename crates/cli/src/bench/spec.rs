@@ -1,4 +1,4 @@
-//! What the rows of one name have in common: the type of an entry in the table.
+//! The type of an entry in the table: what all rows of one name have in common.
 
 use anyhow::Result;
 
@@ -6,8 +6,8 @@ use super::row::{Effort, Row};
 use super::stats::{Better, Record, Sample};
 use super::toolkit::Bench;
 
-/// What rows measure, beside what, and how. One job measures all rows of a specification that have
-/// the same number of PEs.
+/// What rows measure, what their limit is, and how both are measured. One job measures all rows of
+/// a specification that have equally many PEs.
 pub struct Spec {
     pub name: &'static str,
     pub unit: &'static str,
@@ -16,7 +16,7 @@ pub struct Spec {
     pub osu: &'static str,
     pub what: &'static str,
     pub limit: &'static str,
-    /// Which rows there are.
+    /// The rows that it stands for.
     pub variants: Variants,
     pub rounds: Rounds,
     pub measure: Measure,
@@ -42,7 +42,7 @@ pub enum Variants {
     },
     /// Powers of two of PEs, up to 32 or to one for each CPU, whichever is more.
     PesUpToCpus,
-    /// So many waiting PEs, and one more that ends the wait.
+    /// One row with this number of waiting PEs, and one more PE that ends the wait.
     Waiters(usize),
     /// One row for each pair of PEs and bytes.
     PesAndSizes(&'static [(usize, usize)]),
@@ -68,16 +68,16 @@ pub enum Measure {
     Here(fn(&[Row], Effort) -> Result<Vec<Record>>),
 }
 
-/// What few rows need; [`PLAIN`] for all others.
+/// Properties of few rows; [`PLAIN`] for all others.
 pub struct Special {
-    /// In what surroundings the job runs.
+    /// The surroundings of the job.
     pub setting: Setting,
-    /// The limits are of different kinds, so that the best does not stand for the others: the table
+    /// The limits are of different kinds: the best does not stand for the others, and the table
     /// shows the ratio to each.
     pub has_unlike_limits: bool,
     /// The value of the row is the sum of what the PEs measure.
     pub sums_pes: bool,
-    /// With more PEs than this one sample takes most of a minute.
+    /// With more PEs than this, one sample takes most of a minute.
     pub most_quick_pes: usize,
 }
 

@@ -51,12 +51,12 @@ pub struct Summary {
     pub median: f64,
     pub p99: f64,
     pub max: f64,
-    /// The PE with the worst median; `None` when the launcher measured.
+    /// The PE with the worst median; `None` where the launcher measured.
     pub slowest_pe: Option<usize>,
     /// The best limit: the one with the best median.
     pub limit: Option<Limit>,
-    /// Median over the rounds of (median of memonet over median of the limit): what drifts slower
-    /// than a round cancels.
+    /// Median over the rounds of (median of memonet over median of the limit). A drift that is
+    /// slower than a round cancels.
     pub ratio: Option<f64>,
     /// Medians of all limits that were measured.
     pub limits: BTreeMap<String, f64>,
@@ -64,7 +64,7 @@ pub struct Summary {
     pub ratios: BTreeMap<String, f64>,
 }
 
-/// What is known of a limit.
+/// The numbers of a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
     pub name: String,
@@ -72,7 +72,7 @@ pub struct Limit {
     pub p99: f64,
 }
 
-/// Pseudo-PE of what the parent of the job measured itself.
+/// Stands for a PE in records of the process that started the job.
 pub const PARENT: usize = usize::MAX;
 
 /// Summarises the records of one row; `None` if memonet was not measured.
@@ -133,7 +133,7 @@ fn values(records: &[Record], series: &str, also: impl Fn(&Record) -> bool) -> V
         .collect()
 }
 
-/// Adds up, in each round, what the PEs measured: for quantities that a job has as a whole.
+/// For quantities of a whole job: the sum, in each round, of what the PEs measured.
 pub fn sum_over_pes(records: &[Record]) -> Vec<Record> {
     let mut sums: BTreeMap<(String, String, usize), f64> = BTreeMap::new();
     for record in records {
@@ -145,8 +145,8 @@ pub fn sum_over_pes(records: &[Record]) -> Vec<Record> {
     sums.into_iter().map(record).collect()
 }
 
-/// At most `keep` values with the same distribution: evenly spaced order statistics, first and last
-/// among them.
+/// At most `keep` of the values: evenly spaced order statistics, with the first and the last. Their
+/// distribution is that of all values.
 pub fn thin(values: Vec<f64>, keep: usize) -> Vec<f64> {
     let values = sorted(values);
     if values.len() <= keep {
@@ -160,13 +160,13 @@ fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-/// Nearest rank, of sorted values.
+/// The nearest-rank percentile of sorted values.
 fn percentile(sorted: &[f64], percent: f64) -> f64 {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]
 }
 
-/// The nearest-rank median, `None` of nothing.
+/// The nearest-rank median; `None` without values.
 pub fn median(values: Vec<f64>) -> Option<f64> {
     (!values.is_empty()).then(|| percentile(&sorted(values), 50.0))
 }

@@ -31,7 +31,7 @@ const BROADCASTS: [(usize, usize); 10] = [
 /// PEs and bytes.
 const MULTICASTS: [(usize, usize); 5] =
     [(2, 64 << 10), (4, 4 << 10), (4, 64 << 10), (4, 1 << 20), (4, 16 << 20)];
-/// Simulated PEs of a barrier that a quick bench has time for.
+/// The most simulated PEs whose barrier a quick bench has time for.
 const MOST_QUICK_PES: usize = 10_000;
 
 const fn powers_of_two<const N: usize>(first: u32, step: u32) -> [usize; N] {
@@ -51,8 +51,8 @@ pub const SPECS: &[Spec] = &[
         unit: "ns",
         better: Lower,
         osu: "osu_latency (x 2)",
-        what: "round trip of one word: store, wait for the answer",
-        limit: "the same with bare stores and loads, the better of polling with and without \
+        what: "round trip of one word: store it, wait for the answer",
+        limit: "round trip with bare stores and loads: the better of polling with and without \
             `pause`",
         variants: Sizes { pes: 2, sizes: &[8] },
         rounds: Rounds { full: 60, quick: 4 },
@@ -76,8 +76,8 @@ pub const SPECS: &[Spec] = &[
         unit: "M/s",
         better: Higher,
         osu: "osu_oshm_put_mr_nb",
-        what: "non-blocking puts of 8 bytes, a quiet per batch",
-        limit: "a loop of bare loads and stores of the same words",
+        what: "non-blocking puts of 8 bytes, a quiet after each batch",
+        limit: "a loop of bare loads and stores of these words",
         variants: Single { pes: 2, size: 8 },
         rounds: Rounds { full: 60, quick: 4 },
         measure: Pes(words::put_nbi_rate),
@@ -89,7 +89,7 @@ pub const SPECS: &[Spec] = &[
         better: Lower,
         osu: "osu_oshm_atomics (fadd)",
         what: "fetch-add on a peer's word",
-        limit: "the lock-prefixed instruction on the same word",
+        limit: "the lock-prefixed instruction on that word",
         variants: Single { pes: 2, size: 8 },
         rounds: Rounds { full: 60, quick: 4 },
         measure: Pes(words::fetch_add),
@@ -100,7 +100,7 @@ pub const SPECS: &[Spec] = &[
         unit: "ns",
         better: Lower,
         osu: "-",
-        what: "round trip of a put with signal, the payload read on arrival",
+        what: "round trip of a put with signal; the receiver reads the payload",
         limit: "memcpy (one store for 8 bytes), then a store of a flag on another line",
         variants: Sizes { pes: 2, sizes: &SIGNALLED },
         rounds: Rounds { full: 60, quick: 4 },
@@ -112,7 +112,7 @@ pub const SPECS: &[Spec] = &[
         unit: "MB/s",
         better: Higher,
         osu: "osu_put_bw",
-        what: "blocking puts of one size",
+        what: "blocking puts of this size",
         limit: "libc memcpy between the same mappings",
         variants: Sizes { pes: 2, sizes: &BLOCKS },
         rounds: Rounds { full: 60, quick: 4 },
@@ -124,7 +124,7 @@ pub const SPECS: &[Spec] = &[
         unit: "MB/s",
         better: Higher,
         osu: "osu_get_bw",
-        what: "gets of one size",
+        what: "gets of this size",
         limit: "libc memcpy between the same mappings",
         variants: Sizes { pes: 2, sizes: &BLOCKS },
         rounds: Rounds { full: 60, quick: 4 },
@@ -137,9 +137,9 @@ pub const SPECS: &[Spec] = &[
         better: Lower,
         osu: "osu_oshm_barrier",
         what: "barrier of the whole job",
-        limit: "2 PEs: each stores a number into the other's line and polls its own; more: the \
-            best of four raw barriers (central or dissemination; futex or sched_yield), and of two \
-            that spin where every PE has a core",
+        limit: "2 PEs: each stores a number into the other's line and polls its own. More PEs: \
+            the best of four raw barriers (central or dissemination; futex or sched_yield), and \
+            of two that spin where every PE has a core",
         variants: PesUpToCpus,
         rounds: Rounds { full: 20, quick: 4 },
         measure: Pes(barriers::barrier),
@@ -150,9 +150,9 @@ pub const SPECS: &[Spec] = &[
         unit: "us",
         better: Lower,
         osu: "osu_oshm_barrier",
-        what: "the same with a busy stranger pinned to each core",
-        limit: "the better of two raw barriers that sleep on a futex (central, dissemination), at \
-            once or after a short spin, under the same load",
+        what: "barrier of the whole job beside a busy process pinned to each core",
+        limit: "the best of raw barriers that sleep on a futex (central, dissemination), at once \
+            or after a short spin, beside the busy processes",
         variants: Variants::Pes { pes: &[2, 4, 8, 16], size: 0 },
         rounds: Rounds { full: 20, quick: 4 },
         measure: Pes(barriers::barrier_busy),
@@ -163,8 +163,8 @@ pub const SPECS: &[Spec] = &[
         unit: "us",
         better: Lower,
         osu: "osu_oshm_broadcast",
-        what: "a block from PE 0 to all, and a barrier",
-        limit: "a barrier, memcpy from PE 0's memory, and a barrier",
+        what: "a block from PE 0 to all PEs, then a barrier",
+        limit: "a barrier, memcpy from PE 0's memory, a barrier",
         variants: PesAndSizes(&BROADCASTS),
         rounds: Rounds { full: 20, quick: 4 },
         measure: Pes(collectives::broadcast),
@@ -175,7 +175,7 @@ pub const SPECS: &[Spec] = &[
         unit: "us",
         better: Lower,
         osu: "osu_oshm_reduce",
-        what: "the sum of a word of all",
+        what: "the sum of one word of each PE",
         limit: "a barrier",
         variants: Variants::Pes { pes: &[2, 4, 8, 16], size: 8 },
         rounds: Rounds { full: 20, quick: 4 },
@@ -187,9 +187,10 @@ pub const SPECS: &[Spec] = &[
         unit: "ns",
         better: Lower,
         osu: "osu_latency (x 2)",
-        what: "a block by a multicast channel, and one back by another",
-        limit: "round trip of one word with bare stores and loads, in lines elsewhere for each \
-            sample as a line's address is worth a third, the better of polling with and without `pause`",
+        what: "a block by a multicast channel, and one back by another channel",
+        limit: "round trip of one word with bare stores and loads: the better of polling with and \
+            without `pause`. Each sample has lines of its own: their address changes the time by a \
+            third",
         variants: Sizes { pes: 2, sizes: &[8] },
         rounds: Rounds { full: 60, quick: 4 },
         measure: Pes(multicast::latency),
@@ -200,8 +201,8 @@ pub const SPECS: &[Spec] = &[
         unit: "M/s",
         better: Higher,
         osu: "-",
-        what: "blocks by a multicast channel to one reader, copied in and out",
-        limit: "the same by a bare ring of numbered slots",
+        what: "blocks by a multicast channel to one reader, copied in and copied out",
+        limit: "blocks by a bare ring of numbered slots",
         variants: Sizes { pes: 2, sizes: &[8, 64] },
         rounds: Rounds { full: 20, quick: 4 },
         measure: Pes(multicast::rate),
@@ -212,9 +213,9 @@ pub const SPECS: &[Spec] = &[
         unit: "MB/s",
         better: Higher,
         osu: "osu_bcast",
-        what: "bytes by a multicast channel, which each of the other PEs copies out, in all",
-        limit: "the better of libc memcpy of such blocks by one PE alone, and of the same by a \
-            bare ring as large between as many processes",
+        what: "bytes by a multicast channel that all readers together copy out",
+        limit: "the better of libc memcpy of such blocks by one PE alone, and of a bare ring of \
+            equal size between equally many processes",
         variants: PesAndSizes(&MULTICASTS),
         rounds: Rounds { full: 20, quick: 4 },
         measure: Pes(multicast::bandwidth),
@@ -225,8 +226,8 @@ pub const SPECS: &[Spec] = &[
         unit: "MB/s",
         better: Higher,
         osu: "osu_bcast",
-        what: "the same, each line of which they read where it is",
-        limit: "as for copies",
+        what: "bytes by a multicast channel of which all readers together read each line in place",
+        limit: "as for multicast_bandwidth, read in place",
         variants: PesAndSizes(&MULTICASTS),
         rounds: Rounds { full: 20, quick: 4 },
         measure: Pes(multicast::in_place),
@@ -237,10 +238,10 @@ pub const SPECS: &[Spec] = &[
         unit: "MB/s",
         better: Higher,
         osu: "-",
-        what: "bytes by a multicast channel over UDP that come to each of the other PEs, on the \
-            loopback interface, which loses none",
-        limit: "the same bytes by bare sockets, in datagrams as large to the same kind of group, \
-            which nobody checks or repairs",
+        what: "bytes that each reader receives by a multicast channel over UDP, on the loopback \
+            interface, which loses no datagram",
+        limit: "as many bytes by bare sockets, in equally large datagrams to such a group, without \
+            checks or repair",
         variants: PesAndSizes(&[(4, 64 << 10)]),
         rounds: Rounds { full: 20, quick: 4 },
         measure: Pes(multicast::over_udp),
@@ -251,8 +252,8 @@ pub const SPECS: &[Spec] = &[
         unit: "ns",
         better: Lower,
         osu: "-",
-        what: "lock a shared mutex that nobody else wants, change 8 bytes, unlock",
-        limit: "the same with the plainest ticket lock",
+        what: "lock a shared mutex that no other PE wants, change 8 bytes, unlock",
+        limit: "lock, change, unlock with the simplest ticket lock",
         variants: Single { pes: 2, size: 8 },
         rounds: Rounds { full: 60, quick: 4 },
         measure: Pes(shared::mutex),
@@ -263,8 +264,8 @@ pub const SPECS: &[Spec] = &[
         unit: "M/s",
         better: Higher,
         osu: "-",
-        what: "the same by all PEs at once: how often in all",
-        limit: "the same with the plainest ticket lock",
+        what: "lock, change 8 bytes, unlock by all PEs at once: operations of all PEs together",
+        limit: "lock, change, unlock with the simplest ticket lock",
         variants: Single { pes: 2, size: 8 },
         rounds: Rounds { full: 60, quick: 4 },
         measure: Pes(shared::mutex_contended),
@@ -275,9 +276,9 @@ pub const SPECS: &[Spec] = &[
         unit: "ns",
         better: Lower,
         osu: "-",
-        what: "the same by who had it last, behind the test fabric, without a message; 50 ns are \
-            wanted",
-        limit: "the same with the plainest ticket lock, in private memory",
+        what: "lock, change 8 bytes, unlock by the last owner, behind the test fabric, without a \
+            message; the target is 50 ns",
+        limit: "the simplest ticket lock, in private memory",
         variants: Single { pes: 1, size: 8 },
         // Each sample is a job of threads.
         rounds: Rounds { full: 10, quick: 2 },
@@ -289,9 +290,9 @@ pub const SPECS: &[Spec] = &[
         unit: "us",
         better: Lower,
         osu: "-",
-        what: "a shared value comes to who waits for it, from its release on, in the time of a \
-            simulated network with remote DMA; 1.5 round trips are wanted",
-        limit: "round trip of a put with signal of as many bytes there",
+        what: "from the release of a shared value until a waiting PE has it, in the time of a \
+            simulated network with remote DMA; the target is 1.5 round trips",
+        limit: "round trip of a put with signal of as many bytes, in that network",
         variants: Sizes { pes: 2, sizes: &[1024] },
         // Every round gives the same value.
         rounds: Rounds { full: 1, quick: 1 },
@@ -303,8 +304,8 @@ pub const SPECS: &[Spec] = &[
         unit: "us",
         better: Lower,
         osu: "-",
-        what: "the same from who had it last and does something else, from the lock on",
-        limit: "round trip of a put with signal of as many bytes there",
+        what: "from the lock until this PE has the value, whose last owner does something else",
+        limit: "round trip of a put with signal of as many bytes, in that network",
         variants: Sizes { pes: 2, sizes: &[1024] },
         // Every round gives the same value.
         rounds: Rounds { full: 1, quick: 1 },
@@ -316,9 +317,9 @@ pub const SPECS: &[Spec] = &[
         unit: "MB/s",
         better: Higher,
         osu: "-",
-        what: "release of dirty pages of 4096 bytes with so many bytes changed in each, behind the \
-            test fabric: bytes of pages looked through",
-        limit: "memcpy of as many pages",
+        what: "release of dirty pages of 4096 bytes, with this many bytes changed in each, behind \
+            the test fabric: bytes of compared pages",
+        limit: "libc memcpy of as many pages",
         variants: Sizes { pes: 1, sizes: &[8, 4096] },
         // Each sample is a job of threads.
         rounds: Rounds { full: 10, quick: 2 },
@@ -330,7 +331,7 @@ pub const SPECS: &[Spec] = &[
         unit: "% of a core",
         better: Lower,
         osu: "-",
-        what: "CPU time of all PEs together that wait a second for a plain store by one more",
+        what: "CPU time of all waiting PEs together, in a wait of a second for a plain store",
         limit: "-",
         variants: Waiters(16),
         // Each waits a second.
@@ -343,7 +344,7 @@ pub const SPECS: &[Spec] = &[
         unit: "us",
         better: Lower,
         osu: "-",
-        what: "from that store, by a PE that then computes, until it is seen",
+        what: "from a plain store, by a PE that then computes, until a waiting PE sees it",
         limit: "-",
         variants: Waiters(16),
         // Each waits a second.
@@ -356,7 +357,7 @@ pub const SPECS: &[Spec] = &[
         unit: "us",
         better: Lower,
         osu: "-",
-        what: "from a signal to one of many sleeping PEs until it is seen",
+        what: "from a signal to one of many sleeping PEs until that PE sees it",
         limit: "a store and a futex wake",
         variants: Waiters(16),
         rounds: Rounds { full: 10, quick: 3 },
@@ -380,8 +381,8 @@ pub const SPECS: &[Spec] = &[
         unit: "KiB",
         better: Lower,
         osu: "-",
-        what: "resident memory of a PE that has joined and touched nothing",
-        limit: "the same process before it joined",
+        what: "resident memory of a PE that has joined its job and touched nothing",
+        limit: "resident memory of that process before it joined",
         variants: Variants::Pes { pes: &[16], size: 0 },
         // Every round gives the same value.
         rounds: Rounds { full: 1, quick: 1 },
@@ -393,9 +394,9 @@ pub const SPECS: &[Spec] = &[
         unit: "M/s",
         better: Higher,
         osu: "-",
-        what: "events of a simulated machine, with about 100,000 pending, on one core: nodes send \
-            each other blocks of many packets",
-        limit: "a bare binary heap: pop and push of 16 bytes, with as many pending",
+        what: "events of a simulated machine, with about 100,000 pending, on one core: its nodes \
+            send each other blocks of many packets",
+        limit: "a bare binary heap: pop and push of 16 bytes, with as many entries",
         variants: Single { pes: 1, size: 0 },
         rounds: Rounds { full: 5, quick: 1 },
         measure: Process(simulated::events),
@@ -406,7 +407,7 @@ pub const SPECS: &[Spec] = &[
         unit: "s",
         better: Lower,
         osu: "-",
-        what: "a job of so many simulated PEs that meet in one barrier, from start to end: real \
+        what: "a job of this many simulated PEs that meet in one barrier, from start to end: real \
             time",
         limit: "-",
         variants: Variants::Pes { pes: &[4096, 65_536], size: 0 },
@@ -420,7 +421,7 @@ pub const SPECS: &[Spec] = &[
         unit: "MiB",
         better: Lower,
         osu: "-",
-        what: "the most memory that was resident in it",
+        what: "peak resident memory of such a job",
         limit: "-",
         variants: Variants::Pes { pes: &[4096, 65_536], size: 0 },
         // Every round gives the same value.
@@ -433,8 +434,8 @@ pub const SPECS: &[Spec] = &[
         unit: "ns",
         better: Lower,
         osu: "-",
-        what: "a call of a process on a simulated machine, to the engine and back: real time; 1.5 \
-            times the limit is wanted",
+        what: "a call of a process on a simulated machine, to the engine and back: real time; the \
+            target is 1.5 times the limit",
         limit: "two hand-overs by futex between processes on one CPU, there and back",
         variants: Single { pes: 1, size: 0 },
         rounds: Rounds { full: 20, quick: 4 },

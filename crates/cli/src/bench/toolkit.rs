@@ -1,4 +1,4 @@
-//! What every row is measured with: turns of memonet and its limits, clocks, and samples.
+//! What every row needs for its measurement: turns of memonet and its limits, clocks, and samples.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ const KEPT: usize = 200;
 pub struct Bench<'a> {
     pub job: &'a Job,
     pub effort: Effort,
-    /// By how many rows PE 0 has said that they are over, made when it is needed.
+    /// Number of rows that PE 0 has declared over, in a window of each PE; made when first needed.
     ended: Option<(Window<u64>, u64)>,
     records: Vec<Record>,
 }
 
-/// One way to do what a row measures.
+/// One of the ways that take turns: memonet, or a limit.
 pub struct Contender<'a> {
     series: String,
     /// Returns samples in the row's unit; none where this PE only takes part.
@@ -42,13 +42,13 @@ impl<'a> Bench<'a> {
         Self { job, effort, ended: None, records: Vec::new() }
     }
 
-    /// What was measured.
+    /// The records of this PE.
     pub fn into_records(self) -> Vec<Record> {
         self.records
     }
 
-    /// Lets the contenders run in turns, so that what disturbs the machine disturbs all alike;
-    /// every other round backwards, so that none always comes first.
+    /// Lets the contenders take turns, so that other work on the machine disturbs all of them
+    /// alike. Every other round runs backwards, so that no contender always comes first.
     pub fn interleave(&mut self, row: &Row, contenders: &mut [Contender<'_>]) -> Result<()> {
         let begun = Instant::now();
         for round in 0..self.effort.rounds {
@@ -70,8 +70,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Whether a row that was begun then needs no further round. PE 0 looks at its clock, and tells
-    /// all others before a barrier.
+    /// Whether a row that began at `begun` needs no further round. PE 0 decides by its clock, and
+    /// notifies all others before a barrier.
     fn is_over(&mut self, begun: Instant) -> Result<bool> {
         // The clock of a simulated machine does not say how long the user waits.
         if !self.effort.quick || self.job.fabric() == Some("sim") {
@@ -90,7 +90,7 @@ impl<'a> Bench<'a> {
         Ok(window.read(0) == rows + 1)
     }
 
-    /// Keeps samples until the end: writing them meanwhile would disturb.
+    /// Keeps samples until the end: writing them at once would disturb the measurement.
     pub fn record(&mut self, row: &Row, series: &str, round: usize, values: Vec<f64>) {
         if !values.is_empty() {
             let values = thin(values, KEPT);
@@ -105,7 +105,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Nanoseconds per operation of `batches` batches, after one that only warms up.
+/// Nanoseconds per operation of `batches` batches, after a first batch that only warms up.
 #[inline(always)]
 pub fn time_batches(
     batches: usize,
@@ -137,8 +137,8 @@ pub fn time_each(
     })
 }
 
-/// Turns the nanoseconds in which so much is done each time into rates: millions of operations a
-/// second, or MB a second where `amount` is in bytes.
+/// Rates, from the nanoseconds that each `amount` took: millions of operations a second, or MB a
+/// second where `amount` is in bytes.
 pub fn rates(amount: f64, samples: Vec<f64>) -> Vec<f64> {
     samples.into_iter().map(|ns| amount * 1e3 / ns).collect()
 }

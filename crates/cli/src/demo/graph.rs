@@ -15,15 +15,16 @@ pub struct Graph {
     pub edges: Vec<[u32; 2]>,
 }
 
-/// A longer line is no edge list but perhaps a device, and is refused before it fills the memory.
+/// A file with a longer line is no edge list, but perhaps a device. It is refused before it fills
+/// the memory.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// Reads the edge list `input`; errors name it as `file`, with the line. Now and then `progress` is
-/// told how many lines were read.
+/// Reads the edge list `input`. Errors name it as `file`, with the line. Every 10,000 lines,
+/// `progress` gets the number of lines read.
 ///
 /// Words are separated by white space and may hold any other character. Empty lines and lines whose
-/// first word starts with `#` are skipped. A line of more than two words is refused: a third would
-/// be a weight, and this ranking knows none.
+/// first word starts with `#` are skipped. A line of more than two words is refused: the third
+/// would be a weight, and this ranking has no weights.
 pub fn read(input: impl Read, file: &str, mut progress: impl FnMut(usize)) -> Result<Graph> {
     let mut input = uncompressed(input).with_context(|| format!("cannot read {file}"))?;
     let mut numbers = HashMap::new();
@@ -64,7 +65,7 @@ pub fn read(input: impl Read, file: &str, mut progress: impl FnMut(usize)) -> Re
     Ok(Graph { names, edges })
 }
 
-/// Sees by the first two bytes whether `input` is gzip: a pipe has no name whose ending could tell.
+/// Recognises gzip by the first two bytes: a pipe has no name with an ending.
 fn uncompressed<'a>(mut input: impl Read + 'a) -> std::io::Result<Box<dyn BufRead + 'a>> {
     let mut head = Vec::new();
     (&mut input).take(2).read_to_end(&mut head)?;
@@ -73,12 +74,12 @@ fn uncompressed<'a>(mut input: impl Read + 'a) -> std::io::Result<Box<dyn BufRea
     Ok(if gzip { Box::new(BufReader::new(MultiGzDecoder::new(whole))) } else { Box::new(whole) })
 }
 
-/// The two names on a line, or nothing where the line has none to give.
+/// The two names on a line; `None` for an empty line or a comment.
 fn pair(line: &[u8]) -> Result<Option<[&str; 2]>> {
     let text = std::str::from_utf8(line).map_err(|e| {
         anyhow!("byte {} of the line is not UTF-8; names must be", e.valid_up_to() + 1)
     })?;
-    // Some editors begin a file with an invisible mark, which is no part of the first name.
+    // Some editors begin a file with a byte order mark, which is no part of the first name.
     let mut words = text.trim_start_matches('\u{feff}').split_whitespace();
     match (words.next(), words.next(), words.next()) {
         (None, ..) => Ok(None),
@@ -94,7 +95,7 @@ fn pair(line: &[u8]) -> Result<Option<[&str; 2]>> {
     }
 }
 
-/// The number of `name`, the next one when it is new.
+/// The number of `name`. A new name gets the next number.
 fn number(numbers: &mut HashMap<String, u32>, name: &str) -> Result<u32> {
     if let Some(&number) = numbers.get(name) {
         return Ok(number);
@@ -105,7 +106,7 @@ fn number(numbers: &mut HashMap<String, u32>, name: &str) -> Result<u32> {
     Ok(next)
 }
 
-/// A name fit for a terminal: no control characters, and not longer than a line.
+/// A name without control characters, cut to the width of a line: safe to show on a terminal.
 pub fn printable(name: &str) -> String {
     const WIDTH: usize = 60;
     let mut shown: String =

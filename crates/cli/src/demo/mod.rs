@@ -1,5 +1,5 @@
-//! `memonet demo`: small real programs on memonet. Read `pagerank.rs` first; the rest is files,
-//! words, and who gets what.
+//! `memonet demo`: small real programs on memonet. Read `pagerank.rs` first: the other files read
+//! the graph, deal it out to the PEs, and print the result.
 
 mod graph;
 mod pagerank;
@@ -21,11 +21,11 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::run;
 use graph::Graph;
 
-/// Who depends on whom in Debian 12; part of the program, so that the demo needs no file.
+/// The dependencies between Debian 12's packages; built in, so that the demo needs no file.
 const DEBIAN: &[u8] = include_bytes!("../../../../data/debian-bookworm-depends.txt.gz");
 const DEBIAN_NAME: &str = "debian-bookworm-depends.txt.gz (built in)";
 
-/// Longest time without a word to the user.
+/// The longest time without a message to the user.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// Run a real program on real data
@@ -49,22 +49,22 @@ struct Pagerank {
     /// Write every node's name and rank to this file, highest first
     #[arg(long, value_name = "FILE")]
     ranks: Option<PathBuf>,
-    /// Edge list, plain or gzip, one `from to` pair a line [default: who depends on whom in Debian
-    /// 12]
+    /// Edge list, plain or gzip, one `from to` pair a line [default: the dependencies between
+    /// Debian 12's packages]
     file: Option<PathBuf>,
-    /// Where a PE writes what is wrong with a file, for the launcher to tell.
+    /// The file to which a PE writes an error about its input, for the launcher to report.
     #[arg(long, hide = true)]
     complaint: Option<PathBuf>,
 }
 
-/// Runs a demo: starts a job of this very program, whose PEs come here again and find themselves in
-/// the job.
+/// Runs a demo: starts a job of this program. The PEs call this function again, and find that they
+/// are part of a job.
 pub fn run(args: Args) -> Result<ExitCode> {
     let Demo::Pagerank(args) = args.demo;
     if std::env::var_os(memonet::launch::ENV_FD).is_some() { args.be_pe() } else { args.start() }
 }
 
-/// What PE 0 opens: the graph, and the file for all ranks where one is wanted.
+/// What PE 0 opens: the graph, and the file for all ranks, if the user wants one.
 type Files = (Graph, Option<BufWriter<File>>);
 
 impl Pagerank {
@@ -98,7 +98,7 @@ impl Pagerank {
             ensure!(n == job.npes(), "-n {n} inside a job of {} PEs: leave -n out", job.npes());
         }
         match (self.rank(&job), &self.complaint) {
-            // A file that is no good is no death of a PE, and need not be told as one.
+            // An unusable file must not be reported as the failure of a PE.
             (Err(error), Some(complaint)) if !error.is::<memonet::Error>() => {
                 std::fs::write(complaint, format!("{error:#}"))?;
             }
@@ -108,8 +108,7 @@ impl Pagerank {
     }
 
     fn rank(&self, job: &Job) -> Result<()> {
-        // Only PE 0 opens files: the input may be a pipe, and what is wrong with it is to be told
-        // once.
+        // Only PE 0 opens files: the input may be a pipe, and an error in it must be reported once.
         let files = (job.pe() == 0).then(|| self.open()).transpose();
         let graph = files.as_ref().ok().and_then(Option::as_ref).map(|(graph, _)| graph);
         let (nodes, edges) = spread::deal(job, graph.map(|g| (g.names.len(), &g.edges[..])))?;
@@ -134,7 +133,7 @@ impl Pagerank {
         job.barrier()?;
         let ranks =
             (job.pe() == 0).then(|| spread::collect(job, nodes, &outcome.ranks)).transpose()?;
-        // Until PE 0 has what it gets from the others, they stay.
+        // The other PEs stay until PE 0 has got their ranks.
         job.barrier()?;
 
         if let (Some((graph, file)), Some(ranks)) = (files, ranks) {
@@ -175,7 +174,7 @@ impl Pagerank {
         let (nodes, edges) =
             (report::count(nodes as u64, "node"), report::count(edges as u64, "edge"));
         eprintln!("{nodes} and {edges} read in {:.2?}", began.elapsed());
-        // Made before the ranking, so that a wrong name is told before the work and not after it.
+        // Before the ranking, which may take long: a wrong name is reported at once.
         let create = |path| File::create(path).with_context(|| cannot("write", path));
         let ranks = self.ranks.as_ref().map(|path| create(path)).transpose()?;
         Ok((graph, ranks.map(BufWriter::new)))

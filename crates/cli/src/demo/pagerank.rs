@@ -2,27 +2,26 @@
 //!
 //! A node passes its rank on to the nodes it points to, in equal shares, over and over until the
 //! ranks stay as they are. Node `v` lives on PE `v % npes`, at place `v / npes`, with its rank and
-//! the edges that leave it. So a PE knows all that its own nodes pass on. It sums that up for each
-//! place it leads to on another PE, and puts the sums straight into that PE's window. Nobody
-//! receives: once the barrier says that all have sent, what arrived is simply there.
+//! the edges that leave it. So a PE knows everything that its own nodes pass on. It sums that up
+//! for each place on another PE, and puts the sums directly into that PE's window. No PE receives:
+//! after the barrier all sums are in the windows.
 
 use memonet::{Job, Plain, Result, Window};
 
-/// The part of a rank that is passed on; the rest is spread evenly, as if the reader jumped to a
+/// The part of a rank that is passed on. The rest is spread evenly, as if the reader jumped to a
 /// random node.
 const DAMPING: f64 = 0.85;
 
-/// The ranks, which sum to 1, have settled when one iteration changes them by less than this in
-/// all.
+/// The ranks, whose sum is 1, have settled when the changes of one iteration sum to less than this.
 const SETTLED: f64 = 1e-12;
 
-/// What came out, on each PE.
+/// The outcome on each PE.
 pub struct Outcome {
     /// The ranks: that of node `v` on PE `v % npes` at place `v / npes`.
     pub ranks: Window<f64>,
-    /// How often the ranks were passed on.
+    /// Number of times that the ranks were passed on.
     pub iterations: usize,
-    /// What this PE sent.
+    /// The puts of this PE.
     pub sent: Sent,
 }
 
@@ -72,8 +71,8 @@ pub fn pagerank(
         let dangling_here = part.share_out();
         part.send(set, [dangling_here, changed_here])?;
 
-        // This PE has sent everything. Until the others have, it does what needs nobody: what its
-        // nodes pass on to each other.
+        // This PE has sent everything. While the others still send, it does work that needs no
+        // other PE: the sums of what its own nodes pass on to each other.
         let arrival = barrier.arrive()?;
         part.gather_own();
         arrival.wait()?;
@@ -229,8 +228,9 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Tells each other PE, once, the places there to which `edges_to` it lead: from then on bare sums
-/// travel, in the order of that list. The edges get the position in the list as their target.
+/// Sends each other PE, once, the list of its places to which `edges_to` lead. From then on bare
+/// sums travel, in the order of that list. The target of each edge becomes its position in the
+/// list.
 ///
 /// Returns the lengths of the lists sent, and the lists that arrived.
 fn tell_places(
@@ -240,7 +240,7 @@ fn tell_places(
     sent: &mut Sent,
 ) -> Result<(Vec<usize>, Vec<Vec<u32>>)> {
     let (me, npes) = (job.pe(), job.npes());
-    // From each PE: how many places, and which.
+    // From each PE: the number of places, then the places.
     let row = 1 + room;
     let lists = job.window::<u32>(npes * row)?;
     let mut lengths = vec![0; npes];
@@ -266,7 +266,7 @@ fn tell_places(
     Ok((lengths, arrived.collect()))
 }
 
-/// Sums up what `edges` bring to each target from nodes with these `share`s.
+/// Sums up, for each target of `edges`, the `share` of each source.
 fn sum_up(edges: &[[u32; 2]], share: &[f64], sums: &mut [f64]) {
     sums.fill(0.0);
     for &[from, to] in edges {

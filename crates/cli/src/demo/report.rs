@@ -1,11 +1,11 @@
-//! Shows what the ranking found and what it took.
+//! Shows the highest ranks, and the work of the ranking.
 
 use std::io::{Result, Write};
 use std::time::Duration;
 
 use super::graph::{Graph, printable};
 
-/// How many of the highest ranked are shown.
+/// Number of nodes that are shown.
 const SHOWN: usize = 20;
 
 /// The work of all PEs together.
@@ -17,7 +17,7 @@ pub struct Work {
     pub bytes: u64,
 }
 
-/// The nodes with their ranks, highest first, and by name where ranks are the same.
+/// The nodes with their ranks, highest first. Nodes of equal rank are ordered by name.
 pub fn ordered<'g>(graph: &'g Graph, ranks: &[f64]) -> Vec<(&'g str, f64)> {
     let mut order: Vec<_> =
         graph.names.iter().map(String::as_str).zip(ranks.iter().copied()).collect();
@@ -25,7 +25,7 @@ pub fn ordered<'g>(graph: &'g Graph, ranks: &[f64]) -> Vec<(&'g str, f64)> {
     order
 }
 
-/// Prints the highest ranked, and what ranking took.
+/// Prints the nodes of highest rank, and the work of the ranking.
 pub fn print(mut out: impl Write, graph: &Graph, order: &[(&str, f64)], work: &Work) -> Result<()> {
     writeln!(out, "      rank         name")?;
     for (at, (name, rank)) in order.iter().take(SHOWN).enumerate() {
@@ -52,7 +52,7 @@ pub fn print(mut out: impl Write, graph: &Graph, order: &[(&str, f64)], work: &W
     out.flush()
 }
 
-/// So many of them.
+/// A number of things, in the singular or plural.
 pub fn count(number: u64, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{} {what}{plural}", grouped(number))
@@ -65,7 +65,7 @@ fn grouped(number: u64) -> String {
     groups.join(",")
 }
 
-/// Writes all nodes, a `name rank` pair a line, with all digits of the rank.
+/// Writes all nodes, one `name rank` pair a line, with all digits of the rank.
 pub fn write_all(mut out: impl Write, order: &[(&str, f64)]) -> Result<()> {
     for (name, rank) in order {
         writeln!(out, "{name} {rank:e}")?;

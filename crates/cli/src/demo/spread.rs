@@ -1,11 +1,11 @@
-//! Spreads a graph over the PEs, and brings the ranks together again.
+//! Deals a graph out to the PEs, and collects the ranks.
 
 use memonet::{Job, Result, Window};
 
 /// Gives each PE the edges that leave its nodes; collective. PE 0 passes the number of nodes and
 /// all edges, the others nothing.
 ///
-/// Returns the number of nodes and the edges of this PE. Where PE 0 passes nothing either, all PEs
+/// Returns the number of nodes and the edges of this PE. If PE 0 passes nothing, all PEs
 /// get 0 nodes.
 pub fn deal(job: &Job, graph: Option<(usize, &[[u32; 2]])>) -> Result<(usize, Vec<[u32; 2]>)> {
     let (nodes, all) = graph.unwrap_or_default();
@@ -15,8 +15,8 @@ pub fn deal(job: &Job, graph: Option<(usize, &[[u32; 2]])>) -> Result<(usize, Ve
     }
     let longest = parts.iter().map(Vec::len).max().unwrap_or(0);
 
-    // Windows are made by all PEs with the same length, so first PE 0 tells the lengths, in a
-    // window whose length needs no telling.
+    // All PEs make a window with the same length. So PE 0 first sends the lengths, in a window of
+    // fixed length.
     let lengths = job.window::<[u64; 3]>(1)?;
     if job.pe() == 0 {
         for (pe, part) in parts.iter().enumerate() {
@@ -36,7 +36,7 @@ pub fn deal(job: &Job, graph: Option<(usize, &[[u32; 2]])>) -> Result<(usize, Ve
     Ok((nodes, mine))
 }
 
-/// Brings the rank of every node to the PE that calls this.
+/// Gets the rank of every node to the calling PE.
 pub fn collect(job: &Job, nodes: usize, ranks: &Window<f64>) -> Result<Vec<f64>> {
     let mut all = vec![0.0; nodes];
     let mut part = vec![0.0; ranks.len()];

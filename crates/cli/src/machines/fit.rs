@@ -1,12 +1,12 @@
-//! `memonet machines fit`: this machine as a machine file, of the LogGP kind, from what
-//! `memonet bench` measures with two PEs.
+//! `memonet machines fit`: makes a machine file of kind LogGP from what `memonet bench` measures
+//! with two PEs of this machine.
 //!
 //! | measured | becomes |
 //! |---|---|
 //! | stores, one after the other | o and g: the time of one |
-//! | round trip of a word | L: half of it, less what the model adds of the above |
-//! | bandwidth of a block | G, which is the CPU's, as it is the CPU that copies |
-//! | fetch-add; get of a word | what the target's memory is busy for with one |
+//! | round trip of a word | L: half of it, less the overheads that the model adds |
+//! | bandwidth of a block | G, a cost of the CPU, because the CPU copies |
+//! | fetch-add; get of a word | the time for which one occupies the target's memory |
 
 use std::io::Write;
 use std::path::Path;
@@ -17,24 +17,24 @@ use memonet_sim::Machine;
 
 use crate::bench::{self, Measured};
 
-/// What is measured, by the ids of the bench.
+/// The measured rows, by their ids in the bench.
 const ROUND_TRIP: &str = "pingpong.8";
 const STORES: &str = "store_rate";
 const FETCH_ADD: &str = "fetch_add";
 const GET: &str = "get_bandwidth.8";
 const BLOCK: &str = "put_bandwidth.1048576";
 
-/// A number, and how it was come by.
+/// A number, and how it was measured.
 #[derive(Debug, Clone)]
 struct Figure {
     value: f64,
     how: String,
 }
 
-/// What the file is made of.
+/// The figures that the file is made of.
 #[derive(Debug, Clone)]
 struct Figures {
-    /// Of the machine, in a line.
+    /// The machine in one line.
     machine: String,
     /// Nanoseconds.
     round_trip: Figure,
@@ -47,7 +47,7 @@ struct Figures {
 
 /// Measures, and writes the file.
 pub fn fit(mut out: impl Write, path: Option<&Path>, quick: bool) -> Result<()> {
-    // Said before the measurement, and not after it.
+    // Before the measurement, which takes long: a wrong name is reported at once.
     if let Some(path) = path {
         let named = path.extension().is_some_and(|ending| ending == "toml");
         ensure!(named, "{} does not end in .toml, as machine files do", path.display());
@@ -56,8 +56,8 @@ pub fn fit(mut out: impl Write, path: Option<&Path>, quick: bool) -> Result<()> 
     let (machine, rows) = bench::measure_rows(&[ROUND_TRIP, STORES, FETCH_ADD, GET, BLOCK], quick)?;
     let when = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let text = file(&Figures::of(&machine, &when, &rows)?);
-    // Nobody is to find out later that it is no machine.
-    Machine::parse("fitted", &text, None).context("what was measured makes no machine")?;
+    // A file that is no machine must not be written.
+    Machine::parse("fitted", &text, None).context("the measured figures make no valid machine")?;
     match path {
         None => out.write_all(text.as_bytes())?,
         Some(path) => {
@@ -97,7 +97,7 @@ impl Figures {
     }
 }
 
-/// A text as TOML has it between quotation marks.
+/// A text as a TOML string.
 fn quoted(text: &str) -> String {
     let plain = |c: char| if c.is_control() || c == '"' || c == '\\' { '\'' } else { c };
     format!("\"{}\"", text.chars().map(plain).collect::<String>())
@@ -106,8 +106,8 @@ fn quoted(text: &str) -> String {
 /// The machine file.
 fn file(figures: &Figures) -> String {
     let Figures { machine, round_trip, store, fetch_add, get, bandwidth } = figures;
-    // One way is the store's overhead, the way, and what is left of a look when the word comes:
-    // half of one.
+    // A word's way from PE to PE takes the overhead of the store, the latency, and the rest of the
+    // poll during which the word arrives: half a poll.
     let look = store.value;
     let way = (round_trip.value / 2.0 - store.value - look / 2.0).max(0.0);
     let line = |name: &str, value: f64, unit: &str, source: &str| {
@@ -223,7 +223,7 @@ mod tests {
     fn what_was_measured_comes_out() {
         for (round_trip, store) in [(200.0, 0.49), (190.3, 0.7), (8437.25, 1.25), (362.0, 3.0)] {
             let simulated = ping_pong(&machine(&figures(round_trip, store)));
-            // A look each way is as fine as the model is.
+            // The model is as fine as one poll each way.
             assert!(
                 (simulated - round_trip).abs() <= 2.0 * store,
                 "{simulated} in place of {round_trip}"
@@ -268,7 +268,7 @@ mod tests {
         }
     }
 
-    /// A machine whose round trip is shorter than its looks would have a way of less than nothing.
+    /// If a round trip is shorter than its polls, the latency is 0 and not negative.
     #[test]
     fn a_way_is_not_shorter_than_nothing() {
         ping_pong(&machine(&figures(1.0, 5.0)));

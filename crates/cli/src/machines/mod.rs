@@ -1,4 +1,4 @@
-//! `memonet machines`: what programs can be simulated on.
+//! `memonet machines`: the machines on which programs can be simulated.
 
 mod fit;
 
@@ -13,10 +13,10 @@ use memonet_sim::machine::BUILT_IN;
 /// The arguments of `memonet machines`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  memonet machines                      all that are built in, with their variants
-  memonet machines show dimmnet-1/D     every number of one, and where it is from
-  memonet machines show ./mine.toml     the same of a file
-  memonet machines fit -o ./mine.toml   measures this machine, and writes a file of it")]
+  memonet machines                      list all built-in machines, with their variants
+  memonet machines show dimmnet-1/D     show every number of a machine, and its source
+  memonet machines show ./mine.toml     show every number of a machine file
+  memonet machines fit -o ./mine.toml   measure this machine, and write a machine file")]
 pub struct Args {
     #[command(subcommand)]
     what: Option<What>,
@@ -24,17 +24,17 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Every number of a machine, and where it is from
+    /// Show every number of a machine, and its source
     Show {
-        /// Its name, perhaps with a variant, or a file's path
+        /// The machine's name, perhaps with a variant, or the path of a machine file
         name: String,
     },
-    /// Measure this machine with two PEs, and write a machine file of it, of the LogGP kind
+    /// Measure this machine with two PEs, and write a machine file of kind LogGP
     Fit {
-        /// The file, which ends in .toml; without, it is printed
+        /// The file to write, which ends in .toml [default: standard output]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Fewer rounds: seconds instead of half a minute, and less certain
+        /// Take seconds instead of half a minute, with fewer rounds and less certain results
         #[arg(long)]
         quick: bool,
     },

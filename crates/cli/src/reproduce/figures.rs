@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use crate::chart::{FONT, extent, register_built_in_font};
 
-/// Small, with large letters: on a phone it is drawn at half of that.
+/// Small, with large letters: a phone shows it at half this size.
 const SIZE: (u32, u32) = (720, 600);
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 90, 181),
@@ -17,11 +17,11 @@ const COLORS: [RGBColor; 6] = [
     RGBColor(150, 110, 0),
 ];
 
-/// Width of what is to the left of a figure, and height of a line of its legend.
+/// Width of the labels to the left of a figure, and height of a line of its legend.
 const LEFT: i32 = 90;
 const LINE: i32 = 26;
 
-/// Name and SVG of each figure, in the order in which their first curves come.
+/// Name and SVG of each figure, in the order of their first curves.
 pub fn all<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> Result<Vec<(String, String)>> {
     register_built_in_font()?;
     let mut figures: Vec<(&str, Vec<&Curve>)> = Vec::new();
@@ -34,7 +34,7 @@ pub fn all<'a>(curves: impl IntoIterator<Item = &'a Curve>) -> Result<Vec<(Strin
     figures.into_iter().map(|(name, curves)| Ok((name.to_owned(), draw(name, &curves)?))).collect()
 }
 
-/// A figure's name as that of a file.
+/// The file name of a figure.
 pub fn file_name(figure: &str) -> String {
     let words = figure.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-").to_lowercase()
@@ -80,7 +80,7 @@ fn draw(title: &str, curves: &[&Curve]) -> Result<String> {
             let style = color.stroke_width(2);
             chart
                 .draw_series(LineSeries::new(curve.points.iter().copied(), style).point_size(3))?;
-            // The legend: two to a line, above, where no curve is hidden by it.
+            // The legend has two curves a line. It stands above the figure, where it hides none.
             let (x, y) = (LEFT + number % 2 * (SIZE.0 as i32 - LEFT) / 2, 52 + number / 2 * LINE);
             head.draw(&PathElement::new([(x, y), (x + 24, y)], color.stroke_width(4)))?;
             head.draw(&Text::new(curve.label.clone(), (x + 32, y - 10), (FONT, 19)))?;

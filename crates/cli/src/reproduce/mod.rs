@@ -1,4 +1,5 @@
-//! `memonet reproduce`: the published experiments, simulated beside published.
+//! `memonet reproduce`: simulates published experiments, and shows each figure beside the published
+//! one.
 
 mod figures;
 mod page;
@@ -23,11 +24,11 @@ use table::{JsonRow, Ran};
   memonet reproduce --json rows.json --plot figures --html report.html
   memonet reproduce scale --max-nodes 4096 --plot figures
 
-`error` is by how much more came out than was published. Rows marked `fitted` are those that a constant of the machine
-file was fitted on, rows marked `input` show what went in: neither counts in the errors below the table. Rows marked
-`left out` are published figures, each predicted by a constant that was fitted on all others of its kind.")]
+`error` says by how much the simulated figure exceeds the published one. Rows marked `fitted` are figures to which a
+constant of the machine file was fitted. Rows marked `input` show inputs. Neither counts in the errors below the table.
+Rows marked `left out` are published figures, each predicted by a constant that was fitted to all others of its kind.")]
 pub struct Args {
-    /// Only experiments of this name, or of this system
+    /// Run only the experiments of this name, or of this system
     name: Option<String>,
     /// Also write the rows as JSON
     #[arg(long, value_name = "FILE")]
@@ -35,13 +36,13 @@ pub struct Args {
     /// Also draw the figures, as SVG, into this folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// Also write tables and figures as one page
+    /// Also write tables and figures as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Of `scale`: no more nodes than this
+    /// For `scale`: the largest number of nodes
     #[arg(long, value_name = "N", default_value_t = MOST, value_parser = clap::value_parser!(usize))]
     max_nodes: usize,
-    /// Show what there is, and run nothing
+    /// List the experiments, and run nothing
     #[arg(long)]
     list: bool,
 }
@@ -95,8 +96,8 @@ pub fn run(args: Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells on stderr what is being simulated: in one line where that is a terminal, else line by
-/// line.
+/// Reports on stderr what is being simulated: a terminal shows one line that changes, a file gets
+/// line after line.
 fn scaled(most: usize) -> Result<Outcome, memonet_sim::Error> {
     let (bar, start) = (ProgressBar::new_spinner(), Instant::now());
     let outcome = scale(most, |what| {

@@ -1,4 +1,4 @@
-//! The report: one page with everything in it, for any width of screen.
+//! The report: one HTML page with all tables and figures, for screens of any width.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ figure { margin: 1rem 0; } svg { max-width: 100%; height: auto; } p.errors { fon
   td[data-is]:not(:empty)::before { content: attr(data-is) \" \"; font-size: .75rem; color: #767676; display: block; }
 }";
 
-/// Text as HTML.
+/// Escapes text for HTML.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
@@ -32,8 +32,8 @@ pub fn page(all: &[Ran]) -> Result<String> {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>memonet reproduce</title><link rel=\"icon\" href=\"data:,\"><style>{STYLE}</style></head><body>\n<h1>Published experiments, simulated</h1>\n\
-         <p>Error is by how much more came out than was published. Grey rows do not count in it: a constant of the machine file was fitted on them, or they \
-         show what went in. Rows that are left out are published figures, predicted by a constant that all others of their kind give.</p>\n"
+         <p>The error says by how much the simulated figure exceeds the published one. Grey rows do not count in it: a constant of the machine file was \
+         fitted to them, or they show inputs. Rows marked left out are published figures, each predicted by a constant fitted to all others of its kind.</p>\n"
     );
     for ran in all {
         section(&mut html, ran)?;
@@ -77,7 +77,7 @@ fn section(html: &mut String, ran: &Ran) -> Result<()> {
     Ok(writeln!(html, "</section>")?)
 }
 
-/// A drawing without the line that only files have.
+/// An SVG without the line that only a file needs.
 fn scalable(svg: &str) -> &str {
     svg.find("<svg").map_or(svg, |start| &svg[start..])
 }

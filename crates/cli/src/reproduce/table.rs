@@ -6,7 +6,7 @@ use anyhow::Result;
 use memonet_sim::reproduce::{Experiment, Outcome, Role, Row, errors, errors_of};
 use serde::Serialize;
 
-/// An experiment and what came of it.
+/// An experiment and its outcome.
 pub struct Ran {
     pub experiment: Experiment,
     pub outcome: Outcome,
@@ -45,12 +45,12 @@ pub fn mark(role: Role) -> &'static str {
     }
 }
 
-/// What there is to say of a row, besides its numbers.
+/// The remarks on a row.
 pub fn remarks(row: &Row) -> impl Iterator<Item = String> {
     let flag = row
         .contradiction
         .as_ref()
-        .map(|how| format!("FLAGGED, what was published contradicts itself: {how}"));
+        .map(|how| format!("FLAGGED, the published figures contradict themselves: {how}"));
     flag.into_iter().chain(row.note.clone())
 }
 
@@ -67,7 +67,7 @@ pub fn summary(outcome: &Outcome) -> impl Iterator<Item = String> {
     predicted.into_iter().chain(left_out)
 }
 
-/// Simulated, published, error, as they are shown.
+/// The texts of the simulated figure, the published one and the error.
 pub fn cells(row: &Row) -> [String; 3] {
     let error = row.error_percent().map(|error| format!("{error:+.1} %"));
     [
@@ -77,7 +77,7 @@ pub fn cells(row: &Row) -> [String; 3] {
     ]
 }
 
-/// With four digits at least.
+/// A number with at least four digits.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),

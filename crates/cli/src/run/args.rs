@@ -15,10 +15,10 @@ use super::values::pes;
   memonet run -n 1 ./server : -n 3 ./client       one job of 4 PEs, two programs
   memonet run -n 2 --label gdb -batch -ex run ./program
   memonet run -n 2 valgrind ./program
-  memonet run --machine dimmnet-1/D -n 2 ./program      on a simulated machine, which it shows the time of
+  memonet run --machine dimmnet-1/D -n 2 ./program      on a simulated machine, in its time
 
-Exit status: that of the first PE that failed (128 + signal when killed by one), 124 after --timeout,
-126 or 127 when a program cannot be started, otherwise 0.")]
+Exit status: that of the first PE that failed (128 + the number of a signal that killed it), 124 after
+--timeout, 126 or 127 if a program cannot be started, otherwise 0.")]
 pub struct Args {
     #[command(flatten)]
     part: Part,
@@ -26,7 +26,7 @@ pub struct Args {
     options: Options,
 }
 
-/// One program of a job, as it stands between two `:`.
+/// One program of a job: the words between two `:`.
 #[derive(Debug, clap::Args)]
 struct Part {
     /// Number of PEs (also -np)
@@ -62,7 +62,7 @@ impl Args {
 
 fn program(n: usize, words: &[OsString]) -> Result<Program> {
     match words {
-        // clap takes anything for a program, as programs' arguments may be anything.
+        // clap accepts any word as a program, because a program's arguments may be any words.
         [option, ..] if option.as_encoded_bytes().starts_with(b"-") => {
             bail!("there is no option {}. `memonet run --help` lists all", option.display())
         }
@@ -95,8 +95,8 @@ impl Part {
     }
 }
 
-/// The command line with `-np`, as other launchers spell it, made `-n`: wherever it is an option of
-/// ours and not of a program.
+/// Replaces `-np`, the spelling of other launchers, by `-n`, wherever it is an option of memonet
+/// and not of a program.
 pub fn spell_out_np(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     #[derive(Parser)]
     struct Whole {

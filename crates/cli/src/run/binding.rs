@@ -8,30 +8,29 @@ use super::spec::Bind;
 
 /// The CPUs of all PEs.
 pub struct Binding {
-    /// CPUs, those that share a core or a package side by side.
+    /// CPUs, ordered so that those of one core or package are neighbours.
     cpus: Vec<usize>,
     share: Share,
 }
 
-/// How they are shared out.
+/// How PEs share the CPUs.
 #[derive(Clone, Copy)]
 enum Share {
     /// Not at all: PEs are not bound.
     None,
-    /// Each PE has so many of its own.
+    /// Each PE has this number of CPUs of its own.
     Cpus(usize),
-    /// Each CPU has so many PEs.
+    /// Each CPU has this number of PEs.
     Pes(usize),
-    /// All PEs have the same.
+    /// All PEs share these.
     All(CpuSet),
 }
 
 /// Decides on the binding of `npes` PEs.
 ///
-/// Where PEs share CPUs, as many of them on each, the kernel is not to choose: PEs that yield to
-/// each other look all alike to it, it moves them about, and with one too many on a CPU each
-/// barrier costs a change of processes more. Where they do not come out even, it may as well take
-/// turns.
+/// Where equally many PEs share each CPU, they are bound. To the kernel, PEs that yield to each
+/// other are all alike: it would move them, and one PE too many on a CPU makes each barrier longer
+/// by a context switch. Where the numbers are unequal, the kernel may balance them.
 pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
     let mut cpus = cpu_list();
     let usable = available_cpus().min(cpus.len());
@@ -46,14 +45,14 @@ pub fn plan(npes: usize, wish: Option<Bind>) -> Result<Binding> {
         None if usable == cpus.len() && npes.is_multiple_of(usable) => Share::Pes(npes / usable),
         None => Share::None,
     };
-    // Hardware threads of one core are often numbered far apart; a PE is to get whole cores.
+    // Hardware threads of one core are often numbered far apart, but a PE should get whole cores.
     cpus.sort_by_cached_key(|&cpu| {
         (topology(cpu, "physical_package_id"), topology(cpu, "core_id"), cpu)
     });
     Ok(Binding { cpus, share })
 }
 
-/// All of a simulated job on one CPU, unless the kernel is to choose.
+/// Binds a whole simulated job to one CPU, unless the user wants no binding.
 pub fn simulated(wish: Option<Bind>) -> Binding {
     let share = match wish {
         Some(Bind::None) => Share::None,
@@ -62,7 +61,7 @@ pub fn simulated(wish: Option<Bind>) -> Binding {
     Binding { cpus: cpu_list(), share }
 }
 
-/// That on which this thread runs.
+/// The CPU on which this thread runs.
 fn one_cpu() -> CpuSet {
     let mut set = CpuSet::new();
     set.set(rustix::thread::sched_getcpu());
@@ -91,13 +90,13 @@ impl Binding {
     fn of(&self, pe: usize) -> Option<&[usize]> {
         match self.share {
             Share::Cpus(share) => Some(&self.cpus[pe * share..(pe + 1) * share]),
-            // In turns: PEs start one after the other, on all CPUs at once.
+            // Round robin: successive PEs start on different CPUs.
             Share::Pes(_) => Some(std::slice::from_ref(&self.cpus[pe % self.cpus.len()])),
             Share::None | Share::All(_) => None,
         }
     }
 
-    /// What all share, if they do.
+    /// The CPUs that all PEs share, if they do.
     pub fn shared(&self) -> Option<CpuSet> {
         match self.share {
             Share::All(set) => Some(set),
@@ -105,7 +104,7 @@ impl Binding {
         }
     }
 
-    /// The binding in words.
+    /// Describes the binding.
     pub fn describe(&self, npes: usize) -> String {
         let head = format!("{npes} PEs on {} CPUs", self.cpus.len());
         let mut text = match self.share {

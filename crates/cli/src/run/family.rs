@@ -1,5 +1,5 @@
-//! Descendants of the job that are not PEs: what a PE started and left behind comes to the
-//! launcher, and ends with the job.
+//! Descendants of the job that are not PEs: processes that a PE leaves behind become children of
+//! the launcher, and end with the job.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -15,8 +15,8 @@ use rustix::process::{
 use super::guard::Guard;
 use super::signals;
 
-/// How long a process may take to end after SIGKILL. Giving back much memory takes a while, and a
-/// hung file system forever.
+/// How long a process may take to end after SIGKILL. Freeing much memory takes a while; a process
+/// in a hung file system never ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// While this value lives, orphans of the job become children of this process.
@@ -24,12 +24,12 @@ pub struct Family {
     was_reaper: Option<Pid>,
     /// Children that this process had before the job, and its guard.
     not_ours: HashSet<Pid>,
-    /// Until all others have ended, and no longer: after that a signal may end this process.
+    /// Dropped when all others have ended: after that, a signal may end this process.
     _guard: Guard,
 }
 
 impl Family {
-    /// Begins to take in orphans. The guard is none of the job's processes.
+    /// Begins to adopt orphans. The guard is not one of the job's processes.
     pub fn found(guard: Guard) -> Result<Family> {
         signals::keep_children()?;
         let mut not_ours =
@@ -40,8 +40,8 @@ impl Family {
         Ok(Family { was_reaper, not_ours, _guard: guard })
     }
 
-    /// Collects orphans that have ended, of which nobody else wants to know. Stops at one of those
-    /// that somebody does.
+    /// Collects orphans that have ended, up to the first child that is a PE, or that is not the
+    /// job's.
     pub fn reap(&self, is_pe: impl Fn(Pid) -> bool) {
         while let Some(pid) =
             ended_child().filter(|pid| !is_pe(*pid) && !self.not_ours.contains(pid))
@@ -50,7 +50,8 @@ impl Family {
         }
     }
 
-    /// Ends the PEs, if there are any, and all that they left behind. Says what could not be ended.
+    /// Ends the remaining PEs and all descendants of the job. Returns a message for each process
+    /// that could not be ended.
     pub fn end(&self) -> Vec<String> {
         let mut spared = self.not_ours.clone();
         let mut told = Vec::new();
@@ -63,14 +64,12 @@ impl Family {
             let (refused, mut killed): (Vec<Pid>, Vec<Pid>) = left
                 .into_iter()
                 .partition(|&pid| kill_process(pid, Signal::KILL) == Err(Errno::PERM));
-            // What the killed had started has come to this process by the time that they are gone.
+            // The children of killed processes are children of this process once those have ended.
             let until = Instant::now() + PATIENCE;
             killed.retain(|&pid| !ends(pid, until));
-            told.extend(
-                refused
-                    .iter()
-                    .map(|&pid| remains(pid, "it runs as another user, who or root can end it")),
-            );
+            told.extend(refused.iter().map(|&pid| {
+                remains(pid, "it runs as another user; that user, or root, can end it")
+            }));
             told.extend(killed.iter().map(|&pid| {
                 remains(pid, "SIGKILL does not end it. Often: a file system that hangs")
             }));
@@ -85,7 +84,7 @@ fn remains(pid: Pid, why: &str) -> String {
     format!("process {pid} ({name}), which the job has started, still runs: {why}")
 }
 
-/// Collects a child. False when it has not ended in time.
+/// Collects a child. False if it has not ended in time.
 fn ends(pid: Pid, until: Instant) -> bool {
     while let Ok(None) = retry_on_intr(|| waitpid(Some(pid), WaitOptions::NOHANG)) {
         if Instant::now() > until {
@@ -103,19 +102,19 @@ impl Drop for Family {
     }
 }
 
-/// Whether there is any child at all but the guard: one system call, where listing them takes a
-/// walk through /proc.
+/// Whether this process has a child besides the guard. One system call, while a list of children
+/// takes a walk through /proc.
 fn has_children() -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     !matches!(waitid(WaitId::All, options), Err(Errno::CHILD))
 }
 
-/// A child that has ended and waits to be collected.
+/// A child that has ended and is not collected.
 fn ended_child() -> Option<Pid> {
     // SAFETY: siginfo_t is plain data for which all zeros is a value.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `info` is a live siginfo_t, whose process id is zero, or set by a call that found a
+    // SAFETY: `info` is a live siginfo_t. Its process id is zero, or set by a call that found a
     // child.
     unsafe {
         libc::waitid(libc::P_ALL, 0, &mut info, options);

@@ -1,15 +1,14 @@
-//! What ends the job when the launcher itself is killed.
+//! The guard: a process that ends the job when the launcher itself is killed.
 //!
-//! The kernel kills the launcher's children with it, but not what these had started: a PE under a
-//! script, or under a tool. A second process, of which nobody knows, waits for the launcher's
-//! death, finds them by a mark in their environment, and ends them.
+//! The kernel kills the launcher's children with it, but not their children: a PE under a script,
+//! or under a tool. The guard waits for the launcher's death, finds these processes by a mark in
+//! their environment, and ends them.
 //!
 //! The guard is a child of the launcher, which collects it when the job has ended, in whatever way:
-//! where process 1 collects nothing, as in many containers, an orphan would stay for ever. It is a
-//! child whose end sends no signal, of those that only a wait with `__WCLONE` sees. So whoever
-//! waits for PEs, or for what they leave behind, does not meet it. Only a launcher that is killed
-//! leaves it to process 1, together with the PEs. A guard that somebody kills is not missed: the
-//! job goes on without.
+//! an orphan would stay forever where process 1 collects nothing, as in many containers. The
+//! guard's end sends no signal, and only a wait with `__WCLONE` reports it. So waits for PEs, or
+//! for processes that they leave behind, do not return it. Only a killed launcher leaves the guard
+//! to process 1, together with the PEs. If the guard is killed, the job continues without it.
 
 use std::ffi::{OsString, c_int, c_void};
 use std::fs::File;
@@ -25,42 +24,43 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
 
-/// Even what cannot be killed (a process in a hung file system) is not watched forever.
+/// How long the guard tries to kill processes: one in a hung file system never ends.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Enough for a walk through /proc.
-const STACK: usize = 256 << 10;
+/// Bytes of the guard's stack: enough for a walk through /proc.
+const STACK_BYTES: usize = 256 << 10;
 
 /// While this value lives, the launcher's death ends all processes that carry the mark.
 pub struct Guard {
     pid: Pid,
-    /// Its end tells the guard of the launcher's death.
+    /// A pipe whose end notifies the guard of the launcher's death.
     _lifeline: OwnedFd,
     mark: String,
 }
 
-/// What the guard has to know.
+/// What the guard needs to know.
 struct Orders {
     end: OwnedFd,
     mark: String,
 }
 
 impl Guard {
-    /// Starts the guard. Before anything else is: it must not be a part of the job.
+    /// Starts the guard. Call it before anything else of the job is made: the guard must not be a
+    /// part of the job.
     pub fn post() -> Result<Guard> {
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        // Always as long: what else lies on a program's first page of stack must not depend on it.
+        // Of constant length: the layout of a program's first page of stack must not depend on it.
         let mark = format!(":{:010}-{}:", getpid().as_raw_pid(), since_1970.as_nanos());
         let (end, lifeline) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
         let orders = Orders { end, mark: mark.clone() };
-        let mut stack = vec![0u8; STACK];
+        let mut stack = vec![0u8; STACK_BYTES];
         let range = stack.as_mut_ptr_range();
         let argument: *const Orders = &orders;
-        // No flag: the child has copies of all memory, the stack and `orders` too, and its end
-        // sends no signal.
-        // SAFETY: the child runs on a copy of this thread, the only one there is, so no other can
-        // have a lock of libc's. It does not return, and touches nothing that it shares with this
-        // process but the pipe. The stack ends at `top`, aligned to 16.
+        // No flag: the child has copies of all memory, also of the stack and of `orders`, and its
+        // end sends no signal.
+        // SAFETY: this thread is the only one of its process, so no other thread can hold a lock of
+        // libc. The child does not return, and shares nothing with this process except the pipe.
+        // The stack ends at `top`, aligned to 16.
         let pid = unsafe {
             let top = range.end.sub(range.end.addr() % 16);
             libc::clone(life, top.cast(), 0, argument.cast_mut().cast())
@@ -76,9 +76,9 @@ impl Guard {
         self.pid
     }
 
-    /// The environment variable that marks a process, for PEs to have.
+    /// The environment variable that marks PEs and their children.
     pub fn mark(&self) -> (String, OsString) {
-        // A job within a PE of another belongs to both.
+        // A job inside a PE of another job carries both marks.
         let mut marks = std::env::var_os(ENV_MARK).unwrap_or_default();
         marks.push(&self.mark);
         (ENV_MARK.into(), marks)
@@ -87,10 +87,10 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // The job has ended. SIGKILL ends the guard also if somebody has stopped it; the number is
-        // its own until it is collected.
+        // The job has ended. SIGKILL ends even a stopped guard. The process id is still its own,
+        // because it is not collected yet.
         let _ = kill_process(self.pid, Signal::KILL);
-        // SAFETY: asks for no status.
+        // SAFETY: the null pointer asks for no status.
         unsafe {
             while libc::waitpid(self.pid.as_raw_pid(), std::ptr::null_mut(), libc::__WCLONE) < 0
                 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
@@ -99,11 +99,11 @@ impl Drop for Guard {
     }
 }
 
-/// The guard's life.
+/// Entry point of the guard.
 extern "C" fn life(orders: *mut c_void) -> c_int {
-    // SAFETY: this process's copy of what `post` has made.
+    // SAFETY: points to this process's copy of the `Orders` that `post` has made.
     stand_by(unsafe { &*orders.cast::<Orders>() });
-    // SAFETY: ends this process without running what the launcher has registered for its own end.
+    // SAFETY: ends this process, and runs none of the launcher's exit handlers.
     unsafe { libc::_exit(0) }
 }
 
@@ -112,7 +112,7 @@ fn stand_by(orders: &Orders) {
     let _ = rustix::process::chdir("/");
     let _ = nix::sys::signal::SigSet::all().thread_block();
     let _ = rustix::thread::set_name(c"memonet-guard");
-    // Whoever reads the launcher's output must not wait for the guard to close it.
+    // A reader of the launcher's output must not wait for the guard to close it.
     let Ok(null) = File::options().read(true).write(true).open("/dev/null") else {
         return;
     };
@@ -133,7 +133,7 @@ fn stand_by(orders: &Orders) {
     }
 }
 
-/// Kills all who carry the mark, until a walk through all processes finds none.
+/// Kills all processes that carry the mark, until a walk through all processes finds none.
 fn hunt(mark: &str) {
     let mark = mark.as_bytes();
     for _ in 0..PATIENCE.as_millis() {
@@ -143,8 +143,8 @@ fn hunt(mark: &str) {
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw));
         let mut none = true;
         for pid in pids.filter(|&pid| pid != getpid()) {
-            // The descriptor first: the process that is looked at is the one that is killed,
-            // whatever becomes of the number.
+            // The descriptor comes first, so that the examined process is the one that is killed,
+            // even if its process id is reused.
             let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
                 continue;
             };

@@ -11,8 +11,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 
 use super::family::{parent, processes};
 
-/// Time between two looks at who has joined.
-pub const LOOK: Duration = Duration::from_millis(20);
+/// Time between two checks which processes have joined.
+pub const CHECK: Duration = Duration::from_millis(20);
+
 /// A process that joined, but was not started by the launcher itself.
 pub struct Joined {
     pub pid: i32,
@@ -21,19 +22,19 @@ pub struct Joined {
 
 /// What became of a process that joined.
 pub enum Found {
-    /// It runs, or has ended and waits to be collected.
+    /// It runs, or has ended and is not collected.
     Here(Joined),
     /// It has ended and was collected.
     Ended,
-    /// It is not to be seen: there is such a process, but not under that wrapper, or no descriptor
-    /// is left to watch it.
+    /// It cannot be watched: there is such a process, but not under that wrapper, or no descriptor
+    /// is left.
     Hidden,
 }
 
-/// Looks for the process under `wrapper` that knows itself by the number `pid`.
+/// Finds the process under `wrapper` whose own process id is `pid`.
 pub fn find(pid: i32, wrapper: Pid) -> Found {
-    // In a pid namespace of its own it has another number here, and who has that number here is
-    // somebody else.
+    // In a pid namespace of its own, the process has another id than here. The process with the id
+    // `pid` here is another one.
     let is_it =
         |&candidate: &i32| own_number(candidate) == Some(pid) && descends(candidate, wrapper);
     match std::iter::once(pid).chain(processes()).find(is_it) {
@@ -47,7 +48,7 @@ pub fn find(pid: i32, wrapper: Pid) -> Found {
 }
 
 fn own_number(pid: i32) -> Option<i32> {
-    // A name in it need not be text.
+    // The name in it need not be UTF-8.
     let status = std::fs::read(format!("/proc/{pid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
@@ -60,7 +61,7 @@ fn descends(pid: i32, from: Pid) -> bool {
 }
 
 impl Joined {
-    /// How it ended. It is not for the launcher to collect.
+    /// How it ended. The launcher cannot collect it: it is not its child.
     pub fn cause(&self) -> Cause {
         end_of(self.pid, self.pidfd.as_fd())
     }

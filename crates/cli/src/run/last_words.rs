@@ -1,21 +1,21 @@
-//! What a report quotes of a PE's output: the message that the PE failed with, or else its last
-//! line.
+//! The part of a PE's output that a report quotes: the message with which the PE failed, or else
+//! its last line.
 //!
-//! A panic or a traceback is more than one line, and the last of them says little ("note: run with
+//! A panic or a traceback has several lines, and the last one says little ("note: run with
 //! `RUST_BACKTRACE=1` ..."). So the messages of Rust, C, C++, Python and the sanitizers are
-//! recognised by how they begin:
+//! recognised by their beginnings:
 //!
 //! ```text
 //!   plain --"thread 'x' panicked at", "terminate called"--> message --"note:", "stack backtrace:"--> trace --other line--> plain
 //!   plain --"Traceback (most recent call last)"--> traceback --first line that is not indented--> message
 //! ```
 
-/// How much of a line is kept.
+/// Bytes of a line that are kept.
 const LINE: usize = 400;
-/// How many lines of a message are kept.
+/// Lines of a message that are kept.
 const LINES: usize = 8;
 
-/// Messages of panics that another panic has led to: the earlier one says more.
+/// Messages of panics that follow from another panic: the earlier one says more.
 const CONSEQUENCES: [&str; 5] = [
     "panic in a destructor during cleanup",
     "panic in a function that cannot unwind",
@@ -26,28 +26,28 @@ const CONSEQUENCES: [&str; 5] = [
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Lines of no message.
+    /// Lines that belong to no message.
     #[default]
     Plain,
-    /// A message, which may go on.
+    /// A message, which may continue.
     Message,
-    /// What follows a message and says where, not why.
+    /// Lines after a message that say where, not why.
     Trace,
-    /// The lines of a Python traceback in front of its message.
+    /// The lines of a Python traceback before its message.
     Traceback,
 }
 
-/// The end of one output of a PE, as far as it has come.
+/// The end of one output of a PE so far.
 #[derive(Debug, Default)]
 pub struct LastWords {
     /// The beginning of the last line, without its end.
     line: Vec<u8>,
-    /// Whether that line has ended, so that what follows begins a new one.
+    /// Whether that line has ended, so that further output begins a new one.
     finished: bool,
     message: Vec<String>,
-    /// The message before that, in case the new one turns out to be a consequence of it.
+    /// The message before it, in case the new one turns out to be its consequence.
     earlier: Vec<String>,
-    /// Lines of the message beyond those that are kept.
+    /// Lines of the message that are not kept.
     dropped: usize,
     /// Other lines have followed the message.
     buried: bool,
@@ -55,7 +55,7 @@ pub struct LastWords {
 }
 
 impl LastWords {
-    /// Takes what the PE wrote next.
+    /// Takes the next output of the PE.
     pub fn take(&mut self, text: &[u8]) {
         for piece in text.split_inclusive(|&byte| byte == b'\n') {
             if std::mem::take(&mut self.finished) {
@@ -94,7 +94,7 @@ impl LastWords {
         self.buried = false;
         self.dropped = 0;
         self.earlier = std::mem::take(&mut self.message);
-        // Where a traceback begins is in no report; its message replaces this.
+        // No report quotes the first line of a traceback; its message replaces it.
         self.message.push(text(line));
     }
 
@@ -119,8 +119,8 @@ impl LastWords {
         self.buried || !self.finished || self.reading == Reading::Message && self.dropped > 0
     }
 
-    /// The lines of the message that the output ends with; of one that others follow, too, if the
-    /// PE has `failed_by_message`.
+    /// The lines of the message at the end of the output. If the PE has `failed_by_message`, other
+    /// lines may follow the message.
     pub fn message(&self, failed_by_message: bool) -> Option<Vec<String>> {
         if self.message.is_empty() || self.is_buried() && !failed_by_message {
             return None;
@@ -135,8 +135,8 @@ impl LastWords {
         Some(lines)
     }
 
-    /// The beginning of the last line, and whether the line was finished; `None` when there was no
-    /// output, or the line belongs to the message.
+    /// The beginning of the last line, and whether the line was finished. `None` without output, or
+    /// if the line belongs to the message.
     pub fn last_line(&self) -> Option<(String, bool)> {
         let is_part = !self.message.is_empty() && !self.is_buried();
         let is_there = self.finished || !self.line.is_empty();
@@ -144,7 +144,7 @@ impl LastWords {
     }
 }
 
-/// What a line begins that is the first of a message.
+/// What a line begins, if it is the first line of a message.
 fn opening(line: &[u8]) -> Option<Reading> {
     let contains = |part: &[u8]| line.windows(part.len()).any(|window| window == part);
     match line.first()? {
@@ -196,14 +196,14 @@ mod tests {
 
     fn after(text: &str) -> LastWords {
         let mut words = LastWords::default();
-        // However it comes.
+        // In pieces of any size.
         let (first, second) = text.as_bytes().split_at(text.len() / 2);
         words.take(first);
         words.take(second);
         words
     }
 
-    /// What is quoted of an output, whatever the PE's end.
+    /// Checks what is quoted of an output after every kind of end.
     #[track_caller]
     fn assert_quoted(text: &str, message: &[&str]) {
         let words = after(text);

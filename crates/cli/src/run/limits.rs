@@ -1,4 +1,4 @@
-//! Limits: of open descriptors, and of the size of segments under tools that cannot stand large
+//! Limits: of open descriptors, and of the size of segments under tools that cannot handle large
 //! ones.
 
 use anyhow::{Result, bail};
@@ -8,18 +8,18 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use super::program::Image;
 use super::spec::Options;
 
-/// Of each PE: its pidfd and two pipes.
+/// Descriptors for each PE: its pidfd and two pipes.
 const PER_PE: u64 = 3;
-/// Those of the launcher itself, and of a pipe's other end while a PE is started.
+/// Descriptors of the launcher itself, and of the other ends of pipes while a PE is started.
 const OWN: u64 = 64;
 
-/// Makes room for the descriptors of `npes` PEs. Returns the limit as it was: the PEs get that one,
-/// since a larger one breaks programs that use `select`.
+/// Raises the limit to the descriptors of `npes` PEs. Returns the limit as it was. The PEs get that
+/// one, because a larger limit breaks programs that use `select`.
 pub fn raise_descriptors(npes: usize) -> Result<Rlimit> {
     let before = getrlimit(Resource::Nofile);
     let needed = npes as u64 * PER_PE + OWN;
-    // One more for each PE under a wrapper; without it such a PE's end shows only when its wrapper
-    // ends.
+    // One more for each PE under a wrapper. Without it, the launcher notices such a PE's end only
+    // when its wrapper ends.
     let wanted = needed + npes as u64;
     let limit = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     if limit(before.current) >= wanted {
@@ -38,21 +38,20 @@ pub fn raise_descriptors(npes: usize) -> Result<Rlimit> {
     Ok(before)
 }
 
-/// How many PEs a hard limit has room for.
+/// The number of PEs that a hard limit allows.
 pub fn pes_by_descriptors(hard: Option<u64>) -> usize {
     let pes = hard.map_or(u64::MAX, |hard| hard.saturating_sub(OWN) / PER_PE);
     pes.min(memonet_core::layout::MAX_PES as u64) as usize
 }
 
-/// Window memory per PE under valgrind, which at the end reads all memory there is, and so creates
+/// Bytes for windows per PE under valgrind. At the end, valgrind reads all memory, and so creates
 /// all of its pages.
-const UNDER_VALGRIND: u64 = 64 << 20;
-/// What each PE has for windows on a simulated machine, where addresses decide on times: not what
-/// the host has. Only what is used takes memory.
-const ON_A_MACHINE: u64 = 16 << 30;
+const VALGRIND_BYTES: u64 = 64 << 20;
+/// Bytes for windows per PE on a simulated machine. Addresses decide on times there, so the number
+/// must not depend on the host. Only used pages take memory.
+const SIMULATED_BYTES: u64 = 16 << 30;
 
-/// The size of segments, where the options ask for one or a tool needs it, and what the user should
-/// know of that.
+/// The size of segments, if the options or a tool ask for one, and a note for the user.
 pub fn segment_size(
     images: &[Image],
     options: &Options,
@@ -66,11 +65,11 @@ pub fn segment_size(
         return Ok((None, None));
     }
     if !images.iter().any(Image::is_valgrind) {
-        return Ok((simulated.then_some(ON_A_MACHINE), None));
+        return Ok((simulated.then_some(SIMULATED_BYTES), None));
     }
     let note = format!(
         "under valgrind each PE has {} MiB for windows, not all of physical memory; {ENV_SEGMENT_SIZE} changes that",
-        UNDER_VALGRIND >> 20
+        VALGRIND_BYTES >> 20
     );
-    Ok((Some(UNDER_VALGRIND), Some(note)))
+    Ok((Some(VALGRIND_BYTES), Some(note)))
 }

@@ -1,10 +1,10 @@
-//! Lines of output: they leave whole, and an unfinished one only after a silence, so that prompts
-//! and progress appear.
+//! Lines of output are passed on whole. An unfinished line is passed on after a silence, so that
+//! prompts and progress appear.
 //!
-//! A line may come in pieces, with a pause in between. Its first piece is shown early only while
-//! nobody else writes and no other unfinished line is shown: whatever came next from another PE
-//! would break the line. So an unfinished line is kept while others write. It is passed on at the
-//! end of its PE, when it is too long to be kept, or when it is too old.
+//! A line may arrive in pieces, with pauses in between. Its first piece is shown early only while
+//! no other PE writes and no other unfinished line is shown: the next output of another PE would
+//! break the line. So an unfinished line is kept while other PEs write. It is passed on when its PE
+//! ends, when it becomes too long, or when it becomes too old.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -15,26 +15,26 @@ use super::last_words::LastWords;
 use super::source::Source;
 
 /// An unfinished line is passed on when nothing was added to it for this long and its PE sleeps, as
-/// at a prompt (one that is ready to run may just have lost its CPU in the middle of a line) ...
+/// at a prompt. (A PE that is ready to run may have lost its CPU in the middle of a line.)
 const SILENCE: Duration = Duration::from_millis(100);
-/// ... or when it has been kept for this long, as with a progress bar that is redrawn all the time
-/// ...
+/// It is also passed on when it has been kept for this long, as with a progress bar that is redrawn
+/// all the time. Both hold only while no other PE writes.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// ... and nobody else writes; or when it has been kept for this long, whoever writes ...
+/// It is passed on when it has been kept for this long, even if other PEs write.
 const OLDEST: Duration = Duration::from_secs(10);
-/// ... or when it is longer than this.
-const LONGEST: usize = 1 << 20;
+/// It is passed on when it is longer than this.
+const LONGEST_BYTES: usize = 1 << 20;
 
-/// What one PE writes to its standard output or error.
+/// The standard output or error of one PE.
 pub struct Stream {
     fd: Option<OwnedFd>,
-    /// Where it comes from.
+    /// The PE and the output.
     pub source: Source,
-    /// The unfinished line, as far as it was not passed on.
+    /// The part of the unfinished line that was not passed on.
     unfinished: Vec<u8>,
-    /// When its first byte came, and its last.
+    /// When its first byte arrived, and its last.
     since: Option<(Instant, Instant)>,
-    /// Until then it is kept because others write.
+    /// The line is kept until then, because other PEs write.
     held: Option<Instant>,
     last_words: LastWords,
 }
@@ -43,7 +43,7 @@ pub struct Stream {
 pub trait Sink {
     /// Takes whole lines, or the piece of a line.
     fn take(&mut self, source: Source, text: &[u8]);
-    /// Something was read, whether or not it is passed on.
+    /// Something was read, and may be passed on later.
     fn heard(&mut self, source: Source, now: Instant);
     /// The source has ended: nothing follows a piece of a line.
     fn ended(&mut self, source: Source);
@@ -62,7 +62,7 @@ impl Stream {
         }
     }
 
-    /// Its descriptor, until its end.
+    /// Its descriptor, until the stream has ended.
     pub fn fd(&self) -> Option<&OwnedFd> {
         self.fd.as_ref()
     }
@@ -72,7 +72,7 @@ impl Stream {
         self.fd = None;
     }
 
-    /// Reads once and passes whole lines on. False when there is nothing to read now.
+    /// Reads once and passes whole lines on. False if there is nothing to read now.
     pub fn read(&mut self, scratch: &mut [u8], now: Instant, sink: &mut impl Sink) -> bool {
         let Some(fd) = &self.fd else { return false };
         match rustix::io::read(fd, &mut *scratch) {
@@ -96,7 +96,7 @@ impl Stream {
             self.unfinished.extend_from_slice(text);
             self.last_words.take(text);
             self.since = Some((self.since.map_or(now, |(first, _)| first), now));
-            if self.unfinished.len() > LONGEST {
+            if self.unfinished.len() > LONGEST_BYTES {
                 self.pass_on(sink);
             }
             return;
@@ -122,8 +122,8 @@ impl Stream {
         due.map(|due| self.held.map_or(due, |held| due.max(held)))
     }
 
-    /// Whether the unfinished line, which is due, is kept for longer: others write until `busy`, or
-    /// its PE is ready to run.
+    /// Whether the unfinished line, which is due, is kept for longer, because other PEs write until
+    /// `busy`, or because its PE is ready to run.
     pub fn is_kept(
         &mut self,
         now: Instant,
@@ -136,14 +136,15 @@ impl Stream {
         }
     }
 
-    /// Waits for another silence, unless it has been kept long enough. True when it waits.
+    /// Waits for another silence, unless the line has been kept long enough. True if it waits.
     fn postpone(&mut self, now: Instant) -> bool {
         let patient = self.since.filter(|(first, _)| now < *first + PATIENCE);
         self.since = patient.map(|(first, _)| (first, now)).or(self.since);
         patient.is_some()
     }
 
-    /// Keeps it until then because others write, unless it is too old. True when it is kept.
+    /// Keeps the line until `until`, because other PEs write, unless it is too old. True if it is
+    /// kept.
     fn hold(&mut self, now: Instant, until: Instant) -> bool {
         let is_young = self.since.is_some_and(|(first, _)| now < first + OLDEST);
         self.held = is_young.then_some(until);
@@ -160,7 +161,7 @@ impl Stream {
         self.held = None;
     }
 
-    /// How its output ended.
+    /// The end of its output.
     pub fn last_words(&self) -> &LastWords {
         &self.last_words
     }
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn a_very_long_line_is_not_kept() {
         let (mut stream, mut taken, now) = stream();
-        stream.add(&vec![b'x'; LONGEST + 1], now, &mut taken);
+        stream.add(&vec![b'x'; LONGEST_BYTES + 1], now, &mut taken);
         assert_eq!(taken.0.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! A job on a simulated machine: the engine, in a thread of the launcher, and what it needs of the
+//! A job on a simulated machine: the engine, in a thread of the launcher, and its requests to the
 //! main thread.
 //!
 //! ```text
@@ -30,14 +30,14 @@ use crate::unpoisoned::unpoisoned;
 /// How long a PE may run without a call, unless `--patience` says otherwise.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often the main thread looks in that time.
-const LOOKS: u32 = 10;
+/// Number of the main thread's checks in that time.
+const CHECKS: u32 = 10;
 
-/// What else may be behind a deadlock: the machine does not see who waits for a PE's turn in the PE
-/// itself.
-const ONE_THREAD: &str = "While one thread of a PE waits, no other of its threads gets a call of memonet through: use it from one thread";
+/// Another cause of a deadlock, which the machine does not see: threads that wait for the turn of
+/// their own PE.
+const ONE_THREAD: &str = "While one thread of a PE waits, calls of its other threads do not proceed: call memonet from one thread";
 
-/// A simulated machine with a job on it, as the main thread has it.
+/// The main thread's view of a simulated machine and its job.
 pub struct Simulation {
     passages: Arc<Passages>,
     /// Becomes readable when there is news.
@@ -47,57 +47,57 @@ pub struct Simulation {
     outputs: Arc<Outputs>,
     pace: Arc<Pace>,
     patience: Duration,
-    /// The turn that was under way at the last look.
+    /// The turn that was in progress at the last check.
     turn: Option<Turn>,
-    next_look: Instant,
+    next_check: Instant,
 }
 
-/// A PE's turn, as looks have seen it.
+/// A PE's turn, as far as the checks have seen.
 #[derive(Clone, Copy)]
 struct Turn {
     number: u64,
     since: Instant,
-    /// No look has seen the PE's process run.
+    /// No check has seen the PE's process run.
     asleep: bool,
 }
 
-/// What the engine wants of the main thread; it waits for the answer.
+/// A request of the engine to the main thread. The engine waits for the answer.
 pub enum News {
-    /// That this PE is started: whether it was.
+    /// Start this PE. The answer says whether it was started.
     Start(usize, Sender<bool>),
-    /// That what this PE has written is read.
+    /// Read the output of this PE.
     PassOn(usize, Sender<()>),
-    /// Nothing more: so it ended.
+    /// The last one: the engine has ended with this result.
     Ended(Result<()>),
 }
 
-/// The numbers of the descriptors from which each PE's output is read.
+/// The descriptors from which each PE's output is read.
 #[derive(Default)]
 struct Outputs(Mutex<Vec<[i32; 2]>>);
 
 impl Outputs {
-    /// Whether there is something to read.
+    /// Whether this PE's output can be read.
     fn wait(&self, pe: usize) -> bool {
         let all = unpoisoned(self.0.lock());
         let Some(fds) = all.get(pe) else { return false };
         let mut polled = fds.map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-        // SAFETY: two descriptions on this stack frame. What the numbers stand for is only looked
-        // at; one that has been closed meanwhile is answered as such, one of another file by one
-        // reading too many.
+        // SAFETY: two pollfd on this stack frame. The call changes nothing about the descriptors.
+        // If one was closed meanwhile, poll says so; if its number stands for another file by now,
+        // the launcher reads once too often.
         unsafe { libc::poll(polled.as_mut_ptr(), 2, 0) > 0 }
     }
 }
 
-/// The engine's way to the main thread.
+/// The engine's connection to the main thread.
 struct Main {
     wakeup: Wakeup,
-    /// Until the end.
+    /// `None` at the end.
     news: Option<Sender<News>>,
     outputs: Arc<Outputs>,
 }
 
 impl Main {
-    /// Asks, and waits for the answer; nothing, when the main thread is ending the job.
+    /// Asks, and waits for the answer. `None` if the main thread is ending the job.
     fn ask<A>(&self, question: impl FnOnce(Sender<A>) -> News) -> Option<A> {
         let (answer, answered) = channel();
         self.news.as_ref()?.send(question(answer)).ok()?;
@@ -121,13 +121,13 @@ impl Launcher for Main {
 
     fn pass_on(&self, pe: usize) {
         if self.outputs.wait(pe) {
-            // The job is being ended where there is no answer.
+            // Without an answer, the job is being ended.
             let _ = self.ask(|answer| News::PassOn(pe, answer));
         }
     }
 }
 
-/// What `--machine` asks for, understood.
+/// The machine and options that `--machine` asks for.
 pub struct Plan {
     machine: Machine,
     options: ProcessOptions,
@@ -136,7 +136,7 @@ pub struct Plan {
     cpu_scale: Option<f64>,
 }
 
-/// Reads what the options ask for.
+/// Reads the options.
 pub fn plan(options: &Simulated) -> Result<Option<Plan>> {
     let Some(name) = &options.machine else { return Ok(None) };
     let create = |path: &PathBuf| -> Result<(PathBuf, File)> {
@@ -157,21 +157,20 @@ pub fn plan(options: &Simulated) -> Result<Option<Plan>> {
 }
 
 impl Plan {
-    /// The pages by which PEs will talk to the engine.
+    /// The pages through which PEs communicate with the engine.
     pub fn passages(&self, npes: usize) -> Result<Arc<Passages>> {
         Ok(Arc::new(Passages::create(npes, self.options.seed, self.cpu_scale)?))
     }
 
-    /// Starts the engine, on these CPUs: those of the PEs, as a hand-over to another CPU takes
-    /// several times as long.
+    /// Starts the engine on the CPUs of the PEs: a hand-over to another CPU takes several times as
+    /// long.
     pub fn start(
         self,
         job: &JobFile,
         passages: Arc<Passages>,
         cpus: Option<CpuSet>,
     ) -> Result<Simulation> {
-        // SAFETY: the machine carries out what the processes ask for, each of which is a PE of this
-        // job.
+        // SAFETY: the machine carries out the requests of processes that are PEs of this job.
         let hosted = Arc::new(unsafe { Hosted::of(job) }?);
         let wakeup = Wakeup::new()?;
         let (sender, news) = channel();
@@ -195,11 +194,11 @@ impl Plan {
             pace,
             patience,
             turn: None,
-            next_look: Instant::now() + patience / LOOKS,
+            next_check: Instant::now() + patience / CHECKS,
         })
     }
 
-    /// The engine's life.
+    /// Runs the engine from start to end.
     fn run(
         self,
         hosted: &Arc<Hosted>,
@@ -212,9 +211,9 @@ impl Plan {
             rustix::thread::sched_setaffinity(None, &cpus)
                 .context("cannot bind the machine to its CPU; use --bind none")?;
         }
-        // PEs may not read the cycle counter, and to switch between a thread that may and one that
-        // may not costs more than a hand-over. From here to the end of the run this thread reads no
-        // clock.
+        // PEs may not read the cycle counter. A switch between a thread that may and one that may
+        // not costs more than a hand-over. So from here to the end of the run, this thread may not
+        // read it either, and reads no clock.
         let ended = {
             let _like_its_pes = NoCycles::begin();
             run_processes(&self.machine, hosted, passages, &self.options, pace, &main)?
@@ -242,7 +241,7 @@ impl Simulation {
         self.wakeup.as_fd()
     }
 
-    /// What the engine wants next, if it wants anything now.
+    /// The engine's next request, if there is one now.
     pub fn news(&mut self) -> Option<News> {
         self.wakeup.clear();
         match self.news.try_recv() {
@@ -255,18 +254,18 @@ impl Simulation {
         }
     }
 
-    /// When to look next whether the PE that runs gets on.
-    pub fn next_look(&self) -> Instant {
-        self.next_look
+    /// When to check again whether the running PE makes progress.
+    pub fn next_check(&self) -> Instant {
+        self.next_check
     }
 
-    /// Looks, if it is time; one that has not passed its turn for too long ends the run.
-    /// `is_asleep` tells of a PE's process.
-    pub fn look(&mut self, now: Instant, is_asleep: impl Fn(usize) -> bool) {
-        if now < self.next_look {
+    /// Checks, if it is time, and ends the run if a PE has kept its turn for too long. `is_asleep`
+    /// says whether a PE's process sleeps.
+    pub fn check(&mut self, now: Instant, is_asleep: impl Fn(usize) -> bool) {
+        if now < self.next_check {
             return;
         }
-        self.next_look = now + self.patience / LOOKS;
+        self.next_check = now + self.patience / CHECKS;
         self.turn = self.pace.turn().map(|(number, pe)| {
             let first = Turn { number, since: now, asleep: true };
             let before = self.turn.filter(|turn| turn.number == number).unwrap_or(first);
@@ -278,19 +277,19 @@ impl Simulation {
         });
     }
 
-    /// The next PE's output comes by these descriptors.
+    /// Adds the descriptors of the next PE's output.
     pub fn started(&self, stdout: &OwnedFd, stderr: &OwnedFd) {
         let mut outputs = unpoisoned(self.outputs.0.lock());
         outputs.push([stdout.as_raw_fd(), stderr.as_raw_fd()]);
     }
 
-    /// A PE's process has ended, which its state in the job's memory says already.
+    /// Notifies the engine that a PE's process has ended. The job's memory says so already.
     pub fn left(&self, pe: usize) {
         self.passages.left(pe);
     }
 }
 
-/// While this value lives, its thread may not read the cycle counter, as PEs may not.
+/// While this value lives, its thread may not read the cycle counter, like PEs.
 struct NoCycles(());
 
 impl NoCycles {
@@ -306,7 +305,7 @@ impl Drop for NoCycles {
     }
 }
 
-/// Where the processor has no such thing, that is refused, and there is nothing to be avoided.
+/// A processor without such a switch refuses the call, and has no cost to avoid.
 fn allow_cycles(how: i32) {
     // SAFETY: concerns this thread's cycle counter alone.
     unsafe { libc::prctl(libc::PR_SET_TSC, how) };
@@ -314,6 +313,6 @@ fn allow_cycles(how: i32) {
 
 fn bail_out() -> Result<()> {
     bail!(
-        "the simulated machine has broken down; what it said about that is a bug of memonet's, please report it"
+        "the simulated machine has failed; the message above shows a bug of memonet, please report it"
     )
 }

@@ -10,9 +10,9 @@
 //!   signals --> [ launcher: one epoll loop over signalfd, pidfds, pipes ] --> whole lines
 //! ```
 //!
-//! A PE's death arrives at its pidfd, is published in the control page, and only then reported: the
-//! others' waits end as early as they can. Where the process that joined runs under another one (a
-//! script, a tool), both are watched.
+//! A PE's death makes its pidfd readable. The launcher first publishes it in the control page, so
+//! that the waits of others end early, and then reports it. Where the process that joined runs
+//! under another one (a script, a tool), the launcher watches both.
 
 mod args;
 mod binding;
@@ -64,15 +64,14 @@ pub fn run(args: Args) -> Result<ExitCode> {
 fn carry_out(spec: Spec) -> Result<ExitCode> {
     let outcome = start(spec)?;
     if let Some(signal) = outcome.interrupted {
-        // A shell ends its loop at Ctrl-C only when it sees that the signal, too, ended the
-        // command.
+        // At Ctrl-C, a shell ends its loop only when the signal has ended the command.
         signals::die_of(signal);
     }
     Ok(ExitCode::from(outcome.status))
 }
 
-/// The arguments of `memonet oshrun`, which reads them itself: they are spelled as other launchers'
-/// are.
+/// The arguments of `memonet oshrun`, which reads them itself: their spelling is that of other
+/// launchers.
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub struct Words {
@@ -80,7 +79,7 @@ pub struct Words {
     words: Vec<OsString>,
 }
 
-/// `oshrun`: where the first word, the name of the command, or the second says so.
+/// `oshrun`, if the first word, which is the name of the command, or the second word says so.
 pub fn oshrun(mut words: impl Iterator<Item = OsString>) -> Option<Result<ExitCode>> {
     let name = words.next()?;
     let is_oshrun = std::path::Path::new(&name).file_name().is_some_and(|name| name == "oshrun");
@@ -103,14 +102,13 @@ pub fn oshrun(mut words: impl Iterator<Item = OsString>) -> Option<Result<ExitCo
 /// Starts a job and returns when it has ended, with its exit status. Error reports of the job go to
 /// stderr.
 ///
-/// To be called from the main thread, before there are others: signals are handled for the whole
-/// process meanwhile, and the PEs are killed when the thread that started them ends.
+/// Call this from the main thread, before other threads exist: it handles the signals of the whole
+/// process, and the PEs are killed when the thread that started them ends.
 pub fn launch(spec: Spec) -> Result<ExitCode> {
     Ok(ExitCode::from(start(spec)?.status))
 }
 
-/// The exit status for an error: 126 or 127 for a program that cannot be started, as shells have
-/// it.
+/// The exit status for an error: 126 or 127 for a program that cannot be started, as in shells.
 pub fn exit_code(error: &anyhow::Error) -> ExitCode {
     error.downcast_ref::<CannotStart>().map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
 }
@@ -128,7 +126,7 @@ fn start(spec: Spec) -> Result<Outcome> {
     };
     let nofile = limits::raise_descriptors(npes)?;
     let (segment, note) = limits::segment_size(&images, &options, plan.is_some())?;
-    // From here on, a signal that would end this process is read when the PEs run, so that nothing
+    // From here on, a signal that would end this process is read while the PEs run, so that nothing
     // is left behind.
     let signals = signals::Signals::catch()?;
     let guard = guard::Guard::post()?;

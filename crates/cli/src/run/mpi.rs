@@ -1,6 +1,6 @@
-//! MPI programs that `memonet run` starts: for MPI each process is alone, the only one of its
-//! world, and each does the whole work. They are known by the libraries that the program's file
-//! asks the loader for.
+//! A warning about MPI programs that `memonet run` starts: for MPI, each process is the only one of
+//! its world, so each does the whole work. The libraries that a program's file names show whether
+//! it is linked with MPI.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use super::program::Image;
 use super::spec::Program;
 
-/// What to tell a user who starts several processes of programs that are linked with MPI.
+/// The warning to a user who starts several processes of programs that are linked with MPI.
 pub fn warning(images: &[Image], programs: &[Program]) -> Option<String> {
     let linked = |(image, program)| Some((image, program, library_of(image)?));
     let found: Vec<(&Image, &Program, String)> =
@@ -28,7 +28,7 @@ pub fn warning(images: &[Image], programs: &[Program]) -> Option<String> {
 /// The name of the MPI library that a program is linked with.
 fn library_of(image: &Image) -> Option<String> {
     let file = File::open(OsStr::from_bytes(image.path.as_bytes())).ok()?;
-    // A file that cannot be read is not to be commented on by this.
+    // A file that cannot be read is no reason for this warning.
     needed(&file).ok()?.into_iter().find(|name| is_mpi(name))
 }
 
@@ -40,7 +40,7 @@ fn is_mpi(library: &str) -> bool {
         || stem.starts_with("libmpi_")
 }
 
-/// What this reads of a file at most: names of libraries take some KiB.
+/// The most bytes that this reads of a file: names of libraries take some KiB.
 const MOST: u64 = 64 << 20;
 const PT_LOAD: u64 = 1;
 const PT_DYNAMIC: u64 = 2;
@@ -48,11 +48,11 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 
-/// The libraries that an ELF file of 64 bits for this processor's order of bytes names; none for
-/// any other file.
+/// The libraries that an ELF file names, if it has 64 bits and this processor's byte order. None
+/// for any other file.
 ///
 /// # Errors
-/// Where the file cannot be read, or is not what it says.
+/// If the file cannot be read, or is damaged.
 fn needed(file: &File) -> io::Result<Vec<String>> {
     let header = bytes(file, 0, 64)?;
     if header[..6] != *b"\x7fELF\x02\x01" || cfg!(target_endian = "big") {
@@ -90,7 +90,7 @@ fn needed(file: &File) -> io::Result<Vec<String>> {
     Ok(of(DT_NEEDED).filter_map(name).collect())
 }
 
-/// A line of the table of segments.
+/// An entry of the table of segments.
 struct Segment {
     kind: u64,
     offset: u64,
@@ -118,7 +118,7 @@ fn bytes(file: &File, from: u64, length: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The number in `size` bytes from `at` on, the lowest first.
+/// The little-endian number in `size` bytes from `at` on.
 fn number(bytes: &[u8], at: usize, size: usize) -> u64 {
     bytes[at..at + size].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
@@ -166,8 +166,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
-        /// What is no program, or one that was damaged, is read as something or refused, without a
-        /// panic.
+        /// A damaged program, or another file, is read or refused without a panic.
         #[test]
         fn damaged_programs_do_not_panic(at in prop_oneof![0..64usize, 64..1024usize], gained: [u8; 8], length in 0..5000usize) {
             let mut program = std::fs::read("/bin/sh").unwrap();

@@ -1,14 +1,14 @@
-//! Whether the kernel has killed a process because memory ran out. Its counters tell: it counts
-//! before it kills.
+//! Finds out whether the kernel has killed a process because memory ran out. The kernel's counters
+//! rise before it kills.
 
 use std::fs::read_to_string;
 use std::path::PathBuf;
 
 const MACHINE: &str = "/proc/vmstat";
 
-/// Kills for lack of memory, as far as they have been seen.
+/// Kills for lack of memory that were noticed so far.
 pub struct Kills {
-    /// Where the cgroup of the launcher, and so of the PEs, has its counter.
+    /// The counter of the launcher's cgroup, which is that of the PEs.
     cgroup: Option<Counter>,
     machine: Option<Counter>,
 }
@@ -24,7 +24,7 @@ impl Counter {
         Some(Counter { file, seen })
     }
 
-    /// Whether it has risen beyond what was seen; one of these kills is then accounted for.
+    /// Whether it has risen beyond the noticed kills. If so, one more kill counts as noticed.
     fn has_risen(&mut self) -> bool {
         let risen = read(&self.file).is_some_and(|now| now > self.seen);
         self.seen += u64::from(risen);
@@ -38,7 +38,7 @@ fn read(file: &PathBuf) -> Option<u64> {
 }
 
 impl Kills {
-    /// Notes how often the kernel has killed so far.
+    /// Notes the number of kills so far.
     pub fn so_far() -> Kills {
         let own = read_to_string("/proc/self/cgroup").unwrap_or_default();
         Kills {
@@ -47,12 +47,12 @@ impl Kills {
         }
     }
 
-    /// What the counters say of a PE that SIGKILL has ended, in words.
+    /// Explains by the counters why SIGKILL has ended a PE.
     pub fn explain(&mut self) -> String {
         if let Some(counter) = &mut self.cgroup
             && counter.has_risen()
         {
-            // The machine counts it, too.
+            // The counter of the machine rises, too.
             self.machine.iter_mut().for_each(|machine| machine.seen += 1);
             return format!(
                 "Memory ran out, and the kernel killed it (oom_kill in {} rose): raise the cgroup's limit, use fewer PEs, or less memory in each",
@@ -64,16 +64,16 @@ impl Kills {
                 "The machine's memory ran out meanwhile, and the kernel killed a process (oom_kill in {MACHINE} rose), perhaps this one: see `dmesg`"
             ),
             Some(false) => {
-                "Somebody sent it: a user, a debugger, a batch system, or a limit on CPU time. The kernel has killed nothing for lack of memory"
+                "A user, a debugger, a batch system or a limit on CPU time sent it. The kernel has killed nothing for lack of memory"
                     .into()
             }
-            None => "Either somebody sent it or memory ran out, which this kernel does not count: see `dmesg`".into(),
+            None => "Either another process sent it or memory ran out, which this kernel does not count: see `dmesg`".into(),
         }
     }
 }
 
-/// Where the counter may be, by what /proc says of this process: in either version's folder of the
-/// cgroup, or, inside of a container that does not see the whole tree, at its top.
+/// Possible files of the counter, from /proc/self/cgroup: in the cgroup's folder of either version,
+/// or, inside a container that does not see the whole tree, at its top.
 fn files(own: &str) -> Vec<PathBuf> {
     let (mut inside, mut top) = (Vec::new(), Vec::new());
     for line in own.lines() {

@@ -1,9 +1,8 @@
-//! `oshrun`: `memonet run` for those who know the options of other launchers, and for scripts
-//! written for them.
+//! `oshrun`: `memonet run` with the options of other launchers, for their users and scripts.
 //!
-//! The options are a table: of what others have, memonet does some, has no need of more, and cannot
-//! do a few. One is known by its name, with one dash or two, and with its value behind a blank or a
-//! `=`.
+//! A table lists the options of other launchers. Memonet obeys some, accepts more without a need
+//! for them, and refuses a few. An option begins with one dash or two, and its value follows a
+//! blank or a `=`.
 
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -14,14 +13,14 @@ use memonet_core::launch::available_cpus;
 use super::spec::{Bind, Options, Program, Spec};
 use super::values::{name_and_value, pes, seconds};
 
-/// What is asked for.
+/// What the command line asks for.
 #[derive(Debug)]
 pub enum Request {
-    /// To be told the options.
+    /// The list of options.
     Help,
-    /// To be told the version.
+    /// The version.
     Version,
-    /// To run a job.
+    /// A job.
     Run(Box<Spec>),
 }
 
@@ -31,8 +30,8 @@ pub const HELP: &str = "Runs an OpenSHMEM program: `memonet run`, with the optio
 Usage: oshrun [OPTIONS] PROGRAM [ARGUMENTS]... [: [OPTIONS] PROGRAM [ARGUMENTS]...]...
 
   -n, -np, -c N             Number of PEs [default: one for each CPU that this process may use]
-  -x NAME[=VALUE]           Set an environment variable in all PEs; without a value, as it is anyway
-  -env, -genv NAME VALUE    The same
+  -x NAME[=VALUE]           Set an environment variable in all PEs; without a value, PEs inherit it anyway
+  -env, -genv NAME VALUE    Set an environment variable in all PEs
   --bind-to WHAT            core (or hwthread): CPUs of its own for each PE; anything else: not bound
   --tag-output, -l          Start each line of output with the number of its PE (also --label, --prepend-rank)
   --timeout SECONDS         End the job after this time, with exit status 124
@@ -40,15 +39,15 @@ Usage: oshrun [OPTIONS] PROGRAM [ARGUMENTS]... [: [OPTIONS] PROGRAM [ARGUMENTS].
   --machine NAME            Run on a simulated machine, one of `memonet machines`
   -H, --host, --hostfile    This machine (localhost, or its name); a number of slots is a number of PEs without -n
   -N, -ppn N                PEs per machine: there is one, so the number of PEs without -n
-  -v, --verbose             Say what each PE is bound to, and which options were ignored
+  -v, --verbose             Print the CPUs of each PE, and which options were ignored
   -h, --help, -V, --version
 
-Options without a meaning here are accepted: --mca NAME VALUE, --map-by WHAT, --rank-by WHAT, --oversubscribe,
+Options that have no meaning here are accepted: --mca NAME VALUE, --map-by WHAT, --rank-by WHAT, --oversubscribe,
 --allow-run-as-root, --use-hwthread-cpus, -q, -genvall, -launcher NAME and some more.
-`memonet run --help` lists what memonet has beyond this: --fabric, --keep-going, and more
-for simulated machines.
+`memonet run --help` lists further options of memonet: --fabric, --keep-going, and more for
+simulated machines.
 
-Exit status: as of `memonet run`.
+Exit status: that of `memonet run`.
 ";
 
 /// What an option does.
@@ -70,11 +69,11 @@ enum Does {
     Verbose,
     Help,
     Version,
-    /// Nothing, with that many values.
+    /// Nothing; this number of values follows.
     Nothing(usize),
 }
 
-/// Every option, as others have it: Open MPI and PRRTE, Hydra (MPICH, SOS), OSSS-UCX.
+/// The options of other launchers: Open MPI and PRRTE, Hydra (MPICH, SOS), OSSS-UCX.
 #[rustfmt::skip]
 const OPTIONS: &[(&[&str], Does)] = &[
     (&["n", "np", "c"], Does::Count),
@@ -99,7 +98,7 @@ const OPTIONS: &[(&[&str], Does)] = &[
        "disable-hostname-propagation", "print-all-exitcodes"], Does::Nothing(0)),
 ];
 
-/// Reads the command line behind `oshrun`.
+/// Reads the words that follow `oshrun`.
 pub fn read(words: impl Iterator<Item = OsString>) -> Result<Request> {
     let words: Vec<OsString> = words.collect();
     let mut reader = Reader::default();
@@ -142,20 +141,20 @@ pub fn read(words: impl Iterator<Item = OsString>) -> Result<Request> {
     Ok(Request::Run(Box::new(spec)))
 }
 
-/// An option as it was written, what it does, and the value that came with a `=`.
+/// An option: its spelling, its effect, and the value that came with a `=`.
 struct Given {
     spelling: String,
     does: Does,
     value: Option<String>,
 }
 
-/// The words of one program that are still to be read.
+/// The unread words of one program.
 type Words<'a> = std::slice::Iter<'a, OsString>;
 
 /// The values of an option.
 struct Values<'a, 'b> {
     spelling: &'a str,
-    /// The one that came with a `=`.
+    /// The value that came with a `=`.
     first: Option<String>,
     words: &'a mut Words<'b>,
 }
@@ -172,7 +171,7 @@ impl Values<'_, '_> {
     }
 }
 
-/// The next option, or none where the program begins.
+/// The next option; `None` where the program begins.
 fn option(words: &mut Words<'_>) -> Result<Option<Given>> {
     let Some(word) = words.as_slice().first() else {
         return Ok(None);
@@ -215,17 +214,17 @@ fn option(words: &mut Words<'_>) -> Result<Option<Given>> {
 #[derive(Default)]
 struct Reader {
     options: Options,
-    /// Of the program that is being read.
+    /// PEs of the program that is being read.
     count: Option<usize>,
-    /// The same, where it does not say so itself.
+    /// PEs of that program, if `count` is not given.
     default_count: Option<usize>,
     folder: Option<String>,
     ignored: Vec<String>,
 }
 
 impl Reader {
-    /// Does what an option says; its values follow. Returns what is asked for where that is known
-    /// now.
+    /// Carries out an option, whose values follow. Returns the request, if the option ends the
+    /// reading.
     fn take(&mut self, given: Given, words: &mut Words<'_>) -> Result<Option<Request>> {
         let Given { spelling, does, value } = given;
         let mut values = Values { spelling: &spelling, first: value, words };
@@ -291,7 +290,7 @@ impl Reader {
         let before = self.options.environment.iter().find(|(other, _)| other == name);
         if before.is_some_and(|(_, other)| other != value) {
             bail!(
-                "{name} is given two values, but is the same in all PEs. Use `env {name}={value} PROGRAM` for one of several programs"
+                "{name} is given two values, but has one value in all PEs. Use `env {name}={value} PROGRAM` for one of several programs"
             );
         }
         self.options.environment.push(pair);
@@ -313,17 +312,18 @@ impl Reader {
 
 /// What `--bind-to` asks for.
 fn bind(text: &str) -> Option<Bind> {
-    // Without modifiers such as `:overload-allowed`.
+    // Modifiers such as `:overload-allowed` follow a colon.
     match text.split(':').next() {
-        // That modifier asks for what is done without being asked: each PE gets CPUs of its own
-        // where there are enough, else each CPU gets as many PEs.
+        // That modifier asks for the default: each PE gets CPUs of its own if there are enough,
+        // else each CPU gets equally many PEs.
         Some("core" | "hwthread" | "rr" | "user") if text.contains("overload-allowed") => None,
         Some("core" | "hwthread" | "rr" | "user") => Some(Bind::Core),
         _ => Some(Bind::None),
     }
 }
 
-/// The slots of a list of hosts, where it says so; an error unless all are this machine.
+/// The sum of the slots in a list of hosts, if it gives any. An error unless all hosts are this
+/// machine.
 fn hosts(text: &str, separator: char) -> Result<Option<usize>> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut slots = None;
@@ -340,7 +340,7 @@ fn hosts(text: &str, separator: char) -> Result<Option<usize>> {
         let of_this = |name: &str| name.split('.').next() == host.split('.').next();
         if !matches!(host, "localhost" | "127.0.0.1" | "::1" | "[::1]") && !of_this(&name) {
             bail!(
-                "{host} is another machine than this ({name}), and a job runs on one. Leave out the hosts, or start it there"
+                "{host} is another machine than this ({name}), and a job runs on one machine. Leave out the hosts, or start the job there"
             );
         }
         let number = number.or_else(|| words.find_map(|word| word.strip_prefix("slots=")));

@@ -1,5 +1,4 @@
-//! How a job is brought to its end: what follows what, and when. This file decides; the supervisor
-//! acts.
+//! The phases by which a job ends, and their times. This file decides; the supervisor acts.
 //!
 //! ```text
 //! Running ── a PE fails ──► Grace ── 200 ms ──► Terminated ── 1 s ──► Killed ── 5 s ──► Abandoned
@@ -7,62 +6,61 @@
 //!    └── a PE asks for the end ──► Exiting ─ 5 s ┘
 //! ```
 //!
-//! *Every job that is to end does so within seconds.* Each phase between `Running` and `Abandoned`
+//! *Every job that must end does so within seconds.* Each phase between `Running` and `Abandoned`
 //! has a moment at which the next one begins. That moment is fixed when the phase begins: no
-//! process and no word in the control page moves it. A PE that has asked for the end may say there
-//! that it ends by itself. All that this word decides is whether the PE gets SIGKILL as `Exiting`
-//! begins, or at the latest when `Terminated` is over. So it does not matter what keeps a process:
-//! an exit handler, a destructor or another thread that blocks, SIGSTOP, or a word that somebody
-//! else has written.
+//! process and no word in the control page moves it. A PE that has asked for the end may announce
+//! in the control page that it ends by itself. That word decides only whether the PE gets SIGKILL
+//! when `Exiting` begins, or at the latest when `Terminated` is over. So the reason why a process
+//! stays does not matter: an exit handler, a destructor or another thread that blocks, SIGSTOP, or
+//! a word that another process has written.
 //!
-//! SIGKILL does not end a process at once that is in an uninterruptible call, or that has much
-//! memory to give back. In `Abandoned` nobody waits for it as a PE any more;
-//! [`Family`](super::family::Family) waits for it a while longer, and names it if it stays.
+//! SIGKILL does not immediately end a process that is in an uninterruptible call, or that has much
+//! memory to free. In `Abandoned` the supervisor does not wait for it as a PE any more.
+//! [`Family`](super::family::Family) waits a while longer, and reports it if it stays.
 
 use std::time::{Duration, Instant};
 
-/// How long PEs have, after the first failure, to see it in their waits, say so, and end by
+/// Time for PEs, after the first failure, to notice it in their waits, report it, and end by
 /// themselves.
 const GRACE: Duration = Duration::from_millis(200);
-/// How long the exit handlers and destructors of a PE may take that has asked for the end of the
-/// job.
+/// Time for the exit handlers and destructors of a PE that has asked for the end of the job.
 pub const HANDLERS: Duration = Duration::from_secs(5);
-/// How long PEs have after SIGTERM.
+/// Time for PEs to end after SIGTERM.
 const LAST_GRACE: Duration = Duration::from_secs(1);
-/// How long the ends of killed PEs are waited for, to be reported.
-const LAST_LOOK: Duration = Duration::from_secs(5);
+/// Time for the ends of killed PEs to arrive, to be reported.
+const LAST_WAIT: Duration = Duration::from_secs(5);
 
-/// What is being done about the end of a job.
+/// The phase of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// Nothing.
+    /// The job runs.
     Running,
-    /// A PE has failed; the others may end by themselves until then.
+    /// A PE has failed. The others may end by themselves until this moment.
     Grace(Instant),
-    /// A PE has asked for the end of the job. Those that have not were killed; those that have may
-    /// end by themselves until then.
+    /// A PE has asked for the end of the job. The PEs that have not asked were killed. Those that
+    /// have asked may end by themselves until this moment.
     Exiting(Instant),
-    /// All were sent SIGTERM, and SIGKILL follows then.
+    /// All PEs were sent SIGTERM. At this moment SIGKILL follows.
     Terminated(Instant),
-    /// All were sent SIGKILL, and are waited for until then.
+    /// All PEs were sent SIGKILL. The supervisor waits for them until this moment.
     Killed(Instant),
-    /// They are not waited for any more.
+    /// The supervisor does not wait for PEs any more.
     Abandoned,
 }
 
-/// What is to be done because a phase has begun.
+/// The action at the beginning of a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deed {
-    /// Send SIGTERM to all; `late`: they have asked for the end of the job, and have not ended.
+    /// Send SIGTERM to all PEs. `late`: they had asked for the end of the job, but have not ended.
     Terminate { late: bool },
-    /// Send SIGKILL to all.
+    /// Send SIGKILL to all PEs.
     Kill,
-    /// Wait for no PE any more.
+    /// Stop waiting for PEs.
     Abandon,
 }
 
 impl Phase {
-    /// When the phase ends at the latest.
+    /// The moment at which the phase ends at the latest.
     pub fn until(self) -> Option<Instant> {
         match self {
             Phase::Running | Phase::Abandoned => None,
@@ -73,14 +71,14 @@ impl Phase {
         }
     }
 
-    /// A PE has failed on which others may depend.
+    /// A PE has failed, and others may depend on it.
     pub fn failed(&mut self, now: Instant) {
         if matches!(self, Phase::Running) {
             *self = Phase::Grace(now + GRACE);
         }
     }
 
-    /// A PE has asked for the end of the job. True if all who have not are to be killed.
+    /// A PE has asked for the end of the job. True if all PEs that have not asked must be killed.
     pub fn asked(&mut self, now: Instant) -> bool {
         let first = matches!(self, Phase::Running);
         if first {
@@ -89,7 +87,7 @@ impl Phase {
         first
     }
 
-    /// The job is to end without a grace. Gives what is to be done for that.
+    /// The job must end without a grace period. Returns the action.
     pub fn hurry(&mut self, now: Instant) -> Option<Deed> {
         let hurries = matches!(self, Phase::Running | Phase::Grace(_) | Phase::Exiting(_));
         hurries.then(|| {
@@ -98,11 +96,11 @@ impl Phase {
         })
     }
 
-    /// Time has passed. Gives what is to be done because of that.
+    /// Time has passed. Returns the action that is due.
     pub fn pass(&mut self, now: Instant) -> Option<Deed> {
         self.until().filter(|&until| until <= now)?;
         let (next, deed) = match self {
-            Phase::Terminated(_) => (Phase::Killed(now + LAST_LOOK), Deed::Kill),
+            Phase::Terminated(_) => (Phase::Killed(now + LAST_WAIT), Deed::Kill),
             Phase::Killed(_) => (Phase::Abandoned, Deed::Abandon),
             Phase::Exiting(_) => {
                 (Phase::Terminated(now + LAST_GRACE), Deed::Terminate { late: true })
@@ -113,7 +111,7 @@ impl Phase {
         Some(deed)
     }
 
-    /// Whether PEs are still started, of a job that starts them one after the other.
+    /// Whether a job that starts its PEs one after the other still starts them.
     pub fn starts(self) -> bool {
         matches!(self, Phase::Running | Phase::Grace(_))
     }
@@ -128,14 +126,14 @@ impl Phase {
 mod tests {
     use super::*;
 
-    /// Whatever happens in which order, and however often: from the first event on, the job is
-    /// abandoned within the sum of all graces.
+    /// After events in any order and number, the job is abandoned within the sum of all graces from
+    /// the first event on.
     #[test]
     fn every_order_of_events_leads_to_the_end_in_time() {
         let begin = Instant::now();
         let step = Duration::from_millis(100);
-        let longest = GRACE.max(HANDLERS) + LAST_GRACE + LAST_LOOK + 4 * step;
-        // Three bits for each of the first moments: which of the three events comes again then.
+        let longest = GRACE.max(HANDLERS) + LAST_GRACE + LAST_WAIT + 4 * step;
+        // Three bits for each of the first moments: which of the three events happens then.
         for events in 1u32..1 << 12 {
             let (mut phase, mut first, mut deeds) = (Phase::Running, None, Vec::new());
             let mut now = begin;

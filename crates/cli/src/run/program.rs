@@ -1,4 +1,4 @@
-//! Finding the program, before any PE is started: a mistyped name is told once and ends nothing.
+//! Finding the program, before any PE is started: a wrong name is reported once, and ends no PE.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -24,7 +24,7 @@ impl std::fmt::Display for CannotStart {
 
 impl std::error::Error for CannotStart {}
 
-/// A program that was found, ready for `execve`.
+/// A program file and its arguments, ready for `execve`.
 pub struct Image {
     /// Its file.
     pub path: CString,
@@ -49,7 +49,7 @@ pub fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("cannot find the memonet program, to start it as PEs")
 }
 
-/// Finds a program as a shell would.
+/// Finds a program as a shell does.
 pub fn find(program: &Program) -> Result<Image> {
     let path = locate(&program.program)?;
     let argv = std::iter::once(&program.program).chain(&program.args);
@@ -59,7 +59,7 @@ pub fn find(program: &Program) -> Result<Image> {
     })
 }
 
-/// A string as the kernel takes it.
+/// A string in the form that the kernel expects.
 pub fn c_string(text: OsString) -> Result<CString> {
     CString::new(text.into_vec())
         .context("a program, argument or environment variable with a zero byte in it")

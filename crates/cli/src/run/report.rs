@@ -1,4 +1,4 @@
-//! What the launcher says about deaths.
+//! The launcher's reports of deaths.
 
 use std::collections::BTreeMap;
 
@@ -9,22 +9,22 @@ use super::lines::Stream;
 use super::oom::Kills;
 use super::spec::Options;
 
-/// What the launcher knows that may explain a death.
+/// Facts that may explain a death.
 pub struct Hints {
-    /// The user has decided on the checks that cost time.
+    /// The user has switched the expensive checks on or off.
     pub checked: bool,
     /// Kills for lack of memory.
     pub kills: Kills,
 }
 
 impl Hints {
-    /// What is known when the job begins.
+    /// The facts at the beginning of the job.
     pub fn new(options: &Options) -> Hints {
         Hints { checked: options.decides(ENV_CHECK), kills: Kills::so_far() }
     }
 }
 
-/// A failure in full: who, how, where its output ended.
+/// The full report of a failure: the PE, the cause, and the end of its output.
 pub fn failure(
     who: &str,
     after_finalizing: bool,
@@ -37,7 +37,7 @@ pub fn failure(
     if let Some(hint) = hint(cause, hints) {
         text += &format!(". {hint}");
     }
-    // What a panic or an abort ends with may be followed by what destructors and handlers say.
+    // After the message of a panic or an abort, destructors and handlers may write more.
     let by_message = matches!(cause, Cause::Exit(101) | Cause::Signal(libc::SIGABRT));
     for (name, stream) in ["output", "error output"].iter().zip(streams) {
         let words = stream.last_words();
@@ -54,7 +54,7 @@ pub fn failure(
 
 fn how(cause: Cause) -> String {
     match cause {
-        UNKNOWN => "ended without finalising, and this kernel does not tell how".into(),
+        UNKNOWN => "ended without finalising, and this kernel does not report how".into(),
         cause => cause.to_string(),
     }
 }
@@ -78,25 +78,25 @@ fn hint(cause: Cause, hints: &mut Hints) -> Option<String> {
 pub fn exit_status(cause: Cause) -> u8 {
     match cause {
         Cause::Signal(signal) => 128 + signal as u8,
-        // A failure has to be one for the shell, too.
+        // A failure must have a status other than 0.
         Cause::Exit(0) | Cause::Finalized => 1,
         Cause::Exit(code) => code as u8,
         Cause::Panic => 101,
     }
 }
 
-/// The deaths that followed another, in one line.
+/// The deaths that followed the first one, in one line.
 #[derive(Default)]
 pub struct Followers(BTreeMap<String, Vec<usize>>);
 
 impl Followers {
-    /// Adds one.
+    /// Adds a death.
     pub fn add(&mut self, pe: usize, cause: Cause, by_launcher: bool) {
         let how = if by_launcher { format!("{cause} by memonet") } else { how(cause) };
         self.0.entry(how).or_default().push(pe);
     }
 
-    /// All of them in words; `None` when there are none.
+    /// The line; `None` without deaths.
     pub fn describe(mut self) -> Option<String> {
         let groups: Vec<String> =
             self.0.iter_mut().map(|(how, pes)| format!("PE {}: {how}", ranges(pes))).collect();

@@ -1,4 +1,4 @@
-//! Signals to the launcher, read like data.
+//! Signals to the launcher, which reads them from a descriptor.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,7 +7,7 @@ use nix::sys::signal::{self, SigHandler, SigSet, SigmaskHow, Signal, raise, sigp
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-/// Those that are passed on to the PEs.
+/// The signals that are passed on to the PEs.
 const PASSED_ON: [Signal; 8] = [
     Signal::SIGINT,
     Signal::SIGTERM,
@@ -22,24 +22,24 @@ const PASSED_ON: [Signal; 8] = [
 /// A signal that arrived.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrived {
-    /// Which.
+    /// The signal.
     pub signal: Signal,
-    /// It came from the terminal, which sent it to the PEs, too: they are in the same process
-    /// group.
+    /// It came from the terminal. The terminal has sent it to the PEs, too, because they are in the
+    /// launcher's process group.
     pub from_terminal: bool,
 }
 
-/// Signals are held back from their usual effect while this value lives.
+/// While this value lives, signals do not have their usual effects.
 pub struct Signals {
     fd: SignalFd,
     mask_before: SigSet,
 }
 
 impl Signals {
-    /// Begins to catch.
+    /// Begins to catch signals.
     pub fn catch() -> Result<Signals> {
         let mut caught = SigSet::from(Signal::SIGCHLD);
-        // What `nohup` or a shell had ignored stays ignored, here and in the PEs.
+        // A signal that `nohup` or a shell ignores stays ignored, here and in the PEs.
         PASSED_ON
             .into_iter()
             .filter(|&signal| !is_ignored(signal))
@@ -66,8 +66,8 @@ impl Signals {
 
     /// Stops this process as the terminal's Ctrl-Z does, until it is continued.
     pub fn stop(&self) -> Result<()> {
-        // By the signal's own default action, which, unlike SIGSTOP, spares a process that no shell
-        // would continue.
+        // By the default action of SIGTSTP. Unlike SIGSTOP, it does not stop a process that no
+        // shell would continue.
         let tstp = SigSet::from(Signal::SIGTSTP);
         raise(Signal::SIGTSTP)?;
         sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&tstp), None)?;
@@ -84,7 +84,8 @@ impl AsFd for Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // Some senders send twice, to the process and to its group; the job has ended by the first.
+        // Some senders send twice, to the process and to its group. The first one has ended the
+        // job.
         while self.next().is_some() {}
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask_before), None);
     }
@@ -102,9 +103,9 @@ fn disposition(signal: i32) -> libc::sighandler_t {
     action.sa_sigaction
 }
 
-/// The signals that a PE must have reset to their default action. Handlers would run in this
-/// process's memory before the PE's `execve`; SIGPIPE is ignored by Rust's runtime, not by the
-/// user's wish; and with SIGCHLD ignored, the exit status of children is lost.
+/// The signals whose actions must be reset in a PE. Handlers would run in this process's memory
+/// before the PE's `execve`. Rust's runtime, not the user, ignores SIGPIPE. And if SIGCHLD is
+/// ignored, the exit status of children is lost.
 pub fn to_reset() -> Vec<i32> {
     let handled = |&signal: &i32| !matches!(disposition(signal), libc::SIG_DFL | libc::SIG_IGN);
     (1..=libc::SIGRTMAX())
@@ -121,10 +122,10 @@ pub fn keep_children() -> Result<()> {
     Ok(())
 }
 
-/// Ends this process by a signal's default action; returns when that does not end it.
+/// Ends this process by a signal's default action. Returns if that action does not end it.
 pub fn die_of(signal: i32) {
     if let Ok(signal) = Signal::try_from(signal) {
-        // A core dump of the launcher, which SIGQUIT would leave, tells nobody anything.
+        // A core dump of the launcher, which SIGQUIT would write, is of no use.
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
         let _ = raise(signal);
     }

@@ -21,12 +21,12 @@ impl Target {
     }
 }
 
-/// Who writes, and where to.
+/// A writer and its output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Source {
     /// A PE, or [`LAUNCHER`].
     pub pe: usize,
-    /// To which output.
+    /// The output.
     pub target: Target,
 }
 

@@ -1,5 +1,6 @@
-//! Starting one PE: a child that shares this process's memory until its `execve`, as `posix_spawn`
-//! does it, but which also dies with the launcher, is bound to its CPUs, and says what went wrong.
+//! Starts one PE: a child that shares this process's memory until its `execve`, as with
+//! `posix_spawn`. Unlike there, the child dies with the launcher, is bound to its CPUs, and reports
+//! which step failed.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
@@ -20,37 +21,37 @@ use super::program::{CannotStart, Image, c_string};
 use super::signals::{self, Signals};
 use super::spec::Options;
 
-/// A PE that was started.
+/// A started PE.
 pub struct Child {
     /// Its process.
     pub pid: Pid,
-    /// The same, as a descriptor that becomes readable at its end.
+    /// A descriptor of its process, which becomes readable at its end.
     pub pidfd: OwnedFd,
-    /// What it writes to its standard output; does not block.
+    /// A pipe from its standard output; reads do not block.
     pub stdout: OwnedFd,
-    /// What it writes to its standard error; does not block.
+    /// A pipe from its standard error; reads do not block.
     pub stderr: OwnedFd,
 }
 
-/// What all PEs have in common.
+/// What the starts of all PEs have in common.
 pub struct Spawner {
     stack: Vec<u8>,
     null: File,
-    /// Without what depends on the PE.
+    /// The variables that all PEs share.
     environment: Vec<CString>,
     mask: libc::sigset_t,
     to_reset: Vec<i32>,
     nofile: libc::rlimit,
     parent: libc::pid_t,
-    /// Whether a program's addresses are to be the same in every run.
+    /// Whether a program has equal addresses in every run.
     fixed_addresses: bool,
 }
 
-/// Enough for a few system calls.
-const STACK: usize = 64 << 10;
+/// Bytes of the child's stack: enough for a few system calls.
+const STACK_BYTES: usize = 64 << 10;
 
 impl Spawner {
-    /// Prepares what does not depend on the PE.
+    /// Prepares everything that does not depend on the PE.
     pub fn new(
         job: &JobFile,
         guard: &Guard,
@@ -59,7 +60,7 @@ impl Spawner {
         options: &Options,
     ) -> Result<Spawner> {
         let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
-        // Where this launcher runs on a simulated machine itself, its own job need not.
+        // This launcher may itself run on a simulated machine; its job does so only if asked.
         environment.remove(OsStr::new(memonet_core::hosted::ENV_FD));
         environment
             .extend(options.environment.iter().map(|(name, value)| (name.into(), value.into())));
@@ -69,7 +70,7 @@ impl Spawner {
             environment.remove(OsStr::new(name));
         }
         Ok(Spawner {
-            stack: vec![0; STACK],
+            stack: vec![0; STACK_BYTES],
             null: File::open("/dev/null").context("/dev/null")?,
             environment: environment
                 .iter()
@@ -131,8 +132,8 @@ impl Spawner {
     }
 }
 
-/// Runs [`child`] in a new process and returns once it has become another program, or has failed
-/// to.
+/// Runs [`child`] in a new process. Returns when that process has become another program, or has
+/// failed.
 fn clone_with(stack: &mut [u8], order: &mut Order<'_>) -> io::Result<(Pid, OwnedFd)> {
     // No signal may be handled in the child while it shares our memory.
     let all = nix::sys::signal::SigSet::all();
@@ -141,9 +142,9 @@ fn clone_with(stack: &mut [u8], order: &mut Order<'_>) -> io::Result<(Pid, Owned
     let mut pidfd: c_int = -1;
     let order: *mut Order<'_> = order;
     // SAFETY: the child runs `child` on a stack of its own (the range ends at `top`, aligned to
-    // 16), on which nothing else runs: CLONE_VFORK suspends this thread until the child has left it
-    // by `execve` or `_exit`. For the same reason `order` and all it points to live, and are not
-    // used by this thread, as long as the child uses them.
+    // 16). Nothing else uses that stack: CLONE_VFORK suspends this thread until the child has left
+    // it by `execve` or `_exit`. For that reason, too, `order` and everything it points to outlive
+    // the child's use, and this thread does not touch them meanwhile.
     let result = unsafe {
         let end = stack.as_mut_ptr_range().end;
         let top = end.sub(end.addr() % 16);
@@ -152,7 +153,7 @@ fn clone_with(stack: &mut [u8], order: &mut Order<'_>) -> io::Result<(Pid, Owned
     let error = io::Error::last_os_error();
     before.thread_set_mask()?;
     match Pid::from_raw(result) {
-        // SAFETY: the kernel has put a new descriptor there, which nobody else knows.
+        // SAFETY: the kernel has written a new descriptor there, which nothing else owns.
         Some(pid) if result > 0 => Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) })),
         _ => Err(error),
     }
@@ -166,7 +167,7 @@ fn pointers<'a>(strings: impl Iterator<Item = &'a CString>) -> Vec<*const c_char
     strings.map(|string| string.as_ptr()).chain(std::iter::once(ptr::null())).collect()
 }
 
-/// What the child is to do, all of it prepared: it must not allocate.
+/// Everything that the child needs, prepared: the child must not allocate.
 struct Order<'a> {
     path: *const c_char,
     argv: *const *const c_char,
@@ -180,11 +181,11 @@ struct Order<'a> {
     to_reset: &'a [i32],
     nofile: &'a libc::rlimit,
     fixed_addresses: bool,
-    /// The child's answer.
+    /// The step of the child that failed, and its errno.
     failure: Option<(Step, i32)>,
 }
 
-/// Where the start of a PE can fail.
+/// The steps at which the start of a PE can fail.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Prepare(&'static str),
@@ -193,20 +194,20 @@ enum Step {
 }
 
 extern "C" fn child(order: *mut c_void) -> c_int {
-    // SAFETY: the parent passed an `Order` that it does not touch before this process has left its
-    // memory.
+    // SAFETY: the parent passed an `Order`, which it does not touch before this process has left
+    // its memory.
     let order = unsafe { &mut *order.cast::<Order<'_>>() };
     let Err(step) = become_program(order);
     order.failure = Some((step, io::Error::last_os_error().raw_os_error().unwrap_or(0)));
-    // SAFETY: ends this process alone, without running anything of the parent's.
+    // SAFETY: ends this process alone, and runs no exit handler of the parent.
     unsafe { libc::_exit(127) }
 }
 
-/// Returns the step that failed; `errno` tells why.
+/// Returns the step that failed; `errno` has the reason.
 fn become_program(order: &Order<'_>) -> Result<std::convert::Infallible, Step> {
     let done = |result: c_int, step: Step| if result < 0 { Err(step) } else { Ok(()) };
-    // SAFETY: system calls by this process on itself, whose pointers the parent keeps valid (see
-    // `clone_with`). None of these functions allocates or takes a lock that the suspended parent
+    // SAFETY: system calls by this process on itself. The parent keeps their pointers valid (see
+    // `clone_with`). None of these functions allocates, or takes a lock that the suspended parent
     // could hold.
     unsafe {
         done(
@@ -214,7 +215,7 @@ fn become_program(order: &Order<'_>) -> Result<std::convert::Infallible, Step> {
             Step::Prepare("PR_SET_PDEATHSIG"),
         )?;
         if libc::getppid() != order.parent {
-            // The launcher died before its death would have been told.
+            // The launcher died before PR_SET_PDEATHSIG took effect: no signal will come.
             libc::_exit(127);
         }
         if !order.cpus.is_null() {
@@ -269,7 +270,7 @@ impl Step {
             (Step::Execute, _) => format!("cannot start {name}: {path}: {error}"),
             (Step::Bind, _) => format!("cannot bind {name} to its CPUs: {error}. Use --bind none"),
             (Step::Prepare("personality"), _) => format!(
-                "cannot start {name} at fixed addresses, as runs on a simulated machine repeat themselves: personality: {error}. \
+                "cannot start {name} at fixed addresses, which repeatable runs on a simulated machine need: personality: {error}. \
                  Where a container forbids it, allow it (docker run --security-opt seccomp=unconfined)"
             ),
             (Step::Prepare(call), _) => format!("cannot start {name}: {call}: {error}"),
@@ -285,7 +286,7 @@ fn too_many(pe: usize, error: io::Error) -> anyhow::Error {
         }
         Some(libc::ENOMEM) => "There is not enough memory",
         Some(libc::EINVAL) => "Linux 5.2 or newer is needed (for pidfd)",
-        _ => "`memonet doctor` tells what this machine lacks",
+        _ => "`memonet doctor` shows what this machine lacks",
     };
     anyhow::anyhow!("cannot create a process for PE {pe}: {error}. {hint}")
 }

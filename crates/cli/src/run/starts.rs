@@ -7,7 +7,7 @@ use super::binding::Binding;
 use super::program::Image;
 use super::spawn::{Child, Spawner};
 
-/// What is to be started, PE by PE.
+/// Starts the PEs of a job in order.
 pub struct Starts<'a> {
     pub spawner: Spawner,
     pub images: Vec<&'a Image>,

@@ -1,4 +1,4 @@
-//! What the PEs of a job say of their shared objects when they finalise.
+//! The statistics of shared objects that PEs write when they finalise.
 
 use std::fs::File;
 use std::io::{Read, Seek};
@@ -9,22 +9,24 @@ use memonet_core::dsm::ENV_STATS_FD;
 
 use crate::shared_file;
 
-/// Where they say it: a file that all inherit.
+/// The file to which all PEs append their statistics.
 pub struct Stats(File);
 
 impl Stats {
-    /// Makes it, and tells the PEs.
+    /// Makes the file, and passes its descriptor to the PEs.
     pub fn collect(environment: &mut Vec<(String, String)>) -> Result<Stats> {
         let file = shared_file::appended("memonet stats")?;
         environment.push((ENV_STATS_FD.into(), file.as_raw_fd().to_string()));
         Ok(Stats(file))
     }
 
-    /// A line for each object and PE, by object. PEs that died have said nothing.
+    /// A line for each object and PE, ordered by object. PEs that died are missing.
     pub fn table(mut self) -> Result<String> {
         let mut lines = String::new();
         self.0.rewind()?;
-        self.0.read_to_string(&mut lines).context("what the PEs say of their shared objects")?;
+        self.0
+            .read_to_string(&mut lines)
+            .context("cannot read the statistics of shared objects")?;
         let mut rows: Vec<Vec<&str>> = lines
             .lines()
             .map(|line| line.split(' ').collect())

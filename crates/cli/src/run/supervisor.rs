@@ -1,10 +1,9 @@
-//! Standing by while the job runs: one loop for deaths, signals, output and deadlines.
+//! Supervises the running job: one loop for deaths, signals, output and deadlines.
 //!
-//! *No output is lost, but by SIGKILL to the launcher.* What a process has written before its end
-//! lies in its pipes. They are read until they are empty when that process has ended, and again
-//! when all that it had started has ended too. Only then is the writer told that nothing follows,
-//! and waited for. A PE's own buffers are the PE's: what it has not written when it is killed was
-//! never output.
+//! *No output is lost, except by SIGKILL to the launcher.* The output of a process before its end
+//! lies in its pipes. The launcher reads them until they are empty when the process has ended, and
+//! again when all its descendants have ended. Only then it ends the writer's thread, and waits for
+//! it. A PE's own buffers do not count: a killed PE loses what it has not yet written.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -20,7 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{self, Pid, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::family::Family;
-use super::joined::{self, Found, Joined, LOOK};
+use super::joined::{self, CHECK, Found, Joined};
 use super::lines::Stream;
 use super::machine::Simulation;
 use super::phase::Phase;
@@ -33,23 +32,24 @@ use super::starts::Starts;
 use super::verdict::Verdict;
 use super::writer::Writer;
 
-/// Time between two looks whether a PE has asked for the end of the job. It calls the launcher, but
-/// where that has another number than the PE knows, or belongs to another user, the call does not
-/// arrive.
+/// Time between two checks whether a PE has asked for the end of the job. Such a PE signals the
+/// launcher. But the signal does not arrive where the launcher has another process id than the PE
+/// knows, or belongs to another user.
 const GLANCE: Duration = Duration::from_secs(1);
-/// Exit status of a job that took too long, as `timeout` has it.
+/// Exit status of a job that took too long, as that of `timeout`.
 const TIMED_OUT: u8 = 124;
 /// Bytes read at once.
-const SCRATCH: usize = 64 << 10;
-/// Reads from one dead PE's pipe: more than it holds, but an end, should something that it left
-/// behind go on writing.
+const SCRATCH_BYTES: usize = 64 << 10;
+/// Reads from the pipe of a dead PE: enough to empty it, but bounded, because a descendant of the
+/// PE may still write.
 const LAST_READS: usize = 32;
 
 const SIGNALS: u64 = u64::MAX;
 const NEWS: u64 = u64::MAX - 1;
 const OUTPUT: u64 = u64::MAX - 2;
 const MACHINE: u64 = u64::MAX - 3;
-/// Added to a PE's number: the process that joined as it, where it is not the one that was started.
+/// Added to a PE's number: stands for the process that joined as this PE, if it is not the one that
+/// was started.
 const JOINED: u64 = 1 << 32;
 
 mod ending;
@@ -57,11 +57,11 @@ mod engine;
 
 struct Pe {
     pid: Pid,
-    /// `None` when it has ended.
+    /// `None` after its end.
     pidfd: Option<OwnedFd>,
     /// The process that joined, while it runs and is not the one that was started.
     joined: Option<Joined>,
-    /// That process is gone without having finalised, which was told.
+    /// That process has ended without finalising, which was reported.
     lost: bool,
     /// The launcher has sent SIGKILL.
     killed: bool,
@@ -72,11 +72,11 @@ struct Pe {
 /// The end of a process.
 struct End {
     pe: usize,
-    /// `None` when it was in order.
+    /// `None` for an end in order.
     cause: Option<Cause>,
-    /// The process, where it is not the one that was started.
+    /// The process that ended, if it is not the one that was started.
     joined: Option<i32>,
-    /// The PE had left the job before, so that nobody waits for it.
+    /// The PE had left the job before: no other PE waits for it.
     after_finalizing: bool,
 }
 
@@ -93,13 +93,14 @@ pub struct Outcome {
 pub struct Supervisor {
     pes: Vec<Pe>,
     alive: usize,
-    /// PEs of which no process has joined, and when to look again.
+    /// PEs of which no process has joined so far.
     unseen: BTreeSet<usize>,
-    look: Instant,
+    /// When to check them again.
+    next_check: Instant,
     phase: Phase,
-    /// Exit status of the first failure,
+    /// Exit status of the first failure.
     status: Option<u8>,
-    /// and whose that was.
+    /// The PE that failed first.
     blamed: Option<usize>,
     followers: Followers,
     /// The signal that was sent to the launcher to end the job.
@@ -108,17 +109,18 @@ pub struct Supervisor {
     keep_going: bool,
     hints: Hints,
     verbose: bool,
-    /// Unfinished lines, by the time they are due.
+    /// Unfinished lines, by the time at which they are due.
     due: BTreeSet<(Instant, u64)>,
     scratch: Vec<u8>,
-    /// Deaths, signals, news of the writer, and `output`.
+    /// Reports deaths, signals, news of the writer, and `output`.
     events: OwnedFd,
-    /// The pipes; apart, so that all can be left alone at once when nobody takes their output.
+    /// Reports the pipes. A set of its own, so that one call stops reading from all of them.
     output: OwnedFd,
     reading: bool,
-    /// Where the job runs, unless on this machine; until its engine has ended.
+    /// The simulated machine that the job runs on, if any, until its engine has ended.
     simulation: Option<Simulation>,
-    // Dropped in this order: the last output may wait for its reader, and Ctrl-C is to end that.
+    // Dropped in this order: the last output may wait for its reader, and Ctrl-C must end that
+    // wait.
     family: Family,
     signals: Signals,
     writer: Writer,
@@ -126,7 +128,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Gets ready for PEs.
+    /// Prepares for PEs.
     pub fn new(
         job: JobFile,
         signals: Signals,
@@ -143,7 +145,7 @@ impl Supervisor {
             pes: Vec::new(),
             alive: 0,
             unseen: BTreeSet::new(),
-            look: Instant::now(),
+            next_check: Instant::now(),
             phase: Phase::Running,
             status: None,
             blamed: None,
@@ -156,7 +158,7 @@ impl Supervisor {
             hints: Hints::new(options),
             verbose: options.verbose,
             due: BTreeSet::new(),
-            scratch: vec![0; SCRATCH],
+            scratch: vec![0; SCRATCH_BYTES],
             events,
             output,
             reading: true,
@@ -177,7 +179,7 @@ impl Supervisor {
         &self.job
     }
 
-    /// Says something on standard error.
+    /// Writes a message to standard error.
     pub fn say(&mut self, text: &str) {
         self.writer.say(text);
     }
@@ -224,15 +226,15 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Stands by until the job has ended.
+    /// Supervises the job until it has ended.
     pub fn watch(mut self, starts: &mut Starts<'_>) -> Result<Outcome> {
         while self.alive > 0 || self.simulation.is_some() {
             let events = self.wait()?;
-            // Before any end is looked at: what follows from a request is no failure.
+            // Before the ends are judged: an end that follows from a request is no failure.
             if let Some(status) = self.job.exit_status() {
                 self.exit_as_asked(status);
             }
-            // Deaths are published before anything else is done: others wait for the dead.
+            // Deaths are published first: other PEs may wait for the dead.
             let mut ends: Vec<End> = events.iter().filter_map(|&event| self.ended(event)).collect();
             ends.extend(self.look_for_joined());
             if events.iter().any(|&event| event != OUTPUT) {
@@ -258,7 +260,7 @@ impl Supervisor {
         let (output, mut status) = (self.writer.shared(), self.status.unwrap_or(0));
         let interrupted =
             self.interrupted.filter(|&signal| self.status == Some(128 + signal as u8));
-        // The last output is written now, or never.
+        // Dropping the writer writes the last output.
         drop(self);
         if let Some(lost) = output.lost() {
             eprintln!("memonet: {lost}");
@@ -271,10 +273,10 @@ impl Supervisor {
         let glance = matches!(self.phase, Phase::Running).then(|| Instant::now() + GLANCE);
         let deadline = self.deadline.map(|(deadline, _)| deadline);
         let due = self.due.first().map(|&(due, _)| due);
-        let look = (!self.unseen.is_empty()).then_some(self.look);
-        let pace = self.simulation.as_ref().map(Simulation::next_look);
+        let check = (!self.unseen.is_empty()).then_some(self.next_check);
+        let pace = self.simulation.as_ref().map(Simulation::next_check);
         let next =
-            [self.phase.until(), glance, deadline, due, look, pace].into_iter().flatten().min();
+            [self.phase.until(), glance, deadline, due, check, pace].into_iter().flatten().min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()));
         ready(&self.events, timeout.as_ref())
     }
@@ -295,8 +297,7 @@ impl Supervisor {
             (None, code) => Cause::Exit(code.unwrap_or(0)),
         };
         let verdict = self.judge(pe, how);
-        // Nobody is to hear of a failure where a PE has ended the job on purpose, but for that of
-        // such a PE itself.
+        // If a PE has ended the job on purpose, failures of other PEs are not reported.
         let on_purpose = matches!(self.phase, Phase::Exiting(_))
             && (self.pes[pe].killed || !matches!(how, Cause::Signal(_)));
         if let Some(cause) = verdict.cause.filter(|_| verdict.concerns_others() && !on_purpose) {
@@ -314,26 +315,27 @@ impl Supervisor {
         })
     }
 
-    /// What the end of a process of a PE means. Publishes one that does not concern the others.
+    /// What the end of a PE's process means. Publishes an end that does not concern the others.
     fn judge(&self, pe: usize, how: Cause) -> Verdict {
         loop {
             let state = self.job.state(pe);
             let verdict = Verdict::of(how, state, self.job.part(pe));
-            // Under a wrapper that has ended, a process may join just now: then it is another end.
+            // Under a wrapper that has ended, a process may join at this moment: then the end is
+            // judged again.
             if verdict.concerns_others() || self.job.left(pe, state) {
                 return verdict;
             }
         }
     }
 
-    /// Begins to watch the processes that have joined since the last look, where they are not those
+    /// Begins to watch the processes that have joined since the last check, if they are not those
     /// that were started.
     fn look_for_joined(&mut self) -> Vec<End> {
         let now = Instant::now();
-        if now < self.look {
+        if now < self.next_check {
             return Vec::new();
         }
-        self.look = now + LOOK;
+        self.next_check = now + CHECK;
         let new: Vec<(usize, i32)> =
             self.unseen.iter().filter_map(|&pe| Some((pe, self.job.process(pe)?))).collect();
         let mut ends = Vec::new();
@@ -356,17 +358,17 @@ impl Supervisor {
         ends
     }
 
-    /// The process that joined has ended under its wrapper. That is a death unless it had left in
+    /// The process that joined has ended under its wrapper. That is a death, unless it had left in
     /// order.
     fn lose(&mut self, pe: usize, pid: i32, cause: Cause) -> Option<End> {
         let verdict = self.judge(pe, cause);
         if !verdict.concerns_others() {
-            // How its wrapper ends is still to come.
+            // The wrapper has not ended yet.
             self.tell_engine(pe);
             return None;
         }
         if matches!(self.phase, Phase::Exiting(_)) {
-            // What its wrapper would do after it is no part of the job's last output.
+            // Later output of the wrapper is not part of the job's last output.
             self.kill(|_, other| other == pe);
             return None;
         }
@@ -375,7 +377,7 @@ impl Supervisor {
         Some(End { pe, cause: Some(cause), joined: Some(pid), after_finalizing: false })
     }
 
-    /// Reports an end, if it was a failure, and begins to end the others.
+    /// Reports an end that was a failure, and begins to end the other PEs.
     fn account_for(&mut self, end: &End) {
         let pe = end.pe;
         for target in [Target::Stdout, Target::Stderr] {
@@ -384,8 +386,8 @@ impl Supervisor {
         self.tell_engine(pe);
         let Some(cause) = end.cause else { return };
         if self.pes[pe].lost && end.joined.is_none() {
-            // Told already. But how the wrapper, if it ended by itself, sums it up counts:
-            // `timeout` has a status for it.
+            // Reported before. But if the wrapper ended by itself, its status counts: `timeout`,
+            // for example, has a status of its own.
             if self.blamed == Some(pe) && matches!(self.phase, Phase::Running | Phase::Grace(_)) {
                 self.status = Some(exit_status(cause));
             }
@@ -396,14 +398,13 @@ impl Supervisor {
             Cause::Signal(libc::SIGKILL) => self.pes[pe].killed,
             _ => false,
         };
-        // One that has asked for the end of the job with status 0, and then dies, has failed all
-        // the same.
+        // A PE that asks for the end of the job with status 0, and then dies, has failed.
         let first = self.status.is_none() || self.status == Some(0) && !sent;
         let signalled = matches!(cause, Cause::Signal(_));
         if self.interrupted.is_some()
             && matches!(cause, Cause::Signal(signal) if Some(signal) == self.interrupted)
         {
-            // Not news to whoever sent it.
+            // The sender of the signal expects this end.
         } else if first || self.keep_going && !sent || signalled && !sent {
             let who = self.who(end);
             let text = report::failure(
@@ -421,7 +422,7 @@ impl Supervisor {
             self.status = Some(exit_status(cause));
             self.blamed = Some(pe);
         }
-        // Without one that left in order the others can go on.
+        // The others can continue without a PE that had left in order.
         if !self.keep_going && !end.after_finalizing {
             self.phase.failed(Instant::now());
         }
@@ -438,7 +439,7 @@ impl Supervisor {
     fn handle_signals(&mut self) -> Result<()> {
         while let Some(arrived) = self.signals.next() {
             if arrived.signal == Signal::SIGCHLD {
-                // What it tells is done whenever signals arrive.
+                // Every pass of the loop collects children.
                 continue;
             }
             if !arrived.from_terminal || arrived.signal == Signal::SIGCONT {
@@ -467,7 +468,7 @@ impl Supervisor {
 
     fn handle_news(&mut self) -> Result<()> {
         for target in self.writer.take_news() {
-            // As in a shell's pipeline: who goes on writing gets SIGPIPE.
+            // As in a shell's pipeline, a PE that writes again gets SIGPIPE.
             for pe in &mut self.pes {
                 pe.streams[target as usize].close();
             }
@@ -504,7 +505,7 @@ impl Supervisor {
         if let Some(simulation) = &mut self.simulation {
             let process =
                 |pe: &Pe| pe.joined.as_ref().map_or(pe.pid.as_raw_pid(), |joined| joined.pid);
-            simulation.look(now, |pe| self.pes.get(pe).is_some_and(|pe| is_asleep(process(pe))));
+            simulation.check(now, |pe| self.pes.get(pe).is_some_and(|pe| is_asleep(process(pe))));
         }
         while let Some(&(due, token)) = self.due.first().filter(|(due, _)| *due <= now) {
             self.due.remove(&(due, token));
@@ -539,7 +540,8 @@ impl Supervisor {
         Ok(())
     }
 
-    /// All PEs have ended: so does what they left behind, and what it wrote is written.
+    /// After the end of all PEs: ends the processes that they left behind, and passes on the last
+    /// output.
     fn finish(&mut self) {
         let left = self.family.end();
         for pe in 0..self.pes.len() {
@@ -559,7 +561,7 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        // `Family` waits for them.
+        // `Family` waits for their ends.
         self.send_all(Some(process::Signal::KILL));
     }
 }

@@ -18,7 +18,7 @@ pub fn seconds(text: &str) -> Result<Duration> {
     let seconds: f64 = text.parse().context("not a number of seconds")?;
     match Duration::try_from_secs_f64(seconds) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
-        // More than fits: never.
+        // More than a Duration holds: the job never times out.
         Err(_) if seconds > 0.0 => Ok(Duration::MAX),
         _ => bail!("not a positive number of seconds"),
     }

@@ -1,54 +1,55 @@
-//! What the end of a process means: a function of how it ended, and of what the PE had said in the
-//! control page.
+//! The meaning of a process's end: a function of how it ended, and of the PE's state in the control
+//! page.
 //!
-//! | how it ended | what the PE had said | meaning |
+//! | how it ended | state of the PE | meaning |
 //! |---|---|---|
 //! | signal, or status not 0 | it has left in order | a failure that concerns no other PE |
-//! | | anything else, or nothing | a failure that the others are told of |
-//! | status 0 | nothing: it never joined | in order |
+//! | | any other | a failure that is published to the others |
+//! | status 0 | it never joined | in order |
 //! | | it has left in order | in order |
-//! | | it joined, and takes no part yet, or no more | in order |
+//! | | it joined, and does not take part yet, or no more | in order |
 //! | | it joined, and takes part | a failure: it has left by `_exit(0)`, or as another program |
 //! | | its process died under a wrapper | that failure |
 //! | | a word that the library does not write | a failure |
 //!
-//! It has left in order when it is [`State::Done`], or takes part [no more](Part::NoMore).
+//! A PE has left in order if its state is [`State::Done`], or if it takes part [no
+//! more](Part::NoMore).
 //!
-//! *No death is taken for an end in order.* The kernel tells how the process ended that the
-//! launcher has started. Where it is the PE, a signal or a status that is not 0 is a failure,
-//! whatever the control page says, and at whichever moment it came: before the PE joined, between
-//! that and its first meeting, as it finalised, or after that. Where it is a wrapper, its own
-//! status counts. The launcher sees the death of the PE under it by watching [that
-//! process](super::joined::Joined), or, if the wrapper ends first, because the PE still takes part.
-//! One death is the wrapper's to tell: that of a process that had not joined yet, or took no part
-//! yet when its wrapper ended with status 0. The launcher cannot know that it would have.
+//! *No death is mistaken for an end in order.* The kernel reports how the started process ended. If
+//! that process is the PE, a signal or a status other than 0 is a failure, for every state and at
+//! every moment: before the PE joined, before its first collective, as it finalised, or later. If
+//! it is a wrapper, the wrapper's status counts. The launcher notices the death of the PE under a
+//! wrapper by watching [that process](super::joined::Joined), or, if the wrapper ends first,
+//! because the PE still takes part. Only the wrapper can report one death: that of a process that
+//! had not joined, or did not take part, when its wrapper ended with status 0. The launcher cannot
+//! know that the process would have.
 //!
-//! *What the end was found out by is what is published.* A wrapper may end while the process under
-//! it joins. So the end of a PE is published in exchange for the state that it was judged by; where
-//! that has changed meanwhile, it is judged again.
+//! *The published end belongs to the state that was judged.* A wrapper may end while the process
+//! under it joins. So the end of a PE is published by a compare-and-swap on the judged state. If
+//! that state has changed, the end is judged again.
 //!
-//! *A PE that ends in order without having joined hangs nobody.* It is published as gone, and every
-//! wait that depends on it fails. So if others need it, they fail, and so does the job.
+//! *A PE that ends in order without having joined hangs no other PE.* Its end is published, and
+//! every wait that depends on it fails. So if other PEs need it, they fail, and the job fails.
 
 use memonet_core::Cause;
 use memonet_core::launch::{Part, State};
 
-/// What the end of a PE's process means.
+/// The meaning of the end of a PE's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verdict {
-    /// Why it is a failure; `None` where it was in order.
+    /// The cause of a failure; `None` for an end in order.
     pub cause: Option<Cause>,
-    /// The PE had left the job before: nobody waits for it.
+    /// The PE had left the job before: no other PE waits for it.
     pub after_finalizing: bool,
 }
 
 impl Verdict {
-    /// Whether others may wait for the PE, and are to be told that it is dead.
+    /// Whether other PEs may wait for the dead PE, so that its death must be published.
     pub fn concerns_others(self) -> bool {
         self.cause.is_some() && !self.after_finalizing
     }
 
-    /// Of a process that ended like this (an exit status of 0 is [`Cause::Exit`] too).
+    /// The verdict on a process that ended like `how` (exit status 0 is a [`Cause::Exit`], too).
     pub fn of(how: Cause, state: State, part: Part) -> Verdict {
         let cause = match (how, state) {
             (Cause::Exit(0), State::Empty | State::Done) => None,
@@ -107,7 +108,7 @@ mod tests {
         }
     }
 
-    /// Others may go on without those alone that have left.
+    /// Others may continue only without PEs that have left.
     #[test]
     fn a_pe_that_has_not_left_is_missed() {
         for (state, part) in STATES.into_iter().flat_map(|state| PARTS.map(|part| (state, part))) {

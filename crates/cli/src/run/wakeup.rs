@@ -25,7 +25,7 @@ impl Wakeup {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Forgets all wake-ups so far. There may have been none.
+    /// Forgets all wake-ups so far, if there were any.
     pub fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }

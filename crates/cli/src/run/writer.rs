@@ -1,5 +1,5 @@
-//! Writing out what PEs wrote, in a thread of its own: a terminal or pipe that takes nothing more
-//! must not keep the launcher from noticing a death.
+//! Writes the output of PEs, in a thread of its own: a terminal or pipe that blocks must not keep
+//! the launcher from noticing a death.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,29 +16,29 @@ use super::source::{LAUNCHER, Source, Target};
 use super::wakeup::Wakeup;
 use crate::unpoisoned::unpoisoned;
 
-/// Others write no more when nothing was read from them for this long.
+/// Other PEs count as silent when nothing was read from them for this long.
 const QUIET: Duration = Duration::from_secs(1);
-/// Of a labelled line that another one broke, so much is written once more when the line goes on.
-const REPEATED: usize = 4 << 10;
+/// When a labelled line continues that another line broke, up to this many bytes are repeated.
+const REPEATED_BYTES: usize = 4 << 10;
 
-/// Reading from PEs pauses above this many bytes, and goes on when they are written.
-const HIGH: usize = 1 << 20;
+/// Reading from PEs pauses while more than this many bytes wait to be written.
+const HIGH_BYTES: usize = 1 << 20;
 
 /// The unfinished line at the end of an output.
 struct Open {
     source: Source,
-    /// The line so far, where it is labelled and not too long to be repeated.
+    /// The line so far, if it is labelled and short enough to be repeated.
     text: Option<Vec<u8>>,
     /// Its source has ended, so it stays as it is.
     ended: bool,
 }
 
-/// When PEs were heard of last on an output.
+/// When PEs last wrote to an output.
 #[derive(Default)]
 struct Heard {
-    /// The last one, and when.
+    /// The last PE that wrote, and when.
     last: Option<(usize, Instant)>,
-    /// When any other.
+    /// When any other PE last wrote.
     others: Option<Instant>,
 }
 
@@ -63,9 +63,9 @@ impl Heard {
 struct Queue {
     pieces: VecDeque<(Target, Vec<u8>)>,
     bytes: usize,
-    /// Outputs that take nothing any more, and why.
+    /// Outputs that accept nothing any more, and the error.
     broken: Vec<(Target, Errno)>,
-    /// The launcher waits for the queue to shrink.
+    /// The launcher waits until the queue is empty.
     paused: bool,
     closed: bool,
 }
@@ -73,7 +73,7 @@ struct Queue {
 pub struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
-    /// Tells the launcher's loop that the queue is empty again, or an output broken.
+    /// Wakes the launcher's loop when the queue is empty again, or an output is broken.
     news: Wakeup,
 }
 
@@ -82,7 +82,7 @@ impl Shared {
         unpoisoned(self.queue.lock())
     }
 
-    /// What of the standard output was lost, and not because nobody wanted to read it.
+    /// A message if standard output was lost, unless its reader had closed it.
     pub fn lost(&self) -> Option<String> {
         let queue = self.queue();
         let lost = queue
@@ -105,14 +105,15 @@ pub struct Writer {
     /// By output, as `slot` numbers them.
     open: [Option<Open>; 2],
     heard: [Heard; 2],
-    /// Labelled lines that another one broke, as far as they had come.
+    /// The beginnings of labelled lines that another line broke.
     broken: BTreeMap<Source, Vec<u8>>,
+    /// Both outputs are one file.
     same: bool,
     label: bool,
 }
 
 impl Writer {
-    /// What is to be asked when this value, and with it the thread, is gone.
+    /// A handle that outlives this value and its thread.
     pub fn shared(&self) -> Arc<Shared> {
         self.shared.clone()
     }
@@ -142,13 +143,13 @@ impl Writer {
         })
     }
 
-    /// Says something in the launcher's own name, each line marked.
+    /// Writes a message of the launcher itself; each line is marked.
     pub fn say(&mut self, text: &str) {
         let text: String = text.lines().map(|line| format!("memonet: {line}\n")).collect();
         self.take(Source { pe: LAUNCHER, target: Target::Stderr }, text.as_bytes());
     }
 
-    /// Hands over what was taken. False when so much is waiting that no more should be read.
+    /// Passes all output so far to the thread. False if so much waits that reading should pause.
     pub fn flush(&mut self) -> bool {
         let mut queue = self.shared.queue();
         if !self.batch.is_empty() {
@@ -156,28 +157,28 @@ impl Writer {
             queue.pieces.append(&mut self.batch);
             self.shared.changed.notify_one();
         }
-        queue.paused = queue.bytes > HIGH;
+        queue.paused = queue.bytes > HIGH_BYTES;
         !queue.paused
     }
 
-    /// Becomes readable when reading may go on, or an output broke.
+    /// Becomes readable when reading may continue, or an output is broken.
     pub fn news(&self) -> BorrowedFd<'_> {
         self.shared.news.as_fd()
     }
 
-    /// Takes note of the news: outputs that broke.
+    /// Clears the wake-up. Returns the broken outputs.
     pub fn take_news(&mut self) -> Vec<Target> {
         self.shared.news.clear();
         self.shared.queue().broken.iter().map(|&(target, _)| target).collect()
     }
 
-    /// The number of an output; with one terminal for both, they are one.
+    /// The number of an output. If both go to one file, they have one number.
     fn slot(&self, target: Target) -> usize {
         if self.same { 0 } else { target as usize }
     }
 
-    /// Until when an unfinished line is not to be written, since it would be broken, or break
-    /// another one.
+    /// The time before which an unfinished line must not be written, because it would be broken, or
+    /// would break another line.
     pub fn busy_until(&self, source: Source, now: Instant) -> Option<Instant> {
         let slot = self.slot(source.target);
         match &self.open[slot] {
@@ -190,8 +191,8 @@ impl Writer {
         }
     }
 
-    /// Begins a line, or goes on with the one that stands there. Gives the line so far, where it is
-    /// kept.
+    /// Begins a line, or continues the unfinished line of this source. Returns the line so far, if
+    /// it is kept.
     fn begin(&mut self, source: Source) -> Option<Vec<u8>> {
         match self.open[self.slot(source.target)].take() {
             Some(open) if open.source == source => return open.text,
@@ -240,7 +241,7 @@ impl Sink for Writer {
         let open = || Open {
             source,
             text: before
-                .filter(|before| before.len() + piece.len() <= REPEATED)
+                .filter(|before| before.len() + piece.len() <= REPEATED_BYTES)
                 .map(|before| [&before, piece].concat()),
             ended: false,
         };
@@ -298,13 +299,13 @@ fn write_all(shared: &Shared) {
     }
 }
 
-/// An error when the output takes no more.
+/// Writes all of `text`. An error means that the output is broken.
 fn write(fd: BorrowedFd<'_>, mut text: &[u8]) -> Result<(), Errno> {
     while !text.is_empty() {
         match rustix::io::write(fd, text) {
             Ok(n) => text = &text[n..],
             Err(Errno::INTR) => {}
-            // Whoever started the launcher made the output non-blocking.
+            // The launcher has inherited a non-blocking output.
             Err(Errno::AGAIN) => {
                 let _ = poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::OUT)], None);
             }

@@ -1,5 +1,5 @@
-//! Raw barriers, the limits of memonet's: a central counter and dissemination, each with three ways
-//! to wait.
+//! Raw barriers, the limits of memonet's barriers: a central counter and dissemination, each with
+//! three ways to wait.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,17 +11,17 @@ pub enum Shape {
     Dissemination,
 }
 
-/// What a waiter does between two looks.
+/// What a waiter does between two polls.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Idle {
     Spin,
     Yield,
-    /// Sleeps, after this many looks.
+    /// Sleeps, after this many polls.
     Futex(u32),
 }
 
-/// Looks before the first yield: they cost nothing beside it and catch a partner on the other core.
-const LOOKS_BEFORE_YIELD: u32 = 4;
+/// Polls before the first yield: they are cheap beside it, and notice a partner on another core.
+const POLLS_BEFORE_YIELD: u32 = 4;
 
 /// Most rounds of a dissemination.
 const ROUNDS: usize = 16;
@@ -40,14 +40,14 @@ pub struct RawBarrier<'a> {
     phase: u32,
     counter: &'a AtomicU32,
     gate: Flag<'a>,
-    /// Per round: the flag of the partner, and our own.
+    /// For each round: the partner's flag, and this PE's.
     rounds: Vec<(Flag<'a>, Flag<'a>)>,
 }
 
 #[derive(Clone, Copy)]
 struct Flag<'a> {
     value: &'a AtomicU32,
-    /// How many sleep, or are about to.
+    /// Number of PEs that sleep, or are about to.
     sleepers: &'a AtomicU32,
 }
 
@@ -55,10 +55,11 @@ impl<'a> RawBarrier<'a> {
     /// The barrier in `WORDS` zeroed words of each PE.
     ///
     /// # Safety
-    /// Every pointer is aligned to a cache line and valid for [`WORDS`] words for `'a`, which
-    /// nothing but raw barriers of this place uses.
+    /// Every pointer is aligned to a cache line and valid for [`WORDS`] words for `'a`. Only raw
+    /// barriers at this place use those words.
     pub unsafe fn new(shape: Shape, idle: Idle, me: usize, parts: &[*mut u32]) -> Self {
-        // SAFETY: all indices below are less than WORDS, so within what the caller grants.
+        // SAFETY: all indices below are less than WORDS, so within the range that the caller
+        // grants.
         let word = |pe: usize, index: usize| unsafe { raw::half_word::<'a>(parts[pe].add(index)) };
         let flag = |pe, index| Flag { value: word(pe, index), sleepers: word(pe, index + LINE) };
         let pes = parts.len();
@@ -102,8 +103,8 @@ impl<'a> RawBarrier<'a> {
     #[inline(always)]
     fn raise(&self, flag: Flag<'_>, most: u32) {
         if let Idle::Futex(_) = self.idle {
-            // Sequentially consistent with the announcement in `wait`: one of the two sees the
-            // other.
+            // Sequentially consistent with the announcement in `wait`: either this PE sees the
+            // sleeper, or the sleeper sees the value.
             flag.value.store(self.phase, Ordering::SeqCst);
             if flag.sleepers.load(Ordering::SeqCst) != 0 {
                 raw::futex_wake(flag.value, most);
@@ -115,14 +116,14 @@ impl<'a> RawBarrier<'a> {
 
     #[inline(always)]
     fn wait(&self, flag: Flag<'_>) {
-        let mut looks = 0;
+        let mut polls = 0;
         while flag.value.load(Ordering::Acquire) < self.phase {
-            looks += 1;
+            polls += 1;
             match self.idle {
                 Idle::Spin => std::hint::spin_loop(),
-                Idle::Yield if looks < LOOKS_BEFORE_YIELD => {}
+                Idle::Yield if polls < POLLS_BEFORE_YIELD => {}
                 Idle::Yield => rustix::thread::sched_yield(),
-                Idle::Futex(before) if looks <= before => std::hint::spin_loop(),
+                Idle::Futex(before) if polls <= before => std::hint::spin_loop(),
                 Idle::Futex(_) => {
                     flag.sleepers.fetch_add(1, Ordering::SeqCst);
                     let seen = flag.value.load(Ordering::SeqCst);
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    /// Nobody leaves a barrier before all have entered it, whatever the shape and the way to wait.
+    /// With every shape and way to wait, no PE leaves a barrier before all have entered it.
     #[test]
     fn holds_everyone_until_the_last() {
         const PES: usize = 5;
@@ -157,8 +158,8 @@ mod tests {
                         scope.spawn(move || {
                             let parts: Vec<*mut u32> =
                                 parts.iter().map(|&part| part as *mut u32).collect();
-                            // SAFETY: the vectors outlive the threads and nothing else touches them
-                            // meanwhile.
+                            // SAFETY: the vectors outlive the threads, and nothing else touches
+                            // them meanwhile.
                             let mut barrier = unsafe { RawBarrier::new(shape, idle, me, &parts) };
                             for round in 1..=200 {
                                 entered.fetch_add(1, Ordering::SeqCst);

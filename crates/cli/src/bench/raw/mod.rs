@@ -1,5 +1,5 @@
-//! The physical limits: plain loads, stores, locked instructions and memcpy on the very words that
-//! memonet uses, with nothing of memonet in between.
+//! The physical limits: plain loads, stores, locked instructions and memcpy on the words that
+//! memonet uses, without memonet.
 
 pub mod barrier;
 pub mod multicast;
@@ -13,19 +13,21 @@ use rustix::thread::futex;
 /// A shared word that a peer may change.
 ///
 /// # Safety
-/// `pointer` is aligned and into a window that stays allocated for `'a`; whoever else accesses the
-/// word does it atomically and as 64 bits.
+/// `pointer` is aligned and into a window that stays allocated for `'a`. All other accesses to the
+/// word are atomic, and of 64 bits.
 pub unsafe fn word<'a>(pointer: *mut u64) -> &'a AtomicU64 {
-    // SAFETY: alignment, life time and atomicity of all accesses hold because the caller says so.
+    // SAFETY: by the contract of this function, the word is aligned, lives for `'a`, and all
+    // accesses are atomic.
     unsafe { AtomicU64::from_ptr(pointer) }
 }
 
 /// A shared word of 32 bits.
 ///
 /// # Safety
-/// As for [`word`], as 32 bits.
+/// As for [`word`], with accesses of 32 bits.
 pub unsafe fn half_word<'a>(pointer: *mut u32) -> &'a AtomicU32 {
-    // SAFETY: alignment, life time and atomicity of all accesses hold because the caller says so.
+    // SAFETY: by the contract of this function, the word is aligned, lives for `'a`, and all
+    // accesses are atomic.
     unsafe { AtomicU32::from_ptr(pointer) }
 }
 
@@ -39,7 +41,7 @@ pub fn poll<const PAUSE: bool>(word: &AtomicU64, value: u64) {
     }
 }
 
-/// One's half of a word's way there and back: PE 0 stores and waits, PE 1 waits and stores.
+/// One PE's half of a round trip: PE 0 stores and waits, PE 1 waits and stores.
 #[inline(always)]
 pub fn trip<const PAUSE: bool>(me: usize, own: &AtomicU64, near: &AtomicU64, value: u64) {
     if me == 0 {
@@ -51,21 +53,21 @@ pub fn trip<const PAUSE: bool>(me: usize, own: &AtomicU64, near: &AtomicU64, val
     }
 }
 
-/// libc's memcpy, which the compiler cannot look into.
+/// libc's memcpy, opaque to the compiler.
 ///
 /// # Safety
 /// Both ranges are valid for `len` bytes and do not overlap. A peer may read or write the shared
-/// one meanwhile.
+/// range meanwhile.
 #[inline(always)]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller grants both ranges; what a peer does meanwhile a C function and its caller
-    // here cannot assume away.
+    // SAFETY: the caller grants both ranges. The compiler cannot assume that no peer accesses them:
+    // memcpy is opaque to it.
     unsafe { libc::memcpy(black_box(to).cast(), black_box(from).cast(), len) };
 }
 
 /// Sleeps while the word holds `seen`; may return early.
 pub fn futex_wait(word: &AtomicU32, seen: u32) {
-    // An interrupted or refused sleep is a wake-up: every caller looks again.
+    // An interrupted or refused sleep is a wake-up: every caller polls again.
     let _ = futex::wait(word, futex::Flags::empty(), seen, None);
 }
 

@@ -1,6 +1,6 @@
-//! The raw limit of large blocks by multicast: one process copies into a ring, the others read it
-//! there, with a bare word for each position. It takes as many processes as the channel and moves
-//! as many bytes on as few CPUs, which memcpy by one PE does not.
+//! The raw limit of large blocks by multicast: one process copies into a ring, the others read
+//! there, and each position is a bare word. Unlike memcpy by one PE, it has the processes and the
+//! CPUs of a channel, and moves as many bytes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,27 +10,28 @@ use memonet_core::launch::available_cpus;
 
 use crate::bench::raw;
 
-/// Bytes of the ring: those of a channel whose capacity nobody chose.
+/// Bytes of the ring: those of a channel with the default capacity.
 const BYTES: usize = 512 << 10;
-/// The same where PEs share CPUs.
+/// Bytes of the ring where PEs share CPUs.
 const BYTES_OF_TURNS: usize = 2 << 20;
-/// Words of a line, on which a position is alone.
+/// Words of a line: each position has a line of its own.
 const LINE: usize = 16;
-/// Looks before the first yield.
-const LOOKS_BEFORE_YIELD: u32 = 4;
+/// Polls before the first yield.
+const POLLS_BEFORE_YIELD: u32 = 4;
 
-/// A PE's view of the ring, which is PE 0's.
+/// A PE's view of the ring, which lies in PE 0's memory.
 pub struct RawMulticast<'a> {
     ring: *mut u8,
     bytes: u64,
-    /// How far it is written.
+    /// Bytes written so far.
     written: &'a AtomicU64,
-    /// How far each reader is.
+    /// Bytes that each reader has read so far.
     read: Vec<&'a AtomicU64>,
-    /// How far this PE is.
+    /// Bytes that this PE has written or read so far.
     at: Cell<u64>,
-    /// So far nobody needs to be waited for, as this PE last saw it.
+    /// Position up to which this PE need not wait, by its last poll.
     seen: Cell<u64>,
+    /// Number of this PE among the readers.
     reader: Option<usize>,
     yields: bool,
 }
@@ -45,12 +46,12 @@ impl<'a> RawMulticast<'a> {
         Self::bytes(job) / size_of::<u64>() + job.npes() * LINE
     }
 
-    /// `None` where PE 0 is far. The words of the window are 0 before all PEs do this.
+    /// `None` where PE 0 is far. The words of the window must be 0 before all PEs call this.
     pub fn new(job: &Job, words: &'a Window<u64>) -> Option<Self> {
         let base = words.near_ptr(0, 0)?;
         let bytes = Self::bytes(job);
-        // SAFETY: words behind the ring in a window that is borrowed for as long; all access them
-        // as such.
+        // SAFETY: words behind the ring, in a window that is borrowed for `'a`. All PEs access them
+        // as 64 bits.
         let word = |number: usize| unsafe {
             raw::word(base.wrapping_add(bytes / size_of::<u64>() + number * LINE))
         };
@@ -66,7 +67,7 @@ impl<'a> RawMulticast<'a> {
         })
     }
 
-    /// The largest part of a block that is moved at once.
+    /// Bytes of the largest part of a block that is moved at once.
     pub fn most(&self) -> usize {
         self.bytes as usize / 4
     }
@@ -78,13 +79,14 @@ impl<'a> RawMulticast<'a> {
             let least = self.read.iter().map(|read| read.load(Ordering::Acquire)).min();
             least.unwrap_or(at) + self.bytes
         });
-        // SAFETY: a part of the ring that nobody reads before it is said to be written.
+        // SAFETY: `wait_for` has seen that all readers have left this part of the ring. They read
+        // it again only after `written` says so.
         unsafe { raw::copy(self.place(at), part.as_ptr().cast(), size_of_val(part)) };
         self.at.set(at + len);
         self.written.store(at + len, Ordering::Release);
     }
 
-    /// Gives `read` the next `len` bytes where they are.
+    /// Passes the next `len` bytes to `read`, in place.
     pub fn pop<R>(&self, len: usize, read: impl FnOnce(*const u8) -> R) -> R {
         let end = self.at.get() + len as u64;
         self.wait_for(end, || self.written.load(Ordering::Acquire));
@@ -100,12 +102,12 @@ impl<'a> RawMulticast<'a> {
         self.ring.wrapping_add((position % self.bytes) as usize)
     }
 
-    fn wait_for(&self, end: u64, look: impl Fn() -> u64) {
-        let mut looks = 0;
+    fn wait_for(&self, end: u64, poll: impl Fn() -> u64) {
+        let mut polls = 0;
         while self.seen.get() < end {
-            self.seen.set(look());
-            looks += 1;
-            if self.yields && looks > LOOKS_BEFORE_YIELD {
+            self.seen.set(poll());
+            polls += 1;
+            if self.yields && polls > POLLS_BEFORE_YIELD {
                 rustix::thread::sched_yield();
             } else {
                 std::hint::spin_loop();

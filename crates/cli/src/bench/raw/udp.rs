@@ -1,7 +1,6 @@
-//! The raw limit of multicast over UDP: bare sockets on the loopback interface, between as many
-//! processes. As many bytes go in datagrams as large, in system calls that nothing repairs or
-//! checks; that nobody sends more than a socket's buffer holds is seen to by words of shared
-//! memory.
+//! The raw limit of multicast over UDP: bare sockets on the loopback interface, between equally
+//! many processes. Equally many bytes go in equally large datagrams, without checks or repair.
+//! Words of shared memory keep the writer from sending more than a socket's buffer holds.
 
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -14,46 +13,48 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 use crate::bench::raw;
 
-/// Bytes of a datagram, as large as those of a channel.
+/// Bytes of a datagram: as many as in those of a channel.
 const DATAGRAM: usize = 8900;
-/// Receive buffers are asked to hold so much,
+/// Bytes that a receive buffer is asked to hold.
 const BUFFER: usize = 2 << 20;
-/// of which a datagram takes no more than this, with what the kernel needs around it.
+/// The most bytes that a datagram takes in such a buffer, with the kernel's own data.
 const BUFFER_OF_ONE: usize = 32 << 10;
 /// A datagram that takes longer was lost.
 const LOST_AFTER: Duration = Duration::from_secs(5);
-/// Words of a line, on which a count is alone.
+/// Words of a line: each count has a line of its own.
 const LINE: usize = 16;
 
-/// The variable that has a job's channels use UDP on the loopback interface, and a group that no
-/// job beside it uses.
+/// The variable that makes a job's channels use UDP on the loopback interface, and a group that no
+/// concurrent job uses.
 pub fn environment() -> (String, String) {
     let [.., high, low] = std::process::id().to_be_bytes();
     let group = Ipv4Addr::new(239, 77, high, low);
     (ENV_MULTICAST.into(), format!("udp:{group}:7700@{}", Ipv4Addr::LOCALHOST))
 }
 
-/// Beside the ports of the job's channels.
+/// The group, with a port that the job's channels do not use.
 fn group() -> Result<SocketAddrV4> {
     let way = std::env::var(ENV_MULTICAST).unwrap_or_default();
     let (group, _) = way.trim_start_matches("udp:").split_once('@').unwrap_or_default();
-    let mut group: SocketAddrV4 = group
-        .parse()
-        .with_context(|| format!("{ENV_MULTICAST}={way} is not what the bench has set"))?;
+    let mut group: SocketAddrV4 = group.parse().with_context(|| {
+        format!("{ENV_MULTICAST}={way} is not the value that the bench has set")
+    })?;
     group.set_port(group.port() + 256);
     Ok(group)
 }
 
-/// PE 0's socket, which sends; or another's, which hears the group.
+/// A PE's socket: PE 0 sends, all others receive what is sent to the group.
 pub struct RawUdp<'a> {
     socket: UdpSocket,
     group: SocketAddrV4,
-    /// Datagrams that a reader's buffer holds: the more, the less processes take turns.
+    /// Datagrams that a reader's buffer holds. The more there are, the less often processes take
+    /// turns.
     most_under_way: u64,
     /// Datagrams that this PE has sent or received.
     count: Cell<u64>,
-    /// Those that each of the readers has, and which of them this is.
+    /// Datagrams that each reader has received.
     received: Vec<&'a AtomicU64>,
+    /// Number of this PE among the readers.
     reader: Option<usize>,
 }
 
@@ -63,8 +64,8 @@ impl<'a> RawUdp<'a> {
         job.npes() * LINE
     }
 
-    /// `None` where PE 0 is far. The words of the window are 0 before all PEs do this, and a
-    /// barrier follows.
+    /// `None` where PE 0 is far. The words of the window must be 0 before all PEs call this, and a
+    /// barrier must follow.
     pub fn new(job: &Job, words: &'a Window<u64>) -> Result<Option<Self>> {
         let Some(base) = words.near_ptr(0, 0) else { return Ok(None) };
         let group = group()?;
@@ -73,7 +74,7 @@ impl<'a> RawUdp<'a> {
         if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
             sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
         }
-        // The same at all PEs: the writer goes by its own.
+        // Equal on all PEs, so the writer may use its own value.
         let most_under_way =
             (sockopt::socket_recv_buffer_size(&socket)? / BUFFER_OF_ONE).max(1) as u64;
         if reader.is_some() {
@@ -87,7 +88,7 @@ impl<'a> RawUdp<'a> {
             socket.join_multicast_v4(group.ip(), &Ipv4Addr::LOCALHOST)?;
             socket.set_read_timeout(Some(LOST_AFTER))?;
         }
-        // SAFETY: words of a window that is borrowed for as long; all access them as such.
+        // SAFETY: words of a window that is borrowed for `'a`. All PEs access them as 64 bits.
         let word = |reader: usize| unsafe { raw::word(base.wrapping_add(reader * LINE)) };
         Ok(Some(Self {
             socket,
@@ -116,7 +117,7 @@ impl<'a> RawUdp<'a> {
             let len = self.socket.recv(part).context("a bare datagram was lost")?;
             ensure!(
                 len == part.len(),
-                "a bare datagram of {len} bytes came instead of one of {}",
+                "a bare datagram of {len} bytes arrived instead of one of {}",
                 part.len()
             );
             self.count.set(self.count.get() + 1);

@@ -15,20 +15,19 @@ use crate::bench::toolkit::{Bench, Contender, microseconds, time_each};
 /// Barriers per sample between two PEs with a core each, some tens of nanoseconds each.
 const PAIR_BATCH: usize = 200;
 const PAIR_BATCHES: usize = 100;
-/// Barriers per sample of more PEs; beside strangers each is a sample, because the tail is what
+/// Barriers per sample of more PEs. Beside interference each barrier is a sample, because its tail
 /// matters.
 const BATCH: usize = 10;
 /// How long each contender is measured in a round.
 const TURN: Duration = Duration::from_millis(20);
-/// Beside strangers, several time slices of the scheduler.
+/// How long beside interference: several time slices of the scheduler.
 const BUSY_TURN: Duration = Duration::from_millis(60);
-/// Samples between two looks at whether the turn is over.
+/// Samples between two checks whether the turn is over.
 const CHUNK: usize = 20;
-/// Looks before a raw barrier sleeps, when it does not sleep at once: about what going to sleep
-/// costs.
+/// Polls of a raw barrier that spins before it sleeps: about the cost of going to sleep.
 const SPIN_BEFORE_SLEEP: u32 = 50;
 
-/// Barriers of PEs that have the machine for themselves.
+/// Barriers of PEs that have the machine to themselves.
 pub fn barrier(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     rows.iter().try_for_each(|row| match row.pes {
         2 => pair(bench, row),
@@ -48,8 +47,8 @@ fn pair(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let library = || Ok(microseconds(time_each(PAIR_BATCHES, PAIR_BATCH, || Ok(job.barrier()?))?));
     let mut contenders = vec![Contender::library(library)];
     if let Some(near) = window.near_ptr(1 - job.pe(), 0) {
-        // SAFETY: words of a window that is kept to the end of this function and that only this
-        // limit uses.
+        // SAFETY: words of a window that lives to the end of this function. Only this limit uses
+        // them.
         let (own, near) = unsafe { (raw::word(window.local_ptr()), raw::word(near)) };
         let count = &count;
         contenders
@@ -89,8 +88,8 @@ fn group(bench: &mut Bench<'_>, row: &Row, busy: bool) -> Result<()> {
     let mut contenders = vec![Contender::library(|| turn.measure(|| Ok(job.barrier()?)))];
     for (index, (name, shape, idle)) in variants.into_iter().enumerate() {
         let Some(parts) = &parts else { break };
-        // SAFETY: windows start on cache lines and WORDS is a multiple of one; each barrier has its
-        // own words, in a window that is kept to the end of this function.
+        // SAFETY: windows start on cache lines and WORDS is a multiple of a line. Each barrier has
+        // its own words, in a window that lives to the end of this function.
         let mut barrier = unsafe {
             let parts: Vec<_> = parts.iter().map(|part| part.add(index * WORDS)).collect();
             RawBarrier::new(shape, idle, job.pe(), &parts)
@@ -134,15 +133,15 @@ fn variants(busy: bool, pes: usize) -> Vec<(&'static str, Shape, Idle)> {
     variants
 }
 
-/// How long one contender's turn lasts.
+/// The turn of one contender, which ends by PE 0's clock.
 ///
-/// How long a barrier takes beside strangers varies a thousandfold from one moment to the next, so
-/// a number of barriers cannot be chosen beforehand. PE 0 looks at its clock, and tells the others
-/// through a word of theirs.
+/// Beside interference, the time of a barrier varies a thousandfold from one moment to the next, so
+/// the number of barriers cannot be chosen beforehand. PE 0 reads its clock, and notifies the
+/// others by a word in their windows.
 struct Turn<'a> {
     job: &'a Job,
     ended: &'a Window<u64>,
-    /// Turns so far, the same number in every PE.
+    /// Number of turns so far, equal in all PEs.
     number: Cell<u64>,
     budget: Duration,
     batch: usize,
@@ -153,9 +152,9 @@ impl Turn<'_> {
         self.number.set(self.number.get() + 1);
         let mut samples = Vec::new();
         let start = Instant::now();
-        // What PE 0 writes before it arrives at the last barrier of a chunk, all know after that
-        // barrier; and nobody can know it a chunk too early, because the other barriers of the
-        // chunk are still between.
+        // PE 0 writes before it arrives at the last barrier of a chunk. So all PEs see the write
+        // after that barrier. And no PE sees it a chunk too early, because it must pass the chunk's
+        // other barriers first.
         while self.ended.read(0) < self.number.get() {
             for sample in 0..CHUNK {
                 if sample == CHUNK - 1 && self.job.pe() == 0 && start.elapsed() > self.budget {
@@ -170,7 +169,7 @@ impl Turn<'_> {
                 samples.push(start.elapsed().as_nanos() as f64 / self.batch as f64);
             }
         }
-        // The first ones only warm up.
+        // The first samples only warm up.
         Ok(microseconds(samples.split_off(CHUNK / 2)))
     }
 }

@@ -23,7 +23,7 @@ const SAMPLE_BYTES: usize = 1 << 20;
 const MOST_OPERATIONS: usize = 5000;
 /// Most round trips per sample.
 const MOST_TRIPS: usize = 100;
-/// From this size a sample takes milliseconds, and fewer do.
+/// From this size on, a sample takes milliseconds, and few samples suffice.
 const LARGE: usize = 4 << 20;
 
 fn largest(rows: &[Row]) -> usize {
@@ -37,8 +37,8 @@ fn batches(row: &Row) -> usize {
 /// Private memory that starts a cache line behind the start of a page.
 ///
 /// On some CPUs memcpy falls to a twentieth of its rate when the destination begins up to 31 bytes
-/// behind the source, modulo a page: just where large allocations begin, seen from a window. That
-/// would be no limit.
+/// behind the source, modulo a page. Large allocations begin there, relative to a window. Such a
+/// rate would be no limit.
 struct Private {
     memory: Vec<u64>,
     start: usize,
@@ -56,8 +56,9 @@ impl Private {
     }
 }
 
-/// In words, as is the line.
+/// Words of a page.
 const PAGE: usize = 512;
+/// Words of a cache line.
 const LINE: usize = 8;
 
 pub fn put_bandwidth(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
@@ -68,13 +69,13 @@ pub fn get_bandwidth(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     bandwidth(bench, rows, Direction::Get)
 }
 
-/// Blocks of each row's size between the window of PE 1 and private memory of PE 0, always the same
-/// ones.
+/// Blocks of each row's size between the window of PE 1 and private memory of PE 0. All samples use
+/// the same memory.
 fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Result<()> {
     let job = bench.job;
     let acts = job.pe() == 0;
     let window = job.window::<u64>(largest(rows))?;
-    // All pages exist from here on.
+    // From here on, all pages exist.
     window.fill(0..window.len(), 1);
     let private = RefCell::new(Private::new(window.len()));
     for row in rows {
@@ -112,8 +113,8 @@ fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Resul
                     Direction::Get => (buffer.as_mut_ptr(), near),
                 };
                 let samples = time_each(batches, operations, || {
-                    // SAFETY: one side is the window, the other the borrowed buffer, both at least
-                    // `len` words, aligned and apart.
+                    // SAFETY: one side is the window, the other the borrowed buffer. Both have at
+                    // least `len` words, are aligned and do not overlap.
                     unsafe { raw::copy(to.cast(), from.cast(), len * size_of::<u64>()) };
                     Ok(())
                 });
@@ -125,8 +126,8 @@ fn bandwidth(bench: &mut Bench<'_>, rows: &[Row], direction: Direction) -> Resul
     Ok(())
 }
 
-/// A block with its signal there and back. The block's first word changes every time and is checked
-/// on arrival.
+/// A block with its signal there and back. The block's first word changes every time, and the
+/// receiver checks it.
 pub fn put_signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
@@ -150,7 +151,7 @@ pub fn put_signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                     window.put_signal(peer, 0, block, &signals, 0, SignalOp::Set, value)?;
                 }
                 signals.wait_until(0, Cmp::Ge, value)?;
-                ensure!(window.read(0) == value, "a signal was seen before its data");
+                ensure!(window.read(0) == value, "a signal was visible before its data");
                 if me == 1 {
                     window.put_signal(peer, 0, block, &signals, 0, SignalOp::Set, value)?;
                 }
@@ -160,8 +161,8 @@ pub fn put_signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
         if let (Some(near_block), Some(near_flag)) =
             (window.near_ptr(peer, 0), signals.near_ptr(peer, 0))
         {
-            // SAFETY: first words of windows that are kept to the end of this function, accessed as
-            // 64 bits by memonet as well.
+            // SAFETY: first words of windows that live to the end of this function. Memonet, too,
+            // accesses them as 64 bits.
             let (own_block, own_flag, near_flag) = unsafe {
                 (
                     raw::word(window.local_ptr()),
@@ -173,15 +174,16 @@ pub fn put_signal(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             let limit = RawSignal { me, own_block, own_flag, near_block, near_flag };
             contenders.push(Contender::limit("payload, then flag", move || {
                 let block = &mut block.borrow_mut()[..len];
-                // SAFETY: the peer's part of the window is as long as the block and aligned;
-                // private memory is apart from it.
+                // SAFETY: the peer's part of the window is as long as the block, and aligned. The
+                // block is private memory, elsewhere.
                 time_each(batches, operations, || unsafe { limit.trip::<false>(block, count) })
             }));
             contenders.push(Contender::limit(
                 "payload, then flag; polling with pause",
                 move || {
                     let block = &mut block.borrow_mut()[..len];
-                    // SAFETY: as above.
+                    // SAFETY: the peer's part of the window is as long as the block, and aligned.
+                    // The block is private memory, elsewhere.
                     time_each(batches, operations, || unsafe { limit.trip::<true>(block, count) })
                 },
             ));
@@ -203,7 +205,7 @@ struct RawSignal<'a> {
 
 impl RawSignal<'_> {
     /// # Safety
-    /// `near_block` is valid for as many words as `block` has, which lie elsewhere.
+    /// `near_block` is valid for as many words as `block` has, and does not overlap it.
     #[inline(always)]
     unsafe fn trip<const PAUSE: bool>(&self, block: &mut [u64], count: &Cell<u64>) -> Result<()> {
         let value = count.get() + 1;
@@ -211,11 +213,12 @@ impl RawSignal<'_> {
         block[0] = value;
         let send = || {
             if let [word] = *block {
-                // SAFETY: the caller grants the range, which memonet accesses as 64 bits when it is
-                // that long.
+                // SAFETY: the caller grants the range. Memonet accesses a range of this length as
+                // 64 bits.
                 unsafe { raw::word(self.near_block) }.store(word, Ordering::Relaxed);
             } else {
-                // SAFETY: both ranges are as long as the block and apart, as the caller says.
+                // SAFETY: by the contract of this function, both ranges are as long as the block
+                // and do not overlap.
                 unsafe {
                     raw::copy(self.near_block.cast(), block.as_ptr().cast(), size_of_val(block))
                 };
@@ -226,7 +229,10 @@ impl RawSignal<'_> {
             send();
         }
         raw::poll::<PAUSE>(self.own_flag, value);
-        ensure!(self.own_block.load(Ordering::Relaxed) == value, "a flag was seen before its data");
+        ensure!(
+            self.own_block.load(Ordering::Relaxed) == value,
+            "a flag was visible before its data"
+        );
         if self.me == 1 {
             send();
         }

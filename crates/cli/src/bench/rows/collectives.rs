@@ -8,8 +8,8 @@ use memonet::{Job, Sum};
 use crate::bench::row::Row;
 use crate::bench::toolkit::{Bench, Contender};
 
-/// What one contender's turn moves at least, so that a turn of small blocks is long enough to be
-/// measured.
+/// The least bytes that one contender's turn moves: a turn of small blocks must be long enough to
+/// measure.
 const BYTES_PER_TURN: usize = 64 << 20;
 const MOST: usize = 2000;
 const LEAST: usize = 4;
@@ -20,11 +20,11 @@ pub fn broadcast(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     rows.iter().try_for_each(|row| broadcast_of(bench, row))
 }
 
-/// From PE 0 to all, and a barrier, as memory that is used again needs.
+/// A broadcast from PE 0, and the barrier that is needed before its memory is used again.
 fn broadcast_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let (to, from) = (job.window::<u8>(row.size)?, job.window::<u8>(row.size)?);
-    // Page faults are no cost of a broadcast.
+    // A broadcast does not pay for page faults.
     to.fill(0..row.size, 1);
     from.fill(0..row.size, 2);
     let (target, source) = (to.span(0..row.size)?, from.span(0..row.size)?);
@@ -41,7 +41,8 @@ fn broadcast_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
             timed(job, times, || {
                 job.barrier()?;
                 if job.pe() > 0 {
-                    // SAFETY: two windows of that many bytes, kept to the end of this function.
+                    // SAFETY: two windows of that many bytes, which live to the end of this
+                    // function.
                     unsafe { std::ptr::copy_nonoverlapping(root, own, row.size) };
                 }
                 Ok(job.barrier()?)
@@ -51,7 +52,7 @@ fn broadcast_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-/// Of one word.
+/// The sum of one word of each PE.
 pub fn all_reduce(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     rows.iter().try_for_each(|row| all_reduce_of(bench, row))
 }
@@ -67,7 +68,7 @@ fn all_reduce_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-/// Microseconds of each, as the PE sees it.
+/// Microseconds of one operation, by the clock of this PE.
 fn timed(job: &Job, times: usize, mut once: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let batch = if times >= 10 * BATCH { BATCH } else { 1 };
     job.barrier()?;

@@ -1,5 +1,5 @@
-//! What measures the rows, one file per kind of operation. The table of specifications names these
-//! functions.
+//! The functions that measure rows, one file per kind of operation. The table of specifications
+//! names them.
 
 pub mod barriers;
 pub mod blocks;

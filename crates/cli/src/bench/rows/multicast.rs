@@ -14,12 +14,12 @@ use crate::bench::raw::udp::RawUdp;
 use crate::bench::row::Row;
 use crate::bench::toolkit::{Bench, Contender, rates, time_batches, time_each};
 
-/// Blocks of a sample, so that its two barriers are nothing beside it.
+/// Blocks of a sample: its two barriers take a negligible part of it.
 const BLOCKS: usize = 100_000;
-/// Bytes of a sample of large blocks: many times a ring, as at the end of a sample, when the writer
-/// is done, the readers' CPUs are not shared out well.
+/// Bytes of a sample of large blocks: many times those of a ring. At the end of a sample, when the
+/// writer is done, the readers do not use all CPUs.
 const BYTES: usize = 128 << 20;
-/// The same by datagrams, which are slower.
+/// Bytes of a sample by datagrams, which are slower.
 const BYTES_BY_UDP: usize = 16 << 20;
 const SAMPLES: usize = 3;
 /// Round trips of a sample, and samples.
@@ -27,7 +27,7 @@ const TRIPS: usize = 200;
 const TRIP_SAMPLES: usize = 100;
 /// Words from the place of one bare sample to that of the next: a page and a line.
 const APART: usize = (4096 + 64) / size_of::<u64>();
-/// Slots of the raw ring, and words of each: one for its number.
+/// Slots of the raw ring, and words of each slot: the first is its number.
 const SLOTS: usize = 1 << 12;
 const SLOT: usize = 16;
 
@@ -56,12 +56,12 @@ fn channel(job: &Job, writer: usize) -> Result<Multicast<u64>> {
     Ok(job.multicast(writer, &readers, MulticastOptions::new())?)
 }
 
-/// A block there and one back, each on a channel of its own.
+/// A block there and a block back, each on a channel of its own.
 fn latency_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
     let (mut there, mut back) = (channel(job, 0)?, channel(job, 1)?);
-    // The first sample only warms up.
+    // One place more than there are samples: the first sample only warms up.
     let words = job.window::<u64>((TRIP_SAMPLES + 1) * APART)?;
     let count = Cell::new(0u64);
     let mut block = vec![0u64; row.size / size_of::<u64>()];
@@ -72,11 +72,11 @@ fn latency_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
             if me == 0 {
                 first.publish(&block)?;
                 let answer = second.peek()?;
-                ensure!(answer[0] == block[0], "a block was seen before its data");
+                ensure!(answer[0] == block[0], "a block was visible before its data");
                 answer.pop();
             } else {
                 let question = first.peek()?;
-                ensure!(question[0] == block[0], "a block was seen before its data");
+                ensure!(question[0] == block[0], "a block was visible before its data");
                 question.pop();
                 second.publish(&block)?;
             }
@@ -95,9 +95,9 @@ fn latency_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-/// A word there and back, by bare stores and loads. How long a line takes from CPU to CPU depends
-/// on its address, by a third, and a channel goes through many of them: so each sample has a pair
-/// of lines of its own, and the median is not the luck of one.
+/// A word there and back, by bare stores and loads. The time of a line from CPU to CPU depends on
+/// its address, by a third, and a channel goes through many lines. So each sample has a pair of
+/// lines of its own: the median does not depend on one address.
 fn bare_trips<const PAUSE: bool>(
     me: usize,
     own: *mut u64,
@@ -106,8 +106,8 @@ fn bare_trips<const PAUSE: bool>(
 ) -> Result<Vec<f64>> {
     let mut at = 0;
     time_batches(TRIP_SAMPLES, TRIPS, |trips| {
-        // SAFETY: both are the beginning of the caller's window, which it keeps, and which has a
-        // place for each sample; nothing else accesses it.
+        // SAFETY: both point to the beginning of the caller's window, which outlives this call and
+        // has a place for each sample. Nothing else accesses it.
         let (own, near) =
             unsafe { (raw::word(own.wrapping_add(at)), raw::word(near.wrapping_add(at))) };
         at += APART;
@@ -148,8 +148,8 @@ fn rate_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
         contenders.push(Contender::limit("a bare ring of numbered slots", move || {
             sampled(job, blocks, || {
                 let mut buffer = buffer.borrow_mut();
-                // SAFETY: the ring is PE 0's part of a window that is kept to the end of this
-                // function; slots are longer than blocks.
+                // SAFETY: the ring is PE 0's part of a window that lives to the end of this
+                // function. Slots are longer than blocks.
                 unsafe { if me == 0 { limit.push(&buffer) } else { limit.pop(&mut buffer) } };
                 Ok(())
             })
@@ -159,12 +159,12 @@ fn rate_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-/// Slots of equal size, each with the number of the block in it; and how far the reader is, on
+/// Slots of equal size, each with the number of the block in it. The reader's progress is on
 /// another line.
 struct RawRing {
     ring: *mut u64,
     next: Cell<u64>,
-    /// What the writer last saw of the reader's progress.
+    /// The reader's progress, by the writer's last poll.
     seen: Cell<u64>,
 }
 
@@ -177,8 +177,8 @@ impl RawRing {
     /// The ring is mapped, and nothing else uses it.
     unsafe fn push(&self, block: &[u64]) {
         let number = self.next.get();
-        // SAFETY: the caller grants the ring; the word and the slot lie in it, and nobody accesses
-        // the word otherwise than as 64 bits.
+        // SAFETY: the caller grants the ring. The word and the slot lie in it, and the word is
+        // accessed as 64 bits only.
         unsafe {
             let progress = raw::word(self.ring.wrapping_add(SLOTS * SLOT));
             while number - self.seen.get() >= SLOTS as u64 {
@@ -199,7 +199,8 @@ impl RawRing {
     /// As for [`push`](Self::push).
     unsafe fn pop(&self, block: &mut [u64]) {
         let number = self.next.get();
-        // SAFETY: as above.
+        // SAFETY: the caller grants the ring. The word and the slot lie in it, and the word is
+        // accessed as 64 bits only.
         unsafe {
             raw::poll::<true>(raw::word(self.slot(number)), number + 1);
             raw::copy(
@@ -216,7 +217,7 @@ impl RawRing {
     }
 }
 
-/// Bytes that all readers together get, copied to private memory or read in place.
+/// Bytes that all readers together receive, copied to private memory or read in place.
 fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
@@ -235,7 +236,7 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
                 channel.publish(black_box(&block))?;
             } else if in_place {
                 let block = channel.peek()?;
-                look_at(&block)?;
+                check_lines(&block)?;
                 block.pop();
             } else {
                 channel.recv(black_box(&mut buffer))?;
@@ -256,11 +257,15 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
                     }
                     ring.pop(part * size_of::<u64>(), |at| {
                         if in_place {
-                            // SAFETY: a part of the ring, which nobody changes before this returns.
-                            return look_at(unsafe { std::slice::from_raw_parts(at.cast(), part) });
+                            // SAFETY: a part of the ring, which the writer does not change before
+                            // this returns.
+                            return check_lines(unsafe {
+                                std::slice::from_raw_parts(at.cast(), part)
+                            });
                         }
                         let to = &mut copied.borrow_mut()[first..first + part];
-                        // SAFETY: as above; the other is as long.
+                        // SAFETY: a part of the ring, which the writer does not change before this
+                        // returns. The private part is as long.
                         unsafe { raw::copy(to.as_mut_ptr().cast(), at, size_of_val(to)) };
                         Ok(())
                     })?;
@@ -286,7 +291,7 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
     bench.interleave(row, &mut contenders)
 }
 
-/// Bytes that each reader gets by datagrams.
+/// Bytes that each reader receives by datagrams.
 fn over_udp_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     let job = bench.job;
     let me = job.pe();
@@ -308,7 +313,7 @@ fn over_udp_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
                 channel.publish(&block)?;
             } else {
                 channel.recv(&mut buffer)?;
-                ensure!(buffer.len() == block.len(), "a block of {} words came", buffer.len());
+                ensure!(buffer.len() == block.len(), "a block of {} words arrived", buffer.len());
             }
             Ok(())
         })
@@ -326,15 +331,16 @@ fn over_udp_of(bench: &mut Bench<'_>, row: &Row) -> Result<()> {
     bench.interleave(row, &mut contenders)
 }
 
-/// Reads each line of a block of ones once.
+/// Reads each cache line of a block of ones once.
 #[inline(always)]
-fn look_at(block: &[u64]) -> Result<()> {
+fn check_lines(block: &[u64]) -> Result<()> {
     let sum = block.iter().step_by(8).fold(0u64, |sum, &word| sum.wrapping_add(word));
-    ensure!(sum == block.len().div_ceil(8) as u64, "a block came torn");
+    ensure!(sum == block.len().div_ceil(8) as u64, "a block arrived torn");
     Ok(())
 }
 
-/// Nanoseconds of each of `count`, from when all begin to when all have ended, as PE 0 sees it.
+/// Nanoseconds of one of `count` operations, by PE 0's clock: from when all PEs begin until all
+/// have ended.
 #[inline(always)]
 fn sampled(job: &Job, count: usize, mut once: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let mut samples = Vec::with_capacity(SAMPLES);
@@ -345,7 +351,7 @@ fn sampled(job: &Job, count: usize, mut once: impl FnMut() -> Result<()>) -> Res
             once()?;
         }
         job.barrier()?;
-        // The first one only warms up.
+        // The first sample only warms up.
         if sample > 0 {
             samples.push(start.elapsed().as_nanos() as f64 / count as f64);
         }

@@ -37,7 +37,7 @@ fn locked(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
         (true, _) => {
             let mut samples = Vec::new();
             for _ in 0..BATCHES {
-                // All begin together, or one would be done before the other comes.
+                // All begin together. Else one PE could be done before the other begins.
                 job.barrier()?;
                 let start = Instant::now();
                 batch(BATCH)?;
@@ -57,8 +57,8 @@ fn locked(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
             })
         })];
         if let Some(words) = window.near_ptr(0, 0) {
-            // SAFETY: words of one line of the window, which is kept to the end of this function;
-            // only the loops here use them.
+            // SAFETY: words of one line of the window, which lives to the end of this function.
+            // Only the loops here use them.
             let lock = unsafe { TicketLock::new(words) };
             contenders.push(Contender::limit("bare ticket lock", move || {
                 samples(&mut |count| {
@@ -74,7 +74,7 @@ fn locked(bench: &mut Bench<'_>, rows: &[Row], contended: bool) -> Result<()> {
     Ok(())
 }
 
-/// The plainest fair lock, and a word that it protects, in one line.
+/// The simplest fair lock, and a word that it protects, in one cache line.
 struct TicketLock<'a> {
     next: &'a AtomicU64,
     turn: &'a AtomicU64,
@@ -83,9 +83,9 @@ struct TicketLock<'a> {
 
 impl TicketLock<'_> {
     /// # Safety
-    /// As for [`raw::word`], of three words.
+    /// As for [`raw::word`], for three words.
     unsafe fn new(words: *mut u64) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: by the contract of this function, all three words may be shared.
         unsafe {
             TicketLock {
                 next: raw::word(words),
@@ -106,7 +106,8 @@ impl TicketLock<'_> {
     }
 }
 
-/// Two PEs that are threads, with the test fabric between them: what PE 0's `measure` gives.
+/// Two PEs that are threads, with the test fabric between them. Returns what `measure` returns on
+/// PE 0.
 fn far(fabric: &str, measure: impl Fn(&Job) -> Result<Vec<f64>> + Sync) -> Result<Vec<f64>> {
     let options = memonet_fabrics::options(fabric)?;
     let mut samples = Job::threads_with(&options, 2, |job| measure(&job))?;
@@ -115,10 +116,10 @@ fn far(fabric: &str, measure: impl Fn(&Job) -> Result<Vec<f64>> + Sync) -> Resul
     samples.pop().expect("two PEs")
 }
 
-/// Fabric of the rows in which messages take time: up to 200 us each, 100 in the mean.
+/// Fabric of the rows in which messages take time: up to 200 us each, 100 us on average.
 const SLOW: &str = "far:delay_us=200";
 
-/// Lock, change 8 bytes, unlock, by a PE that has the data already.
+/// Lock, change 8 bytes, unlock, by a PE that already has the data.
 pub fn mutex_kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     for row in rows {
         let library = || {
@@ -141,7 +142,7 @@ pub fn mutex_kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             })
         };
         let mut words = [0u64; 3];
-        // SAFETY: private words, which outlive the lock; only the loop here uses them.
+        // SAFETY: private words, which outlive the lock. Only the loop here uses them.
         let lock = unsafe { TicketLock::new(words.as_mut_ptr()) };
         let limit = || {
             time_batches(BATCHES, BATCH, |count| {
@@ -156,17 +157,17 @@ pub fn mutex_kept(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Release of pages of which a part was changed: bytes of pages per second.
+/// Release of partly changed pages: bytes of compared pages per second.
 pub fn region_merge(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     for row in rows {
         let library = || {
             far("far", |job| {
                 let options = RegionOptions::new().placement(Placement::Block);
-                // The second half is at home with PE 1.
+                // PE 1 is the home of the second half.
                 let region = Region::<u64>::with(job, 2 * PAGES * 512, options)?;
                 let mut samples = Vec::new();
                 if job.pe() == 0 {
-                    // The first one makes pages and buffers.
+                    // The first round makes pages and buffers.
                     for round in 0..=10 {
                         let mut part = region.write(PAGES * 512..2 * PAGES * 512)?;
                         for page in PAGES..2 * PAGES {
@@ -187,7 +188,7 @@ pub fn region_merge(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
         let (from, mut to) = (vec![1u8; PAGES * 4096], vec![0u8; PAGES * 4096]);
         let limit = || {
             let samples = time_each(10, 1, || {
-                // SAFETY: both vectors have as many bytes.
+                // SAFETY: both vectors have that many bytes.
                 unsafe { raw::copy(to.as_mut_ptr(), from.as_ptr(), from.len()) };
                 Ok(())
             })?;

@@ -17,17 +17,17 @@ use crate::bench::row::{Effort, Row};
 use crate::bench::rows::process::{cpu_ns, peak_kib};
 use crate::bench::stats::{LIBRARY, Sample};
 
-/// The machine of all these rows.
+/// The machine of all simulated rows.
 pub const MACHINE: &str = "rdma-100g";
-/// Nodes that send each other blocks, packets of a block, and blocks that each node has under way:
-/// 102,400 packets pending.
+/// Nodes that send each other blocks, packets of a block, and blocks that each node has in flight:
+/// 102,400 pending packets.
 const NODES: u32 = 128;
 const PACKETS: usize = 100;
 const BLOCKS: usize = 8;
 const BLOCK: usize = PACKETS * 4096;
 /// Events of a sample.
 const EVENTS: u64 = 2_000_000;
-/// Pending in the bare heap.
+/// Entries of the bare heap.
 const PENDING: u64 = 100_000;
 
 /// Millions of events a second, beside pops and pushes of a bare heap. Which of the two comes first
@@ -40,12 +40,12 @@ pub fn events(_row: &Row, round: usize, effort: Effort) -> Result<Sample> {
     })
 }
 
-/// Seconds of real time of a job that meets in one barrier.
+/// Seconds of real time of a job of many PEs, all in one barrier.
 pub fn barrier(row: &Row, _round: usize, _effort: Effort) -> Result<Sample> {
     Ok(vec![(LIBRARY, meet(row.pes)?)])
 }
 
-/// MiB that such a job takes.
+/// Peak MiB of such a job.
 pub fn barrier_memory(row: &Row, _round: usize, _effort: Effort) -> Result<Sample> {
     meet(row.pes)?;
     Ok(vec![(LIBRARY, peak_kib()? / 1024.0)])
@@ -67,8 +67,8 @@ fn handled(count: u64) -> Result<f64> {
     let mut landed = vec![0usize; NODES as usize];
     let mut handle = |world: &mut World, until: u64| -> Result<()> {
         while world.counts().events < until {
-            // A node sends the next block when it has got one.
-            if let Happened::Changed(pe) = world.next().context("nothing is left to happen")? {
+            // A node sends its next block when it has received one.
+            if let Happened::Changed(pe) = world.next().context("no event is left")? {
                 landed[pe.index()] += 1;
                 if landed[pe.index()].is_multiple_of(PACKETS) {
                     send(world, pe.0, (landed[pe.index()] / PACKETS + BLOCKS) as u32);
@@ -77,7 +77,7 @@ fn handled(count: u64) -> Result<f64> {
         }
         Ok(())
     };
-    // Until as many are pending as will be.
+    // Until the number of pending events is steady.
     handle(&mut world, EVENTS / 10)?;
     let (begun, start) = (world.counts().events, cpu_ns());
     handle(&mut world, begun + count)?;
@@ -87,7 +87,7 @@ fn handled(count: u64) -> Result<f64> {
     Ok(count as f64 * 1e3 / time as f64)
 }
 
-/// Millions of pops and pushes a second: each is put in again, at a random later time.
+/// Millions of pops and pushes a second: each popped entry is pushed again, at a random later time.
 fn heap(count: u64) -> f64 {
     let mut random = Random::new(1);
     let mut heap: BinaryHeap<Reverse<(u64, u64)>> =
@@ -101,7 +101,7 @@ fn heap(count: u64) -> f64 {
     count as f64 * 1e3 / (cpu_ns() - start) as f64
 }
 
-/// Seconds of real time.
+/// Seconds of real time of a job that meets in one barrier.
 fn meet(pes: usize) -> Result<f64> {
     let options = Options { segment: Some(2 << 20), stack: 128 << 10, ..Options::default() };
     let start = Instant::now();

@@ -1,5 +1,4 @@
-//! What a call costs a process on a simulated machine, in real time: to hand over to the engine and
-//! back.
+//! The real time of a call by a process on a simulated machine: a hand-over to the engine and back.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,31 +13,31 @@ use crate::bench::toolkit::{Bench, Contender};
 const BATCH: u32 = 2_000;
 const BATCHES: usize = 5;
 
-/// The one PE of the job asks the machine something; and passes turns with a process that does
-/// nothing else, on the same CPU.
+/// The one PE of the job asks the machine a question. As the limit, it takes turns with a process
+/// that does nothing else, on the same CPU.
 pub fn measure(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     ensure!(
         job.fabric() == Some("sim") && job.npes() == 1,
-        "this row wants one PE on a simulated machine"
+        "this row needs one PE on a simulated machine"
     );
     let (access, kind) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
     // SAFETY: a fresh page, which stays mapped.
     let page =
         unsafe { mmap_anonymous(std::ptr::null_mut(), 4096, access, kind) }.context("mmap")?;
-    // SAFETY: aligned and zero; both processes use it as an atomic.
+    // SAFETY: aligned and zero. Both processes use it as an atomic.
     let word = unsafe { half_word(page.cast()) };
     let _partner = Partner::taking_turns(word)?;
     for row in rows {
         let asked = || {
-            ensure!(job.is_quiet()?, "nothing was written, and something is under way");
+            ensure!(job.is_quiet()?, "nothing was written, but a write is in flight");
             Ok(())
         };
         let passed = || {
             take_turn(word, 0);
             Ok(())
         };
-        // A look and a question: two calls.
+        // The question takes two calls.
         let mut contenders = [
             Contender::library(|| each(2 * BATCH, asked)),
             Contender::limit("two futex hand-overs, one CPU", || each(BATCH, passed)),
@@ -48,8 +47,8 @@ pub fn measure(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Nanoseconds of one of so many that a batch is, by the kernel's own clock: those of the program
-/// show the machine's time.
+/// Nanoseconds of a batch, divided by `count`, by the kernel's clock: the program's clocks show the
+/// machine's time.
 fn each(count: u32, mut what: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
     let sample = |_| {
         let start = real();
@@ -61,12 +60,13 @@ fn each(count: u32, mut what: impl FnMut() -> Result<()>) -> Result<Vec<f64>> {
 
 fn real() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes to this stack frame. By number, which is not replaced.
+    // A system call by number, because libc's function is replaced on a simulated machine.
+    // SAFETY: the kernel writes to this stack frame.
     unsafe { libc::syscall(libc::SYS_clock_gettime, libc::CLOCK_MONOTONIC, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Waits until it is the turn of `me`, and passes it on.
+/// Waits for the turn of `me`, and passes the turn on.
 fn take_turn(word: &AtomicU32, me: u32) {
     while word.load(Ordering::Acquire) != me {
         futex_wait(word, 1 - me);
@@ -75,15 +75,15 @@ fn take_turn(word: &AtomicU32, me: u32) {
     futex_wake(word, 1);
 }
 
-/// A process that takes its turns; ended with this value.
+/// A process that takes its turns. Dropping this value ends it.
 struct Partner(libc::pid_t);
 
 impl Partner {
     fn taking_turns(word: &AtomicU32) -> Result<Partner> {
-        // SAFETY: the child calls nothing but the kernel.
+        // SAFETY: the child makes system calls only.
         match unsafe { libc::fork() } {
             0 => {
-                // SAFETY: concerns this process alone, which ends with the one that made it.
+                // SAFETY: takes no pointer. It lets this process end with its parent.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
                 loop {
                     take_turn(word, 1);
@@ -97,7 +97,7 @@ impl Partner {
 
 impl Drop for Partner {
     fn drop(&mut self) {
-        // SAFETY: the child, which nobody else collects.
+        // SAFETY: the child is not collected before: its id is still its own.
         unsafe {
             libc::kill(self.0, libc::SIGKILL);
             libc::waitpid(self.0, std::ptr::null_mut(), 0);

@@ -18,7 +18,7 @@ pub fn measure(rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     let bare = Path::new(NOTHING).exists();
     for row in rows {
-        // The first of each brings the programs into memory and is not counted.
+        // The first round brings the programs into memory and is not counted.
         let begun = Instant::now();
         for round in 0..=effort.rounds {
             if round > 1 && effort.is_spent(begun) {
@@ -52,7 +52,7 @@ fn job(pes: usize) -> Result<f64> {
     Ok(milliseconds)
 }
 
-/// std starts processes by `posix_spawn` where nothing is to be done in between, as here.
+/// Without work between fork and exec, as here, std starts processes by `posix_spawn`.
 fn bare_loop(processes: usize) -> Result<f64> {
     let start = Instant::now();
     let children =

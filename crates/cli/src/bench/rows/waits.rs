@@ -1,4 +1,4 @@
-//! Rows of PEs that wait long, and of what they occupy.
+//! Rows of PEs that wait long, and of the memory of a PE.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,13 +14,12 @@ use crate::bench::toolkit::{Bench, Contender};
 
 /// How long the waiters wait for a plain store.
 const LONG_WAIT: Duration = Duration::from_secs(1);
-/// How long they wait for a signal: enough for all to be asleep.
+/// How long they wait for a signal: long enough for all to be asleep.
 const SHORT_WAIT: Duration = Duration::from_millis(100);
-/// How long the storing PE stays out of the library afterwards, where it would wake the waiters
-/// early.
+/// How long the storing PE makes no call afterwards: a call could wake the waiters early.
 const AWAY: Duration = Duration::from_millis(50);
 
-/// The one that ends the waits; all others wait.
+/// The PE that ends the waits. All others wait.
 const WAKER: usize = 0;
 
 /// The CPU time of a wait of a second, in percent of the wait.
@@ -68,7 +67,7 @@ fn plain_store(bench: &mut Bench<'_>, rows: &[Row], value: fn(&Wait) -> f64) -> 
     Ok(())
 }
 
-/// A signal to each of many sleepers: the time until it is seen.
+/// Microseconds from a signal to each of many sleepers until that sleeper sees it.
 pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let job = bench.job;
     let window = job.window::<u64>(1)?;
@@ -93,8 +92,8 @@ pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             .map(|pe| Some((window.near_ptr(pe, 0)?, doors.near_ptr(pe, 0)?)))
             .collect();
         if let Some(near) = near {
-            // SAFETY: words of windows that are kept to the end of this function; memonet accesses
-            // the first as 64 bits, the second not at all.
+            // SAFETY: words of windows that live to the end of this function. Memonet accesses the
+            // first as 64 bits, the second not at all.
             let (own, door) =
                 unsafe { (raw::word(window.local_ptr()), raw::half_word(doors.local_ptr())) };
             contenders.push(Contender::limit("store and futex wake", move || {
@@ -103,7 +102,7 @@ pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
                 if job.pe() == WAKER {
                     std::thread::sleep(SHORT_WAIT);
                     for &(word, door) in &near {
-                        // SAFETY: as above, in the peer's part.
+                        // SAFETY: the same words of the windows' parts of a peer.
                         let (word, door) = unsafe { (raw::word(word), raw::half_word(door)) };
                         word.store(now_ns(), Ordering::Release);
                         door.fetch_add(1, Ordering::SeqCst);
@@ -126,7 +125,7 @@ pub fn signal_latency(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// What this process occupies now, beside what it occupied before it joined.
+/// Resident KiB of this process now, and `before` it joined.
 pub fn memory(bench: &mut Bench<'_>, rows: &[Row], before: f64) -> Result<()> {
     bench.job.barrier()?;
     let joined = resident_kib()?;

@@ -11,7 +11,7 @@ use crate::bench::raw;
 use crate::bench::row::Row;
 use crate::bench::toolkit::{Bench, Contender, rates, time_batches, time_each};
 
-/// Words of the windows used here: enough to give each side a cache line of its own.
+/// Words of the windows used here: each side has a cache line of its own.
 const WORDS: usize = 64;
 /// Round trips, or one-sided operations of some nanoseconds, per sample: far above the clock's
 /// resolution.
@@ -19,7 +19,7 @@ const BATCH: usize = 200;
 /// Stores per sample.
 const BURST: usize = 10_000;
 const BATCHES: usize = 100;
-/// Stores per turn of the loop: processors take one jump per cycle, but may store twice.
+/// Stores in the body of the loop: processors take one jump a cycle, but may store twice.
 const UNROLLED: usize = 8;
 
 /// One word there and back.
@@ -30,8 +30,8 @@ pub fn ping_pong(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let remote = window.remote(peer, 0)?;
     let near = window.near_ptr(peer, 0);
     let own = window.local_ptr();
-    // All contenders count on in the same two words, so they also share whatever luck these have in
-    // the caches.
+    // All contenders continue to count in one pair of words, so that the place of the words in the
+    // caches is the same for all.
     let count = Cell::new(0);
     for row in rows {
         let mut contenders = vec![Contender::library(|| {
@@ -70,8 +70,8 @@ fn raw_ping_pong<const PAUSE: bool>(
     near: *mut u64,
     count: &Cell<u64>,
 ) -> Result<Vec<f64>> {
-    // SAFETY: both are first words of the caller's window, which it keeps; memonet stores and loads
-    // them as 64 bits.
+    // SAFETY: both are first words of the caller's window, which outlives this call. Memonet stores
+    // and loads them as 64 bits.
     let (own, near) = unsafe { (raw::word(own), raw::word(near)) };
     let mut value = count.get();
     let samples = time_each(BATCHES, BATCH, || {
@@ -83,7 +83,7 @@ fn raw_ping_pong<const PAUSE: bool>(
     samples
 }
 
-/// Stores to one word of a peer, as fast as they go.
+/// Stores to one word of a peer, as fast as possible.
 pub fn store_rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let window = bench.job.window::<u64>(WORDS)?;
     let acts = bench.job.pe() == 0;
@@ -100,8 +100,8 @@ pub fn store_rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             })
         })];
         if let Some(near) = window.near_ptr(1, 0) {
-            // SAFETY: a word of the window, which is kept to the end of this function; memonet
-            // stores to it as 64 bits.
+            // SAFETY: a word of the window, which lives to the end of this function. Memonet stores
+            // to it as 64 bits.
             let near = unsafe { raw::word(near) };
             contenders.push(Contender::limit("bare stores", move || {
                 one_sided(acts, BURST, |count| {
@@ -136,8 +136,8 @@ pub fn put_nbi_rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             })
         })];
         if let Some(near) = window.near_ptr(1, 0) {
-            // SAFETY: words of windows that are kept to the end of this function; memonet accesses
-            // them as 64 bits.
+            // SAFETY: words of windows that live to the end of this function. Memonet accesses them
+            // as 64 bits.
             let (near, own) = unsafe { (raw::word(near), raw::word(source.local_ptr())) };
             contenders.push(Contender::limit("bare loads and stores", move || {
                 one_sided(acts, BURST, |count| {
@@ -153,7 +153,7 @@ pub fn put_nbi_rate(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     Ok(())
 }
 
-/// Fetch-add on a peer's word that nobody else touches meanwhile.
+/// Fetch-add on a peer's word that no other PE touches meanwhile.
 pub fn fetch_add(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
     let window = bench.job.window::<u64>(WORDS)?;
     let acts = bench.job.pe() == 0;
@@ -169,7 +169,7 @@ pub fn fetch_add(bench: &mut Bench<'_>, rows: &[Row]) -> Result<()> {
             })
         })];
         if let Some(near) = window.near_ptr(1, 0) {
-            // SAFETY: a word of the window, which is kept to the end of this function; memonet
+            // SAFETY: a word of the window, which lives to the end of this function. Memonet
             // updates it as 64 bits.
             let near = unsafe { raw::word(near) };
             contenders.push(Contender::limit("lock xadd", move || {

@@ -1,5 +1,5 @@
-//! What the launcher does to end a job. What it does when, is for
-//! [`Phase`](super::super::phase::Phase) to say.
+//! The steps by which the launcher ends a job. [`Phase`](super::super::phase::Phase) decides when
+//! each is due.
 
 use std::time::{Duration, Instant};
 
@@ -13,19 +13,19 @@ use super::super::report;
 use super::{Supervisor, TIMED_OUT};
 
 impl Supervisor {
-    /// A PE has asked for the end of the job: all end at once but those that say that they end by
-    /// themselves, whose last output is still to come.
+    /// After a PE has asked for the end of the job: ends all PEs at once, except those that
+    /// announce their own end, whose last output is still to come.
     pub(super) fn exit_as_asked(&mut self, status: u8) {
         if !self.phase.asked(Instant::now()) {
             return;
         }
         self.status.get_or_insert(status);
-        self.look = Instant::now();
+        self.next_check = Instant::now();
         let ends = self.look_for_joined();
         debug_assert!(ends.is_empty(), "from now on no end under a wrapper is a failure");
         let goes = |job: &JobFile, pe: usize| !job.is_exiting(pe);
         self.kill(goes);
-        // After their wrappers, which might have something to say about it.
+        // After their wrappers, which could otherwise report their deaths.
         let wrapped = self.pes.iter().filter(|pe| pe.killed);
         for joined in wrapped.filter_map(|pe| pe.joined.as_ref()) {
             let _ = pidfd_send_signal(&joined.pidfd, Signal::KILL);
@@ -41,13 +41,13 @@ impl Supervisor {
         self.hurry(now);
     }
 
-    /// The PEs that have not ended, for people.
+    /// The PEs that have not ended, as text.
     fn running(&self) -> String {
         let running = self.pes.iter().enumerate().filter(|(_, pe)| pe.pidfd.is_some());
         report::ranges(&mut running.map(|(pe, _)| pe).collect::<Vec<_>>())
     }
 
-    /// Ends the job without a grace.
+    /// Ends the job without a grace period.
     pub(super) fn hurry(&mut self, now: Instant) {
         if let Some(deed) = self.phase.hurry(now) {
             self.carry_out(deed);
@@ -61,7 +61,7 @@ impl Supervisor {
                     let which = self.running();
                     let cause = "Often: an exit handler or a destructor that blocks";
                     self.say(&format!(
-                        "PE {which} asked for the end of the job, and has not ended {HANDLERS:?} later: ending it. {cause}"
+                        "PE {which} asked for the end of the job, but has not ended {HANDLERS:?} later: ending it. {cause}"
                     ));
                 }
                 self.send_all(Some(Signal::TERM));
@@ -76,14 +76,14 @@ impl Supervisor {
             let Some(pidfd) = &self.pes[pe].pidfd else { continue };
             let sent = pidfd_send_signal(pidfd, Signal::KILL);
             self.pes[pe].killed = true;
-            // One that runs as another user: to wait for it could be to wait forever.
+            // It runs as another user, and may never end.
             if sent == Err(Errno::PERM) {
                 self.abandon(pe);
             }
         }
     }
 
-    /// Does not wait for a PE any more. `Family` tells if its process is left.
+    /// Stops waiting for a PE. `Family` reports its process if it stays.
     fn abandon(&mut self, pe: usize) {
         if self.pes[pe].pidfd.take().is_some() {
             self.alive -= 1;

@@ -1,4 +1,4 @@
-//! What the main thread does for the engine of a simulated machine.
+//! The main thread's part in a simulated machine: it serves the engine.
 
 use std::time::Instant;
 
@@ -10,14 +10,14 @@ use super::super::starts::Starts;
 use super::{LAST_READS, MACHINE, Supervisor, listen};
 
 impl Supervisor {
-    /// The PEs are started as this machine's engine wants them.
+    /// Lets the engine of this machine decide when PEs are started.
     pub fn simulate(&mut self, simulation: Simulation) -> Result<()> {
         listen(&self.events, simulation.wakeup(), MACHINE)?;
         self.simulation = Some(simulation);
         Ok(())
     }
 
-    /// Does what the engine waits for.
+    /// Carries out the requests for which the engine waits.
     pub(super) fn serve_engine(&mut self, starts: &mut Starts<'_>) -> Result<()> {
         while let Some(news) = self.simulation.as_mut().and_then(Simulation::news) {
             match news {
@@ -47,7 +47,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// A PE's process has ended, and all knows it but the engine.
+    /// Notifies the engine that a PE's process has ended, after the end was published.
     pub(super) fn tell_engine(&self, pe: usize) {
         if let Some(simulation) = &self.simulation {
             simulation.left(pe);
