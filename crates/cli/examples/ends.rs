@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use memonet::launch::Part;
-use memonet::layout::JobHeader;
+use memonet::unstable::launch::Part;
+use memonet::unstable::layout::JobHeader;
 use memonet::{Job, Result};
 
 fn main() -> Result<()> {

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use memonet_core::launch::{available_cpus, cpu_list};
-use memonet_core::settings::{self, Setting};
+use memonet_core::unstable::launch::{available_cpus, cpu_list};
+use memonet_core::unstable::settings::{self, Setting};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::process::{PidfdFlags, Resource, getpid, getrlimit, pidfd_open};
 
@@ -265,7 +265,7 @@ fn memory() -> Finding {
 }
 
 fn huge_pages() -> Finding {
-    let base = memonet_core::segment::page_size();
+    let base = memonet_core::unstable::segment::page_size();
     let Some(modes) = line("/sys/kernel/mm/transparent_hugepage/shmem_enabled") else {
         return poor(
             "pages",

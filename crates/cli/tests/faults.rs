@@ -12,7 +12,7 @@ use std::time::Duration;
 use common::{
     Random, children, collect, kill_one, marked, pe, run, send, skip, start, until, wait,
 };
-use memonet_core::launch::JobFile;
+use memonet_core::unstable::launch::JobFile;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::Signal;
 

@@ -57,8 +57,8 @@ mod base;
 mod collective;
 pub mod dsm;
 mod endpoint;
-pub mod far;
-pub mod hosted;
+mod far;
+mod hosted;
 mod job;
 mod lifecycle;
 #[cfg(all(test, loom))]
@@ -66,14 +66,31 @@ mod loom_tests;
 mod multicast;
 mod sync;
 mod team;
-pub mod wait;
+mod wait;
 mod window;
 
-pub use base::{layout, settings, shm};
-pub use endpoint::{ending, fabric};
-pub use lifecycle::launch;
-pub use wait::polling;
-pub use window::segment;
+/// What memonet's own front ends, fabrics and simulator are built on.
+///
+/// These parts change with the library, without notice: programs should not use them. Whoever does
+/// has read the contract and the proof at the head of the part.
+pub mod unstable {
+    pub use crate::base::{layout, settings, shm};
+    pub use crate::endpoint::{ending, fabric};
+    pub use crate::lifecycle::launch;
+    pub use crate::lifecycle::start::Seat;
+    pub use crate::wait::polling;
+    pub use crate::window::segment;
+
+    /// The test fabric.
+    pub mod far {
+        pub use crate::far::*;
+    }
+
+    /// PEs of simulated machines, and what their simulator needs.
+    pub mod hosted {
+        pub use crate::hosted::*;
+    }
+}
 
 pub use base::access::Access;
 pub use base::error::{Cause, Error, Result, signal_name};
@@ -85,7 +102,7 @@ pub use collective::{
 };
 pub use endpoint::fabric::SignalOp;
 pub use job::Job;
-pub use lifecycle::start::{JobOptions, Seat};
+pub use lifecycle::start::JobOptions;
 pub use multicast::{Claim, Delivery, Multicast, MulticastOptions, Peek};
 pub use sync::barrier::{Algorithm, Arrival, Barrier};
 pub use team::Team;

@@ -1,7 +1,7 @@
 //! Where the pieces of a job lie: in order, apart, aligned, and within the file, for any number of
 //! PEs and any size.
 
-use memonet_core::layout::{
+use memonet_core::unstable::layout::{
     BarrierSlot, Geometry, HUGE_PAGE, JobHeader, MAX_HOSTED, MAX_KEYS, PeRecord, SystemArea,
 };
 use proptest::prelude::*;

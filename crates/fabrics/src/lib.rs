@@ -9,8 +9,9 @@
 //! 2. the fabric that `MEMONET_FABRIC` names;
 //! 3. none: all peers are near.
 
-use memonet_core::fabric::Fabric;
-use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result, Seat, far, hosted};
+use memonet_core::unstable::fabric::Fabric;
+use memonet_core::unstable::{Seat, far, hosted};
+use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result};
 
 /// Makes the fabric of one PE.
 pub type Connect = Box<dyn Fn(&Seat) -> Result<Box<dyn Fabric>> + Send + Sync>;

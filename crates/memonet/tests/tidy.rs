@@ -186,7 +186,7 @@ fn every_variable_is_in_the_list_of_settings() {
                 line.split('"').skip(1).step_by(2).filter(|name| name.starts_with("MEMONET_"));
             for name in names {
                 assert!(
-                    memonet_core::settings::is_known(name),
+                    memonet_core::unstable::settings::is_known(name),
                     "{path}: {name} is not in core/src/base/settings.rs"
                 );
             }

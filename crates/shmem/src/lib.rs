@@ -25,7 +25,7 @@
 //!
 //! | to see | read |
 //! |---|---|
-//! | what a `shmem_long_p` does | [`calls::rma`], [`state::near`], [`state::State::spot`], `memonet_core::segment` |
+//! | what a `shmem_long_p` does | [`calls::rma`], [`state::near`], [`state::State::spot`], `memonet_core::unstable::segment` |
 //! | why a global variable is symmetric | `state/statics` |
 //! | how a program learns what it did wrong | [`state::die`], [`state::State::symmetric`] |
 

@@ -26,8 +26,8 @@ use crate::packet::{Node, Payload};
 use crate::slab::Slab;
 use crate::time::Ps;
 use memonet_core::SignalOp;
-use memonet_core::fabric::FarAddress;
-use memonet_core::shm::AtomicOp;
+use memonet_core::unstable::fabric::FarAddress;
+use memonet_core::unstable::shm::AtomicOp;
 
 /// Region of a PE's mailbox for the answers of agents.
 const ANSWERS: u32 = MAILBOXES;

@@ -8,7 +8,7 @@ use crate::packet::{Destination, Node, Packet, Payload};
 use crate::parts::{Landing, Parts};
 use crate::time::Ps;
 use crate::trace::{Place, Track};
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 
 /// A NIC's access to the machine around it.
 pub struct Cx<'a> {

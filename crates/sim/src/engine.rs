@@ -25,7 +25,7 @@ use crate::program::{Panic, Program, Ran};
 pub use crate::program::{Reply, Request};
 use crate::time::Ps;
 use crate::world::{Happened, Wake, World};
-use memonet_core::fabric::Awaited;
+use memonet_core::unstable::fabric::Awaited;
 
 /// What the engine has to know of the job: which PEs have left.
 pub(crate) trait Departures {

@@ -7,8 +7,8 @@
 pub use crate::op::{Op, Pe};
 use crate::packet::Payload;
 use crate::time::Ps;
-use memonet_core::fabric::{FarAddress, NetworkCollective};
-pub use memonet_core::hosted::{Atomic, Signal};
+use memonet_core::unstable::fabric::{FarAddress, NetworkCollective};
+pub use memonet_core::unstable::hosted::{Atomic, Signal};
 use std::sync::Arc;
 
 /// An operation on the NIC. The library's calls come as any but the last, which is for the kind's

@@ -35,7 +35,7 @@
 //! ```text
 //! program     closures: a coroutine for each PE (`coroutine`, `stacks`)      processes: shared pages and a futex each (`processes`)
 //!    │  memonet_core::Job, unchanged, all peers Far
-//! `fabric`    every call of `trait Fabric` becomes an `Ask` (memonet_core::hosted), and each `Ask` a `Request`, handed over through a `Port`
+//! `fabric`    every call of `trait Fabric` becomes an `Ask` (memonet_core::unstable::hosted), and each `Ask` a `Request`, handed over through a `Port`
 //!    │  Request / Reply                        ── nothing else passes, and nothing in them points into the program
 //! `engine`    which PE runs, what each waits for, moments of looks, deadlines, compute time; deadlock
 //!    │  HostOp / Happened
@@ -60,7 +60,7 @@
 //!
 //! **Looks.** A host learns what its NIC wrote by reading memory, again and again. One look takes
 //! [`Polling::interval`](host::Polling), and reads the memory `sample` after its start. The engine
-//! does not run a PE that waits ([`memonet_core::wait`]) for each look: the PE *parks*. When
+//! does not run a PE that waits ([`memonet_core::unstable::wait`]) for each look: the PE *parks*. When
 //! something in the PE's memory changes, the engine computes which look would have seen the change,
 //! and runs the PE when that look reads. The rest of the look is charged before the PE's next call.
 //! A look that succeeds at once costs as much as any other.

@@ -3,7 +3,7 @@
 use crate::host::Atomic;
 use crate::op::Pe;
 use crate::packet::Payload;
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 
 /// The first of the two regions that are mailboxes of agents. They are no memory of the job.
 pub(crate) const MAILBOXES: u32 = u32::MAX - 1;

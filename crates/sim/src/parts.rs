@@ -12,7 +12,7 @@ use crate::random::Random;
 use crate::slab::Slab;
 use crate::time::Ps;
 use crate::trace::{Place, Recorder, Stage, Track};
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 use std::collections::VecDeque;
 
 /// A packet under way.

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::host::{Answer, HostOp};
 use crate::time::Ps;
-use memonet_core::fabric::Awaited;
+use memonet_core::unstable::fabric::Awaited;
 use std::any::Any;
 
 /// What a PE asks of the machine. [`HostOp`] says what may pass in it.

@@ -2,8 +2,8 @@
 
 use crate::host::Answer;
 use crate::time::Ps;
-use memonet_core::fabric::FarAddress;
-use memonet_core::hosted::{Ask, Hosted, MOST};
+use memonet_core::unstable::fabric::FarAddress;
+use memonet_core::unstable::hosted::{Ask, Hosted, MOST};
 
 /// No network takes longer packets.
 const LONGEST_PACKET_BYTES: usize = 1 << 20;

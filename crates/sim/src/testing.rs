@@ -7,7 +7,7 @@ use crate::op::Pe;
 use crate::packet::Payload;
 use crate::time::Ps;
 use crate::world::{Happened, Wake, World};
-use memonet_core::fabric::{FarAddress, SignalOp};
+use memonet_core::unstable::fabric::{FarAddress, SignalOp};
 use std::collections::BTreeMap;
 
 /// Bytes of each PE.

@@ -1,8 +1,8 @@
 //! Machine files of any content: whatever is in them, there is a machine that works, or an error
 //! that names where and what.
 
-use memonet_core::fabric::FarAddress;
-use memonet_core::shm::AtomicOp;
+use memonet_core::unstable::fabric::FarAddress;
+use memonet_core::unstable::shm::AtomicOp;
 use memonet_sim::Machine;
 use memonet_sim::host::{Atomic, HostOp, Op, Pe};
 use memonet_sim::machine::{BUILT_IN, MachineError};

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
-use memonet_core::launch::cpu_list;
+use memonet_core::unstable::launch::cpu_list;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 

@@ -43,7 +43,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
-use memonet_core::launch::available_cpus;
+use memonet_core::unstable::launch::available_cpus;
 
 use part::Part;
 pub use report::{Machine, Measured};

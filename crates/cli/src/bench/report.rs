@@ -150,7 +150,7 @@ impl Machine {
             memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or_default();
         Self {
             cpu: field(&read("/proc/cpuinfo"), "model name"),
-            cpus: memonet_core::launch::available_cpus(),
+            cpus: memonet_core::unstable::launch::available_cpus(),
             memory_mib: kib / 1024,
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
             load: read("/proc/loadavg")

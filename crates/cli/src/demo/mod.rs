@@ -61,7 +61,11 @@ struct Pagerank {
 /// are part of a job.
 pub fn run(args: Args) -> Result<ExitCode> {
     let Demo::Pagerank(args) = args.demo;
-    if std::env::var_os(memonet::launch::ENV_FD).is_some() { args.be_pe() } else { args.start() }
+    if std::env::var_os(memonet::unstable::launch::ENV_FD).is_some() {
+        args.be_pe()
+    } else {
+        args.start()
+    }
 }
 
 /// What PE 0 opens: the graph, and the file for all ranks, if the user wants one.

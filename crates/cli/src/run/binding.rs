@@ -1,7 +1,7 @@
 //! Which CPUs each PE may use.
 
 use anyhow::{Result, bail};
-use memonet_core::launch::{available_cpus, cpu_list};
+use memonet_core::unstable::launch::{available_cpus, cpu_list};
 use rustix::thread::CpuSet;
 
 use super::spec::Bind;

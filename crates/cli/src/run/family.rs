@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use memonet_core::launch::Stat;
+use memonet_core::unstable::launch::Stat;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, child_subreaper, getpid, kill_process,

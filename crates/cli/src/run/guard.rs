@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use memonet_core::settings::ENV_MARK;
+use memonet_core::unstable::settings::ENV_MARK;
 use rustix::io::retry_on_intr;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{

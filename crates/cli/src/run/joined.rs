@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use memonet_core::Cause;
-use memonet_core::launch::end_of;
+use memonet_core::unstable::launch::end_of;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
 

@@ -2,7 +2,7 @@
 //! ones.
 
 use anyhow::{Result, bail};
-use memonet_core::launch::{self, ENV_SEGMENT_SIZE};
+use memonet_core::unstable::launch::{self, ENV_SEGMENT_SIZE};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::program::Image;
@@ -41,7 +41,7 @@ pub fn raise_descriptors(npes: usize) -> Result<Rlimit> {
 /// The number of PEs that a hard limit allows.
 pub fn pes_by_descriptors(hard: Option<u64>) -> usize {
     let pes = hard.map_or(u64::MAX, |hard| hard.saturating_sub(OWN) / PER_PE);
-    pes.min(memonet_core::layout::MAX_PES as u64) as usize
+    pes.min(memonet_core::unstable::layout::MAX_PES as u64) as usize
 }
 
 /// Bytes for windows per PE under valgrind. At the end, valgrind reads all memory, and so creates

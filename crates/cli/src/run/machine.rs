@@ -18,8 +18,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use memonet_core::hosted::{Hosted, Passages};
-use memonet_core::launch::JobFile;
+use memonet_core::unstable::hosted::{Hosted, Passages};
+use memonet_core::unstable::launch::JobFile;
 use memonet_sim::{Launcher, Machine, Pace, ProcessOptions, run_processes};
 use rustix::thread::CpuSet;
 

@@ -45,8 +45,8 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use memonet_core::launch::{JobFile, available_cpus};
-use memonet_core::settings;
+use memonet_core::unstable::launch::{JobFile, available_cpus};
+use memonet_core::unstable::settings;
 
 pub use args::{Args, spell_out_np};
 pub use limits::pes_by_descriptors;

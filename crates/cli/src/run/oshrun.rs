@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::num::NonZero;
 
 use anyhow::{Context, Result, bail};
-use memonet_core::launch::available_cpus;
+use memonet_core::unstable::launch::available_cpus;
 
 use super::spec::{Bind, Options, Program, Spec};
 use super::values::{name_and_value, pes, seconds};

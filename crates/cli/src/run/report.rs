@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use memonet_core::launch::UNKNOWN;
+use memonet_core::unstable::launch::UNKNOWN;
 use memonet_core::{Cause, ENV_CHECK};
 
 use super::lines::Stream;

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
 use anyhow::{Context, Result};
-use memonet_core::launch::JobFile;
+use memonet_core::unstable::launch::JobFile;
 use rustix::io::retry_on_intr;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Rlimit, WaitId, WaitIdOptions, waitid};
@@ -61,7 +61,7 @@ impl Spawner {
     ) -> Result<Spawner> {
         let mut environment: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         // This launcher may itself run on a simulated machine; its job does so only if asked.
-        environment.remove(OsStr::new(memonet_core::hosted::ENV_FD));
+        environment.remove(OsStr::new(memonet_core::unstable::hosted::ENV_FD));
         environment
             .extend(options.environment.iter().map(|(name, value)| (name.into(), value.into())));
         let (name, value) = guard.mark();

@@ -1,7 +1,7 @@
 //! The starts of a job's PEs, one after the other.
 
 use anyhow::Result;
-use memonet_core::launch::JobFile;
+use memonet_core::unstable::launch::JobFile;
 
 use super::binding::Binding;
 use super::program::Image;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use memonet_core::Cause;
-use memonet_core::launch::{JobFile, Stat, UNKNOWN, is_asleep};
+use memonet_core::unstable::launch::{JobFile, Stat, UNKNOWN, is_asleep};
 use nix::sys::signal::Signal;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use memonet_core::layout::MAX_PES;
+use memonet_core::unstable::layout::MAX_PES;
 
 /// A number of PEs.
 pub fn pes(text: &str) -> Result<usize> {

@@ -32,7 +32,7 @@
 //! every wait that depends on it fails. So if other PEs need it, they fail, and the job fails.
 
 use memonet_core::Cause;
-use memonet_core::launch::{Part, State};
+use memonet_core::unstable::launch::{Part, State};
 
 /// The meaning of the end of a PE's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Jobs: who is in them, what may be asked of them, and what they are made from.
 
 use crate::setup::{ALL, NEAR, Setup, in_another_process, within};
-use memonet_core::layout::MAX_PES;
+use memonet_core::unstable::layout::MAX_PES;
 use memonet_core::{Cmp, Error, Job};
 
 on_every_fabric!(everybody_has_a_number, results_come_by_pe, two_jobs_at_once, handles_are_clones);

@@ -1,4 +1,4 @@
-//! The conformance suite: what the contract in [`memonet_core::fabric`] and the documentation of
+//! The conformance suite: what the contract in [`memonet_core::unstable::fabric`] and the documentation of
 //! the public calls promise, asked of near peers and of far ones, at the fabric's most helpful and
 //! at its least.
 //!

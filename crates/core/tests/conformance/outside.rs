@@ -4,8 +4,8 @@
 //! A process has one environment and joins one job, so each of these runs in a process of its own.
 
 use crate::setup::in_another_process;
-use memonet_core::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, State};
-use memonet_core::layout::{Geometry, JobHeader, MAX_PES};
+use memonet_core::unstable::launch::{ENV_FD, ENV_NPES, ENV_PE, JobFile, State};
+use memonet_core::unstable::layout::{Geometry, JobHeader, MAX_PES};
 use memonet_core::{Cause, Cmp, ENV_FABRIC, Error, Job};
 use std::fs::File;
 use std::io::Write;

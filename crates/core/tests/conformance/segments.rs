@@ -1,7 +1,7 @@
 //! Segments by byte offset: blocks, spots and what they do.
 
 use crate::setup::{Setup, segment_of, sizes_here};
-use memonet_core::shm::{self, AtomicOp};
+use memonet_core::unstable::shm::{self, AtomicOp};
 use memonet_core::{Error, SignalOp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -3,7 +3,7 @@
 
 use crate::ground;
 pub use crate::ground::{Meeting, nap, yield_now};
-use memonet_core::segment::{Segment, Spot};
+use memonet_core::unstable::segment::{Segment, Spot};
 use memonet_core::{Job, Place, Result};
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};

@@ -3,8 +3,8 @@
 use crate::state::handle::Ctx;
 use crate::state::near;
 use crate::state::{check_result, die, get, or_die};
-use memonet_core::segment::Spot;
-use memonet_core::shm::{self, AtomicOp, Word};
+use memonet_core::unstable::segment::Spot;
+use memonet_core::unstable::shm::{self, AtomicOp, Word};
 use std::ffi::c_int;
 
 /// The address at which the word of a near PE is mapped, if it is aligned.

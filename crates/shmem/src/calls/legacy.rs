@@ -1,6 +1,6 @@
 //! Functions from before OpenSHMEM 1.2 that have no other name today.
 
-use memonet_core::shm::Word;
+use memonet_core::unstable::shm::Word;
 use std::ffi::c_int;
 
 const NE: c_int = 1;

@@ -5,7 +5,7 @@ use crate::state::environment::{self, ENV_LIMIT};
 use crate::state::lock::lock;
 use crate::state::{State, die, get, or_die};
 use memonet_core::Error;
-use memonet_core::launch::parse_size;
+use memonet_core::unstable::launch::parse_size;
 use std::ffi::{c_long, c_void};
 use std::sync::{Mutex, MutexGuard, Once};
 
@@ -152,7 +152,8 @@ pub unsafe fn calloc(call: &'static str, count: usize, size: usize) -> *mut c_vo
 pub unsafe fn align(call: &'static str, alignment: usize, size: usize) -> *mut c_void {
     get(call);
     // The standard asks for at least the alignment of a pointer, but programs use smaller ones.
-    if !alignment.is_power_of_two() || alignment as u64 > memonet_core::layout::ALIGNMENT {
+    if !alignment.is_power_of_two() || alignment as u64 > memonet_core::unstable::layout::ALIGNMENT
+    {
         return std::ptr::null_mut();
     }
     allocate(call, size, alignment, false)
@@ -180,7 +181,7 @@ pub unsafe fn realloc(call: &'static str, ptr: *mut c_void, size: usize) -> *mut
         // All PEs have come here, so their puts into the old block have arrived. SAFETY: `block`
         // and the allocation give two separate blocks of this PE's segment, of `old` and `size`
         // bytes.
-        unsafe { memonet_core::shm::copy(new.cast(), ptr.cast(), old.min(size)) };
+        unsafe { memonet_core::unstable::shm::copy(new.cast(), ptr.cast(), old.min(size)) };
         release(state, call, ptr);
     }
     new

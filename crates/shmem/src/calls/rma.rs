@@ -13,7 +13,7 @@
 use crate::state::handle::Ctx;
 use crate::state::near;
 use crate::state::{State, bytes, die, get as state, or_die};
-use memonet_core::{polling, segment, shm};
+use memonet_core::unstable::{polling, segment, shm};
 use std::ffi::c_int;
 
 /// Copies to a near PE. Gives false where the caller must take the long way.

@@ -4,8 +4,8 @@ use crate::calls::{active_set, barrier, memory, mutex, region, transfer, window}
 use crate::state::environment::{self, VENDOR};
 use crate::state::lock::lock;
 use crate::state::{check_result, contexts, current, die, get, join, or_die, set_current, teams};
-use memonet_core::ending;
-use memonet_core::launch::Part;
+use memonet_core::unstable::ending;
+use memonet_core::unstable::launch::Part;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -19,7 +19,7 @@ static LEVEL: AtomicI32 = AtomicI32::new(0);
 
 /// Runs when the library is loaded: a PE of a job joins the job before the program begins.
 extern "C" fn load() {
-    if memonet_core::launch::is_pe() {
+    if memonet_core::unstable::launch::is_pe() {
         // `shmem_init` reports an error; a program that never calls it is not concerned.
         // SAFETY: the loader runs this before `main`, so the program has no other threads.
         let _ = unsafe { join() };

@@ -3,9 +3,10 @@
 use crate::state::handle::Ctx;
 use crate::state::near;
 use crate::state::{State, bytes, die, get, or_die};
-use memonet_core::segment::Spot;
-use memonet_core::shm::{self, AtomicOp};
-use memonet_core::{SignalOp, segment};
+use memonet_core::SignalOp;
+use memonet_core::unstable::segment;
+use memonet_core::unstable::segment::Spot;
+use memonet_core::unstable::shm::{self, AtomicOp};
 use std::ffi::c_int;
 
 /// The operation of a `SHMEM_SIGNAL_...` constant. Ends the job for another number.

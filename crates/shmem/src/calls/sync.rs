@@ -2,7 +2,7 @@
 
 use crate::state::{State, check_result, die, get, or_die};
 use memonet_core::Cmp;
-use memonet_core::shm::{self, Word};
+use memonet_core::unstable::shm::{self, Word};
 use std::cell::Cell;
 use std::ffi::c_int;
 

@@ -5,7 +5,7 @@ use crate::calls::signal;
 use crate::state::handle::{Ctx, Table, Transfer};
 use crate::state::{die, get as state, or_die};
 use memonet_core::SignalOp;
-use memonet_core::segment::Spot;
+use memonet_core::unstable::segment::Spot;
 use std::ffi::{c_int, c_void};
 
 /// The table of prepared puts. It is static because most of its pages are never touched.

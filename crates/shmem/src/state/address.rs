@@ -5,7 +5,7 @@ use crate::state::handle::Ctx;
 use crate::state::library::State;
 use crate::state::shared::Shared;
 use crate::state::statics;
-use memonet_core::segment::{Spot, page_size};
+use memonet_core::unstable::segment::{Spot, page_size};
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 

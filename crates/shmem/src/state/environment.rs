@@ -2,7 +2,7 @@
 //! itself.
 
 use crate::state::library::State;
-use memonet_core::settings::SETTINGS;
+use memonet_core::unstable::settings::SETTINGS;
 use std::ffi::OsString;
 use std::sync::Once;
 

@@ -1,6 +1,7 @@
 //! How the library ends a job that cannot go on.
 
-use memonet_core::{Job, ending};
+use memonet_core::Job;
+use memonet_core::unstable::ending;
 use std::fmt::Display;
 use std::sync::OnceLock;
 

@@ -3,8 +3,8 @@
 use crate::state::fatal::{self, die};
 use crate::state::shared::Shared;
 use crate::state::{near, statics};
-use memonet_core::launch::Part;
-use memonet_core::segment::{Segment, Spot};
+use memonet_core::unstable::launch::Part;
+use memonet_core::unstable::segment::{Segment, Spot};
 use memonet_core::{Error, Job, Place};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -39,7 +39,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
         let job = memonet_fabrics::init()?;
         job.take_part(Part::NotYet)?;
         let mut no_statics = None;
-        let statics = if !memonet_core::launch::is_pe() && statics::threads() > 1 {
+        let statics = if !memonet_core::unstable::launch::is_pe() && statics::threads() > 1 {
             no_statics =
                 Some("the program had started threads before it initialised the library, without a launcher (`oshrun -n 1` is one)");
             Vec::new()
@@ -158,7 +158,7 @@ impl State {
         // SAFETY: `at` is the start of a page of this PE's own segment, so the word is aligned and
         // mapped.
         unsafe {
-            memonet_core::shm::store(
+            memonet_core::unstable::shm::store(
                 self.segment.local().wrapping_add(at as usize).cast::<u64>(),
                 mine,
             )

@@ -11,8 +11,8 @@ use crate::state::handle::Ctx;
 use crate::state::inlined::{self, NEAR_PES};
 use crate::state::shared::Shared;
 use memonet_core::Job;
-use memonet_core::polling::PERIOD;
-use memonet_core::segment::{Segment, Written};
+use memonet_core::unstable::polling::PERIOD;
+use memonet_core::unstable::segment::{Segment, Written};
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering};
 

@@ -36,7 +36,7 @@ use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
 use interface::{ALLOW, BUILD, KERNEL, START, STRAY_STORE, TEST, WORD_BYTES, command_word};
 use memonet_core::SignalOp;
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy)]

@@ -25,8 +25,8 @@ use crate::machine::{Machine, MachineError, Rate};
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
 use memonet_core::SignalOp;
-use memonet_core::fabric::FarAddress;
-use memonet_core::shm::AtomicOp;
+use memonet_core::unstable::fabric::FarAddress;
+use memonet_core::unstable::shm::AtomicOp;
 use std::collections::BTreeMap;
 
 /// The low byte of the first header word is what a packet asks of its receiver. The high half of

@@ -2,8 +2,9 @@
 
 use crate::host::{Answer, HostOp};
 use crate::run::Host;
-use memonet_core::fabric::FarAddress;
-use memonet_core::{Job, Place, shm};
+use memonet_core::unstable::fabric::FarAddress;
+use memonet_core::unstable::shm;
+use memonet_core::{Job, Place};
 
 /// A block at the same offset of every PE.
 pub struct Area {

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use memonet::{Job, Window};
-use memonet_core::launch::available_cpus;
+use memonet_core::unstable::launch::available_cpus;
 
 use crate::bench::raw;
 

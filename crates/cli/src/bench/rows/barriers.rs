@@ -125,7 +125,7 @@ fn variants(busy: bool, pes: usize) -> Vec<(&'static str, Shape, Idle)> {
     } else {
         variants.push(("central counter, yield", Central, Idle::Yield));
         variants.push(("dissemination, yield", Dissemination, Idle::Yield));
-        if pes <= memonet::launch::available_cpus() {
+        if pes <= memonet::unstable::launch::available_cpus() {
             variants.push(("central counter, spin", Central, Idle::Spin));
             variants.push(("dissemination, spin", Dissemination, Idle::Spin));
         }

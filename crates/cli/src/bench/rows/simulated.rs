@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 use memonet_sim::host::{HostOp, Op, Pe};
 use memonet_sim::memory::PlainMemory;
 use memonet_sim::packet::Payload;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use memonet_core::Cause;
-use memonet_core::launch::JobFile;
+use memonet_core::unstable::launch::JobFile;
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 

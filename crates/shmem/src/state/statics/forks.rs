@@ -9,7 +9,7 @@
 use crate::state::near;
 use crate::state::shared::Shared;
 use memonet_core::Job;
-use memonet_core::segment::page_size;
+use memonet_core::unstable::segment::page_size;
 use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -123,7 +123,9 @@ extern "C" fn before_fork() {
             let (from, to) = (shared.pages.start + part.start, base as usize + at + part.start);
             // SAFETY: `part` lies within the shared range, and the mapping above has room for all
             // ranges one behind the other.
-            unsafe { memonet_core::shm::copy(to as *mut u8, from as *const u8, part.len()) };
+            unsafe {
+                memonet_core::unstable::shm::copy(to as *mut u8, from as *const u8, part.len())
+            };
         }
     }
 }

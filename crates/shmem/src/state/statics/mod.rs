@@ -21,7 +21,7 @@ pub use forks::{has_copies, threads};
 pub use search::{ENV_LIBS, is_constant, not_loaded};
 
 use crate::state::shared::Shared;
-use memonet_core::segment::page_size;
+use memonet_core::unstable::segment::page_size;
 use memonet_core::{Job, Result};
 use search::{Search, search, touched_pages};
 use std::sync::atomic::Ordering;

@@ -1,12 +1,12 @@
 //! The writable data of the objects that the loader has loaded.
 
-use memonet_core::segment::page_size;
+use memonet_core::unstable::segment::page_size;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 /// The variable that names libraries with symmetric static data.
-pub use memonet_core::settings::ENV_SYMMETRIC_LIBS as ENV_LIBS;
+pub use memonet_core::unstable::settings::ENV_SYMMETRIC_LIBS as ENV_LIBS;
 
 /// Writable data of a loaded object.
 #[derive(Debug, Clone, PartialEq, Eq)]

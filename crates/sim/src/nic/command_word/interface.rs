@@ -2,7 +2,7 @@
 
 use crate::host::Command;
 use crate::packet::Payload;
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 
 pub(super) const ALLOW: u32 = 1;
 pub(super) const BUILD: u32 = 2;

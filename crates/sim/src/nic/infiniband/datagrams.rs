@@ -15,7 +15,7 @@ use crate::nic::{Cx, Pe};
 use crate::op::Op;
 use crate::packet::{Node, Payload};
 use crate::time::Ps;
-use memonet_core::fabric::{DATAGRAMS_AT_ONCE, FarAddress};
+use memonet_core::unstable::fabric::{DATAGRAMS_AT_ONCE, FarAddress};
 
 impl InfiniBand {
     /// Begins a member's call for datagrams.

@@ -9,7 +9,7 @@ use crate::nic::{Cx, Owner, Planned, Unit};
 use crate::op::Op;
 use crate::packet::{Destination, Node, Packet, Payload};
 use crate::time::Ps;
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

@@ -24,7 +24,7 @@ use crate::nic::Cx;
 use crate::op::Op;
 use crate::packet::{Destination, Node, Payload};
 use crate::time::Ps;
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 
 impl MemorySlot {
     /// Stores a word, by AOTF. Returns when the host has written it.

@@ -12,7 +12,7 @@ use crate::nic::Cx;
 use crate::op::Op;
 use crate::packet::{Node, Packet, Payload};
 use crate::time::Ps;
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 
 impl MemorySlot {
     /// A packet has come, its first bit at `head` and its last at `tail`.

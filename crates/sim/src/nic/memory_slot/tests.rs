@@ -11,7 +11,7 @@ use crate::packet::{Destination, Node, Payload};
 use crate::time::Ps;
 use crate::world::{Happened, World};
 use memonet_core::SignalOp;
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 use proptest::prelude::*;
 
 const SEGMENT: usize = 1 << 16;

@@ -4,7 +4,7 @@ use crate::nic::Unit;
 use crate::op::Op;
 use crate::packet::{Node, Payload};
 use crate::time::Ps;
-use memonet_core::fabric::FarAddress;
+use memonet_core::unstable::fabric::FarAddress;
 
 /// The units of the way into one NIC.
 #[derive(Debug, Clone, Default)]

@@ -12,7 +12,9 @@
 
 use super::chain::{Direction, PAYLOAD_BYTES, Packet};
 use crate::host::Op;
-pub use memonet_core::fabric::{NetworkCollective as Collective, WordOperator as Operator};
+pub use memonet_core::unstable::fabric::{
+    NetworkCollective as Collective, WordOperator as Operator,
+};
 use std::sync::Arc;
 
 fn operator_of(what: Collective) -> Operator {
