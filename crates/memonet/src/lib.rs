@@ -28,7 +28,13 @@ pub fn init() -> Result<Job> {
     memonet_fabrics::init()
 }
 
-/// The README's program is compiled and run.
+/// The programs of the documents are compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/multicast.md")]
+    struct Multicast;
+    #[doc = include_str!("../../../docs/shared-data.md")]
+    struct SharedData;
+}

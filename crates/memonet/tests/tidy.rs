@@ -218,9 +218,16 @@ fn documents_name_what_exists() {
         "README.md",
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
-        "docs/decisions.md",
+        "CHANGELOG.md",
+        "docs/bench.md",
         "docs/conformance.md",
+        "docs/decisions.md",
         "docs/machines.md",
+        "docs/multicast.md",
+        "docs/openshmem.md",
+        "docs/performance.md",
+        "docs/shared-data.md",
+        "docs/soundness.md",
     ] {
         let path = root.join(document);
         let text = read(&path);
