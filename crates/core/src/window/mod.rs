@@ -1,4 +1,4 @@
-//! Windows: the memory that PEs show each other.
+//! Windows: memory of each PE that the other PEs can reach.
 
 pub(crate) mod descriptors;
 mod known;
@@ -34,35 +34,51 @@ pub struct WindowOptions {
 }
 
 impl WindowOptions {
-    /// Read and write, pages made when touched.
+    /// Other PEs may read and write; pages are made when they are touched.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What other PEs may do with a PE's part. The owner may always do everything.
+    /// What other PEs may do with a PE's part. The owner may always read and write it.
     pub fn access(mut self, access: Access) -> Self {
         self.access = access;
         self
     }
 
-    /// Makes the pages now, huge where the kernel can.
+    /// Makes the pages now, as huge pages where the kernel can.
     pub fn populate(mut self, now: bool) -> Self {
         self.populate = now;
         self
     }
 }
 
-/// Memory on each PE that the others reach: `len` elements of plain data, at the same place
-/// everywhere.
+/// Memory of each PE that the other PEs can reach: `len` elements of plain data on every PE, called
+/// that PE's *part*, at the same place of every segment.
 ///
-/// Made collectively by [`Job::window`]; zero at first. Handles are cheap to clone. The memory is
-/// reused when every PE has dropped its last handle and remote, at the next collective call that
-/// makes or frees a window.
+/// OpenSHMEM: symmetric memory from `shmem_malloc`; MPI: `MPI_Win`.
 ///
-/// Peers may write at any time, so there are no slices of it in safe code: own elements are read
-/// and written by copies ([`read`](Self::read), [`write`](Self::write),
-/// [`read_into`](Self::read_into), ...), others' by [`put`](Self::put), [`get`](Self::get), and,
-/// element by element, [`remote`](Self::remote).
+/// [`Job::window`] makes a window, collectively; its elements are zero at first. Handles are cheap
+/// to clone. The memory is free for reuse once every PE has dropped its last handle and remote, at
+/// the next collective call that makes or frees a window.
+///
+/// Peers may write at any time, so safe code gets no slices of a window. A PE reads and writes its
+/// own part by copies: [`read`](Self::read), [`write`](Self::write),
+/// [`read_into`](Self::read_into), [`write_from`](Self::write_from). It reaches other PEs' parts by
+/// [`put`](Self::put), [`get`](Self::get), and, one word at a time, [`remote`](Self::remote).
+///
+/// ```
+/// # use memonet_core::Job;
+/// # Job::threads(2, |job| -> memonet_core::Result<()> {
+/// let window = job.window::<f64>(100)?; // 100 numbers on every PE
+/// if job.pe() == 0 {
+///     window.put(1, 10, &[2.0, 3.0])?; // elements 10 and 11 of PE 1's part
+/// }
+/// job.barrier()?;
+/// if job.pe() == 1 {
+///     assert_eq!((window.read(10), window.read(11)), (2.0, 3.0));
+/// }
+/// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
 pub struct Window<T> {
     pub(crate) inner: Arc<Inner>,
     pub(crate) reach: Reach,
@@ -241,7 +257,7 @@ impl<T: Plain> Window<T> {
         Window { reach: inner.reach(), inner, attached, element: PhantomData }
     }
 
-    /// Elements of each PE's part.
+    /// Number of elements in each PE's part.
     #[allow(clippy::len_without_is_empty, reason = "see is_empty below")]
     #[inline]
     pub fn len(&self) -> usize {
@@ -253,7 +269,10 @@ impl<T: Plain> Window<T> {
         self.len() == 0
     }
 
-    /// Gives this handle back and frees all windows that every PE has dropped. *Collective.*
+    /// Drops this handle, and frees all windows that every PE has dropped. *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_free`; MPI: `MPI_Win_free`. Dropping a handle suffices, too: the next
+    /// collective call that makes a window then frees the memory.
     ///
     /// # Errors
     /// [`Error::Unequal`] when PEs free different windows, [`Error::PeerFailed`].
@@ -347,8 +366,19 @@ impl<T: Plain> Window<T> {
 }
 
 impl Job {
-    /// Makes a window of `len` elements on every PE, zero, that all PEs may read and write.
-    /// *Collective*; ends with a barrier.
+    /// Makes a window of `len` elements on every PE. The elements are zero, and all PEs may read
+    /// and write them. *Collective*; ends with a barrier.
+    ///
+    /// OpenSHMEM: `shmem_calloc`; MPI: `MPI_Win_allocate`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let words = job.window::<u64>(8)?; // 8 words on every PE
+    /// assert_eq!((words.len(), words.read(7)), (8, 0));
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different windows,
@@ -423,15 +453,32 @@ impl Job {
         refused.expect_err("a refused request is refused")
     }
 
-    /// Makes a restricted window: memory of its own on every PE, never part of the job's, of which
-    /// each PE maps only what `right(home, holder)` gives it, read-only where it may only read. A
-    /// stray store by a PE without the right faults in that PE and leaves the memory untouched. Its
-    /// rights can be revoked ([`Window::revoke`]). *Collective*; `right` must be the same function
-    /// on every PE, and is called before anything else happens. The home itself always may read and
-    /// write.
+    /// Makes a restricted window, of which each PE reaches only the parts to which it has a right.
+    /// *Collective*; `right` must be the same function on every PE, and is called before anything
+    /// else happens.
+    ///
+    /// `right(home, holder)` says what PE `holder` may do with the part of PE `home`; the home
+    /// itself may always read and write. Each part is memory of its own, never part of the job's
+    /// memory. A PE maps only the parts to which it has a right, read-only where it may only read.
+    /// So a stray store by another PE faults in that PE and leaves the memory untouched.
+    /// [`Window::revoke`] takes rights back.
     ///
     /// PEs that are threads of one process ([`Job::threads`]) share an address space: there the
-    /// rights are checked, not enforced by the processor.
+    /// rights are checked, but the processor does not enforce them.
+    ///
+    /// ```
+    /// # use memonet_core::{Access, Job};
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// // PE 0's part may be written by PE 1 alone; all PEs may read every part.
+    /// let log = job.restricted::<u64>(16, |home, holder| match (home, holder) {
+    ///     (0, 1) => Access::ReadWrite,
+    ///     _ => Access::Read,
+    /// })?;
+    /// let written = log.put(0, 0, &[7]);
+    /// assert_eq!(written.is_ok(), job.pe() < 2);
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`window`](Self::window); [`Error::Unequal`] when PEs disagree about the rights.
