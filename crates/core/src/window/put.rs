@@ -12,9 +12,25 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 impl<T: Plain> Window<T> {
-    /// Copies `from` into `pe`'s part, from `index` on. On return the source may be reused; the
-    /// block is visible at the target after [`quiet`](crate::Job::quiet), and in order with others
-    /// only across a [`fence`](crate::Job::fence).
+    /// Copies `from` into `pe`'s part, from element `index` on.
+    ///
+    /// OpenSHMEM: `shmem_put`; MPI: `MPI_Put`.
+    ///
+    /// On return the source may be reused. The block is visible at the target after
+    /// [`quiet`](crate::Job::quiet), and in order with other writes only across a
+    /// [`fence`](crate::Job::fence). [`put_signal`](Self::put_signal) also tells the target.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<u32>(4)?;
+    /// let right = (job.pe() + 1) % job.npes();
+    /// window.put(right, 1, &[10, 20])?;
+    /// job.barrier()?; // completes the put, and waits for the put of the left neighbour
+    /// assert_eq!(window.to_vec(), [0, 10, 20, 0]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// [`NoSuchPe`](Error::NoSuchPe), [`OutOfBounds`](Error::OutOfBounds),
@@ -33,14 +49,14 @@ impl<T: Plain> Window<T> {
         unsafe { self.put_from(pe, index, from.as_ptr(), from.len()) }
     }
 
-    /// [`put`](Self::put) of `count` elements that others may write meanwhile, so that there can be
-    /// no reference to them.
+    /// [`put`](Self::put) of `count` elements that other threads or PEs may write meanwhile, so
+    /// that there can be no reference to them.
     ///
     /// # Errors
     /// As for [`put`](Self::put).
     ///
     /// # Safety
-    /// `from` can be read for so many elements, which are none of those that are written.
+    /// `from` can be read for `count` elements, and none of them is an element that is written.
     #[cold]
     pub unsafe fn put_from(
         &self,
@@ -56,7 +72,22 @@ impl<T: Plain> Window<T> {
         Ok(())
     }
 
-    /// Copies elements of `pe`'s part, from `index` on, into `to`.
+    /// Copies elements of `pe`'s part, from element `index` on, into `to`.
+    ///
+    /// OpenSHMEM: `shmem_get`; MPI: `MPI_Get` and a flush.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<u32>(4)?;
+    /// window.write_from(0, &[job.pe() as u32; 4]);
+    /// job.barrier()?; // now every PE has written its part
+    /// let mut last = [0; 2];
+    /// window.get(job.npes() - 1, 2, &mut last)?;
+    /// assert_eq!(last, [2, 2]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`put`](Self::put).
@@ -68,7 +99,7 @@ impl<T: Plain> Window<T> {
         self.get_uninit(pe, index, to)
     }
 
-    /// Fills all of `to`, unless it fails.
+    /// Fills all of `to`, unless the call fails.
     #[inline]
     fn get_uninit(&self, pe: usize, index: usize, to: &mut [MaybeUninit<T>]) -> Result<()> {
         if let Some(from) = self.near(pe, index, to.len(), Access::Read) {
@@ -83,14 +114,14 @@ impl<T: Plain> Window<T> {
         unsafe { self.get_to(pe, index, to.as_mut_ptr().cast(), to.len()) }
     }
 
-    /// [`get`](Self::get) of `count` elements into memory that others may access meanwhile, so that
-    /// there can be no reference to it.
+    /// [`get`](Self::get) of `count` elements into memory that other threads or PEs may access
+    /// meanwhile, so that there can be no reference to it.
     ///
     /// # Errors
     /// As for [`put`](Self::put).
     ///
     /// # Safety
-    /// `to` can be written for so many elements, which are none of those that are read.
+    /// `to` can be written for `count` elements, and none of them is an element that is read.
     #[cold]
     pub unsafe fn get_to(&self, pe: usize, index: usize, to: *mut T, count: usize) -> Result<()> {
         let target = self.target(pe, index, count, Access::Read)?;
@@ -107,7 +138,10 @@ impl<T: Plain> Window<T> {
         Ok(())
     }
 
-    /// [`put`](Self::put) of one element.
+    /// [`put`](Self::put) of one element. To write one word again and again, resolve it once with
+    /// [`remote`](Self::remote).
+    ///
+    /// OpenSHMEM: `shmem_p`; MPI: `MPI_Put`.
     ///
     /// # Errors
     /// As for [`put`](Self::put).
@@ -117,6 +151,8 @@ impl<T: Plain> Window<T> {
     }
 
     /// [`get`](Self::get) of one element.
+    ///
+    /// OpenSHMEM: `shmem_g`; MPI: `MPI_Get` and a flush.
     ///
     /// # Errors
     /// As for [`put`](Self::put).
@@ -128,8 +164,25 @@ impl<T: Plain> Window<T> {
         Ok(unsafe { value.assume_init() })
     }
 
-    /// Copies a block from this PE's own part of `source`, which must stay as it is until the next
-    /// [`quiet`](crate::Job::quiet): far fabrics read it when they like.
+    /// Copies elements `from` of this PE's own part of `source` into `pe`'s part, from element
+    /// `index` on, without waiting for the copy. The source must not change until the next
+    /// [`quiet`](crate::Job::quiet), because a far fabric may read it at any time before.
+    ///
+    /// OpenSHMEM: `shmem_put_nbi`; MPI: `MPI_Put`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let (from, to) = (job.window::<u32>(4)?, job.window::<u32>(4)?);
+    /// from.fill(0..4, 9);
+    /// to.put_nbi((job.pe() + 1) % job.npes(), 0, &from, 0..4)?;
+    /// // compute something else here
+    /// job.quiet()?; // the block is at the target; the source may change
+    /// job.barrier()?;
+    /// assert_eq!(to.to_vec(), [9; 4]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`put`](Self::put); [`Misuse`](Error::Misuse) when source and target overlap, or the
@@ -213,8 +266,25 @@ impl<T: Plain> Window<T> {
         Ok((target, src, bytes))
     }
 
-    /// Copies `count` elements, every `from_stride`-th of `from`, to every `stride`-th from `index`
-    /// on of `pe`'s part.
+    /// Copies `count` elements, every `from_stride`-th of `from`, to every `stride`-th element of
+    /// `pe`'s part, from `index` on: a column of a matrix, for example.
+    ///
+    /// OpenSHMEM: `shmem_iput`; MPI: `MPI_Put` with a vector type.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let matrix = job.window::<u32>(9)?; // 3 rows of 3
+    /// if job.pe() == 0 {
+    ///     matrix.put_strided(1, 2, 3, &[1, 2, 3], 1, 3)?; // the last column
+    /// }
+    /// job.barrier()?;
+    /// if job.pe() == 1 {
+    ///     assert_eq!(matrix.to_vec(), [0, 0, 1, 0, 0, 2, 0, 0, 3]);
+    /// }
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`put`](Self::put); [`Length`](Error::Length) when `from` is too short; nothing is
@@ -249,7 +319,10 @@ impl<T: Plain> Window<T> {
         Ok(())
     }
 
-    /// The inverse of [`put_strided`](Self::put_strided).
+    /// The inverse of [`put_strided`](Self::put_strided): copies every `stride`-th element of
+    /// `pe`'s part, from `index` on, to every `to_stride`-th element of `to`.
+    ///
+    /// OpenSHMEM: `shmem_iget`; MPI: `MPI_Get` with a vector type.
     ///
     /// # Errors
     /// As for [`put_strided`](Self::put_strided).
@@ -284,6 +357,8 @@ impl<T: Plain> Window<T> {
 
     /// Copies `from[i]` to element `indices[i]` of `pe`'s part, for every `i`.
     ///
+    /// OpenSHMEM: a `shmem_p` for each; MPI: `MPI_Put` with an indexed type.
+    ///
     /// # Errors
     /// As for [`put`](Self::put); [`Length`](Error::Length) when the slices differ in length;
     /// nothing is written.
@@ -305,6 +380,8 @@ impl<T: Plain> Window<T> {
     }
 
     /// Copies element `indices[i]` of `pe`'s part to `to[i]`, for every `i`.
+    ///
+    /// OpenSHMEM: a `shmem_g` for each; MPI: `MPI_Get` with an indexed type.
     ///
     /// # Errors
     /// As for [`put_indexed`](Self::put_indexed).
@@ -337,8 +414,23 @@ impl<T: Plain> Window<T> {
         self.target(pe, 0, self.len(), wanted)
     }
 
-    /// Copies `from` into `pe`'s part, then updates word `signal` of its part of `signals`: whoever
-    /// sees the signal sees the block. Wakes `pe` if it sleeps.
+    /// Copies `from` into `pe`'s part, from element `index` on, then updates word `signal` of
+    /// `pe`'s part of `signals`. A PE that sees the signal sees the block. The signal wakes `pe` if
+    /// it sleeps.
+    ///
+    /// OpenSHMEM: `shmem_put_signal`; MPI: `MPI_Send`, with `MPI_Recv` at the other PE.
+    ///
+    /// ```
+    /// # use memonet_core::{Cmp, Job, SignalOp};
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let (blocks, ready) = (job.window::<f64>(1000)?, job.window::<u64>(1)?);
+    /// let right = (job.pe() + 1) % job.npes();
+    /// blocks.put_signal(right, 0, &[1.5; 1000], &ready, 0, SignalOp::Add, 1)?;
+    /// ready.wait_until(0, Cmp::Ge, 1)?; // the block of the left neighbour is here
+    /// assert_eq!(blocks.read(999), 1.5);
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`put`](Self::put), for either window; [`Misuse`](Error::Misuse) when they do not
@@ -408,9 +500,23 @@ impl<T: Plain> Window<T> {
 }
 
 impl Window<u64> {
-    /// Updates word `index` of `pe`'s part and wakes `pe` if it sleeps. In order after earlier
-    /// writes only across a [`fence`](crate::Job::fence); [`put_signal`](Window::put_signal) is in
-    /// order after its own block.
+    /// Updates word `index` of `pe`'s part, and wakes `pe` if it sleeps. The signal comes after
+    /// this PE's earlier writes only across a [`fence`](crate::Job::fence). The signal of
+    /// [`put_signal`](Window::put_signal) comes after its own block.
+    ///
+    /// OpenSHMEM: `shmem_signal_set`, `shmem_signal_add`.
+    ///
+    /// ```
+    /// # use memonet_core::{Cmp, Job, SignalOp};
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let arrived = job.window::<u64>(1)?;
+    /// arrived.signal(0, 0, SignalOp::Add, 1)?;
+    /// if job.pe() == 0 {
+    ///     arrived.wait_until(0, Cmp::Eq, 3)?; // all three PEs have signalled
+    /// }
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`put`](Self::put).
