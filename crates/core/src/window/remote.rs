@@ -1,4 +1,4 @@
-//! Remotes: one element of somebody's window, resolved once, then reached with one instruction.
+//! Remotes: one element of a PE's window, resolved once, then reached with one instruction.
 
 use crate::base::access::Access;
 use crate::base::error::Result;
@@ -48,10 +48,22 @@ impl CanRead for ReadWrite {}
 impl CanWrite for Write {}
 impl CanWrite for ReadWrite {}
 
-/// A word in some PE's memory, of which PE, bounds, key and access have been checked.
+/// A word in a PE's memory, found and checked once: PE, bounds, key and access. Made by
+/// [`Window::remote`].
 ///
 /// On a near PE, [`store`](Self::store) is a predictable branch and one `mov`. While a remote
-/// lives, its window's memory is not reused, and a revocation that waits, waits for it.
+/// lives, the memory of its window is not reused, and [`Window::revoke_wait`] waits for the remote.
+///
+/// ```
+/// # use memonet_core::{Cmp, Job};
+/// # Job::threads(2, |job| -> memonet_core::Result<()> {
+/// let mail = job.window::<u64>(1)?;
+/// let other = mail.remote(1 - job.pe(), 0)?; // checked here, once
+/// other.store(job.pe() as u64 + 1); // one instruction
+/// assert_eq!(mail.wait_until(0, Cmp::Ne, 0)?, 2 - job.pe() as u64);
+/// # job.barrier()
+/// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
 pub struct Remote<T, A = ReadWrite> {
     route: Route,
     pe: usize,
@@ -63,7 +75,8 @@ pub struct Remote<T, A = ReadWrite> {
 }
 
 impl<T: Plain> Window<T> {
-    /// Resolves element `index` of `pe`'s part for reading, writing and atomics.
+    /// Resolves element `index` of `pe`'s part for reading, writing and atomics. Keep the remote to
+    /// use it again: each use of it is one instruction on a near PE.
     ///
     /// # Errors
     /// [`NoSuchPe`](crate::Error::NoSuchPe), [`OutOfBounds`](crate::Error::OutOfBounds),
@@ -76,7 +89,7 @@ impl<T: Plain> Window<T> {
         self.remote_as(pe, index)
     }
 
-    /// Resolves element `index` of `pe`'s part for what `A` says: [`Read`], [`Write`] or
+    /// Resolves element `index` of `pe`'s part for the access `A`: [`Read`], [`Write`] or
     /// [`ReadWrite`].
     ///
     /// # Errors
@@ -89,7 +102,8 @@ impl<T: Plain> Window<T> {
         Ok(Remote::new(self.inner.clone(), pe, target))
     }
 
-    /// Resolves a word inside of `pe`'s part by its byte offset: a field of an element, say.
+    /// Resolves a word inside of `pe`'s part by its byte offset: a field of an element, for
+    /// example.
     ///
     /// # Errors
     /// As for [`remote`](Self::remote), and [`Misaligned`](crate::Error::Misaligned).
@@ -123,14 +137,18 @@ impl<T, A> Drop for Remote<T, A> {
 }
 
 impl<T: Word, A: CanWrite> Remote<T, A> {
-    /// Stores a word. Never torn; visible at once on a near PE, after a
-    /// [`quiet`](crate::Job::quiet) for certain on a far one.
+    /// Stores a word.
     ///
-    /// In order after earlier stores and puts only across a [`fence`](crate::Job::fence), as the
-    /// contract says; that includes plain writes to [`local_slice_mut`](Window::local_slice_mut).
+    /// OpenSHMEM: `shmem_p`; MPI: `MPI_Put` of one word.
     ///
-    /// A PE that sleeps while it waits for this word looks by itself within about 4 ms, and at once
-    /// when this PE enters any wait, fence or quiet. [`Window::signal`] wakes it at once.
+    /// The word is never seen torn. On a near PE it is visible at once; on a far PE it is visible
+    /// for certain after a [`quiet`](crate::Job::quiet). The store comes after earlier stores and
+    /// puts only across a [`fence`](crate::Job::fence); that includes plain writes to
+    /// [`local_slice_mut`](Window::local_slice_mut).
+    ///
+    /// A store wakes nobody. A PE that sleeps while it waits for this word polls by itself within
+    /// about 4 ms, and at once when this PE enters any wait, fence or quiet. [`Window::signal`]
+    /// wakes it at once.
     #[inline(always)]
     pub fn store(&self, value: T) {
         self.route.post(&self.window.pe, value);
@@ -139,6 +157,8 @@ impl<T: Word, A: CanWrite> Remote<T, A> {
 
 impl<T: Word, A: CanRead> Remote<T, A> {
     /// Loads the word.
+    ///
+    /// OpenSHMEM: `shmem_g`; MPI: `MPI_Get` of one word and a flush.
     ///
     /// # Errors
     /// Only on a far PE: what the fabric reports.
@@ -151,7 +171,7 @@ impl<T: Word, A: CanRead> Remote<T, A> {
 }
 
 impl<T: Word, A> Remote<T, A> {
-    /// A program may read again and again, until it finds another value.
+    /// A program may read again and again until it finds another value.
     #[inline(always)]
     fn has_read(&self, value: T) {
         if polling::is_on() {
@@ -172,8 +192,10 @@ impl<T: Word> Remote<T, ReadWrite> {
 
     /// Atomically replaces the word; returns what it held.
     ///
+    /// OpenSHMEM: `shmem_atomic_swap`; MPI: `MPI_Fetch_and_op` with `MPI_REPLACE`.
+    ///
     /// # Errors
-    /// Only on a far PE: what the fabric reports. So for all atomics.
+    /// Only on a far PE: what the fabric reports. This holds for all atomics.
     #[inline(always)]
     pub fn swap(&self, value: T) -> Result<T> {
         self.fetch_op(AtomicOp::Swap, value)
@@ -181,6 +203,20 @@ impl<T: Word> Remote<T, ReadWrite> {
 
     /// Atomically replaces the word by `new` if it holds `expected`, bit for bit; returns what it
     /// held.
+    ///
+    /// OpenSHMEM: `shmem_atomic_compare_swap`; MPI: `MPI_Compare_and_swap`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let winner = job.window::<u64>(1)?;
+    /// let mine = job.pe() as u64 + 1;
+    /// let first = winner.remote(0, 0)?.compare_swap(0, mine)? == 0; // true at one PE
+    /// job.barrier()?;
+    /// assert_eq!(first, winner.remote(0, 0)?.load()? == mine);
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`swap`](Self::swap).
@@ -195,6 +231,8 @@ impl<T: Word> Remote<T, ReadWrite> {
 
     /// Loads the word as an atomic: in order with other atomics on it, on every fabric.
     ///
+    /// OpenSHMEM: `shmem_atomic_fetch`; MPI: `MPI_Fetch_and_op` with `MPI_NO_OP`.
+    ///
     /// # Errors
     /// As for [`swap`](Self::swap).
     #[inline(always)]
@@ -208,6 +246,8 @@ impl<T: Word> Remote<T, ReadWrite> {
 
     /// Stores the word as an atomic: in order with other atomics on it, on every fabric.
     ///
+    /// OpenSHMEM: `shmem_atomic_set`; MPI: `MPI_Accumulate` with `MPI_REPLACE`.
+    ///
     /// # Errors
     /// As for [`swap`](Self::swap).
     #[inline(always)]
@@ -217,10 +257,24 @@ impl<T: Word> Remote<T, ReadWrite> {
 }
 
 macro_rules! arithmetic {
-    ($($fetch:ident $plain:ident $op:ident $what:literal;)*) => {
+    ($($fetch:ident $plain:ident $op:ident $what:literal $mpi:literal;)*) => {
         impl<T: AtomicInt> Remote<T, ReadWrite> {
             $(
                 #[doc = concat!("Atomically replaces the word by ", $what, "; returns what it held.")]
+                ///
+                #[doc = concat!(
+                    "OpenSHMEM: `shmem_atomic_", stringify!($fetch), "`; ",
+                    "MPI: `MPI_Fetch_and_op` with `", $mpi, "`."
+                )]
+                ///
+                /// ```
+                /// # use memonet_core::Job;
+                /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+                /// let word = job.window::<u64>(1)?;
+                #[doc = concat!("word.remote(0, 0)?.", stringify!($fetch), "(1)?;")]
+                /// # job.barrier()
+                /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+                /// ```
                 ///
                 /// # Errors
                 /// As for [`swap`](Self::swap).
@@ -230,6 +284,11 @@ macro_rules! arithmetic {
                 }
 
                 #[doc = concat!("Atomically replaces the word by ", $what, ".")]
+                ///
+                #[doc = concat!(
+                    "OpenSHMEM: `shmem_atomic_", stringify!($plain), "`; ",
+                    "MPI: `MPI_Accumulate` with `", $mpi, "`."
+                )]
                 ///
                 /// # Errors
                 /// As for [`swap`](Self::swap).
@@ -243,8 +302,8 @@ macro_rules! arithmetic {
 }
 
 arithmetic! {
-    fetch_add add Add "its sum with `value`, wrapping";
-    fetch_and and And "its bitwise and with `value`";
-    fetch_or or Or "its bitwise or with `value`";
-    fetch_xor xor Xor "its bitwise exclusive or with `value`";
+    fetch_add add Add "its sum with `value`, wrapping" "MPI_SUM";
+    fetch_and and And "its bitwise and with `value`" "MPI_BAND";
+    fetch_or or Or "its bitwise or with `value`" "MPI_BOR";
+    fetch_xor xor Xor "its bitwise exclusive or with `value`" "MPI_BXOR";
 }
