@@ -1,4 +1,4 @@
-//! Waiting on words of one's own part of a window.
+//! Waiting on words of this PE's own part of a window.
 
 use crate::base::error::{Quick, Result};
 use crate::base::shm::{self, Word};
@@ -7,7 +7,7 @@ use crate::wait::{self, Terms};
 use crate::window::Window;
 use std::time::Duration;
 
-/// How a word is compared with a value.
+/// How a word is compared with a value. OpenSHMEM: `SHMEM_CMP_EQ` and its kin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cmp {
     /// Equal.
@@ -25,7 +25,7 @@ pub enum Cmp {
 }
 
 impl Cmp {
-    /// Whether `word` compares so with `value`.
+    /// Whether the comparison of `word` with `value` holds.
     #[inline]
     pub fn holds<T: PartialOrd>(self, word: T, value: T) -> bool {
         match self {
@@ -39,10 +39,12 @@ impl Cmp {
     }
 }
 
-/// A wait on words of this PE's part, with terms: made by [`Window::wait`].
+/// A wait on words of this PE's part, with a time limit or with PEs on which it depends. Made by
+/// [`Window::wait`].
 ///
-/// Without [`depends_on`](Self::depends_on) it ends with [`PeerFailed`](crate::Error::PeerFailed)
-/// when any PE dies, as any may be the one whose store it waits for.
+/// Without [`depends_on`](Self::depends_on) the wait ends with
+/// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies, because any PE may be the one whose
+/// store it waits for.
 pub struct Wait<'a, T> {
     window: &'a Window<T>,
     members: Option<&'a [usize]>,
@@ -50,7 +52,7 @@ pub struct Wait<'a, T> {
 }
 
 impl<T: Word> Window<T> {
-    /// A wait with terms.
+    /// A wait with a time limit, or with a list of the PEs on which it depends.
     ///
     /// ```
     /// # use memonet_core::{Cmp, Error, Job};
@@ -65,22 +67,56 @@ impl<T: Word> Window<T> {
         Wait { window: self, members: None, limit: None }
     }
 
-    /// Waits until element `index` of this PE's part compares so with `value`; gives what it then
-    /// held. What was written before the store or signal that ended the wait, and separated from it
-    /// by a fence, is visible too.
+    /// Waits until the comparison of element `index` of this PE's part with `value` holds; gives
+    /// what the element then held. What its writer wrote before, and separated by a fence from the
+    /// store or signal that ended the wait, is visible too.
+    ///
+    /// OpenSHMEM: `shmem_wait_until`, `shmem_signal_wait_until`; MPI: `MPI_Recv`.
+    ///
+    /// ```
+    /// # use memonet_core::{Cmp, Job};
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let flag = job.window::<u32>(1)?;
+    /// if job.pe() == 0 {
+    ///     flag.remote(1, 0)?.store(5);
+    /// } else {
+    ///     assert_eq!(flag.wait_until(0, Cmp::Gt, 0)?, 5);
+    /// }
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies.
     ///
     /// # Panics
-    /// When out of range, as all of these.
+    /// When `index` is out of range; this holds for all waits and tests.
     #[inline(always)]
     pub fn wait_until(&self, index: usize, cmp: Cmp, value: T) -> Result<T> {
         self.wait().until(index, cmp, value)
     }
 
-    /// Waits until one of the elements compares so; gives its place in `indices`. The lowest, when
-    /// there are several.
+    /// Waits until the comparison holds for one of the elements; gives its place in `indices`, the
+    /// lowest when there are several.
+    ///
+    /// OpenSHMEM: `shmem_wait_until_any`; MPI: `MPI_Waitany`.
+    ///
+    /// ```
+    /// # use memonet_core::{Cmp, Job};
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let flags = job.window::<u64>(3)?; // one word for each sender
+    /// flags.remote(0, job.pe())?.store(1);
+    /// if job.pe() == 0 {
+    ///     let mut left = vec![0, 1, 2];
+    ///     while !left.is_empty() {
+    ///         let place = flags.wait_until_any(&left, Cmp::Ne, 0)?;
+    ///         let sender = left.remove(place); // deal with PE `sender` here
+    ///         assert_eq!(flags.read(sender), 1);
+    ///     }
+    /// }
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`wait_until`](Self::wait_until); [`Misuse`](crate::Error::Misuse) when `indices` is
@@ -89,7 +125,10 @@ impl<T: Word> Window<T> {
         self.wait().any(indices, cmp, value)
     }
 
-    /// Waits until all of the elements have compared so, each at some time. Of none, at once.
+    /// Waits until the comparison has held for each of the elements, for each at some time. Returns
+    /// at once when `indices` is empty.
+    ///
+    /// OpenSHMEM: `shmem_wait_until_all`; MPI: `MPI_Waitall`.
     ///
     /// # Errors
     /// As for [`wait_until`](Self::wait_until).
@@ -97,8 +136,10 @@ impl<T: Word> Window<T> {
         self.wait().all(indices, cmp, value)
     }
 
-    /// Waits until at least one of the elements compares so; gives the places in `indices` of all
-    /// that do.
+    /// Waits until the comparison holds for at least one of the elements; gives the places in
+    /// `indices` of all elements for which it holds.
+    ///
+    /// OpenSHMEM: `shmem_wait_until_some`; MPI: `MPI_Waitsome`.
     ///
     /// # Errors
     /// As for [`wait_until_any`](Self::wait_until_any).
@@ -106,26 +147,34 @@ impl<T: Word> Window<T> {
         self.wait().some(indices, cmp, value)
     }
 
-    /// Whether element `index` of this PE's part compares so with `value` now.
+    /// Whether the comparison of element `index` of this PE's part with `value` holds now.
+    ///
+    /// OpenSHMEM: `shmem_test`; MPI: `MPI_Test`.
     #[inline]
     pub fn test_until(&self, index: usize, cmp: Cmp, value: T) -> bool {
         wait::test(&self.inner.pe, || cmp.holds(self.look(index), value).then_some(())).is_some()
     }
 
-    /// The first place in `indices` whose element compares so now.
+    /// The first place in `indices` for whose element the comparison holds now.
+    ///
+    /// OpenSHMEM: `shmem_test_any`; MPI: `MPI_Testany`.
     pub fn test_any(&self, indices: &[usize], cmp: Cmp, value: T) -> Option<usize> {
         wait::test(&self.inner.pe, || {
             indices.iter().position(|&index| cmp.holds(self.look(index), value))
         })
     }
 
-    /// Whether all of the elements compare so now.
+    /// Whether the comparison holds now for all of the elements.
+    ///
+    /// OpenSHMEM: `shmem_test_all`; MPI: `MPI_Testall`.
     pub fn test_all(&self, indices: &[usize], cmp: Cmp, value: T) -> bool {
         let holds = |&index: &usize| cmp.holds(self.look(index), value);
         wait::test(&self.inner.pe, || indices.iter().all(holds).then_some(())).is_some()
     }
 
-    /// The places in `indices` whose elements compare so now.
+    /// The places in `indices` for whose elements the comparison holds now.
+    ///
+    /// OpenSHMEM: `shmem_test_some`; MPI: `MPI_Testsome`.
     pub fn test_some(&self, indices: &[usize], cmp: Cmp, value: T) -> Vec<usize> {
         let holds = |&place: &usize| cmp.holds(self.look(indices[place]), value);
         let look = || {
@@ -143,7 +192,7 @@ impl<'a, T: Word> Wait<'a, T> {
         self
     }
 
-    /// Depends on these PEs alone: others may die.
+    /// The wait depends on these PEs alone: when another PE dies, it goes on.
     pub fn depends_on(mut self, pes: &'a [usize]) -> Self {
         self.members = Some(pes);
         self
