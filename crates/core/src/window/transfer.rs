@@ -11,9 +11,30 @@ use crate::window::{Inner, Target, Window};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A copy from this PE's own part of a window to another PE's part of one, with everything checked
-/// and resolved. [`start`](Self::start) is all that is left to do, each time with what the source
-/// holds then.
+/// A copy from this PE's own part of a window to another PE's part of one, checked and resolved in
+/// advance. Made by [`Window::prepare`].
+///
+/// Each [`start`](Self::start) copies what the source holds then.
+///
+/// MPI: a persistent request (`MPI_Send_init`, `MPI_Start`, `MPI_Wait`).
+///
+/// ```
+/// # use memonet_core::{Cmp, Job, SignalOp};
+/// # Job::threads(2, |job| -> memonet_core::Result<()> {
+/// let (from, to) = (job.window::<f64>(100)?, job.window::<f64>(100)?);
+/// let came = job.window::<u64>(1)?;
+/// let mut transfer =
+///     to.prepare(1 - job.pe(), 0, &from, 0..100)?.with_signal(&came, 0, SignalOp::Add, 1)?;
+/// for round in 1..=3 {
+///     from.fill(0..100, round as f64);
+///     transfer.start()?;
+///     transfer.wait()?; // the source may change again
+///     came.wait_until(0, Cmp::Ge, round)?;
+///     assert_eq!(to.read(99), round as f64);
+///     job.barrier()?; // both PEs have read
+/// }
+/// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
 pub struct Transfer {
     target: Target,
     pe: usize,
@@ -32,8 +53,10 @@ pub struct Transfer {
 unsafe impl Send for Transfer {}
 
 impl<T: Plain> Window<T> {
-    /// Prepares a copy of `from`, of this PE's own part of `source`, to `pe`'s part of this window,
-    /// from `index` on.
+    /// Prepares a copy of elements `from` of this PE's own part of `source` to `pe`'s part of this
+    /// window, from element `index` on.
+    ///
+    /// MPI: `MPI_Send_init`.
     ///
     /// # Errors
     /// As for [`put_nbi`](Self::put_nbi).
@@ -60,8 +83,8 @@ impl<T: Plain> Window<T> {
 }
 
 impl Transfer {
-    /// Lets every [`start`](Self::start) update word `index` of the target PE's part of `signals`
-    /// after the copy.
+    /// Makes every [`start`](Self::start) update word `index` of the target PE's part of `signals`
+    /// after the copy. A PE that sees the signal sees the block.
     ///
     /// # Errors
     /// As for [`Window::signal`]; [`Misuse`](Error::Misuse) when `signals` belongs to another job,
@@ -80,8 +103,10 @@ impl Transfer {
         Ok(self)
     }
 
-    /// Starts the copy. The source must stay as it is until [`test`](Self::test) or
-    /// [`wait`](Self::wait) says that it is complete.
+    /// Starts the copy. The source must not change until [`test`](Self::test) or
+    /// [`wait`](Self::wait) says that the copy is complete.
+    ///
+    /// MPI: `MPI_Start`.
     ///
     /// # Errors
     /// [`Misuse`](Error::Misuse) while the previous start is not complete.
@@ -122,8 +147,10 @@ impl Transfer {
     /// Whether the last start is complete: the block is visible at the target, and the source may
     /// change. True before any start.
     ///
+    /// MPI: `MPI_Test`.
+    ///
     /// # Errors
-    /// What the copy failed with.
+    /// The error with which the copy failed.
     pub fn test(&mut self) -> Result<bool> {
         if self.under_way {
             self.window.pe.progress();
@@ -135,8 +162,10 @@ impl Transfer {
 
     /// Waits until the last start is complete.
     ///
+    /// MPI: `MPI_Wait`.
+    ///
     /// # Errors
-    /// What the copy failed with.
+    /// The error with which the copy failed.
     pub fn wait(&mut self) -> Result<()> {
         if std::mem::take(&mut self.under_way) {
             self.window.pe.quiet()?;
