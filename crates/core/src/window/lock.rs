@@ -6,8 +6,11 @@ use crate::base::error::{Error, Result};
 use crate::sync::lock::Queue;
 use std::sync::Arc;
 
-/// A lock in a word of a window: whoever has it, has it alone in the whole job. Made by
+/// A lock in a word of a window: one PE of the whole job holds it at a time. Made by
 /// [`Window::lock`].
+///
+/// OpenSHMEM: `shmem_set_lock` and `shmem_clear_lock`; MPI: `MPI_Win_lock`. A
+/// [`dsm::Mutex`](crate::dsm::Mutex) is a lock that owns the data that it protects.
 ///
 /// ```
 /// # use memonet_core::Job;
@@ -32,12 +35,12 @@ pub struct Lock {
 }
 
 impl Window<u64> {
-    /// The lock in element `index` of all parts, which were zero before its first use, and which
-    /// nothing else touches.
+    /// The lock in element `index` of all parts. These elements must be zero before its first use,
+    /// and nothing else may touch them.
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that others may not read and
-    /// write; [`Error::Misuse`] for a restricted one, whose parts not everybody may reach.
+    /// [`Error::OutOfBounds`]; [`Error::AccessDenied`] for a window that other PEs may not read and
+    /// write; [`Error::Misuse`] for a restricted window, because not every PE may reach its parts.
     pub fn lock(&self, index: usize) -> Result<Lock> {
         let bytes = self.range(index, 1)?;
         let pe = &self.inner.pe;
@@ -55,17 +58,21 @@ impl Lock {
         Queue::new(&self.window.pe, self.offset)
     }
 
-    /// Waits for the lock. Those who wait get it in the order they came, also when they are threads
-    /// of one PE. Not reentrant.
+    /// Waits for the lock. PEs and their threads get it in the order in which they came. Not
+    /// reentrant.
+    ///
+    /// OpenSHMEM: `shmem_set_lock`; MPI: `MPI_Win_lock`.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock.
+    /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock.
     pub fn lock(&self) -> Result<Held<'_>> {
         self.queue().set()?;
         Ok(Held { lock: self })
     }
 
-    /// Takes the lock if that needs no waiting.
+    /// Takes the lock if that needs no waiting; `None` otherwise.
+    ///
+    /// OpenSHMEM: `shmem_test_lock`.
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
@@ -74,8 +81,9 @@ impl Lock {
     }
 }
 
-/// The lock is this PE's, until this is dropped: then its writes are completed, and the next one's
-/// turn comes. So too when a panic drops it: what the lock protects is then as it was left.
+/// This PE holds the lock until this guard is dropped. The drop completes this PE's writes, then
+/// gives the lock to the next waiter. A panic that drops the guard does so too: what the lock
+/// protects then stays as it was left.
 #[must_use = "dropped, it gives the lock back"]
 pub struct Held<'a> {
     lock: &'a Lock,
@@ -84,8 +92,10 @@ pub struct Held<'a> {
 impl Held<'_> {
     /// Gives the lock back, as dropping does.
     ///
+    /// OpenSHMEM: `shmem_clear_lock`; MPI: `MPI_Win_unlock`.
+    ///
     /// # Errors
-    /// What an earlier write failed with; when dropped, that surfaces at the next quiet.
+    /// The error with which an earlier write failed; after a drop, the next quiet reports it.
     pub fn release(self) -> Result<()> {
         let lock = self.lock;
         std::mem::forget(self);
