@@ -20,8 +20,24 @@ impl<T: Plain> Window<T> {
 
     /// Reads an element of this PE's own part. Elements of 1, 2, 4 or 8 bytes are never torn.
     ///
+    /// OpenSHMEM and MPI: a plain read of the memory.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<f32>(10)?;
+    /// window.write(3, 0.5); // this PE's own part
+    /// window.fill(5..8, 2.0);
+    /// assert_eq!((window.read(3), window.read(7)), (0.5, 2.0));
+    /// let mut three = [0.0; 3];
+    /// window.read_into(3, &mut three);
+    /// assert_eq!(three, [0.5, 0.0, 2.0]);
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
     /// # Panics
-    /// When out of range.
+    /// When `index` is out of range.
     #[inline]
     pub fn read(&self, index: usize) -> T {
         if polling::is_on() {
@@ -50,7 +66,7 @@ impl<T: Plain> Window<T> {
     /// Writes an element of this PE's own part. Elements of 1, 2, 4 or 8 bytes are never torn.
     ///
     /// # Panics
-    /// When out of range.
+    /// When `index` is out of range.
     #[inline]
     pub fn write(&self, index: usize, value: T) {
         // SAFETY: `at` checked the range.
@@ -60,7 +76,7 @@ impl<T: Plain> Window<T> {
     /// Copies elements of this PE's own part, from `index` on, into `to`.
     ///
     /// # Panics
-    /// When out of range.
+    /// When the elements are not all in range.
     pub fn read_into(&self, index: usize, to: &mut [T]) {
         // SAFETY: `at` checked the range; `to` is private memory.
         unsafe {
@@ -71,7 +87,7 @@ impl<T: Plain> Window<T> {
     /// Copies `from` into this PE's own part, from `index` on.
     ///
     /// # Panics
-    /// When out of range.
+    /// When the elements are not all in range.
     pub fn write_from(&self, index: usize, from: &[T]) {
         // SAFETY: `at` checked the range; `from` is private memory.
         unsafe {
@@ -79,17 +95,17 @@ impl<T: Plain> Window<T> {
         }
     }
 
-    /// All elements of this PE's own part.
+    /// A copy of all elements of this PE's own part.
     pub fn to_vec(&self) -> Vec<T> {
         let mut all = vec![T::new_zeroed(); self.len()];
         self.read_into(0, &mut all);
         all
     }
 
-    /// Sets elements of this PE's own part.
+    /// Sets the elements `range` of this PE's own part to `value`.
     ///
     /// # Panics
-    /// When out of range.
+    /// When the elements are not all in range.
     pub fn fill(&self, range: Range<usize>, value: T) {
         // Checked before the first write.
         self.at(range.start, range.len());
@@ -98,8 +114,8 @@ impl<T: Plain> Window<T> {
         }
     }
 
-    /// Address of this PE's own part, `len` elements, for foreign code. See
-    /// [`local_slice`](Self::local_slice) for what may be done with it.
+    /// Address of this PE's own part, `len` elements, for foreign code. The rules of
+    /// [`local_slice`](Self::local_slice) apply to its use.
     pub fn local_ptr(&self) -> *mut T {
         self.reach.local.cast()
     }
@@ -107,8 +123,8 @@ impl<T: Plain> Window<T> {
     /// This PE's own part as a slice.
     ///
     /// # Safety
-    /// While the slice lives, no PE (this one included) writes what it covers: between two barriers
-    /// in a phase in which nobody writes, for example.
+    /// While the slice lives, no PE (this one included) writes its elements: for example between
+    /// two barriers between which no PE writes.
     pub unsafe fn local_slice(&self) -> &[T] {
         // SAFETY: the memory is mapped and aligned as long as the window lives, any bytes are a
         // `T`, and the caller promises that nobody writes.
@@ -118,7 +134,7 @@ impl<T: Plain> Window<T> {
     /// This PE's own part as a mutable slice.
     ///
     /// # Safety
-    /// While the slice lives, no PE reads or writes what it covers but through it.
+    /// While the slice lives, no PE reads or writes its elements except through the slice.
     #[allow(
         clippy::mut_from_ref,
         reason = "the caller promises what the borrow checker cannot see: other processes"
@@ -128,9 +144,11 @@ impl<T: Plain> Window<T> {
         unsafe { std::slice::from_raw_parts_mut(self.local_ptr(), self.len()) }
     }
 
-    /// Address of an element of a near PE's part; `None` when it is far, out of range or not
-    /// granted. For foreign code and measurements; the same rules as for
-    /// [`local_slice`](Self::local_slice) apply to it.
+    /// Address of an element of a near PE's part; `None` when the PE is far, the element is out of
+    /// range, or the access is not granted. For foreign code and measurements. The rules of
+    /// [`local_slice`](Self::local_slice) apply to its use.
+    ///
+    /// OpenSHMEM: `shmem_ptr`; MPI: `MPI_Win_shared_query`.
     pub fn near_ptr(&self, pe: usize, index: usize) -> Option<*mut T> {
         match self.target(pe, index, 1, crate::base::access::Access::ReadWrite).ok()?.route {
             crate::endpoint::route::Route::Near(p) => Some(p.cast()),
