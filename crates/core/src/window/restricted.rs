@@ -33,8 +33,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// The right to one PE's part of a restricted window, as plain data: it can be put into a window
-/// for another PE to use. It opens nothing to a PE that was given no right when the window was
+/// The right to one PE's part of a restricted window, as plain data. A program may put a key into a
+/// window for another PE to use. A key opens nothing to a PE that got no right when the window was
 /// made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
@@ -430,7 +430,29 @@ impl<T: Plain> Window<T> {
         ))
     }
 
-    /// The key to this PE's part, with the epoch now in force.
+    /// The key to this PE's part, with the epoch that is now in force.
+    ///
+    /// ```
+    /// # use memonet_core::{Access, Job, Key};
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let secret = job.restricted::<u64>(8, |_, _| Access::Read)?;
+    /// let keys = job.window::<Key>(1)?;
+    /// if job.pe() == 0 {
+    ///     secret.write(3, 42);
+    ///     keys.put_one(1, 0, secret.key()?)?; // pass the right on
+    /// }
+    /// job.barrier()?;
+    /// if job.pe() == 1 {
+    ///     let part = job.attach::<u64>(&keys.read(0))?;
+    ///     assert_eq!(part.get_one(0, 3)?, 42);
+    /// }
+    /// job.barrier()?;
+    /// if job.pe() == 0 {
+    ///     secret.revoke()?; // from now on the key opens nothing
+    /// }
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// [`Error::Misuse`] for a window that is not restricted.
@@ -448,10 +470,10 @@ impl<T: Plain> Window<T> {
         })
     }
 
-    /// Takes back all rights to this PE's part: from now on others' resolves get
-    /// [`Error::Revoked`]. Remotes resolved before stay valid until dropped;
-    /// [`revoke_wait`](Self::revoke_wait) waits for that. Who is to have the right again gets a new
-    /// [`key`](Self::key).
+    /// Takes back all rights to this PE's part: from now on other PEs that resolve a place in it
+    /// get [`Error::Revoked`]. Remotes that were resolved before stay valid until they are dropped;
+    /// [`revoke_wait`](Self::revoke_wait) waits for that. To give a PE the right again, send it a
+    /// new [`key`](Self::key).
     ///
     /// # Errors
     /// As for [`key`](Self::key).
@@ -471,14 +493,14 @@ impl<T: Plain> Window<T> {
         Ok(())
     }
 
-    /// Waits until every remote and operation that another PE resolved into this PE's part is done
-    /// with, or its holder's process has ended. After a [`revoke`](Self::revoke), nobody writes
-    /// this part any more. Remotes of this PE itself do not count.
+    /// Waits until every remote and operation that another PE resolved into this PE's part has
+    /// ended, or the process of its holder has. When this returns after a [`revoke`](Self::revoke),
+    /// no other PE writes this part any more. Remotes of this PE itself do not count.
     ///
     /// # Errors
     /// As for [`key`](Self::key); [`Error::Timeout`]. [`Error::PeerFailed`] where a PE that is a
-    /// thread of this process has died, and what it had resolved lives on: another thread may use
-    /// it.
+    /// thread of this process has died and a remote that it resolved lives on: another thread may
+    /// use it.
     pub fn revoke_wait(&self, timeout: Option<Duration>) -> Result<()> {
         let (restricted, pe) = (self.own_restricted()?, &self.inner.pe);
         let hold = pe.control().geometry().hold(restricted.key, pe.me());
@@ -511,11 +533,13 @@ impl<T: Plain> Window<T> {
 }
 
 impl Job {
-    /// Opens one PE's part of a restricted window by its key. The view reaches that part alone.
+    /// Opens one PE's part of a restricted window by its [key](Window::key). The window that it
+    /// gives reaches that part alone.
     ///
     /// # Errors
-    /// [`Error::WrongKey`] for a key that was never made in this job, or for another element type's
-    /// length; [`Error::Revoked`]; [`Error::AccessDenied`] when this PE has no right to it.
+    /// [`Error::WrongKey`] for a key that was never made in this job, or to a part that is not a
+    /// whole number of `T`; [`Error::Revoked`]; [`Error::AccessDenied`] when this PE has no right
+    /// to it.
     pub fn attach<T: Plain>(&self, key: &Key) -> Result<Window<T>> {
         element_bytes::<T>(0)?;
         let home = key.home as usize;
