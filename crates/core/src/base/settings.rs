@@ -38,7 +38,8 @@ pub const ENV_MULTICAST: &str = "MEMONET_MULTICAST";
 /// Puts a fabric before all peers.
 pub const ENV_FABRIC: &str = "MEMONET_FABRIC";
 /// Number of a descriptor to which a PE that finalises writes a line for each shared object that it
-/// has had: its own number, kind and number of the object, then the fields of [`Stats`].
+/// has had: its own number, kind and number of the object, then the fields of
+/// [`Stats`](crate::dsm::Stats).
 pub const ENV_STATS_FD: &str = "MEMONET_STATS_FD";
 /// Descriptor of the pages, in the environment of attached processes.
 pub const ENV_MACHINE_FD: &str = "MEMONET_MACHINE_FD";

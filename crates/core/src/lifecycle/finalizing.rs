@@ -9,7 +9,8 @@ use crate::wait::{self, Terms};
 impl Job {
     /// Leaves the job in order. Happens by itself when the process ends with exit status 0.
     ///
-    /// PEs that wait for this one afterwards get [`Error::PeerFailed`] with [`Cause::Finalized`].
+    /// PEs that wait for this one afterwards get [`Error::PeerFailed`] with
+    /// [`Cause::Finalized`](crate::Cause::Finalized).
     /// Writes to near peers stay possible; with far peers, returns when every PE has finalised.
     ///
     /// # Errors

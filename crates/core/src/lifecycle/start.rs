@@ -154,7 +154,7 @@ impl Job {
     /// have ended, the panic goes on here.
     ///
     /// # Errors
-    /// As for [`init`](Self::init).
+    /// As for [`init_with`](Self::init_with).
     ///
     /// ```
     /// use memonet_core::{Cmp, Job};
