@@ -1,4 +1,4 @@
-//! A PE's handle on its job, and what all PEs agree on together.
+//! A PE's handle on its job, and what all PEs agree on.
 
 pub(crate) mod agree;
 pub(crate) mod heap;
@@ -14,7 +14,19 @@ use rustix::process::{Pid, Signal};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A PE's handle on its job. Cheap to clone; usable from every thread of the PE.
+/// A PE's handle on its job. Cheap to clone, and usable from every thread of the PE.
+///
+/// `memonet::init` gives the job that a launcher has started; [`Job::threads`] starts a job whose
+/// PEs are threads of this process.
+///
+/// ```
+/// use memonet_core::Job;
+///
+/// Job::threads(4, |job| {
+///     println!("this is PE {} of {}", job.pe(), job.npes());
+/// })?;
+/// # Ok::<(), memonet_core::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Job {
     pub(crate) pe: Arc<Pe>,
@@ -22,17 +34,23 @@ pub struct Job {
 }
 
 impl Job {
-    /// This PE's number.
+    /// This PE's number, from 0 on.
+    ///
+    /// OpenSHMEM: `shmem_my_pe`; MPI: `MPI_Comm_rank`.
     pub fn pe(&self) -> usize {
         self.pe.me()
     }
 
     /// Number of PEs in the job.
+    ///
+    /// OpenSHMEM: `shmem_n_pes`; MPI: `MPI_Comm_size`.
     pub fn npes(&self) -> usize {
         self.pe.npes()
     }
 
-    /// Whether a PE's memory is mapped into this process, so that a store to it is a store.
+    /// Whether a PE's memory is mapped into this process, so that a store to it is one instruction.
+    ///
+    /// OpenSHMEM: whether `shmem_ptr` gives an address.
     ///
     /// # Panics
     /// When there is no such PE.
@@ -41,67 +59,120 @@ impl Job {
         self.pe.is_near(pe)
     }
 
-    /// Whether a pointer into this PE's own segment means the same on all PEs: `None`, unless they
-    /// have theirs at different addresses, and this is the PE that is to say so. Then why. To be
-    /// called when all PEs have joined, each in a process of its own.
+    /// Why a pointer into a PE's own segment does not mean the same on all PEs. `None` where it
+    /// does, and at all PEs but the one that reports the reason. Call it when all PEs have joined,
+    /// each in a process of its own.
     pub fn why_apart(&self) -> Option<String> {
         self.pe.control().why_apart(self.pe())
     }
 
-    /// Name of the way to far peers; `None` when all are near.
+    /// Name of the fabric to far peers; `None` when all peers are near.
     pub fn fabric(&self) -> Option<&'static str> {
         self.pe.has_far().then(|| self.pe.fabric().name())
     }
 
-    /// Whether mistakes are looked for that it costs time to find, as `MEMONET_CHECK=1` asks for: a
-    /// collective that members call with different arguments, or in place of another one; a lock or
-    /// mutex that a thread takes twice.
+    /// Whether the checks that cost time are on, as `MEMONET_CHECK=1` asks. They find a collective
+    /// that members call with different arguments or in place of another one, and a lock or mutex
+    /// that a thread takes twice.
     pub fn is_checked(&self) -> bool {
         self.pe.is_checked()
     }
 
-    /// The team of all PEs.
+    /// The team of all PEs, on which collectives of the whole job are called.
+    ///
+    /// OpenSHMEM: `SHMEM_TEAM_WORLD`; MPI: `MPI_COMM_WORLD`.
     pub fn world(&self) -> &Team {
         &self.world
     }
 
+    /// The team of `pes`, in that order; `None` at all other PEs. *Collective over all PEs*: it is
     /// [`Team::team`] of [`world`](Self::world).
     ///
+    /// OpenSHMEM: `shmem_team_split_strided`; MPI: `MPI_Comm_create`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let pair = job.team(&[2, 0])?;
+    /// match job.pe() {
+    ///     1 => assert!(pair.is_none()),
+    ///     me => assert_eq!(pair.unwrap().rank(), if me == 2 { 0 } else { 1 }),
+    /// }
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
     /// # Errors
-    /// See there.
+    /// As for [`Team::team`].
     pub fn team(&self, pes: &[usize]) -> Result<Option<Team>> {
         self.world.team(pes)
     }
 
-    /// Completes this PE's writes, then waits until all PEs are here. *Collective.*
+    /// Completes this PE's writes, then waits until all PEs have called. *Collective.* What any PE
+    /// wrote before its call is visible to all PEs after theirs.
+    ///
+    /// OpenSHMEM: `shmem_barrier_all`; MPI: `MPI_Win_fence`, or `MPI_Barrier` after a flush.
+    /// [`Team::split_barrier`] is the form in two halves.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(4, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<u64>(1)?;
+    /// window.put_one((job.pe() + 1) % job.npes(), 0, 7)?;
+    /// job.barrier()?;
+    /// assert_eq!(window.read(0), 7);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when a PE is gone.
+    /// [`PeerFailed`](crate::Error::PeerFailed) when a PE is gone.
     pub fn barrier(&self) -> Result<()> {
         self.world.barrier()
     }
 
-    /// Orders this PE's writes: those before become visible at each PE before those after. Costs
-    /// next to nothing on near peers.
+    /// Orders this PE's writes: at each PE, the writes before this call become visible before the
+    /// writes after it. A fence costs next to nothing on near peers.
+    ///
+    /// OpenSHMEM: `shmem_fence`; MPI has no such call (`MPI_Win_flush` does more).
+    ///
+    /// ```
+    /// # use memonet_core::{Cmp, Job};
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let (block, flag) = (job.window::<f64>(10)?, job.window::<u64>(1)?);
+    /// if job.pe() == 0 {
+    ///     block.put(1, 0, &[1.0; 10])?;
+    ///     job.fence()?; // the block first, then the flag
+    ///     flag.remote(1, 0)?.store(1);
+    /// } else {
+    ///     flag.wait_until(0, Cmp::Ne, 0)?;
+    ///     assert_eq!(block.read(9), 1.0);
+    /// }
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
-    /// What an earlier write failed with.
+    /// The error with which an earlier write failed.
     pub fn fence(&self) -> Result<()> {
         Ok(self.pe.fence()?)
     }
 
-    /// Completes this PE's writes: all of them are visible at their targets.
+    /// Completes this PE's writes: when it returns, all of them are visible at their targets, and
+    /// the sources of [`put_nbi`](crate::Window::put_nbi) may change.
+    ///
+    /// OpenSHMEM: `shmem_quiet`; MPI: `MPI_Win_flush_all`.
     ///
     /// # Errors
-    /// What an earlier write failed with.
+    /// The error with which an earlier write failed.
     pub fn quiet(&self) -> Result<()> {
         Ok(self.pe.quiet()?)
     }
 
-    /// Whether all of this PE's writes are visible at their targets, without waiting for it.
+    /// Whether all of this PE's writes are visible at their targets, without waiting for that.
     ///
     /// # Errors
-    /// What an earlier write failed with.
+    /// The error with which an earlier write failed.
     pub fn is_quiet(&self) -> Result<bool> {
         match self.pe.has_far() {
             true => {
@@ -112,32 +183,50 @@ impl Job {
         }
     }
 
-    /// Says that the program computes for so many nanoseconds. On a simulated machine that time
-    /// passes; on a real one it passes by itself.
+    /// Says that the program computes for `ns` nanoseconds. On a simulated machine that time
+    /// passes; on a real machine the call does nothing.
     pub fn compute(&self, ns: u64) {
         if let Some(clock) = self.pe.clock() {
             clock.compute(Duration::from_nanos(ns));
         }
     }
 
-    /// The team of `pes`, in this order, of which this PE is one. *Collective over these alone*: no
-    /// other PE takes part. Threads of a PE may make teams of different PEs at once, in any order.
+    /// The team of `pes`, in this order; this PE is one of them. *Collective over these PEs alone*:
+    /// no other PE takes part. Threads of a PE may make teams of different PEs at once, in any
+    /// order.
+    ///
+    /// MPI: `MPI_Comm_create_group`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// if job.pe() > 0 {
+    ///     let workers = job.team_among(&[1, 2])?; // PE 0 does not call
+    ///     assert_eq!(workers.rank(), job.pe() - 1);
+    /// }
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
-    /// [`Error::NoSuchPe`], and [`Error::Misuse`] for a list in which a PE stands twice or this PE
-    /// not at all, or whose PEs are those of a team that another thread makes now, at this PE
-    /// alone; [`Error::Unequal`] when members name different lists of the same PEs,
-    /// [`Error::TooMany`], [`Error::PeerFailed`].
+    /// At this PE alone: [`NoSuchPe`](crate::Error::NoSuchPe), and
+    /// [`Misuse`](crate::Error::Misuse) for a list that names a PE twice or leaves out this PE, or
+    /// that names the PEs of a team that another thread makes now. At all members:
+    /// [`Unequal`](crate::Error::Unequal) when members name different lists of the same PEs,
+    /// [`TooMany`](crate::Error::TooMany), [`PeerFailed`](crate::Error::PeerFailed).
     pub fn team_among(&self, pes: &[usize]) -> Result<Team> {
         self.world.among(pes)
     }
 
-    /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher ends
-    /// the other PEs, at once, and exits with it. The first PE that asks for it decides on the
-    /// status. A job that has no launcher ends with this process. Under another launcher than
-    /// memonet's, the others end by themselves, in their next call that waits. A launcher of
-    /// memonet waits a few seconds for the exit handlers of a PE that has asked, and then ends it
-    /// too.
+    /// Ends the whole job: this process exits with `status`, as by `exit`, and the launcher at once
+    /// ends the other PEs and exits with that status.
+    ///
+    /// OpenSHMEM: `shmem_global_exit`; MPI: `MPI_Abort`.
+    ///
+    /// The first PE that calls this decides on the status. The launcher waits a few seconds for the
+    /// exit handlers of the PE that called, and then ends it too. A job without a launcher ends
+    /// with this process. Under a launcher that is not memonet's, the other PEs end by themselves,
+    /// in their next call that waits.
     pub fn exit(&self, status: u8) -> ! {
         if ending::is_under_way() {
             ending::end(status);
@@ -153,29 +242,32 @@ impl Job {
         ending::end(status)
     }
 
-    /// Says whether this PE takes part in anything now: while it does not, an end with status 0 is
-    /// in order, even by `_exit` or as another program; and after it has, no other end concerns the
-    /// others. For front ends that let programs leave and come back; at first it does.
+    /// Says whether this PE takes part in anything now; at first it does. For front ends whose
+    /// programs leave and come back.
     ///
-    /// A process that does not take part yet leaves its place to the program that it becomes: one
-    /// that joins early, and then calls `execve`, has not joined for that one.
+    /// While a PE does not take part, an end with status 0 is in order, even by `_exit` or as
+    /// another program. After it has taken part, no other end concerns the other PEs.
+    ///
+    /// A process that does not take part yet leaves its place to the program that it becomes by
+    /// `execve`: that program joins for itself.
     ///
     /// # Errors
-    /// [`Error::Misuse`] in a process that is [not the PE](crate::endpoint::ending).
+    /// [`Misuse`](crate::Error::Misuse) in a process that is [not the PE](crate::ending).
     pub fn take_part(&self, part: Part) -> Result<()> {
         ending::take_part(&self.pe, part)?;
         self.pe.control().mapping().hand_down(part == Part::NotYet);
         Ok(())
     }
 
-    /// Whether a PE has asked for the end of the whole job: what fails now fails because of that.
+    /// Whether a PE has asked for the end of the whole job. Calls that fail from then on fail
+    /// because of that.
     pub fn is_exiting(&self) -> bool {
         self.pe.control().exit_status().is_some()
     }
 
-    /// What a PE does that finds out by an error that the job [is being ended](Self::is_exiting):
-    /// nothing, until the launcher ends it too; another launcher does not, so there it ends by
-    /// itself.
+    /// Waits for the end of a job that [is being ended](Self::is_exiting): a PE calls this when an
+    /// error tells it so. The launcher ends it. Under a launcher that is not memonet's, this call
+    /// ends the process by itself.
     pub fn await_exit(&self) -> ! {
         if ending::is_under_way() || !self.pe.is_watched() || !self.pe.is_this_process() {
             self.exit(0);
