@@ -23,8 +23,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use steps::Steps;
 
-/// An ordered subset of the job's PEs. Calls marked *collective* must be made by all of its
-/// members, in the same order.
+/// An ordered subset of the job's PEs, with a barrier and collectives of its own. All members must
+/// make the calls marked *collective*, in the same order.
+///
+/// | here | OpenSHMEM | MPI |
+/// |---|---|---|
+/// | `Team` | `shmem_team_t` | `MPI_Comm` |
+/// | [`Job::world`](crate::Job::world) | `SHMEM_TEAM_WORLD` | `MPI_COMM_WORLD` |
+/// | [`team`](Self::team) | - | `MPI_Comm_create`, `MPI_Comm_split` |
+/// | [`split_strided`](Self::split_strided) | `shmem_team_split_strided` | `MPI_Comm_split` |
+/// | [`split_2d`](Self::split_2d) | `shmem_team_split_2d` | `MPI_Cart_sub` |
+/// | [`barrier`](Self::barrier) | `shmem_team_sync` after `shmem_quiet` | `MPI_Barrier` |
+/// | [`broadcast`](Self::broadcast) | `shmem_broadcast` | `MPI_Bcast` |
+/// | [`reduce`](Self::reduce), [`all_reduce`](Self::all_reduce) | `shmem_sum_reduce` (to all) | `MPI_Reduce`, `MPI_Allreduce` |
+/// | [`scan`](Self::scan), [`exclusive_scan`](Self::exclusive_scan) | `shmem_sum_inscan`, `shmem_sum_exscan` | `MPI_Scan`, `MPI_Exscan` |
+/// | [`gather`](Self::gather), [`all_gather`](Self::all_gather) | `shmem_fcollect` (to all) | `MPI_Gather`, `MPI_Allgather` |
+/// | [`collect`](Self::collect) | `shmem_collect` | `MPI_Allgatherv` |
+/// | [`scatter`](Self::scatter) | - | `MPI_Scatter` |
+/// | [`all_to_all`](Self::all_to_all), [`all_to_alls`](Self::all_to_alls) | `shmem_alltoall`, `shmem_alltoalls` | `MPI_Alltoall` |
 pub struct Team {
     pe: Arc<Pe>,
     members: Arc<[usize]>,
@@ -115,24 +131,40 @@ impl Team {
         &self.layers
     }
 
-    /// How many more teams and barriers all members had room for when this team was made: the same
-    /// number at each of them.
+    /// How many more teams and barriers all members had room for when this team was made. All
+    /// members get the same number.
     pub fn room(&self) -> usize {
         self.slots_left
     }
 
-    /// The members, as PE numbers of the job, in the team's order.
+    /// The members as PE numbers of the job, in the team's order.
     pub fn members(&self) -> &[usize] {
         &self.members
     }
 
     /// This PE's place in [`members`](Self::members).
+    ///
+    /// OpenSHMEM: `shmem_team_my_pe`; MPI: `MPI_Comm_rank`.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// The rank in `other` of the member with rank `rank` of this team; `None` when it is not in
-    /// both.
+    /// The rank in `other` of the member with rank `rank` of this team; `None` when that PE is not
+    /// in both teams.
+    ///
+    /// OpenSHMEM: `shmem_team_translate_pe`; MPI: `MPI_Group_translate_ranks`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(4, |job| -> memonet_core::Result<()> {
+    /// if let Some(odd) = job.world().split_strided(1, 2, 2)? {
+    ///     assert_eq!(odd.members(), [1, 3]);
+    ///     assert_eq!(odd.translate(1, job.world()), Some(3));
+    ///     assert_eq!(job.world().translate(0, &odd), None);
+    /// }
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     pub fn translate(&self, rank: usize, other: &Team) -> Option<usize> {
         let &pe = self.members.get(rank)?;
         // In the world, and in what is split off its beginning, a PE's number is its rank.
@@ -143,12 +175,16 @@ impl Team {
     }
 
     /// Number of members.
+    ///
+    /// OpenSHMEM: `shmem_team_n_pes`; MPI: `MPI_Comm_size`.
     #[allow(clippy::len_without_is_empty, reason = "a team always has this PE in it")]
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Completes this PE's writes, then waits until all members are here. *Collective.*
+    /// Completes this PE's writes, then waits until all members have called. *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_quiet`, then `shmem_team_sync`; MPI: `MPI_Barrier` after a flush.
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when a member is gone.
@@ -156,13 +192,42 @@ impl Team {
         self.barrier.pass()
     }
 
-    /// The team's own barrier, for its split-phase calls.
+    /// The team's own barrier, for its split-phase calls: a PE arrives, does work that does not
+    /// depend on the other members, and then waits.
+    ///
+    /// MPI: `MPI_Ibarrier` and `MPI_Wait`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let barrier = job.world().split_barrier();
+    /// for _ in 0..3 {
+    ///     let arrival = barrier.arrive()?; // this PE's writes are complete for the others
+    ///     // work that does not depend on the others
+    ///     arrival.wait()?; // all members have arrived
+    /// }
+    /// barrier.step()?; // the form with one call: waits for the last phase, arrives at the next
+    /// barrier.wait()?;
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     pub fn split_barrier(&self) -> &Barrier {
         &self.barrier
     }
 
-    /// A further barrier over the team, whose phases overlap with those of others as they like.
-    /// *Collective.*
+    /// Makes a further barrier over the team. Its phases may overlap with the phases of other
+    /// barriers. *Collective.*
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let (halves, whole) = (job.world().new_barrier()?, job.world().new_barrier()?);
+    /// let later = whole.arrive()?;
+    /// halves.arrive()?.wait()?; // while the phase of `whole` is under way
+    /// later.wait()?;
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// [`Error::TooMany`], [`Error::PeerFailed`].
@@ -173,9 +238,24 @@ impl Team {
         Barrier::new(self.pe.clone(), self.members.clone(), self.rank, slot.slot, ended)
     }
 
-    /// A team of some of this team's members, given as PE numbers of the job in the wanted order.
-    /// *Collective over this team*: each member names the team it will be in; those outside of it
-    /// get `None`. Several disjoint teams may be made by one call, each member naming its own.
+    /// Makes a team of some of this team's members, given as PE numbers of the job in the wanted
+    /// order. *Collective over this team*: each member names the team in which it will be. A member
+    /// that is not in the team that it names gets `None`. One call may make several disjoint teams:
+    /// each member names its own.
+    ///
+    /// OpenSHMEM: `shmem_team_split_strided`; MPI: `MPI_Comm_split`, `MPI_Comm_create`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(4, |job| -> memonet_core::Result<()> {
+    /// let parity = job.pe() % 2;
+    /// let mine: Vec<usize> = (parity..job.npes()).step_by(2).collect();
+    /// let team = job.world().team(&mine)?.expect("this PE is in the list");
+    /// assert_eq!((team.len(), team.rank()), (2, job.pe() / 2));
+    /// team.barrier()?; // of two PEs
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// [`Error::NoSuchPe`] for a number outside of this team, [`Error::Unequal`] when two members
