@@ -12,10 +12,29 @@ impl Team {
     /// Copies `from` of the member with rank `root` to `to` of every member, the root included.
     /// *Collective.*
     ///
+    /// OpenSHMEM: `shmem_broadcast`; MPI: `MPI_Bcast`.
+    ///
+    /// A collective is no barrier: a member may return before another member has called. Its own
+    /// data are ready when it returns.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<u32>(4)?;
+    /// if job.pe() == 1 {
+    ///     window.write_from(0, &[5, 6, 7, 8]);
+    /// }
+    /// let all = window.span(0..4)?;
+    /// job.world().broadcast(1, all, all)?; // in place
+    /// assert_eq!(window.to_vec(), [5, 6, 7, 8]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
     /// # Errors
-    /// [`NoSuchPe`](crate::Error::NoSuchPe), [`Length`](crate::Error::Length),
-    /// [`Misuse`](crate::Error::Misuse) when the spans overlap in part, or belong to another job,
-    /// or to another PE of this one: before anything is exchanged, as for all collectives.
+    /// Before anything is exchanged, as for all collectives: [`NoSuchPe`](crate::Error::NoSuchPe),
+    /// [`Length`](crate::Error::Length), and [`Misuse`](crate::Error::Misuse) when the spans
+    /// overlap in part, or belong to another job or to another PE of this job.
     /// [`PeerFailed`](crate::Error::PeerFailed) when a member is gone.
     pub fn broadcast<T: Plain>(
         &self,
@@ -52,8 +71,23 @@ impl Team {
         self.hand_out(algorithm, root, to, from, |_| from)
     }
 
-    /// Member r gets elements `r * to.len()` and on of `from` of the member with rank `root`.
-    /// *Collective.*
+    /// Gives each member its part of `from` of the member with rank `root`: the member with rank r
+    /// gets the `to.len()` elements from `r * to.len()` on. *Collective.*
+    ///
+    /// MPI: `MPI_Scatter`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let (from, to) = (job.window::<u32>(6)?, job.window::<u32>(2)?);
+    /// if job.pe() == 0 {
+    ///     from.write_from(0, &[0, 1, 10, 11, 20, 21]);
+    /// }
+    /// job.world().scatter(0, to.span(0..2)?, from.span(0..6)?)?;
+    /// assert_eq!(to.read(1), 10 * job.pe() as u32 + 1);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
