@@ -16,8 +16,21 @@ const PIECE: usize = 8 << 10;
 const LONGEST_IN_PIECES: usize = 64 << 10;
 
 impl Team {
-    /// Every member gets the elements of all, by rank: those of rank r at `r * from.len()` of `to`.
-    /// *Collective.*
+    /// Gives every member the elements of all members, in the order of ranks: those of rank r lie
+    /// at `r * from.len()` of `to`. *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_fcollect`; MPI: `MPI_Allgather`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let (from, to) = (job.window::<u32>(1)?, job.window::<u32>(3)?);
+    /// from.write(0, job.pe() as u32 * 10);
+    /// job.world().all_gather(to.span(0..3)?, from.span(0..1)?)?;
+    /// assert_eq!(to.to_vec(), [0, 10, 20]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// [`Length`](crate::Error::Length) when `to` does not have room for exactly that; else as for
@@ -29,8 +42,10 @@ impl Team {
         self.gather_places(None, to, from, Destinations::InTheCall)
     }
 
-    /// The member with rank `root` gets the elements of all, as in
+    /// Gives the member with rank `root` the elements of all members, as in
     /// [`all_gather`](Self::all_gather). *Collective.*
+    ///
+    /// MPI: `MPI_Gather`.
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
@@ -41,12 +56,27 @@ impl Team {
         self.gather_places(Some(root), to, from, Destinations::InTheCall)
     }
 
-    /// Every member gets the elements of all, one after the other by rank; members may contribute
-    /// different numbers. Gives how many there are in all. *Collective.*
+    /// Gives every member the elements of all members, one after the other in the order of ranks.
+    /// Members may contribute different numbers of elements. Returns how many there are in all.
+    /// *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_collect`; MPI: `MPI_Allgatherv`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let (from, to) = (job.window::<u32>(3)?, job.window::<u32>(6)?);
+    /// from.fill(0..3, job.pe() as u32);
+    /// let count = job.pe() + 1; // PE 0 gives one element, PE 1 two, PE 2 three
+    /// assert_eq!(job.world().collect(to.span(0..6)?, from.span(0..count)?)?, 6);
+    /// assert_eq!(to.to_vec(), [0, 1, 1, 2, 2, 2]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
-    /// [`Length`](crate::Error::Length), at every member, when one's `to` does not have room for
-    /// them; else as for [`broadcast`](Self::broadcast).
+    /// [`Length`](crate::Error::Length), at every member, when the `to` of one member does not have
+    /// room for them; else as for [`broadcast`](Self::broadcast).
     pub fn collect<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
         let (to, from) = (self.own(to)?, self.own(from)?);
         self.check_call("collect", &[])?;
@@ -54,8 +84,22 @@ impl Team {
         Ok(self.collect_places(to, from)? / size_of::<T>())
     }
 
-    /// Member r gets elements `s * n ...` of every member s: the blocks are `to.len() / members`
-    /// long; block s of `to` is block r of s's `from`. *Collective.*
+    /// Gives every member one block of each member. A block is `to.len()` divided by the number of
+    /// members long. At the member with rank r, block s of `to` is block r of `from` of the member
+    /// with rank s. *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_alltoall`; MPI: `MPI_Alltoall`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let (from, to) = (job.window::<usize>(3)?, job.window::<usize>(3)?);
+    /// (0..3).for_each(|to| from.write(to, 10 * job.pe() + to));
+    /// job.world().all_to_all(to.span(0..3)?, from.span(0..3)?)?;
+    /// assert_eq!(to.to_vec(), [job.pe(), 10 + job.pe(), 20 + job.pe()]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// [`Length`](crate::Error::Length) when the spans differ, or cannot be cut evenly; else as for
@@ -69,8 +113,8 @@ impl Team {
         self.all_to_all_places(to, from, Destinations::InTheCall)
     }
 
-    /// [`gather`](Self::gather) to one rank, which tells when it may be written, or to all, between
-    /// places, for front ends. *Collective.*
+    /// [`gather`](Self::gather) between places, for front ends: to one rank, whose destination may
+    /// be written once it says so, or to all. *Collective.*
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
@@ -166,8 +210,8 @@ impl Team {
         if own_cache && bytes <= LONGEST_IN_PIECES { PIECE } else { bytes.max(1) }
     }
 
-    /// [`collect`](Self::collect) between places, for front ends; gives bytes. `to` may be more
-    /// than is filled. *Collective.*
+    /// [`collect`](Self::collect) between places, for front ends. Returns a number of bytes; `to`
+    /// may be longer than that. *Collective.*
     ///
     /// # Errors
     /// As for [`collect`](Self::collect).
