@@ -18,16 +18,16 @@ use crate::team::Team;
 use crate::team::compare::short_type;
 use std::mem::MaybeUninit;
 
-/// Who gets what.
+/// Which ranks get which combination of the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// All get the total.
+    /// All ranks get the total.
     All,
-    /// One rank gets it.
+    /// This rank gets the total.
     Root(usize),
-    /// Each rank gets what it and the lower ones have.
+    /// Each rank gets the total of the lower ranks and itself.
     Inclusive,
-    /// Each rank gets what the lower ones have, the first nothing but zeros.
+    /// Each rank gets the total of the lower ranks; the first rank gets zeros.
     Exclusive,
 }
 
@@ -57,8 +57,12 @@ impl Drop for NoPanic<'_> {
 }
 
 impl Team {
-    /// Combines the elements of all members, in the order of ranks; all get the result.
+    /// Combines the elements of all members, in the order of ranks; all members get the result.
     /// *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_sum_reduce` and its kin; MPI: `MPI_Allreduce`.
+    ///
+    /// The order is fixed, so all members get the same bits of a floating-point sum, every time.
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
@@ -82,8 +86,23 @@ impl Team {
         self.combined(operator, Goal::All, to, from)
     }
 
-    /// Combines the elements of all members, in the order of ranks; the one with rank `root` gets
-    /// the result. *Collective.*
+    /// Combines the elements of all members, in the order of ranks; the member with rank `root`
+    /// gets the result. *Collective.*
+    ///
+    /// MPI: `MPI_Reduce`.
+    ///
+    /// ```
+    /// # use memonet_core::{Job, Max};
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<i64>(2)?;
+    /// window.write(0, [3, -4, 8][job.pe()]);
+    /// job.world().reduce(Max, 0, window.span(1..2)?, window.span(0..1)?)?;
+    /// if job.pe() == 0 {
+    ///     assert_eq!(window.read(1), 8);
+    /// }
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
@@ -97,8 +116,22 @@ impl Team {
         self.combined(operator, Goal::Root(root), to, from)
     }
 
-    /// Each member gets the combination of its own elements and those of all lower ranks.
+    /// Gives each member the combination of its own elements and those of all lower ranks.
     /// *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_sum_inscan`; MPI: `MPI_Scan`.
+    ///
+    /// ```
+    /// # use memonet_core::{Job, Sum};
+    /// # Job::threads(4, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<u64>(1)?;
+    /// window.write(0, job.pe() as u64 + 1); // 1, 2, 3, 4
+    /// let word = window.span(0..1)?;
+    /// job.world().scan(Sum, word, word)?; // 1, 3, 6, 10
+    /// assert_eq!(window.read(0), [1, 3, 6, 10][job.pe()]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
@@ -111,7 +144,23 @@ impl Team {
         self.combined(operator, Goal::Inclusive, to, from)
     }
 
-    /// Each member gets the sum of the elements of all lower ranks; the first, zeros. *Collective.*
+    /// Gives each member the sum of the elements of all lower ranks; the first member gets zeros.
+    /// *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_sum_exscan`; MPI: `MPI_Exscan`.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<usize>(1)?;
+    /// let mine = 10 + job.pe(); // elements that this PE has
+    /// window.write(0, mine);
+    /// let word = window.span(0..1)?;
+    /// job.world().exclusive_scan(word, word)?; // the index of its first element among those of all
+    /// assert_eq!(window.read(0), [0, 10, 21][job.pe()]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
