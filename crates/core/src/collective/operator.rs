@@ -3,14 +3,17 @@
 use crate::base::shm::Plain;
 use crate::endpoint::fabric::WordOperator;
 
-/// A way to combine two elements into one: associative, as every collective combines in the order
-/// of ranks but in groups.
+/// A way to combine two elements into one. It must be associative, because a collective combines in
+/// the order of ranks but in groups.
+///
+/// OpenSHMEM: the `sum`, `max`, ... in a reduction's name; MPI: `MPI_Op`.
 pub trait Operator<T>: Copy {
-    /// Combines what comes from lower ranks with what comes from a higher one.
+    /// Combines `lower`, the combination of lower ranks, with `higher`, an element of a higher
+    /// rank.
     fn combine(self, lower: T, higher: T) -> T;
 
-    /// What this is to elements that are integers, where a network may know it, too. `None` for all
-    /// others.
+    /// The operation on integers that this is, for networks that make it by themselves. `None`
+    /// where elements are no integers or networks do not know it.
     fn integers(self) -> Option<Integers> {
         None
     }
@@ -25,28 +28,40 @@ pub struct Integers {
     pub signed: bool,
 }
 
-/// The sum; of integers, wrapping.
+/// The sum; of integers, wrapping. MPI: `MPI_SUM`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sum;
-/// The product; of integers, wrapping.
+/// The product; of integers, wrapping. MPI: `MPI_PROD`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Product;
-/// The smallest; of floating-point numbers, the one that is a number.
+/// The smallest; if one of two floating-point numbers is NaN, the other. MPI: `MPI_MIN`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Min;
-/// The largest; of floating-point numbers, the one that is a number.
+/// The largest; if one of two floating-point numbers is NaN, the other. MPI: `MPI_MAX`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Max;
-/// Bitwise and.
+/// Bitwise and. MPI: `MPI_BAND`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct And;
-/// Bitwise or.
+/// Bitwise or. MPI: `MPI_BOR`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Or;
-/// Bitwise exclusive or.
+/// Bitwise exclusive or. MPI: `MPI_BXOR`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Xor;
-/// An associative function of one's own.
+/// An associative function of the program's own. MPI: `MPI_Op_create`.
+///
+/// ```
+/// # use memonet_core::{By, Job};
+/// # Job::threads(3, |job| -> memonet_core::Result<()> {
+/// let window = job.window::<[i32; 2]>(1)?;
+/// window.write(0, [job.pe() as i32, -(job.pe() as i32)]);
+/// let all = window.span(0..1)?;
+/// let range = By(|a: [i32; 2], b: [i32; 2]| [a[0].max(b[0]), a[1].min(b[1])]);
+/// job.world().all_reduce(range, all, all)?;
+/// assert_eq!(window.read(0), [2, -2]);
+/// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct By<F>(pub F);
 
@@ -57,7 +72,7 @@ impl<T, F: Fn(T, T) -> T + Copy> Operator<T> for By<F> {
     }
 }
 
-/// A number whose zero is all zero bytes: what exclusive scans begin with.
+/// A number whose zero is all zero bytes. Exclusive scans begin with it.
 pub trait Number: Plain {}
 
 macro_rules! operators {
