@@ -176,8 +176,8 @@ impl Team {
         self.choose(Call::Combine { bytes, element: 1, to_one: false, words: None })
     }
 
-    /// From how many bytes on this team's next broadcast goes by multicast instead; nothing where
-    /// none does.
+    /// The number of bytes from which on this team's next broadcast goes by multicast; `None` where
+    /// no broadcast does.
     pub fn multicast_from(&self) -> Option<usize> {
         if !self.may_multicast() || !self.steps().are_lines() {
             return None;

@@ -98,8 +98,8 @@ use std::ops::Range;
 /// Bytes that are combined at once: two such blocks stay in a core's first cache.
 const BLOCK: usize = 8 << 10;
 
-/// Elements of a window, the same on every PE: what collectives read from and write to. Made by
-/// [`Window::span`].
+/// A range of elements of a window, at the same place on every PE. Collectives read from spans and
+/// write to spans. Made by [`Window::span`].
 pub struct Span<'a, T> {
     place: Place,
     window: &'a Window<T>,
@@ -114,11 +114,22 @@ impl<T> Clone for Span<'_, T> {
 impl<T> Copy for Span<'_, T> {}
 
 impl<T: Plain> Window<T> {
-    /// Elements `range` of every PE's part, for collectives.
+    /// Elements `range` of every PE's part, as source or destination of a collective.
+    ///
+    /// ```
+    /// # use memonet_core::{Job, Sum};
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<u64>(4)?;
+    /// window.write(0, 2);
+    /// job.world().all_reduce(Sum, window.span(3..4)?, window.span(0..1)?)?;
+    /// assert_eq!(window.to_vec(), [2, 0, 0, 4]);
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfBounds`]; [`Error::Misuse`] for a restricted window, whose parts not everybody
-    /// may reach.
+    /// [`Error::OutOfBounds`]; [`Error::Misuse`] for a restricted window, because not every PE may
+    /// reach its parts.
     pub fn span(&self, range: Range<usize>) -> Result<Span<'_, T>> {
         let count = range
             .end
@@ -153,14 +164,14 @@ impl<T: Plain> Span<'_, T> {
 pub enum Destinations {
     /// Once their owners have come to the call.
     InTheCall,
-    /// At once: the members have seen to it that all were ready before the first of them called,
-    /// which OpenSHMEM asks of programs.
+    /// At once: the members made sure that all destinations were ready before the first member
+    /// called, as OpenSHMEM asks of programs.
     Ready,
 }
 
 impl Segment {
-    /// `bytes` of every segment from `offset` on, if there are so many: what collectives of front
-    /// ends read from and write to.
+    /// The `bytes` of every segment from `offset` on, if there are so many, as source or
+    /// destination of a collective of a front end.
     ///
     /// # Safety
     /// As for [`at`](Self::at), at every PE.

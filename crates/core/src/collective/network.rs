@@ -41,9 +41,8 @@ pub(super) fn as_words(elements: &Elements<'_>, goal: Goal, bytes: usize) -> Opt
 }
 
 impl Team {
-    /// The most bytes that this team's collectives give to the network, which makes by itself
-    /// broadcasts of so much, and reductions and scans of an eighth as many integers; 0 where it
-    /// does not.
+    /// The most bytes of a broadcast that the network makes by itself for this team; 0 where it
+    /// makes none. It makes reductions and scans of an eighth as many integers.
     pub fn most_in_network(&self) -> usize {
         self.network().most
     }

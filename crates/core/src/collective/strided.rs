@@ -84,9 +84,11 @@ impl Strided {
 }
 
 impl Team {
-    /// [`all_to_all`](Self::all_to_all) of `count` elements for each member, with strides: element
-    /// i of all that `to` takes up lies at `i * to_stride` of it, and element i of all that are
-    /// sent at `i * from_stride` of `from`. *Collective.*
+    /// [`all_to_all`](Self::all_to_all) of `count` elements for each member, with strides: the i-th
+    /// element that a member receives lies at `i * to_stride` of `to`, and the i-th element that it
+    /// sends lies at `i * from_stride` of `from`. *Collective.*
+    ///
+    /// OpenSHMEM: `shmem_alltoalls`; MPI: `MPI_Alltoall` with vector types.
     ///
     /// # Errors
     /// [`Length`](Error::Length) when a span does not reach so far, [`Misuse`](Error::Misuse) for a
