@@ -9,8 +9,10 @@ use crate::job::Job;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-/// Data of the whole job that one thread of one PE uses at a time: `T` is plain data, or a slice
-/// `[E]` of it.
+/// Data of the whole job that one thread of one PE uses at a time. `T` is plain data, or a slice
+/// `[E]` of plain data.
+///
+/// OpenSHMEM: data under a `shmem_set_lock`; MPI: data under a `MPI_Win_lock`.
 ///
 /// ```
 /// # use memonet_core::{Job, dsm::Mutex};
@@ -25,15 +27,15 @@ use std::time::Duration;
 /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
 /// ```
 ///
-/// Those who wait get it in the order they came, threads of all PEs alike. The memory is freed when
-/// every PE has dropped it, as a window's is. What a guard's holder has written elsewhere is not
-/// made visible by its release on far peers: that takes a [`quiet`](Job::quiet).
-// A lock of which everybody wants to write.
+/// Waiting threads of all PEs get it in the order in which they came. The memory is freed when
+/// every PE has dropped the mutex, as a window's is. On far peers, releasing a guard does not make
+/// visible what its holder has written elsewhere: that takes a [`quiet`](Job::quiet).
+// A lock that all PEs take to write.
 pub struct Mutex<T: Data + ?Sized>(RwLock<T>);
 
 impl<T: Data + ?Sized> Mutex<T> {
-    /// Makes a mutex. It holds what `initial` is at one of the PEs, so all give the same.
-    /// *Collective.*
+    /// Makes a mutex. *Collective.* All PEs give equal `initial` data: the mutex begins with those
+    /// of one of them.
     ///
     /// # Errors
     /// As for [`Job::window`]; [`Misuse`](crate::Error::Misuse) for data without a size, or aligned
@@ -42,9 +44,10 @@ impl<T: Data + ?Sized> Mutex<T> {
         RwLock::make(job, initial, false, Kind::Mutex).map(Mutex)
     }
 
-    /// A mutex that keeps the last released version of its data, so that they outlive a holder: see
-    /// [`into_released`](Self::into_released). Near, each lock costs one copy of them. Far, they
-    /// then have a home, and each use costs messages, also of who had them last. *Collective.*
+    /// Makes a mutex that keeps the last released version of its data, so that they outlive a
+    /// holder: see [`into_released`](Self::into_released). *Collective.* Near, each lock costs one
+    /// copy of the data. Far, the data then have a home, and each use costs messages, also at the
+    /// PE that had them last.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -52,17 +55,36 @@ impl<T: Data + ?Sized> Mutex<T> {
         RwLock::make(job, initial, true, Kind::Mutex).map(Mutex)
     }
 
-    /// Waits for the data. Not reentrant.
+    /// Waits for the data. Not reentrant. Dropping the guard unlocks.
+    ///
+    /// OpenSHMEM: `shmem_set_lock`; MPI: `MPI_Win_lock`.
     ///
     /// # Errors
-    /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies, or leaves with the lock; for
-    /// ever, if it had it, or, near, panicked with it.
+    /// [`PeerFailed`](crate::Error::PeerFailed) when any PE dies, or leaves while it holds the
+    /// lock; for ever, if that PE held the lock, or, near, panicked while it held it.
     #[inline(always)]
     pub fn lock(&self) -> Result<Guard<'_, T>> {
         self.0.write().map(Guard)
     }
 
-    /// Takes the data if that needs no waiting for others who have them.
+    /// Takes the data if no other thread or PE has them; `None` otherwise.
+    ///
+    /// OpenSHMEM: `shmem_test_lock`.
+    ///
+    /// ```
+    /// # use memonet_core::{Job, dsm::Mutex};
+    /// # Job::threads(3, |job| -> memonet_core::Result<()> {
+    /// let turns = Mutex::new(&job, &0u32)?;
+    /// if let Some(mut turns) = turns.try_lock()? {
+    ///     *turns += 1;
+    /// } else {
+    ///     // another PE has it: do something else
+    /// }
+    /// job.barrier()?;
+    /// assert!(*turns.lock()? >= 1);
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`lock`](Self::lock).
@@ -70,9 +92,9 @@ impl<T: Data + ?Sized> Mutex<T> {
         Ok(self.0.try_write()?.map(Guard))
     }
 
-    /// [`lock`](Self::lock), giving up after `timeout`.
-    /// Up to 64 that wait, or twice as many as there are PEs, keep their order. Behind more than
-    /// that, the call waits outside of the order until there is room in it.
+    /// [`lock`](Self::lock) that gives up after `timeout`. The order has room for 64 waiters, or
+    /// twice as many as there are PEs; a further caller waits outside of the order until there is
+    /// room.
     ///
     /// # Errors
     /// As for [`lock`](Self::lock), and [`Timeout`](crate::Error::Timeout).
@@ -80,38 +102,39 @@ impl<T: Data + ?Sized> Mutex<T> {
         self.0.write_timeout(timeout).map(Guard)
     }
 
-    /// What this PE has done with it so far. Near, a use is a hit, and costs no messages.
+    /// What this PE has done with the mutex so far. Near, each use is a hit and costs no messages.
     pub fn stats(&self) -> Stats {
         self.0.stats()
     }
 
-    /// The data as the PE that died with them has left them: near perhaps half changed. Where they
-    /// are not (it had them but for reading, say, or a shadow was kept), and on far peers, as for
-    /// [`into_released`](Self::into_released).
+    /// After a death: the data as the PE that died with them has left them, near perhaps half
+    /// changed. Where no data are half changed (the PE only read them, for example, or there is a
+    /// shadow), and on far peers, this is [`into_released`](Self::into_released).
     ///
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked: then [`lock`](Self::lock)
-    /// them. Otherwise as for [`into_released`](Self::into_released).
+    /// the data. Otherwise as for [`into_released`](Self::into_released).
     pub fn into_torn(self) -> Result<T::Owned> {
         self.0.into_torn()
     }
 
-    /// After a death: the data as they were last released. Near that takes a
-    /// [shadow](Self::with_shadow), unless nobody was changing them. Far, with a shadow they are,
-    /// if their home's memory can be read; without, as they were last released by a PE whose memory
-    /// can be read, or were got by one.
+    /// After a death: the data as they were last released.
+    ///
+    /// Near, that takes a [shadow](Self::with_shadow), unless no PE was changing them. Far with a
+    /// shadow, the memory of their home must be readable. Far without a shadow, they are the last
+    /// version that a PE released or got whose memory can be read.
     ///
     /// # Errors
-    /// [`PeerFailed`](crate::Error::PeerFailed) where only what the holder left half changed is
-    /// there, or the data's far home has died and cannot be read; [`Misuse`](crate::Error::Misuse)
-    /// when no PE has died or panicked.
+    /// [`PeerFailed`](crate::Error::PeerFailed) where there is only what the holder left half
+    /// changed, or where the data's far home has died and cannot be read;
+    /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked.
     pub fn into_released(self) -> Result<T::Owned> {
         self.0.into_released()
     }
 }
 
-/// The data of a [`Mutex`], until this is dropped: then the next one's turn comes. When a panic
-/// drops it, the data count as torn, near.
+/// The data of a [`Mutex`], until this guard is dropped: then the next waiter gets them. When a
+/// panic drops the guard, near data count as torn.
 #[must_use = "dropped, it gives the data back"]
 pub struct Guard<'a, T: Data + ?Sized>(WriteGuard<'a, T>);
 
@@ -119,7 +142,7 @@ impl<T: Data + ?Sized> Guard<'_, T> {
     /// Gives the data back, as dropping does.
     ///
     /// # Errors
-    /// What the fabric reports; when dropped, that surfaces at the next quiet.
+    /// What the fabric reports; after a drop, the next quiet reports it.
     pub fn release(self) -> Result<()> {
         self.0.release()
     }
