@@ -17,8 +17,10 @@ use super::stats::{Counters, Stats};
 use super::way::{Kind, Way};
 use crate::sync::tickets::Mode;
 
-/// Data of the whole job that many threads of many PEs may read at a time, or one change: `T` is
-/// plain data, or a slice `[E]` of it.
+/// Data of the whole job that many threads of many PEs may read at a time, or one thread change.
+/// `T` is plain data, or a slice `[E]` of plain data.
+///
+/// MPI: data under `MPI_Win_lock` with `MPI_LOCK_SHARED` or `MPI_LOCK_EXCLUSIVE`.
 ///
 /// ```
 /// # use memonet_core::{Job, dsm::RwLock};
@@ -31,9 +33,10 @@ use crate::sync::tickets::Mode;
 /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
 /// ```
 ///
-/// All come in in the order they asked: readers that stand one behind the other together, a writer
-/// after all before it. So neither keeps the other out. Far, the data have a home, to which writers
-/// bring what they have changed; readers keep a copy, and get what is newer.
+/// Readers and writers enter in the order in which they asked: readers with no writer between them
+/// enter together, and a writer enters after all before it. So neither keeps the other out. Far,
+/// the data have a home. Writers bring there what they have changed; readers keep a copy, and get
+/// what is newer.
 pub struct RwLock<T: Data + ?Sized> {
     pe: Arc<Pe>,
     way: Way,
@@ -51,8 +54,8 @@ unsafe impl<T: Data + ?Sized> Send for RwLock<T> {}
 unsafe impl<T: Data + ?Sized> Sync for RwLock<T> {}
 
 impl<T: Data + ?Sized> RwLock<T> {
-    /// Makes a lock. Its data are what `initial` is at one of the PEs, so all give the same.
-    /// *Collective.*
+    /// Makes a lock. *Collective.* All PEs give equal `initial` data: the lock begins with those of
+    /// one of them.
     ///
     /// # Errors
     /// As for [`Mutex::new`](super::Mutex::new).
@@ -60,9 +63,9 @@ impl<T: Data + ?Sized> RwLock<T> {
         Self::make(job, initial, false, Kind::RwLock)
     }
 
-    /// A lock that keeps the last released version of its data: see
-    /// [`into_released`](Self::into_released). Near, each [`write`](Self::write) costs one copy of
-    /// them; far, nothing. *Collective.*
+    /// Makes a lock that keeps the last released version of its data: see
+    /// [`into_released`](Self::into_released). *Collective.* Near, each [`write`](Self::write)
+    /// costs one copy of the data; far, this costs nothing.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -113,12 +116,14 @@ impl<T: Data + ?Sized> RwLock<T> {
         WriteGuard { lock: self, ticket, changed: false, panicking: std::thread::panicking() }
     }
 
-    /// Waits until the data may be read. A thread that has a guard must not ask for another: a
-    /// writer may stand between the two.
+    /// Waits until the data may be read. A thread that has a guard must not ask for another one: a
+    /// writer may stand between the two in the queue.
+    ///
+    /// MPI: `MPI_Win_lock` with `MPI_LOCK_SHARED`.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when any PE dies, or leaves with a guard; for ever, if it was in, or
-    /// panicked while it wrote.
+    /// [`Error::PeerFailed`] when any PE dies, or leaves while it has a guard; for ever, if it had
+    /// a guard when it died, or panicked while it wrote.
     #[inline]
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
         match self.enter(Mode::Shared, Patience::Forever)? {
@@ -128,6 +133,8 @@ impl<T: Data + ?Sized> RwLock<T> {
     }
 
     /// Waits until the data may be changed.
+    ///
+    /// MPI: `MPI_Win_lock` with `MPI_LOCK_EXCLUSIVE`.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -139,7 +146,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         }
     }
 
-    /// [`read`](Self::read) if that needs no waiting for others.
+    /// [`read`](Self::read), if that needs no waiting for others; `None` otherwise.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -147,7 +154,7 @@ impl<T: Data + ?Sized> RwLock<T> {
         Ok(self.enter(Mode::Shared, Patience::Try)?.map(|ticket| self.reading(ticket)))
     }
 
-    /// [`write`](Self::write) if that needs no waiting for others.
+    /// [`write`](Self::write), if that needs no waiting for others; `None` otherwise.
     ///
     /// # Errors
     /// As for [`read`](Self::read).
@@ -155,9 +162,9 @@ impl<T: Data + ?Sized> RwLock<T> {
         Ok(self.enter(Mode::Alone, Patience::Try)?.map(|ticket| self.writing(ticket)))
     }
 
-    /// [`read`](Self::read), giving up after `timeout`.
-    /// Up to 64 that wait, or twice as many as there are PEs, keep their order. Behind more than
-    /// that, the call waits outside of the order until there is room in it.
+    /// [`read`](Self::read) that gives up after `timeout`. The order has room for 64 waiters, or
+    /// twice as many as there are PEs; a further caller waits outside of the order until there is
+    /// room.
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
@@ -167,9 +174,8 @@ impl<T: Data + ?Sized> RwLock<T> {
         ticket.map(|ticket| self.reading(ticket)).ok_or(Error::Timeout { after: timeout })
     }
 
-    /// [`write`](Self::write), giving up after `timeout`. As for
-    /// [`read_timeout`](Self::read_timeout), the order has room for a limited number of those that
-    /// wait.
+    /// [`write`](Self::write) that gives up after `timeout`. The order has limited room for
+    /// waiters, as for [`read_timeout`](Self::read_timeout).
     ///
     /// # Errors
     /// As for [`read`](Self::read), and [`Error::Timeout`].
@@ -179,26 +185,28 @@ impl<T: Data + ?Sized> RwLock<T> {
         ticket.map(|ticket| self.writing(ticket)).ok_or(Error::Timeout { after: timeout })
     }
 
-    /// What this PE has done with it so far. Far, a hand-over is a version of the data that came
-    /// here.
+    /// What this PE has done with the lock so far. Far, a hand-over is a version of the data that
+    /// came to this PE.
     pub fn stats(&self) -> Stats {
         self.counters.stats()
     }
 
-    /// As [`Mutex::into_torn`](super::Mutex::into_torn).
+    /// After a death: the data as the PE that died with them has left them, as
+    /// [`Mutex::into_torn`](super::Mutex::into_torn) gives them.
     ///
     /// # Errors
-    /// See there.
+    /// As for [`Mutex::into_torn`](super::Mutex::into_torn).
     pub fn into_torn(self) -> Result<T::Owned> {
         self.rescue(true)
     }
 
-    /// After a death: the data as they were last released. Near that takes a
-    /// [shadow](Self::with_shadow), unless nobody was changing them.
+    /// After a death: the data as they were last released. Near, that takes a
+    /// [shadow](Self::with_shadow), unless no PE was changing them.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] where only what a writer left half changed is there, or the data's far
-    /// home has died and cannot be read; [`Error::Misuse`] when no PE has died or panicked.
+    /// [`Error::PeerFailed`] where there is only what a writer left half changed, or where the
+    /// data's far home has died and cannot be read; [`Error::Misuse`] when no PE has died or
+    /// panicked.
     pub fn into_released(self) -> Result<T::Owned> {
         self.rescue(false)
     }
@@ -211,15 +219,15 @@ impl<T: Data + ?Sized> RwLock<T> {
     }
 }
 
-/// The data of a [`RwLock`] to read, until this is dropped.
+/// The data of a [`RwLock`] to read, until this guard is dropped.
 #[must_use = "dropped, it gives the data back"]
 pub struct ReadGuard<'a, T: Data + ?Sized> {
     lock: &'a RwLock<T>,
     ticket: u32,
 }
 
-/// The data of a [`RwLock`] to change, until this is dropped. When a panic drops it, near data
-/// without a shadow count as torn; others become what they were.
+/// The data of a [`RwLock`] to change, until this guard is dropped. When a panic drops the guard,
+/// near data without a shadow count as torn; other data become what they were before.
 #[must_use = "dropped, it gives the data back"]
 pub struct WriteGuard<'a, T: Data + ?Sized> {
     lock: &'a RwLock<T>,
@@ -264,7 +272,7 @@ impl<T: Data + ?Sized> ReadGuard<'_, T> {
     /// Gives the data back, as dropping does.
     ///
     /// # Errors
-    /// What the fabric reports; when dropped, that surfaces at the next quiet.
+    /// What the fabric reports; after a drop, the next quiet reports it.
     pub fn release(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
         Ok(this.lock.leave(this.ticket, Mode::Shared, false)?)
@@ -275,7 +283,7 @@ impl<T: Data + ?Sized> WriteGuard<'_, T> {
     /// Gives the data back, as dropping does.
     ///
     /// # Errors
-    /// What the fabric reports; when dropped, that surfaces at the next quiet.
+    /// What the fabric reports; after a drop, the next quiet reports it.
     pub fn release(self) -> Result<()> {
         let this = std::mem::ManuallyDrop::new(self);
         Ok(this.lock.leave(this.ticket, Mode::Alone, this.changed)?)
