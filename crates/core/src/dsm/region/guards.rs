@@ -1,18 +1,18 @@
-//! Ranges of a region in use.
+//! Guards: ranges of a region in use.
 
 use crate::base::shm::{self, Plain};
 use std::ops::Range;
 
 use super::Region;
 
-/// A range of a [`Region`] to read. Indices are those of the region.
+/// A guard of a [`Region`] to read a range. Indices are those of the region.
 pub struct Reading<'a, T: Plain> {
     pub(super) region: &'a Region<T>,
     pub(super) range: Range<usize>,
     pub(super) base: Option<*mut T>,
 }
 
-/// A range of a [`Region`] to read and write. Indices are those of the region.
+/// A guard of a [`Region`] to read and write a range. Indices are those of the region.
 pub struct Writing<'a, T: Plain> {
     pub(super) region: &'a Region<T>,
     pub(super) range: Range<usize>,
@@ -41,7 +41,7 @@ macro_rules! reads {
                 }
             }
 
-            /// The elements that it is of.
+            /// The range of this guard.
             pub fn range(&self) -> Range<usize> {
                 self.range.clone()
             }
@@ -49,7 +49,7 @@ macro_rules! reads {
             /// An element. One of 1, 2, 4 or 8 bytes is never torn, even in a race.
             ///
             /// # Panics
-            /// Outside of the range, as all of these.
+            /// When `index` is outside of the guard's range; this holds for all its methods.
             #[inline(always)]
             pub fn get(&self, index: usize) -> T {
                 // SAFETY: `at` checked the index; the place is mapped and aligned while the region
@@ -73,11 +73,11 @@ macro_rules! reads {
                 all
             }
 
-            /// Where the range is, if all of it lies together: on near peers if its pages have one
-            /// home. The memory stays there while the guard lives.
+            /// Address of the range, if all of it lies together: on near peers if its pages have
+            /// one home. The memory stays there while the guard lives.
             ///
-            /// Whoever makes a reference of it promises that no other PE writes these elements
-            /// meanwhile, which [no guard can see](super).
+            /// A caller that makes a reference of it promises that no other PE writes these
+            /// elements meanwhile; [no guard can see that](super).
             pub fn as_ptr(&self) -> Option<*const T> {
                 self.base.map(|base| if self.range.is_empty() { std::ptr::dangling() } else { base.cast_const() })
             }
@@ -135,7 +135,7 @@ impl<T: Plain> Writing<'_, T> {
     /// Writes an element. One of 1, 2, 4 or 8 bytes is never seen torn.
     ///
     /// # Panics
-    /// Outside of the range, as all of these.
+    /// When `index` is outside of the guard's range; this holds for all its methods.
     #[inline(always)]
     pub fn set(&mut self, index: usize, value: T) {
         // SAFETY: `at` checked the index; the place is mapped, writable and aligned while the
@@ -143,8 +143,8 @@ impl<T: Plain> Writing<'_, T> {
         unsafe { shm::copy(self.at(index).cast(), (&raw const value).cast(), size_of::<T>()) };
     }
 
-    /// [`as_ptr`](Self::as_ptr), to write to, too. A reference made of it also promises that no
-    /// other PE reads these elements meanwhile.
+    /// [`as_ptr`](Self::as_ptr), to write too. A caller that makes a mutable reference of it also
+    /// promises that no other PE reads these elements meanwhile.
     ///
     /// ```
     /// # use memonet_core::{Job, dsm::Region};

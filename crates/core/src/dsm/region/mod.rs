@@ -2,13 +2,14 @@
 //!
 //! # The contract
 //!
-//! * A region is a sequence of elements, cut into pages; each page has a *home*. A program reads
+//! * A region is a sequence of elements, cut into pages. Each page has a *home*. A program reads
 //!   and writes ranges by guards.
-//! * What a PE has written others see for certain after it has [released](Region::release) and they
-//!   have [acquired](Region::acquire) later; they may see it before. "Later" is what the program
-//!   orders by a lock, a signal or a barrier; [`Region::barrier`] is all three at once.
-//! * Two PEs may write one page at the same time, not the same element: that is a data race. Then
-//!   one of the two values is kept, and the [checking](RegionOptions::checked) mode names both
+//! * Other PEs see for certain what a PE has written once it has [released](Region::release) and
+//!   they have [acquired](Region::acquire) later; they may see it before. "Later" is what the
+//!   program orders by a lock, a signal or a barrier. [`Region::barrier`] releases, meets and
+//!   acquires in one call.
+//! * Two PEs may write one page at the same time, but not the same element: that is a data race.
+//!   Then one of the two values is kept, and the [checking](RegionOptions::checked) mode names both
 //!   writers.
 //!
 //! # How it is kept
@@ -83,12 +84,12 @@ use pages::Pages;
 /// Which PE is the home of which page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Placement {
-    /// Each PE of as many pages that lie together as any.
+    /// Each PE is the home of an equal number of pages that lie together.
     #[default]
     Block,
-    /// In turn.
+    /// PEs are homes in turn.
     Cyclic,
-    /// Who first asks for a range in it.
+    /// The first PE that asks for a range in the page is its home.
     FirstTouch,
 }
 
@@ -107,7 +108,7 @@ impl Default for RegionOptions {
 }
 
 impl RegionOptions {
-    /// Pages of 4096 bytes, in blocks, not checked.
+    /// Pages of 4096 bytes, placed in blocks, not checked.
     pub fn new() -> Self {
         Self::default()
     }
@@ -124,20 +125,23 @@ impl RegionOptions {
         self
     }
 
-    /// Whether releases look for data races: elements that two PEs changed without the second
-    /// having acquired what the first released. Then near PEs keep copies too, and each byte of the
-    /// region has a word that tells who wrote it.
+    /// Whether releases look for data races: elements that two PEs changed although the second PE
+    /// had not acquired what the first one released. Then near PEs keep copies too, and each byte
+    /// of the region has a word that says which PE wrote it.
     ///
-    /// What is released before a PE acquires counts as seen by it, also where nothing but chance
-    /// has put it first. After [`Region::barrier`] nothing counts so that was written after it; who
-    /// meets by other means calls [`Job::barrier`] once more after the acquire.
+    /// What is released before a PE acquires counts as seen by that PE, also where only chance put
+    /// it first. After [`Region::barrier`], nothing that was written later counts as seen. A
+    /// program that meets by other means calls [`Job::barrier`] once more after the acquire.
     pub fn checked(mut self, checked: bool) -> Self {
         self.checked = checked;
         self
     }
 }
 
-/// Memory of the whole job: `len` elements, zero at first. See [the contract](self).
+/// Memory of the whole job under release consistency: `len` elements, zero at first. See
+/// [the contract](self).
+///
+/// MPI: a window between two `MPI_Win_fence`, where each PE writes its own elements.
 ///
 /// ```
 /// # use memonet_core::{Job, dsm::Region};
@@ -173,7 +177,7 @@ pub struct Region<T> {
 }
 
 impl<T: Plain> Region<T> {
-    /// Makes a region with the usual options. *Collective.*
+    /// Makes a region of `len` elements with the default options. *Collective.*
     ///
     /// # Errors
     /// As for [`with`](Self::with).
@@ -181,11 +185,25 @@ impl<T: Plain> Region<T> {
         Self::with(job, len, RegionOptions::new())
     }
 
-    /// Makes a region of `len` elements. *Collective.*
+    /// Makes a region of `len` elements with options. *Collective.*
+    ///
+    /// ```
+    /// # use memonet_core::{Job, dsm::{Placement, Region, RegionOptions}};
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let options = RegionOptions::new().placement(Placement::Cyclic).checked(true);
+    /// let region = Region::<u32>::with(&job, 1 << 12, options)?;
+    /// if job.pe() == 1 {
+    ///     region.write(100..101)?.set(100, 7);
+    /// }
+    /// region.barrier()?; // would report a data race
+    /// assert_eq!(region.read(100..101)?.get(100), 7);
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`Job::window`]; [`Error::Misuse`] for a page size that does not fit;
-    /// [`Error::Unequal`] when PEs give different ones, or other options.
+    /// [`Error::Unequal`] when PEs give different page sizes or options.
     pub fn with(job: &Job, len: usize, options: RegionOptions) -> Result<Self> {
         let page = options.page;
         let sized = element_bytes::<T>(len).and_then(|bytes| {
@@ -226,13 +244,13 @@ impl<T: Plain> Region<T> {
         })
     }
 
-    /// Elements.
+    /// Number of elements.
     #[allow(clippy::len_without_is_empty, reason = "as for a window")]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// A range to read.
+    /// A guard to read a range.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; what the fabric reports.
@@ -241,7 +259,7 @@ impl<T: Plain> Region<T> {
         Ok(Reading { region: self, range, base })
     }
 
-    /// A range to read and write.
+    /// A guard to read and write a range.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; what the fabric reports.
@@ -250,11 +268,28 @@ impl<T: Plain> Region<T> {
         Ok(Writing { region: self, range, base })
     }
 
-    /// Brings what this PE has written to where those who acquire later find it.
+    /// Makes what this PE has written visible to the PEs that acquire later.
+    ///
+    /// ```
+    /// # use memonet_core::{Cmp, Job, SignalOp, dsm::Region};
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let (region, ready) = (Region::<f64>::new(&job, 1000)?, job.window::<u64>(1)?);
+    /// if job.pe() == 0 {
+    ///     region.write(0..1000)?.write_from(0, &[0.5; 1000]);
+    ///     region.release()?;
+    ///     ready.signal(1, 0, SignalOp::Set, 1)?;
+    /// } else {
+    ///     ready.wait_until(0, Cmp::Eq, 1)?;
+    ///     region.acquire()?;
+    ///     assert_eq!(region.read(0..1000)?.get(999), 0.5);
+    /// }
+    /// # job.barrier()
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
-    /// What the fabric reports; [`Error::DataRace`] when checking. Then all is released all the
-    /// same.
+    /// What the fabric reports; [`Error::DataRace`] when checking. Everything is released even
+    /// then.
     pub fn release(&self) -> Result<()> {
         let raced = match &self.pages {
             Some(pages) => self.release_pages(pages),
@@ -264,8 +299,8 @@ impl<T: Plain> Region<T> {
         raced
     }
 
-    /// From here on this PE sees what others have released before. Releases what it has written
-    /// itself.
+    /// Makes this PE see what other PEs have released before. It also releases what this PE has
+    /// written.
     ///
     /// # Errors
     /// As for [`release`](Self::release).
@@ -280,7 +315,7 @@ impl<T: Plain> Region<T> {
         raced
     }
 
-    /// Releases, waits until all PEs are here, and acquires. *Collective.*
+    /// Releases, waits until all PEs have called, and acquires. *Collective.*
     ///
     /// # Errors
     /// As for [`release`](Self::release), and [`Error::PeerFailed`].
@@ -296,8 +331,8 @@ impl<T: Plain> Region<T> {
         raced
     }
 
-    /// What this PE has done with it so far: uses are pages that guards asked for, hits those that
-    /// needed no data from elsewhere, and hand-overs those that did.
+    /// What this PE has done with the region so far. Uses are pages that guards asked for. Hits are
+    /// pages that needed no data from another PE; hand-overs are pages that did.
     pub fn stats(&self) -> Stats {
         self.counters.stats()
     }
