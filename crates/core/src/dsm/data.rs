@@ -10,10 +10,10 @@ mod sealed {
     impl<T: crate::base::shm::Plain> Sealed for [T] {}
 }
 
-/// What a [`Mutex`](super::Mutex) or [`RwLock`](super::RwLock) can own: a `T` of plain data, or a
-/// `[T]`.
+/// Data that a [`Mutex`](super::Mutex) or [`RwLock`](super::RwLock) can own: a `T` of plain data,
+/// or a `[T]`.
 pub trait Data: sealed::Sealed + Send + Sync + 'static {
-    /// What it consists of.
+    /// The elements of which it consists.
     type Element: Plain;
     /// A copy of it: `T`, or `Vec<T>`.
     type Owned;

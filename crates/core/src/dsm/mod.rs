@@ -1,36 +1,38 @@
-//! Distributed shared memory: data that all PEs use as if they lay in one memory, with explicit
-//! calls and no page faults.
+//! Distributed shared memory: data that all PEs use as if they lay in one memory. Access is by
+//! guards, never by page faults.
 //!
-//! | | consistency | who sees what |
+//! | | consistency | what a PE sees |
 //! |---|---|---|
-//! | [`Mutex`] | entry: the lock owns its data | a guard is the only way to the data, and whoever has one sees what all earlier ones wrote |
-//! | [`RwLock`] | entry | the same; readers are in together |
-//! | [`Region`] | release | whoever has [acquired](Region::acquire) sees what others [released](Region::release) before |
+//! | [`Mutex`] | entry: the lock owns its data | a guard is the only way to the data; its holder sees what all earlier holders wrote |
+//! | [`RwLock`] | entry | as for a [`Mutex`]; several readers hold it at once |
+//! | [`Region`] | release | a PE that has [acquired](Region::acquire) sees what other PEs [released](Region::release) before |
 //!
-//! All are made of windows, waits and, where PEs are far, the fabric's atomics; they know no
+//! All three are made of windows, waits and, where PEs are far, the fabric's atomics; they know no
 //! fabric.
 //!
-//! **Near**, the data lie in shared memory beside the lock; guards refer to them in place, and
-//! nothing is copied or sent. **Far**, each PE has a copy. Those of a [`Mutex`] move to who locks
-//! it, and stay there: until somebody else wants them, locking again costs no message. Those of a
-//! [`RwLock`], and of a mutex [with a shadow](Mutex::with_shadow), have a home: a lock brings what
-//! others have changed since; a release takes home what it has changed. In both cases only what has
-//! changed travels, but for small data.
+//! **Near**, the data lie in shared memory beside the lock. Guards refer to them in place, and
+//! nothing is copied or sent.
+//!
+//! **Far**, each PE has a copy. The data of a [`Mutex`] move to the PE that locks it, and stay
+//! there: until another PE wants them, locking again costs no message. The data of a [`RwLock`],
+//! and of a mutex [with a shadow](Mutex::with_shadow), have a home: a lock brings what other PEs
+//! have changed since, and a release takes home what this PE has changed. In both cases only
+//! changed parts travel, except for small data.
 //!
 //! # What a death does
 //!
-//! | who died | others | the data |
+//! | which PE died | the other PEs | the data |
 //! |---|---|---|
-//! | somebody else | locks that need not wait go on; those that wait get [`PeerFailed`](Error::PeerFailed), as every wait does | as they were |
-//! | who waited | who stands behind it gets `PeerFailed`, for ever | [`Mutex::into_released`] |
-//! | who read, of a reader-writer lock | those who write get `PeerFailed`, for ever; those who read go on | as they were |
-//! | who held it, or their far home | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow, and with a far home: the last released version, where the memory of that home can be read |
-//! | who had a far mutex without a shadow, in use or not | in use: all get `PeerFailed`, for ever; otherwise they go on while its memory can be read | the last released version, if the memory of the dead can be read (it can in a simulation, and on one node); else the last one that somebody else has got |
-//! | who panicked with it and lives on | near: all get `PeerFailed` with [`Cause::Panic`], for ever; far, they go on | near: the same; far, nobody has seen what was not released |
+//! | a PE that neither held nor waited | locks that need not wait go on; locks that wait get [`PeerFailed`](Error::PeerFailed), as every wait does | as they were |
+//! | a PE that waited | the PE behind it in the queue gets `PeerFailed`, for ever | [`Mutex::into_released`] |
+//! | a PE that read, of a reader-writer lock | writers get `PeerFailed`, for ever; readers go on | as they were |
+//! | the holder, or the far home of the data | all get `PeerFailed`, for ever | near: perhaps half changed, to be had by [`Mutex::into_torn`]; near with a shadow, and with a far home: the last released version, where the memory of that home can be read |
+//! | the PE that had a far mutex without a shadow, in use or not | in use: all get `PeerFailed`, for ever; otherwise they go on while its memory can be read | the last released version, if the memory of the dead PE can be read (it can in a simulation, and on one node); else the last version that another PE has got |
+//! | a PE that panicked while it held the guard, and lives on | near: all get `PeerFailed` with [`Cause::Panic`], for ever; far: they go on | near: as after the death of the holder; far: no PE has seen what was not released |
 //!
-//! A guard gives `&T` and `&mut T` into memory that other processes have mapped. That is sound as
-//! the lock excludes them: whoever else goes through this library touches the data only with a
-//! guard of its own.
+//! A guard gives `&T` and `&mut T` into memory that other processes have mapped. That is sound
+//! because the lock excludes them: another PE that goes through this library touches the data only
+//! with a guard of its own.
 
 mod chain;
 mod checked;

@@ -67,18 +67,18 @@ pub(crate) fn report(pe: &Pe) -> Result<()> {
     Ok(())
 }
 
-/// What a PE has done with an object so far.
+/// What a PE has done with a shared object so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Times that it was locked, or that a range was asked for.
+    /// Times that this PE locked it, or asked for a range.
     pub uses: u64,
-    /// Those of them that needed nothing from another PE.
+    /// Uses that needed nothing from another PE.
     pub hits: u64,
-    /// Times that it came here from another PE.
+    /// Times that it came to this PE from another one.
     pub handovers: u64,
     /// Operations on the fabric: stores, puts, gets, atomics.
     pub messages: u64,
-    /// Bytes of data that these moved, from and to this PE.
+    /// Bytes of data that these operations moved, from and to this PE.
     pub bytes: u64,
 }
 
