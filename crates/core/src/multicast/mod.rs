@@ -1,4 +1,4 @@
-//! Multicast: what one PE writes, many read, all of it, in order.
+//! Multicast: one PE writes blocks, and many read all of them, in order.
 //!
 //! ```
 //! # use memonet_core::{Job, MulticastOptions};
@@ -25,13 +25,13 @@
 //!
 //! | promise | meaning |
 //! |---|---|
-//! | blocks arrive | each reader gets all blocks that were published, whole, in order, once; until it, or the writer, leaves |
-//! | bound | the writer is stopped where a reader has about [`capacity`](MulticastOptions::capacity) bytes unread, each block counted with some 8 more: never before seven eighths of it, never after all of it |
-//! | slow readers | stop the writer; or are dropped once they have done so for as long as [`drop_slow`](MulticastOptions::drop_slow) says. Then the writer goes on, [`dropped`](Multicast::dropped) names them, and their next call says [`Error::Dropped`]. A writer that only [tries](Multicast::try_claim) is not stopped, and drops nobody |
-//! | death | of the writer: readers get what it published, then [`Error::PeerFailed`]. Of a reader: the writer's next call that waits for it says `PeerFailed`; or, if the channel [survives readers](MulticastOptions::survive_readers), goes on without it |
-//! | silence | with datagrams, a PE that cannot be reached may be alive: of whom nothing was heard for ten seconds is taken for dead, which is [`Error::Silent`]. So no PE of such a channel computes for longer without a call that waits |
-//! | leaving | a reader that drops its end is waited for no more. When the writer has dropped its end, readers get what it published, then [`Error::Closed`] |
-//! | in place | [`claim`](Multicast::claim) and [`peek`](Multicast::peek) give the memory of the ring itself for blocks of up to [`most_in_place`](Multicast::most_in_place) elements; larger ones are in private memory, and copied in parts |
+//! | blocks arrive | each reader gets all blocks that were published, whole, in order, once, until the reader or the writer leaves |
+//! | bound | a reader that has about [`capacity`](MulticastOptions::capacity) bytes unread stops the writer, each block counted with some 8 bytes more: never before seven eighths of the capacity, never after all of it |
+//! | slow readers | they stop the writer, or are dropped once they have stopped it for as long as [`drop_slow`](MulticastOptions::drop_slow) says. Then the writer goes on, [`dropped`](Multicast::dropped) names them, and their next call says [`Error::Dropped`]. A writer that only [tries](Multicast::try_claim) is not stopped and drops no reader |
+//! | death | of the writer: readers get what it published, then [`Error::PeerFailed`]. Of a reader: the writer's next call that waits for it says `PeerFailed`; or the writer goes on without it, if the channel [survives readers](MulticastOptions::survive_readers) |
+//! | silence | with datagrams, a PE that cannot be reached may be alive. A PE that was silent for ten seconds counts as dead ([`Error::Silent`]). So no PE of such a channel may compute for longer without a call that waits |
+//! | leaving | the writer no longer waits for a reader that has dropped its end. When the writer has dropped its end, readers get what it published, then [`Error::Closed`] |
+//! | in place | [`claim`](Multicast::claim) and [`peek`](Multicast::peek) give the memory of the ring itself for blocks of up to [`most_in_place`](Multicast::most_in_place) elements; larger blocks are in private memory, and copied in parts |
 //!
 //! # How it is made
 //!
@@ -102,11 +102,11 @@ use std::marker::PhantomData;
 /// How a channel's log reaches the readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// It stays where it is, and is mapped by all.
+    /// The log stays in the writer's segment, which all readers have mapped.
     Near,
-    /// From ring to ring, by puts.
+    /// Puts carry the log from ring to ring.
     Tree,
-    /// To all at once: by the fabric's network, or UDP multicast.
+    /// Datagrams carry the log to all readers at once: by the fabric's network, or UDP multicast.
     Datagrams,
 }
 
@@ -159,9 +159,37 @@ pub(crate) fn check_setting() -> Result<()> {
 /// A PE's end of a channel on which one writer publishes blocks of `T` to a set of readers. Made by
 /// [`Job::multicast`](crate::Job::multicast).
 ///
-/// The writer calls [`publish`](Self::publish) and [`claim`](Self::claim), readers
-/// [`recv`](Self::recv) and [`peek`](Self::peek), each from one thread at a time; a PE that is
+/// The writer calls [`publish`](Self::publish) and [`claim`](Self::claim); readers call
+/// [`recv`](Self::recv) and [`peek`](Self::peek); each from one thread at a time. A PE that is
 /// neither has an end that can do nothing.
+///
+/// Aeron: a `Publication` and its `Subscription`s. `offer` is [`publish`](Self::publish),
+/// `tryClaim` is [`try_claim`](Self::try_claim), and `poll` is [`try_peek`](Self::try_peek) or
+/// [`try_recv`](Self::try_recv). MPI: repeated `MPI_Bcast`.
+///
+/// ```
+/// # use memonet_core::{Error, Job, MulticastOptions};
+/// # use std::time::Duration;
+/// # Job::threads(3, |job| -> memonet_core::Result<()> {
+/// let options = MulticastOptions::new().capacity(1 << 16).drop_slow(Duration::from_secs(60));
+/// let mut channel = job.multicast::<u32>(0, &[1, 2], options)?;
+/// if job.pe() == 0 {
+///     for number in 0..100 {
+///         channel.publish(&[number, number * number])?;
+///     }
+/// } else {
+///     let (mut block, mut blocks) = (Vec::new(), 0);
+///     loop {
+///         match channel.recv(&mut block) {
+///             Ok(()) => blocks += 1,
+///             Err(Error::Closed) => break, // the writer has dropped its end
+///             Err(error) => return Err(error),
+///         }
+///     }
+///     assert_eq!((blocks, &block[..]), (100, &[99, 99 * 99][..]));
+/// }
+/// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
 pub struct Multicast<T> {
     end: End,
     delivery: Delivery,
@@ -195,13 +223,13 @@ impl<T: Plain> Multicast<T> {
         }
     }
 
-    /// The way in which blocks travel.
+    /// How blocks travel on this channel.
     pub fn delivery(&self) -> Delivery {
         self.delivery
     }
 
-    /// Elements of the largest block that is written and read in place. 0 at a PE that is neither
-    /// writer nor reader.
+    /// Number of elements of the largest block that is written and read in place. 0 at a PE that is
+    /// neither writer nor reader.
     pub fn most_in_place(&self) -> usize {
         let bytes = match &self.end {
             End::Writer(writer) => writer.ring().most(),
@@ -211,8 +239,8 @@ impl<T: Plain> Multicast<T> {
         bytes / size_of::<T>()
     }
 
-    /// PEs that were readers and that the writer has gone on without, because they were slow or had
-    /// died. Always empty at a reader.
+    /// Readers without which the writer has gone on, because they were slow or had died. Always
+    /// empty at a reader.
     pub fn dropped(&self) -> &[usize] {
         match &self.end {
             End::Writer(writer) => writer.dropped(),
