@@ -8,50 +8,55 @@
 //! | to | use |
 //! |---|---|
 //! | join the job | `memonet::init` ([`Job::init_with`]), or [`Job::threads`] for PEs that are threads |
-//! | have memory that others reach | [`Job::window`], [`Job::restricted`] |
+//! | have memory that other PEs reach | [`Job::window`], [`Job::restricted`] |
 //! | send a word | [`Window::remote`], then [`Remote::store`] |
 //! | send a block | [`Window::put`], [`Window::put_signal`], [`Window::prepare`] |
 //! | wait for a word | [`Window::wait_until`] and its kin |
 //! | meet | [`Job::barrier`], [`Barrier`] |
-//! | be alone | [`Window::lock`] |
-//! | tell many the same | [`Job::multicast`] |
+//! | combine, gather, broadcast | [`Team::all_reduce`], [`Team::all_gather`], [`Team::broadcast`] |
+//! | exclude other PEs | [`dsm::Mutex`], [`Window::lock`] |
 //! | share data by guards | [`dsm`] |
+//! | stream blocks to many PEs | [`Job::multicast`] |
+//!
+//! The front page of the crate `memonet` has guides, and the names in OpenSHMEM and MPI.
 //!
 //! # Words
 //!
 //! | word | meaning |
 //! |---|---|
 //! | PE | a member of a job: a process, a thread ([`Job::threads`]) or a coroutine of a simulated machine |
-//! | near, far | a PE whose memory is mapped here; one that is reached through a [`fabric`] |
-//! | segment | the memory of a PE that others may reach, laid out the same at each ([`layout`]) |
-//! | window | a range of elements at the same place of every segment, or, restricted, in memory of its own |
-//! | key, epoch | the right to a PE's part of a restricted window; what that PE raises to revoke all keys |
-//! | remote | an element of some PE's part, found and checked once |
-//! | route | where it is: a pointer, or an address on the fabric |
-//! | store, put | a word, a block, written to another PE's memory; `nbi`: its source must stay as it is until the next quiet |
-//! | signal | an update of a word that wakes who waits for it; a store wakes nobody |
-//! | transfer | a put prepared once, and started many times |
+//! | near, far | a PE whose memory is mapped into this process; a PE that is reached through a [`fabric`] |
+//! | segment | the memory of a PE that other PEs may reach, laid out alike at each PE ([`layout`]) |
+//! | window, part | a range of elements at one place of every segment, or, restricted, in memory of its own; the elements of one PE |
+//! | key, epoch | the right to a PE's part of a restricted window; the number that a PE raises to revoke all keys to its part |
+//! | remote | an element of a PE's part, found and checked once |
+//! | route | where a remote is: a pointer, or an address on the fabric |
+//! | store, put | a word, or a block, written to another PE's memory; `nbi`: its source must not change until the next quiet |
+//! | signal | an update of a word that wakes the PE that waits for it; a store wakes no PE |
+//! | transfer | a put that is prepared once and started many times |
 //! | fence, quiet | order between this PE's writes; their completion |
 //! | team, slot | some PEs in an order; the words that a team has in each member's segment, for its barrier and collectives |
-//! | phase | one use of a barrier: PEs arrive, do something else, and wait. A number that only grows |
-//! | step | of a barrier, a call that ends one phase and arrives at the next; of a collective, members tell each other that they have come |
-//! | doorbell, ring | the word on which a PE sleeps; waking it |
+//! | phase | one use of a barrier: PEs arrive, do something else, and wait. Its number only grows |
+//! | step | of a barrier: a call that completes one phase and arrives at the next. Of a collective: members tell each other that they have come |
+//! | doorbell, wake | the word on which a PE sleeps; ending that sleep |
+//! | poll interval, interference | the time between two polls of a sleeper; other processes on the job's CPUs |
 //!
 //! # Trade-offs
 //!
 //! * Windows hold plain data and give out copies, not references: a peer may write at any time, and
-//!   the processor's rules are the only ones that hold between processes ([`shm`]).
-//! * Making and freeing windows and teams is collective. That is what makes a remote address
-//!   arithmetic instead of a message.
-//! * A plain store costs one instruction because it tells nobody. A PE that sleeps while it waits
-//!   for one sees it within about 4 ms, or as soon as the writer waits, fences or quiets; a signal
-//!   wakes at once ([`wait`]).
-//! * Bounds, ranks and overlaps are checked always. What costs time to check is checked with
-//!   `MEMONET_CHECK=1` ([`Job::is_checked`]): that members of a team make the same collective calls
-//!   with the same arguments, and that no thread takes a lock twice. It does not look for data
-//!   races (a [`Region`](dsm::Region) can), for what is written beside a collective that uses it,
-//!   or for waits that nobody ends.
-//! * Safety is against mistakes of cooperating programs, not against hostile ones of the same user.
+//!   only the processor's rules hold between processes ([`shm`]).
+//! * Making and freeing windows and teams is collective. Therefore a remote address is arithmetic
+//!   instead of a message.
+//! * A plain store costs one instruction because it tells no PE. A PE that sleeps while it waits
+//!   for a store sees it within about 4 ms, or as soon as the writer waits, fences or quiets. A
+//!   signal wakes at once ([`wait`]).
+//! * Bounds, ranks and overlaps are checked always. `MEMONET_CHECK=1` ([`Job::is_checked`]) turns
+//!   on the checks that cost time: members of a team must make equal collective calls with equal
+//!   arguments, and no thread may take a lock twice. These checks do not find data races (a
+//!   [`Region`](dsm::Region) can), writes to data that a collective uses meanwhile, or waits that
+//!   nobody ends.
+//! * Safety is against mistakes of cooperating programs, not against hostile programs of the same
+//!   user.
 
 mod base;
 mod collective;
