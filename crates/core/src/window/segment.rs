@@ -1,10 +1,11 @@
-//! Segments by byte offset: what a front end for another language is built of.
+//! Segments by byte offset: the calls of which front ends for other languages are built.
 //!
-//! Windows are for programs in Rust. A C program has addresses: each is a byte offset in this PE's
-//! segment, and the same offset in another's is its counterpart there. Nothing keeps an offset from
-//! lying in memory of the library, so whatever takes one is unsafe: the caller promises that it
-//! lies in memory of its own. [`Segment::at`] checks PE and range once, and gives a [`Spot`]: on
-//! near peers a pointer. What a spot does follows the same contract as remotes and windows do.
+//! Windows are for programs in Rust. A C program has addresses. An address is a byte offset in this
+//! PE's segment, and the counterpart of the address at another PE is that offset in its segment. An
+//! offset may lie in memory of the library, so every call that takes an offset is unsafe: the
+//! caller promises that it lies in memory of the caller's own. [`Segment::at`] checks PE and range
+//! once, and gives a [`Spot`], which on near peers is a pointer. A spot follows the contract of
+//! remotes and windows.
 
 mod locks;
 
@@ -54,10 +55,10 @@ impl Job {
         }
     }
 
-    /// Allocates `bytes` (not 0) at the same offset of every segment, aligned to `align` (a power
-    /// of two, at most [`ALIGNMENT`]); gives the offset. Where each PE is a process, its own
-    /// block's address is aligned, too. With `zeroed` they read as zeros, otherwise as anything.
-    /// *Collective*; ends with a barrier.
+    /// Allocates a block of `bytes` (not 0) at one offset of every segment, aligned to `align` (a
+    /// power of two, at most [`ALIGNMENT`]); gives the offset. *Collective*; ends with a barrier.
+    /// Where each PE is a process, the address of its own block is aligned too. With `zeroed` the
+    /// bytes are zero, otherwise they are anything.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Unequal`] when PEs ask for different blocks,
@@ -86,8 +87,8 @@ impl Job {
         allocated.map(|(range, _)| range.start)
     }
 
-    /// Frees the block that [`allocate`](Self::allocate) gave. *Collective*: this PE's writes are
-    /// complete, and all PEs have called, before it is freed.
+    /// Frees a block of [`allocate`](Self::allocate). *Collective*: the block is freed when this
+    /// PE's writes are complete and all PEs have called.
     ///
     /// # Errors
     /// [`Error::Misuse`] when there is no such block, [`Error::Unequal`] when PEs free different
@@ -107,19 +108,18 @@ impl Job {
         ))
     }
 
-    /// The bytes that were asked for of [`allocate`](Self::allocate) in the block, not yet freed,
-    /// that the byte at `offset` lies in.
+    /// The bytes that the program asked for of the allocated block around the byte at `offset`;
+    /// `None` where there is no such block.
     pub fn block_around(&self, offset: u64) -> Option<Range<u64>> {
         self.pe.layer::<Owned>().blocks().around(offset)
     }
 
-    /// Where the blocks start that [`allocate`](Self::allocate) has given, and that are not yet
-    /// freed.
+    /// Offsets at which allocated blocks start.
     pub fn blocks(&self) -> Vec<u64> {
         self.pe.layer::<Owned>().blocks().starts()
     }
 
-    /// The parts of `bytes` from `offset` on, in this PE's segment, that may hold anything but
+    /// The parts of the `bytes` from `offset` on, in this PE's segment, that may hold anything but
     /// zeros, as distances from `offset`.
     ///
     /// # Panics
@@ -137,17 +137,18 @@ impl Job {
         parts.map(move |part| (part.start - start) as usize..(part.end - start) as usize)
     }
 
-    /// Puts this process's static data into the job: maps the globals of this PE's segment, from
-    /// `at` bytes on, over the pages `pages` of this process, after copying what they hold there.
-    /// Gives their offset in the segment.
+    /// Makes this process's static data symmetric: copies the contents of `pages` to the globals of
+    /// this PE's segment, from `at` bytes on, and maps these over the pages. Gives their offset in
+    /// the segment.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the globals end before `at` and the pages do; [`Error::System`].
+    /// [`Error::OutOfMemory`] when the globals of the segment have no room for the pages from `at`
+    /// on; [`Error::System`].
     ///
     /// # Safety
-    /// `pages` are whole pages of this process's private writable memory, of which nobody else
-    /// writes during the call: at best, before there are other threads. `touched` tells of each
-    /// page whether it holds anything but zeros.
+    /// `pages` are whole pages of this process's private writable memory, which no other thread
+    /// writes during the call: best, before there are other threads. `touched` says of each page
+    /// whether it holds anything but zeros.
     pub unsafe fn share_globals(
         &self,
         pages: Range<usize>,
@@ -203,19 +204,19 @@ impl Segment {
         self.stride
     }
 
-    /// Address of PE 0's segment, where all are near; the others follow, each [`size`](Self::size)
-    /// bytes further on.
+    /// Address of PE 0's segment, where all PEs are near. The segments of the other PEs follow,
+    /// each [`size`](Self::size) bytes further on.
     pub fn first(&self) -> Option<*mut u8> {
         self.near
     }
 
-    /// What a store into a near PE's segment has to be remembered in that does not go through a
-    /// [`Spot`].
+    /// The marks of written PEs, in which the caller remembers a store into a near PE's segment
+    /// that does not go through a [`Spot`].
     pub fn written(&self) -> Written {
         Written::of(&self.pe)
     }
 
-    /// Wakes PE `pe`, should it sleep: after a signal that did not go through a [`Spot`].
+    /// Wakes PE `pe` if it sleeps: after a signal that did not go through a [`Spot`].
     ///
     /// # Panics
     /// When there is no such PE.
@@ -230,12 +231,12 @@ impl Segment {
         geometry.heap_offset..geometry.globals_offset
     }
 
-    /// `bytes` from `offset` on, in `pe`'s segment, if there is such a PE and such a range.
+    /// The `bytes` from `offset` on, in `pe`'s segment, if there is such a PE and such a range.
     ///
     /// # Safety
-    /// While the spot or a part of it is used, the bytes are memory that the caller has got from
-    /// [`Job::allocate`] and not yet released, or has shared by [`Job::share_globals`]. All else
-    /// are words that the library works with, and shared data to which a guard may have given a
+    /// While the spot or a part of it is used, the bytes are memory that the caller got from
+    /// [`Job::allocate`] and has not released, or that it shared by [`Job::share_globals`]. All
+    /// other bytes are words of the library, or shared data to which a guard may have given a
     /// reference.
     #[inline(always)]
     pub unsafe fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
@@ -250,8 +251,8 @@ impl Segment {
         Some(Spot { owner: &self.pe, pe, bytes, route })
     }
 
-    /// Waits until `look` gives something: it reads words of this PE's own memory through [`shm`],
-    /// any of which any PE may write.
+    /// Waits until `look` gives something. `look` reads words of this PE's own memory through
+    /// [`shm`]; any PE may write these words.
     ///
     /// # Errors
     /// [`Error::PeerFailed`] when any PE dies.
@@ -260,8 +261,8 @@ impl Segment {
         Ok(wait::until(&self.pe, Terms::default(), look)?)
     }
 
-    /// Looks once, as [`wait`](Self::wait) does: lets others get on who depend on this PE, so that
-    /// a program may look until it succeeds.
+    /// Polls once, as [`wait`](Self::wait) does. It also moves other PEs on that depend on this
+    /// one, so a program may poll until it succeeds.
     #[inline(always)]
     pub fn test<R>(&self, look: impl FnOnce() -> Option<R>) -> Option<R> {
         wait::test(&self.pe, look)
@@ -269,21 +270,20 @@ impl Segment {
 }
 
 impl Segment {
-    /// Whether this PE shares its CPU, so that [`has_read`](Self::has_read) is to be told of some
-    /// reads.
+    /// Whether this PE shares its CPU. Then the caller reports some reads by
+    /// [`has_read`](Self::has_read).
     pub fn counts_reads(&self) -> bool {
         self.pe.polls()
     }
 
-    /// Tells of one in [`PERIOD`](crate::wait::polling::PERIOD) reads of near memory that did not
-    /// go through a [`Spot`]: of the address, and of what was there. Yields if the program seems to
-    /// poll.
+    /// Reports one in [`PERIOD`](crate::wait::polling::PERIOD) reads of near memory that did not go
+    /// through a [`Spot`]: its address, and the value. Yields if the program seems to poll.
     pub fn has_read(&self, place: usize, value: u64) {
         polling::look_at_read(&self.pe, place, value);
     }
 
-    /// Loads a word of this PE's own for a program that may do so until it changes: a
-    /// [`test`](Self::test) that succeeds when it has.
+    /// Loads a word of this PE's own memory for a program that may do so until the word changes: a
+    /// [`test`](Self::test) that succeeds when it has changed.
     ///
     /// # Safety
     /// The word can be read, and is aligned.
@@ -300,7 +300,7 @@ impl Segment {
     }
 }
 
-/// A range of somebody's segment that has been checked. Copies of it are as good.
+/// A checked range of a PE's segment. It may be copied.
 #[derive(Clone, Copy)]
 pub struct Spot<'a> {
     owner: &'a Pe,
@@ -310,10 +310,10 @@ pub struct Spot<'a> {
 }
 
 impl Spot<'_> {
-    /// `bytes` of it from `from` on.
+    /// The `bytes` of this range from `from` on.
     ///
     /// # Panics
-    /// When there are not so many.
+    /// When there are fewer.
     #[inline(always)]
     #[must_use]
     pub fn part(&self, from: usize, bytes: usize) -> Self {
@@ -325,11 +325,11 @@ impl Spot<'_> {
         Spot { bytes, route: self.route.add(from), ..*self }
     }
 
-    /// The same memory at another address of this process: copies within it see whether their ends
-    /// overlap.
+    /// This memory at another address of this process, so that copies within it see whether their
+    /// ends overlap.
     ///
     /// # Safety
-    /// It is mapped there, too, for as long as this is used.
+    /// The memory is mapped there too, for as long as the spot is used.
     #[must_use]
     pub unsafe fn as_seen_at(&self, address: *mut u8) -> Self {
         match self.route {
@@ -338,7 +338,7 @@ impl Spot<'_> {
         }
     }
 
-    /// To be called after a get of the range into `seen`: yields if the program seems to poll.
+    /// Call it after a get of the range into `seen`: it yields if the program seems to poll.
     ///
     /// # Safety
     /// `seen` is readable for as many bytes as the range has.
@@ -351,7 +351,7 @@ impl Spot<'_> {
         }
     }
 
-    /// Where it is mapped, if it is.
+    /// Address of the range in this process, if it is mapped.
     #[inline(always)]
     pub fn near(&self) -> Option<*mut u8> {
         match self.route {
@@ -379,7 +379,8 @@ impl Spot<'_> {
     /// Stores a word at the range's start.
     ///
     /// # Panics
-    /// Where the range is shorter, or not aligned to it. So for all words that follow.
+    /// When the range is shorter than the word, or not aligned to it; this holds for all calls with
+    /// words.
     #[inline(always)]
     pub fn store<T: Word>(&self, value: T) {
         self.word::<T>().store(self.owner, value);
@@ -389,7 +390,7 @@ impl Spot<'_> {
     /// Loads the word at the range's start.
     ///
     /// # Errors
-    /// Only on a far PE: what the fabric reports. So for all that follow.
+    /// Only on a far PE: what the fabric reports; this holds for all calls of a spot.
     #[inline(always)]
     pub fn load<T: Word>(&self) -> Result<T> {
         let value = self.word::<T>().load::<T>(self.owner)?;
@@ -433,8 +434,8 @@ impl Spot<'_> {
         }
     }
 
-    /// Copies the range's bytes here; the source may be reused on return, and may overlap with the
-    /// range.
+    /// Copies the bytes at `from` into the range. The source may be reused on return, and may
+    /// overlap with the range.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -453,7 +454,7 @@ impl Spot<'_> {
         Ok(())
     }
 
-    /// [`put`](Self::put) of a source that stays as it is until the next quiet.
+    /// [`put`](Self::put) of a source that does not change until the next quiet.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -490,7 +491,7 @@ impl Spot<'_> {
         Ok(())
     }
 
-    /// Updates the signal word at the range's start, and wakes its owner.
+    /// Updates the signal word at the range's start, and wakes the PE that owns it.
     ///
     /// # Errors
     /// As for [`load`](Self::load).
@@ -499,7 +500,7 @@ impl Spot<'_> {
         Ok(self.word::<u64>().signal(self.owner, self.pe, op, value)?)
     }
 
-    /// [`put`](Self::put), and then [`signal`](Self::signal) of a word of the same PE: whoever sees
+    /// [`put`](Self::put), and then [`signal`](Self::signal) of a word of that PE. A PE that sees
     /// the signal sees the bytes.
     ///
     /// # Errors

@@ -5,40 +5,40 @@ use crate::base::error::{Error, Result};
 use crate::sync::lock::Queue;
 
 impl Segment {
-    /// Waits for the lock in the 8-byte word at byte `offset` of the segments, which was zero on
-    /// every PE before its first use. Those who wait get it in the order they came, also when they
-    /// are threads of one PE. Not reentrant.
+    /// Waits for the lock in the 8-byte word at byte `offset` of the segments, which must be zero
+    /// on every PE before its first use. PEs and their threads get it in the order in which they
+    /// came. Not reentrant.
     ///
     /// # Errors
-    /// [`Error::PeerFailed`] when any PE dies, or finalises with this lock; [`Error::Misuse`] where
-    /// there can be no lock.
+    /// [`Error::PeerFailed`] when any PE dies, or finalises while it holds this lock;
+    /// [`Error::Misuse`] where there can be no lock.
     ///
     /// # Safety
-    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
+    /// The word is memory of the caller's own at every PE, as [`at`](Self::at) requires.
     #[inline]
     pub unsafe fn lock_set(&self, offset: u64) -> Result<()> {
         Ok(self.lock_at(offset)?.set()?)
     }
 
-    /// Takes the lock at `offset` if that needs no waiting; whether it did.
+    /// Takes the lock at `offset` if that needs no waiting. Gives whether it took the lock.
     ///
     /// # Errors
     /// As for [`lock_set`](Self::lock_set).
     ///
     /// # Safety
-    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
+    /// The word is memory of the caller's own at every PE, as [`at`](Self::at) requires.
     pub unsafe fn lock_test(&self, offset: u64) -> Result<bool> {
         Ok(self.lock_at(offset)?.test()?)
     }
 
-    /// Completes this PE's writes, and gives the lock at `offset` to who waits for it.
+    /// Completes this PE's writes, and gives the lock at `offset` to the next waiter.
     ///
     /// # Errors
     /// As for [`lock_set`](Self::lock_set); [`Error::Misuse`] when this PE does not hold the lock;
-    /// what an earlier write failed with.
+    /// the error with which an earlier write failed.
     ///
     /// # Safety
-    /// The word is memory of the caller's own at every PE, as for [`at`](Self::at).
+    /// The word is memory of the caller's own at every PE, as [`at`](Self::at) requires.
     #[inline]
     pub unsafe fn lock_clear(&self, offset: u64) -> Result<()> {
         Ok(self.lock_at(offset)?.clear()?)
