@@ -2,8 +2,8 @@
 //!
 //! The processes of a job (PEs) reach each other's memory as memory. A peer on the same machine is
 //! *near*: its memory is mapped, and a store to it is one instruction. Any other peer is *far*: the
-//! operation goes to a [`fabric::Fabric`]. Programs do not see the difference; the contract that
-//! both keep stands in [`fabric`].
+//! operation goes to a [`Fabric`](unstable::fabric::Fabric). Programs do not see the difference;
+//! the contract that both keep stands in [fabric](unstable::fabric).
 //!
 //! | to | use |
 //! |---|---|
@@ -25,8 +25,8 @@
 //! | word | meaning |
 //! |---|---|
 //! | PE | a member of a job: a process, a thread ([`Job::threads`]) or a coroutine of a simulated machine |
-//! | near, far | a PE whose memory is mapped into this process; a PE that is reached through a [`fabric`] |
-//! | segment | the memory of a PE that other PEs may reach, laid out alike at each PE ([`layout`]) |
+//! | near, far | a PE whose memory is mapped into this process; a PE that is reached through a [fabric](unstable::fabric) |
+//! | segment | the memory of a PE that other PEs may reach, laid out alike at each PE ([layout](unstable::layout)) |
 //! | window, part | a range of elements at one place of every segment, or, restricted, in memory of its own; the elements of one PE |
 //! | key, epoch | the right to a PE's part of a restricted window; the number that a PE raises to revoke all keys to its part |
 //! | remote | an element of a PE's part, found and checked once |
@@ -44,12 +44,12 @@
 //! # Trade-offs
 //!
 //! * Windows hold plain data and give out copies, not references: a peer may write at any time, and
-//!   only the processor's rules hold between processes ([`shm`]).
+//!   only the processor's rules hold between processes ([shm](unstable::shm)).
 //! * Making and freeing windows and teams is collective. Therefore a remote address is arithmetic
 //!   instead of a message.
 //! * A plain store costs one instruction because it tells no PE. A PE that sleeps while it waits
 //!   for a store sees it within about 4 ms, or as soon as the writer waits, fences or quiets. A
-//!   signal wakes at once ([`wait`]).
+//!   signal wakes at once ([wait](unstable::wait)).
 //! * Bounds, ranks and overlaps are checked always. `MEMONET_CHECK=1` ([`Job::is_checked`]) turns
 //!   on the checks that cost time: members of a team must make equal collective calls with equal
 //!   arguments, and no thread may take a lock twice. These checks do not find data races (a
@@ -89,6 +89,11 @@ pub mod unstable {
     /// The test fabric.
     pub mod far {
         pub use crate::far::*;
+    }
+
+    /// The loop of all waits, its hook, and what waits are for.
+    pub mod wait {
+        pub use crate::wait::*;
     }
 
     /// PEs of simulated machines, and what their simulator needs.

@@ -82,7 +82,7 @@ pub struct JobHeader {
     pub exit: u32,
     _pad2: [u32; 13],
     /// Clock cycle until which waits on this node sleep at once, because strangers were seen on its
-    /// CPUs ([`crate::wait`]).
+    /// CPUs ([wait](crate::unstable::wait)).
     pub strangers_until: u64,
     /// Cycles by which `strangers_until` was last moved.
     pub strangers_window: u64,

@@ -106,7 +106,7 @@ impl Pe {
 }
 
 /// Whom this PE may have written to: the next wait, fence or quiet looks whether they sleep. Good
-/// as long as the job's [`Segment`](crate::segment::Segment) lives.
+/// as long as the job's [`Segment`](crate::unstable::segment::Segment) lives.
 #[derive(Clone, Copy)]
 pub struct Written(*const AtomicU8);
 

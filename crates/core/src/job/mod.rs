@@ -252,7 +252,7 @@ impl Job {
     /// `execve`: that program joins for itself.
     ///
     /// # Errors
-    /// [`Misuse`](crate::Error::Misuse) in a process that is [not the PE](crate::ending).
+    /// [`Misuse`](crate::Error::Misuse) in a process that is [not the PE](crate::unstable::ending).
     pub fn take_part(&self, part: Part) -> Result<()> {
         ending::take_part(&self.pe, part)?;
         self.pe.control().mapping().hand_down(part == Part::NotYet);
