@@ -383,8 +383,8 @@ mod barrier {
         dissemination_3: Dissemination 3 whole, 1;
     }
 
-    /// One that sees the end of a phase rings those of one bell before, or while, who ends it rings
-    /// all: beside strangers, who spins for its CPU.
+    /// A PE that sees the end of a phase wakes the sleepers of one bell before, or while, the PE
+    /// that completed the phase wakes all: beside interference, the PE that spins for its CPU.
     fn ringing(barrier: &Barrier, arriving: &dyn Fn(u64), passed: &dyn Fn(u64)) {
         for phase in 1..=2 {
             arriving(phase);

@@ -81,15 +81,15 @@ pub struct JobHeader {
     /// it.
     pub exit: u32,
     _pad2: [u32; 13],
-    /// Clock cycle until which waits on this node sleep at once, because strangers were seen on its
-    /// CPUs ([wait](crate::unstable::wait)).
-    pub strangers_until: u64,
-    /// Cycles by which `strangers_until` was last moved.
-    pub strangers_window: u64,
-    /// The `strangers_until` after which waits have spun or yielded again,
-    pub strangers_probed: u64,
-    /// and since when.
-    pub strangers_probing_since: u64,
+    /// Clock cycle until which waits on this node sleep at once, because other programs were seen
+    /// on its CPUs ([wait](crate::unstable::wait)).
+    pub interference_until: u64,
+    /// Cycles by which `interference_until` was last moved.
+    pub interference_window: u64,
+    /// The `interference_until` after which waits have last probed: spun or yielded again.
+    pub interference_probed: u64,
+    /// Clock cycle at which that probing began.
+    pub interference_probing_since: u64,
     _pad3: [u64; 4],
 }
 
@@ -274,7 +274,7 @@ const _: () = {
     assert!(offset_of!(JobHeader, job_id) == 56);
     assert!(offset_of!(JobHeader, own_segment) == 72);
     assert!(offset_of!(JobHeader, departures) == 128);
-    assert!(offset_of!(JobHeader, strangers_until) == 192);
+    assert!(offset_of!(JobHeader, interference_until) == 192);
     assert!(size_of::<JobHeader>() == 256);
     assert!(size_of::<PeRecord>() == 128);
     assert!(size_of::<BarrierSlot>() == 1024);

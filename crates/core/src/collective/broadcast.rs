@@ -6,7 +6,7 @@ use super::{Place, Span, check_apart, check_disjoint, check_length};
 use crate::base::error::Result;
 use crate::base::shm::Plain;
 use crate::team::Team;
-use crate::wait::following;
+use crate::wait::yield_hint;
 
 impl Team {
     /// Copies `from` of the member with rank `root` to `to` of every member, the root included.
@@ -126,7 +126,7 @@ impl Team {
         let outbox = self.outbox(step);
         if self.rank() != root {
             self.hear(step, root..root + 1)?;
-            following::follow(self.pe(), self.members()[root]);
+            yield_hint::note_leader(self.pe(), self.members()[root]);
             match algorithm {
                 Algorithm::Line => self.take_line(step, root, to),
                 Algorithm::Published => self.take(

@@ -45,10 +45,10 @@ impl Pe {
         }
     }
 
-    /// [`complete_writes`](Self::complete_writes), but for the rings, which can wait until somebody
-    /// else has been told.
+    /// [`complete_writes`](Self::complete_writes), but for waking sleepers, which the caller may
+    /// put off until it has notified another PE.
     #[inline]
-    pub(crate) fn complete_unrung(&self) -> Quick<()> {
+    pub(crate) fn complete_without_waking(&self) -> Quick<()> {
         crate::base::shm::compiler_fence();
         match self.far_fabric() {
             Some(fabric) => Ok(fabric.quiet()?),

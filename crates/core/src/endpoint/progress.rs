@@ -95,8 +95,8 @@ impl Pe {
 
     fn relay(&self) -> Option<Due> {
         // Another thread that has it does nearly the same: it may have passed a barrier just before
-        // its news came. Then the next look does it, or the next one's: no sleep is longer than
-        // `LONG_NAP`.
+        // its news came. Then the next look of a wait does it: no sleeper goes for longer than
+        // `DEPARTURE_POLL` without a look.
         let mut relays = self.progress.relays.try_lock().ok()?;
         let mut due = None;
         relays.retain(|relay| {

@@ -1,4 +1,5 @@
-//! Whom a PE may have written to without a wake-up: its next wait, fence or quiet wakes those.
+//! The PEs to which a PE may have written without a wake-up: its next wait, fence or quiet wakes
+//! them.
 
 use super::pe::Pe;
 use crate::base::shm;
@@ -24,7 +25,7 @@ impl Marks {
 }
 
 impl Pe {
-    /// Remembers a write without a signal; the next wait, fence or quiet rings.
+    /// Remembers a write without a signal; the next wait, fence or quiet wakes the target.
     #[inline]
     pub(crate) fn wrote(&self, target: usize) {
         if let Some(byte) = self.marks.written.get(1 + target) {
@@ -52,15 +53,15 @@ impl Pe {
         }
     }
 
-    /// Rings those PEs this one may have written to and that sleep on words.
+    /// Wakes the PEs that this one may have written to and that sleep on words.
     #[inline]
-    pub(crate) fn ring_written(&self) {
+    pub(crate) fn wake_written(&self) {
         if self.may_have_written() {
-            self.ring_each_written();
+            self.wake_each_written();
         }
     }
 
-    /// Whether this PE may have written since it last rang.
+    /// Whether this PE may have written since it last woke its targets.
     #[inline]
     pub(crate) fn may_have_written(&self) -> bool {
         self.marks.written[0].load(Ordering::Relaxed) != 0
@@ -70,7 +71,7 @@ impl Pe {
     /// either found here, and its write visible before the ring; or its byte, and the first one
     /// after it, are set later, and stay. Without other threads there is no meanwhile, and stores
     /// do: they and the writes they stand for are this thread's own.
-    pub(crate) fn ring_each_written(&self) {
+    pub(crate) fn wake_each_written(&self) {
         let alone = shm::alone();
         let take_back = |byte: &AtomicU8| {
             if alone {

@@ -2,8 +2,8 @@
 //! deaths.
 //!
 //! Every wait and every test looks, once in a while, whether the process of another PE has ended,
-//! and publishes it as a launcher of memonet would. Waits look at least every `LONGEST_NAP` or
-//! `LONG_NAP` ([`crate::wait`]), so whoever waits for a dead PE hears of it within 100 ms.
+//! and publishes it as a launcher of memonet would. A wait goes for at most
+//! `DEPARTURE_POLL` without a look ([`crate::wait`]), so it sees a death within 100 ms.
 //!
 //! *Nobody is taken for dead who lives.* A PE says before it meets the others who it is: the number
 //! of its process, and when that started, which together no other process ever has. A descriptor of

@@ -137,7 +137,7 @@ impl Reader {
     fn look_again(&mut self) -> Result<Option<Record>> {
         self.tell();
         self.pe.progress();
-        self.pe.ring_written();
+        self.pe.wake_written();
         let departed = self.terms(|terms| terms.departed(&self.pe));
         let found = self.look()?;
         polling::has_looked(&self.pe, found.is_some());

@@ -137,7 +137,7 @@ impl Writer {
             if end > self.limit {
                 // A program may try until it succeeds: that is a wait, and ends like one.
                 self.pe.progress();
-                self.pe.ring_written();
+                self.pe.wake_written();
                 polling::has_looked(&self.pe, false);
                 if let Some(pe) = self.silent() {
                     return self.outlive(pe).map(|()| None);

@@ -59,8 +59,8 @@
 //! **What it costs.** Two PEs on two CPUs that take turns, each adding to a word: per turn, the
 //! line of one's own word, to which the one behind has written, and that of the data go from one
 //! CPU to the other. The same loads and stores in bare C take as long as a ticket lock whose three
-//! words have a line each (0.95 to 1.05 of its time, over many places of the words), and with looks
-//! that are [apart](crate::wait::looks_apart) 0.8 to 0.9 of it. Called from C this takes 160 ns
+//! words have a line each (0.95 to 1.05 of its time, over many places of the words), and with
+//! [paced polling](crate::wait::paced_polling) 0.8 to 0.9 of it. Called from C this takes 160 ns
 //! where that takes 180; 185 where the word is changed by `shmem_long_g` and `shmem_long_p`, whose
 //! targets are looked after at the end (240 with looks one `pause` apart). A queue whose members
 //! look at the word of the one before has nothing to read and no compare-and-swap when it leaves:
@@ -208,7 +208,7 @@ impl<'a> Queue<'a> {
         self.pe.unlocked(self.offset);
         // A write that failed is this PE's error; the others are not to wait for ever because of
         // it.
-        let written = self.pe.complete_unrung();
+        let written = self.pe.complete_without_waking();
         let next = match self.read::<u16>(NEXT) {
             0 if self.tail().compare_swap(self.pe, self.number(), 0)? == self.number() => 0,
             0 => self.wait_for_link()?,
@@ -223,7 +223,7 @@ impl<'a> Queue<'a> {
             self.write(STATE, IDLE);
         }
         self.unclaim();
-        self.pe.ring_written();
+        self.pe.wake_written();
         written
     }
 
@@ -234,7 +234,7 @@ impl<'a> Queue<'a> {
         let answered = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
         // The claim stays where this fails: this PE is in the queue for ever, as is whoever comes
         // after it.
-        let state = match wait::looks_apart(self.pe, answered) {
+        let state = match wait::paced_polling(self.pe, answered) {
             Some(state) => state,
             None => self.terms(|terms| wait::until(self.pe, terms, answered))?,
         };

@@ -44,12 +44,12 @@
 //! finds its turn by itself, so slots are written only when a wait lasts.
 //!
 //! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry,
-//! so by one ticket at a time. Whoever is further behind waits without one, and looks by itself at
-//! every nap. A ticket can be given up only by its slot. So a call with a time limit draws no
-//! ticket that has no slot yet: it waits outside of the queue for one that has. There others may
-//! overtake it, and its limit holds.
+//! so by one ticket at a time. A PE that is further behind waits without one, and looks by itself
+//! at every poll interval. A ticket can be given up only by its slot. So a call with a time limit
+//! draws no ticket that has no slot yet: it waits outside of the queue for one that has. There
+//! others may overtake it, and its limit holds.
 //!
-//! *Whose turn it is, is looked at now and then* ([`looks_apart`](crate::wait::looks_apart)). Words
+//! *Whose turn it is, is polled at a pace* ([`paced_polling`](crate::wait::paced_polling)). Words
 //! and small data are in one line, so whoever has that line may leave, draw, and, if nobody has
 //! drawn meanwhile, come in again before it goes to another CPU. How often the line goes is nearly
 //! all that contention costs: two PEs that each add to a word take 15 to 17 million turns per
@@ -418,7 +418,7 @@ impl Tickets {
             unsafe { shm::fetch_op(self.head.wrapping_add(NEXT), 8, AtomicOp::Or, EXHAUSTED) };
             return Err(exhausted());
         }
-        if wait::looks_apart(pe, || self.may_enter(ticket, mode).then_some(())).is_some() {
+        if wait::paced_polling(pe, || self.may_enter(ticket, mode).then_some(())).is_some() {
             return Ok(());
         }
         let mut looks = 0;

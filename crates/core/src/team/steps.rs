@@ -165,7 +165,7 @@ impl Team {
             };
         }
         if pe.has_near_peers() {
-            pe.ring_all(others().map(|rank| self.members()[rank]));
+            pe.wake_all(others().map(|rank| self.members()[rank]));
         }
         Ok(())
     }

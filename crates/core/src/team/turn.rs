@@ -100,7 +100,7 @@ impl<'a> Turn<'a> {
             let led = pe.layer::<Calls>().led.fetch_add(1, Ordering::Relaxed) + 1;
             self.meeting.set((leader as u64) << LEADER | led << LED);
             publish(pe, offset_of!(Turns, begins), self.meeting.get());
-            pe.ring_all(self.pes[1..].iter().copied());
+            pe.wake_all(self.pes[1..].iter().copied());
         } else {
             pe.ring(leader);
             // SAFETY: an aligned word of this PE's own segment.
@@ -131,7 +131,7 @@ impl<'a> Turn<'a> {
         for other in others() {
             pe.route(other, geometry.mail(pe.me())).store(pe, meeting);
         }
-        pe.ring_all(others());
+        pe.wake_all(others());
         let here = |other: usize| {
             // SAFETY: an aligned word of this PE's own segment.
             let at = unsafe { shm::load(pe.local(geometry.mail(other)).cast::<u64>()) };
@@ -169,7 +169,7 @@ impl Drop for Turn<'_> {
         }
         calls(pe)[self.call] = 0;
         // Leaders who wait for the turn may be anywhere, in other threads of this PE too.
-        pe.ring_all(0..pe.npes());
+        pe.wake_all(0..pe.npes());
     }
 }
 

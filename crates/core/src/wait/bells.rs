@@ -1,26 +1,28 @@
-//! Bells by CPU: the words on which those sleep who wait for a barrier at which PEs share CPUs.
+//! Bells: futex words for barriers of PEs that share CPUs, one word per CPU, so that one system
+//! call wakes all sleepers of that CPU.
 //!
-//! Each barrier has a few of them, in the first member's slot; who sleeps, sleeps on that of the
-//! CPU it is on. They are [doorbells](crate::base::doorbell) with many owners, and its proof is
-//! theirs: a ring between one owner's announcement and its sleep is seen whatever others announce.
-//! So all of a CPU are woken by one system call, and only then does the CPU change processes. Woken
-//! one by one, each comes before its waker and sleeps again before the next is woken; and where
-//! they are woken from another CPU, each such call interrupts theirs.
+//! Each barrier has a few bells, in the first member's slot. A PE sleeps on the bell of the CPU
+//! that it is on. A bell is a [doorbell](crate::base::doorbell) with many owners, and the
+//! doorbell's proof holds for it: a ring between one owner's announcement and its sleep is seen
+//! whatever other owners announce. With one system call per CPU, the CPU changes processes only
+//! when all are woken. Woken one by one, each sleeper would run before its waker and sleep again
+//! before the next is woken; and each such call from another CPU would interrupt the sleepers' CPU.
 //!
-//! Which bell somebody sleeps on matters for speed alone: who ends a phase rings all. And nobody
-//! else rings these bells, so a sleeper looks by itself, now and then, for who is gone.
+//! Which bell a PE sleeps on matters for speed alone: the PE that completes a phase wakes the
+//! sleepers of all bells. No other event rings a bell, so a sleeper looks by itself, now and then,
+//! for PEs that are gone.
 
+use super::wake;
 use crate::base::clock;
 use crate::base::doorbell::Doorbell;
 use crate::base::layout::BELLS;
-use crate::wait;
 
 /// The bells of a barrier.
 #[derive(Clone, Copy)]
 pub(crate) struct Bells(Doorbell);
 
 impl Bells {
-    /// How many are used: under loom, one that nobody sleeps on as well.
+    /// Bells in use: under loom, one more than PEs sleep on.
     pub(crate) const COUNT: usize = if cfg!(loom) { 2 } else { BELLS };
 
     /// # Safety
@@ -31,21 +33,22 @@ impl Bells {
         Bells(unsafe { Doorbell::new(first) })
     }
 
-    /// The bell of those on a CPU.
+    /// The bell of a CPU.
     pub(crate) fn of(self, cpu: u32) -> Doorbell {
         self.0.nth(cpu as usize % Self::COUNT)
     }
 
-    /// Wakes all, after a call of [`order_rings`](crate::base::doorbell::order_rings): those on
-    /// other CPUs first, which takes longest, but for a moment that is left to who may be awake
-    /// there and wakes its own. No wake-up depends on anybody else: after that moment all are rung.
-    pub(crate) fn ring_ordered(self) {
+    /// Wakes all sleepers, after a call of
+    /// [`order_rings`](crate::base::doorbell::order_rings). Those on other CPUs come first, as that
+    /// takes longest, but for a moment that is left to PEs that are awake there and wake their own.
+    /// No wake-up depends on those PEs: after the moment all bells are rung.
+    pub(crate) fn wake_all(self) {
         if !self.all().any(Doorbell::is_announced) {
             return;
         }
-        let here = wait::this_cpu() as usize % Self::COUNT;
+        let here = wake::this_cpu() as usize % Self::COUNT;
         let elsewhere = (1..Self::COUNT).map(|further| self.0.nth((here + further) % Self::COUNT));
-        wait::for_a_moment(clock::cycles(), || !elsewhere.clone().any(Doorbell::is_announced));
+        wake::for_a_moment(clock::cycles(), || !elsewhere.clone().any(Doorbell::is_announced));
         elsewhere.for_each(Doorbell::ring_ordered);
         self.0.nth(here).ring_ordered();
     }
@@ -60,13 +63,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_ends_a_phase_rings_all_wherever_they_sleep() {
+    fn all_are_woken_wherever_they_sleep() {
         for cpu in 0..=BELLS as u32 {
             let mut words = [0u32; BELLS];
             // SAFETY: as many aligned words, which outlive their bells.
             let bells = unsafe { Bells::new(words.as_mut_ptr()) };
             let ticket = bells.of(cpu).announce(false, false);
-            bells.ring_ordered();
+            bells.wake_all();
             assert!(bells.of(cpu).stale(ticket), "CPU {cpu}");
             assert!(!bells.all().any(Doorbell::is_announced));
         }

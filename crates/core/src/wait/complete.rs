@@ -1,4 +1,4 @@
-//! Completing writes, and waking those that they are for.
+//! Completing writes, and waking the PEs that they are for.
 
 use super::polling;
 use crate::base::error::Quick;
@@ -10,7 +10,7 @@ impl Pe {
     #[inline]
     pub(crate) fn fence(&self) -> Quick<()> {
         shm::compiler_fence();
-        self.ring_completed();
+        self.wake_completed();
         match self.far_fabric() {
             None => Ok(()),
             Some(fabric) => Ok(fabric.fence()?),
@@ -21,38 +21,38 @@ impl Pe {
     #[inline]
     pub(crate) fn quiet(&self) -> Quick<()> {
         shm::full_fence();
-        let completed = self.complete_unrung();
-        self.ring_completed();
+        let completed = self.complete_without_waking();
+        self.wake_completed();
         completed?;
         self.surface()
     }
 
-    /// [`quiet`](Self::quiet) where a store follows that tells of it: near, stores keep their order
-    /// by themselves. What could not be returned earlier does not surface here: a protocol would
-    /// take it for a failure of its own step, and leave in its midst.
+    /// [`quiet`](Self::quiet) before a store that announces it: near, stores keep their order by
+    /// themselves. An error of an earlier write does not surface here: a protocol would take it for
+    /// a failure of its own step, and leave in its midst.
     #[inline]
     pub(crate) fn complete_writes(&self) -> Quick<()> {
-        let far = self.complete_unrung();
-        self.ring_written();
+        let far = self.complete_without_waking();
+        self.wake_written();
         far
     }
 
-    /// The end of a fence or quiet: [`ring_written`](Self::ring_written). A program that completes
-    /// nothing again and again polls.
+    /// The end of a fence or quiet: [`wake_written`](Self::wake_written). A program that again and
+    /// again has nothing to complete polls.
     #[inline]
-    fn ring_completed(&self) {
+    fn wake_completed(&self) {
         if self.may_have_written() {
-            self.ring_each_written();
+            self.wake_each_written();
         } else if self.polls() && !self.has_far() {
             polling::has_completed_nothing(self);
         }
     }
 
-    /// Wakes those of `targets` who sleep: called after what they wait for was written.
-    pub(crate) fn ring_all(&self, targets: impl Iterator<Item = usize> + Clone) {
+    /// Wakes those of `targets` that sleep: called after what they wait for was written.
+    pub(crate) fn wake_all(&self, targets: impl Iterator<Item = usize> + Clone) {
         self.order_rings();
         if cfg!(not(loom)) && self.crowded() {
-            super::ring_elsewhere(self, targets.clone());
+            super::wake::wake_elsewhere(self, targets.clone());
         }
         let all = self.record().is_one_node();
         // The fabric wakes those that are far.

@@ -10,19 +10,19 @@
 //! * `Polling::learns_nothing` keeps what was read last, in a small table by address. A read is in
 //!   vain if the table has the same value for the same address. A fence or quiet with nothing to
 //!   complete counts as a read of a constant.
-//! * After reads in vain for `PATIENCE` cycles in a row the PE yields, once. One read of anything
-//!   new begins anew.
+//! * After reads in vain for `VAIN_CYCLES` cycles in a row the PE yields, once. One read of
+//!   anything new begins anew.
 //!
 //! *A wrong guess costs little.* A program that rightly reads a few constants all the time loses
-//! one yield in `PATIENCE` cycles. That is about what changing to another process and back takes;
-//! so at the worst a wrong guess doubles the time, and a right one comes after no more than the
-//! time that it saves. Reads of a larger table rarely find an address in the small one.
+//! one yield in `VAIN_CYCLES` cycles. That is about what changing to another process and back
+//! takes; so at the worst a wrong guess doubles the time, and a right one comes after no more than
+//! the time that it saves. Reads of a larger table rarely find an address in the small one.
 //!
-//! *A write is no read in vain.* A PE that has written since it last yielded is not polling: it
-//! starts anew, as the caller sees.
+//! *A write is no read in vain.* A PE that has written since it last yielded is not polling: its
+//! count begins anew (`look_at_read`).
 //!
-//! Nothing here must be right. Threads of a PE may lose counts and overwrite each other's entries;
-//! a wrong guess changes when a PE yields, and nothing else.
+//! No result depends on any of this. Threads of a PE may lose counts and overwrite each other's
+//! entries; a wrong guess changes when a PE yields, and nothing else.
 
 use crate::base::clock;
 use crate::base::shm;
@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// Of so many reads, one is looked at.
 pub const PERIOD: u32 = 127;
 /// Cycles of reads in vain before a yield.
-const PATIENCE: u64 = 2_000;
+const VAIN_CYCLES: u64 = 2_000;
 /// Places in the table: more than most programs poll, and fewer than tables have.
 const PLACES: usize = 64;
 /// Failed tests in a row after which the next ones yield, where PEs share CPUs.
@@ -41,11 +41,12 @@ const FAILED_TESTS: u32 = 16;
 /// A number whose products with others have no pattern in their upper bits.
 const MIX: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Whether a PE of this process shares its CPU: elsewhere, a read costs no more than this.
+/// Whether a PE of this process shares its CPU: where none does, a read costs no more than this
+/// load.
 static SHARED: AtomicBool = AtomicBool::new(false);
 
-/// What stands for so many bytes in a read that a program may repeat until it finds something else.
-/// Nothing for large ones: to copy them is work.
+/// A number that stands for `bytes` bytes in a read that a program may repeat until it finds
+/// something else. None for large reads: a program that copies much does work.
 ///
 /// # Safety
 /// `from` is readable for `bytes`.
@@ -69,7 +70,7 @@ pub(crate) fn is_on() -> bool {
 pub(crate) struct Polling {
     /// Reads until the next one that is looked at.
     left: AtomicU32,
-    /// Since when all were in vain, in cycles; 0: the last one was not.
+    /// Cycle since which all reads were in vain; 0: the last one was not.
     since: AtomicU64,
     table: [Entry; PLACES],
 }
@@ -92,7 +93,7 @@ impl Default for Polling {
 }
 
 impl Polling {
-    /// Counts a call that takes as long as so many reads of a near word; whether to look at it.
+    /// Counts a call that takes as long as `reads` reads of a near word; whether to look at it.
     pub(crate) fn is_due(&self, reads: u32) -> bool {
         let left = self.left.load(Ordering::Relaxed);
         let due = left <= reads;
@@ -100,8 +101,8 @@ impl Polling {
         due
     }
 
-    /// Whether this place held another value, or none that is known, when it was last read.
-    /// Remembers this one.
+    /// Whether `place` held another value, or none that is known, when it was last read. Remembers
+    /// `value`.
     pub(crate) fn is_news(&self, place: usize, value: u64) -> bool {
         // The addresses of one word on several PEs differ in a few bits only.
         let hash = (place as u64).wrapping_mul(MIX) >> (64 - PLACES.ilog2());
@@ -113,7 +114,7 @@ impl Polling {
         !known
     }
 
-    /// Whether reads have been in vain for long enough by `now`, this one too.
+    /// Whether all reads up to this one, at cycle `now`, have been in vain for long enough.
     pub(crate) fn learns_nothing(&self, place: usize, value: u64, now: u64) -> bool {
         if self.is_news(place, value) {
             self.restart(0);
@@ -123,23 +124,23 @@ impl Polling {
         if since == 0 {
             self.restart(now);
         }
-        since != 0 && now.saturating_sub(since) >= PATIENCE
+        since != 0 && now.saturating_sub(since) >= VAIN_CYCLES
     }
 
-    /// Has reads in vain counted from `now` on; or, of 0, from the next one on.
+    /// Counts reads in vain from cycle `now` on; where that is 0, from the next one on.
     pub(crate) fn restart(&self, now: u64) {
         self.since.store(now, Ordering::Relaxed);
     }
 }
 
-/// What recognises that this PE's program polls, where it has to.
+/// The recogniser of this PE, where it shares its CPU.
 #[inline]
 pub(crate) fn of(pe: &Pe) -> Option<&Polling> {
     if pe.polls() { pe.waits().polling.as_deref() } else { None }
 }
 
-/// The end of a [`test`](wait::test), for calls that look in another way: whether they have found
-/// something.
+/// The end of a [`test`](wait::test), for calls that look in another way; `found`: whether they
+/// have found something.
 #[inline(always)]
 pub(crate) fn has_looked(pe: &Pe, found: bool) {
     if pe.crowded() && !pe.is_simulated() {
@@ -191,8 +192,8 @@ pub(crate) fn look_at_read(pe: &Pe, place: usize, value: u64) {
     }
     let wrote = pe.may_have_written();
     pe.progress();
-    pe.ring_written();
-    // Live remotes leave their marks, and say nothing.
+    pe.wake_written();
+    // Live remotes keep their marks set, which says nothing.
     if wrote && !pe.may_have_written() {
         return polling.restart(0);
     }
@@ -227,17 +228,17 @@ mod tests {
     const READS: usize = 100_000;
 
     #[test]
-    fn who_reads_the_same_again_and_again_yields() {
+    fn a_program_that_reads_the_same_again_and_again_yields() {
         for places in [1, 2, 3, 7, 8, 16] {
             let times = yields(READS, 100, |i| (4096 * (i % places), 5));
             assert!(times > READS / 1000, "{places} places: {times}");
         }
         // It takes its time where reads are quick.
-        assert!(yields(READS, 1, |_| (4096, 5)) <= READS / PATIENCE as usize);
+        assert!(yields(READS, 1, |_| (4096, 5)) <= READS / VAIN_CYCLES as usize);
     }
 
     #[test]
-    fn who_learns_something_does_not() {
+    fn a_program_that_learns_something_does_not() {
         let counter = |i: usize| (4096, i as u64 / 50);
         assert_eq!(yields(READS, 100, counter), 0);
         // Beside a constant.
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_reads_a_table_does_not() {
+    fn a_program_that_reads_a_table_does_not() {
         assert_eq!(yields(READS, 100, |i| (8 * (i % 1000), 7)), 0);
         let mut x = 88_172_645_463_325_252_u64;
         let random = |_| {
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn who_looks_in_vain_gives_way() {
+    fn a_program_that_looks_in_vain_gives_way() {
         let remote = |job: &Job| {
             let window = job.window::<u64>(4).unwrap();
             window.remote(1 - job.pe(), 1).unwrap()

@@ -10,10 +10,10 @@ pub(crate) struct Waits {
     pub(super) failed_tests: AtomicU32,
     /// Recognises a program that polls, where this PE shares its CPU and waits yield.
     pub(super) polling: Option<Box<Polling>>,
-    /// Which member a wait last found missing among those who share its CPU.
+    /// Index of the member that a wait last found missing among those of its CPU.
     pub(super) missed: AtomicUsize,
-    /// Whether it has just heard from a PE of its CPU, and told nothing in return.
-    pub(super) follows: AtomicBool,
+    /// Whether the next wait had better yield first (`yield_hint.rs`).
+    pub(super) yield_hint: AtomicBool,
 }
 
 impl Layer for Waits {
@@ -22,7 +22,7 @@ impl Layer for Waits {
             failed_tests: AtomicU32::new(0),
             polling: pe.polls().then(Default::default),
             missed: AtomicUsize::new(0),
-            follows: AtomicBool::new(false),
+            yield_hint: AtomicBool::new(false),
         }
     }
 }

@@ -529,7 +529,7 @@ impl Job {
             // Others may be waiting for what this PE cannot send.
             fail: &|| {
                 call.publish(1, FAILED);
-                self.pe.ring_all(0..n);
+                self.pe.wake_all(0..n);
             },
             has_failed: &|pe| Ok(call.outcome(1, pe)? == FAILED),
         };

@@ -64,9 +64,9 @@ impl Phases for Central {
             }
             slot.pe.order_rings();
             if let Some(bells) = self.bells {
-                bells.ring_ordered();
+                bells.wake_all();
             }
-            // Who passes on others' news sleeps on its own.
+            // A PE that relays for others sleeps on its own doorbell.
             for &member in &self.sleepers {
                 slot.pe.control().doorbell(member).ring_ordered();
             }

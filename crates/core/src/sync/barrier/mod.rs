@@ -301,7 +301,7 @@ impl Barrier {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// Rings one of the bells on which members may sleep, as who spins for those of its CPU does.
+    /// Rings one of the bells on which members may sleep, as a PE that spins for its CPU does.
     #[cfg(all(test, loom))]
     pub(crate) fn ring_first_bell(&self) {
         let bells = by_way!(self, way => way.bells());

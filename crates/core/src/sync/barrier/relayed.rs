@@ -69,8 +69,8 @@ impl<P: Phases + Send + Sync> Relay for Shared<P> {
         let mut at = match self.at.try_lock() {
             Ok(at) => at,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Its holder does the same, or has just done it: then the next look of a wait does, no
-            // later than a long nap.
+            // Its holder moves on too, or has just done so: then the next look of a wait does,
+            // after one poll interval at most.
             Err(TryLockError::WouldBlock) => return None,
         };
         // An error is met again, and reported, by the wait for this barrier.
