@@ -14,6 +14,7 @@ mod steps;
 mod tickets;
 mod turn;
 
+use crate::base::bells::Bells;
 use crate::base::error::{Cause, Error, Quick};
 use crate::base::layout::{BarrierSlot, Geometry, Grant, SystemArea};
 use crate::base::memory::{Mapping, create_memfd};
@@ -22,8 +23,7 @@ use crate::base::status::State;
 use crate::endpoint::control::Control;
 use crate::endpoint::pe::Pe;
 use crate::sync::barrier::{Algorithm, Barrier};
-use crate::wait::bells::Bells;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use crate::window::restricted::Hold;
 use crate::window::{Inner, Window};
 use loom::thread;
@@ -85,11 +85,7 @@ fn write(pe: &Pe, index: usize, value: u64) {
 /// A wait that departures do not end; for `words` that plain stores may change, or for what is
 /// certain to be rung.
 fn terms(words: bool) -> Terms<'static> {
-    Terms {
-        members: Some(&[]),
-        arrived: if words { None } else { Some(&|_| true) },
-        ..Terms::default()
-    }
+    Terms::forever(if words { Awaiting::WordOf(&[]) } else { Awaiting::Leave })
 }
 
 fn wait_for(pe: &Pe, index: usize, words: bool) {
@@ -233,8 +229,8 @@ mod departure {
                     assert!(launcher.control().depart(1, State::Dead(Cause::Signal(9))))
                 });
                 let late = |_: usize| false;
-                let terms =
-                    Terms { members: None, arrived: (!words).then_some(&late), ..Terms::default() };
+                let lock = Awaiting::Lock { is_free_of: &late };
+                let terms = Terms::forever(if words { Awaiting::Word } else { lock });
                 let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
                 assert_killed(ended, 1);
                 launcher.join().unwrap();
@@ -252,8 +248,10 @@ mod departure {
                 write(&dying[0], 0, 1);
                 dying[1].control().depart(1, State::Dead(Cause::Signal(9)));
             });
-            wait::until(&pes[0], Terms::default(), || (read(&pes[0], 0) != 0).then_some(()))
-                .unwrap();
+            wait::until(&pes[0], Terms::forever(Awaiting::Word), || {
+                (read(&pes[0], 0) != 0).then_some(())
+            })
+            .unwrap();
             dying.join().unwrap();
         });
     }
@@ -270,7 +268,7 @@ mod departure {
             });
             let leaving = pes[2].clone();
             let leaving = thread::spawn(move || leaving.finalize().unwrap());
-            let terms = Terms { members: Some(&[1]), ..Terms::default() };
+            let terms = Terms::forever(Awaiting::WordOf(&[1]));
             let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
             assert_killed(ended, 1);
             launcher.join().unwrap();

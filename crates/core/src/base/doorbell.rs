@@ -1,5 +1,5 @@
 //! Doorbells: the words on which PEs sleep, each on its own, or several on one of a barrier's
-//! ([`bells`](crate::wait::bells)).
+//! ([`bells`](crate::base::bells)).
 //!
 //! | bits | meaning |
 //! |---|---|

@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 pub(crate) mod address;
+pub(crate) mod bells;
 pub(crate) mod clock;
 pub(crate) mod doorbell;
 pub(crate) mod error;

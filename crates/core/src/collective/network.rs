@@ -25,7 +25,7 @@ use crate::base::shm;
 use crate::endpoint::fabric::{NetworkCollective, WordOperator};
 use crate::endpoint::pe::Pe;
 use crate::team::Team;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
@@ -118,8 +118,7 @@ impl Team {
             let word = pe.route(other, begun).load::<u64>(pe);
             matches!(word, Ok(at) if at >= number)
         };
-        let terms =
-            Terms { members: Some(self.members()), arrived: Some(&has_begun), ..Terms::default() };
+        let terms = Terms::forever(Awaiting::Step { members: self.members(), done: &has_begun });
         let mut result = vec![0; part.len()];
         let ended = offered.begin(what, part).and_then(|()| {
             wait::until(pe, terms, || match offered.end(&mut result) {

@@ -4,7 +4,7 @@ use crate::base::error::{Cause, Error, Result};
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
 use crate::wait::limit::Patience;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 
 use super::stats::Counters;
 use crate::sync::tickets::{Mode, Tickets};
@@ -121,7 +121,7 @@ impl Place {
                 return Err(super::held_here());
             }
             let (members, changed) = ([who], || (tickets.holder() != holder).then_some(()));
-            let terms = Terms { members: Some(&members), ..Terms::default() };
+            let terms = Terms::forever(Awaiting::WordOf(&members));
             match wait::until(pe, terms, changed).map_err(|error| *error) {
                 // Looked at anew, above.
                 Ok(()) | Err(Error::PeerFailed { .. }) => {}

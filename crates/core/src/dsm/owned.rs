@@ -30,7 +30,7 @@ use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::sync::tickets::{self, Mode, Tickets};
 use crate::wait::limit::{Limit, Patience};
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
 use std::sync::Arc;
@@ -289,7 +289,7 @@ impl Owned {
         let left_free = |pe: usize| {
             (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !chain::is_busy(words)))
         };
-        f(Terms { arrived: Some(&left_free), limit, ..Terms::default() })
+        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, limit })
     }
 
     /// Copies the newest version that can be read into `to`, after a death.

@@ -33,7 +33,7 @@ use crate::endpoint::fabric::{FarAddress, SignalOp};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::wait::limit::{Limit, Patience};
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -521,7 +521,7 @@ impl Shared {
         let left_free = |pe: usize| {
             matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0))
         };
-        f(Terms { arrived: Some(&left_free), limit, ..Terms::default() })
+        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, limit })
     }
 }
 

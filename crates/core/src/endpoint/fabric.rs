@@ -23,6 +23,7 @@
 use super::record::Record;
 use crate::base::error::Result;
 use crate::base::shm::AtomicOp;
+pub use crate::endpoint::awaiting::Awaited;
 use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -298,36 +299,6 @@ pub struct DatagramGroup {
     pub most: usize,
 }
 
-/// What a wait is for, as far as who waits knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaited {
-    /// A word that any PE may write.
-    AnyWord,
-    /// A word that some PEs may write.
-    SomeWord,
-    /// A lock.
-    Lock,
-    /// A barrier.
-    Barrier,
-}
-
-impl Awaited {
-    /// Each of them.
-    pub(crate) const ALL: [Awaited; 4] =
-        [Awaited::AnyWord, Awaited::SomeWord, Awaited::Lock, Awaited::Barrier];
-}
-
-impl std::fmt::Display for Awaited {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Awaited::AnyWord => "a word that any PE may write",
-            Awaited::SomeWord => "a word that some PEs may write",
-            Awaited::Lock => "a lock",
-            Awaited::Barrier => "a barrier",
-        })
-    }
-}
-
 /// When a PE that waits goes on though nothing has changed in its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Due {
@@ -360,8 +331,8 @@ pub trait VirtualClock {
     fn look(&self);
 
     /// This PE has looked in vain, and does nothing until something may have changed in its memory
-    /// since, or until it is `due`. It may be woken for nothing. `what` says what it waits for,
-    /// should that never come.
+    /// since, or until it is `due`. It may be woken for nothing. `what` says what it waits for, for
+    /// the report of a deadlock.
     ///
     /// # Errors
     /// When it is not this PE that runs.

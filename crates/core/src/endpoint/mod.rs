@@ -1,5 +1,6 @@
 //! A PE's place in its job: who it is, where everybody's memory is, and the way to far peers.
 
+pub(crate) mod awaiting;
 pub(crate) mod belongs;
 pub(crate) mod check;
 pub(crate) mod control;

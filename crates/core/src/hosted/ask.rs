@@ -515,7 +515,7 @@ mod tests {
                 due: Some(Due { at: Duration::from_nanos(7), vain: false }),
                 what: Awaited::Barrier,
             },
-            Ask::Park { due: Some(Due { at: Duration::ZERO, vain: true }), what: Awaited::AnyWord },
+            Ask::Park { due: Some(Due { at: Duration::ZERO, vain: true }), what: Awaited::Word },
             Ask::Compute { time: Duration::from_secs(1) },
         ];
         for ask in asks {

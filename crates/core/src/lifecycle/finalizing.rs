@@ -4,7 +4,7 @@ use crate::base::error::{Error, Result};
 use crate::base::status::State;
 use crate::endpoint::pe::Pe;
 use crate::job::Job;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 
 impl Job {
     /// Leaves the job in order. Happens by itself when the process ends with exit status 0.
@@ -52,10 +52,11 @@ impl Pe {
         }
         let reported = crate::dsm::stats::report(self);
         self.control().announce_leaving();
-        let nobody = || Terms { members: Some(&[]), arrived: Some(&|_| true), ..Terms::default() };
         let quiet = match self.has_relays() {
             true => {
-                wait::until(self, nobody(), || (!self.is_needed()).then_some(()))?;
+                wait::until(self, Terms::forever(Awaiting::Leave), || {
+                    (!self.is_needed()).then_some(())
+                })?;
                 // What was passed on, too, is there before this PE is gone.
                 quiet.and(self.quiet())
             }
@@ -63,7 +64,9 @@ impl Pe {
         };
         if self.has_far() && !self.fabric().outlives_pes() {
             let gone = |pe| self.control().state(pe).departed().is_some();
-            wait::until(self, nobody(), || (0..self.npes()).all(gone).then_some(()))?;
+            wait::until(self, Terms::forever(Awaiting::Leave), || {
+                (0..self.npes()).all(gone).then_some(())
+            })?;
         }
         self.control().step(self.me(), State::Finalizing, State::Done);
         quiet?;

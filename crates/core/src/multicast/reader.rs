@@ -11,7 +11,7 @@ use crate::base::status::State;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::wait::polling;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use crate::window::Inner;
 use std::sync::Arc;
 
@@ -182,7 +182,7 @@ impl Reader {
             Told::Node(_) => pe != self.sources[0] || self.pe.control().state(pe) != State::Done,
             _ => pe != self.writer,
         };
-        f(Terms { members: Some(&self.sources), arrived: Some(&passes_on), ..Terms::default() })
+        f(Terms::forever(Awaiting::Channel { ends: &self.sources, done: &passes_on }))
     }
 
     /// Has the place of the next record, which has come, stay as it is until it is consumed. Near,

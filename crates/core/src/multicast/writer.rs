@@ -10,7 +10,7 @@ use crate::base::shm;
 use crate::endpoint::pe::Pe;
 use crate::wait::limit::Limit;
 use crate::wait::polling;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use crate::window::Inner;
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -265,7 +265,7 @@ impl Writer {
         let passes_on = matches!(self.onward, Onward::Tree(_)) && !self.survive;
         let left =
             |pe: usize| passes_on || reads_here(pe).is_none_or(|reader| reader.line.has_left());
-        f(Terms { members: Some(&self.watched), arrived: Some(&left), limit, ..Terms::default() })
+        f(Terms { awaiting: Awaiting::Channel { ends: &self.watched, done: &left }, limit })
     }
 
     /// Goes on without those that do not allow to write up to `end`.

@@ -77,7 +77,7 @@ use crate::endpoint::ending;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use std::sync::Arc;
 
 #[cfg(loom)]
@@ -343,7 +343,7 @@ impl<'a> Queue<'a> {
     /// queue.
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| matches!(self.word(pe, CLAIM).load::<u8>(self.pe), Ok(FREE));
-        f(Terms { arrived: Some(&left_free), ..Terms::default() })
+        f(Terms::forever(Awaiting::Lock { is_free_of: &left_free }))
     }
 
     /// Whether this process may stand in the queue, and every PE's number has room in `next`: not

@@ -74,7 +74,7 @@ use crate::base::error::{Error, Quick};
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::pe::Pe;
 use crate::wait::limit::Limit;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 
 const NEXT: usize = 0;
 const TURN: usize = 8;
@@ -469,7 +469,7 @@ impl Tickets {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
         let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
-        f(Terms { arrived: Some(&left_free), limit, ..Terms::default() })
+        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, limit })
     }
 
     /// Draws a ticket and gives it up at once; whether its turn had come.

@@ -51,7 +51,7 @@ use crate::base::shm;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -285,8 +285,7 @@ impl Team {
         done: &dyn Fn(usize) -> bool,
         look: impl FnMut() -> Option<R>,
     ) -> Result<R> {
-        let terms =
-            Terms { members: Some(self.members()), arrived: Some(done), ..Terms::default() };
+        let terms = Terms::forever(Awaiting::Step { members: self.members(), done });
         let waiting = &self.steps().waiting;
         // As in barriers: it may miss two that come within nanoseconds of each other, and costs
         // nothing.
@@ -325,8 +324,7 @@ impl Team {
     /// [`PeerFailed`](Error::PeerFailed).
     pub(crate) fn check_given(&self, done: &dyn Fn(usize) -> bool) -> Result<()> {
         shm::compiler_fence();
-        let terms =
-            Terms { members: Some(self.members()), arrived: Some(done), ..Terms::default() };
+        let terms = Terms::forever(Awaiting::Step { members: self.members(), done });
         terms.departed(self.pe()).map_or(Ok(()), Err)
     }
 

@@ -44,7 +44,7 @@ use crate::base::lock;
 use crate::base::shm;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use std::cell::Cell;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -143,7 +143,7 @@ impl<'a> Turn<'a> {
 
     /// All waits are for all members.
     fn terms(&self) -> Terms<'_> {
-        Terms { members: Some(&self.pes), ..Terms::default() }
+        Terms::forever(Awaiting::WordOf(&self.pes))
     }
 
     /// All members have met for the last time.

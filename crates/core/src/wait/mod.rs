@@ -20,7 +20,6 @@
 //! departure moves a counter that every check reads, and a death wakes every PE's doorbell, too. A
 //! PE that sleeps in a barrier sees it at its next look, within 50 ms.
 
-pub(crate) mod bells;
 pub(crate) mod complete;
 mod interference;
 pub(crate) mod limit;
@@ -34,6 +33,7 @@ mod terms;
 mod wake;
 pub(crate) mod yield_hint;
 
+pub(crate) use crate::endpoint::awaiting::Awaiting;
 pub(crate) use paced::paced_polling;
 pub(crate) use policy::LOOKS;
 pub(crate) use terms::Terms;

@@ -13,6 +13,7 @@
 
 use super::interference::Interference;
 use super::{Terms, wake, yield_hint};
+use crate::base::bells::this_cpu;
 use crate::base::clock::cycles;
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
@@ -64,7 +65,8 @@ impl Policy {
             return Policy::Sleep;
         }
         if interference.is_present(now) {
-            let spins = crowded && !may_need_this_cpu(pe, terms) && terms.members.is_some();
+            let spins =
+                crowded && !may_need_this_cpu(pe, terms) && terms.awaiting.members().is_some();
             return if spins { Policy::SpinForCpu } else { Policy::Sleep };
         }
         if !crowded {
@@ -138,14 +140,14 @@ pub(super) fn spin<R>(look: &mut impl FnMut() -> Option<R>) -> Option<R> {
 /// Spins for all PEs of this CPU, and wakes them when the wait is over.
 #[cold]
 fn spin_for_cpu<R>(pe: &Pe, terms: &Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Option<R> {
-    let members = terms.members?;
+    let members = terms.awaiting.members()?;
     let here = pe.control().cpu_of(pe.me());
     let (start, patience) = (cycles(), SPIN_FOR_CPU_CYCLES * pe.pes_per_cpu() as u64);
     while cycles().saturating_sub(start) < patience {
         shm::pause();
         let found = look();
         if found.is_some() {
-            match terms.bells {
+            match terms.awaiting.bells() {
                 Some(bells) => bells.of(here).ring_ordered(),
                 None => wake::wake_on_cpu(pe, here, members),
             }
@@ -158,7 +160,7 @@ fn spin_for_cpu<R>(pe: &Pe, terms: &Terms<'_>, look: &mut impl FnMut() -> Option
 /// Whether another PE of this CPU may have to act before the wait can end. Says on which CPU this
 /// PE is.
 fn may_need_this_cpu(pe: &Pe, terms: &Terms<'_>) -> bool {
-    let here = wake::this_cpu();
+    let here = this_cpu();
     pe.control().say_cpu(pe.me(), here);
     may_need(pe, terms, here)
 }
@@ -167,7 +169,9 @@ fn may_need_this_cpu(pe: &Pe, terms: &Terms<'_>) -> bool {
 /// moved since they said where they are, and a PE that has done its part for this wait may have
 /// more to do. So spinning before a yield ends after a while.
 fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
-    let (Some(members), Some(arrived), false) = (terms.members, terms.arrived, pe.has_far()) else {
+    let awaiting = &terms.awaiting;
+    let (Some(members), Some(done), false) = (awaiting.members(), awaiting.done(), pe.has_far())
+    else {
         return true;
     };
     let may_be_here =
@@ -177,7 +181,7 @@ fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
     let last = pe.waits().missed.load(Ordering::Relaxed).min(members.len());
     let missing = (last..members.len())
         .chain(0..last)
-        .find(|&at| members[at] != pe.me() && may_be_here(members[at]) && !arrived(members[at]));
+        .find(|&at| members[at] != pe.me() && may_be_here(members[at]) && !done(members[at]));
     if let Some(at) = missing {
         pe.waits().missed.store(at, Ordering::Relaxed);
     }
@@ -187,6 +191,7 @@ fn may_need(pe: &Pe, terms: &Terms<'_>, here: u32) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::endpoint::awaiting::Awaiting;
     use crate::job::Job;
 
     #[test]
@@ -197,15 +202,12 @@ mod tests {
                     return None;
                 }
                 (0..4).for_each(|pe| job.pe.control().say_cpu(pe, cpus[pe]));
-                let terms = Terms {
-                    members: Some(members),
-                    arrived: Some(&|pe| !late.contains(&pe)),
-                    ..Terms::default()
-                };
+                let done = |pe: usize| !late.contains(&pe);
+                let terms = Terms::forever(Awaiting::Step { members, done: &done });
                 let first = may_need(&job.pe, &terms, cpus[1]);
                 // The next search begins at the member that this one found.
                 assert_eq!(may_need(&job.pe, &terms, cpus[1]), first);
-                let words = Terms { arrived: None, ..terms };
+                let words = Terms::forever(Awaiting::WordOf(members));
                 assert!(may_need(&job.pe, &words, cpus[1]), "any PE may write a word");
                 Some(first)
             });

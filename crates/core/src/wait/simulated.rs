@@ -23,6 +23,6 @@ pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Optio
             return look().ok_or_else(|| error.into());
         }
         let end = deadline.map(|at| Due { at, vain: false });
-        clock.park(Due::first(end, relays), terms.what())?;
+        clock.park(Due::first(end, relays), terms.awaiting.plain())?;
     }
 }

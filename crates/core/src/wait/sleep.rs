@@ -1,7 +1,8 @@
 //! The last phase of a wait: it announces itself, looks once more, and sleeps.
 
 use super::interference::Interference;
-use super::{Terms, check, wake};
+use super::{Terms, check};
+use crate::base::bells::this_cpu;
 use crate::base::clock::cycles;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::Quick;
@@ -32,7 +33,7 @@ pub(super) fn sleep<R>(
     let mut poll = Poll::new(pe, &terms);
     let bell = bell_of(pe, &terms, &poll);
     loop {
-        let ticket = bell.announce(terms.words(), pe.control().membarrier()); // S1
+        let ticket = bell.announce(terms.awaiting.is_word(), pe.control().membarrier()); // S1
         if let Some(found) = check_and_look(pe, terms, look)? {
             return Ok(Some(found)); // S2
         }
@@ -57,9 +58,9 @@ pub(super) fn sleep<R>(
 /// Where the wait sleeps: on a bell of its barrier, if all that it waits for rings that, or on this
 /// PE's doorbell.
 fn bell_of(pe: &Pe, terms: &Terms<'_>, poll: &Poll) -> Doorbell {
-    let bells = terms.bells.filter(|_| !poll.is_needed && !pe.has_relays());
+    let bells = terms.awaiting.bells().filter(|_| !poll.is_needed && !pe.has_relays());
     // Under loom each PE has a CPU of its own, so that not all sleep on one bell.
-    let here = || if cfg!(loom) { pe.me() as u32 } else { wake::this_cpu() };
+    let here = || if cfg!(loom) { pe.me() as u32 } else { this_cpu() };
     bells.map_or_else(|| pe.control().doorbell(pe.me()), |bells| bells.of(here()))
 }
 
@@ -88,8 +89,9 @@ impl Poll {
     fn new(pe: &Pe, terms: &Terms<'_>) -> Self {
         // A plain store wakes nobody, a fabric may deliver without a wake-up, and a socket has
         // none.
-        let is_needed =
-            terms.words() || pe.has_far() || pe.progress.sockets.load(Ordering::Relaxed) > 0;
+        let is_needed = terms.awaiting.is_word()
+            || pe.has_far()
+            || pe.progress.sockets.load(Ordering::Relaxed) > 0;
         Poll {
             is_needed,
             interval: if is_needed { FIRST_POLL } else { DEPARTURE_POLL },

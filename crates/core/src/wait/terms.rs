@@ -1,40 +1,25 @@
 //! What a wait depends on, and when it ends without what it looks for.
 
-use super::bells::Bells;
 use super::limit::Limit;
 use crate::base::error::{Cause, Error};
 use crate::base::shm;
+use crate::endpoint::awaiting::Awaiting;
 use crate::endpoint::ending;
-use crate::endpoint::fabric::Awaited;
 use crate::endpoint::pe::Pe;
 
 /// What a wait depends on, and for how long.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
-    /// Whose death ends the wait; `None`: anybody's.
-    pub(crate) members: Option<&'a [usize]>,
-    /// For a barrier: whether a member that has finalised had done its part before. `None`: a word;
-    /// finalised PEs end the wait once nobody else is left who could write it.
-    pub(crate) arrived: Option<&'a dyn Fn(usize) -> bool>,
-    /// For a barrier: where all of its members sleep.
-    pub(crate) bells: Option<Bells>,
+    pub(crate) awaiting: Awaiting<'a>,
     /// When to give up.
     pub(crate) limit: Option<&'a Limit>,
 }
 
-impl Terms<'_> {
-    pub(super) fn words(&self) -> bool {
-        self.arrived.is_none()
-    }
-
-    /// For who reports a deadlock.
-    pub(super) fn what(&self) -> Awaited {
-        match (self.arrived, self.members) {
-            (None, None) => Awaited::AnyWord,
-            (None, Some(_)) => Awaited::SomeWord,
-            (Some(_), None) => Awaited::Lock,
-            (Some(_), Some(_)) => Awaited::Barrier,
-        }
+impl<'a> Terms<'a> {
+    /// A wait without a limit.
+    #[inline(always)]
+    pub(crate) fn forever(awaiting: Awaiting<'a>) -> Self {
+        Terms { awaiting, limit: None }
     }
 
     /// The error with which the wait must end where its time is up.
@@ -51,6 +36,12 @@ impl Terms<'_> {
         if unsafe { shm::load(pe.control().departures()) } == 0 {
             return None;
         }
+        self.departed_member(pe)
+    }
+
+    #[cold]
+    fn departed_member(&self, pe: &Pe) -> Option<Error> {
+        let (members, done) = (self.awaiting.members(), self.awaiting.done());
         let mut left = 0;
         let mut finalized = None;
         let all = pe
@@ -58,21 +49,21 @@ impl Terms<'_> {
             .first_death()
             .into_iter()
             .chain(0..pe.npes())
-            .filter(|&other| self.members.is_none_or(|m| m.contains(&other)));
+            .filter(|&other| members.is_none_or(|members| members.contains(&other)));
         for other in all {
             match pe.control().state(other).departed() {
-                Some(Cause::Finalized) if self.arrived.is_some_and(|arrived| arrived(other)) => {}
+                Some(Cause::Finalized) if done.is_some_and(|done| done(other)) => {}
                 Some(Cause::Finalized) => finalized = Some(other),
-                // Who died is to blame, not who left because of that.
+                // A PE that died is to blame, not one that left because of that.
                 Some(cause) => return Some(Error::PeerFailed { pe: other, cause }),
                 None if other != pe.me() => left += 1,
                 None => {}
             }
         }
-        if self.arrived.is_some() {
+        if !self.awaiting.is_word() {
             left = 0;
         }
-        // Nobody else may ever write this word: waiting on would be a hang.
+        // No other PE may ever write this word: waiting on would be a hang.
         (left == 0)
             .then_some(finalized)
             .flatten()

@@ -1,13 +1,9 @@
 //! Whom a PE wakes, and on which CPU, where PEs share CPUs.
 
 use super::interference::Interference;
+use crate::base::bells::{for_a_moment, this_cpu};
 use crate::base::clock::cycles;
-use crate::base::shm;
 use crate::endpoint::pe::Pe;
-
-/// Cycles within which a PE that spins for all of its CPU sees that the wait is over and begins to
-/// wake them.
-const GRACE_CYCLES: u64 = 1_500;
 
 /// Wakes those of `members` that sleep on CPU `here`.
 pub(super) fn wake_on_cpu(pe: &Pe, here: u32, members: &[usize]) {
@@ -40,19 +36,6 @@ fn wake_beyond(pe: &Pe, here: u32, targets: impl Iterator<Item = usize> + Clone)
         }
         control.doorbell(target).ring_ordered();
     }
-}
-
-/// Waits for PEs that are awake on other CPUs to wake the sleepers there, until `done`, or for
-/// [`GRACE_CYCLES`] from cycle `start` on.
-pub(super) fn for_a_moment(start: u64, done: impl Fn() -> bool) {
-    while cfg!(not(loom)) && !done() && cycles().saturating_sub(start) < GRACE_CYCLES {
-        shm::pause();
-    }
-}
-
-/// One more than the number of the CPU that this thread is on, or was a moment ago.
-pub(super) fn this_cpu() -> u32 {
-    if cfg!(loom) { 1 } else { rustix::thread::sched_getcpu() as u32 + 1 }
 }
 
 #[cfg(all(test, not(loom)))]

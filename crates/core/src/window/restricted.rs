@@ -24,7 +24,7 @@ use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::job::Job;
 use crate::wait::limit::Limit;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use crate::window::descriptors::{Arrived, Socket};
 use crate::window::{Inner, Target, Window, element_bytes};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -289,7 +289,7 @@ impl Restricted {
             parts: (0..n).map(part).collect(),
             failed: None,
         };
-        wait::until(pe, Terms::default(), || match round.go_on() {
+        wait::until(pe, Terms::forever(Awaiting::Word), || match round.go_on() {
             Ok(false) => None,
             Ok(true) => Some(Ok(())),
             Err(error) => Some(Err(error)),
@@ -527,7 +527,7 @@ impl<T: Plain> Window<T> {
         };
         // Depends on nobody's life: the dead are passed over.
         let limit = timeout.map(Limit::new);
-        let terms = Terms { members: Some(&[]), limit: limit.as_ref(), ..Terms::default() };
+        let terms = Terms { awaiting: Awaiting::WordOf(&[]), limit: limit.as_ref() };
         wait::until(pe, terms, all_done)?
     }
 }

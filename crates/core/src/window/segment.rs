@@ -22,7 +22,7 @@ use crate::job::Job;
 use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, RETURN_FROM};
 use crate::job::owned::Owned;
 use crate::wait::polling;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -258,7 +258,7 @@ impl Segment {
     /// [`Error::PeerFailed`] when any PE dies.
     #[inline(always)]
     pub fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Result<R> {
-        Ok(wait::until(&self.pe, Terms::default(), look)?)
+        Ok(wait::until(&self.pe, Terms::forever(Awaiting::Word), look)?)
     }
 
     /// Polls once, as [`wait`](Self::wait) does. It also moves other PEs on that depend on this

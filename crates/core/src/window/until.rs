@@ -3,7 +3,7 @@
 use crate::base::error::{Quick, Result};
 use crate::base::shm::{self, Word};
 use crate::wait::limit::Limit;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use crate::window::Window;
 use std::time::Duration;
 
@@ -200,7 +200,8 @@ impl<'a, T: Word> Wait<'a, T> {
 
     #[inline(always)]
     fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Quick<R> {
-        let terms = Terms { members: self.members, limit: self.limit.as_ref(), ..Terms::default() };
+        let awaiting = self.members.map_or(Awaiting::Word, Awaiting::WordOf);
+        let terms = Terms { awaiting, limit: self.limit.as_ref() };
         wait::until(&self.window.inner.pe, terms, look)
     }
 

@@ -3,11 +3,11 @@
 //! first member, so that telling them is one store; far members are told each in its own segment.
 
 use super::{Phases, Slot};
+use crate::base::bells::Bells;
 use crate::base::error::Quick;
 use crate::base::layout::BarrierSlot;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::route::Route;
-use crate::wait::bells::Bells;
 use std::mem::offset_of;
 
 pub(super) struct Central {

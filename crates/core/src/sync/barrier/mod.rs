@@ -31,6 +31,7 @@ mod hardware;
 mod relayed;
 mod tree;
 
+use crate::base::bells::Bells;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::BarrierSlot;
@@ -39,9 +40,8 @@ use crate::base::shm;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
-use crate::wait::bells::Bells;
 use crate::wait::limit::Limit;
-use crate::wait::{self, Terms};
+use crate::wait::{self, Awaiting, Terms};
 use relayed::Relayed;
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -518,12 +518,12 @@ impl Barrier {
             });
             matches!(word, Some(Ok(at)) if at >= self.phase())
         };
-        f(Terms {
-            members: Some(&self.slot.members),
-            arrived: Some(&arrived),
+        let awaiting = Awaiting::Barrier {
+            members: &self.slot.members,
+            arrived: &arrived,
             bells: way.bells(),
-            limit,
-        })
+        };
+        f(Terms { awaiting, limit })
     }
 }
 

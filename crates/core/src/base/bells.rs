@@ -12,10 +12,14 @@
 //! sleepers of all bells. No other event rings a bell, so a sleeper looks by itself, now and then,
 //! for PEs that are gone.
 
-use super::wake;
-use crate::base::clock;
+use crate::base::clock::cycles;
 use crate::base::doorbell::Doorbell;
 use crate::base::layout::BELLS;
+use crate::base::shm;
+
+/// Cycles within which a PE that spins for all of its CPU sees that the wait is over and begins to
+/// wake them.
+const GRACE_CYCLES: u64 = 1_500;
 
 /// The bells of a barrier.
 #[derive(Clone, Copy)]
@@ -46,9 +50,9 @@ impl Bells {
         if !self.all().any(Doorbell::is_announced) {
             return;
         }
-        let here = wake::this_cpu() as usize % Self::COUNT;
+        let here = this_cpu() as usize % Self::COUNT;
         let elsewhere = (1..Self::COUNT).map(|further| self.0.nth((here + further) % Self::COUNT));
-        wake::for_a_moment(clock::cycles(), || !elsewhere.clone().any(Doorbell::is_announced));
+        for_a_moment(cycles(), || !elsewhere.clone().any(Doorbell::is_announced));
         elsewhere.for_each(Doorbell::ring_ordered);
         self.0.nth(here).ring_ordered();
     }
@@ -56,6 +60,19 @@ impl Bells {
     fn all(self) -> impl Iterator<Item = Doorbell> {
         (0..Self::COUNT).map(move |bell| self.0.nth(bell))
     }
+}
+
+/// Waits for PEs that are awake on other CPUs to wake the sleepers there, until `done`, or for
+/// [`GRACE_CYCLES`] from cycle `start` on.
+pub(crate) fn for_a_moment(start: u64, done: impl Fn() -> bool) {
+    while cfg!(not(loom)) && !done() && cycles().saturating_sub(start) < GRACE_CYCLES {
+        shm::pause();
+    }
+}
+
+/// One more than the number of the CPU that this thread is on, or was a moment ago.
+pub(crate) fn this_cpu() -> u32 {
+    if cfg!(loom) { 1 } else { rustix::thread::sched_getcpu() as u32 + 1 }
 }
 
 #[cfg(all(test, not(loom)))]
