@@ -29,7 +29,7 @@ use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::sync::tickets::{self, Mode, Tickets};
-use crate::wait::limit::{Limit, Patience};
+use crate::wait::limit::Patience;
 use crate::wait::{self, Awaiting, Terms};
 use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
@@ -285,11 +285,11 @@ impl Owned {
     }
 
     /// What a wait depends on: all PEs live, and none leaves while it is in, or waits.
-    fn terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| {
             (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !chain::is_busy(words)))
         };
-        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, limit })
+        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, patience })
     }
 
     /// Copies the newest version that can be read into `to`, after a death.
@@ -430,30 +430,22 @@ impl World for Here<'_> {
     }
 
     fn is_late(&self) -> Quick<bool> {
-        Ok(match self.patience {
-            Patience::Try => true,
-            Patience::Within(limit) => limit.is_over(&self.owned.pe),
-            Patience::Forever => false,
-        })
+        Ok(self.patience.late(&self.owned.pe).is_some())
     }
 
     fn wait(&self, word: Word, wanted: impl Fn(u64) -> bool) -> Quick<Option<u64>> {
         let pe = &*self.owned.pe;
         let mut look = || Some(self.owned.load(place(word))).filter(|&value| wanted(value));
-        let limit = match self.patience {
-            Patience::Try => {
-                return match wait::test(pe, look) {
-                    Some(value) => Ok(Some(value)),
-                    None => self
-                        .owned
-                        .terms(None, |terms| terms.departed(pe))
-                        .map_or(Ok(None), |error| Err(error.into())),
-                };
-            }
-            Patience::Within(limit) => Some(limit),
-            Patience::Forever => None,
-        };
-        match self.owned.terms(limit, |terms| wait::until(pe, terms, &mut look)) {
+        if let Patience::Try = self.patience {
+            return match wait::test(pe, look) {
+                Some(value) => Ok(Some(value)),
+                None => self
+                    .owned
+                    .terms(Patience::Try, |terms| terms.departed(pe))
+                    .map_or(Ok(None), |error| Err(error.into())),
+            };
+        }
+        match self.owned.terms(self.patience, |terms| wait::until(pe, terms, &mut look)) {
             Ok(value) => Ok(Some(value)),
             Err(error) if matches!(*error, Error::Timeout { .. }) => Ok(None),
             Err(error) => Err(error),

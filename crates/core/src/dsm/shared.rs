@@ -184,7 +184,7 @@ impl Shared {
             Patience::Forever => {
                 let ticket = self.draw_any()?;
                 if !may_enter(self.turn()?, ticket, mode) {
-                    self.wait(ticket, mode, None)?;
+                    self.wait(ticket, mode, Patience::Forever)?;
                 }
                 ticket
             }
@@ -225,7 +225,7 @@ impl Shared {
             }
         }
         wait::test(&self.pe, || None::<()>);
-        match self.terms(None, |terms| terms.departed(&self.pe)) {
+        match self.terms(Patience::Forever, |terms| terms.departed(&self.pe)) {
             Some(error) => Err(error.into()),
             None => Ok(None),
         }
@@ -239,15 +239,20 @@ impl Shared {
             let has_slot = self.has_slot(ticket, turn);
             if has_slot && self.draw(next)? {
                 if !may_enter(turn, ticket, mode) {
-                    self.wait(ticket, mode, Some(limit))?;
+                    self.wait(ticket, mode, Patience::Within(limit))?;
                 }
                 return Ok(ticket);
             }
-            // All slots are taken: it asks again after a while. Somebody else drew this ticket: at
-            // once.
-            let pause =
-                Limit::new(if has_slot { Duration::ZERO } else { POLL.min(limit.left(&self.pe)) });
-            match self.terms(Some(&pause), |terms| wait::until(&self.pe, terms, || None::<()>)) {
+            // Another PE drew this ticket: it asks again at once. All slots are taken: after a
+            // while.
+            let pause;
+            let patience = if has_slot {
+                Patience::Try
+            } else {
+                pause = Limit::new(POLL.min(limit.left(&self.pe)));
+                pause.patience()
+            };
+            match self.terms(patience, |terms| wait::until(&self.pe, terms, || None::<()>)) {
                 Err(error) if !is_timeout(&error) => return Err(error),
                 _ if limit.is_over(&self.pe) => return Err(limit.error().into()),
                 _ => {}
@@ -279,8 +284,8 @@ impl Shared {
         (ticket.wrapping_sub(entry(turn)) as i32) < slots_for(self.pe.npes()) as i32
     }
 
-    /// Waits for the turn of `ticket`, which has a slot if there is a limit.
-    fn wait(&self, ticket: u32, mode: Mode, limit: Option<&Limit>) -> Quick<()> {
+    /// Waits for the turn of `ticket`, which has a slot if the wait may give up.
+    fn wait(&self, ticket: u32, mode: Mode, patience: Patience<'_>) -> Quick<()> {
         let mut registered = false;
         loop {
             let woken = self.load(WAKE);
@@ -300,16 +305,16 @@ impl Shared {
             }
             // Without a slot, nobody wakes it: then the home is asked, until it has one.
             let poll = Limit::new(POLL);
-            let until = if registered { limit } else { Some(&poll) };
+            let until = if registered { patience } else { poll.patience() };
             let look = || (self.load(WAKE) != woken).then_some(());
             match self.terms(until, |terms| wait::until(&self.pe, terms, look)) {
                 Err(error) if is_timeout(&error) => {}
                 Err(error) if registered => return self.give_up(ticket, mode, error),
                 ended => ended?,
             }
-            // Whoever is woken all the time finds its time up here.
-            if let Some(limit) = limit.filter(|limit| limit.is_over(&self.pe)) {
-                return self.give_up(ticket, mode, limit.error().into());
+            // A PE that is woken all the time finds its time up here.
+            if let Some(late) = patience.late(&self.pe) {
+                return self.give_up(ticket, mode, late.into());
             }
         }
     }
@@ -517,11 +522,11 @@ impl Shared {
     }
 
     /// What a wait depends on: all PEs live, and none leaves while it is in.
-    fn terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| {
             matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0))
         };
-        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, limit })
+        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, patience })
     }
 }
 

@@ -8,7 +8,7 @@ use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::ReaderLine;
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
-use crate::wait::limit::Limit;
+use crate::wait::limit::{Limit, Patience};
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
 use crate::window::Inner;
@@ -142,7 +142,7 @@ impl Writer {
                 if let Some(pe) = self.silent() {
                     return self.outlive(pe).map(|()| None);
                 }
-                return match self.with_terms(None, |terms| terms.departed(&self.pe)) {
+                return match self.with_terms(Patience::Forever, |terms| terms.departed(&self.pe)) {
                     Some(error) => self.survive(error).map(|()| None),
                     None => Ok(None),
                 };
@@ -221,12 +221,12 @@ impl Writer {
             sending.want(end);
         }
         // One for the record, though others may die or fall silent meanwhile.
-        let limit = self.drop_slow.map(Limit::new);
+        let limit = Limit::from(self.drop_slow);
         loop {
             let enough = || Some(self.allowed()).filter(|&limit| limit >= end).map(Ok);
             let look = || enough().or_else(|| self.silent().map(Err));
             match self
-                .with_terms(limit.as_ref(), |terms| wait::until(&self.pe, terms, look))
+                .with_terms(limit.patience(), |terms| wait::until(&self.pe, terms, look))
                 .map_err(|error| *error)
             {
                 Ok(Ok(limit)) => {
@@ -259,13 +259,13 @@ impl Writer {
 
     /// What a wait for readers depends on: those that are taken into account, unless they have
     /// left.
-    fn with_terms<R>(&self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn with_terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let reads_here = |pe: usize| self.readers.iter().find(|reader| reader.pe == pe);
         // In a tree, who finalises still passes on.
         let passes_on = matches!(self.onward, Onward::Tree(_)) && !self.survive;
         let left =
             |pe: usize| passes_on || reads_here(pe).is_none_or(|reader| reader.line.has_left());
-        f(Terms { awaiting: Awaiting::Channel { ends: &self.watched, done: &left }, limit })
+        f(Terms { awaiting: Awaiting::Channel { ends: &self.watched, done: &left }, patience })
     }
 
     /// Goes on without those that do not allow to write up to `end`.
@@ -333,7 +333,7 @@ impl Writer {
             let look =
                 || sending.is_complete().then_some(None).or_else(|| sending.silent().map(Some));
             match self
-                .with_terms(None, |terms| wait::until(&self.pe, terms, look))
+                .with_terms(Patience::Forever, |terms| wait::until(&self.pe, terms, look))
                 .map_err(|error| *error)
             {
                 Ok(None) => {}

@@ -73,7 +73,7 @@
 use crate::base::error::{Error, Quick};
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::pe::Pe;
-use crate::wait::limit::Limit;
+use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
 
 const NEXT: usize = 0;
@@ -236,7 +236,7 @@ impl Tickets {
     pub(crate) fn enter(self, pe: &Pe, mode: Mode) -> Quick<u32> {
         let ticket = self.draw()?;
         if !self.may_enter(ticket, mode) {
-            self.wait(pe, ticket, mode, None)?;
+            self.wait(pe, ticket, mode, Patience::Forever)?;
         }
         self.entered(pe, ticket, mode)
     }
@@ -246,12 +246,12 @@ impl Tickets {
         let draw = || self.draw_if(|ticket| self.has_slot(ticket));
         let ticket = match draw()? {
             Some(ticket) => ticket,
-            None => {
-                self.terms(Some(limit), |terms| wait::until(pe, terms, || draw().transpose()))??
-            }
+            None => self.terms(Patience::Within(limit), |terms| {
+                wait::until(pe, terms, || draw().transpose())
+            })??,
         };
         if !self.may_enter(ticket, mode) {
-            self.wait(pe, ticket, mode, Some(limit))?;
+            self.wait(pe, ticket, mode, Patience::Within(limit))?;
         }
         self.entered(pe, ticket, mode)
     }
@@ -272,7 +272,7 @@ impl Tickets {
         }
         // A program may try until it succeeds: that is a wait, and ends like one.
         wait::test(pe, || None::<()>);
-        match self.terms(None, |terms| terms.departed(pe)) {
+        match self.terms(Patience::Forever, |terms| terms.departed(pe)) {
             Some(error) => Err(error.into()),
             None => Ok(None),
         }
@@ -412,7 +412,7 @@ impl Tickets {
 
     #[cold]
     #[inline(never)]
-    fn wait(self, pe: &Pe, ticket: u32, mode: Mode, limit: Option<&Limit>) -> Quick<()> {
+    fn wait(self, pe: &Pe, ticket: u32, mode: Mode, patience: Patience<'_>) -> Quick<()> {
         if ticket.wrapping_sub(exit(self.load(TURN))) >= MOST {
             // SAFETY: as in `load`.
             unsafe { shm::fetch_op(self.head.wrapping_add(NEXT), 8, AtomicOp::Or, EXHAUSTED) };
@@ -440,7 +440,7 @@ impl Tickets {
                 }
                 None
             };
-            self.terms(limit, |terms| wait::until(pe, terms, look))
+            self.terms(patience, |terms| wait::until(pe, terms, look))
         };
         match ended {
             // Whatever ended the wait, those behind this ticket are not to stand there for ever.
@@ -465,19 +465,19 @@ impl Tickets {
     }
 
     /// What a wait here depends on: all PEs live, and none leaves with what it came in for.
-    fn terms<R>(self, limit: Option<&Limit>, f: impl FnOnce(Terms<'_>) -> R) -> R {
+    fn terms<R>(self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
         let left_free = |pe: usize| self.holder() != (pe as u32 + 1) << 1 | 1 && !reads(pe);
-        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, limit })
+        f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, patience })
     }
 
     /// Draws a ticket and gives it up at once; whether its turn had come.
     #[cfg(all(test, loom))]
     pub(crate) fn draw_and_give_up(self, pe: &Pe, mode: Mode) -> bool {
         let ticket = self.add(NEXT, 1) as u32;
-        let limit = Limit::new(std::time::Duration::ZERO);
-        let came = self.give_up(pe, ticket, mode, limit.error().into()).is_ok();
+        let late = Patience::Try.late(pe).expect("it does not wait");
+        let came = self.give_up(pe, ticket, mode, late.into()).is_ok();
         if came {
             self.entered(pe, ticket, mode).expect("few are in");
             self.leave(pe, ticket, mode);

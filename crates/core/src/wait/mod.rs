@@ -88,9 +88,7 @@ fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Qu
     if pe.is_simulated() {
         return simulated::wait(pe, terms, look);
     }
-    if let Some(limit) = terms.limit {
-        limit.begin(pe);
-    }
+    terms.patience.begin(pe);
     loop {
         if let Some(found) = stay_awake(pe, terms, &mut look)? {
             return Ok(found);
@@ -140,7 +138,7 @@ fn stay_awake<R>(
 /// Lets the fabric work, and ends the wait when it can never succeed or has lasted too long.
 fn check<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     pe.progress();
-    match terms.departed(pe).or_else(|| terms.late(pe)) {
+    match terms.departed(pe).or_else(|| terms.patience.late(pe)) {
         // A PE that has left may have done its part just before: what it wrote is visible now that
         // its departure is.
         Some(error) => look().map(Some).ok_or_else(|| error.into()),

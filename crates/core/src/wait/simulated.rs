@@ -9,7 +9,7 @@ use crate::endpoint::pe::Pe;
 #[inline(never)]
 pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Option<R>) -> Quick<R> {
     let clock = pe.clock().expect("only a fabric with a clock simulates");
-    let deadline = terms.limit.map(|limit| limit.deadline(pe));
+    let deadline = terms.patience.deadline(pe);
     clock.look();
     loop {
         // Before the look: what relays take in may be what this wait is for, and nothing else would
@@ -18,7 +18,7 @@ pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Optio
         if let Some(found) = look() {
             return Ok(found);
         }
-        if let Some(error) = terms.departed(pe).or_else(|| terms.late(pe)) {
+        if let Some(error) = terms.departed(pe).or_else(|| terms.patience.late(pe)) {
             // As in `check`.
             return look().ok_or_else(|| error.into());
         }

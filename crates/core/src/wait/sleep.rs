@@ -38,9 +38,7 @@ pub(super) fn sleep<R>(
             return Ok(Some(found)); // S2
         }
         loop {
-            let time = poll.time_to_next();
-            let left = terms.limit.map(|limit| limit.left(pe));
-            bell.sleep(ticket, left.map_or(time, |left| left.min(time))); // S3
+            bell.sleep(ticket, terms.patience.shorten(pe, poll.time_to_next())); // S3
             if let Some(found) = check_and_look(pe, terms, look)? {
                 return Ok(Some(found));
             }

@@ -1,6 +1,6 @@
 //! What a wait depends on, and when it ends without what it looks for.
 
-use super::limit::Limit;
+use super::limit::Patience;
 use crate::base::error::{Cause, Error};
 use crate::base::shm;
 use crate::endpoint::awaiting::Awaiting;
@@ -11,20 +11,14 @@ use crate::endpoint::pe::Pe;
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
     pub(crate) awaiting: Awaiting<'a>,
-    /// When to give up.
-    pub(crate) limit: Option<&'a Limit>,
+    pub(crate) patience: Patience<'a>,
 }
 
 impl<'a> Terms<'a> {
-    /// A wait without a limit.
+    /// A wait for as long as it takes.
     #[inline(always)]
     pub(crate) fn forever(awaiting: Awaiting<'a>) -> Self {
-        Terms { awaiting, limit: None }
-    }
-
-    /// The error with which the wait must end where its time is up.
-    pub(super) fn late(&self, pe: &Pe) -> Option<Error> {
-        self.limit.filter(|limit| limit.is_over(pe)).map(Limit::error)
+        Terms { awaiting, patience: Patience::Forever }
     }
 
     /// The error with which the wait must end, if what it waits for has not happened.

@@ -526,8 +526,8 @@ impl<T: Plain> Window<T> {
             }
         };
         // Depends on nobody's life: the dead are passed over.
-        let limit = timeout.map(Limit::new);
-        let terms = Terms { awaiting: Awaiting::WordOf(&[]), limit: limit.as_ref() };
+        let limit = Limit::from(timeout);
+        let terms = Terms { awaiting: Awaiting::WordOf(&[]), patience: limit.patience() };
         wait::until(pe, terms, all_done)?
     }
 }

@@ -48,7 +48,7 @@ impl Cmp {
 pub struct Wait<'a, T> {
     window: &'a Window<T>,
     members: Option<&'a [usize]>,
-    limit: Option<Limit>,
+    limit: Limit,
 }
 
 impl<T: Word> Window<T> {
@@ -64,7 +64,7 @@ impl<T: Word> Window<T> {
     /// # }).unwrap();
     /// ```
     pub fn wait(&self) -> Wait<'_, T> {
-        Wait { window: self, members: None, limit: None }
+        Wait { window: self, members: None, limit: Limit::none() }
     }
 
     /// Waits until the comparison of element `index` of this PE's part with `value` holds; gives
@@ -188,7 +188,7 @@ impl<T: Word> Window<T> {
 impl<'a, T: Word> Wait<'a, T> {
     /// Gives up after `timeout`, with [`Timeout`](crate::Error::Timeout).
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.limit = Some(Limit::new(timeout));
+        self.limit = Limit::new(timeout);
         self
     }
 
@@ -201,7 +201,7 @@ impl<'a, T: Word> Wait<'a, T> {
     #[inline(always)]
     fn wait<R>(&self, look: impl FnMut() -> Option<R>) -> Quick<R> {
         let awaiting = self.members.map_or(Awaiting::Word, Awaiting::WordOf);
-        let terms = Terms { awaiting, limit: self.limit.as_ref() };
+        let terms = Terms { awaiting, patience: self.limit.patience() };
         wait::until(&self.window.inner.pe, terms, look)
     }
 

@@ -40,7 +40,7 @@ use crate::base::shm;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
-use crate::wait::limit::Limit;
+use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
 use relayed::Relayed;
 use std::mem::offset_of;
@@ -389,7 +389,7 @@ impl Barrier {
     /// # Errors
     /// [`Error::PeerFailed`] when a member is gone, within 100 ms.
     pub fn wait(&self) -> Result<()> {
-        Ok(self.alone(|| by_way!(self, way => self.finish(way, None)))?)
+        Ok(self.alone(|| by_way!(self, way => self.finish(way, Patience::Forever)))?)
     }
 
     /// [`wait`](Self::wait) with a deadline.
@@ -398,7 +398,7 @@ impl Barrier {
     /// [`Error::Timeout`]; the phase goes on and can be waited for again.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
         let limit = Limit::new(timeout);
-        Ok(self.alone(|| by_way!(self, way => self.finish(way, Some(&limit))))?)
+        Ok(self.alone(|| by_way!(self, way => self.finish(way, limit.patience())))?)
     }
 
     /// Arrives and waits.
@@ -406,7 +406,7 @@ impl Barrier {
         Ok(self.alone(|| {
             by_way!(self, way => {
                 self.next(way)?;
-                self.finish(way, None)
+                self.finish(way, Patience::Forever)
             })
         })?)
     }
@@ -426,7 +426,7 @@ impl Barrier {
         if let Some(error) = ending::refusal(&self.slot.pe) {
             return Err(error.into());
         }
-        self.finish(way, None)?;
+        self.finish(way, Patience::Forever)?;
         let written = self.slot.pe.complete_writes();
         self.arrive_at(way, self.phase() + 1)?;
         Ok(written)
@@ -448,7 +448,7 @@ impl Barrier {
             return Ok(true);
         }
         wait::test(&self.slot.pe, || None::<()>);
-        match self.terms(way, None, |terms| terms.departed(&self.slot.pe)) {
+        match self.terms(way, Patience::Forever, |terms| terms.departed(&self.slot.pe)) {
             Some(error) if !self.poll(way)? => Err(error.into()),
             _ => self.poll(way),
         }
@@ -465,13 +465,13 @@ impl Barrier {
     }
 
     #[inline(always)]
-    fn finish<P: Phases>(&self, way: &P, limit: Option<&Limit>) -> Quick<()> {
+    fn finish<P: Phases>(&self, way: &P, patience: Patience<'_>) -> Quick<()> {
         let phase = self.phase();
         if self.complete.load(Ordering::Relaxed) == phase {
             return Ok(());
         }
         if !way.poll(&self.slot, phase)? {
-            self.terms(way, limit, |terms| {
+            self.terms(way, patience, |terms| {
                 wait::until(&self.slot.pe, terms, || match way.poll(&self.slot, phase) {
                     Ok(false) => None,
                     Ok(true) => Some(Ok(())),
@@ -502,7 +502,7 @@ impl Barrier {
     fn terms<R>(
         &self,
         way: &impl Phases,
-        limit: Option<&Limit>,
+        patience: Patience<'_>,
         f: impl FnOnce(Terms<'_>) -> R,
     ) -> R {
         let arrived = |pe: usize| {
@@ -523,7 +523,7 @@ impl Barrier {
             arrived: &arrived,
             bells: way.bells(),
         };
-        f(Terms { awaiting, limit })
+        f(Terms { awaiting, patience })
     }
 }
 
@@ -560,7 +560,7 @@ impl Whole<'_> {
             if let Err(error) = barrier.arrive_next(way)? {
                 barrier.slot.pe.surface_later(*error);
             }
-            barrier.finish(way, None)?;
+            barrier.finish(way, Patience::Forever)?;
         });
         Ok(())
     }
