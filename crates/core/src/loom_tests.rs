@@ -23,7 +23,7 @@ use crate::base::status::State;
 use crate::endpoint::control::Control;
 use crate::endpoint::pe::Pe;
 use crate::sync::barrier::{Algorithm, Barrier};
-use crate::wait::{self, Awaiting, Terms};
+use crate::wait::{self, Attention, Awaiting, Terms};
 use crate::window::restricted::Hold;
 use crate::window::{Inner, Window};
 use loom::thread;
@@ -142,6 +142,21 @@ mod doorbell {
             wait_for(&pe, 0, true);
             writer.join().unwrap();
         });
+    }
+
+    /// A front end's call ends the wait of a PE that is awake, going to sleep, or asleep.
+    #[test]
+    fn a_call_for_attention_wakes() {
+        for words in [true, false] {
+            explore(0, move || {
+                let pe = job(1).remove(0);
+                let attention = Attention::of(&pe);
+                let front_end = thread::spawn(move || attention.call());
+                let ended = wait::until(&pe, terms(words), || (read(&pe, 0) != 0).then_some(()));
+                assert!(matches!(*ended.unwrap_err(), Error::Interrupted { .. }));
+                front_end.join().unwrap();
+            });
+        }
     }
 
     #[test]

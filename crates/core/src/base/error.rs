@@ -92,6 +92,18 @@ pub enum Error {
         /// The deadline that was given.
         after: Duration,
     },
+    /// This PE's front end has ended the wait, by [`wait::Attention`](crate::wait::Attention).
+    /// After a collective call the team can be used no more, as after
+    /// [`PeerFailed`](Self::PeerFailed): members no longer agree on the next call. A PE that waited
+    /// for a [`Lock`](crate::Lock) keeps its place in the queue, so no PE behind it gets the lock.
+    /// Any other wait can be made again.
+    #[error(
+        "interrupted while this PE waited for {waiting}: its front end (Ctrl-C, say) asked for that. After a collective call or a lock, end the program, or go on without that team or lock"
+    )]
+    Interrupted {
+        /// What it waited for, and which PEs were missing.
+        waiting: String,
+    },
     /// A range outside of a window, region or block.
     #[error("elements {index}..{index}+{count} are not all among the {len} that there are")]
     OutOfBounds {

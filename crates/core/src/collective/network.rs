@@ -108,7 +108,7 @@ impl Team {
     fn in_network(&self, what: NetworkCollective, part: &[u8]) -> Result<Vec<u8>> {
         let (pe, network) = (self.pe(), self.network());
         let offered = pe.fabric().collectives().expect("what the team has joined");
-        self.split_barrier().wait()?;
+        self.split_barrier().complete_for_collective()?;
         let number = network.begun.load(Ordering::Relaxed) + 1;
         network.begun.store(number, Ordering::Relaxed);
         let begun = Pe::barrier_slot(self.slot()) + offset_of!(BarrierSlot, collectives) as u64;
@@ -127,8 +127,9 @@ impl Team {
                 Err(error) => Some(Err(error)),
             })?
         });
-        if ended.is_err() {
+        if let Err(error) = &ended {
             network.failed.store(true, Ordering::Relaxed);
+            self.split_barrier().end_if_interrupted(error);
         }
         ended.map(|()| result)
     }

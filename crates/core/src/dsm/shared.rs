@@ -286,7 +286,7 @@ impl Shared {
 
     /// Waits for the turn of `ticket`, which has a slot if the wait may give up.
     fn wait(&self, ticket: u32, mode: Mode, patience: Patience<'_>) -> Quick<()> {
-        let mut registered = false;
+        let (mut registered, mut interrupted) = (false, None);
         loop {
             let woken = self.load(WAKE);
             let turn = self.turn()?;
@@ -301,6 +301,9 @@ impl Shared {
                 let who = (self.pe.me() as u64 + 1) << 32 | u64::from(ticket);
                 self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, who)?;
                 registered = true;
+                if let Some(error) = interrupted {
+                    return self.give_up(ticket, mode, error);
+                }
                 continue;
             }
             // Without a slot, nobody wakes it: then the home is asked, until it has one.
@@ -310,6 +313,10 @@ impl Shared {
             match self.terms(until, |terms| wait::until(&self.pe, terms, look)) {
                 Err(error) if is_timeout(&error) => {}
                 Err(error) if registered => return self.give_up(ticket, mode, error),
+                // Only a ticket with a slot can be given up, so that comes first.
+                Err(error) if matches!(*error, Error::Interrupted { .. }) => {
+                    interrupted = Some(error);
+                }
                 ended => ended?,
             }
             // A PE that is woken all the time finds its time up here.

@@ -9,8 +9,8 @@ use crate::base::bells::Bells;
 /// leaving does not end the wait.
 #[derive(Clone, Copy)]
 pub(crate) enum Awaiting<'a> {
-    /// A word that any PE may write. Nobody knows what is missing: PEs that have left end the wait
-    /// once no other is left that could write.
+    /// A word that any PE may write. Which PE is missing is not known: PEs that have left end the
+    /// wait once no other is left that could write.
     Word,
     /// A word that these PEs may write; of none, the wait depends on no other PE's life.
     WordOf(&'a [usize]),
@@ -60,7 +60,7 @@ impl<'a> Awaiting<'a> {
         }
     }
 
-    /// Whether a PE has done its part; `None` for words, of which nobody knows that.
+    /// Whether a PE has done its part; `None` for words, of which that is not known.
     #[inline]
     pub(crate) fn done(&self) -> Option<&'a dyn Fn(usize) -> bool> {
         match *self {

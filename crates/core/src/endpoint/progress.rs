@@ -41,6 +41,8 @@ pub(crate) struct Progress {
     pub(crate) sockets: AtomicU32,
     /// Counts datagrams that were taken from them.
     pub(crate) heard: AtomicU32,
+    /// Whether this PE's front end calls for the attention of its waits.
+    pub(crate) attention: AtomicBool,
 }
 
 impl Progress {
@@ -51,6 +53,7 @@ impl Progress {
             watch,
             sockets: AtomicU32::new(0),
             heard: AtomicU32::new(0),
+            attention: AtomicBool::new(false),
         }
     }
 }

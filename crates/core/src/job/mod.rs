@@ -9,7 +9,7 @@ use crate::base::status::{Part, State};
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::team::Team;
-use crate::wait::polling;
+use crate::wait::{Attention, polling};
 use rustix::process::{Pid, Signal};
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,6 +76,11 @@ impl Job {
     /// that a thread takes twice.
     pub fn is_checked(&self) -> bool {
         self.pe.is_checked()
+    }
+
+    /// For front ends: how the waits of this PE are asked what they are for, and interrupted.
+    pub fn attention(&self) -> Attention {
+        Attention::of(&self.pe)
     }
 
     /// The team of all PEs, on which collectives of the whole job are called.

@@ -362,6 +362,21 @@ mod tests {
         assert_eq!(written.unwrap(), [7]);
     }
 
+    #[test]
+    fn a_forked_process_answers_no_call_for_attention() {
+        let ended = Job::threads(1, |job| {
+            let words = job.window::<u64>(1).unwrap();
+            let attention = job.attention();
+            attention.set_hook(|_| panic!("this process is not the PE"));
+            attention.call();
+            let waits = || words.wait_until(0, crate::Cmp::Ne, 0);
+            assert!(in_child(|| is_misuse(waits())));
+            attention.set_hook(|_| std::ops::ControlFlow::Break(()));
+            matches!(waits(), Err(Error::Interrupted { .. }))
+        });
+        assert_eq!(ended.unwrap(), [true]);
+    }
+
     /// A C program joins when it is loaded. The process that initialises is the PE.
     #[test]
     fn a_forked_process_may_take_the_place_of_a_parent_that_takes_no_part_yet() {

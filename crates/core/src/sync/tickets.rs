@@ -444,10 +444,26 @@ impl Tickets {
         };
         match ended {
             // Whatever ended the wait, those behind this ticket are not to stand there for ever.
-            // Without a slot they do, and are told of the death that ended it.
+            // Without a slot they do, and see the death that ended it.
             Err(error) if self.has_slot(ticket) => self.give_up(pe, ticket, mode, error),
+            Err(error) if matches!(*error, Error::Interrupted { .. }) => {
+                self.wait_for_slot(pe, ticket)?;
+                self.give_up(pe, ticket, mode, error)
+            }
             ended => ended,
         }
+    }
+
+    /// Waits until `ticket` has a slot, by which it can be given up. No interruption ends this.
+    fn wait_for_slot(self, pe: &Pe, ticket: u32) -> Quick<()> {
+        while !self.has_slot(ticket) {
+            pe.progress();
+            if let Some(error) = self.terms(Patience::Forever, |terms| terms.departed(pe)) {
+                return Err(error.into());
+            }
+            wait::give_way(pe);
+        }
+        Ok(())
     }
 
     /// Ends a wait, for a ticket that has a slot, without its turn; comes in after all if that has

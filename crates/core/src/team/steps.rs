@@ -125,7 +125,7 @@ impl Team {
         let steps = self.steps();
         let number = steps.begun.load(Ordering::Relaxed) + 1;
         let turn = number as usize % TURNS;
-        self.split_barrier().wait()?;
+        self.split_barrier().complete_for_collective()?;
         while self.meetings() < steps.free_at[turn].load(Ordering::Relaxed) {
             self.barrier()?;
         }
@@ -297,8 +297,9 @@ impl Team {
         waiting.store(true, Ordering::Relaxed);
         let waited = wait::until(self.pe(), terms, look);
         waiting.store(false, Ordering::Relaxed);
-        if waited.is_err() {
+        if let Err(error) = &waited {
             self.split_barrier().keep_slot();
+            self.split_barrier().end_if_interrupted(error);
         }
         Ok(waited?)
     }

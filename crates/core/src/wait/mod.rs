@@ -16,10 +16,12 @@
 //!    (`sleep.rs`).
 //!
 //! Every wait ends: with what it looks for; with [`Error::PeerFailed`] when a PE that it depends on
-//! is gone, or this PE is [ending itself](crate::endpoint::ending); or with [`Error::Timeout`]. A
-//! departure moves a counter that every check reads, and a death wakes every PE's doorbell, too. A
-//! PE that sleeps in a barrier sees it at its next look, within 50 ms.
+//! is gone, or this PE is [ending itself](crate::endpoint::ending); with [`Error::Timeout`]; or
+//! with [`Error::Interrupted`] when this PE's front end asks for it ([`Attention`]). A departure
+//! moves a counter that every check reads, and a death wakes every PE's doorbell, too. A PE that
+//! sleeps in a barrier sees it at its next look, within 50 ms.
 
+mod attention;
 pub(crate) mod complete;
 mod interference;
 pub(crate) mod limit;
@@ -33,7 +35,9 @@ mod terms;
 mod wake;
 pub(crate) mod yield_hint;
 
+pub use crate::endpoint::awaiting::Awaited;
 pub(crate) use crate::endpoint::awaiting::Awaiting;
+pub use attention::{Attention, Waiting};
 pub(crate) use paced::paced_polling;
 pub(crate) use policy::LOOKS;
 pub(crate) use terms::Terms;
@@ -135,15 +139,28 @@ fn stay_awake<R>(
     Ok(None)
 }
 
-/// Lets the fabric work, and ends the wait when it can never succeed or has lasted too long.
+/// Lets the fabric work, and ends the wait when it can never succeed, has lasted too long, or is
+/// interrupted.
 fn check<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     pe.progress();
     match terms.departed(pe).or_else(|| terms.patience.late(pe)) {
         // A PE that has left may have done its part just before: what it wrote is visible now that
         // its departure is.
         Some(error) => look().map(Some).ok_or_else(|| error.into()),
+        None if attention::is_called(pe) => attend(pe, terms, look),
         None => Ok(None),
     }
+}
+
+/// Lets the front end end the wait. Its hook runs behind a look in vain, and no look comes between
+/// the hook and the error: the front end relies on the end that it has asked for.
+#[cold]
+fn attend<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
+    let found = look();
+    if found.is_some() {
+        return Ok(found);
+    }
+    attention::attend(pe, &terms.awaiting).map_or(Ok(None), |error| Err(error.into()))
 }
 
 /// Looks once. A program may do so until it succeeds: where PEs share CPUs it then keeps the PE

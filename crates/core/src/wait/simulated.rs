@@ -1,6 +1,6 @@
 //! A wait in virtual time, where a look has its price and no PE spins.
 
-use super::Terms;
+use super::{Terms, attention};
 use crate::base::error::Quick;
 use crate::endpoint::fabric::Due;
 use crate::endpoint::pe::Pe;
@@ -21,6 +21,11 @@ pub(super) fn wait<R>(pe: &Pe, terms: Terms<'_>, mut look: impl FnMut() -> Optio
         if let Some(error) = terms.departed(pe).or_else(|| terms.patience.late(pe)) {
             // As in `check`.
             return look().ok_or_else(|| error.into());
+        }
+        if attention::is_called(pe)
+            && let Some(error) = attention::attend(pe, &terms.awaiting)
+        {
+            return Err(error.into());
         }
         let end = deadline.map(|at| Due { at, vain: false });
         clock.park(Due::first(end, relays), terms.awaiting.plain())?;

@@ -1,9 +1,11 @@
 //! What the waits of a PE remember from one to the next.
 
+use super::attention::Hook;
 use super::polling::Polling;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
+use std::sync::{Arc, Mutex};
 
 pub(crate) struct Waits {
     /// Tests that have failed in a row.
@@ -14,6 +16,8 @@ pub(crate) struct Waits {
     pub(super) missed: AtomicUsize,
     /// Whether the next wait had better yield first (`yield_hint.rs`).
     pub(super) yield_hint: AtomicBool,
+    /// What the front end has waits run when it calls for their attention.
+    pub(super) hook: Mutex<Option<Arc<Hook>>>,
 }
 
 impl Layer for Waits {
@@ -23,6 +27,7 @@ impl Layer for Waits {
             polling: pe.polls().then(Default::default),
             missed: AtomicUsize::new(0),
             yield_hint: AtomicBool::new(false),
+            hook: Mutex::new(None),
         }
     }
 }

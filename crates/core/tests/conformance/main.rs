@@ -34,6 +34,7 @@ macro_rules! on_every_fabric {
 mod algorithms;
 mod among;
 mod atomics;
+mod attention;
 mod barriers;
 mod blocks;
 mod checked;

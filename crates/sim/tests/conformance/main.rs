@@ -41,6 +41,7 @@ macro_rules! of_the_core {
 
 of_the_core!(
     atomics "../../../core/tests/conformance/atomics.rs",
+    attention "../../../core/tests/conformance/attention.rs",
     barriers "../../../core/tests/conformance/barriers.rs",
     blocks "../../../core/tests/conformance/blocks.rs",
     collectives "../../../core/tests/conformance/collectives.rs",

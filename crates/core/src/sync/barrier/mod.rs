@@ -403,12 +403,32 @@ impl Barrier {
 
     /// Arrives and waits.
     pub(crate) fn pass(&self) -> Result<()> {
-        Ok(self.alone(|| {
+        let passed = self.alone(|| {
             by_way!(self, way => {
                 self.next(way)?;
                 self.finish(way, Patience::Forever)
             })
-        })?)
+        });
+        passed.map_err(|error| {
+            self.end_if_interrupted(&error);
+            *error
+        })
+    }
+
+    /// [`wait`](Self::wait) at the beginning of a collective call.
+    pub(crate) fn complete_for_collective(&self) -> Result<()> {
+        self.wait().inspect_err(|error| self.end_if_interrupted(error))
+    }
+
+    /// Ends the use of this barrier, and so of its team, if `error` says that a collective call was
+    /// interrupted: members no longer agree on the next call.
+    #[cold]
+    pub(crate) fn end_if_interrupted(&self, error: &Error) {
+        if matches!(error, Error::Interrupted { .. }) {
+            self.keep_slot();
+            // For good: all later calls find it taken.
+            self.busy.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Ends the phase that may be under way, and arrives at the next.
@@ -544,7 +564,7 @@ impl Drop for Barrier {
 #[cold]
 fn two_threads() -> Box<Error> {
     Box::new(Error::Misuse(
-        "two threads of one PE are in the same barrier at once; give each its own, or let one thread do it. Or an operator has panicked in a reduction of this team, which this PE can use no more",
+        "two threads of one PE are in the same barrier at once; give each its own, or let one thread do it. Or an operator has panicked in a reduction of this team, or a collective call of it was interrupted: this PE can use the team no more",
     ))
 }
 
