@@ -3,7 +3,7 @@
 use crate::failure::{Tools, WAYS};
 use crate::setup::{Meeting, Setup, eventually, nap};
 use memonet_core::dsm::RwLock;
-use memonet_core::wait::{Attention, Awaited};
+use memonet_core::unstable::wait::{Attention, Awaited};
 use memonet_core::{Cmp, Error, Result, SignalOp};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
