@@ -296,15 +296,19 @@ impl Shared {
         }
     }
 
-    /// Delivers all for which `wanted` holds, and what must come before it.
+    /// Delivers some of those that may be delivered now and for which `wanted` holds; false where
+    /// there are none.
+    fn deliver_some(&self, queue: &mut Queue, wanted: impl Fn(&Pending) -> bool) -> bool {
+        let taken = queue.take(self.spec.reorder, wanted);
+        let some = !taken.is_empty();
+        taken.into_iter().for_each(|pending| self.apply(queue, pending));
+        some
+    }
+
+    /// Delivers all for which `wanted` holds. With an operation, it holds for all that fences put
+    /// before that one.
     fn flush(&self, queue: &mut Queue, wanted: impl Fn(&Pending) -> bool + Copy) {
-        loop {
-            let taken = queue.take(self.spec.reorder, wanted);
-            if taken.is_empty() {
-                return;
-            }
-            taken.into_iter().for_each(|pending| self.apply(queue, pending));
-        }
+        while self.deliver_some(queue, wanted) {}
     }
 
     /// The courier's life.
@@ -312,8 +316,7 @@ impl Shared {
         let mut queue = self.lock();
         while !queue.closed {
             let now = Instant::now();
-            let taken = queue.take(self.spec.reorder, |p| p.due <= now);
-            if taken.is_empty() {
+            if !self.deliver_some(&mut queue, |p| p.due <= now) {
                 let next = queue.pending.iter().map(|p| p.due).filter(|&due| due > now).min();
                 let pause = next.map_or(
                     Duration::from_millis(if queue.pending.is_empty() { 1000 } else { 1 }),
@@ -324,7 +327,6 @@ impl Shared {
                     .wait_timeout(queue, pause)
                     .map_or_else(|poisoned| poisoned.into_inner().0, |(queue, _)| queue);
             }
-            taken.into_iter().for_each(|pending| self.apply(&mut queue, pending));
         }
     }
 }
@@ -415,7 +417,12 @@ impl Fabric for Far {
         Ok(self.shared.lock().pending.is_empty())
     }
 
-    fn progress(&self) {}
+    fn progress(&self) -> bool {
+        // Whoever has the queue delivers from it.
+        let Ok(mut queue) = self.shared.queue.try_lock() else { return false };
+        let now = Instant::now();
+        self.shared.deliver_some(&mut queue, |p| p.due <= now)
+    }
 
     unsafe fn map_region(
         &self,

@@ -105,8 +105,13 @@ pub trait Fabric: Send + Sync {
     /// Whether everything before is visible at its targets, without waiting for it.
     fn is_quiet(&self) -> Result<bool>;
 
-    /// Lets the fabric work, where it has no thread or hardware of its own. Called by every wait.
-    fn progress(&self);
+    /// Lets the fabric work, where it has no thread or hardware of its own. Every wait and test of
+    /// a real PE calls it, from any thread and often: with nothing to do it returns at once.
+    ///
+    /// Gives whether it did anything: whether something that had arrived is now in this PE's
+    /// memory, or something that this PE had started has moved on. A fabric that works elsewhere
+    /// always gives false.
+    fn progress(&self) -> bool;
 
     /// Tells the fabric where a region of a PE on this node is mapped in this process, and of which
     /// memory file, for fabrics that reach it otherwise.

@@ -71,13 +71,13 @@ impl Pe {
         self.progress.has_relays.store(true, Ordering::Relaxed);
     }
 
-    /// Lets others get on who depend on this PE: part of every wait and test.
+    /// Lets others get on who depend on this PE: part of every wait and test. Gives whether the
+    /// fabric [did anything](super::fabric::Fabric::progress): then a look is worth its while.
     #[inline]
-    pub(crate) fn progress(&self) {
-        if let Some(fabric) = self.far_fabric() {
-            fabric.progress();
-        }
+    pub(crate) fn progress(&self) -> bool {
+        let moved = self.far_fabric().is_some_and(|fabric| fabric.progress());
         self.relay_news();
+        moved
     }
 
     /// The part of [`progress`](Self::progress) that other PEs' barriers wait for. Gives when it is

@@ -286,7 +286,7 @@ mod tests {
         fn fence(&self) -> Result<()> { Ok(()) }
         fn quiet(&self) -> Result<()> { Ok(()) }
         fn is_quiet(&self) -> Result<bool> { Ok(true) }
-        fn progress(&self) {}
+        fn progress(&self) -> bool { false }
         unsafe fn map_region(&self, _: u32, _: u32, _: *mut u8, _: usize, _: BorrowedFd<'_>) -> Result<()> { unreachable!() }
         fn unmap_region(&self, _: u32, _: u32) { unreachable!() }
         fn datagrams(&self) -> Option<&dyn Datagrams> { Some(self) }
