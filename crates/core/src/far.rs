@@ -381,6 +381,23 @@ impl Fabric for Far {
         Ok(())
     }
 
+    unsafe fn put_signal_nbi(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        if len == 0 {
+            self.send(signal, What::Signal { op, value }, None);
+        } else {
+            self.send(to, What::Source { from: src as usize, len }, Some((signal, op, value)));
+        }
+        Ok(())
+    }
+
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
         let mut queue = self.shared.lock();
         // A fence orders atomics too: what it put before this one comes first.

@@ -6,7 +6,7 @@
 //!
 //! | promise | meaning |
 //! |---|---|
-//! | order | what a [`fence`](Fabric::fence) separates becomes visible at each PE in that order; so does the data of a [`put_signal`](Fabric::put_signal) before its signal. Nothing else is promised: neither order between two stores to one PE, nor that a get sees an earlier store of the same PE |
+//! | order | what a [`fence`](Fabric::fence) separates becomes visible at each PE in that order; so does the data of a [`put_signal`](Fabric::put_signal) or [`put_signal_nbi`](Fabric::put_signal_nbi) before its signal. Nothing else is promised: neither order between two stores to one PE, nor that a get sees an earlier store of the same PE |
 //! | word atomicity | an aligned store of 1, 2, 4 or 8 bytes is never seen torn. Blocks promise nothing of the kind |
 //! | put returns | the source may be reused. It is visible at the target after [`quiet`](Fabric::quiet) |
 //! | quiet | all of this PE's stores, puts, signals and atomics are visible at their targets; what failed meanwhile is its error |
@@ -89,6 +89,27 @@ pub trait Fabric: Send + Sync {
         op: SignalOp,
         value: u64,
     ) -> Result<()>;
+
+    /// [`put_signal`](Self::put_signal) of a source that is not copied. It must stay as it is until
+    /// the block is visible at the target: until the next [`quiet`](Self::quiet) returns, or until
+    /// the target has answered the signal, in whatever way.
+    ///
+    /// By default the source is copied, as by `put_signal`.
+    ///
+    /// # Safety
+    /// `src` stays readable for `len` bytes until then.
+    unsafe fn put_signal_nbi(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        // SAFETY: the caller promises more than this asks for.
+        unsafe { self.put_signal(to, src, len, signal, op, value) }
+    }
 
     /// Updates a word of `size` (4, 8; `Swap` also 1, 2) bytes and returns what it held.
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64>;

@@ -274,10 +274,10 @@ impl Node {
         let there =
             |here: *mut u8| self.pe.route(child.pe, self.offset + (here as usize - base) as u64);
         match (there(block), there(header)) {
-            // SAFETY: the block is one of this PE's ring, which stays as it is until the child is
-            // done with it.
+            // SAFETY: the block is one of this PE's ring, mapped as long as the job. It stays as it is
+            // until the child has told that it is done with it, which answers the signal.
             (Route::Far(to), Route::Far(at)) => unsafe {
-                self.pe.fabric().put_signal(to, block, len, at, SignalOp::Set, word)
+                self.pe.fabric().put_signal_nbi(to, block, len, at, SignalOp::Set, word)
             },
             (to, at) => {
                 // SAFETY: as above; the child's ring has as much room at the same place, and is

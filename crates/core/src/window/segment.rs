@@ -530,4 +530,27 @@ impl Spot<'_> {
             }
         }
     }
+
+    /// [`put_signal`](Self::put_signal) of a source that stays as it is until the next quiet.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load).
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put), until quiet returns.
+    pub unsafe fn put_signal_nbi(
+        &self,
+        from: *const u8,
+        signal: &Spot<'_>,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        debug_assert_eq!(self.pe, signal.pe);
+        let (Route::Far(to), Route::Far(at)) = (self.route, signal.route) else {
+            // SAFETY: the caller promises more than this asks for.
+            return unsafe { self.put_signal(from, signal, op, value) };
+        };
+        // SAFETY: the caller promises the source; both ranges were checked.
+        unsafe { self.owner.fabric().put_signal_nbi(to, from, self.bytes, at, op, value) }
+    }
 }

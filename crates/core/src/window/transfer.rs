@@ -139,7 +139,7 @@ impl Transfer {
                 self.under_way = true;
                 let Route::Far(at) = word.route else { unreachable!("a PE is either near or far") };
                 // SAFETY: as above.
-                unsafe { pe.fabric().put_signal(to, self.source, self.bytes, at, *op, *value) }
+                unsafe { pe.fabric().put_signal_nbi(to, self.source, self.bytes, at, *op, *value) }
             }
         }
     }

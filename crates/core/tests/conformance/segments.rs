@@ -12,6 +12,7 @@ on_every_fabric!(
     spots_end_where_segments_end,
     words_lie_in_their_spots,
     words_and_blocks_arrive,
+    a_signal_comes_after_a_block_that_is_not_copied,
     overlapping_copies_on_oneself,
 );
 
@@ -161,6 +162,42 @@ fn words_and_blocks_arrive(setup: Setup) {
             job.barrier()?;
             assert_eq!(segment.at(me, block + 16, 8).unwrap().load::<u64>()?, 9);
             Ok(())
+        });
+    }
+}
+
+/// Each PE changes its source as soon as the target has answered.
+fn a_signal_comes_after_a_block_that_is_not_copied(setup: Setup) {
+    const BYTES: usize = 4000;
+    for run in setup.runs(&sizes_here(&[1, 2, 3])) {
+        run.job(|job| {
+            let (me, n, segment) = (job.pe(), job.npes(), segment_of(job));
+            let block = job.allocate(16 << 10, 8, true)?;
+            let (signal, answer, source, target) = (block, block + 8, block + 4096, block + 8192);
+            let (next, before) = ((me + 1) % n, (me + n - 1) % n);
+            let here = |at: u64| segment.local().wrapping_add(at as usize);
+            let comes = |word: u64, round: u64| {
+                // SAFETY: an aligned word of this PE's own block.
+                let seen = || unsafe { shm::load(here(word).cast::<u64>()) };
+                segment.wait(|| (seen() == round).then_some(()))
+            };
+            for round in 1..=30 {
+                let bytes = |pe: usize| [pe as u8 + 1, round as u8].repeat(BYTES / 2);
+                // SAFETY: the source lies in this PE's own block, and nobody reads it now.
+                unsafe { shm::copy(here(source), bytes(me).as_ptr(), BYTES) };
+                let to = segment.at(next, target, BYTES).unwrap();
+                let word = segment.at(next, signal, 8).unwrap();
+                // SAFETY: the source stays as it is until the answer below.
+                unsafe { to.put_signal_nbi(here(source), &word, SignalOp::Set, round)? };
+                comes(signal, round)?;
+                let mut seen = vec![0; BYTES];
+                // SAFETY: the target lies in this PE's own block; the vector is as long.
+                unsafe { shm::copy(seen.as_mut_ptr(), here(target), BYTES) };
+                assert!(seen == bytes(before), "round {round}");
+                segment.at(before, answer, 8).unwrap().signal(SignalOp::Set, round)?;
+                comes(answer, round)?;
+            }
+            job.barrier()
         });
     }
 }

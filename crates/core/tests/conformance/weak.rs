@@ -126,19 +126,21 @@ fn a_get_after_a_store_without_quiet() {
     assert_ne!(seen, 0);
 }
 
-/// The source of a `put_nbi` that is changed too early.
-#[test]
-fn a_source_changed_before_quiet() {
+type Begin = fn(&Window<u64>, &Window<u64>) -> Result<()>;
+
+/// Changes the source of what `begin` puts, from the second window into the first at PE 1, too
+/// early.
+fn source_changed_before_quiet(begin: Begin) {
     let total = Arc::new(AtomicUsize::new(0));
     for seed in 0..SEEDS {
         let (count, meeting) = (total.clone(), Arc::new(Meeting::new(2)));
         let run = Run { npes: 2, setup: SHUFFLED, seed };
         run.job(move |job| {
-            let (target, source) = (job.window::<u64>(1)?, job.window::<u64>(1)?);
+            let (target, source) = (job.window::<u64>(2)?, job.window::<u64>(1)?);
             for round in 1..=ROUNDS {
                 if job.pe() == 0 {
                     source.write(0, round);
-                    target.put_nbi(1, 0, &source, 0..1)?;
+                    begin(&target, &source)?;
                     source.write(0, u64::MAX);
                     job.quiet()?;
                 }
@@ -152,4 +154,17 @@ fn a_source_changed_before_quiet() {
         });
     }
     assert_ne!(total.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn a_source_changed_before_quiet() {
+    source_changed_before_quiet(|target, source| target.put_nbi(1, 0, source, 0..1));
+}
+
+#[test]
+fn the_source_of_a_transfer_with_a_signal_changed_before_it_is_complete() {
+    source_changed_before_quiet(|target, source| {
+        let transfer = target.prepare(1, 0, source, 0..1)?;
+        transfer.with_signal(target, 1, SignalOp::Add, 1)?.start()
+    });
 }

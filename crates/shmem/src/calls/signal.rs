@@ -21,6 +21,15 @@ pub fn op(call: &'static str, sig_op: c_int) -> SignalOp {
     }
 }
 
+/// When the program may change the source of a put.
+#[derive(Clone, Copy)]
+enum Source {
+    /// As soon as the call returns.
+    Copied,
+    /// After the next quiet.
+    Kept,
+}
+
 pub unsafe fn put_signal<T: Copy>(
     call: &'static str,
     ctx: Ctx,
@@ -30,6 +39,21 @@ pub unsafe fn put_signal<T: Copy>(
     sig_addr: *mut u64,
     signal: u64,
     sig_op: c_int,
+    pe: c_int,
+) {
+    let to = (sig_addr, signal, sig_op);
+    // SAFETY: the caller's promise.
+    unsafe { put(call, ctx, dest, (source, Source::Copied), nelems, to, pe) };
+}
+
+#[inline(always)]
+unsafe fn put<T: Copy>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    (source, kind): (*const T, Source),
+    nelems: usize,
+    (sig_addr, signal, sig_op): (*mut u64, u64, c_int),
     pe: c_int,
 ) {
     let (state, op) = (get(call), op(call, sig_op));
@@ -47,7 +71,7 @@ pub unsafe fn put_signal<T: Copy>(
         put_signal_anywhere(
             call,
             ctx,
-            (dest.cast(), source.cast(), bytes),
+            (dest.cast(), (source.cast(), kind), bytes),
             (sig_addr, op, signal),
             pe,
         )
@@ -91,7 +115,7 @@ fn update(state: &State, word: *mut u64, op: SignalOp, signal: u64, pe: c_int) {
 unsafe fn put_signal_anywhere(
     call: &'static str,
     ctx: Ctx,
-    (dest, source, bytes): (*mut u8, *const u8, usize),
+    (dest, (source, kind), bytes): (*mut u8, (*const u8, Source), usize),
     (sig_addr, op, signal): (*mut u64, SignalOp, u64),
     pe: c_int,
 ) {
@@ -102,8 +126,15 @@ unsafe fn put_signal_anywhere(
     }
     let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
     state.check_local(call, "source", source as usize, bytes);
-    // SAFETY: the program's source has `bytes` bytes.
-    or_die(call, unsafe { spot.put_signal(source, &word, op, signal) });
+    // SAFETY: the program's source has `bytes` bytes, and stays as it is for as long as its kind
+    // says.
+    let put = unsafe {
+        match kind {
+            Source::Copied => spot.put_signal(source, &word, op, signal),
+            Source::Kept => spot.put_signal_nbi(source, &word, op, signal),
+        }
+    };
+    or_die(call, put);
 }
 
 pub unsafe fn put_signal_nbi<T: Copy>(
@@ -117,8 +148,9 @@ pub unsafe fn put_signal_nbi<T: Copy>(
     sig_op: c_int,
     pe: c_int,
 ) {
+    let to = (sig_addr, signal, sig_op);
     // SAFETY: the caller's promise.
-    unsafe { put_signal(call, ctx, dest, source, nelems, sig_addr, signal, sig_op, pe) };
+    unsafe { put(call, ctx, dest, (source, Source::Kept), nelems, to, pe) };
 }
 
 #[inline(always)]

@@ -75,7 +75,7 @@ pub unsafe fn start(call: &'static str, transfer: Transfer) {
     // prepared the transfer.
     let started = unsafe {
         match &made.signal {
-            Some((word, op, value)) => made.to.put_signal(made.from, word, *op, *value),
+            Some((word, op, value)) => made.to.put_signal_nbi(made.from, word, *op, *value),
             None => made.to.put_nbi(made.from),
         }
     };
