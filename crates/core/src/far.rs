@@ -13,7 +13,7 @@ use crate::base::error::Result;
 use crate::base::layout::MAX_PES;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::control::Control;
-use crate::endpoint::fabric::{Fabric, FarAddress, SignalOp};
+use crate::endpoint::fabric::{Fabric, FarAddress, Prepared, Signal, SignalOp};
 use crate::endpoint::record::Record;
 use crate::lifecycle::start::Seat;
 use rustix::fd::BorrowedFd;
@@ -103,8 +103,6 @@ pub(crate) fn options(settings: &str) -> crate::lifecycle::start::JobOptions {
 pub(crate) struct Far {
     shared: Arc<Shared>,
     courier: Option<JoinHandle<()>>,
-    /// Nothing is ever queued.
-    direct: bool,
 }
 
 struct Shared {
@@ -122,17 +120,22 @@ struct Queue {
     epoch: u64,
     random: u64,
     closed: bool,
+    /// Transfers that were prepared so far.
+    transfers: u64,
 }
 
 struct Pending {
     epoch: u64,
+    /// The number of the transfer that it belongs to; 0: to none.
+    transfer: u64,
     due: Instant,
     to: FarAddress,
     what: What,
     /// A signal to deliver after this.
-    then: Option<(FarAddress, SignalOp, u64)>,
+    then: Option<Signal>,
 }
 
+#[derive(Clone)]
 enum What {
     Word {
         size: usize,
@@ -161,30 +164,22 @@ impl Far {
                 epoch: 0,
                 random: spec.seed ^ (me as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
                 closed: false,
+                transfers: 0,
             }),
             changed: Condvar::new(),
         });
-        let direct = spec.is_direct();
-        let courier = (!direct).then(|| {
+        let courier = (!spec.is_direct()).then(|| {
             let shared = shared.clone();
             std::thread::Builder::new()
                 .name("memonet-far".into())
                 .spawn(move || shared.deliver())
                 .expect("a thread for the test fabric")
         });
-        Far { shared, courier, direct }
+        Far { shared, courier }
     }
 
-    fn send(&self, to: FarAddress, what: What, then: Option<(FarAddress, SignalOp, u64)>) {
-        let mut queue = self.shared.lock();
-        let due = Instant::now() + queue.delay(self.shared.spec.delay);
-        let pending = Pending { epoch: queue.epoch, due, to, what, then };
-        if self.direct {
-            self.shared.apply(&mut queue, pending);
-        } else {
-            queue.pending.push(pending);
-            self.shared.changed.notify_one();
-        }
+    fn send(&self, to: FarAddress, what: What, then: Option<Signal>) {
+        self.shared.send(0, to, what, then);
     }
 }
 
@@ -245,6 +240,21 @@ impl Shared {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
+    /// Sends a part of a transfer, or of none; gives its epoch.
+    fn send(&self, transfer: u64, to: FarAddress, what: What, then: Option<Signal>) -> u64 {
+        let mut queue = self.lock();
+        let due = Instant::now() + queue.delay(self.spec.delay);
+        let epoch = queue.epoch;
+        let pending = Pending { epoch, transfer, due, to, what, then };
+        if self.spec.is_direct() {
+            self.apply(&mut queue, pending);
+        } else {
+            queue.pending.push(pending);
+            self.changed.notify_one();
+        }
+        epoch
+    }
+
     /// Where a far address really is.
     fn place(&self, at: FarAddress) -> *mut u8 {
         match at.region {
@@ -279,10 +289,11 @@ impl Shared {
             }
         }
         self.control.doorbell(pending.to.pe as usize).ring(self.control.membarrier());
-        if let Some((at, op, value)) = pending.then {
+        if let Some(Signal { at, op, value }) = pending.then {
             let due = Instant::now() + queue.delay(self.spec.delay);
             let signal = Pending {
                 epoch: pending.epoch,
+                transfer: pending.transfer,
                 due,
                 to: at,
                 what: What::Signal { op, value },
@@ -376,7 +387,11 @@ impl Fabric for Far {
             self.send(signal, What::Signal { op, value }, None);
         } else {
             // SAFETY: the caller promises that the source is readable.
-            self.send(to, What::Block(unsafe { copy_of(src, len) }), Some((signal, op, value)));
+            self.send(
+                to,
+                What::Block(unsafe { copy_of(src, len) }),
+                Some(Signal { at: signal, op, value }),
+            );
         }
         Ok(())
     }
@@ -393,9 +408,31 @@ impl Fabric for Far {
         if len == 0 {
             self.send(signal, What::Signal { op, value }, None);
         } else {
-            self.send(to, What::Source { from: src as usize, len }, Some((signal, op, value)));
+            self.send(
+                to,
+                What::Source { from: src as usize, len },
+                Some(Signal { at: signal, op, value }),
+            );
         }
         Ok(())
+    }
+
+    fn prepare(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: Option<Signal>,
+    ) -> Result<Box<dyn Prepared>> {
+        let mut queue = self.shared.lock();
+        queue.transfers += 1;
+        let (what, then) = match signal {
+            Some(Signal { op, value, .. }) if len == 0 => (What::Signal { op, value }, None),
+            _ => (What::Source { from: src as usize, len }, signal),
+        };
+        let to = signal.filter(|_| len == 0).map_or(to, |signal| signal.at);
+        let (shared, number) = (self.shared.clone(), queue.transfers);
+        Ok(Box::new(Transfer { shared, number, to, what, then, epoch: 0 }))
     }
 
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
@@ -466,6 +503,36 @@ impl Fabric for Far {
     }
 }
 
+/// A prepared put.
+struct Transfer {
+    shared: Arc<Shared>,
+    number: u64,
+    to: FarAddress,
+    what: What,
+    then: Option<Signal>,
+    /// That of the last start.
+    epoch: u64,
+}
+
+impl Prepared for Transfer {
+    unsafe fn start(&mut self, _: &dyn Fabric) -> Result<()> {
+        self.epoch = self.shared.send(self.number, self.to, self.what.clone(), self.then);
+        Ok(())
+    }
+
+    fn is_complete(&mut self, _: &dyn Fabric) -> Result<bool> {
+        Ok(self.shared.lock().pending.iter().all(|p| p.transfer != self.number))
+    }
+
+    fn wait(&mut self, _: &dyn Fabric) -> Result<()> {
+        let (mut queue, number, pe, epoch) =
+            (self.shared.lock(), self.number, self.to.pe, self.epoch);
+        let before = |p: &Pending| p.to.pe == pe && p.epoch < epoch;
+        self.shared.flush(&mut queue, |p| p.transfer == number || before(p));
+        Ok(())
+    }
+}
+
 /// # Safety
 /// `src` is readable for `len` bytes.
 unsafe fn copy_of(src: *const u8, len: usize) -> Vec<u8> {
@@ -504,14 +571,20 @@ mod tests {
                 [(0, 0), (0, 0), (1, 0), (1, 1)].into_iter().zip(0..).map(|((epoch, pe), bits)| {
                     Pending {
                         epoch,
+                        transfer: 0,
                         due: Instant::now(),
                         to: FarAddress { pe, region: 0, offset: 0 },
                         what: What::Word { size: 8, bits },
                         then: None,
                     }
                 });
-            let mut queue =
-                Queue { pending: pending.collect(), epoch: 1, random: seed, closed: false };
+            let mut queue = Queue {
+                pending: pending.collect(),
+                epoch: 1,
+                random: seed,
+                closed: false,
+                transfers: 0,
+            };
             let mut order = Vec::new();
             while !queue.pending.is_empty() {
                 let taken = queue.take(reorder, |_| true);

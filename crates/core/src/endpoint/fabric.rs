@@ -20,6 +20,8 @@
 //! What a fabric need not check: bounds, keys, access modes. A [`FarAddress`] was checked when it
 //! was resolved.
 
+pub use super::prepared::Prepared;
+use super::prepared::Repeated;
 use super::record::Record;
 use crate::base::error::Result;
 use crate::base::shm::AtomicOp;
@@ -45,6 +47,17 @@ pub enum SignalOp {
     Set,
     /// The value is added to the word, atomically, wrapping.
     Add,
+}
+
+/// A signal after a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signal {
+    /// Its word, 8 bytes.
+    pub at: FarAddress,
+    /// How it changes.
+    pub op: SignalOp,
+    /// By what.
+    pub value: u64,
 }
 
 /// A way to memory that is not mapped here. Object-safe: a virtual call is nothing beside a
@@ -109,6 +122,24 @@ pub trait Fabric: Send + Sync {
     ) -> Result<()> {
         // SAFETY: the caller promises more than this asks for.
         unsafe { self.put_signal(to, src, len, signal, op, value) }
+    }
+
+    /// Prepares a put of `len` bytes from `src` on, followed by `signal` if there is one, to be
+    /// started many times. Nothing is read or written before the first start.
+    ///
+    /// By default each start is a [`put_nbi`](Self::put_nbi) or
+    /// [`put_signal_nbi`](Self::put_signal_nbi).
+    ///
+    /// # Errors
+    /// Where it cannot be prepared; the caller then has no transfer.
+    fn prepare(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: Option<Signal>,
+    ) -> Result<Box<dyn Prepared>> {
+        Ok(Box::new(Repeated { to, src, len, signal }))
     }
 
     /// Updates a word of `size` (4, 8; `Swap` also 1, 2) bytes and returns what it held.

@@ -9,6 +9,7 @@ pub mod fabric;
 pub(crate) mod late;
 pub(crate) mod layers;
 pub(crate) mod pe;
+pub(crate) mod prepared;
 pub(crate) mod progress;
 pub mod record;
 pub(crate) mod route;

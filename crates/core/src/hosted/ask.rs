@@ -6,7 +6,7 @@
 
 use crate::base::shm::AtomicOp;
 use crate::endpoint::fabric::{
-    Awaited, Due, FarAddress, NetworkCollective, SignalOp, WordOperator,
+    Awaited, Due, FarAddress, NetworkCollective, Signal, SignalOp, WordOperator,
 };
 use std::time::Duration;
 
@@ -145,17 +145,6 @@ pub enum Ask {
         /// For how long.
         time: Duration,
     },
-}
-
-/// A signal after a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Signal {
-    /// Its word, 8 bytes.
-    pub at: FarAddress,
-    /// How it changes.
-    pub op: SignalOp,
-    /// By what.
-    pub value: u64,
 }
 
 /// An atomic operation on a word.

@@ -1,11 +1,11 @@
 //! The machine as the fabric of a hosted PE, whatever way its questions take.
 
-use super::ask::{Ask, Atomic, Signal};
+use super::ask::{Ask, Atomic};
 use crate::base::error::{Error, Result};
 use crate::base::shm::AtomicOp;
 use crate::endpoint::fabric::{
     Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective,
-    NetworkCollectives, SignalOp, VirtualClock,
+    NetworkCollectives, Signal, SignalOp, VirtualClock,
 };
 use rustix::fd::BorrowedFd;
 use std::ptr::null_mut;

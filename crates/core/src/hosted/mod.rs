@@ -22,7 +22,8 @@ mod threads;
 pub(crate) mod turn;
 
 pub use crate::base::settings::ENV_MACHINE_FD as ENV_FD;
-pub use ask::{Ask, Atomic, Signal};
+pub use crate::endpoint::fabric::Signal;
+pub use ask::{Ask, Atomic};
 pub use attached::join;
 pub use fabric::{HostedFabric, MOST, Port, refused};
 pub use passage::Passages;

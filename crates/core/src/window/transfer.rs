@@ -3,7 +3,7 @@
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::endpoint::belongs::check_together;
-use crate::endpoint::fabric::SignalOp;
+use crate::endpoint::fabric::{Prepared, Signal, SignalOp};
 use crate::endpoint::route::Route;
 use crate::wait::polling;
 use crate::window::put::signal_access;
@@ -36,6 +36,8 @@ use std::sync::Arc;
 /// # Ok(()) }).unwrap().into_iter().for_each(|r| r.unwrap());
 /// ```
 pub struct Transfer {
+    /// The fabric's part, where the target is far. Dropped before what it reads and writes.
+    prepared: Option<Box<dyn Prepared>>,
     target: Target,
     pe: usize,
     source: *const u8,
@@ -49,7 +51,7 @@ pub struct Transfer {
 }
 
 // SAFETY: `source` is an address in a mapping that `_source_window` keeps, read only through
-// `crate::base::shm` or the fabric.
+// `crate::base::shm` or the fabric; all else may be sent.
 unsafe impl Send for Transfer {}
 
 impl<T: Plain> Window<T> {
@@ -59,7 +61,7 @@ impl<T: Plain> Window<T> {
     /// MPI: `MPI_Send_init`.
     ///
     /// # Errors
-    /// As for [`put_nbi`](Self::put_nbi).
+    /// As for [`put_nbi`](Self::put_nbi), and those of the fabric.
     pub fn prepare(
         &self,
         pe: usize,
@@ -68,7 +70,8 @@ impl<T: Plain> Window<T> {
         from: Range<usize>,
     ) -> Result<Transfer> {
         let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
-        Ok(Transfer {
+        let mut transfer = Transfer {
+            prepared: None,
             target,
             pe,
             source: src,
@@ -78,7 +81,9 @@ impl<T: Plain> Window<T> {
             window: self.inner.clone(),
             _source_window: source.inner.clone(),
             _signal_window: None,
-        })
+        };
+        transfer.prepare_far()?;
+        Ok(transfer)
     }
 }
 
@@ -100,7 +105,20 @@ impl Transfer {
         let target = signals.target(self.pe, index, 1, signal_access(op))?;
         self.signal = Some((target, op, value));
         self._signal_window = Some(signals.inner.clone());
+        self.prepare_far()?;
         Ok(self)
+    }
+
+    /// Has the fabric prepare what there is by now, where the target is far.
+    fn prepare_far(&mut self) -> Result<()> {
+        let Route::Far(to) = self.target.route else { return Ok(()) };
+        let signal = self.signal.as_ref().map(|&(ref word, op, value)| {
+            let Route::Far(at) = word.route else { unreachable!("a PE is either near or far") };
+            Signal { at, op, value }
+        });
+        let fabric = self.window.pe.fabric();
+        self.prepared = Some(fabric.prepare(to, self.source, self.bytes, signal)?);
+        Ok(())
     }
 
     /// Starts the copy. The source must not change until [`test`](Self::test) or
@@ -117,29 +135,20 @@ impl Transfer {
             ));
         }
         let pe = &self.window.pe;
-        match (self.target.route, &self.signal) {
-            (route @ Route::Near(_), signal) => {
-                // SAFETY: both ranges were checked when the transfer was prepared, and their
-                // windows are kept.
-                unsafe { route.put(pe, self.source, self.bytes)? };
-                match signal {
-                    Some((word, op, value)) => Ok(word.route.signal(pe, self.pe, *op, *value)?),
-                    None => {
-                        pe.wrote(self.pe);
-                        Ok(())
-                    }
-                }
-            }
-            (Route::Far(to), None) => {
-                self.under_way = true;
-                // SAFETY: the source is window memory, mapped as long as the job.
-                unsafe { pe.fabric().put_nbi(to, self.source, self.bytes) }
-            }
-            (Route::Far(to), Some((word, op, value))) => {
-                self.under_way = true;
-                let Route::Far(at) = word.route else { unreachable!("a PE is either near or far") };
-                // SAFETY: as above.
-                unsafe { pe.fabric().put_signal_nbi(to, self.source, self.bytes, at, *op, *value) }
+        if let Some(prepared) = &mut self.prepared {
+            self.under_way = true;
+            // SAFETY: the source is window memory: a segment stays mapped as long as the job, and a
+            // restricted part is unmapped only when the fabric is quiet.
+            return unsafe { prepared.start(pe.fabric()) };
+        }
+        // SAFETY: both ranges were checked when the transfer was prepared, and their windows are
+        // kept.
+        unsafe { self.target.route.put(pe, self.source, self.bytes)? };
+        match &self.signal {
+            Some((word, op, value)) => Ok(word.route.signal(pe, self.pe, *op, *value)?),
+            None => {
+                pe.wrote(self.pe);
+                Ok(())
             }
         }
     }
@@ -152,10 +161,13 @@ impl Transfer {
     /// # Errors
     /// The error with which the copy failed.
     pub fn test(&mut self) -> Result<bool> {
-        if self.under_way {
-            self.window.pe.progress();
-            self.under_way = !self.window.pe.fabric().is_quiet()?;
-            polling::has_looked(&self.window.pe, !self.under_way);
+        if self.under_way
+            && let Some(prepared) = &mut self.prepared
+        {
+            let pe = &self.window.pe;
+            pe.progress();
+            self.under_way = !prepared.is_complete(pe.fabric())?;
+            polling::has_looked(pe, !self.under_way);
         }
         Ok(!self.under_way)
     }
@@ -167,8 +179,14 @@ impl Transfer {
     /// # Errors
     /// The error with which the copy failed.
     pub fn wait(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.under_way) {
-            self.window.pe.quiet()?;
+        if std::mem::take(&mut self.under_way)
+            && let Some(prepared) = &mut self.prepared
+        {
+            let pe = &self.window.pe;
+            pe.wake_written();
+            prepared.wait(pe.fabric())?;
+            // Where the library completed it first, that kept its error.
+            pe.surface()?;
         }
         Ok(())
     }

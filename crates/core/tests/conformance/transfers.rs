@@ -1,8 +1,9 @@
 //! Transfers: prepared once, started many times, complete when they say so.
 
-use crate::setup::{ALL, FEW, Meeting, Setup, eventually, marks};
+use crate::setup::{ALL, FEW, Meeting, Run, SLUGGISH, Setup, eventually, marks, nap};
 use memonet_core::{Cmp, Error, Result, SignalOp};
 use std::sync::Arc;
+use std::time::Duration;
 
 on_every_fabric!(
     started_again_and_again,
@@ -267,4 +268,34 @@ fn within_one_part(setup: Setup) {
             job.barrier()
         });
     }
+}
+
+/// On a fabric that can tell transfers apart: there always is something else under way.
+#[test]
+fn a_transfer_is_complete_before_all_are() {
+    let run = Run { npes: 2, setup: SLUGGISH, seed: 1 };
+    run.job(|job| {
+        let (source, target) = (job.window::<u64>(2)?, job.window::<u64>(2)?);
+        if job.pe() == 0 {
+            let mut transfer = target.prepare(1, 0, &source, 0..1)?;
+            let other = || target.put_nbi(1, 1, &source, 1..2);
+            transfer.start()?;
+            eventually("the transfer", || {
+                other().unwrap();
+                nap(Duration::from_millis(1));
+                transfer.test().unwrap()
+            });
+            let mut left = 0;
+            for round in 1..=50 {
+                source.write(0, round);
+                other()?;
+                transfer.start()?;
+                transfer.wait()?;
+                left += usize::from(!job.is_quiet()?);
+                assert_eq!(target.get_one(1, 0)?, round);
+            }
+            assert_ne!(left, 0, "to wait for a transfer is not to wait for all");
+        }
+        job.barrier()
+    });
 }
