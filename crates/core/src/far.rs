@@ -6,6 +6,9 @@
 //! `delay_us`; with `reorder` in random order among those that no fence separates. The data and the
 //! signal of a put-with-signal are delivered apart.
 //!
+//! In builds with debug assertions, each operation has to lie in a range that the library has told
+//! the fabric of, when it is asked for and when it is delivered.
+//!
 //! With `nodes`, the PEs of a node have each other's memory mapped, and only others are behind the
 //! fabric: a mixture, as in a job on several machines.
 
@@ -17,7 +20,8 @@ use crate::endpoint::fabric::{Fabric, FarAddress, Prepared, Signal, SignalOp};
 use crate::endpoint::record::Record;
 use crate::lifecycle::start::Seat;
 use rustix::fd::BorrowedFd;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -108,8 +112,11 @@ pub(crate) struct Far {
 struct Shared {
     control: Arc<Control>,
     spec: Spec,
-    /// Where the parts of restricted windows are mapped, by PE and region.
-    regions: RwLock<HashMap<(u32, u32), usize>>,
+    /// Where the parts of restricted windows are mapped, and how long they are, by PE and region.
+    regions: RwLock<HashMap<(u32, u32), (usize, usize)>>,
+    /// The ranges of this PE's segment that are in use: the end of each by its start. Where the
+    /// library names a range of another's segment, both have it in use.
+    ranges: Mutex<BTreeMap<u64, u64>>,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
@@ -153,12 +160,25 @@ enum What {
     },
 }
 
+impl What {
+    /// Bytes that it writes.
+    fn len(&self) -> usize {
+        match self {
+            What::Word { size, .. } => *size,
+            What::Block(bytes) => bytes.len(),
+            What::Source { len, .. } => *len,
+            What::Signal { .. } => 8,
+        }
+    }
+}
+
 impl Far {
     pub(crate) fn new(control: Arc<Control>, me: usize, spec: &Spec) -> Self {
         let shared = Arc::new(Shared {
             control,
             spec: *spec,
             regions: RwLock::default(),
+            ranges: Mutex::default(),
             queue: Mutex::new(Queue {
                 pending: Vec::new(),
                 epoch: 0,
@@ -242,6 +262,11 @@ impl Shared {
 
     /// Sends a part of a transfer, or of none; gives its epoch.
     fn send(&self, transfer: u64, to: FarAddress, what: What, then: Option<Signal>) -> u64 {
+        // Here, too, as a panic shows the call that is wrong.
+        self.place(to, what.len());
+        if let Some(signal) = then {
+            self.place(signal.at, 8);
+        }
         let mut queue = self.lock();
         let due = Instant::now() + queue.delay(self.spec.delay);
         let epoch = queue.epoch;
@@ -255,25 +280,38 @@ impl Shared {
         epoch
     }
 
-    /// Where a far address really is.
-    fn place(&self, at: FarAddress) -> *mut u8 {
-        match at.region {
-            0 => self
-                .control
-                .mapping()
-                .at(self.control.geometry().segment(at.pe as usize) + at.offset),
-            region => {
-                let regions = self.regions.read().unwrap_or_else(|poisoned| poisoned.into_inner());
-                let base = regions
-                    .get(&(at.pe, region))
-                    .expect("only granted and mapped regions are resolved");
-                (*base as *mut u8).wrapping_add(at.offset as usize)
+    /// Where `len` bytes at a far address really are.
+    ///
+    /// # Panics
+    /// With debug assertions, where they do not all lie in one range in use.
+    fn place(&self, at: FarAddress, len: usize) -> *mut u8 {
+        if at.region == 0 {
+            if cfg!(debug_assertions) {
+                self.check(at, len);
             }
+            let segment = self.control.geometry().segment(at.pe as usize);
+            return self.control.mapping().at(segment + at.offset);
         }
+        let regions = self.regions.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let &(base, size) =
+            regions.get(&(at.pe, at.region)).expect("only granted and mapped regions are resolved");
+        debug_assert!(at.offset as usize + len <= size, "{len} bytes at {at:?}, of {size}");
+        (base as *mut u8).wrapping_add(at.offset as usize)
+    }
+
+    fn ranges(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
+        self.ranges.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn check(&self, at: FarAddress, len: usize) {
+        let around = self.ranges().range(..=at.offset).next_back().map(|(&start, &end)| start..end);
+        let is_in = |range: &Range<u64>| at.offset + len as u64 <= range.end;
+        let known = len == 0 || around.as_ref().is_some_and(is_in);
+        assert!(known, "{len} bytes at {at:?} are not in use, but {around:?}");
     }
 
     fn apply(&self, queue: &mut Queue, pending: Pending) {
-        let to = self.place(pending.to);
+        let to = self.place(pending.to, pending.what.len());
         // SAFETY: the address was resolved by the library, bounds and access checked, and `place`
         // mapped it to memory that stays mapped; sources are readable as the trait's callers
         // promise.
@@ -368,9 +406,10 @@ impl Fabric for Far {
     }
 
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
+        let from = self.shared.place(from, len);
         // SAFETY: the caller promises the destination, which may be a part of the source where that
         // is this PE's own; the source was resolved, bounds and access checked.
-        unsafe { shm::copy_overlapping(dst, self.shared.place(from), len) };
+        unsafe { shm::copy_overlapping(dst, from, len) };
         Ok(())
     }
 
@@ -441,7 +480,7 @@ impl Fabric for Far {
         let epoch = queue.epoch;
         self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
         // SAFETY: resolved, aligned and writable, as in `apply`.
-        let old = unsafe { shm::fetch_op(self.shared.place(at), size, op, operand) };
+        let old = unsafe { shm::fetch_op(self.shared.place(at, size), size, op, operand) };
         self.shared.control.doorbell(at.pe as usize).ring(self.shared.control.membarrier());
         Ok(old)
     }
@@ -451,7 +490,8 @@ impl Fabric for Far {
         let epoch = queue.epoch;
         self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
         // SAFETY: resolved, aligned and writable, as in `apply`.
-        let old = unsafe { shm::compare_swap_sized(self.shared.place(at), size, expected, new) };
+        let old =
+            unsafe { shm::compare_swap_sized(self.shared.place(at, size), size, expected, new) };
         self.shared.control.doorbell(at.pe as usize).ring(self.shared.control.membarrier());
         Ok(old)
     }
@@ -478,19 +518,28 @@ impl Fabric for Far {
         self.shared.deliver_some(&mut queue, |p| p.due <= now)
     }
 
+    fn add_range(&self, range: Range<u64>) {
+        self.shared.ranges().insert(range.start, range.end);
+    }
+
+    fn remove_range(&self, range: Range<u64>) {
+        let removed = self.shared.ranges().remove(&range.start);
+        debug_assert_eq!(removed, Some(range.end), "{range:?} was not added so");
+    }
+
     unsafe fn map_region(
         &self,
         pe: u32,
         region: u32,
         base: *mut u8,
-        _len: usize,
+        len: usize,
         _file: BorrowedFd<'_>,
     ) -> Result<()> {
         self.shared
             .regions
             .write()
             .unwrap_or_else(|poisoned| poisoned.into_inner())
-            .insert((pe, region), base as usize);
+            .insert((pe, region), (base as usize, len));
         Ok(())
     }
 

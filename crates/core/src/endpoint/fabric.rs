@@ -27,6 +27,7 @@ use crate::base::error::Result;
 use crate::base::shm::AtomicOp;
 pub use crate::endpoint::awaiting::Awaited;
 use rustix::fd::BorrowedFd;
+use std::ops::Range;
 use std::time::Duration;
 
 /// A place in the memory of a PE that is not mapped here.
@@ -164,6 +165,21 @@ pub trait Fabric: Send + Sync {
     /// memory, or something that this PE had started has moved on. A fabric that works elsewhere
     /// always gives false.
     fn progress(&self) -> bool;
+
+    /// A range of this PE's segment, as byte offsets in it, comes into use: the library's own words
+    /// when the PE joins, what is allocated in the heap, static data that are shared. Its pages
+    /// stay where they are until [`remove_range`](Self::remove_range). No PE names a byte of it
+    /// before all PEs that take part in the allocation have returned from their calls; an
+    /// operation lies in one range. Ranges of a PE never overlap, and those of the heap are the
+    /// same at every PE.
+    ///
+    /// There is no error to return, as an allocation is made at all PEs or at none: a fabric that
+    /// cannot have its network reach a range serves it in another way, or fails the operations.
+    fn add_range(&self, _range: Range<u64>) {}
+
+    /// A range that was [added](Self::add_range) goes out of use, all of it: afterwards its pages
+    /// may be given back. All PEs have completed their writes to it, and name it no more.
+    fn remove_range(&self, _range: Range<u64>) {}
 
     /// Tells the fabric where a region of a PE on this node is mapped in this process, and of which
     /// memory file, for fabrics that reach it otherwise.

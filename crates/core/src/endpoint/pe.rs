@@ -12,6 +12,7 @@ use super::written::Marks;
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Result};
 use crate::base::shm;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -75,7 +76,7 @@ impl Pe {
             false => Box::default(),
         };
         let pes_per_cpu = record.pes_per_cpu(me).unwrap_or_else(|| npes.div_ceil(control.cpus()));
-        Pe {
+        let pe = Pe {
             me,
             pid: AtomicU32::new(std::process::id()),
             npes,
@@ -90,6 +91,23 @@ impl Pe {
             progress: Progress::new(watch),
             layers: Layers::default(),
             control,
+        };
+        // The words that the library works with.
+        pe.add_range(&(0..geometry.heap_offset));
+        pe
+    }
+
+    /// Tells the fabric that a range of this PE's segment comes into use.
+    pub(crate) fn add_range(&self, range: &Range<u64>) {
+        if let Some(fabric) = self.far_fabric().filter(|_| !range.is_empty()) {
+            fabric.add_range(range.clone());
+        }
+    }
+
+    /// Tells the fabric that such a range goes out of use.
+    pub(crate) fn remove_range(&self, range: &Range<u64>) {
+        if let Some(fabric) = self.far_fabric().filter(|_| !range.is_empty()) {
+            fabric.remove_range(range.clone());
         }
     }
 

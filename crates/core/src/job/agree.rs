@@ -7,6 +7,7 @@ use crate::base::layout::{MAX_WINDOWS, Request, SystemArea};
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
 use crate::job::heap::{Block, Heap};
+use crate::job::pages;
 use crate::sync::barrier::Whole;
 use crate::team::Team;
 use std::mem::offset_of;
@@ -204,20 +205,13 @@ impl<'a> Collective<'a> {
         for (index, &bits) in dropped.iter().enumerate() {
             for id in (0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| index * 64 + bit) {
                 self.pe.layer::<Owned>().forget_window(id);
-                if let Some(Block::Range(range)) = self.heap.free(id)
-                    && range.end - range.start >= RETURN_FROM
-                {
-                    let control = self.pe.control();
-                    let start = control.geometry().segment(self.pe.me()) + range.start;
-                    control.mapping().release(start, range.end - range.start);
+                if let Some(Block::Range(range)) = self.heap.free(id) {
+                    pages::shut(self.pe, &range);
                 }
             }
         }
     }
 }
-
-/// Freed ranges of at least this many bytes give their pages back at once.
-pub(crate) const RETURN_FROM: u64 = 64 << 10;
 
 fn describe([kind, size, align, options]: [u64; 4]) -> String {
     match kind {

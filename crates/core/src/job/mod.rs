@@ -3,6 +3,7 @@
 pub(crate) mod agree;
 pub(crate) mod heap;
 pub(crate) mod owned;
+pub(crate) mod pages;
 
 use crate::base::error::{Cause, Result};
 use crate::base::status::{Part, State};

@@ -22,6 +22,7 @@ use crate::job::Job;
 use crate::job::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN};
 use crate::job::heap::KeySlot;
 use crate::job::owned::Owned;
+use crate::job::pages;
 use crate::window::restricted::{Exchange, Hold, OwnPart, Restricted, Rights};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -430,16 +431,7 @@ impl Job {
             local: pe.local(allocation.range.start),
             place: Place::Heap(allocation.range.start),
         };
-        let (first, size) = (
-            pe.control().geometry().segment(pe.me()) + allocation.range.start,
-            allocation.range.end - allocation.range.start,
-        );
-        let (dirty, mapping) = (allocation.dirty, pe.control().mapping());
-        mapping.release(
-            pe.control().geometry().segment(pe.me()) + dirty.start,
-            dirty.end - dirty.start,
-        );
-        mapping.want_huge_pages(first, size, options.populate);
+        pages::open(pe, &allocation.range, &allocation.dirty, options.populate);
         start(allocation.range.start);
         call.close()?;
         Ok(Window::view(Arc::new(inner), None))

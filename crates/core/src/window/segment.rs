@@ -19,8 +19,9 @@ use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 pub use crate::endpoint::written::Written;
 use crate::job::Job;
-use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK, RETURN_FROM};
+use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK};
 use crate::job::owned::Owned;
+use crate::job::pages;
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
 use std::ops::Range;
@@ -76,12 +77,8 @@ impl Job {
         // Equal on all PEs, so all of them leave through the same door.
         let allocated = call.heap.allocate_block(bytes as u64, align as u64);
         if let Ok((range, dirty)) = &allocated {
-            let (segment, mapping) =
-                (self.pe.control().geometry().segment(self.pe()), self.pe.control().mapping());
-            if zeroed {
-                mapping.release(segment + dirty.start, dirty.end - dirty.start);
-            }
-            mapping.want_huge_pages(segment + range.start, range.end - range.start, false);
+            let to_zero = if zeroed { dirty.clone() } else { dirty.start..dirty.start };
+            pages::open(&self.pe, range, &to_zero, false);
         }
         call.close()?;
         allocated.map(|(range, _)| range.start)
@@ -97,10 +94,8 @@ impl Job {
         let mut call = Collective::begin(&self.pe, self.world())?;
         call.agree(Ok([KIND_FREE_BLOCK, offset, 0, 0]))?;
         let freed = call.heap.free_block(offset);
-        if let Some(range) = freed.as_ref().filter(|range| range.end - range.start >= RETURN_FROM) {
-            let segment = self.pe.control().geometry().segment(self.pe());
-            let mapping = self.pe.control().mapping();
-            mapping.release(segment + range.start, range.end - range.start);
+        if let Some(range) = &freed {
+            pages::shut(&self.pe, range);
         }
         call.close()?;
         freed.map(drop).ok_or(Error::Misuse(
@@ -183,6 +178,7 @@ impl Job {
         // SAFETY: the caller promises private pages that nobody uses in between; from now on they
         // show the copy.
         unsafe { self.pe.control().mapping().map_over(pages, file_offset) }?;
+        self.pe.add_range(&(offset..geometry.globals_offset + end));
         Ok(offset)
     }
 }
