@@ -12,7 +12,7 @@
 //! With `nodes`, the PEs of a node have each other's memory mapped, and only others are behind the
 //! fabric: a mixture, as in a job on several machines.
 
-use crate::base::error::Result;
+use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::MAX_PES;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::control::Control;
@@ -129,6 +129,8 @@ struct Queue {
     closed: bool,
     /// Transfers that were prepared so far.
     transfers: u64,
+    /// PEs that are gone.
+    gone: BTreeMap<u32, Cause>,
 }
 
 struct Pending {
@@ -185,6 +187,7 @@ impl Far {
                 random: spec.seed ^ (me as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
                 closed: false,
                 transfers: 0,
+                gone: BTreeMap::new(),
             }),
             changed: Condvar::new(),
         });
@@ -198,8 +201,8 @@ impl Far {
         Far { shared, courier }
     }
 
-    fn send(&self, to: FarAddress, what: What, then: Option<Signal>) {
-        self.shared.send(0, to, what, then);
+    fn send(&self, to: FarAddress, what: What, then: Option<Signal>) -> Result<()> {
+        self.shared.send(0, to, what, then).map(drop)
     }
 }
 
@@ -211,6 +214,14 @@ impl Queue {
         z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ z >> 31
+    }
+
+    /// The error of what has a dead PE to answer it.
+    fn check_alive(&self, pe: u32) -> Result<()> {
+        match self.gone.get(&pe) {
+            None | Some(Cause::Finalized) => Ok(()),
+            Some(&cause) => Err(Error::PeerFailed { pe: pe as usize, cause }),
+        }
     }
 
     fn delay(&mut self, most: Duration) -> Duration {
@@ -261,23 +272,24 @@ impl Shared {
     }
 
     /// Sends a part of a transfer, or of none; gives its epoch.
-    fn send(&self, transfer: u64, to: FarAddress, what: What, then: Option<Signal>) -> u64 {
+    fn send(&self, transfer: u64, to: FarAddress, what: What, then: Option<Signal>) -> Result<u64> {
         // Here, too, as a panic shows the call that is wrong.
         self.place(to, what.len());
         if let Some(signal) = then {
             self.place(signal.at, 8);
         }
         let mut queue = self.lock();
+        queue.check_alive(to.pe)?;
         let due = Instant::now() + queue.delay(self.spec.delay);
         let epoch = queue.epoch;
         let pending = Pending { epoch, transfer, due, to, what, then };
         if self.spec.is_direct() {
             self.apply(&mut queue, pending);
-        } else {
+        } else if !queue.gone.contains_key(&to.pe) {
             queue.pending.push(pending);
             self.changed.notify_one();
         }
-        epoch
+        Ok(epoch)
     }
 
     /// Where `len` bytes at a far address really are.
@@ -391,21 +403,21 @@ impl Fabric for Far {
     }
 
     fn store(&self, to: FarAddress, size: usize, bits: u64) {
-        self.send(to, What::Word { size, bits }, None);
+        // One to a PE that is gone ends without an error.
+        let _ = self.send(to, What::Word { size, bits }, None);
     }
 
     unsafe fn put(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
         // SAFETY: the caller promises that the source is readable.
-        self.send(to, What::Block(unsafe { copy_of(src, len) }), None);
-        Ok(())
+        self.send(to, What::Block(unsafe { copy_of(src, len) }), None)
     }
 
     unsafe fn put_nbi(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
-        self.send(to, What::Source { from: src as usize, len }, None);
-        Ok(())
+        self.send(to, What::Source { from: src as usize, len }, None)
     }
 
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
+        // The memory of the dead is still there.
         let from = self.shared.place(from, len);
         // SAFETY: the caller promises the destination, which may be a part of the source where that
         // is this PE's own; the source was resolved, bounds and access checked.
@@ -423,16 +435,11 @@ impl Fabric for Far {
         value: u64,
     ) -> Result<()> {
         if len == 0 {
-            self.send(signal, What::Signal { op, value }, None);
-        } else {
-            // SAFETY: the caller promises that the source is readable.
-            self.send(
-                to,
-                What::Block(unsafe { copy_of(src, len) }),
-                Some(Signal { at: signal, op, value }),
-            );
+            return self.send(signal, What::Signal { op, value }, None);
         }
-        Ok(())
+        // SAFETY: the caller promises that the source is readable.
+        let block = What::Block(unsafe { copy_of(src, len) });
+        self.send(to, block, Some(Signal { at: signal, op, value }))
     }
 
     unsafe fn put_signal_nbi(
@@ -445,15 +452,10 @@ impl Fabric for Far {
         value: u64,
     ) -> Result<()> {
         if len == 0 {
-            self.send(signal, What::Signal { op, value }, None);
-        } else {
-            self.send(
-                to,
-                What::Source { from: src as usize, len },
-                Some(Signal { at: signal, op, value }),
-            );
+            return self.send(signal, What::Signal { op, value }, None);
         }
-        Ok(())
+        let source = What::Source { from: src as usize, len };
+        self.send(to, source, Some(Signal { at: signal, op, value }))
     }
 
     fn prepare(
@@ -476,6 +478,7 @@ impl Fabric for Far {
 
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
         let mut queue = self.shared.lock();
+        queue.check_alive(at.pe)?;
         // A fence orders atomics too: what it put before this one comes first.
         let epoch = queue.epoch;
         self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
@@ -487,6 +490,7 @@ impl Fabric for Far {
 
     fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
         let mut queue = self.shared.lock();
+        queue.check_alive(at.pe)?;
         let epoch = queue.epoch;
         self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
         // SAFETY: resolved, aligned and writable, as in `apply`.
@@ -516,6 +520,13 @@ impl Fabric for Far {
         let Ok(mut queue) = self.shared.queue.try_lock() else { return false };
         let now = Instant::now();
         self.shared.deliver_some(&mut queue, |p| p.due <= now)
+    }
+
+    fn departed(&self, pe: u32, cause: Cause) {
+        let mut queue = self.shared.lock();
+        let gone = queue.gone.insert(pe, cause);
+        debug_assert_eq!(gone, None, "PE {pe} goes once");
+        queue.pending.retain(|p| p.to.pe != pe);
     }
 
     fn add_range(&self, range: Range<u64>) {
@@ -565,7 +576,7 @@ struct Transfer {
 
 impl Prepared for Transfer {
     unsafe fn start(&mut self, _: &dyn Fabric) -> Result<()> {
-        self.epoch = self.shared.send(self.number, self.to, self.what.clone(), self.then);
+        self.epoch = self.shared.send(self.number, self.to, self.what.clone(), self.then)?;
         Ok(())
     }
 
@@ -633,6 +644,7 @@ mod tests {
                 random: seed,
                 closed: false,
                 transfers: 0,
+                gone: BTreeMap::new(),
             };
             let mut order = Vec::new();
             while !queue.pending.is_empty() {

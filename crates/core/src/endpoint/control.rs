@@ -2,7 +2,7 @@
 
 use crate::base::address;
 use crate::base::doorbell::Doorbell;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
 use crate::base::memory::Mapping;
 use crate::base::process::Identity;
@@ -243,6 +243,14 @@ impl Control {
     pub(crate) fn set_gone(&self, pe: usize) {
         // SAFETY: as in `is_gone`.
         unsafe { shm::store(self.pid(pe), 0u32) };
+    }
+
+    /// How the PE went, where it is dead, or has left the job for good.
+    pub(crate) fn departure(&self, pe: usize) -> Option<Cause> {
+        match self.state(pe) {
+            state @ (State::Dead(_) | State::Done) => state.departed(),
+            _ => None,
+        }
     }
 
     fn pid(&self, pe: usize) -> *mut u32 {

@@ -11,6 +11,7 @@
 //! | put returns | the source may be reused. It is visible at the target after [`quiet`](Fabric::quiet) |
 //! | quiet | all of this PE's stores, puts, signals and atomics are visible at their targets; what failed meanwhile is its error |
 //! | get, atomics return | the value is there; an atomic has been applied exactly once |
+//! | a departure | operations to a PE that is gone end, as [`departed`](Fabric::departed) says; nothing waits for it |
 //! | get and quiet | a get reads what its target's memory holds between call and return. So of a PE that stores to its own memory, fences its processor, and reads there, and another that writes there, is quiet, and then gets, one sees the other |
 //! | eventually | what was started is visible at the target after a bounded time, also if this PE makes no further call |
 //! | waking | where delivery is by a CPU, it rings the target's announced sleeper; where it is not, the target's wait calls [`progress`](Fabric::progress) and looks |
@@ -23,7 +24,7 @@
 pub use super::prepared::Prepared;
 use super::prepared::Repeated;
 use super::record::Record;
-use crate::base::error::Result;
+use crate::base::error::{Cause, Result};
 use crate::base::shm::AtomicOp;
 pub use crate::endpoint::awaiting::Awaited;
 use rustix::fd::BorrowedFd;
@@ -201,6 +202,23 @@ pub trait Fabric: Send + Sync {
 
     /// Takes back [`map_region`](Self::map_region); no operation on it is under way.
     fn unmap_region(&self, pe: u32, region: u32);
+
+    /// PE `pe` is gone, and its memory with it: it died, or it left the job and no PE needs it any
+    /// more. A PE that has finalised, but still waits until all others have, is not gone.
+    ///
+    /// From now on operations to it end instead of waiting, and their buffers go. Those under way,
+    /// and stores, end without an error: they may have arrived just before. To a PE that died,
+    /// other writes, signals and atomics fail with [`Error::PeerFailed`] and `cause`, and so do
+    /// gets unless its memory is still there. To one that left in order, writes end without an
+    /// error, as nobody looks at them.
+    ///
+    /// Every wait and test of a real PE looks at departures before it calls
+    /// [`progress`](Self::progress), and calls this once per PE and process, from any thread. A
+    /// call of the fabric that blocks looks by itself: [`Seat::departed`].
+    ///
+    /// [`Error::PeerFailed`]: crate::Error::PeerFailed
+    /// [`Seat::departed`]: crate::Seat::departed
+    fn departed(&self, _pe: u32, _cause: Cause) {}
 
     /// The time in which this PE lives, where the fabric simulates that too.
     fn clock(&self) -> Option<&dyn VirtualClock> {

@@ -1,9 +1,10 @@
 //! What every wait of a PE moves on, whatever it waits for: others depend on it.
 
 use super::control::Control;
-use super::fabric::Due;
+use super::fabric::{Due, Fabric};
 use super::pe::Pe;
 use crate::base::lock;
+use crate::base::shm;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -31,8 +32,18 @@ pub(crate) trait Watcher: Send + Sync {
     fn look(&self, control: &Control);
 }
 
+/// What the fabric has been told of PEs that are gone.
+#[derive(Default)]
+struct Departures {
+    /// How many PEs had left, in order or not, when it was last looked who.
+    counted: AtomicU32,
+    /// Of which PEs the fabric has been told.
+    told: Mutex<Vec<bool>>,
+}
+
 /// What a PE moves on.
 pub(crate) struct Progress {
+    departures: Departures,
     relays: Mutex<Vec<Weak<dyn Relay>>>,
     /// Whether there has been one.
     has_relays: AtomicBool,
@@ -48,6 +59,7 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new(watch: Option<Box<dyn Watcher>>) -> Self {
         Progress {
+            departures: Departures::default(),
             relays: Mutex::new(Vec::new()),
             has_relays: AtomicBool::new(false),
             watch,
@@ -75,9 +87,36 @@ impl Pe {
     /// fabric [did anything](super::fabric::Fabric::progress): then a look is worth its while.
     #[inline]
     pub(crate) fn progress(&self) -> bool {
-        let moved = self.far_fabric().is_some_and(|fabric| fabric.progress());
+        let moved = self.far_fabric().is_some_and(|fabric| {
+            self.tell_departures(fabric);
+            fabric.progress()
+        });
         self.relay_news();
         moved
+    }
+
+    /// Tells the fabric of PEs that are gone, once of each.
+    ///
+    /// None is left out: a death is written before it is counted (D1), and the count is read before
+    /// the deaths (D2). So a count that was dealt with stands for deaths that were seen.
+    fn tell_departures(&self, fabric: &dyn Fabric) {
+        let departures = &self.progress.departures;
+        // SAFETY: the header's counter lies in the mapping that `control` holds.
+        let count = unsafe { shm::load(self.control().departures()) };
+        if count == departures.counted.load(Ordering::Relaxed) {
+            return;
+        }
+        // Another thread does it.
+        let Ok(mut told) = departures.told.try_lock() else { return };
+        told.resize(self.npes(), false);
+        for (pe, told) in told.iter_mut().enumerate().filter(|(_, told)| !**told) {
+            // D2.
+            if let Some(cause) = self.control().departure(pe) {
+                *told = true;
+                fabric.departed(pe as u32, cause);
+            }
+        }
+        departures.counted.store(count, Ordering::Relaxed);
     }
 
     /// The part of [`progress`](Self::progress) that other PEs' barriers wait for. Gives when it is

@@ -20,6 +20,7 @@ use crate::team::Team;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A PE's place in a job that it joins: what a fabric is made for.
+#[derive(Clone)]
 pub struct Seat {
     control: Arc<Control>,
     me: usize,
@@ -34,6 +35,15 @@ impl Seat {
     /// Number of PEs in the job.
     pub fn npes(&self) -> usize {
         self.control.geometry().npes
+    }
+
+    /// How a PE went, where it is gone: what a fabric asks that blocks in a call, as
+    /// [`Fabric::departed`] comes from waits outside of it.
+    ///
+    /// # Panics
+    /// When there is no such PE.
+    pub fn departed(&self, pe: usize) -> Option<Cause> {
+        self.control.departure(pe)
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {

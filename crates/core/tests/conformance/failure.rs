@@ -17,6 +17,7 @@ on_every_fabric!(
     the_dead_is_blamed,
     the_dead_is_blamed_before_who_left,
     others_go_on,
+    what_is_asked_of_the_dead_ends,
     what_has_happened_counts,
     a_complete_phase_stays_complete,
     the_panic_goes_on,
@@ -601,4 +602,35 @@ fn messages_name_the_dead() {
         said.into_inner().unwrap()
     });
     assert!(said.contains("PE 1") && said.contains("panicked"), "{said}");
+}
+
+/// Where nobody answers for it, an error says so; memory that outlives its PE answers.
+fn what_is_asked_of_the_dead_ends(setup: Setup) {
+    for run in setup.runs(&[2, 3]) {
+        let survive = move |job: &Job, w: &Window<u64>| {
+            // The first may end between the death and the look that tells the fabric.
+            for _ in 0..2 {
+                let waited = w.wait().depends_on(&[1]).until(0, Cmp::Ne, 0);
+                blames(waited, 1, Cause::Panic, "a wait");
+            }
+            let answers = setup.is_simulated() || setup.are_near(&[job.pe(), 1], run.npes);
+            let ended = |result: Result<()>, what: &str| match answers {
+                true => result.unwrap_or_else(|error| panic!("{what}: {error}")),
+                false => blames(result, 1, Cause::Panic, what),
+            };
+            ended(w.put(1, 1, &[1, 2]), "a put");
+            if let Err(error) = w.get_one(1, 1) {
+                blames(Err::<(), _>(error), 1, Cause::Panic, "a get");
+            }
+            ended(w.remote(1, 1)?.fetch_add(1).map(drop), "an atomic");
+            ended(w.put_signal(1, 1, &[1], w, 3, SignalOp::Set, 1), "a put with a signal");
+            ended(w.signal(1, 3, SignalOp::Add, 1), "a signal");
+            let mut transfer = w.prepare(1, 2, w, 0..1)?;
+            ended(transfer.start().and_then(|()| transfer.wait()), "a transfer");
+            // It may have arrived just before.
+            w.remote(1, 2)?.store(7);
+            job.quiet()
+        };
+        with_a_death(run, 1, |job| job.window::<u64>(4), |_, _| Ok(()), survive);
+    }
 }

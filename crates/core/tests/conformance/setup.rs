@@ -108,6 +108,11 @@ impl Setup {
         self.spec.is_none()
     }
 
+    /// Whether PEs live on a simulated machine.
+    pub fn is_simulated(self) -> bool {
+        self.spec.is_some_and(|spec| spec.starts_with("sim:"))
+    }
+
     /// Whether these PEs of a job of so many have each other's memory mapped.
     pub fn are_near(self, pes: &[usize], npes: usize) -> bool {
         let node = |pe: usize| match self.name {
