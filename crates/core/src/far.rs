@@ -16,7 +16,7 @@ use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::MAX_PES;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::control::Control;
-use crate::endpoint::fabric::{Fabric, FarAddress, Prepared, Signal, SignalOp};
+use crate::endpoint::fabric::{Costs, Fabric, FarAddress, Prepared, Signal, SignalOp};
 use crate::endpoint::record::Record;
 use crate::lifecycle::start::Seat;
 use rustix::fd::BorrowedFd;
@@ -28,6 +28,11 @@ use std::time::{Duration, Instant};
 
 /// How users write it.
 pub const USAGE: &str = "Write far, or far:SETTINGS with delay_us=N, reorder=0 or 1, seed=N, nodes=N (PEs of a node, which are near), deal=0 or 1, cpus=N (of every other node), and commas between; unset it for shared memory";
+
+/// About what it takes to copy a word, behind a lock.
+const COPY_NS: u64 = 100;
+/// About as much as a processor copies.
+const COPY_BYTES_PER_S: u64 = 10_000_000_000;
 
 /// How the fabric behaves: `far`, or `far:delay_us=50,reorder=1,seed=7`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -400,6 +405,17 @@ impl Fabric for Far {
     fn record(&self) -> Record {
         let control = &self.shared.control;
         self.shared.spec.record(control.geometry().npes, control.cpus())
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        Some(Costs {
+            put_ns: self.shared.spec.delay.as_nanos() as u64 / 2 + COPY_NS,
+            get_ns: COPY_NS,
+            bytes_per_s: COPY_BYTES_PER_S,
+            hardware_gets: true,
+            hardware_atomics: true,
+            eager_bytes: usize::MAX,
+        })
     }
 
     fn store(&self, to: FarAddress, size: usize, bits: u64) {

@@ -23,7 +23,7 @@
 
 pub use super::prepared::Prepared;
 use super::prepared::Repeated;
-use super::record::Record;
+pub use super::record::{Costs, Record};
 use crate::base::error::{Cause, Result};
 use crate::base::shm::AtomicOp;
 pub use crate::endpoint::awaiting::Awaited;
@@ -246,6 +246,12 @@ pub trait Fabric: Send + Sync {
     /// processor's atomics, as those do.
     fn record(&self) -> Record {
         Record::all_far()
+    }
+
+    /// What its operations cost, where it knows. Every PE gets the same numbers, as choices depend
+    /// on them that all PEs make alike. Asked once, when the PE joins; they go into the record.
+    fn costs(&self) -> Option<Costs> {
+        None
     }
 
     /// Whether this PE's memory stays reachable for the others, and what it has written arrives,

@@ -65,7 +65,8 @@ impl Pe {
         }
         let record = fabric
             .as_ref()
-            .map_or_else(|| Record::one_node(npes, control.cpus()), |fabric| fabric.record());
+            .map(|fabric| fabric.record().with_costs(fabric.costs()))
+            .unwrap_or_else(|| Record::one_node(npes, control.cpus()));
         let segment = |pe: usize| match record.are_near([me, pe]) {
             true => Segment(control.mapping().at(geometry.segment(pe))),
             false => Segment(std::ptr::null_mut()),

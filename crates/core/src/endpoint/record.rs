@@ -1,4 +1,4 @@
-//! The job record: what every PE knows alike of the job's nodes.
+//! The job record: what every PE knows alike of the job's nodes, and of what lies between them.
 //!
 //! A **node** is PEs that have each other's memory mapped. Addressing asks [`Pe::route`] whether a
 //! PE is mapped here. Choices that PEs must make alike (which barrier, which collective, which way
@@ -10,9 +10,30 @@
 
 use std::sync::Arc;
 
-/// What every PE knows alike of the job's nodes.
+/// What every PE knows alike of the job's nodes, and of what lies between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record(Nodes);
+pub struct Record {
+    nodes: Nodes,
+    costs: Option<Costs>,
+}
+
+/// What operations on far memory cost: for choices between ways that need different ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Costs {
+    /// Nanoseconds until a put of a word is visible at its target.
+    pub put_ns: u64,
+    /// Nanoseconds until a get of a word returns.
+    pub get_ns: u64,
+    /// Bytes that a PE can put in a second, in large blocks.
+    pub bytes_per_s: u64,
+    /// Whether hardware serves gets; otherwise the target's CPU does.
+    pub hardware_gets: bool,
+    /// Whether hardware serves atomics; otherwise the target's CPU does.
+    pub hardware_atomics: bool,
+    /// The largest put, in bytes, that is copied at once; a larger one returns when its source has
+    /// been read.
+    pub eager_bytes: usize,
+}
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Nodes {
@@ -47,12 +68,12 @@ impl Node {
 impl Record {
     /// A job on one node.
     pub fn one_node(pes: usize, cpus: usize) -> Self {
-        Record(Nodes::One(Node { pes, cpus }))
+        Record { nodes: Nodes::One(Node { pes, cpus }), costs: None }
     }
 
     /// A job in which every access goes through a fabric, to a PE's own memory too.
     pub fn all_far() -> Self {
-        Record(Nodes::None)
+        Record { nodes: Nodes::None, costs: None }
     }
 
     /// A job on several nodes: that of each PE, as an index into `cpus`, the CPUs of each node.
@@ -62,23 +83,34 @@ impl Record {
     pub fn nodes(node_of: &[u32], cpus: &[usize]) -> Self {
         let mut nodes: Vec<Node> = cpus.iter().map(|&cpus| Node { pes: 0, cpus }).collect();
         node_of.iter().for_each(|&node| nodes[node as usize].pes += 1);
-        Record(Nodes::Several { node_of: node_of.into(), nodes: nodes.into() })
+        let nodes = Nodes::Several { node_of: node_of.into(), nodes: nodes.into() };
+        Record { nodes, costs: None }
+    }
+
+    /// The same nodes, and what operations between them cost, where the fabric knows.
+    pub(crate) fn with_costs(self, costs: Option<Costs>) -> Self {
+        Record { costs, ..self }
+    }
+
+    /// What operations on far memory cost; `None` where all memory is near, or nobody knows.
+    pub fn costs(&self) -> Option<&Costs> {
+        self.costs.as_ref()
     }
 
     /// Whether there is one node, with all PEs.
     #[inline]
     pub fn is_one_node(&self) -> bool {
-        matches!(self.0, Nodes::One(_))
+        matches!(self.nodes, Nodes::One(_))
     }
 
     /// Whether some PEs are near to each other, and others far.
     pub fn is_mixed(&self) -> bool {
-        matches!(self.0, Nodes::Several { .. })
+        matches!(self.nodes, Nodes::Several { .. })
     }
 
     /// Whether these PEs have each other's memory mapped.
     pub fn are_near(&self, pes: impl IntoIterator<Item = usize>) -> bool {
-        match &self.0 {
+        match &self.nodes {
             Nodes::One(_) => true,
             Nodes::None => false,
             Nodes::Several { node_of, .. } => {
@@ -90,7 +122,7 @@ impl Record {
 
     /// PEs for each CPU on a PE's node; `None` where there are no nodes.
     pub(crate) fn pes_per_cpu(&self, pe: usize) -> Option<usize> {
-        let node = match &self.0 {
+        let node = match &self.nodes {
             Nodes::One(node) => *node,
             Nodes::None => return None,
             Nodes::Several { node_of, nodes } => nodes[node_of[pe] as usize],

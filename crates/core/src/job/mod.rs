@@ -8,6 +8,7 @@ pub(crate) mod pages;
 use crate::base::error::{Cause, Result};
 use crate::base::status::{Part, State};
 use crate::endpoint::ending;
+use crate::endpoint::fabric::Costs;
 use crate::endpoint::pe::Pe;
 use crate::team::Team;
 use crate::wait::{Attention, polling};
@@ -70,6 +71,12 @@ impl Job {
     /// Name of the fabric to far peers; `None` when all peers are near.
     pub fn fabric(&self) -> Option<&'static str> {
         self.pe.has_far().then(|| self.pe.fabric().name())
+    }
+
+    /// What operations on far memory cost: the same at every PE. `None` where all memory is near,
+    /// or the fabric does not know.
+    pub fn costs(&self) -> Option<Costs> {
+        self.pe.record().costs().copied()
     }
 
     /// Whether the checks that cost time are on, as `MEMONET_CHECK=1` asks. They find a collective

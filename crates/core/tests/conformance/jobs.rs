@@ -4,7 +4,13 @@ use crate::setup::{ALL, NEAR, Setup, in_another_process, within};
 use memonet_core::unstable::layout::MAX_PES;
 use memonet_core::{Cmp, Error, Job};
 
-on_every_fabric!(everybody_has_a_number, results_come_by_pe, two_jobs_at_once, handles_are_clones);
+on_every_fabric!(
+    everybody_has_a_number,
+    results_come_by_pe,
+    two_jobs_at_once,
+    handles_are_clones,
+    everybody_knows_the_same_costs,
+);
 
 fn everybody_has_a_number(setup: Setup) {
     for run in setup.runs(ALL) {
@@ -19,6 +25,18 @@ fn everybody_has_a_number(setup: Setup) {
             assert_eq!(numbers.to_vec(), vec![1; run.npes], "each number once");
             job.barrier()
         });
+    }
+}
+
+fn everybody_knows_the_same_costs(setup: Setup) {
+    for run in setup.runs(&[1, 3, 5]) {
+        let costs = run.results(|job| job.costs());
+        assert!(costs.iter().all(|pe| *pe == costs[0]), "{costs:?}");
+        // A simulated network may not know its own.
+        assert!(setup.is_simulated() || costs[0].is_none() == setup.is_near(), "{costs:?}");
+        if let Some(costs) = costs[0] {
+            assert!(costs.put_ns > 0 && costs.get_ns > 0 && costs.bytes_per_s > 0, "{costs:?}");
+        }
     }
 }
 
