@@ -9,9 +9,14 @@
 //! In builds with debug assertions, each operation has to lie in a range that the library has told
 //! the fabric of, when it is asked for and when it is delivered.
 //!
+//! With `wake`, PEs that are threads of one process sleep on descriptors.
+//!
 //! With `nodes`, the PEs of a node have each other's memory mapped, and only others are behind the
 //! fabric: a mixture, as in a job on several machines.
 
+mod wake;
+
+use self::wake::Waker;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::MAX_PES;
 use crate::base::shm::{self, AtomicOp};
@@ -27,7 +32,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How users write it.
-pub const USAGE: &str = "Write far, or far:SETTINGS with delay_us=N, reorder=0 or 1, seed=N, nodes=N (PEs of a node, which are near), deal=0 or 1, cpus=N (of every other node), and commas between; unset it for shared memory";
+pub const USAGE: &str = "Write far, or far:SETTINGS with delay_us=N, reorder=0 or 1, seed=N, wake=0 or 1, nodes=N (PEs of a node, which are near), deal=0 or 1, cpus=N (of every other node), and commas between; unset it for shared memory";
 
 /// About what it takes to copy a word, behind a lock.
 const COPY_NS: u64 = 100;
@@ -40,6 +45,8 @@ pub struct Spec {
     delay: Duration,
     reorder: bool,
     seed: u64,
+    /// Whether sleepers have descriptors.
+    wake: bool,
     /// PEs of each node but the last, which are near to each other; 0: all are far.
     nodes: usize,
     /// Whether PEs are dealt out to nodes in turn, rather than in runs.
@@ -65,6 +72,7 @@ impl Spec {
                 "delay_us" if number <= 1_000_000 => spec.delay = Duration::from_micros(number),
                 "reorder" => spec.reorder = number != 0,
                 "seed" => spec.seed = number,
+                "wake" => spec.wake = number != 0,
                 "nodes" if number <= MAX_PES as u64 => spec.nodes = number as usize,
                 "deal" => spec.deal = number != 0,
                 "cpus" if number <= MAX_PES as u64 => spec.cpus = number as usize,
@@ -112,6 +120,7 @@ pub(crate) fn options(settings: &str) -> crate::lifecycle::start::JobOptions {
 pub(crate) struct Far {
     shared: Arc<Shared>,
     courier: Option<JoinHandle<()>>,
+    waker: Option<Waker>,
 }
 
 struct Shared {
@@ -203,7 +212,8 @@ impl Far {
                 .spawn(move || shared.deliver())
                 .expect("a thread for the test fabric")
         });
-        Far { shared, courier }
+        let waker = spec.wake.then(|| Waker::new(shared.job(), me as u32)).flatten();
+        Far { shared, courier, waker }
     }
 
     fn send(&self, to: FarAddress, what: What, then: Option<Signal>) -> Result<()> {
@@ -272,6 +282,19 @@ impl Queue {
 }
 
 impl Shared {
+    /// What tells the job from others of this process.
+    fn job(&self) -> u64 {
+        self.control.job_id()
+    }
+
+    /// Something has been written to a PE.
+    fn wake(&self, pe: u32) {
+        self.control.doorbell(pe as usize).ring(self.control.membarrier());
+        if self.spec.wake {
+            wake::wake(self.job(), pe);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
@@ -343,7 +366,7 @@ impl Shared {
                 }
             }
         }
-        self.control.doorbell(pending.to.pe as usize).ring(self.control.membarrier());
+        self.wake(pending.to.pe);
         if let Some(Signal { at, op, value }) = pending.then {
             let due = Instant::now() + queue.delay(self.spec.delay);
             let signal = Pending {
@@ -500,7 +523,7 @@ impl Fabric for Far {
         self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
         // SAFETY: resolved, aligned and writable, as in `apply`.
         let old = unsafe { shm::fetch_op(self.shared.place(at, size), size, op, operand) };
-        self.shared.control.doorbell(at.pe as usize).ring(self.shared.control.membarrier());
+        self.shared.wake(at.pe);
         Ok(old)
     }
 
@@ -512,7 +535,7 @@ impl Fabric for Far {
         // SAFETY: resolved, aligned and writable, as in `apply`.
         let old =
             unsafe { shm::compare_swap_sized(self.shared.place(at, size), size, expected, new) };
-        self.shared.control.doorbell(at.pe as usize).ring(self.shared.control.membarrier());
+        self.shared.wake(at.pe);
         Ok(old)
     }
 
@@ -532,10 +555,15 @@ impl Fabric for Far {
     }
 
     fn progress(&self) -> bool {
+        let came = self.waker.as_ref().is_some_and(Waker::clear);
         // Whoever has the queue delivers from it.
-        let Ok(mut queue) = self.shared.queue.try_lock() else { return false };
+        let Ok(mut queue) = self.shared.queue.try_lock() else { return came };
         let now = Instant::now();
-        self.shared.deliver_some(&mut queue, |p| p.due <= now)
+        self.shared.deliver_some(&mut queue, |p| p.due <= now) || came
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.waker.as_ref().map(Waker::fd)
     }
 
     fn departed(&self, pe: u32, cause: Cause) {

@@ -182,6 +182,17 @@ pub trait Fabric: Send + Sync {
     /// may be given back. All PEs have completed their writes to it, and name it no more.
     fn remove_range(&self, _range: Range<u64>) {}
 
+    /// A descriptor that is readable when [`progress`](Self::progress) has something to do, or
+    /// something has been delivered here since it was last called, which makes it unreadable
+    /// again. The same one for as long as the fabric lives.
+    ///
+    /// A PE all of whose memory is behind the fabric sleeps on it, from any thread, and looks from
+    /// time to time all the same. One with near peers sleeps where these wake it: there, a fabric
+    /// that has to work soon needs a thread of its own.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
     /// Tells the fabric where a region of a PE on this node is mapped in this process, and of which
     /// memory file, for fabrics that reach it otherwise.
     ///

@@ -3,10 +3,13 @@
 use super::control::Control;
 use super::fabric::{Due, Fabric};
 use super::pe::Pe;
+use crate::base::doorbell::{Doorbell, Ticket};
 use crate::base::lock;
 use crate::base::shm;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 /// What a wait moves on while it waits for something else.
 pub(crate) trait Relay: Send + Sync {
@@ -95,6 +98,27 @@ impl Pe {
         moved
     }
 
+    /// Sleeps until `bell` is rung after `ticket`, until the fabric has something to do, where it
+    /// can say so, or until `time` has passed. Wakes for nothing, too.
+    ///
+    /// Near PEs ring the doorbell alone, so with some of them a PE sleeps on that. Without, what
+    /// comes is delivered by the fabric, and a departure, which rings, is seen when the time has
+    /// passed.
+    pub(crate) fn sleep(&self, bell: Doorbell, ticket: Ticket, time: Duration) {
+        let fd = self.far_fabric().filter(|_| !self.has_near_peers()).and_then(Fabric::wake_fd);
+        match fd {
+            None => bell.sleep(ticket, time),
+            // Rung before it slept.
+            Some(_) if bell.stale(ticket) => {}
+            Some(fd) => {
+                let most =
+                    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+                // Interrupted, it wakes for nothing.
+                let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&most));
+            }
+        }
+    }
+
     /// Tells the fabric of PEs that are gone, once of each.
     ///
     /// None is left out: a death is written before it is counted (D1), and the count is read before
@@ -159,5 +183,74 @@ impl Pe {
     /// Whether a launcher watches the PEs, tells them of deaths, and ends all when one asks for it.
     pub(crate) fn is_watched(&self) -> bool {
         self.progress.watch.is_none()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::base::error::Cause;
+    use crate::base::status::State;
+    use crate::far;
+    use crate::job::Job;
+    use std::time::Instant;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// PE 1 sleeps until PE 0's store has come; gives how long, and what progress says then.
+    fn sleep_until_stored(settings: &str) -> (Duration, bool) {
+        let options = far::options(settings);
+        let slept = Job::threads_with(&options, 2, |job| {
+            let window = job.window::<u64>(1).unwrap();
+            job.barrier().unwrap();
+            let (pe, start) = (&job.pe, Instant::now());
+            if job.pe() == 0 {
+                window.remote(1, 0).unwrap().store(1);
+                return (Duration::ZERO, false);
+            }
+            let bell = pe.control().doorbell(1);
+            let mut moved = false;
+            while window.read(0) == 0 && start.elapsed() < LONG {
+                let ticket = bell.announce(true, pe.control().membarrier());
+                if window.read(0) == 0 {
+                    pe.sleep(bell, ticket, LONG);
+                }
+                moved |= pe.progress();
+            }
+            (start.elapsed(), moved)
+        });
+        slept.unwrap()[1]
+    }
+
+    #[test]
+    fn what_is_delivered_ends_a_sleep() {
+        for settings in ["", "wake=1", "delay_us=20000,wake=1"] {
+            let (slept, moved) = sleep_until_stored(settings);
+            assert!(slept < LONG, "{settings:?}: {slept:?}");
+            assert!(moved || !settings.contains("wake"), "{settings:?}: nothing came?");
+        }
+    }
+
+    /// Of each PE that is gone, once; of one that finalises and still serves others, not.
+    #[test]
+    fn the_fabric_hears_of_each_departure_once() {
+        let job = Job::threads_with(&far::options(""), 3, |job| {
+            job.barrier().unwrap();
+            if job.pe() == 0 {
+                let (pe, control) = (&job.pe, job.pe.control());
+                while control.state(1) != State::Finalizing {
+                    std::thread::yield_now();
+                }
+                let told = |other: usize| {
+                    // The test fabric panics when it is told twice.
+                    (0..3).for_each(|_| _ = pe.progress());
+                    lock(&pe.progress.departures.told).get(other) == Some(&true)
+                };
+                assert!(!told(1) && !told(2), "both may serve others");
+                control.depart(2, State::Dead(Cause::Exit(1)));
+                assert!(told(2) && !told(1));
+            }
+        });
+        job.unwrap();
     }
 }

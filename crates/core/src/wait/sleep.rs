@@ -38,7 +38,7 @@ pub(super) fn sleep<R>(
             return Ok(Some(found)); // S2
         }
         loop {
-            bell.sleep(ticket, terms.patience.shorten(pe, poll.time_to_next())); // S3
+            pe.sleep(bell, ticket, terms.patience.shorten(pe, poll.time_to_next())); // S3
             if let Some(found) = check_and_look(pe, terms, look)? {
                 return Ok(Some(found));
             }

@@ -76,8 +76,8 @@ pub struct Setup {
 pub const NEAR: Setup = Setup { name: "near", spec: None, seeds: 1 };
 /// All peers are behind the fabric, which does at once what it is told.
 pub const FAR: Setup = Setup { name: "far", spec: Some("far"), seeds: 1 };
-/// The fabric takes its time.
-pub const LATE: Setup = Setup { name: "late", spec: Some("far:delay_us=40"), seeds: 1 };
+/// The fabric takes its time, and wakes sleepers by descriptors.
+pub const LATE: Setup = Setup { name: "late", spec: Some("far:delay_us=40,wake=1"), seeds: 1 };
 /// The fabric takes its time, and the liberty to change the order of what no fence separates.
 pub const SHUFFLED: Setup =
     Setup { name: "shuffled", spec: Some("far:delay_us=40,reorder=1"), seeds: 3 };
