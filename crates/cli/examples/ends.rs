@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use memonet::unstable::launch::Part;
+use memonet::unstable::launch::Participation;
 use memonet::unstable::layout::JobHeader;
 use memonet::{Job, Result};
 
@@ -128,7 +128,7 @@ fn after_garbage(job: &Job, seed: u64) -> Result<()> {
 /// Joins, as a C program does that is loaded, takes part in nothing, and ends when the launcher has
 /// seen it.
 fn without_taking_part(job: &Job) -> Result<()> {
-    job.take_part(Part::NotYet)?;
+    job.take_part(Participation::NotYet)?;
     std::thread::sleep(Duration::from_millis(200));
     // SAFETY: ends the process.
     unsafe { libc::_exit(0) }

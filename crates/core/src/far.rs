@@ -118,12 +118,12 @@ pub(crate) fn options(settings: &str) -> crate::lifecycle::start::JobOptions {
 
 /// The fabric of one PE.
 pub(crate) struct Far {
-    shared: Arc<Shared>,
+    shared: Arc<Wire>,
     courier: Option<JoinHandle<()>>,
     waker: Option<Waker>,
 }
 
-struct Shared {
+struct Wire {
     control: Arc<Control>,
     spec: Spec,
     /// Where the parts of restricted windows are mapped, and how long they are, by PE and region.
@@ -190,7 +190,7 @@ impl What {
 
 impl Far {
     pub(crate) fn new(control: Arc<Control>, me: usize, spec: &Spec) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(Wire {
             control,
             spec: *spec,
             regions: RwLock::default(),
@@ -281,7 +281,7 @@ impl Queue {
     }
 }
 
-impl Shared {
+impl Wire {
     /// What tells the job from others of this process.
     fn job(&self) -> u64 {
         self.control.job_id()
@@ -609,7 +609,7 @@ impl Fabric for Far {
 
 /// A prepared put.
 struct Transfer {
-    shared: Arc<Shared>,
+    shared: Arc<Wire>,
     number: u64,
     to: FarAddress,
     what: What,

@@ -108,7 +108,7 @@ pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, EN
 pub use base::shm::{AtomicInt, Plain, Word};
 pub use collective::{
     And, By, CollectiveAlgorithm, Destinations, Elements, Goal, Integers, Max, Min, Number,
-    Operator, Or, Place, Product, Span, Sum, Xor,
+    Operator, Or, Product, Span, Sum, SymmetricRange, Xor,
 };
 pub use endpoint::fabric::SignalOp;
 pub use job::Job;

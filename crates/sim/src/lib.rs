@@ -60,10 +60,10 @@
 //!
 //! **Looks.** A host learns what its NIC wrote by reading memory, again and again. One look takes
 //! [`Polling::interval`](host::Polling), and reads the memory `sample` after its start. The engine
-//! does not run a PE that waits ([`memonet_core::unstable::wait`]) for each look: the PE *parks*. When
-//! something in the PE's memory changes, the engine computes which look would have seen the change,
-//! and runs the PE when that look reads. The rest of the look is charged before the PE's next call.
-//! A look that succeeds at once costs as much as any other.
+//! does not run a PE that waits ([`memonet_core::unstable::wait`]) for each look: the PE *parks*.
+//! When something in the PE's memory changes, the engine computes which look would have seen the
+//! change, and runs the PE when that look reads. The rest of the look is charged before the PE's
+//! next call. A look that succeeds at once costs as much as any other.
 //!
 //! **Ends of waits.** A deadline is an event. When no event is left but PEs are parked, all of them
 //! look once more, because a PE may have left, or a descriptor may have come by a socket. If that

@@ -13,7 +13,7 @@
 //! | | a word that the library does not write | a failure |
 //!
 //! A PE has left in order if its state is [`State::Done`], or if it takes part [no
-//! more](Part::NoMore).
+//! more](Participation::NoMore).
 //!
 //! *No death is mistaken for an end in order.* The kernel reports how the started process ended. If
 //! that process is the PE, a signal or a status other than 0 is a failure, for every state and at
@@ -32,7 +32,7 @@
 //! every wait that depends on it fails. So if other PEs need it, they fail, and the job fails.
 
 use memonet_core::Cause;
-use memonet_core::unstable::launch::{Part, State};
+use memonet_core::unstable::launch::{Participation, State};
 
 /// The meaning of the end of a PE's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,11 +50,11 @@ impl Verdict {
     }
 
     /// The verdict on a process that ended like `how` (exit status 0 is a [`Cause::Exit`], too).
-    pub fn of(how: Cause, state: State, part: Part) -> Verdict {
+    pub fn of(how: Cause, state: State, part: Participation) -> Verdict {
         let cause = match (how, state) {
             (Cause::Exit(0), State::Empty | State::Done) => None,
             (Cause::Exit(0), State::Joined | State::Finalizing) => {
-                (part == Part::Taking).then_some(how)
+                (part == Participation::Taking).then_some(how)
             }
             (Cause::Exit(0), State::Dead(cause)) => Some(cause),
             _ => Some(how),
@@ -64,8 +64,8 @@ impl Verdict {
 }
 
 /// Whether the PE has left the job in order.
-fn has_left(state: State, part: Part) -> bool {
-    state == State::Done || part == Part::NoMore && !matches!(state, State::Dead(_))
+fn has_left(state: State, part: Participation) -> bool {
+    state == State::Done || part == Participation::NoMore && !matches!(state, State::Dead(_))
 }
 
 #[cfg(test)]
@@ -79,7 +79,8 @@ mod tests {
         State::Done,
         State::Dead(Cause::Signal(9)),
     ];
-    const PARTS: [Part; 3] = [Part::Taking, Part::NotYet, Part::NoMore];
+    const PARTS: [Participation; 3] =
+        [Participation::Taking, Participation::NotYet, Participation::NoMore];
 
     #[test]
     fn a_signal_or_a_status_is_a_failure_at_any_moment() {
@@ -96,7 +97,7 @@ mod tests {
     fn status_0_is_in_order_unless_others_still_count_on_the_pe() {
         for (state, part) in STATES.into_iter().flat_map(|state| PARTS.map(|part| (state, part))) {
             let expected = match (state, part) {
-                (State::Joined | State::Finalizing, Part::Taking) => Some(Cause::Exit(0)),
+                (State::Joined | State::Finalizing, Participation::Taking) => Some(Cause::Exit(0)),
                 (State::Dead(cause), _) => Some(cause),
                 _ => None,
             };
@@ -115,7 +116,7 @@ mod tests {
             let left = match state {
                 State::Done => true,
                 State::Dead(_) => false,
-                _ => part == Part::NoMore,
+                _ => part == Participation::NoMore,
             };
             assert_eq!(has_left(state, part), left, "{state:?} {part:?}");
         }

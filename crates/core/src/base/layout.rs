@@ -108,7 +108,7 @@ pub struct PeRecord {
     pub own_segment: u64,
     /// 1 when the PE has asked for the end of the whole job, and says that it ends by itself.
     pub exiting: u32,
-    /// The PE's [`Part`](crate::lifecycle::launch::Part).
+    /// The PE's [`Participation`](crate::lifecycle::launch::Participation).
     pub part: u32,
     /// One more than the CPU on which the PE was when it last waited, where PEs share CPUs; 0: not
     /// known.
@@ -159,18 +159,18 @@ pub struct BarrierSlot {
     pub ended: u64,
 }
 
-/// Steps of a team's collectives after which they use the same lines and outboxes again. Where all
-/// interleavings are tried, as few as can show it.
+/// Steps of a team's collectives after which they use the same lines and eager buffers again. Where
+/// all interleavings are tried, as few as can show it.
 pub const TURNS: usize = if cfg!(loom) { 2 } else { 4 };
-/// Bytes of an outbox.
-pub const OUTBOX: usize = 1024;
+/// Bytes of an eager buffer.
+pub const EAGER_BYTES: usize = 1024;
 
 /// What a member of a team publishes in its collectives of middling size, a part for each turn. In
 /// the slot of the team's barrier.
 #[repr(C, align(128))]
-pub struct Outbox {
+pub struct EagerBuffer {
     /// Anything.
-    pub bytes: [[u8; OUTBOX]; TURNS],
+    pub bytes: [[u8; EAGER_BYTES]; TURNS],
 }
 
 /// Bytes that a line carries.
@@ -181,7 +181,7 @@ pub const MAX_LINED: usize = 64;
 /// A cache line in which one member of a team tells another that it has come to a step of a
 /// collective, and gives it a few bytes.
 #[repr(C, align(64))]
-pub struct Line {
+pub struct StepLine {
     /// Anything. Complete when `number` is that of the step.
     pub bytes: [u8; LINE],
     /// The step.
@@ -193,7 +193,7 @@ pub struct Line {
 #[repr(C, align(128))]
 pub struct Lines {
     /// By rank, then by turn.
-    pub of: [[Line; TURNS]; MAX_LINED],
+    pub of: [[StepLine; TURNS]; MAX_LINED],
 }
 
 /// What a PE grants to holders of a key of a restricted window.
@@ -210,7 +210,7 @@ pub struct Grant {
 
 /// The arguments of the collective call a PE is in, for all members to compare.
 #[repr(C, align(128))]
-pub struct Request {
+pub struct CollectiveRequest {
     /// Which call (the private module `agree` names them).
     pub kind: u64,
     /// Bytes per PE.
@@ -255,13 +255,13 @@ pub struct ReaderLine {
 #[repr(C, align(4096))]
 pub struct SystemArea {
     /// Collective calls on the heap.
-    pub request: Request,
+    pub request: CollectiveRequest,
     /// Grants of restricted windows, by key slot.
     pub grants: [Grant; MAX_KEYS],
     /// Barriers.
     pub barriers: [BarrierSlot; MAX_BARRIERS],
-    /// Outboxes of the teams that the barriers belong to.
-    pub outboxes: [Outbox; MAX_BARRIERS],
+    /// Eager buffers of the teams that the barriers belong to.
+    pub eager_buffers: [EagerBuffer; MAX_BARRIERS],
     /// Teams without a parent.
     pub turns: Turns,
     /// Their lines.
@@ -287,11 +287,14 @@ const _: () = {
     assert!(offset_of!(BarrierSlot, ended) == 1016);
     assert!(size_of::<Grant>() == 64);
     assert!(size_of::<Turns>() == if cfg!(loom) { 128 } else { 256 } && MAX_PES <= 1 << 16);
-    assert!(size_of::<Request>() == 128 + MAX_WINDOWS / 8);
+    assert!(size_of::<CollectiveRequest>() == 128 + MAX_WINDOWS / 8);
     assert!(size_of::<ReaderLine>() == 128 && offset_of!(ReaderLine, dropped) == 8);
     assert!(offset_of!(SystemArea, barriers) % 128 == 0);
-    assert!(size_of::<Outbox>() == TURNS * OUTBOX && offset_of!(SystemArea, outboxes) % 128 == 0);
-    assert!(size_of::<Line>() == 64 && offset_of!(Line, number) == LINE);
+    assert!(
+        size_of::<EagerBuffer>() == TURNS * EAGER_BYTES
+            && offset_of!(SystemArea, eager_buffers) % 128 == 0
+    );
+    assert!(size_of::<StepLine>() == 64 && offset_of!(StepLine, number) == LINE);
     assert!(
         size_of::<Lines>() == MAX_LINED * TURNS * 64 && offset_of!(SystemArea, lines) % 128 == 0
     );

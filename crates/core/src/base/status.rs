@@ -11,9 +11,10 @@
 //! `Done` and `Dead` are final; every step is one compare-and-swap.
 //!
 //! *A stray store does not look like a PE that left in order.* A launcher lets the other PEs of a
-//! job go on, for as long as they like, when one ends that is `Done`, [`Part::NotYet`] or
-//! [`Part::NoMore`]. These three are written as values that nothing else leaves by accident, and so
-//! is the [request](exit_word) to end the whole job. Any other word that is no state is a death.
+//! job go on, for as long as they like, when one ends that is `Done`, [`Participation::NotYet`] or
+//! [`Participation::NoMore`]. These three are written as values that nothing else leaves by
+//! accident, and so is the [request](exit_word) to end the whole job. Any other word that is no
+//! state is a death.
 
 use crate::base::error::Cause;
 use crate::base::process::UNKNOWN;
@@ -37,7 +38,7 @@ pub(crate) fn exit_status(word: u32) -> Option<u8> {
 /// leave, and come back, before it is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Part {
+pub enum Participation {
     /// It does: others may wait for it.
     Taking = 0,
     /// Not yet.
@@ -46,13 +47,13 @@ pub enum Part {
     NoMore = u32::from_le_bytes(*b"left"),
 }
 
-impl Part {
+impl Participation {
     /// The part that a word stands for.
-    pub(crate) fn from_word(word: u32) -> Part {
-        [Part::NotYet, Part::NoMore]
+    pub(crate) fn from_word(word: u32) -> Participation {
+        [Participation::NotYet, Participation::NoMore]
             .into_iter()
             .find(|&part| part as u32 == word)
-            .unwrap_or(Part::Taking)
+            .unwrap_or(Participation::Taking)
     }
 }
 
@@ -147,8 +148,8 @@ mod tests {
             assert_ne!(State::from_word(word), State::Done, "{word:#x}");
             for half in [word as u32, (word >> 32) as u32] {
                 assert_eq!(
-                    (Part::from_word(half), exit_status(half)),
-                    (Part::Taking, None),
+                    (Participation::from_word(half), exit_status(half)),
+                    (Participation::Taking, None),
                     "{half:#x}"
                 );
             }
@@ -160,8 +161,8 @@ mod tests {
 
     #[test]
     fn parts_and_requests_are_read_as_they_were_written() {
-        for part in [Part::Taking, Part::NotYet, Part::NoMore] {
-            assert_eq!(Part::from_word(part as u32), part);
+        for part in [Participation::Taking, Participation::NotYet, Participation::NoMore] {
+            assert_eq!(Participation::from_word(part as u32), part);
         }
         for status in 0..=255 {
             assert_eq!(exit_status(exit_word(status)), Some(status));

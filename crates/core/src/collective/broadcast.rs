@@ -2,7 +2,7 @@
 
 use super::choice::{Algorithm, Call};
 use super::steps::{Step, nothing};
-use super::{Place, Span, check_apart, check_disjoint, check_length};
+use super::{Span, SymmetricRange, check_apart, check_disjoint, check_length};
 use crate::base::error::Result;
 use crate::base::shm::Plain;
 use crate::team::Team;
@@ -52,7 +52,12 @@ impl Team {
     ///
     /// # Errors
     /// As for [`broadcast`](Self::broadcast).
-    pub fn broadcast_places(&self, root: usize, to: Place, from: Place) -> Result<()> {
+    pub fn broadcast_places(
+        &self,
+        root: usize,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Result<()> {
         self.check_rank(root)?;
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
@@ -114,74 +119,76 @@ impl Team {
         &self,
         algorithm: Algorithm,
         root: usize,
-        to: Place,
-        from: Place,
-        part: impl Fn(usize) -> Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
+        part: impl Fn(usize) -> SymmetricRange,
     ) -> Result<()> {
         let mine = part(self.rank());
         let step = self.step(false)?;
         if algorithm != Algorithm::Line && !self.is_near() {
             return self.push_out(algorithm, step, root, to, part);
         }
-        let outbox = self.outbox(step);
+        let eager_buffer = self.eager_buffer(step);
         if self.rank() != root {
-            self.hear(step, root..root + 1)?;
+            self.await_from(step, root..root + 1)?;
             yield_hint::note_leader(self.pe(), self.members()[root]);
             match algorithm {
                 Algorithm::Line => self.take_line(step, root, to),
                 Algorithm::Published => self.take(
                     root,
-                    outbox.part((mine.offset - from.offset) as usize, mine.bytes),
+                    eager_buffer.part((mine.offset - from.offset) as usize, mine.bytes),
                     to,
                 )?,
                 _ => {
                     self.take(root, mine, to)?;
                     let given = self.check_given(&|pe| self.has_told(step, root, pe));
-                    self.tell(step, root..root + 1, nothing)?;
+                    self.notify(step, root..root + 1, nothing)?;
                     given?;
                 }
             }
             return Ok(());
         }
         match algorithm {
-            Algorithm::Line => self.tell(step, 0..self.len(), part)?,
+            Algorithm::Line => self.notify(step, 0..self.len(), part)?,
             Algorithm::Published => {
-                self.take(root, from, outbox.part(0, from.bytes))?;
-                self.tell(step, 0..self.len(), nothing)?;
+                self.take(root, from, eager_buffer.part(0, from.bytes))?;
+                self.notify(step, 0..self.len(), nothing)?;
             }
-            _ => self.tell(step, 0..self.len(), nothing)?,
+            _ => self.notify(step, 0..self.len(), nothing)?,
         }
         // Its own copy while the others make theirs.
         self.take(root, mine, to)?;
         match algorithm {
-            Algorithm::Direct => self.hear(step, 0..self.len()),
+            Algorithm::Direct => self.await_from(step, 0..self.len()),
             _ => Ok(()),
         }
     }
 
-    /// Through a fabric, the root writes what each is to have: into its outbox at once, or where it
-    /// belongs when it has said that it may be written.
+    /// Through a fabric, the root writes what each is to have: into its eager buffer at once, or
+    /// where it belongs when it has said that it may be written.
     fn push_out(
         &self,
         algorithm: Algorithm,
         step: Step,
         root: usize,
-        to: Place,
-        part: impl Fn(usize) -> Place,
+        to: SymmetricRange,
+        part: impl Fn(usize) -> SymmetricRange,
     ) -> Result<()> {
-        let outbox = self.outbox(step);
+        let eager_buffer = self.eager_buffer(step);
         match (algorithm, self.rank() == root) {
             (Algorithm::Direct, true) => self.serve(step, to, &part)?,
             (Algorithm::Direct, false) => {
-                self.tell(step, root..root + 1, nothing)?;
-                return self.hear(step, root..root + 1);
+                self.notify(step, root..root + 1, nothing)?;
+                return self.await_from(step, root..root + 1);
             }
-            (_, true) => self.push(step, 0..self.len(), outbox.part(0, to.bytes), |rank| {
-                self.here(part(rank))
-            })?,
+            (_, true) => {
+                self.push(step, 0..self.len(), eager_buffer.part(0, to.bytes), |rank| {
+                    self.here(part(rank))
+                })?
+            }
             (_, false) => {
-                self.hear(step, root..root + 1)?;
-                return self.take(self.rank(), outbox.part(0, to.bytes), to);
+                self.await_from(step, root..root + 1)?;
+                return self.take(self.rank(), eager_buffer.part(0, to.bytes), to);
             }
         }
         self.take(root, part(root), to)

@@ -8,8 +8,8 @@
 //! |---|---|---|
 //! | [`Network`](Algorithm::Network) | a few bytes or integers, where the fabric makes collectives | no message at all |
 //! | [`Line`](Algorithm::Line) | up to [`LINE`] bytes for each | nothing but one cache line has to travel; wins on 2 to 16 near PEs wherever it has room, and far |
-//! | [`Published`](Algorithm::Published) | up to [`OUTBOX`] bytes, near | saves a meeting; members read in place |
-//! | [`Pushed`](Algorithm::Pushed) | up to [`OUTBOX`] bytes, far | a get waits for an answer, and is software at the target in some networks: all-reduce of 1 KiB by 16 on dimmnet-2 1231 us by gets, 119 by puts |
+//! | [`Published`](Algorithm::Published) | up to [`EAGER_BYTES`] bytes, near | saves a meeting; members read in place |
+//! | [`Pushed`](Algorithm::Pushed) | up to [`EAGER_BYTES`] bytes, far | a get waits for an answer, and is software at the target in some networks: all-reduce of 1 KiB by 16 on dimmnet-2 1231 us by gets, 119 by puts |
 //! | [`Rounds`](Algorithm::Rounds) | larger reductions, far, unless to one | puts alone, as above: of 1 MiB 43.5 ms by gets, 2.7 by puts |
 //! | [`Multicast`](Algorithm::Multicast) | larger broadcasts, where the network copies | the root sends once; [when it pays](super::multicast) |
 //! | [`Direct`](Algorithm::Direct) | all else | between the members' windows: each byte is copied once |
@@ -17,7 +17,7 @@
 //! Measured with `memonet bench collective`; `docs/decisions.md` has more. Teams of more than
 //! [`MAX_LINED`](crate::base::layout::MAX_LINED) members have no lines.
 
-use crate::base::layout::{LINE, OUTBOX};
+use crate::base::layout::{EAGER_BYTES, LINE};
 use crate::team::Team;
 use crate::team::forced::Forced;
 use std::sync::atomic::Ordering;
@@ -111,7 +111,7 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
     let direct = facts.forced == Some(Forced::Direct);
     let in_network = |bytes: usize| (1..=facts.in_network).contains(&bytes);
     let in_line = |each: usize| !direct && facts.lines && each <= LINE;
-    let eager = |bytes: usize| !direct && bytes <= OUTBOX;
+    let eager = |bytes: usize| !direct && bytes <= EAGER_BYTES;
     let by_buffers = if facts.near { Algorithm::Published } else { Algorithm::Pushed };
     match call {
         Call::Broadcast { bytes } if in_network(bytes) => Algorithm::Network,
@@ -135,7 +135,7 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
         Call::Gather { all, to_all: true, .. } if !facts.near && eager(all) => by_buffers,
         Call::Collect if facts.near && !direct => Algorithm::Published,
         Call::Combine { bytes, element, to_one, .. } => {
-            let has_rounds = !facts.near && facts.members * element <= OUTBOX;
+            let has_rounds = !facts.near && facts.members * element <= EAGER_BYTES;
             match eager(bytes) {
                 true if has_rounds => Algorithm::Rounds,
                 true => Algorithm::Published,
@@ -183,7 +183,7 @@ impl Team {
             return None;
         }
         match self.forced() {
-            None => Some(self.put_first().max(OUTBOX + 1)),
+            None => Some(self.put_first().max(EAGER_BYTES + 1)),
             Some(Forced::Multicast) => Some(1),
             Some(_) => None,
         }
@@ -213,16 +213,16 @@ mod tests {
         let broadcast = |bytes| Call::Broadcast { bytes };
         for (call, near, far) in [
             (broadcast(LINE), Algorithm::Line, Algorithm::Line),
-            (broadcast(OUTBOX), Algorithm::Published, Algorithm::Pushed),
-            (broadcast(OUTBOX + 1), Algorithm::Direct, Algorithm::Direct),
+            (broadcast(EAGER_BYTES), Algorithm::Published, Algorithm::Pushed),
+            (broadcast(EAGER_BYTES + 1), Algorithm::Direct, Algorithm::Direct),
             (reduce(LINE, true), Algorithm::Line, Algorithm::Line),
-            (reduce(OUTBOX, true), Algorithm::Published, Algorithm::Rounds),
-            (reduce(OUTBOX + 8, true), Algorithm::Direct, Algorithm::Direct),
-            (reduce(OUTBOX + 8, false), Algorithm::Direct, Algorithm::Rounds),
+            (reduce(EAGER_BYTES, true), Algorithm::Published, Algorithm::Rounds),
+            (reduce(EAGER_BYTES + 8, true), Algorithm::Direct, Algorithm::Direct),
+            (reduce(EAGER_BYTES + 8, false), Algorithm::Direct, Algorithm::Rounds),
             (Call::Collect, Algorithm::Published, Algorithm::Direct),
             (Call::Strided { all: 8 }, Algorithm::Published, Algorithm::Pushed),
             (
-                Call::Gather { each: OUTBOX, all: 4 * OUTBOX, to_all: true },
+                Call::Gather { each: EAGER_BYTES, all: 4 * EAGER_BYTES, to_all: true },
                 Algorithm::Published,
                 Algorithm::Direct,
             ),
@@ -248,10 +248,13 @@ mod tests {
 
     #[test]
     fn what_the_network_makes() {
-        let facts = Facts { in_network: 64, multicast_from: Some(OUTBOX + 1), ..FAR };
+        let facts = Facts { in_network: 64, multicast_from: Some(EAGER_BYTES + 1), ..FAR };
         assert_eq!(choose(reduce(64, true), &facts), Algorithm::Network);
         assert_eq!(choose(Call::Broadcast { bytes: 64 }, &facts), Algorithm::Network);
-        assert_eq!(choose(Call::Broadcast { bytes: OUTBOX + 1 }, &facts), Algorithm::Multicast);
+        assert_eq!(
+            choose(Call::Broadcast { bytes: EAGER_BYTES + 1 }, &facts),
+            Algorithm::Multicast
+        );
         let call = Call::Combine { bytes: 8, element: 8, to_one: false, words: None };
         assert_eq!(choose(call, &facts), Algorithm::Line);
     }
@@ -259,8 +262,8 @@ mod tests {
     /// In a team so large that not one element each fits.
     #[test]
     fn without_room_for_rounds() {
-        let facts = Facts { members: OUTBOX, lines: false, ..FAR };
+        let facts = Facts { members: EAGER_BYTES, lines: false, ..FAR };
         assert_eq!(choose(reduce(8, false), &facts), Algorithm::Published);
-        assert_eq!(choose(reduce(OUTBOX + 8, false), &facts), Algorithm::Direct);
+        assert_eq!(choose(reduce(EAGER_BYTES + 8, false), &facts), Algorithm::Direct);
     }
 }

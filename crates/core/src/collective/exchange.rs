@@ -2,12 +2,12 @@
 
 use super::choice::{Algorithm, Call};
 use super::steps::nothing;
-use super::{Destinations, OUTBOX, Place, Span, check_disjoint, check_length};
+use super::{Destinations, EAGER_BYTES, Span, SymmetricRange, check_disjoint, check_length};
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::team::Team;
 
-/// Bytes at the head of an outbox that say how much a member contributes.
+/// Bytes at the head of an eager buffer that say how much a member contributes.
 const COUNT: usize = 64;
 
 /// Two PEs with a CPU each, blocks of 16, 32, 64 KiB again and again: 0.68, 0.77, 0.93 of the time
@@ -121,8 +121,8 @@ impl Team {
     pub fn gather_places(
         &self,
         root: Option<usize>,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
         writable: Destinations,
     ) -> Result<()> {
         root.map_or(Ok(()), |root| self.check_rank(root))?;
@@ -139,11 +139,11 @@ impl Team {
             (_, Algorithm::Line) => {
                 let step = self.step(root.is_none())?;
                 if root != Some(me) {
-                    self.tell(step, root.map_or(all.clone(), |root| root..root + 1), |_| from)?;
+                    self.notify(step, root.map_or(all.clone(), |root| root..root + 1), |_| from)?;
                 }
                 match root {
                     None => self.meet(step)?,
-                    Some(root) if root == me => self.hear(step, all.clone())?,
+                    Some(root) if root == me => self.await_from(step, all.clone())?,
                     Some(_) => return Ok(()),
                 }
                 for rank in all.filter(|&rank| rank != me) {
@@ -152,27 +152,29 @@ impl Team {
                 self.take(me, from, block(me))
             }
             (None, Algorithm::Pushed) => {
-                let outbox = self.swap(from.bytes, |_| self.here(from))?;
-                self.take(me, outbox, to)
+                let eager_buffer = self.swap(from.bytes, |_| self.here(from))?;
+                self.take(me, eager_buffer, to)
             }
             (None, Algorithm::Published) => {
-                let outbox =
-                    self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
-                all.into_iter()
-                    .try_for_each(|rank| self.take(rank, outbox.part(0, from.bytes), block(rank)))
+                let eager_buffer = self.publish(|eager_buffer| {
+                    self.take(me, from, eager_buffer.part(0, from.bytes))
+                })?;
+                all.into_iter().try_for_each(|rank| {
+                    self.take(rank, eager_buffer.part(0, from.bytes), block(rank))
+                })
             }
             (None, _) => self.give_all(|_| from, block(me), writable),
             (Some(root), _) => {
                 let step = self.step(false)?;
                 if root == me {
-                    self.tell(step, all.clone(), nothing)?;
+                    self.notify(step, all.clone(), nothing)?;
                     self.take(me, from, block(me))?;
-                    return self.hear(step, all);
+                    return self.await_from(step, all);
                 }
-                self.hear(step, root..root + 1)?;
+                self.await_from(step, root..root + 1)?;
                 self.give(root, from, block(me))?;
                 self.pe().fence()?;
-                self.tell(step, root..root + 1, nothing)
+                self.notify(step, root..root + 1, nothing)
             }
         }
     }
@@ -180,8 +182,8 @@ impl Team {
     /// Writes a part of this member's source to `to` of each.
     fn give_all(
         &self,
-        part: impl Fn(usize) -> Place,
-        to: Place,
+        part: impl Fn(usize) -> SymmetricRange,
+        to: SymmetricRange,
         writable: Destinations,
     ) -> Result<()> {
         if writable == Destinations::InTheCall {
@@ -215,27 +217,27 @@ impl Team {
     ///
     /// # Errors
     /// As for [`collect`](Self::collect).
-    pub fn collect_places(&self, to: Place, from: Place) -> Result<usize> {
+    pub fn collect_places(&self, to: SymmetricRange, from: SymmetricRange) -> Result<usize> {
         self.check_places(to, from)?;
         let (me, small) = (
             self.rank(),
             match self.choose(Call::Collect) {
-                Algorithm::Published => OUTBOX - COUNT,
+                Algorithm::Published => EAGER_BYTES - COUNT,
                 _ => 0,
             },
         );
         let step = self.step(true)?;
-        let outbox = self.outbox(step);
-        // SAFETY: the head of this PE's own outbox, aligned; others read it when they have been
-        // told.
+        let eager_buffer = self.eager_buffer(step);
+        // SAFETY: the head of this PE's own eager buffer, aligned; others read it when they have
+        // been told.
         unsafe {
-            crate::base::shm::store(self.here(outbox).cast(), from.bytes as u64);
-            crate::base::shm::store(self.here(outbox.part(8, 8)).cast(), to.bytes as u64);
+            crate::base::shm::store(self.here(eager_buffer).cast(), from.bytes as u64);
+            crate::base::shm::store(self.here(eager_buffer.part(8, 8)).cast(), to.bytes as u64);
         }
         if from.bytes <= small {
-            self.take(me, from, outbox.part(COUNT, from.bytes))?;
+            self.take(me, from, eager_buffer.part(COUNT, from.bytes))?;
         }
-        self.tell(step, 0..self.len(), |_| outbox.part(0, 16))?;
+        self.notify(step, 0..self.len(), |_| eager_buffer.part(0, 16))?;
         self.meet(step)?;
         let head = |at: usize| {
             let word = |rank: usize| match self.steps().are_lines() && rank != me {
@@ -243,7 +245,7 @@ impl Team {
                 true => Ok(unsafe {
                     crate::base::shm::load::<u64>(self.line(step, rank).wrapping_add(at).cast())
                 }),
-                false => self.there(rank, outbox.part(at, 8)).load::<u64>(self.pe()),
+                false => self.there(rank, eager_buffer.part(at, 8)).load::<u64>(self.pe()),
             };
             let words = (0..self.len()).map(|rank| Ok(word(rank)? as usize));
             words.collect::<Result<Vec<usize>>>()
@@ -268,7 +270,7 @@ impl Team {
         let starts: Vec<usize> = starts.collect();
         if counts.iter().all(|&count| count <= small) {
             for (rank, (&start, &count)) in starts.iter().zip(&counts).enumerate() {
-                self.take(rank, outbox.part(COUNT, count), to.part(start, count))?;
+                self.take(rank, eager_buffer.part(COUNT, count), to.part(start, count))?;
             }
             return Ok(total);
         }
@@ -284,16 +286,21 @@ impl Team {
     ///
     /// # Errors
     /// As for [`all_to_all`](Self::all_to_all).
-    pub fn all_to_all_places(&self, to: Place, from: Place, writable: Destinations) -> Result<()> {
+    pub fn all_to_all_places(
+        &self,
+        to: SymmetricRange,
+        from: SymmetricRange,
+        writable: Destinations,
+    ) -> Result<()> {
         self.check_places(to, from)?;
         check_length("bytes of source and destination", from.bytes, to.bytes)?;
         check_length("bytes beyond equal blocks, and none", from.bytes % self.len(), 0)?;
         let (bytes, me) = (from.bytes / self.len(), self.rank());
-        let block = |place: Place, rank: usize| place.part(rank * bytes, bytes);
+        let block = |place: SymmetricRange, rank: usize| place.part(rank * bytes, bytes);
         match self.choose(Call::AllToAll { each: bytes, all: from.bytes }) {
             Algorithm::Line => {
                 let step = self.step(true)?;
-                self.tell(step, 0..self.len(), |rank| block(from, rank))?;
+                self.notify(step, 0..self.len(), |rank| block(from, rank))?;
                 self.meet(step)?;
                 for rank in (0..self.len()).filter(|&rank| rank != me) {
                     self.take_line(step, rank, block(to, rank));
@@ -301,14 +308,15 @@ impl Team {
                 self.take(me, block(from, me), block(to, me))
             }
             Algorithm::Pushed => {
-                let outbox = self.swap(bytes, |rank| self.here(block(from, rank)))?;
-                self.take(me, outbox, to)
+                let eager_buffer = self.swap(bytes, |rank| self.here(block(from, rank)))?;
+                self.take(me, eager_buffer, to)
             }
             Algorithm::Published => {
-                let outbox =
-                    self.publish(|outbox| self.take(me, from, outbox.part(0, from.bytes)))?;
+                let eager_buffer = self.publish(|eager_buffer| {
+                    self.take(me, from, eager_buffer.part(0, from.bytes))
+                })?;
                 (0..self.len())
-                    .try_for_each(|rank| self.take(rank, block(outbox, me), block(to, rank)))
+                    .try_for_each(|rank| self.take(rank, block(eager_buffer, me), block(to, rank)))
             }
             _ => self.give_all(|rank| block(from, rank), block(to, me), writable),
         }

@@ -4,15 +4,15 @@
 //!
 //! * **steps** ([`steps`]): a member tells others that it has come, in a cache line of theirs which
 //!   also carries up to [`LINE`](crate::base::layout::LINE) bytes;
-//! * an **outbox** of [`OUTBOX`] bytes in each member's slot of the team: near, what is published
-//!   there is read by those who have been told; through a fabric, others put there what its owner
-//!   needs;
+//! * an **eager buffer** of [`EAGER_BYTES`] bytes in each member's slot of the team: near, what is
+//!   published there is read by those who have been told; through a fabric, others put there what
+//!   its owner needs;
 //! * **direct** reads and writes of the members' windows, for what is larger: of a source whose
 //!   owner has said that it has come, until that has been told that it was read; into a destination
 //!   whose owner has said that it has come, which then waits until it is told that all is there;
 //! * the team's **barrier**, where each needs something of each.
 //!
-//! | collective | up to a line | up to an outbox | larger |
+//! | collective | up to a line | up to an eager buffer | larger |
 //! |---|---|---|---|
 //! | broadcast, scatter | the root tells each what it is to have, and goes | the root publishes, and goes; all read | near, the root tells all, these copy from its source at once and tell it; it waits for all; far, each tells the root, which writes into its destination and tells it |
 //! | all-reduce, scans | all tell all; each combines what it needs, in the order of ranks | all publish, the same | barrier; each combines a part of the elements for all, [`BLOCK`] bytes at a time, and writes it where it belongs; barrier |
@@ -23,12 +23,12 @@
 //! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
 //!
 //! **Through a fabric nobody reads**, where it can be helped: gets wait for an answer, and in some
-//! networks for software on the other's host. What is up to an outbox is put into the outboxes of
-//! those who need it, as into lines, with the news: a root's by itself; where each needs something
-//! of each, into a part of the outbox for each member ([`swap`](Team::swap)), if they fit. Larger
-//! reductions and scans go by the members' destinations ([`pushed`]). What is left to gets are
-//! larger reductions to one, larger blocks with strides at both ends, and reductions in teams of
-//! which not one element each fits in an outbox.
+//! networks for software on the other's host. What is up to an eager buffer is put into the eager
+//! buffers of those who need it, as into lines, with the news: a root's by itself; where each needs
+//! something of each, into a part of the eager buffer for each member ([`swap`](Team::swap)), if
+//! they fit. Larger reductions and scans go by the members' destinations ([`pushed`]). What is left
+//! to gets are larger reductions to one, larger blocks with strides at both ends, and reductions in
+//! teams of which not one element each fits in an eager buffer.
 //!
 //! Where the fabric offers to make some of them in the network, those of all PEs go there
 //! (`network`): broadcasts of a few bytes, reductions and scans of a few integers. Where it offers
@@ -80,13 +80,13 @@ mod pushed;
 mod reduce;
 mod strided;
 
-pub use crate::team::place::Place;
+pub use crate::team::place::SymmetricRange;
 pub use choice::Algorithm as CollectiveAlgorithm;
 pub use operator::{And, By, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor};
 pub use reduce::{Elements, Goal};
 
 use crate::base::error::{Error, Result};
-use crate::base::layout::OUTBOX;
+use crate::base::layout::EAGER_BYTES;
 use crate::base::shm::{self, Plain};
 use crate::endpoint::belongs::check_together;
 use crate::team::Team;
@@ -101,7 +101,7 @@ const BLOCK: usize = 8 << 10;
 /// A range of elements of a window, at the same place on every PE. Collectives read from spans and
 /// write to spans. Made by [`Window::span`].
 pub struct Span<'a, T> {
-    place: Place,
+    place: SymmetricRange,
     window: &'a Window<T>,
 }
 
@@ -141,7 +141,7 @@ impl<T: Plain> Window<T> {
             .heap_offset()
             .ok_or(Error::Misuse("collectives work on ordinary windows, not on restricted ones"))?;
         Ok(Span {
-            place: Place { offset: offset + bytes as u64, bytes: count * size_of::<T>() },
+            place: SymmetricRange { offset: offset + bytes as u64, bytes: count * size_of::<T>() },
             window: self,
         })
     }
@@ -175,14 +175,14 @@ impl Segment {
     ///
     /// # Safety
     /// As for [`at`](Self::at), at every PE.
-    pub unsafe fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
+    pub unsafe fn place(&self, offset: u64, bytes: usize) -> Option<SymmetricRange> {
         // SAFETY: only asked whether there are such bytes.
-        unsafe { self.at(0, offset, bytes) }.map(|_| Place { offset, bytes })
+        unsafe { self.at(0, offset, bytes) }.map(|_| SymmetricRange { offset, bytes })
     }
 }
 
 /// Source and destination are the same elements, or have none in common.
-fn check_apart(to: Place, from: Place) -> Result<()> {
+fn check_apart(to: SymmetricRange, from: SymmetricRange) -> Result<()> {
     if to.is_apart(from) {
         Ok(())
     } else {
@@ -192,7 +192,7 @@ fn check_apart(to: Place, from: Place) -> Result<()> {
     }
 }
 
-fn check_disjoint(to: Place, from: Place) -> Result<()> {
+fn check_disjoint(to: SymmetricRange, from: SymmetricRange) -> Result<()> {
     if to.overlaps(from) {
         return Err(Error::Misuse(
             "source and destination of this collective overlap: they must not",
@@ -208,14 +208,14 @@ fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
 /// What collectives are made of.
 impl Team {
     /// Copies what a member gave to this one in a step to a place, which is as long as that.
-    fn take_line(&self, step: Step, rank: usize, to: Place) {
+    fn take_line(&self, step: Step, rank: usize, to: SymmetricRange) {
         // SAFETY: the line, and the place as `check_places` has found, lie in this PE's segment,
         // and not in the same part of it.
         unsafe { shm::copy(self.here(to), self.line(step, rank), to.bytes) };
     }
 
     /// Copies a place of a member to one of this PE; nothing where they are the same.
-    fn take(&self, rank: usize, from: Place, to: Place) -> Result<()> {
+    fn take(&self, rank: usize, from: SymmetricRange, to: SymmetricRange) -> Result<()> {
         if rank == self.rank() && from.offset == to.offset {
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Team {
     }
 
     /// Copies a place of this PE to one of a member; nothing where they are the same.
-    fn give(&self, rank: usize, from: Place, to: Place) -> Result<()> {
+    fn give(&self, rank: usize, from: SymmetricRange, to: SymmetricRange) -> Result<()> {
         if rank == self.rank() && from.offset == to.offset {
             return Ok(());
         }
@@ -234,15 +234,15 @@ impl Team {
     }
 
     /// Where a span lies, if it is one of this team's job and PE.
-    fn own<T>(&self, span: Span<'_, T>) -> Result<Place> {
+    fn own<T>(&self, span: Span<'_, T>) -> Result<SymmetricRange> {
         check_together(&**self.pe(), span.window)?;
         Ok(span.place)
     }
 
     /// A place is inside of the segments of the job that it was made in; this may be another.
-    fn check_places(&self, to: Place, from: Place) -> Result<()> {
+    fn check_places(&self, to: SymmetricRange, from: SymmetricRange) -> Result<()> {
         let end = self.pe().control().geometry().segment_stride;
-        let inside = |place: Place| place.offset + place.bytes as u64 <= end;
+        let inside = |place: SymmetricRange| place.offset + place.bytes as u64 <= end;
         if inside(to) && inside(from) {
             Ok(())
         } else {
@@ -282,8 +282,10 @@ mod tests {
     fn places_beyond_the_segment() {
         Job::threads(1, |job| {
             let (team, end) = (job.world(), job.pe.control().geometry().segment_stride);
-            let (good, bad) =
-                (Place { offset: end - 16, bytes: 8 }, Place { offset: end - 4, bytes: 8 });
+            let (good, bad) = (
+                SymmetricRange { offset: end - 16, bytes: 8 },
+                SymmetricRange { offset: end - 4, bytes: 8 },
+            );
             let bytes = Elements { size: 1, combine: &|_, _, _| {}, integers: None };
             for (to, from) in [(good, bad), (bad, good)] {
                 for refused in [

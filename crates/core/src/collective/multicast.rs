@@ -17,9 +17,9 @@
 //! often a program will broadcast nobody knows. So a team first puts as much as a circle costs
 //! ([`PUT_FIRST`]): whether it ends there or goes on, it has not lost much.
 
-use super::Place;
+use super::SymmetricRange;
 use crate::base::error::Result;
-use crate::base::layout::OUTBOX;
+use crate::base::layout::EAGER_BYTES;
 use crate::multicast::Circle;
 use crate::team::Team;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,7 +56,7 @@ impl Team {
 
     /// Counts a broadcast that may go by multicast, once there have been some.
     pub(super) fn count_broadcast(&self, block: usize) {
-        if block > OUTBOX && self.multicast_from().is_some() {
+        if block > EAGER_BYTES && self.multicast_from().is_some() {
             let Circles { bytes, .. } = self.layers().get(Circles::default);
             bytes.store(bytes.load(Ordering::Relaxed).saturating_add(block), Ordering::Relaxed);
         }
@@ -66,8 +66,8 @@ impl Team {
     pub(super) fn broadcast_by_multicast(
         &self,
         root: usize,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Result<bool> {
         let Some(circle) = self.circle()? else {
             return Ok(false);
@@ -82,10 +82,10 @@ impl Team {
             // Its own copy while the first datagrams travel.
             self.pe().progress();
             self.take(root, from, to)?;
-            self.hear(step, 0..self.len())?;
+            self.await_from(step, 0..self.len())?;
         } else {
             self.wait_in_step(&|pe| pe != self.members()[root], || block.is_here().then_some(()))?;
-            self.tell(step, root..root + 1, crate::team::steps::nothing)?;
+            self.notify(step, root..root + 1, crate::team::steps::nothing)?;
         }
         Ok(true)
     }

@@ -2,7 +2,7 @@
 //! scans of a few integers, of all PEs.
 //!
 //! They are used where the fabric offers them ([`NetworkCollectives`]), and cost no message.
-//! Nothing of them is in the team's lines and outboxes, and no step is counted, at any member:
+//! Nothing of them is in the team's lines and eager buffers, and no step is counted, at any member:
 //! which way a collective goes depends on what all members give alike.
 //!
 //! Integers go as words of 64 bits. Sums, ands and ors of those end in the same low bits as of the
@@ -16,7 +16,7 @@
 //! come; who waits in vain looks at that of those who have left. A member whose wait has ended in
 //! an error uses the network no more: what goes by the other ways then fails by itself.
 
-use super::Place;
+use super::SymmetricRange;
 use super::operator::Integers;
 use super::reduce::{Elements, Goal};
 use crate::base::error::Result;
@@ -48,7 +48,12 @@ impl Team {
     }
 
     /// A broadcast.
-    pub(super) fn broadcast_in_network(&self, root: usize, to: Place, from: Place) -> Result<()> {
+    pub(super) fn broadcast_in_network(
+        &self,
+        root: usize,
+        to: SymmetricRange,
+        from: SymmetricRange,
+    ) -> Result<()> {
         let mut part = vec![0; from.bytes];
         // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so
         // many bytes.
@@ -66,8 +71,8 @@ impl Team {
         size: usize,
         integers: Integers,
         goal: Goal,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Result<()> {
         let Integers { operator, signed } = integers;
         let what = match goal {

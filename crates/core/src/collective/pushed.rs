@@ -3,14 +3,14 @@
 //!
 //! The elements are taken in rounds. In each, every member has a part to combine: all put their
 //! elements of that part into its room, side by side; it combines them in the order of ranks, and
-//! puts what comes of it where that belongs. The room is its outbox; of what is longer than that,
-//! the destination itself at the round's elements, which takes exactly one part of each member.
-//! Then all have to be in the call before, and all parts combined, into private memory, before the
-//! results come; and who has its source there sends from a copy.
+//! puts what comes of it where that belongs. The room is its eager buffer; of what is longer than
+//! that, the destination itself at the round's elements, which takes exactly one part of each
+//! member. Then all have to be in the call before, and all parts combined, into private memory,
+//! before the results come; and who has its source there sends from a copy.
 //!
 //! One member's result has no room elsewhere: only its own destination may be written.
 
-use super::{Elements, Goal, OUTBOX, Place, Scratch};
+use super::{EAGER_BYTES, Elements, Goal, Scratch, SymmetricRange};
 use crate::base::error::Result;
 use crate::base::shm;
 use crate::team::Team;
@@ -24,21 +24,21 @@ impl Team {
         &self,
         elements: &Elements<'_>,
         goal: Goal,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Result<()> {
         let (n, size) = (self.len(), elements.size);
         let mut done = 0;
         while done < from.bytes {
             let left = (from.bytes - done) / size;
-            let (part, count) = if left * size > OUTBOX {
+            let (part, count) = if left * size > EAGER_BYTES {
                 let part = (left / n).min((PART / size).max(1));
                 (part, part * n)
             } else {
-                let count = left.min(OUTBOX / (n * size) * n);
+                let count = left.min(EAGER_BYTES / (n * size) * n);
                 (count.div_ceil(n), count)
             };
-            let range = |place: Place| place.part(done, count * size);
+            let range = |place: SymmetricRange| place.part(done, count * size);
             self.round(elements, goal, part * size, range(to), range(from))?;
             done += count * size;
         }
@@ -51,10 +51,10 @@ impl Team {
         elements: &Elements<'_>,
         goal: Goal,
         bytes: usize,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Result<()> {
-        let (n, me, small) = (self.len(), self.rank(), to.bytes <= OUTBOX);
+        let (n, me, small) = (self.len(), self.rank(), to.bytes <= EAGER_BYTES);
         let mut copy = Scratch::new(0);
         let source = if small || to.offset == from.offset {
             copy = Scratch::new(n * bytes);
@@ -91,7 +91,7 @@ impl Team {
             unsafe { shm::copy(self.here(mine), result(me), mine.bytes) };
         }
         match goal {
-            Goal::Root(root) if root == me => self.hear(step, 0..n),
+            Goal::Root(root) if root == me => self.await_from(step, 0..n),
             Goal::Root(root) => self.push(step, root..root + 1, mine, result),
             _ => {
                 self.push(step, 0..n, mine, result)?;
@@ -106,7 +106,7 @@ impl Team {
         &self,
         elements: &Elements<'_>,
         goal: Goal,
-        room: Place,
+        room: SymmetricRange,
         bytes: usize,
         results: &mut Scratch,
     ) {

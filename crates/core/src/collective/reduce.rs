@@ -10,7 +10,8 @@ use super::choice::{Algorithm, Call};
 use super::network::as_words;
 use super::steps::nothing;
 use super::{
-    BLOCK, Integers, Number, OUTBOX, Operator, Place, Scratch, Span, Sum, check_apart, check_length,
+    BLOCK, EAGER_BYTES, Integers, Number, Operator, Scratch, Span, Sum, SymmetricRange,
+    check_apart, check_length,
 };
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
@@ -211,8 +212,8 @@ impl Team {
         &self,
         operator: impl Operator<T>,
         goal: Goal,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Result<()> {
         let combine = |into: *mut u8, with: *const u8, count: usize| {
             // SAFETY: `combine_places` hands over two blocks of so many elements, aligned to 64
@@ -241,8 +242,8 @@ impl Team {
         &self,
         elements: &Elements<'_>,
         goal: Goal,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Result<()> {
         if let Goal::Root(root) = goal {
             self.check_rank(root)?;
@@ -276,8 +277,8 @@ impl Team {
         &self,
         elements: &Elements<'_>,
         goal: Goal,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Result<()> {
         self.barrier()?;
         let block = (BLOCK / elements.size).max(1) * elements.size;
@@ -302,8 +303,8 @@ impl Team {
         &self,
         elements: &Elements<'_>,
         goal: Goal,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
         scratch: &mut [Scratch; 2],
     ) -> Result<()> {
         let [sum, next] = scratch.each_mut().map(Scratch::ptr);
@@ -351,8 +352,8 @@ impl Team {
         by_lines: bool,
         elements: &Elements<'_>,
         goal: Goal,
-        to: Place,
-        from: Place,
+        to: SymmetricRange,
+        from: SymmetricRange,
     ) -> Result<()> {
         let (me, all) = (self.rank(), 0..self.len());
         let root = match goal {
@@ -360,19 +361,19 @@ impl Team {
             _ => None,
         };
         let step = self.step(root.is_none())?;
-        let outbox = self.outbox(step).part(0, from.bytes);
+        let eager_buffer = self.eager_buffer(step).part(0, from.bytes);
         if root != Some(me) {
             let told = root.map_or(all.clone(), |root| root..root + 1);
             if by_lines {
-                self.tell(step, told, |_| from)?;
+                self.notify(step, told, |_| from)?;
             } else {
-                self.take(me, from, outbox)?;
-                self.tell(step, told, nothing)?;
+                self.take(me, from, eager_buffer)?;
+                self.notify(step, told, nothing)?;
             }
         }
         match root {
             None => self.meet(step)?,
-            Some(root) if root == me => self.hear(step, all.clone())?,
+            Some(root) if root == me => self.await_from(step, all.clone())?,
             Some(_) => return Ok(()),
         }
         let ranks = match goal {
@@ -380,22 +381,22 @@ impl Team {
             Goal::Inclusive => 0..me + 1,
             Goal::Exclusive => 0..me,
         };
-        let mut memory = [const { MaybeUninit::<super::Aligned>::uninit() }; 2 * OUTBOX / 64];
-        let (sum, next) = memory.split_at_mut(OUTBOX / 64);
+        let mut memory = [const { MaybeUninit::<super::Aligned>::uninit() }; 2 * EAGER_BYTES / 64];
+        let (sum, next) = memory.split_at_mut(EAGER_BYTES / 64);
         let (sum, next) = (sum.as_mut_ptr().cast::<u8>(), next.as_mut_ptr().cast::<u8>());
         if ranks.is_empty() {
-            // SAFETY: it has room for an outbox.
+            // SAFETY: it has room for an eager buffer.
             unsafe { sum.write_bytes(0, from.bytes) };
         }
         for rank in ranks.clone() {
             let into = if rank == ranks.start { sum } else { next };
-            // SAFETY: both halves of `memory` have room for an outbox. A line, and this member's
-            // own source, lie in this PE's segment.
+            // SAFETY: both halves of `memory` have room for an eager buffer. A line, and this
+            // member's own source, lie in this PE's segment.
             unsafe {
                 match by_lines {
                     _ if rank == me => shm::copy(into, self.here(from), from.bytes),
                     true => shm::copy(into, self.line(step, rank), from.bytes),
-                    false => self.fetch(rank, outbox, into)?,
+                    false => self.fetch(rank, eager_buffer, into)?,
                 }
             }
             if rank > ranks.start {

@@ -4,7 +4,7 @@
 //! at i times its stride. What lies between them is neither read nor written.
 
 use super::choice::{Algorithm, Call};
-use super::{BLOCK, OUTBOX, Place, Scratch, Span};
+use super::{BLOCK, EAGER_BYTES, Scratch, Span, SymmetricRange};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::endpoint::route::Route;
@@ -19,7 +19,7 @@ const WORTH_FETCHING: usize = 1 << 10;
 #[derive(Clone, Copy)]
 struct Strided {
     /// From the first byte of the first element to the last of the last.
-    extent: Place,
+    extent: SymmetricRange,
     /// Bytes of an element.
     size: usize,
     /// Bytes from one to the next.
@@ -28,7 +28,7 @@ struct Strided {
 
 impl Strided {
     /// `count` elements at the beginning of a place, if it has so many.
-    fn new(place: Place, size: usize, stride: usize, count: usize) -> Result<Self> {
+    fn new(place: SymmetricRange, size: usize, stride: usize, count: usize) -> Result<Self> {
         if stride == 0 || size == 0 {
             return Err(Error::Misuse("elements have a size, and strides of at least one element"));
         }
@@ -58,12 +58,12 @@ impl Strided {
         self.stride == self.size
     }
 
-    fn element(self, index: usize) -> Place {
+    fn element(self, index: usize) -> SymmetricRange {
         self.extent.part(index * self.stride, self.size)
     }
 
     /// Some of the elements, which are not none, and what lies between them.
-    fn run(self, range: Range<usize>) -> Place {
+    fn run(self, range: Range<usize>) -> SymmetricRange {
         self.extent.part(range.start * self.stride, (range.len() - 1) * self.stride + self.size)
     }
 
@@ -111,7 +111,7 @@ impl Team {
         self.check_call("all_to_alls", &strides)?;
         let all = count.saturating_mul(self.len());
         let strided =
-            |place: Place, stride: usize| Strided::new(place, size_of::<T>(), stride, all);
+            |place: SymmetricRange, stride: usize| Strided::new(place, size_of::<T>(), stride, all);
         if !strided(to, to_stride)?.is_apart(strided(from, from_stride)?) {
             return Err(Error::Misuse(
                 "source and destination of this collective overlap: they must not",
@@ -127,8 +127,8 @@ impl Team {
     /// As for [`all_to_alls`](Self::all_to_alls).
     pub fn all_to_alls_places(
         &self,
-        to: (Place, usize),
-        from: (Place, usize),
+        to: (SymmetricRange, usize),
+        from: (SymmetricRange, usize),
         size: usize,
         count: usize,
     ) -> Result<()> {
@@ -141,25 +141,25 @@ impl Team {
         let mine = block(self.rank());
         let algorithm = self.choose(Call::Strided { all: all * size });
         if algorithm != Algorithm::Direct {
-            let mut memory = [super::Aligned([0; 64]); OUTBOX / 64];
+            let mut memory = [super::Aligned([0; 64]); EAGER_BYTES / 64];
             let memory = memory.as_mut_ptr().cast::<u8>();
             if algorithm == Algorithm::Pushed {
-                // SAFETY: the memory has room for an outbox, as all of them have.
+                // SAFETY: the memory has room for an eager buffer, as all of them have.
                 unsafe { self.pack(from, 0..all, memory) };
-                let outbox =
+                let eager_buffer =
                     self.swap(count * size, |rank| memory.wrapping_add(rank * count * size))?;
                 // SAFETY: it has as many elements.
-                unsafe { self.unpack(self.here(outbox), size, to, 0..all) };
+                unsafe { self.unpack(self.here(eager_buffer), size, to, 0..all) };
                 return Ok(());
             }
-            let outbox = self.publish(|outbox| {
-                // SAFETY: an outbox has room for all of them.
-                unsafe { self.pack(from, 0..all, self.here(outbox)) };
+            let eager_buffer = self.publish(|eager_buffer| {
+                // SAFETY: an eager buffer has room for all of them.
+                unsafe { self.pack(from, 0..all, self.here(eager_buffer)) };
                 Ok(())
             })?;
-            let published = outbox.part(mine.start * size, count * size);
+            let published = eager_buffer.part(mine.start * size, count * size);
             for rank in 0..self.len() {
-                // SAFETY: the memory has room for an outbox.
+                // SAFETY: the memory has room for an eager buffer.
                 unsafe {
                     self.fetch(rank, published, memory)?;
                     self.unpack(memory, size, to, block(rank));

@@ -1,7 +1,7 @@
 //! A lock of which each thread is told that asks for what it has already, where that is checked.
 
+use super::protocol::Protocol;
 use super::stats::Counters;
-use super::way::Way;
 use crate::base::error::{Error, Result};
 use crate::endpoint::check::Holders;
 use crate::endpoint::pe::Pe;
@@ -10,16 +10,16 @@ use crate::wait::limit::Patience;
 
 /// A way to the data, and who has them. Tickets of guards that exist at the same time differ.
 pub(super) struct Checked {
-    pub(super) way: Way,
+    pub(super) way: Protocol,
     holders: Holders,
 }
 
 impl Checked {
-    pub(super) fn new(way: Way) -> Self {
+    pub(super) fn new(way: Protocol) -> Self {
         Checked { way, holders: Holders::default() }
     }
 
-    /// Comes in, as [`Way::enter`] does. With a deadline, a wait for oneself ends by itself.
+    /// Comes in, as [`Protocol::enter`] does. With a deadline, a wait for oneself ends by itself.
     pub(super) fn enter(
         &self,
         pe: &Pe,
@@ -38,7 +38,7 @@ impl Checked {
     }
 
     /// The guard with this ticket ends.
-    pub(super) fn leave(&self, ticket: u32) -> &Way {
+    pub(super) fn leave(&self, ticket: u32) -> &Protocol {
         self.holders.give(ticket.into());
         &self.way
     }

@@ -16,14 +16,14 @@ pub trait Data: sealed::Sealed + Send + Sync + 'static {
     /// The elements of which it consists.
     type Element: Plain;
     /// A copy of it: `T`, or `Vec<T>`.
-    type Owned;
+    type Migratory;
 
     /// All of its elements.
     fn elements(&self) -> &[Self::Element];
 
     /// From a copy of all elements.
     #[doc(hidden)]
-    fn from_elements(elements: Vec<Self::Element>) -> Self::Owned;
+    fn from_elements(elements: Vec<Self::Element>) -> Self::Migratory;
 
     /// The data at `elements`.
     #[doc(hidden)]
@@ -32,7 +32,7 @@ pub trait Data: sealed::Sealed + Send + Sync + 'static {
 
 impl<T: Plain> Data for T {
     type Element = T;
-    type Owned = T;
+    type Migratory = T;
 
     fn elements(&self) -> &[T] {
         std::slice::from_ref(self)
@@ -50,7 +50,7 @@ impl<T: Plain> Data for T {
 
 impl<T: Plain> Data for [T] {
     type Element = T;
-    type Owned = Vec<T>;
+    type Migratory = Vec<T>;
 
     fn elements(&self) -> &[T] {
         self
@@ -69,14 +69,14 @@ impl<T: Plain> Data for [T] {
 /// A cache line pair: what the windows of shared objects are made of.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(128))]
-pub(super) struct Line([u64; 16]);
+pub(super) struct CacheLine([u64; 16]);
 
-/// Bytes of a [`Line`].
-pub(super) const LINE: usize = size_of::<Line>();
+/// Bytes of a [`CacheLine`].
+pub(super) const LINE: usize = size_of::<CacheLine>();
 
-/// Bytes of `len` elements, which a [`Line`] aligns.
+/// Bytes of `len` elements, which a [`CacheLine`] aligns.
 pub(super) fn bytes_of<T: Plain>(len: usize) -> Result<usize> {
-    if align_of::<T>() > align_of::<Line>() {
+    if align_of::<T>() > align_of::<CacheLine>() {
         return Err(Error::Misuse("shared data cannot be aligned to more than 128 bytes"));
     }
     element_bytes::<T>(len)

@@ -38,14 +38,14 @@ mod chain;
 mod checked;
 mod data;
 mod diff;
+mod homed;
+mod migratory;
 mod mutex;
 mod near;
-mod owned;
+mod protocol;
 pub mod region;
 mod rwlock;
-mod shared;
 pub(crate) mod stats;
-mod way;
 
 pub use crate::base::settings::ENV_STATS_FD;
 pub use data::Data;
@@ -59,7 +59,7 @@ use crate::endpoint::pe::Pe;
 use crate::job::Job;
 use crate::job::agree::KIND_SHARED;
 use crate::window::{Window, WindowOptions, WindowTerms};
-use data::{LINE, Line};
+use data::{CacheLine, LINE};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The PE in whose part words at `offset` are that exist once: those of objects that lie together
@@ -78,7 +78,7 @@ fn window(
     bytes: usize,
     terms: &[usize],
     start: impl FnOnce(u64),
-) -> Result<Window<Line>> {
+) -> Result<Window<CacheLine>> {
     let mut hasher = DefaultHasher::new();
     (kind, terms).hash(&mut hasher);
     // The first two say where references may point.

@@ -1,9 +1,9 @@
 //! A mutex that owns its data.
 
 use super::data::Data;
+use super::protocol::Kind;
 use super::rwlock::{RwLock, WriteGuard};
 use super::stats::Stats;
-use super::way::Kind;
 use crate::base::error::Result;
 use crate::job::Job;
 use std::ops::{Deref, DerefMut};
@@ -114,7 +114,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked: then [`lock`](Self::lock)
     /// the data. Otherwise as for [`into_released`](Self::into_released).
-    pub fn into_torn(self) -> Result<T::Owned> {
+    pub fn into_torn(self) -> Result<T::Migratory> {
         self.0.into_torn()
     }
 
@@ -128,7 +128,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// [`PeerFailed`](crate::Error::PeerFailed) where there is only what the holder left half
     /// changed, or where the data's far home has died and cannot be read;
     /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked.
-    pub fn into_released(self) -> Result<T::Owned> {
+    pub fn into_released(self) -> Result<T::Migratory> {
         self.0.into_released()
     }
 }

@@ -10,7 +10,7 @@ use super::stats::Counters;
 use crate::sync::tickets::{Mode, Tickets};
 
 /// The data, and the way to them.
-pub(super) struct Place {
+pub(super) struct NearData {
     pub(super) tickets: Tickets,
     pub(super) data: *mut u8,
     pub(super) bytes: usize,
@@ -18,7 +18,7 @@ pub(super) struct Place {
     pub(super) shadow: Option<*mut u8>,
 }
 
-impl Place {
+impl NearData {
     /// Comes in; nothing if that needs waiting, and there is no patience.
     #[inline(always)]
     pub(super) fn enter(

@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::checked::Checked;
-use super::data::{Data, Line, bytes_of};
+use super::data::{CacheLine, Data, bytes_of};
+use super::protocol::{Kind, Protocol};
 use super::stats::{Counters, Stats};
-use super::way::{Kind, Way};
 use crate::sync::tickets::Mode;
 
 /// Data of the whole job that many threads of many PEs may read at a time, or one thread change.
@@ -39,11 +39,11 @@ use crate::sync::tickets::Mode;
 /// what is newer.
 pub struct RwLock<T: Data + ?Sized> {
     pe: Arc<Pe>,
-    way: Way,
+    way: Protocol,
     /// What guards refer to: near, in the home's part; far, in this PE's.
     elements: *mut [T::Element],
     counters: Arc<Counters>,
-    _window: Window<Line>,
+    _window: Window<CacheLine>,
     data: PhantomData<fn(&T) -> &T>,
 }
 
@@ -80,10 +80,17 @@ impl<T: Data + ?Sized> RwLock<T> {
             bytes_of::<T::Element>(elements.len()).map_err(|error| job.refuse_window(error))?;
         // SAFETY: the caller's elements are private memory of so many bytes.
         let (way, data, window) = unsafe {
-            Way::make(job, elements.as_ptr().cast(), bytes, align_of::<T::Element>(), shadow, kind)
+            Protocol::make(
+                job,
+                elements.as_ptr().cast(),
+                bytes,
+                align_of::<T::Element>(),
+                shadow,
+                kind,
+            )
         }?;
         let way = match job.pe.is_checked() {
-            true => Way::Checked(Box::new(Checked::new(way))),
+            true => Protocol::Checked(Box::new(Checked::new(way))),
             false => way,
         };
         let counters = job.pe.layer::<Registry>().count(kind.name());
@@ -196,7 +203,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`Mutex::into_torn`](super::Mutex::into_torn).
-    pub fn into_torn(self) -> Result<T::Owned> {
+    pub fn into_torn(self) -> Result<T::Migratory> {
         self.rescue(true)
     }
 
@@ -207,11 +214,11 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// [`Error::PeerFailed`] where there is only what a writer left half changed, or where the
     /// data's far home has died and cannot be read; [`Error::Misuse`] when no PE has died or
     /// panicked.
-    pub fn into_released(self) -> Result<T::Owned> {
+    pub fn into_released(self) -> Result<T::Migratory> {
         self.rescue(false)
     }
 
-    fn rescue(self, torn: bool) -> Result<T::Owned> {
+    fn rescue(self, torn: bool) -> Result<T::Migratory> {
         let mut copy: Vec<T::Element> =
             vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
         self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;

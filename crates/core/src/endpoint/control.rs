@@ -7,7 +7,7 @@ use crate::base::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
 use crate::base::memory::Mapping;
 use crate::base::process::Identity;
 use crate::base::shm;
-use crate::base::status::{Part, State, exit_status, exit_word};
+use crate::base::status::{Participation, State, exit_status, exit_word};
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
@@ -341,7 +341,7 @@ impl Control {
     /// and had not taken part in anything when it became this one.
     pub(crate) fn is_left_to_successor(&self, pe: usize, mine: Identity) -> bool {
         self.state(pe) == State::Joined
-            && self.part(pe) == Part::NotYet
+            && self.part(pe) == Participation::NotYet
             && self.identity(pe) == Some(mine)
     }
 
@@ -436,16 +436,18 @@ impl Control {
 
     /// Says whether a PE takes part in anything now, unless another process has said so since it
     /// was `before`.
-    pub(crate) fn step_part(&self, pe: usize, before: Part, part: Part) -> bool {
+    pub(crate) fn step_part(&self, pe: usize, before: Participation, part: Participation) -> bool {
         let word = self.field(pe, offset_of!(PeRecord, part));
         // SAFETY: an aligned word of the PE's record, in the mapping.
         let found = unsafe { shm::compare_swap_sized(word, 4, before as u64, part as u64) };
         found == before as u64
     }
 
-    pub(crate) fn part(&self, pe: usize) -> Part {
+    pub(crate) fn part(&self, pe: usize) -> Participation {
         // SAFETY: as above.
-        Part::from_word(unsafe { shm::load(self.field(pe, offset_of!(PeRecord, part)).cast()) })
+        Participation::from_word(unsafe {
+            shm::load(self.field(pe, offset_of!(PeRecord, part)).cast())
+        })
     }
 
     fn exiting(&self, pe: usize) -> *mut u32 {

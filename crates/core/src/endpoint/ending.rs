@@ -25,7 +25,7 @@
 
 use crate::base::error::{Cause, Error, Result};
 use crate::base::process::Identity;
-use crate::base::status::Part;
+use crate::base::status::Participation;
 use crate::endpoint::pe::Pe;
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -95,15 +95,16 @@ fn not_the_pe(pe: &Pe) -> Option<Error> {
 
 /// Says whether this PE takes part in anything. The first process to say so is the PE, be it a
 /// child of the one that joined.
-pub(crate) fn take_part(pe: &Pe, part: Part) -> Result<()> {
+pub(crate) fn take_part(pe: &Pe, part: Participation) -> Result<()> {
     let (me, control) = (pe.me(), pe.control());
     let before = control.part(me);
-    let takes_over = !pe.is_this_process() && (before, part) == (Part::NotYet, Part::Taking);
+    let takes_over =
+        !pe.is_this_process() && (before, part) == (Participation::NotYet, Participation::Taking);
     if !pe.is_this_process() && !takes_over {
         return Err(Error::Misuse(NOT_THE_PE));
     }
-    let of_another =
-        before == Part::Taking && control.process(me) != i32::try_from(std::process::id()).ok();
+    let of_another = before == Participation::Taking
+        && control.process(me) != i32::try_from(std::process::id()).ok();
     if of_another || !control.step_part(me, before, part) {
         return Err(Error::Misuse(
             "another process of this PE takes part in the job already: one that it has forked off, \

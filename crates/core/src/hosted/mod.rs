@@ -44,10 +44,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Parts of restricted windows, by the PE that has them mapped, their home, and region.
-type Regions = BTreeMap<(u32, u32, u32), Part>;
+type Regions = BTreeMap<(u32, u32, u32), PePart>;
 
 /// A part of a restricted window.
-struct Part {
+struct PePart {
     base: usize,
     len: usize,
     writable: bool,
@@ -62,7 +62,7 @@ pub struct Hosted {
 }
 
 /// Memory of the job that may be accessed.
-struct Place<'a> {
+struct Granted<'a> {
     at: *mut u8,
     /// Where it is a part of a restricted window: nobody takes that back meanwhile.
     _mapped: Option<MutexGuard<'a, Regions>>,
@@ -155,7 +155,7 @@ impl Hosted {
     /// As there: `base` stays mapped for `len` bytes, writable where writes will be asked for,
     /// until [`unmap_region`](Self::unmap_region).
     pub unsafe fn map_region(&self, by: u32, pe: u32, region: u32, base: *mut u8, len: usize) {
-        let part = Part { base: base as usize, len, writable: true, _own: None };
+        let part = PePart { base: base as usize, len, writable: true, _own: None };
         self.regions().insert((by, pe, region), part);
     }
 
@@ -198,7 +198,8 @@ impl Hosted {
         }
         let writable = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::RDWR));
         let own = Mapping::new(fd, len as usize, writable).map_err(|e| e.to_string())?;
-        let part = Part { base: own.at(0) as usize, len: len as usize, writable, _own: Some(own) };
+        let part =
+            PePart { base: own.at(0) as usize, len: len as usize, writable, _own: Some(own) };
         self.regions().insert((by, pe, region), part);
         Ok(())
     }
@@ -210,12 +211,12 @@ impl Hosted {
 
     /// Where `len` bytes are, as PE `by` has them mapped, if they are memory of the job, and may be
     /// written where that is wanted.
-    fn place(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> Option<Place<'_>> {
+    fn place(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> Option<Granted<'_>> {
         let geometry = self.control.geometry();
         let end = at.offset.checked_add(len as u64)?;
         if at.region == 0 {
             let inside = (at.pe as usize) < geometry.npes && end <= geometry.segment_stride;
-            return inside.then(|| Place {
+            return inside.then(|| Granted {
                 at: self.control.mapping().at(geometry.segment(at.pe as usize) + at.offset),
                 _mapped: None,
             });
@@ -223,7 +224,7 @@ impl Hosted {
         let regions = self.regions();
         let part = regions.get(&(by, at.pe, at.region))?;
         let allowed = end <= part.len as u64 && (part.writable || !writes);
-        allowed.then_some(Place {
+        allowed.then_some(Granted {
             at: (part.base + at.offset as usize) as *mut u8,
             _mapped: Some(regions),
         })
@@ -302,7 +303,7 @@ impl Hosted {
         Some(unsafe { shm::compare_swap_sized(place.at, size, expected, new) })
     }
 
-    fn word(&self, by: u32, at: FarAddress, size: usize) -> Option<Place<'_>> {
+    fn word(&self, by: u32, at: FarAddress, size: usize) -> Option<Granted<'_>> {
         self.place(by, at, size, true)
             .filter(|place| matches!(size, 1 | 2 | 4 | 8) && place.at.addr() % size == 0)
     }

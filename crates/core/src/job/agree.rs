@@ -1,9 +1,9 @@
 //! Collective calls on the heaps: all PEs ask for the same, compare, and take the same step; or all
 //! get an error.
 
-use super::owned::Owned;
+use super::own_heap::OwnHeap;
 use crate::base::error::{Error, Result};
-use crate::base::layout::{MAX_WINDOWS, Request, SystemArea};
+use crate::base::layout::{CollectiveRequest, MAX_WINDOWS, SystemArea};
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
 use crate::job::heap::{Block, Heap};
@@ -62,7 +62,7 @@ impl<'a> Collective<'a> {
     /// # Errors
     /// [`Error::Misuse`] while another thread of this PE is in a barrier of the world's.
     pub(crate) fn begin(pe: &'a Arc<Pe>, world: &'a Team) -> Result<Self> {
-        let heap = pe.layer::<Owned>().heap();
+        let heap = pe.layer::<OwnHeap>().heap();
         let meeting = world.split_barrier().hold()?;
         Ok(Collective { pe, meeting, heap })
     }
@@ -77,7 +77,7 @@ impl<'a> Collective<'a> {
     }
 
     fn outcome_word(step: usize) -> u64 {
-        Self::word(offset_of!(Request, outcome) + 8 * step)
+        Self::word(offset_of!(CollectiveRequest, outcome) + 8 * step)
     }
 
     /// Writes a word of this PE's own request block.
@@ -116,7 +116,7 @@ impl<'a> Collective<'a> {
     /// Nobody may start the next collective call before everybody has ended this one.
     pub(crate) fn close(&self) -> Result<()> {
         self.meet()?;
-        self.write(Self::word(offset_of!(Request, kind)), NONE);
+        self.write(Self::word(offset_of!(CollectiveRequest, kind)), NONE);
         Ok(())
     }
 
@@ -139,7 +139,7 @@ impl<'a> Collective<'a> {
         let words = self.heap.bitmap_words();
         debug_assert!(words <= MAX_WINDOWS / 64);
         let mut dropped: Vec<u64> =
-            (0..words).map(|index| self.pe.layer::<Owned>().dropped(index)).collect();
+            (0..words).map(|index| self.pe.layer::<OwnHeap>().dropped(index)).collect();
         let stamp = self.stamp();
         self.publish_request(request, stamp, &dropped);
         self.meet()?;
@@ -157,7 +157,7 @@ impl<'a> Collective<'a> {
 
     fn publish_request(&self, request: [u64; 4], stamp: u64, dropped: &[u64]) {
         for (index, &value) in dropped.iter().enumerate() {
-            self.write(Self::word(offset_of!(Request, dropped) + 8 * index), value);
+            self.write(Self::word(offset_of!(CollectiveRequest, dropped) + 8 * index), value);
         }
         for (index, &value) in request.iter().enumerate().rev() {
             let stamp = if index == 0 { stamp } else { 0 };
@@ -194,7 +194,8 @@ impl<'a> Collective<'a> {
                 dropped.fill(0);
             }
             for (index, bits) in dropped.iter_mut().enumerate() {
-                *bits &= self.read(other, Self::word(offset_of!(Request, dropped) + 8 * index))?;
+                *bits &= self
+                    .read(other, Self::word(offset_of!(CollectiveRequest, dropped) + 8 * index))?;
             }
         }
         Ok(unequal)
@@ -204,7 +205,7 @@ impl<'a> Collective<'a> {
     fn free(&mut self, dropped: &[u64]) {
         for (index, &bits) in dropped.iter().enumerate() {
             for id in (0..64).filter(|bit| bits >> bit & 1 == 1).map(|bit| index * 64 + bit) {
-                self.pe.layer::<Owned>().forget_window(id);
+                self.pe.layer::<OwnHeap>().forget_window(id);
                 if let Some(Block::Range(range)) = self.heap.free(id) {
                     pages::shut(self.pe, &range);
                 }

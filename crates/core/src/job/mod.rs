@@ -2,11 +2,11 @@
 
 pub(crate) mod agree;
 pub(crate) mod heap;
-pub(crate) mod owned;
+pub(crate) mod own_heap;
 pub(crate) mod pages;
 
 use crate::base::error::{Cause, Result};
-use crate::base::status::{Part, State};
+use crate::base::status::{Participation, State};
 use crate::endpoint::ending;
 use crate::endpoint::fabric::Costs;
 use crate::endpoint::pe::Pe;
@@ -266,9 +266,9 @@ impl Job {
     ///
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) in a process that is [not the PE](crate::unstable::ending).
-    pub fn take_part(&self, part: Part) -> Result<()> {
+    pub fn take_part(&self, part: Participation) -> Result<()> {
         ending::take_part(&self.pe, part)?;
-        self.pe.control().mapping().hand_down(part == Part::NotYet);
+        self.pe.control().mapping().hand_down(part == Participation::NotYet);
         Ok(())
     }
 

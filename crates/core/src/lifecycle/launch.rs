@@ -7,7 +7,7 @@ use crate::base::layout::{Geometry, MAX_PES};
 use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
 pub use crate::base::process::{Stat, UNKNOWN, end_of, is_asleep};
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
-pub use crate::base::status::{Part, State};
+pub use crate::base::status::{Participation, State};
 use crate::endpoint::control::Control;
 use rustix::fd::{AsRawFd, BorrowedFd};
 
@@ -116,7 +116,7 @@ impl JobFile {
     }
 
     /// Whether a PE takes part in anything.
-    pub fn part(&self, pe: usize) -> Part {
+    pub fn part(&self, pe: usize) -> Participation {
         self.control.part(pe)
     }
 

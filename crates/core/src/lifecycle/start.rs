@@ -301,7 +301,7 @@ fn finalize_at_exit() {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::base::status::Part;
+    use crate::base::status::Participation;
 
     /// On near peers, too, what a guard could not return when it was dropped.
     #[test]
@@ -347,12 +347,11 @@ mod tests {
     fn a_forked_process_meets_nobody() {
         let met = Job::threads(1, |job| {
             assert!(in_child(|| is_misuse(job.barrier()) && is_misuse(job.window::<u64>(1))));
-            assert!(in_child(
-                || is_misuse(job.take_part(Part::NoMore)) && is_misuse(job.take_part(Part::Taking))
-            ));
+            assert!(in_child(|| is_misuse(job.take_part(Participation::NoMore))
+                && is_misuse(job.take_part(Participation::Taking))));
             (job.pe.control().part(0), job.barrier().is_ok())
         });
-        assert_eq!(met.unwrap(), [(Part::Taking, true)]);
+        assert_eq!(met.unwrap(), [(Participation::Taking, true)]);
     }
 
     #[test]
@@ -391,11 +390,12 @@ mod tests {
     #[test]
     fn a_forked_process_may_take_the_place_of_a_parent_that_takes_no_part_yet() {
         let ended = Job::threads(1, |job| {
-            job.take_part(Part::NotYet).unwrap();
-            let takes_part = || job.take_part(Part::Taking).is_ok() && job.barrier().is_ok();
+            job.take_part(Participation::NotYet).unwrap();
+            let takes_part =
+                || job.take_part(Participation::Taking).is_ok() && job.barrier().is_ok();
             assert!(in_child(takes_part));
             // One process has been the PE; its parent cannot be it too.
-            assert!(is_misuse(job.take_part(Part::Taking)));
+            assert!(is_misuse(job.take_part(Participation::Taking)));
             job.pe.control().process(0) != Some(std::process::id() as i32)
         });
         assert_eq!(ended.unwrap(), [true]);

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::base::error::Result;
-use crate::base::layout::{Line, TURNS};
-use crate::collective::{Destinations, Place};
+use crate::base::layout::{StepLine, TURNS};
+use crate::collective::{Destinations, SymmetricRange};
 use crate::team::Team;
 
 /// A job whose threads share nothing that they have not touched.
@@ -16,8 +16,8 @@ fn job_with_lines(npes: usize) -> Vec<Arc<Pe>> {
             .map(|offset| slot + offset as u64);
         let lines = (0..npes).flat_map(|rank| (0..TURNS).map(move |turn| (rank, turn)));
         let lines = lines.flat_map(|(rank, turn)| {
-            let line = Pe::lines(0) + ((rank * TURNS + turn) * size_of::<Line>()) as u64;
-            [line, line + offset_of!(Line, number) as u64]
+            let line = Pe::lines(0) + ((rank * TURNS + turn) * size_of::<StepLine>()) as u64;
+            [line, line + offset_of!(StepLine, number) as u64]
         });
         for offset in words.into_iter().chain(lines) {
             // SAFETY: an aligned word of the PE's mapped segment.
@@ -28,8 +28,8 @@ fn job_with_lines(npes: usize) -> Vec<Arc<Pe>> {
 }
 
 /// Words of the heap as a collective names them.
-fn words(pe: &Pe, first: usize, count: usize) -> Place {
-    Place::at(pe.control().geometry().heap_offset + 8 * first as u64, 8 * count)
+fn words(pe: &Pe, first: usize, count: usize) -> SymmetricRange {
+    SymmetricRange::at(pe.control().geometry().heap_offset + 8 * first as u64, 8 * count)
 }
 
 /// What a member contributes to a call. Word 0 is its source, which it overwrites as soon as it

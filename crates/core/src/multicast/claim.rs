@@ -2,7 +2,7 @@
 
 use super::Multicast;
 use super::reader::{Reader, Record};
-use super::ring::Part;
+use super::ring::Fragment;
 use super::writer::{Room, Writer};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
@@ -68,7 +68,7 @@ impl<T: Plain> Multicast<T> {
         if !self.assembled {
             let reader = self.reader()?;
             let record = reader.next()?;
-            if record.part == Part::WHOLE {
+            if record.part == Fragment::WHOLE {
                 return self.take(record, to);
             }
             self.assemble(record)?;
@@ -89,7 +89,7 @@ impl<T: Plain> Multicast<T> {
             let Some(record) = self.reader()?.try_next()? else {
                 return Ok(false);
             };
-            if record.part == Part::WHOLE {
+            if record.part == Fragment::WHOLE {
                 return self.take(record, to).map(|()| true);
             }
             self.append(record)?;
@@ -113,7 +113,7 @@ impl<T: Plain> Multicast<T> {
         if !self.assembled {
             let reader = self.reader()?;
             let record = reader.next()?;
-            if record.part == Part::WHOLE && !self.reader()?.copies() {
+            if record.part == Fragment::WHOLE && !self.reader()?.copies() {
                 return self.show(record);
             }
             self.assemble(record)?;
@@ -131,7 +131,7 @@ impl<T: Plain> Multicast<T> {
             let Some(record) = self.reader()?.try_next()? else {
                 return Ok(None);
             };
-            if record.part == Part::WHOLE && !self.reader()?.copies() {
+            if record.part == Fragment::WHOLE && !self.reader()?.copies() {
                 return self.show(record).map(Some);
             }
             self.append(record)?;
@@ -230,7 +230,7 @@ fn publish<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
     // SAFETY: `room` is that of a record of so many bytes, which no reader reads before it is
     // published; `block` is private memory.
     unsafe { shm::copy(writer.block(room), block.as_ptr().cast(), bytes) };
-    writer.publish(room, bytes, Part::WHOLE);
+    writer.publish(room, bytes, Fragment::WHOLE);
     Ok(())
 }
 
@@ -245,7 +245,7 @@ fn publish_in_parts<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
         let room = writer.room(bytes)?;
         // SAFETY: as in `publish`.
         unsafe { shm::copy(writer.block(room), elements.as_ptr().cast(), bytes) };
-        let part = Part { first: number == 0, last: number + 1 == count };
+        let part = Fragment { first: number == 0, last: number + 1 == count };
         writer.publish(room, bytes, part);
     }
     Ok(())
@@ -284,7 +284,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     pub fn commit(self) -> Result<()> {
         match self.memory {
             Memory::InPlace(room, _) => {
-                self.writer.publish(room, self.len * size_of::<T>(), Part::WHOLE);
+                self.writer.publish(room, self.len * size_of::<T>(), Fragment::WHOLE);
                 Ok(())
             }
             Memory::Private(block) => publish(self.writer, &block[..self.len]),

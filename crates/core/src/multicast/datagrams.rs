@@ -23,7 +23,7 @@
 
 use super::ring::{Header, Ring};
 use super::tree::Upstream;
-use super::writer::{LEFT, Line};
+use super::writer::{LEFT, PositionLine};
 use crate::base::error::Result;
 use crate::base::shm;
 use crate::endpoint::fabric::Due;
@@ -200,7 +200,7 @@ pub(super) struct Sending {
     pub(super) pe: Arc<Pe>,
     pub(super) ring: Ring,
     /// The readers, and their lines in this PE's segment.
-    pub(super) readers: Vec<(usize, Line)>,
+    pub(super) readers: Vec<(usize, PositionLine)>,
     pub(super) limit: AtomicU64,
     /// The writer waits, or has waited, for this limit.
     pub(super) wanted: AtomicU64,

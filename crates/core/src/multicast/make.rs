@@ -8,7 +8,7 @@ use super::reader::{Reader, Told};
 use super::ring::Ring;
 use super::sockets::Sockets;
 use super::tree::{ARITY, Child, Node, Progress, Upstream, children, parent};
-use super::writer::{Line, Onward, Peer, Writer};
+use super::writer::{Onward, Peer, PositionLine, Writer};
 use super::{Choice, Delivery, End, Multicast};
 use crate::base::error::{Error, Result};
 use crate::base::layout::ReaderLine;
@@ -328,8 +328,8 @@ impl Channel<'_> {
     }
 
     /// The line of reader `number` in this PE's segment.
-    fn own_line(&self, number: usize) -> Line {
-        Line(self.pe.local(self.line(number)))
+    fn own_line(&self, number: usize) -> PositionLine {
+        PositionLine(self.pe.local(self.line(number)))
     }
 
     fn own_ring(&self) -> Ring {
@@ -491,7 +491,7 @@ impl Channel<'_> {
                     pe.route(self.writer, position),
                     pe.control().doorbell(self.writer),
                 );
-                (ring, Some(Line(near(self.line(number)))), upstream, vec![self.writer])
+                (ring, Some(PositionLine(near(self.line(number)))), upstream, vec![self.writer])
             }
             Delivery::Tree => {
                 let who = |number: usize| {

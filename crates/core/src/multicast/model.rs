@@ -2,7 +2,7 @@
 //! code, without a window.
 
 use super::make::{Channel, MulticastOptions, Places};
-use super::ring::Part;
+use super::ring::Fragment;
 use super::{Delivery, reader, writer};
 use crate::base::error::Result;
 use crate::base::shm;
@@ -69,7 +69,7 @@ impl Sender {
         let room = self.0.room(8)?;
         // SAFETY: room for a word, aligned.
         unsafe { shm::store(self.0.block(room).cast(), value) };
-        self.0.publish(room, 8, Part::WHOLE);
+        self.0.publish(room, 8, Fragment::WHOLE);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 //! A reader's end: the next record, and how far this PE is.
 
 use super::datagrams::{Receiving, Sending};
-use super::ring::{Header, Part, Ring};
+use super::ring::{Fragment, Header, Ring};
 use super::tree::Node;
-use super::writer::{LEFT, Line};
+use super::writer::{LEFT, PositionLine};
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shm;
@@ -24,7 +24,7 @@ pub(super) struct Reader {
     pub(super) told: u64,
     pub(super) upstream: Told,
     /// Where the writer says that this reader was dropped, on a channel that drops readers.
-    pub(super) line: Option<Line>,
+    pub(super) line: Option<PositionLine>,
     /// Whose death ends waits: the writer, and who passes on what it writes.
     pub(super) sources: Vec<usize>,
     pub(super) writer: usize,
@@ -46,7 +46,7 @@ pub(super) enum Told {
 #[derive(Clone, Copy)]
 pub(super) struct Record {
     pub(super) len: usize,
-    pub(super) part: Part,
+    pub(super) part: Fragment,
 }
 
 impl Reader {
@@ -112,7 +112,7 @@ impl Reader {
             // A dropped reader's words are anything.
             self.check()?;
             if let Some(len) = self.ring.whole(self.position, word) {
-                let part = Part::WHOLE;
+                let part = Fragment::WHOLE;
                 return Ok(Some(Record { len, part }));
             }
             match self.ring.decode(self.position, word)? {

@@ -29,23 +29,23 @@ const END: u64 = 6;
 
 /// Which part of a block a record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct Fragment {
     /// A block begins with it.
     pub(super) first: bool,
     /// A block ends with it.
     pub(super) last: bool,
 }
 
-impl Part {
+impl Fragment {
     /// The only one.
-    pub(super) const WHOLE: Part = Part { first: true, last: true };
+    pub(super) const WHOLE: Fragment = Fragment { first: true, last: true };
 }
 
 /// What a header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Header {
     /// So many bytes of a block, and which of it.
-    Block { len: usize, part: Part },
+    Block { len: usize, part: Fragment },
     /// To be skipped.
     Padding { len: usize },
     /// Nothing follows.
@@ -169,7 +169,7 @@ impl Ring {
     /// What a word that is not 0 says, as the header of a record at `position`, believing nothing.
     pub(super) fn decode(&self, position: u64, word: u64) -> Result<Header> {
         if let Some(len) = self.whole(position, word) {
-            let part = Part::WHOLE;
+            let part = Fragment::WHOLE;
             return Ok(Header::Block { len, part });
         }
         let (len, left) = (word >> 3, self.left(position));
@@ -177,7 +177,7 @@ impl Ring {
             kind @ (FIRST | MORE | LAST) if len <= left.saturating_sub(self.unit) => {
                 Ok(Header::Block {
                     len: len as usize,
-                    part: Part { first: kind == FIRST, last: kind == LAST },
+                    part: Fragment { first: kind == FIRST, last: kind == LAST },
                 })
             }
             PADDING if len == left => Ok(Header::Padding { len: len as usize }),
@@ -219,7 +219,7 @@ mod tests {
                     prop_assert_eq!(position % ring.len(), 0);
                 }
                 for (first, last) in [(true, true), (true, false), (false, false), (false, true)] {
-                    let header = Header::Block { len: size, part: Part { first, last } };
+                    let header = Header::Block { len: size, part: Fragment { first, last } };
                     prop_assert_eq!(ring.decode(position, header.to_word()).unwrap(), header);
                 }
                 let start = ring.block(position) as usize - ring.at(0) as usize;

@@ -35,7 +35,7 @@
 //! that none depends on another.
 
 use super::ring::{Header, Ring};
-use super::writer::{LEFT, Line};
+use super::writer::{LEFT, PositionLine};
 use crate::base::error::{Error, Result};
 use crate::base::shm;
 use crate::base::status::State;
@@ -116,7 +116,7 @@ pub(super) struct Progress {
 pub(super) struct Child {
     pub(super) pe: usize,
     /// Its line, in this PE's segment.
-    pub(super) line: Line,
+    pub(super) line: PositionLine,
     /// The next record for it.
     pub(super) sent: u64,
     pub(super) ended: bool,
@@ -274,8 +274,8 @@ impl Node {
         let there =
             |here: *mut u8| self.pe.route(child.pe, self.offset + (here as usize - base) as u64);
         match (there(block), there(header)) {
-            // SAFETY: the block is one of this PE's ring, mapped as long as the job. It stays as it is
-            // until the child has told that it is done with it, which answers the signal.
+            // SAFETY: the block is one of this PE's ring, mapped as long as the job. It stays as it
+            // is until the child has told that it is done with it, which answers the signal.
             (Route::Far(to), Route::Far(at)) => unsafe {
                 self.pe.fabric().put_signal_nbi(to, block, len, at, SignalOp::Set, word)
             },

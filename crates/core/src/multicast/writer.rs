@@ -1,7 +1,7 @@
 //! The writer's end: room in the ring, records, and who has read what.
 
 use super::datagrams::Sending;
-use super::ring::{Header, Part, Ring};
+use super::ring::{Fragment, Header, Ring};
 use super::tree::{Node, Upstream};
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Cause, Error, Result};
@@ -55,22 +55,22 @@ pub(super) struct Peer {
     pub(super) pe: usize,
     pub(super) bell: Doorbell,
     /// Its line, in this PE's segment.
-    pub(super) line: Line,
+    pub(super) line: PositionLine,
     /// Where it looks whether it was dropped.
     pub(super) dropped: Upstream,
 }
 
 /// Address of a [`ReaderLine`].
 #[derive(Clone, Copy)]
-pub(super) struct Line(pub(super) *mut u8);
+pub(super) struct PositionLine(pub(super) *mut u8);
 
 // SAFETY: an address in the window that the end of the channel keeps, used only through
 // `crate::base::shm`.
-unsafe impl Send for Line {}
+unsafe impl Send for PositionLine {}
 // SAFETY: as above.
-unsafe impl Sync for Line {}
+unsafe impl Sync for PositionLine {}
 
-impl Line {
+impl PositionLine {
     /// How far the reader says it is; [`LEFT`] when it has left.
     #[inline]
     pub(super) fn position(self) -> u64 {
@@ -170,7 +170,7 @@ impl Writer {
 
     /// Publishes the record, whose block is complete.
     #[inline(always)]
-    pub(super) fn publish(&mut self, room: Room, len: usize, part: Part) {
+    pub(super) fn publish(&mut self, room: Room, len: usize, part: Fragment) {
         let start = self.position + room.padding;
         let end = start + self.ring.record(len);
         self.ring.set_word(end, 0);

@@ -109,7 +109,7 @@ const QUEUED: u8 = 2;
 
 /// Threads of this PE that wait for a claim, in the order they came, for all locks.
 #[derive(Default)]
-pub(crate) struct Line(Mutex<Vec<Waiter>>);
+pub(crate) struct LocalQueue(Mutex<Vec<Waiter>>);
 
 struct Waiter {
     /// Of the lock.
@@ -118,13 +118,13 @@ struct Waiter {
     turn: Arc<AtomicBool>,
 }
 
-impl Line {
+impl LocalQueue {
     fn lock(&self) -> MutexGuard<'_, Vec<Waiter>> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl Layer for Line {
+impl Layer for LocalQueue {
     fn new(_pe: &Pe) -> Self {
         Self::default()
     }
@@ -293,7 +293,7 @@ impl<'a> Queue<'a> {
     fn wait_in_line(&self) -> Quick<()> {
         let turn = Arc::new(AtomicBool::new(false));
         {
-            let mut line = self.pe.layer::<Line>().lock();
+            let mut line = self.pe.layer::<LocalQueue>().lock();
             // Whoever has the claim may give it up at any time, until it is `QUEUED`.
             while self.replace_claim(CLAIMED, QUEUED) == FREE {
                 if self.claim_now()? {
@@ -306,7 +306,7 @@ impl<'a> Queue<'a> {
             wait::until(self.pe, terms, || turn.load(Ordering::Acquire).then_some(()))
         });
         if ended.is_err() {
-            let mut line = self.pe.layer::<Line>().lock();
+            let mut line = self.pe.layer::<LocalQueue>().lock();
             match line.iter().position(|waiter| Arc::ptr_eq(&waiter.turn, &turn)) {
                 Some(place) => drop(line.remove(place)),
                 None => {
@@ -330,7 +330,7 @@ impl<'a> Queue<'a> {
     #[cold]
     fn pass_on(&self) {
         {
-            let mut line = self.pe.layer::<Line>().lock();
+            let mut line = self.pe.layer::<LocalQueue>().lock();
             let Some(first) = line.iter().position(|waiter| waiter.offset == self.offset) else {
                 return self.write(CLAIM, FREE);
             };
@@ -454,7 +454,7 @@ mod tests {
                         order.lock().unwrap().push(thread);
                         drop(held);
                     });
-                    while job.pe.layer::<Line>().lock().len() <= thread {
+                    while job.pe.layer::<LocalQueue>().lock().len() <= thread {
                         std::thread::yield_now();
                     }
                 }

@@ -3,7 +3,7 @@
 
 use super::Team;
 use crate::base::error::{Error, Result};
-use crate::base::layout::{BarrierSlot, Line, MAX_BARRIERS, MAX_LINED, TURNS};
+use crate::base::layout::{BarrierSlot, MAX_BARRIERS, MAX_LINED, StepLine, TURNS};
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
 use std::mem::offset_of;
@@ -100,9 +100,9 @@ impl Council<'_> {
     ///
     /// A slot is free only where all have dropped what they had there together with this member:
     /// not only the barrier's words are looked at by the late, but also the scratch words here
-    /// after the last barrier, and outboxes. A slot that a late member, who is in this call, has
-    /// just dropped may come too late for the first attempt; so where none is free, they look once
-    /// more.
+    /// after the last barrier, and eager buffers. A slot that a late member, who is in this call,
+    /// has just dropped may come too late for the first attempt; so where none is free, they look
+    /// once more.
     ///
     /// The words of a claim are free again when their first barrier is passed the next time. A
     /// proposal may be the last thing that is read of a call, so there are two words that take
@@ -172,7 +172,7 @@ impl Council<'_> {
                             self.pe.local(Pe::barrier_slot(slot)),
                             offset_of!(BarrierSlot, ended),
                         );
-                        shm::zero(self.pe.local(lines), lined * TURNS * size_of::<Line>());
+                        shm::zero(self.pe.local(lines), lined * TURNS * size_of::<StepLine>());
                     }
                     CLAIMED | self.pe.ended(slot) << 2
                 }

@@ -6,36 +6,36 @@ use crate::endpoint::route::Route;
 
 /// A range of every segment, the same on every PE.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct SymmetricRange {
     pub(crate) offset: u64,
     pub(crate) bytes: usize,
 }
 
-impl Place {
+impl SymmetricRange {
     #[cfg(loom)]
-    pub(crate) fn at(offset: u64, bytes: usize) -> Place {
-        Place { offset, bytes }
+    pub(crate) fn at(offset: u64, bytes: usize) -> SymmetricRange {
+        SymmetricRange { offset, bytes }
     }
 
     /// `bytes` of it from `at` on, which the caller has found to be inside.
-    pub(crate) fn part(self, at: usize, bytes: usize) -> Place {
+    pub(crate) fn part(self, at: usize, bytes: usize) -> SymmetricRange {
         assert!(
             at <= self.bytes && bytes <= self.bytes - at,
             "{bytes} bytes at {at} of {}",
             self.bytes
         );
-        Place { offset: self.offset + at as u64, bytes }
+        SymmetricRange { offset: self.offset + at as u64, bytes }
     }
 
     /// Whether they have a byte in common.
-    pub fn overlaps(self, other: Place) -> bool {
+    pub fn overlaps(self, other: SymmetricRange) -> bool {
         let (ends, other_ends) =
             (self.offset + self.bytes as u64, other.offset + other.bytes as u64);
         self.bytes > 0 && other.bytes > 0 && self.offset < other_ends && other.offset < ends
     }
 
     /// Whether they are the same bytes, or have none in common.
-    pub fn is_apart(self, other: Place) -> bool {
+    pub fn is_apart(self, other: SymmetricRange) -> bool {
         self.offset == other.offset && self.bytes == other.bytes || !self.overlaps(other)
     }
 }
@@ -43,11 +43,11 @@ impl Place {
 /// What collectives are made of.
 impl Team {
     /// Address of a place in this PE's own segment.
-    pub(crate) fn here(&self, place: Place) -> *mut u8 {
+    pub(crate) fn here(&self, place: SymmetricRange) -> *mut u8 {
         self.pe().local(place.offset)
     }
 
-    pub(crate) fn there(&self, rank: usize, place: Place) -> Route {
+    pub(crate) fn there(&self, rank: usize, place: SymmetricRange) -> Route {
         if rank == self.rank() {
             // Not through a fabric: the caller reads it without a quiet.
             return Route::Near(self.here(place));
@@ -60,7 +60,12 @@ impl Team {
     ///
     /// # Safety
     /// `to` is writable for the place's bytes.
-    pub(crate) unsafe fn fetch(&self, rank: usize, from: Place, to: *mut u8) -> Result<()> {
+    pub(crate) unsafe fn fetch(
+        &self,
+        rank: usize,
+        from: SymmetricRange,
+        to: *mut u8,
+    ) -> Result<()> {
         if from.bytes == 0 {
             return Ok(());
         }
@@ -72,7 +77,12 @@ impl Team {
     ///
     /// # Safety
     /// `from` is readable for the place's bytes and does not overlap with it.
-    pub(crate) unsafe fn deliver(&self, rank: usize, to: Place, from: *const u8) -> Result<()> {
+    pub(crate) unsafe fn deliver(
+        &self,
+        rank: usize,
+        to: SymmetricRange,
+        from: *const u8,
+    ) -> Result<()> {
         if to.bytes == 0 {
             return Ok(());
         }

@@ -5,26 +5,26 @@
 //! of the step. The sender writes the bytes, then the number; the receiver waits until the line
 //! shows the number, and reads the bytes from the same line. So a message is one transfer of one
 //! cache line, and nothing else. Each pair of members has a line each way for each of [`TURNS`]
-//! turns; step k uses those of turn k mod `TURNS`, and the outboxes of the same turn.
+//! turns; step k uses those of turn k mod `TURNS`, and the eager buffers of the same turn.
 //!
 //! | call | meaning |
 //! |---|---|
 //! | [`step`](Team::step) | the team's next step: all members begin the same ones in the same order, and say the same of each. Begun when all that an earlier collective does is done |
-//! | [`tell`](Team::tell) | sends to some members |
+//! | [`notify`](Team::notify) | sends to some members |
 //! | [`push`](Team::push) | the same, through a fabric, with more than a line carries: it is put into their memory before they are told |
-//! | [`hear`](Team::hear) | waits for those of some; what is sent is heard, in the same collective |
+//! | [`await_from`](Team::await_from) | waits for those of some; what is sent is heard, in the same collective |
 //! | [`serve`](Team::serve) | a root's: hears from all, and gives each, as it comes, what it is to have: put into its memory, and told of |
 //! | [`meet`](Team::meet) | hears from all, in a step in which each tells all: a **meeting** |
-//! | [`publish`](Team::publish), [`swap`](Team::swap) | a meeting by outboxes: each fills its own, which others read, or, through a fabric, a part of everybody's |
+//! | [`publish`](Team::publish), [`swap`](Team::swap) | a meeting by eager buffers: each fills its own, which others read, or, through a fabric, a part of everybody's |
 //!
-//! **Why no line is overwritten before it has been read, nor an outbox.** Let S write to what R
-//! reads, in step j, which was used before in step k = j - `TURNS`. Members meet in barriers of the
-//! team and in steps of which that was said. `step` sees to it that between them there is a meeting
-//! whose end S has seen before j: it counts meetings, and where there was none since k, makes one,
-//! a barrier. In that meeting S has heard from R, which told it after it had finished every earlier
-//! collective: it has read what it had to read in k. As all members count the same, all take part
-//! in that barrier. A barrier that is under way counts as a meeting, so `step` ends it first. Nor
-//! does it matter whose outbox was read by whom: S has heard from all.
+//! **Why no line is overwritten before it has been read, nor an eager buffer.** Let S write to what
+//! R reads, in step j, which was used before in step k = j - `TURNS`. Members meet in barriers of
+//! the team and in steps of which that was said. `step` sees to it that between them there is a
+//! meeting whose end S has seen before j: it counts meetings, and where there was none since k,
+//! makes one, a barrier. In that meeting S has heard from R, which told it after it had finished
+//! every earlier collective: it has read what it had to read in k. As all members count the same,
+//! all take part in that barrier. A barrier that is under way counts as a meeting, so `step` ends
+//! it first. Nor does it matter whose eager buffer was read by whom: S has heard from all.
 //!
 //! So a collective in which all tell all needs nothing else, ever; and where one has nothing to
 //! hear, as the root of a broadcast, up to `TURNS` of them follow each other before members have to
@@ -44,9 +44,9 @@
 
 use super::Team;
 use super::forced::Forced;
-use super::place::Place;
+use super::place::SymmetricRange;
 use crate::base::error::{Error, Result};
-use crate::base::layout::{LINE, Line, OUTBOX, Outbox, SystemArea, TURNS};
+use crate::base::layout::{EAGER_BYTES, EagerBuffer, LINE, StepLine, SystemArea, TURNS};
 use crate::base::shm;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
@@ -105,8 +105,8 @@ pub(crate) struct Step {
 }
 
 /// What a message carries that only says that its sender has come.
-pub(crate) fn nothing(_rank: usize) -> Place {
-    Place { offset: 0, bytes: 0 }
+pub(crate) fn nothing(_rank: usize) -> SymmetricRange {
+    SymmetricRange { offset: 0, bytes: 0 }
 }
 
 impl Team {
@@ -137,11 +137,11 @@ impl Team {
 
     /// Tells members that this one has come, and gives each of them what it is to have, up to
     /// [`LINE`] bytes of this PE's memory. Does not wait, and passes over this member.
-    pub(crate) fn tell(
+    pub(crate) fn notify(
         &self,
         step: Step,
         ranks: Range<usize>,
-        what: impl Fn(usize) -> Place,
+        what: impl Fn(usize) -> SymmetricRange,
     ) -> Result<()> {
         if !self.steps().lines {
             return if step.meeting { Ok(()) } else { self.barrier() };
@@ -159,7 +159,7 @@ impl Team {
                     pe,
                     self.here(place),
                     place.bytes,
-                    line.add(offset_of!(Line, number)),
+                    line.add(offset_of!(StepLine, number)),
                     step.number,
                 )?
             };
@@ -170,13 +170,14 @@ impl Team {
         Ok(())
     }
 
-    /// Tells members as [`tell`](Self::tell) does, and before that puts what each is to have into
-    /// its `to`, through a fabric. Begins behind this member, so that not all put to the same one.
+    /// Tells members as [`notify`](Self::notify) does, and before that puts what each is to have
+    /// into its `to`, through a fabric. Begins behind this member, so that not all put to the same
+    /// one.
     pub(crate) fn push(
         &self,
         step: Step,
         ranks: Range<usize>,
-        to: Place,
+        to: SymmetricRange,
         what: impl Fn(usize) -> *const u8,
     ) -> Result<()> {
         let (me, first) = (self.rank(), self.rank() + 1);
@@ -192,7 +193,7 @@ impl Team {
 
     /// Puts something into a member's `to`, and tells it; without lines, the barrier that follows
     /// does.
-    fn hand(&self, step: Step, rank: usize, to: Place, from: *const u8) -> Result<()> {
+    fn hand(&self, step: Step, rank: usize, to: SymmetricRange, from: *const u8) -> Result<()> {
         let pe = self.pe();
         if !self.steps().lines {
             // SAFETY: the callers' sources are readable for the place's bytes, and lie elsewhere.
@@ -211,8 +212,13 @@ impl Team {
     /// then hears of this member has all of it.
     ///
     /// # Errors
-    /// As for [`hear`](Self::hear).
-    pub(crate) fn serve(&self, step: Step, to: Place, what: impl Fn(usize) -> Place) -> Result<()> {
+    /// As for [`await_from`](Self::await_from).
+    pub(crate) fn serve(
+        &self,
+        step: Step,
+        to: SymmetricRange,
+        what: impl Fn(usize) -> SymmetricRange,
+    ) -> Result<()> {
         let mut missing: Vec<usize> = (0..self.len()).filter(|&rank| rank != self.rank()).collect();
         if !self.steps().lines {
             self.barrier()?;
@@ -231,12 +237,12 @@ impl Team {
 
     /// Offset in a segment of the line in which a member tells its owner.
     fn line_at(&self, step: Step, rank: usize) -> u64 {
-        Pe::lines(self.slot()) + ((rank * TURNS + step.turn) * size_of::<Line>()) as u64
+        Pe::lines(self.slot()) + ((rank * TURNS + step.turn) * size_of::<StepLine>()) as u64
     }
 
     /// The word by which one member tells another.
     fn told_at(&self, step: Step, who: usize, whom: usize) -> Route {
-        let number = self.line_at(step, who) + offset_of!(Line, number) as u64;
+        let number = self.line_at(step, who) + offset_of!(StepLine, number) as u64;
         self.pe().route(self.members()[whom], number)
     }
 
@@ -248,7 +254,7 @@ impl Team {
     /// Whether a member's message has come; as if from this one itself.
     #[inline]
     fn has_come(&self, step: Step, rank: usize) -> bool {
-        let number = self.line(step, rank).wrapping_add(offset_of!(Line, number));
+        let number = self.line(step, rank).wrapping_add(offset_of!(StepLine, number));
         // SAFETY: an aligned word of a line in this PE's segment.
         rank == self.rank() || unsafe { shm::load(number.cast::<u64>()) } == step.number
     }
@@ -258,7 +264,7 @@ impl Team {
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all have come;
     /// [`Misuse`](Error::Misuse) beside another thread.
-    pub(crate) fn hear(&self, step: Step, ranks: Range<usize>) -> Result<()> {
+    pub(crate) fn await_from(&self, step: Step, ranks: Range<usize>) -> Result<()> {
         if !self.steps().lines {
             return self.barrier();
         }
@@ -278,7 +284,7 @@ impl Team {
     /// leave the job.
     ///
     /// # Errors
-    /// As for [`hear`](Self::hear).
+    /// As for [`await_from`](Self::await_from).
     #[inline]
     pub(crate) fn wait_in_step<R>(
         &self,
@@ -307,9 +313,9 @@ impl Team {
     /// Waits for the messages of all, in a step that is a meeting.
     ///
     /// # Errors
-    /// As for [`hear`](Self::hear).
+    /// As for [`await_from`](Self::await_from).
     pub(crate) fn meet(&self, step: Step) -> Result<()> {
-        self.hear(step, 0..self.len())?;
+        self.await_from(step, 0..self.len())?;
         // A barrier counts itself.
         let Steps { lines, met, .. } = self.steps();
         met.store(met.load(Ordering::Relaxed) + u64::from(*lines), Ordering::Relaxed);
@@ -341,41 +347,48 @@ impl Team {
         told.is_ok_and(|number| number == step.number)
     }
 
-    /// The outbox of a step, in each member's slot.
-    pub(crate) fn outbox(&self, step: Step) -> Place {
-        Place {
-            offset: (offset_of!(SystemArea, outboxes)
-                + self.slot() * size_of::<Outbox>()
-                + step.turn * OUTBOX) as u64,
-            bytes: OUTBOX,
+    /// The eager buffer of a step, in each member's slot.
+    pub(crate) fn eager_buffer(&self, step: Step) -> SymmetricRange {
+        SymmetricRange {
+            offset: (offset_of!(SystemArea, eager_buffers)
+                + self.slot() * size_of::<EagerBuffer>()
+                + step.turn * EAGER_BYTES) as u64,
+            bytes: EAGER_BYTES,
         }
     }
 
     /// A meeting before which each has published a place of its own, or something else that
-    /// `publish` puts into the outbox.
-    pub(crate) fn publish(&self, publish: impl FnOnce(Place) -> Result<()>) -> Result<Place> {
+    /// `publish` puts into the eager buffer.
+    pub(crate) fn publish(
+        &self,
+        publish: impl FnOnce(SymmetricRange) -> Result<()>,
+    ) -> Result<SymmetricRange> {
         let step = self.step(true)?;
-        let outbox = self.outbox(step);
-        publish(outbox)?;
-        self.tell(step, 0..self.len(), nothing)?;
+        let eager_buffer = self.eager_buffer(step);
+        publish(eager_buffer)?;
+        self.notify(step, 0..self.len(), nothing)?;
         self.meet(step)?;
-        Ok(outbox)
+        Ok(eager_buffer)
     }
 
-    /// A meeting in which each puts `bytes` into the outbox of each, where they lie by rank: all
-    /// that it gets, its own included.
-    pub(crate) fn swap(&self, bytes: usize, what: impl Fn(usize) -> *const u8) -> Result<Place> {
+    /// A meeting in which each puts `bytes` into the eager buffer of each, where they lie by rank:
+    /// all that it gets, its own included.
+    pub(crate) fn swap(
+        &self,
+        bytes: usize,
+        what: impl Fn(usize) -> *const u8,
+    ) -> Result<SymmetricRange> {
         let step = self.step(true)?;
-        self.swap_in(step, self.outbox(step).part(0, self.len() * bytes), what)
+        self.swap_in(step, self.eager_buffer(step).part(0, self.len() * bytes), what)
     }
 
     /// The same by another room, an equal part of it for each, which all may write now.
     pub(crate) fn swap_in(
         &self,
         step: Step,
-        room: Place,
+        room: SymmetricRange,
         what: impl Fn(usize) -> *const u8,
-    ) -> Result<Place> {
+    ) -> Result<SymmetricRange> {
         let (me, bytes) = (self.rank(), room.bytes / self.len());
         let mine = room.part(me * bytes, bytes);
         // SAFETY: the room lies in this PE's segment, and what the callers give is readable, and

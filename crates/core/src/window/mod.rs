@@ -21,7 +21,7 @@ use crate::endpoint::written::Written;
 use crate::job::Job;
 use crate::job::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WINDOW, UNKNOWN};
 use crate::job::heap::KeySlot;
-use crate::job::owned::Owned;
+use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
 use crate::window::restricted::{Exchange, Hold, OwnPart, Restricted, Rights};
 use std::marker::PhantomData;
@@ -133,7 +133,7 @@ pub(crate) struct Inner {
     access: Access,
     /// This PE's part.
     local: *mut u8,
-    place: Place,
+    place: Location,
 }
 
 // SAFETY: `local` is an address in a mapping that `pe` or `place` holds, used only through
@@ -142,7 +142,7 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-enum Place {
+enum Location {
     /// At this offset of each segment.
     Heap(u64),
     /// In memfds of its own.
@@ -165,7 +165,7 @@ impl Inner {
             bytes: 0,
             access: Access::ReadWrite,
             local: std::ptr::null_mut(),
-            place: Place::Restricted(Restricted::bare(pe.clone(), 0)),
+            place: Location::Restricted(Restricted::bare(pe.clone(), 0)),
             pe,
         })
     }
@@ -173,15 +173,15 @@ impl Inner {
     /// Where it begins in each segment, if that is where it is.
     pub(crate) fn heap_offset(&self) -> Option<u64> {
         match self.place {
-            Place::Heap(offset) => Some(offset),
-            Place::Restricted(_) => None,
+            Location::Heap(offset) => Some(offset),
+            Location::Restricted(_) => None,
         }
     }
 
     pub(crate) fn restricted(&self) -> Option<&Restricted> {
         match &self.place {
-            Place::Heap(_) => None,
-            Place::Restricted(restricted) => Some(restricted),
+            Location::Heap(_) => None,
+            Location::Restricted(restricted) => Some(restricted),
         }
     }
 
@@ -195,13 +195,13 @@ impl Inner {
         attached: Option<(usize, u64)>,
     ) -> Result<Target> {
         match &self.place {
-            Place::Heap(base) => {
+            Location::Heap(base) => {
                 if !self.access.allows(wanted) && pe != self.pe.me() {
                     return self.denied(pe, wanted);
                 }
                 Ok(Target { route: self.pe.route(pe, base + offset as u64), hold: None })
             }
-            Place::Restricted(restricted) => {
+            Location::Restricted(restricted) => {
                 restricted.resolve(&self.pe, pe, offset, wanted, attached)
             }
         }
@@ -211,9 +211,9 @@ impl Inner {
 impl Inner {
     fn reach(&self) -> Reach {
         let near = match self.place {
-            Place::Heap(base) => self.pe.near_parts(base),
+            Location::Heap(base) => self.pe.near_parts(base),
             // Each use of a right is counted.
-            Place::Restricted(_) => None,
+            Location::Restricted(_) => None,
         };
         let (parts, stride) = near.unwrap_or((std::ptr::null_mut(), 0));
         let count = |wanted| {
@@ -241,8 +241,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // Before the number may be given to another: what is mapped under it now.
-        drop(std::mem::replace(&mut self.place, Place::Heap(0)));
-        self.pe.layer::<Owned>().drop_window(self.id);
+        drop(std::mem::replace(&mut self.place, Location::Heap(0)));
+        self.pe.layer::<OwnHeap>().drop_window(self.id);
     }
 }
 
@@ -429,7 +429,7 @@ impl Job {
             bytes,
             access: options.access,
             local: pe.local(allocation.range.start),
-            place: Place::Heap(allocation.range.start),
+            place: Location::Heap(allocation.range.start),
         };
         pages::open(pe, &allocation.range, &allocation.dirty, options.populate);
         start(allocation.range.start);
@@ -498,7 +498,7 @@ impl Job {
         };
         // What one PE cannot make, none has: every step is compared.
         let refused = |error: Option<Error>, pe: usize| {
-            self.pe.layer::<Owned>().drop_window(id);
+            self.pe.layer::<OwnHeap>().drop_window(id);
             call.close()?;
             Err(error.unwrap_or_else(|| {
                 let there = std::io::Error::other(format!(
@@ -541,7 +541,7 @@ impl Job {
             bytes,
             access: Access::ReadWrite,
             local: restricted.local(self.pe()),
-            place: Place::Restricted(restricted),
+            place: Location::Restricted(restricted),
         };
         let inner = Arc::new(inner);
         self.pe.register_restricted(&inner);

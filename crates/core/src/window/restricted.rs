@@ -84,12 +84,12 @@ impl Rights {
 /// One PE's side of a restricted window.
 pub(crate) struct Restricted {
     key: usize,
-    parts: Box<[Part]>,
+    parts: Box<[HomePart]>,
     pe: Arc<Pe>,
 }
 
 /// What this PE has of one home's part.
-struct Part {
+struct HomePart {
     mapping: Option<Mapping>,
     access: Access,
     epoch: u64,
@@ -208,7 +208,7 @@ struct Round<'a> {
     rights: &'a Rights,
     sends: Vec<usize>,
     missing: Vec<usize>,
-    parts: Vec<Part>,
+    parts: Vec<HomePart>,
     failed: Option<Error>,
 }
 
@@ -275,7 +275,7 @@ impl Restricted {
     ) -> Result<Self> {
         let (pe, key) = (exchange.pe, exchange.slot);
         let (me, n) = (pe.me(), pe.npes());
-        let part = |home| Part { mapping: None, access: rights.had[home], epoch: 0, nonce: 0 };
+        let part = |home| HomePart { mapping: None, access: rights.had[home], epoch: 0, nonce: 0 };
         let mut round = Round {
             exchange,
             own: &own,

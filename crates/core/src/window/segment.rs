@@ -20,7 +20,7 @@ use crate::endpoint::route::Route;
 pub use crate::endpoint::written::Written;
 use crate::job::Job;
 use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK};
-use crate::job::owned::Owned;
+use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
 use crate::wait::polling;
 use crate::wait::{self, Awaiting, Terms};
@@ -106,12 +106,12 @@ impl Job {
     /// The bytes that the program asked for of the allocated block around the byte at `offset`;
     /// `None` where there is no such block.
     pub fn block_around(&self, offset: u64) -> Option<Range<u64>> {
-        self.pe.layer::<Owned>().blocks().around(offset)
+        self.pe.layer::<OwnHeap>().blocks().around(offset)
     }
 
     /// Offsets at which allocated blocks start.
     pub fn blocks(&self) -> Vec<u64> {
-        self.pe.layer::<Owned>().blocks().starts()
+        self.pe.layer::<OwnHeap>().blocks().starts()
     }
 
     /// The parts of the `bytes` from `offset` on, in this PE's segment, that may hold anything but

@@ -21,7 +21,8 @@ on_every_fabric!(
     refusals,
 );
 
-/// None, one, odd numbers, around what an outbox holds of 8-byte elements, and several blocks.
+/// None, one, odd numbers, around what an eager buffer holds of 8-byte elements, and several
+/// blocks.
 const LENGTHS: [usize; 8] = [0, 1, 7, 127, 128, 129, 1023, 5001];
 
 /// For reductions, of two also more than a fabric takes in one round.
@@ -290,8 +291,8 @@ fn all_to_alls(setup: Setup) {
     }
 }
 
-/// The outboxes take turns: however far apart the members are, none is overwritten before it has
-/// been read.
+/// The eager buffers take turns: however far apart the members are, none is overwritten before it
+/// has been read.
 fn one_after_the_other_without_pause(setup: Setup) {
     let rounds = if setup.is_near() { 400 } else { 60 };
     for run in setup.many_runs(&sizes_here(&[2, 3, 8]), 3) {

@@ -99,12 +99,12 @@ pub struct Tools {
     team: Team,
     /// The victim's.
     lock: Lock,
-    /// For collectives: twice as much as fits into no outbox, for each PE.
+    /// For collectives: twice as much as fits into no eager buffer, for each PE.
     pub blocks: Window<u64>,
     victim: usize,
 }
 
-/// Elements that fit into a line, into an outbox, and into neither.
+/// Elements that fit into a line, into an eager buffer, and into neither.
 const FEW: usize = 1;
 const SOME: usize = 100;
 pub const MANY: usize = 200;

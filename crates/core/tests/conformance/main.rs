@@ -1,6 +1,6 @@
-//! The conformance suite: what the contract in [`memonet_core::unstable::fabric`] and the documentation of
-//! the public calls promise, asked of near peers and of far ones, at the fabric's most helpful and
-//! at its least.
+//! The conformance suite: what the contract in [`memonet_core::unstable::fabric`] and the
+//! documentation of the public calls promise, asked of near peers and of far ones, at the fabric's
+//! most helpful and at its least.
 //!
 //! What PEs are, threads here, is the business of [`ground`]: other crates run the same tests on
 //! theirs.

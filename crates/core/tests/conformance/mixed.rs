@@ -7,8 +7,8 @@ use std::fmt::Debug;
 
 on_every_fabric!(of_the_world, of_two_teams_in_turn, reductions_about_every_limit);
 
-/// Elements of each member: within a line of 56 bytes, just beyond, within an outbox, just beyond,
-/// and more.
+/// Elements of each member: within a line of 56 bytes, just beyond, within an eager buffer, just
+/// beyond, and more.
 const LENGTHS: [usize; 10] = [0, 1, 6, 7, 8, 40, 127, 128, 129, 700];
 const MOST: usize = 700;
 
@@ -168,8 +168,8 @@ fn of_two_teams_in_turn(setup: Setup) {
     }
 }
 
-/// Elements that fit some, all or none of the lengths of lines, outboxes and parts, and combined so
-/// that the order shows: affine maps and triangular matrices.
+/// Elements that fit some, all or none of the lengths of lines, eager buffers and parts, and
+/// combined so that the order shows: affine maps and triangular matrices.
 fn reductions_about_every_limit(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 9]), 2) {
         run.job(move |job| {
@@ -194,7 +194,7 @@ fn reductions_about_every_limit(setup: Setup) {
                 [a.wrapping_mul(c), b.wrapping_mul(c).wrapping_add(d)]
             };
             about_every_limit(job, run.shared_dice(), |mark| [mark, !mark], affine)?;
-            // Of three members, not one each fits into an outbox.
+            // Of three members, not one each fits into an eager buffer.
             let wide = move |x: [[u64; 2]; 25], y: [[u64; 2]; 25]| {
                 std::array::from_fn(|i| affine(x[i], y[i]))
             };
@@ -209,15 +209,24 @@ fn about_every_limit<T: Plain + PartialEq + Debug>(
     make: fn(u64) -> T,
     compose: impl Fn(T, T) -> T + Copy,
 ) -> Result<()> {
-    const OUTBOX: usize = 1024;
+    const EAGER_BYTES: usize = 1024;
     const PART: usize = 64 << 10;
     let (n, me, size) = (job.npes(), job.pe(), size_of::<T>());
-    let (outbox, round) = (OUTBOX / size, PART / size * n);
-    let several = OUTBOX / (n * size) * n;
-    let mut lengths =
-        vec![1, n, n + 1, several, several + 1, outbox, outbox + 1, outbox + n, 3 * outbox + 1];
+    let (eager_buffer, round) = (EAGER_BYTES / size, PART / size * n);
+    let several = EAGER_BYTES / (n * size) * n;
+    let mut lengths = vec![
+        1,
+        n,
+        n + 1,
+        several,
+        several + 1,
+        eager_buffer,
+        eager_buffer + 1,
+        eager_buffer + n,
+        3 * eager_buffer + 1,
+    ];
     if n <= 3 {
-        lengths.extend([round, round + 1, 2 * round + outbox + 1]);
+        lengths.extend([round, round + 1, 2 * round + eager_buffer + 1]);
     }
     let most = lengths.iter().copied().max().unwrap_or_default();
     let (to, from) = (job.window::<T>(most)?, job.window::<T>(most)?);

@@ -4,7 +4,7 @@
 use crate::ground;
 pub use crate::ground::{Meeting, nap, yield_now};
 use memonet_core::unstable::segment::{Segment, Spot};
-use memonet_core::{Job, Place, Result};
+use memonet_core::{Job, Result, SymmetricRange};
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ impl OwnBlocks {
         unsafe { self.0.at(pe, offset, bytes) }
     }
 
-    pub fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
+    pub fn place(&self, offset: u64, bytes: usize) -> Option<SymmetricRange> {
         // SAFETY: as the type says.
         unsafe { self.0.place(offset, bytes) }
     }

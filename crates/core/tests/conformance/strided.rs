@@ -70,10 +70,10 @@ fn check(
 fn at_strides(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 8]), 2) {
         run.job(move |job| {
-            // Around what an outbox holds, and what is moved at once.
-            let outbox = 128 / job.npes();
+            // Around what an eager buffer holds, and what is moved at once.
+            let eager_buffer = 128 / job.npes();
             let far = if setup.is_near() { 1 } else { 2 };
-            for count in [0, 1, 2, 7, outbox, outbox + 1, 1030 / far] {
+            for count in [0, 1, 2, 7, eager_buffer, eager_buffer + 1, 1030 / far] {
                 let most = job.npes() * count.max(1) * 4 + 2;
                 let (to, from) = (job.window(most)?, job.window(most)?);
                 for strides in [(1, 1), (1, 2), (3, 1), (2, 2), (4, 3)] {

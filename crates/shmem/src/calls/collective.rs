@@ -3,7 +3,7 @@
 use crate::calls::operation::Operator;
 use crate::state::handle::Team;
 use crate::state::{State, bytes, die, get, or_die};
-use memonet_core::{Destinations, Error, Goal, Place};
+use memonet_core::{Destinations, Error, Goal, SymmetricRange};
 use std::ffi::c_int;
 
 pub unsafe fn barrier_all(call: &'static str) {
@@ -38,7 +38,7 @@ pub fn place<T>(
     argument: &'static str,
     array: *const T,
     count: usize,
-) -> Place {
+) -> SymmetricRange {
     let bytes = bytes::<T>(call, count);
     // The address of an empty array means nothing.
     let offset =
@@ -66,7 +66,13 @@ pub fn check_alike(
 
 /// With all checks on: ends the job where two arrays overlap. With `same`, they may be the same
 /// array.
-pub fn check_apart(state: &State, call: &'static str, to: Place, from: Place, same: bool) {
+pub fn check_apart(
+    state: &State,
+    call: &'static str,
+    to: SymmetricRange,
+    from: SymmetricRange,
+    same: bool,
+) {
     if state.check && (to.overlaps(from) && !(same && to.is_apart(from))) {
         die(call, OVERLAP);
     }

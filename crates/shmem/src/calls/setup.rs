@@ -5,7 +5,7 @@ use crate::state::environment::{self, VENDOR};
 use crate::state::lock::lock;
 use crate::state::{check_result, contexts, current, die, get, join, or_die, set_current, teams};
 use memonet_core::unstable::ending;
-use memonet_core::unstable::launch::Part;
+use memonet_core::unstable::launch::Participation;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -46,7 +46,7 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
     let state = unsafe { join() }.unwrap_or_else(|error| die(call, error));
     if *depth == 0 {
         LEVEL.store(requested, Ordering::Relaxed);
-        or_die(call, state.job.take_part(Part::Taking));
+        or_die(call, state.job.take_part(Participation::Taking));
         or_die(call, state.compare_statics());
         or_die(call, memory::begin(state));
         set_current(Some(state));
@@ -84,7 +84,7 @@ pub unsafe fn finalize(call: &'static str) {
         set_current(None);
         // The other PEs must see the barrier even if this process ends at once.
         or_die(call, state.job.quiet());
-        or_die(call, state.job.take_part(Part::NoMore));
+        or_die(call, state.job.take_part(Participation::NoMore));
     }
 }
 

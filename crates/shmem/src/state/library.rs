@@ -3,9 +3,9 @@
 use crate::state::fatal::{self, die};
 use crate::state::shared::Shared;
 use crate::state::{near, statics};
-use memonet_core::unstable::launch::Part;
+use memonet_core::unstable::launch::Participation;
 use memonet_core::unstable::segment::{Segment, Spot};
-use memonet_core::{Error, Job, Place};
+use memonet_core::{Error, Job, SymmetricRange};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -37,7 +37,7 @@ static MADE: OnceLock<Result<State, Error>> = OnceLock::new();
 pub unsafe fn join() -> Result<&'static State, &'static Error> {
     let made = MADE.get_or_init(|| {
         let job = memonet_fabrics::init()?;
-        job.take_part(Part::NotYet)?;
+        job.take_part(Participation::NotYet)?;
         let mut no_statics = None;
         let statics = if !memonet_core::unstable::launch::is_pe() && statics::threads() > 1 {
             no_statics =
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// `bytes` at an offset in the segment of every PE.
-    pub fn place(&self, offset: u64, bytes: usize) -> Option<Place> {
+    pub fn place(&self, offset: u64, bytes: usize) -> Option<SymmetricRange> {
         // SAFETY: the offset lies in the heap or in static data, as in `at`.
         unsafe { self.segment.place(offset, bytes) }
     }

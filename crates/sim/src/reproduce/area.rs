@@ -4,7 +4,7 @@ use crate::host::{Answer, HostOp};
 use crate::run::Host;
 use memonet_core::unstable::fabric::FarAddress;
 use memonet_core::unstable::shm;
-use memonet_core::{Job, Place};
+use memonet_core::{Job, SymmetricRange};
 
 /// A block at the same offset of every PE.
 pub struct Area {
@@ -35,7 +35,7 @@ impl Area {
     }
 
     /// The word there, for the library's collectives.
-    pub fn place(&self, byte: usize) -> Place {
+    pub fn place(&self, byte: usize) -> SymmetricRange {
         // SAFETY: the word lies in the area, which is allocated, or lies in an empty heap.
         let place = unsafe { self.job.segment().place(self.offset + byte as u64, 8) };
         place.expect("the area lies in the segment")

@@ -12,11 +12,11 @@ const NEW: u8 = 0x5A;
 type Copy = unsafe fn(*mut u8, *const u8, usize);
 
 /// Memory that parent and child share.
-struct Shared(Mapping);
+struct OncePage(Mapping);
 
-impl Shared {
+impl OncePage {
     fn new(bytes: usize) -> Self {
-        let mut shared = Shared(
+        let mut shared = OncePage(
             Mapping::new(create_memfd("memonet-once", bytes as u64).unwrap(), bytes, true).unwrap(),
         );
         shared.bytes().fill(GUARD);
@@ -32,7 +32,7 @@ impl Shared {
 
 /// How often each byte of the destination was written, from some before it to some behind.
 fn writes(copy: Copy, to: usize, len: usize) -> Vec<u32> {
-    let (source, mut shared) = (vec![NEW; len + 64], Shared::new(len + 128));
+    let (source, mut shared) = (vec![NEW; len + 64], OncePage::new(len + 128));
     let (target, mut counts) = (shared.0.at(32 + to as u64), vec![0; shared.0.len()]);
     // SAFETY: the child calls what may be called in one of a process with threads, copies private
     // memory to the shared, which has room, and ends. The parent lets it go on by one instruction

@@ -76,7 +76,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::data::Line;
+use super::data::CacheLine;
 use super::stats::{Counters, Stats};
 use check::Check;
 use pages::Pages;
@@ -172,7 +172,7 @@ pub struct Region<T> {
     pages: Option<Pages>,
     check: Option<Check>,
     counters: Arc<Counters>,
-    _window: Window<Line>,
+    _window: Window<CacheLine>,
     element: PhantomData<fn(T) -> T>,
 }
 

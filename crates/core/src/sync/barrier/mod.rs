@@ -211,7 +211,7 @@ trait Phases {
 }
 
 /// The algorithm of one barrier.
-enum Way {
+enum Selected {
     Everyone(everyone::Everyone),
     Central(central::Central),
     Tree(Relayed<tree::Tree>),
@@ -224,11 +224,11 @@ enum Way {
 macro_rules! by_way {
     ($barrier:expr, $way:ident => $what:expr) => {
         match &$barrier.way {
-            Way::Everyone($way) => $what,
-            Way::Central($way) => $what,
-            Way::Tree($way) => $what,
-            Way::Dissemination($way) => $what,
-            Way::Hardware($way) => $what,
+            Selected::Everyone($way) => $what,
+            Selected::Central($way) => $what,
+            Selected::Tree($way) => $what,
+            Selected::Dissemination($way) => $what,
+            Selected::Hardware($way) => $what,
         }
     };
 }
@@ -240,7 +240,7 @@ macro_rules! by_way {
 pub struct Barrier {
     slot: Slot,
     algorithm: Algorithm,
-    way: Way,
+    way: Selected,
     arrived: AtomicU64,
     complete: AtomicU64,
     /// Set while a thread is in one of the calls.
@@ -277,13 +277,14 @@ impl Barrier {
         let own = OwnSlot(pe.local(Pe::barrier_slot(slot)));
         let slot = Slot { pe, members, rank, slot, own, ended };
         let way = match algorithm {
-            Algorithm::Everyone => Way::Everyone(everyone::Everyone::new(&slot)),
-            Algorithm::Central => Way::Central(central::Central::new(&slot)),
-            Algorithm::Tree => Way::Tree(Relayed::new(&slot, tree::Tree::new(&slot))),
-            Algorithm::Dissemination => {
-                Way::Dissemination(Relayed::new(&slot, dissemination::Dissemination::new(&slot)))
-            }
-            Algorithm::Hardware => Way::Hardware(hardware::Hardware),
+            Algorithm::Everyone => Selected::Everyone(everyone::Everyone::new(&slot)),
+            Algorithm::Central => Selected::Central(central::Central::new(&slot)),
+            Algorithm::Tree => Selected::Tree(Relayed::new(&slot, tree::Tree::new(&slot))),
+            Algorithm::Dissemination => Selected::Dissemination(Relayed::new(
+                &slot,
+                dissemination::Dissemination::new(&slot),
+            )),
+            Algorithm::Hardware => Selected::Hardware(hardware::Hardware),
         };
         Barrier {
             slot,

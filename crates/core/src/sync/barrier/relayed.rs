@@ -16,9 +16,9 @@ use crate::endpoint::progress::Relay;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 /// An algorithm whose members pass on news.
-pub(super) struct Relayed<P>(Arc<Shared<P>>);
+pub(super) struct Relayed<P>(Arc<Relaying<P>>);
 
-struct Shared<P> {
+struct Relaying<P> {
     slot: Slot,
     way: P,
     at: Mutex<At>,
@@ -32,14 +32,14 @@ struct At {
 impl<P: Phases + Send + Sync + 'static> Relayed<P> {
     pub(super) fn new(slot: &Slot, way: P) -> Self {
         let at = Mutex::new(At { phase: 0, complete: true });
-        let shared = Arc::new(Shared { slot: slot.clone(), way, at });
+        let shared = Arc::new(Relaying { slot: slot.clone(), way, at });
         let relay: Arc<dyn Relay> = shared.clone();
         slot.pe.register_relay(Arc::downgrade(&relay));
         Relayed(shared)
     }
 }
 
-impl<P: Phases> Shared<P> {
+impl<P: Phases> Relaying<P> {
     fn move_on(&self, at: &mut At) -> Quick<bool> {
         if !at.complete {
             at.complete = self.way.poll(&self.slot, at.phase)?;
@@ -64,7 +64,7 @@ impl<P: Phases> Phases for Relayed<P> {
     }
 }
 
-impl<P: Phases + Send + Sync> Relay for Shared<P> {
+impl<P: Phases + Send + Sync> Relay for Relaying<P> {
     fn relay(&self) -> Option<Due> {
         let mut at = match self.at.try_lock() {
             Ok(at) => at,

@@ -55,7 +55,7 @@ const CLEAN: u64 = 1;
 const HELD: u64 = 2;
 
 /// The lock as a PE sees it.
-pub(super) struct Owned {
+pub(super) struct Migratory {
     pe: Arc<Pe>,
     /// Of the words in each segment.
     offset: u64,
@@ -75,13 +75,13 @@ struct Mine {
 }
 
 // SAFETY: `mine` is used by the thread alone that is in by `threads`; all else is shared as it is.
-unsafe impl Sync for Owned {}
+unsafe impl Sync for Migratory {}
 
 fn room(bytes: usize) -> u64 {
     (bytes as u64).next_multiple_of(128)
 }
 
-impl Owned {
+impl Migratory {
     /// Bytes of the words, of data, and of their twin.
     pub(super) fn size(bytes: usize, npes: usize) -> usize {
         let most = REST + 8 * (1 + BLOCKS as u64) + 128;
@@ -102,7 +102,7 @@ impl Owned {
         let threads =
             unsafe { Tickets::new(pe.local(offset + THREADS), pe.local(offset + tail), pe.npes()) };
         let mine = Mine { chain: Chain::new(pe.me() == home), version: Cell::new(0) };
-        Owned { offset, home, threads, mine: UnsafeCell::new(mine), bytes, block, copy, pe }
+        Migratory { offset, home, threads, mine: UnsafeCell::new(mine), bytes, block, copy, pe }
     }
 
     /// Makes the home the first owner, of `initial`, as long as the data; before anybody locks
@@ -331,7 +331,7 @@ fn place(word: Word) -> u64 {
 
 /// The world, for one call.
 struct Here<'a> {
-    owned: &'a Owned,
+    owned: &'a Migratory,
     counters: &'a Counters,
     version: &'a Cell<u64>,
     patience: Patience<'a>,
@@ -342,7 +342,7 @@ struct Here<'a> {
 impl<'a> Here<'a> {
     #[inline(always)]
     fn new(
-        owned: &'a Owned,
+        owned: &'a Migratory,
         counters: &'a Counters,
         version: &'a Cell<u64>,
         patience: Patience<'a>,
@@ -394,7 +394,7 @@ impl World for Here<'_> {
     #[inline(always)]
     fn publish(&self, word: Word, value: u64) -> Quick<()> {
         // Not the fabric's: an exchange of the processor is a store and a fence in one.
-        // SAFETY: as in `Owned::load`.
+        // SAFETY: as in `Migratory::load`.
         unsafe { shm::fetch_op(self.owned.local(place(word)), 8, AtomicOp::Swap, value) };
         Ok(())
     }
@@ -476,7 +476,7 @@ impl World for Here<'_> {
 
 #[cfg(all(test, not(any(loom, miri))))]
 mod tests {
-    use super::super::data::{LINE, Line};
+    use super::super::data::{CacheLine, LINE};
     use super::*;
     use crate::job::Job;
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -520,10 +520,10 @@ mod tests {
         let both_late = Job::threads_with(&crate::far::options(""), 2, |job| -> Result<u64> {
             let (me, other) = (job.pe(), 1 - job.pe());
             pin(me);
-            let window = job.window::<Line>(Owned::size(8, 2).div_ceil(LINE))?;
+            let window = job.window::<CacheLine>(Migratory::size(8, 2).div_ceil(LINE))?;
             let offset = window.inner.heap_offset().expect("it is a window of the heap");
             // SAFETY: the window has that size, is kept to the end, and nothing else uses it.
-            let owned = unsafe { Owned::new(job.pe.clone(), offset, 8) };
+            let owned = unsafe { Migratory::new(job.pe.clone(), offset, 8) };
             let (counters, version) = (Counters::default(), Cell::new(0));
             let here = Here::new(&owned, &counters, &version, Patience::Forever);
             words[me].store(owned.local(place(WORD)).cast::<u64>(), Ordering::Release);

@@ -70,7 +70,7 @@ fn may_enter(turn: u64, ticket: u32, mode: Mode) -> bool {
 }
 
 /// The lock as a PE sees it.
-pub(super) struct Shared {
+pub(super) struct Homed {
     pe: Arc<Pe>,
     offset: u64,
     home: usize,
@@ -86,9 +86,9 @@ fn slots_for(npes: usize) -> u64 {
     (2 * npes as u64).next_power_of_two().max(64)
 }
 
-impl Shared {
+impl Homed {
     pub(super) fn new(pe: Arc<Pe>, offset: u64, bytes: usize) -> Self {
-        Shared {
+        Homed {
             home: super::home_of(offset, pe.npes()),
             block: bytes.div_ceil(BLOCKS).next_multiple_of(8).max(64),
             room: room(bytes),

@@ -8,7 +8,7 @@ use crate::endpoint::pe::Pe;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub(crate) struct Owned {
+pub(crate) struct OwnHeap {
     heap: Mutex<Heap>,
     /// Allocated blocks by offset; lets C calls check the end of an allocation without the heap's
     /// mutex.
@@ -17,11 +17,11 @@ pub(crate) struct Owned {
     dropped: [AtomicU64; MAX_WINDOWS / 64],
 }
 
-impl Layer for Owned {
+impl Layer for OwnHeap {
     fn new(pe: &Pe) -> Self {
         let geometry = pe.control().geometry();
         let heap = Heap::new(geometry.heap_offset..geometry.globals_offset);
-        Owned {
+        OwnHeap {
             blocks: heap.blocks(),
             heap: Mutex::new(heap),
             dropped: [const { AtomicU64::new(0) }; MAX_WINDOWS / 64],
@@ -29,7 +29,7 @@ impl Layer for Owned {
     }
 }
 
-impl Owned {
+impl OwnHeap {
     pub(super) fn heap(&self) -> MutexGuard<'_, Heap> {
         lock(&self.heap)
     }

@@ -2,10 +2,10 @@
 //! who had them last, or at a home with copies for who reads.
 
 use super::checked::Checked;
-use super::data::{LINE, Line};
-use super::near::Place;
-use super::owned::Owned;
-use super::shared::{self, Shared};
+use super::data::{CacheLine, LINE};
+use super::homed::{self, Homed};
+use super::migratory::Migratory;
+use super::near::NearData;
 use super::stats::Counters;
 use crate::base::error::{Quick, Result};
 use crate::base::shm;
@@ -16,10 +16,10 @@ use crate::sync::tickets::{self, Mode, Tickets};
 use crate::wait::limit::Patience;
 use crate::window::Window;
 
-pub(super) enum Way {
-    Near(Place),
-    Owned(Owned),
-    Shared(Shared),
+pub(super) enum Protocol {
+    Near(NearData),
+    Migratory(Migratory),
+    Homed(Homed),
     /// Any of these, where the user wants mistakes to be found.
     Checked(Box<Checked>),
 }
@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-impl Way {
+impl Protocol {
     /// Makes the memory of a lock whose data are `initial` at first: these `bytes`, aligned to
     /// `align`. Gives where guards find them, too. *Collective.*
     ///
@@ -54,7 +54,7 @@ impl Way {
         align: usize,
         shadow: bool,
         kind: Kind,
-    ) -> Result<(Way, *mut u8, Window<Line>)> {
+    ) -> Result<(Protocol, *mut u8, Window<CacheLine>)> {
         let pe = job.pe.clone();
         // Small data share a cache line with the lock.
         let data_at = tickets::HEAD.next_multiple_of(align);
@@ -66,8 +66,8 @@ impl Way {
         let moves = kind == Kind::Mutex && !shadow;
         let near = pe.record().is_one_node();
         let size = match (!near, moves) {
-            (true, true) => Owned::size(bytes, pe.npes()),
-            (true, false) => Shared::size(bytes, pe.npes()),
+            (true, true) => Migratory::size(bytes, pe.npes()),
+            (true, false) => Homed::size(bytes, pe.npes()),
             (false, _) => tail_at + tickets::tail_for(pe.npes()),
         };
         let start = |offset: u64| {
@@ -89,25 +89,25 @@ impl Way {
         let Some(part) = part else {
             if moves {
                 // SAFETY: the window has that size; it is new, and lives as long as the lock.
-                let owned = unsafe { Owned::new(pe, offset, bytes) };
+                let owned = unsafe { Migratory::new(pe, offset, bytes) };
                 // SAFETY: nobody has it before the barrier below; the caller promises the source.
                 unsafe { owned.start(initial) }?;
                 job.barrier()?;
                 let data = owned.data();
-                return Ok((Way::Owned(owned), data, window));
+                return Ok((Protocol::Migratory(owned), data, window));
             }
-            let shared = Shared::new(pe, offset, bytes);
+            let shared = Homed::new(pe, offset, bytes);
             shared.start(initial, || job.barrier())?;
-            let data = shared.local(shared::COPY);
-            return Ok((Way::Shared(shared), data, window));
+            let data = shared.local(homed::COPY);
+            return Ok((Protocol::Homed(shared), data, window));
         };
         // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and
         // lives as long as the lock.
         let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
         let data = part.wrapping_add(data_at);
         let place =
-            Place { tickets, data, bytes, shadow: shadow.then(|| part.wrapping_add(shadow_at)) };
-        Ok((Way::Near(place), data, window))
+            NearData { tickets, data, bytes, shadow: shadow.then(|| part.wrapping_add(shadow_at)) };
+        Ok((Protocol::Near(place), data, window))
     }
 
     #[inline(always)]
@@ -119,16 +119,16 @@ impl Way {
         patience: Patience<'_>,
     ) -> Result<Option<u32>> {
         match self {
-            Way::Near(place) => place.enter(pe, counters, mode, patience),
-            Way::Owned(owned) => Ok(owned.enter(counters, patience)?),
-            Way::Shared(shared) => {
+            Protocol::Near(place) => place.enter(pe, counters, mode, patience),
+            Protocol::Migratory(owned) => Ok(owned.enter(counters, patience)?),
+            Protocol::Homed(shared) => {
                 let ticket = shared.enter(counters, mode, patience)?;
                 if ticket.is_some() && mode == Mode::Alone {
                     shared.keep_twin();
                 }
                 Ok(ticket)
             }
-            Way::Checked(checked) => checked.enter(pe, counters, mode, patience),
+            Protocol::Checked(checked) => checked.enter(pe, counters, mode, patience),
         }
     }
 
@@ -142,13 +142,13 @@ impl Way {
         changed: bool,
     ) -> Quick<()> {
         match self {
-            Way::Near(place) => {
+            Protocol::Near(place) => {
                 place.leave(pe, ticket, mode);
                 Ok(())
             }
-            Way::Owned(owned) => owned.leave(counters, ticket, changed),
-            Way::Shared(shared) => shared.leave(counters, ticket, mode, changed),
-            Way::Checked(checked) => {
+            Protocol::Migratory(owned) => owned.leave(counters, ticket, changed),
+            Protocol::Homed(shared) => shared.leave(counters, ticket, mode, changed),
+            Protocol::Checked(checked) => {
                 checked.leave(ticket).leave(pe, counters, ticket, mode, changed)
             }
         }
@@ -159,33 +159,36 @@ impl Way {
     #[cold]
     pub(super) fn leave_broken(&self, pe: &Pe, counters: &Counters, ticket: u32) -> Quick<()> {
         match self {
-            Way::Near(place) => {
+            Protocol::Near(place) => {
                 place.leave_broken(pe, ticket);
                 Ok(())
             }
-            Way::Owned(owned) => {
+            Protocol::Migratory(owned) => {
                 owned.restore_twin();
                 owned.leave(counters, ticket, false)
             }
-            Way::Shared(shared) => {
+            Protocol::Homed(shared) => {
                 shared.restore_twin();
                 shared.leave(counters, ticket, Mode::Alone, false)
             }
-            Way::Checked(checked) => checked.leave(ticket).leave_broken(pe, counters, ticket),
+            Protocol::Checked(checked) => checked.leave(ticket).leave_broken(pe, counters, ticket),
         }
     }
 
     /// What is left of the data after a death.
     pub(super) fn rescue(&self, pe: &Pe, to: &mut [u8], torn: bool) -> Result<()> {
-        if let Way::Checked(checked) = self {
+        if let Protocol::Checked(checked) = self {
             return checked.way.rescue(pe, to, torn);
         }
-        super::check_broken(pe, matches!(self, Way::Near(place) if place.tickets.poison() != 0))?;
+        super::check_broken(
+            pe,
+            matches!(self, Protocol::Near(place) if place.tickets.poison() != 0),
+        )?;
         match self {
-            Way::Near(place) => place.rescue(pe, to, torn)?,
-            Way::Owned(owned) => owned.newest(to)?,
-            Way::Shared(shared) => shared.released(to)?,
-            Way::Checked(_) => unreachable!("taken off above"),
+            Protocol::Near(place) => place.rescue(pe, to, torn)?,
+            Protocol::Migratory(owned) => owned.newest(to)?,
+            Protocol::Homed(shared) => shared.released(to)?,
+            Protocol::Checked(_) => unreachable!("taken off above"),
         }
         Ok(())
     }
