@@ -216,8 +216,8 @@ impl Far {
         Far { shared, courier, waker }
     }
 
-    fn send(&self, to: FarAddress, what: What, then: Option<Signal>) -> Result<()> {
-        self.shared.send(0, to, what, then).map(drop)
+    fn send(&self, to: FarAddress, what: What, then: Option<Signal>) {
+        self.shared.send(0, to, what, then);
     }
 }
 
@@ -231,12 +231,10 @@ impl Queue {
         z ^ z >> 31
     }
 
-    /// The error of what has a dead PE to answer it.
+    /// The error of what a PE that is gone would have to answer.
     fn check_alive(&self, pe: u32) -> Result<()> {
-        match self.gone.get(&pe) {
-            None | Some(Cause::Finalized) => Ok(()),
-            Some(&cause) => Err(Error::PeerFailed { pe: pe as usize, cause }),
-        }
+        let failed = |&cause: &Cause| Err(Error::PeerFailed { pe: pe as usize, cause });
+        self.gone.get(&pe).map_or(Ok(()), failed)
     }
 
     fn delay(&mut self, most: Duration) -> Duration {
@@ -300,24 +298,26 @@ impl Wire {
     }
 
     /// Sends a part of a transfer, or of none; gives its epoch.
-    fn send(&self, transfer: u64, to: FarAddress, what: What, then: Option<Signal>) -> Result<u64> {
+    fn send(&self, transfer: u64, to: FarAddress, what: What, then: Option<Signal>) -> u64 {
         // Here, too, as a panic shows the call that is wrong.
         self.place(to, what.len());
         if let Some(signal) = then {
             self.place(signal.at, 8);
         }
         let mut queue = self.lock();
-        queue.check_alive(to.pe)?;
-        let due = Instant::now() + queue.delay(self.spec.delay);
         let epoch = queue.epoch;
+        if queue.gone.contains_key(&to.pe) {
+            return epoch;
+        }
+        let due = Instant::now() + queue.delay(self.spec.delay);
         let pending = Pending { epoch, transfer, due, to, what, then };
         if self.spec.is_direct() {
             self.apply(&mut queue, pending);
-        } else if !queue.gone.contains_key(&to.pe) {
+        } else {
             queue.pending.push(pending);
             self.changed.notify_one();
         }
-        Ok(epoch)
+        epoch
     }
 
     /// Where `len` bytes at a far address really are.
@@ -442,17 +442,18 @@ impl Fabric for Far {
     }
 
     fn store(&self, to: FarAddress, size: usize, bits: u64) {
-        // One to a PE that is gone ends without an error.
-        let _ = self.send(to, What::Word { size, bits }, None);
+        self.send(to, What::Word { size, bits }, None);
     }
 
     unsafe fn put(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
         // SAFETY: the caller promises that the source is readable.
-        self.send(to, What::Block(unsafe { copy_of(src, len) }), None)
+        self.send(to, What::Block(unsafe { copy_of(src, len) }), None);
+        Ok(())
     }
 
     unsafe fn put_nbi(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
-        self.send(to, What::Source { from: src as usize, len }, None)
+        self.send(to, What::Source { from: src as usize, len }, None);
+        Ok(())
     }
 
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
@@ -474,11 +475,13 @@ impl Fabric for Far {
         value: u64,
     ) -> Result<()> {
         if len == 0 {
-            return self.send(signal, What::Signal { op, value }, None);
+            self.send(signal, What::Signal { op, value }, None);
+            return Ok(());
         }
         // SAFETY: the caller promises that the source is readable.
         let block = What::Block(unsafe { copy_of(src, len) });
-        self.send(to, block, Some(Signal { at: signal, op, value }))
+        self.send(to, block, Some(Signal { at: signal, op, value }));
+        Ok(())
     }
 
     unsafe fn put_signal_nbi(
@@ -491,10 +494,12 @@ impl Fabric for Far {
         value: u64,
     ) -> Result<()> {
         if len == 0 {
-            return self.send(signal, What::Signal { op, value }, None);
+            self.send(signal, What::Signal { op, value }, None);
+            return Ok(());
         }
         let source = What::Source { from: src as usize, len };
-        self.send(to, source, Some(Signal { at: signal, op, value }))
+        self.send(to, source, Some(Signal { at: signal, op, value }));
+        Ok(())
     }
 
     fn prepare(
@@ -620,7 +625,7 @@ struct Transfer {
 
 impl Prepared for Transfer {
     unsafe fn start(&mut self, _: &dyn Fabric) -> Result<()> {
-        self.epoch = self.shared.send(self.number, self.to, self.what.clone(), self.then)?;
+        self.epoch = self.shared.send(self.number, self.to, self.what.clone(), self.then);
         Ok(())
     }
 

@@ -217,11 +217,11 @@ pub trait Fabric: Send + Sync {
     /// PE `pe` is gone, and its memory with it: it died, or it left the job and no PE needs it any
     /// more. A PE that has finalised, but still waits until all others have, is not gone.
     ///
-    /// From now on operations to it end instead of waiting, and their buffers go. Those under way,
-    /// and stores, end without an error: they may have arrived just before. To a PE that died,
-    /// other writes, signals and atomics fail with [`Error::PeerFailed`] and `cause`, and so do
-    /// gets unless its memory is still there. To one that left in order, writes end without an
-    /// error, as nobody looks at them.
+    /// From now on operations to it end instead of waiting, those under way too, and their buffers
+    /// go. Writes and signals end without an error: they may have arrived just before, and a team
+    /// that goes on without the dead is not to fail because of what it still wrote there. What
+    /// needs an answer fails with [`Error::PeerFailed`] and `cause`: atomics, and gets unless the
+    /// memory is still there.
     ///
     /// Every wait and test of a real PE looks at departures before it calls
     /// [`progress`](Self::progress), and calls this once per PE and process, from any thread. A

@@ -163,7 +163,10 @@ impl Drop for Turn<'_> {
         let all = leads && !self.ended;
         for &member in self.pes.iter().filter(|&&member| all || member == pe.me()) {
             let word = pe.route(member, at(offset_of!(Turns, turn)));
-            if let Err(error) = word.compare_swap::<u64>(pe, self.set, 0) {
+            // Nobody waits for the turn of a PE that is gone.
+            if let Err(error) = word.compare_swap::<u64>(pe, self.set, 0)
+                && pe.control().departure(member).is_none()
+            {
                 pe.surface_later(error.into());
             }
         }
