@@ -55,6 +55,9 @@ const CRATES: &[Rules] = &[
         allowed: &[],
         circles: Circles::Allowed,
     },
+    Rules { name: "fabrics", layers: &[], allowed: &[], circles: Circles::Forbidden },
+    Rules { name: "sim", layers: &[], allowed: &[], circles: Circles::WithAncestors },
+    Rules { name: "cli", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "repair", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "shmem", layers: &["state", "calls"], allowed: &[], circles: Circles::Forbidden },
     Rules {

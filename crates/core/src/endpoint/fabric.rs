@@ -228,7 +228,7 @@ pub trait Fabric: Send + Sync {
     /// call of the fabric that blocks looks by itself: [`Seat::departed`].
     ///
     /// [`Error::PeerFailed`]: crate::Error::PeerFailed
-    /// [`Seat::departed`]: crate::Seat::departed
+    /// [`Seat::departed`]: crate::unstable::Seat::departed
     fn departed(&self, _pe: u32, _cause: Cause) {}
 
     /// The time in which this PE lives, where the fabric simulates that too.
