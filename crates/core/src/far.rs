@@ -19,6 +19,7 @@ mod wake;
 use self::wake::Waker;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::MAX_PES;
+use crate::base::lock;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::control::Control;
 use crate::endpoint::fabric::{Costs, Fabric, FarAddress, Prepared, Signal, SignalOp};
@@ -294,7 +295,7 @@ impl Wire {
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.queue)
     }
 
     /// Sends a part of a transfer, or of none; gives its epoch.
@@ -340,7 +341,7 @@ impl Wire {
     }
 
     fn ranges(&self) -> MutexGuard<'_, BTreeMap<u64, u64>> {
-        self.ranges.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.ranges)
     }
 
     fn check(&self, at: FarAddress, len: usize) {

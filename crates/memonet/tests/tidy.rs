@@ -91,6 +91,39 @@ fn comments_and_documents_are_wrapped() {
     assert!(wide.is_empty(), "wider than 100 columns: {wide:#?}");
 }
 
+/// Where a function begins, its indentation; nothing for other lines.
+fn indent_of_function(line: &str) -> Option<&str> {
+    let (indent, rest) = line.split_at(line.len() - line.trim_start().len());
+    let mut words = rest.split_whitespace();
+    let is_modifier = |word: &&str| {
+        let modifiers = ["const", "async", "unsafe", "extern", "\"C\"", "default"];
+        word.starts_with("pub") || modifiers.contains(word)
+    };
+    (words.find(|word| !is_modifier(word)) == Some("fn")).then_some(indent)
+}
+
+/// A function fits on a screen. A few lines more are no reason to tear a table apart.
+#[test]
+fn functions_fit_on_a_screen() {
+    const LINES: usize = 95;
+    let mut long = Vec::new();
+    for (path, text) in sources() {
+        let lines: Vec<&str> = text.lines().collect();
+        for (start, line) in lines.iter().enumerate() {
+            let Some(indent) = indent_of_function(line) else { continue };
+            let ends = |line: &&str| line.strip_prefix(indent).is_some_and(|l| l.starts_with('}'));
+            if line.ends_with(['}', ';']) {
+                continue;
+            }
+            let length = lines[start..].iter().position(ends).map_or(0, |end| end + 1);
+            if length > LINES {
+                long.push(format!("{path}:{}: {length} lines", start + 1));
+            }
+        }
+    }
+    assert!(long.is_empty(), "longer than {LINES} lines: {long:#?}");
+}
+
 #[test]
 fn every_file_belongs_to_a_module() {
     let all = sources();

@@ -167,6 +167,20 @@ impl Team {
             }
             return Ok(());
         }
+        self.all_to_alls_directly(to, from, size, count)
+    }
+
+    /// Between the members' windows: each delivers where the destination is contiguous, reads where
+    /// it is near, and else fetches or gives.
+    fn all_to_alls_directly(
+        &self,
+        to: Strided,
+        from: Strided,
+        size: usize,
+        count: usize,
+    ) -> Result<()> {
+        let block = |rank: usize| rank * count..(rank + 1) * count;
+        let mine = block(self.rank());
         self.barrier()?;
         let mut scratch = Scratch::new(BLOCK.max(size));
         // Each begins with itself, so that they are not all at the same one.

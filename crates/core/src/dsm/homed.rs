@@ -28,6 +28,7 @@
 //! a lock of this process.
 
 use crate::base::error::{Error, Quick, Result};
+use crate::base::lock;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::fabric::{FarAddress, SignalOp};
 use crate::endpoint::pe::Pe;
@@ -35,7 +36,7 @@ use crate::endpoint::route::Route;
 use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::diff;
@@ -389,7 +390,7 @@ impl Homed {
 
     /// Brings this PE's copy up to date.
     fn refresh(&self, counters: &Counters) -> Quick<()> {
-        let mut have = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut have = lock(&self.version);
         let now: u64 = self.at_home(VERSION).load(&self.pe)?;
         counters.sent(1, 0);
         if *have == now {
@@ -470,7 +471,7 @@ impl Homed {
 
     /// Writes what this PE has changed to the home, as a new version.
     fn publish(&self, counters: &Counters) -> Quick<()> {
-        let mut have = self.version.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut have = lock(&self.version);
         let new = *have + 1;
         let mut stamps: Vec<u64> =
             (0..self.blocks()).map(|block| self.load(STAMPS + 8 * block as u64)).collect();

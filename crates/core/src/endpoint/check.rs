@@ -9,10 +9,11 @@
 //! [`Job::is_checked`](crate::Job::is_checked).
 
 use crate::base::error::{Error, Quick, Result};
+use crate::base::lock;
 use crate::base::settings::ENV_CHECK;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
 /// Whether the user wants them.
@@ -37,7 +38,7 @@ pub(crate) struct Holders(Mutex<Vec<(u64, ThreadId)>>);
 
 impl Holders {
     fn all(&self) -> MutexGuard<'_, Vec<(u64, ThreadId)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Whether this thread has something that is `what`.

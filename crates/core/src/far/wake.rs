@@ -1,15 +1,16 @@
 //! Descriptors by which the PEs of a process hear of what the fabric delivers to them.
 
+use crate::base::lock;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Those of all jobs of this process, by job and PE.
 static ALL: Mutex<BTreeMap<(u64, u32), Arc<OwnedFd>>> = Mutex::new(BTreeMap::new());
 
 fn all() -> MutexGuard<'static, BTreeMap<(u64, u32), Arc<OwnedFd>>> {
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&ALL)
 }
 
 /// A PE's own.

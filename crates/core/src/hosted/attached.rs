@@ -5,6 +5,7 @@ use super::clock;
 use super::fabric::{HostedFabric, Port, refused};
 use super::passage::{Own, Run, peek};
 use crate::base::error::{Error, Result};
+use crate::base::lock;
 use crate::base::settings::ENV_MACHINE_FD;
 use crate::base::settings::ENV_PE;
 use crate::endpoint::ending::NOT_THE_PE;
@@ -14,7 +15,7 @@ use crate::lifecycle::start::Seat;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 /// This process's way to the machine, once it has joined.
@@ -102,7 +103,7 @@ impl Port for Arc<Process> {
             // Its parent's turn is not its own.
             return Err(Error::Misuse(NOT_THE_PE));
         }
-        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = lock(&self.own);
         // SAFETY: the caller's promise.
         let reply = unsafe { own.call(ask, clock::computed(), block) };
         let reply =

@@ -2,6 +2,7 @@
 
 use super::ask::{Ask, Atomic};
 use crate::base::error::{Error, Result};
+use crate::base::lock;
 use crate::base::shm::AtomicOp;
 use crate::endpoint::fabric::{
     Awaited, DatagramGroup, Datagrams, Due, Fabric, FarAddress, HardwareBarrier, NetworkCollective,
@@ -9,7 +10,7 @@ use crate::endpoint::fabric::{
 };
 use rustix::fd::BorrowedFd;
 use std::ptr::null_mut;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// Longer blocks are several.
@@ -133,7 +134,7 @@ impl<P: Port> Fabric for HostedFabric<P> {
     fn store(&self, to: FarAddress, size: usize, bits: u64) {
         let store = Ask::Store { to, size: size as u8, bits };
         if let Err(error) = self.ask(store) {
-            *self.late.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *lock(&self.late) = Some(error);
         }
     }
 
@@ -189,7 +190,7 @@ impl<P: Port> Fabric for HostedFabric<P> {
 
     fn quiet(&self) -> Result<()> {
         self.ask(Ask::Quiet)?;
-        let late = self.late.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let late = lock(&self.late).take();
         late.map_or(Ok(()), Err)
     }
 

@@ -31,6 +31,7 @@ pub use turn::Came;
 
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::{MAX_HOSTED, MAX_KEYS};
+use crate::base::lock;
 use crate::base::memory::{self, Mapping};
 use crate::base::shm::{self, AtomicOp};
 use crate::base::status::State;
@@ -41,7 +42,7 @@ use crate::lifecycle::launch::JobFile;
 use rustix::fs::OFlags;
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Parts of restricted windows, by the PE that has them mapped, their home, and region.
 type Regions = BTreeMap<(u32, u32, u32), PePart>;
@@ -146,7 +147,7 @@ impl Hosted {
     }
 
     fn regions(&self) -> MutexGuard<'_, Regions> {
-        self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.regions)
     }
 
     /// What [`Fabric::map_region`] tells the fabric of PE `by`.

@@ -8,10 +8,11 @@
 
 use crate::base::error::{Error, Result};
 use crate::base::layout::{MAX_KEYS, MAX_WINDOWS};
+use crate::base::lock;
 use range_alloc::RangeAllocator;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Every allocation starts and ends on a multiple of this: two cache lines, so that neighbours do
 /// not share what processors prefetch in pairs.
@@ -56,7 +57,7 @@ pub(crate) struct Blocks(Mutex<BTreeMap<u64, Size>>);
 
 impl Blocks {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Size>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The block that a byte lies in.

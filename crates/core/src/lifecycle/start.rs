@@ -5,6 +5,7 @@ use super::inherit::{inherit, lost_descriptor};
 use super::launch::{JobFile, available_cpus};
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::MAX_PES;
+use crate::base::lock;
 use crate::base::process::Identity;
 use crate::base::settings::{self, ENV_FD};
 use crate::base::status::State;
@@ -100,7 +101,7 @@ impl Job {
     pub fn init_with(
         connect: impl FnOnce(&Seat) -> Result<Option<Box<dyn Fabric>>>,
     ) -> Result<Job> {
-        let _one_at_a_time = JOINING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let _one_at_a_time = lock(&JOINING);
         if let Some(job) = JOINED.get() {
             return Ok(job.clone());
         }
@@ -224,10 +225,7 @@ impl Job {
                 }
                 Err(panic) => {
                     // Kept before anybody can panic because of it.
-                    first_panic
-                        .lock()
-                        .unwrap_or_else(|poisoned| poisoned.into_inner())
-                        .get_or_insert(panic);
+                    lock(&first_panic).get_or_insert(panic);
                     control.depart(pe.me(), State::Dead(Cause::Panic));
                     None
                 }

@@ -20,9 +20,10 @@
 //! One thread at a time gives or takes; all waits of the PE move it on ([`Relay`]), and when it is
 //! over, none of them touches the block any more: the end takes the lock that they work under.
 
-use super::datagrams::{Carrier, MOST_GOES, Repeats, at_once, config, lock, try_lock};
+use super::datagrams::{Carrier, MOST_GOES, Repeats, at_once, config, try_lock};
 use super::network::{self, Membership};
 use crate::base::error::Result;
+use crate::base::lock;
 use crate::base::shm;
 use crate::endpoint::fabric::{DatagramGroup, Due};
 use crate::endpoint::pe::Pe;

@@ -25,6 +25,7 @@ use super::ring::{Header, Ring};
 use super::tree::Upstream;
 use super::writer::{LEFT, PositionLine};
 use crate::base::error::Result;
+use crate::base::lock;
 use crate::base::shm;
 use crate::endpoint::fabric::Due;
 use crate::endpoint::pe::Pe;
@@ -33,7 +34,7 @@ use crate::wait;
 use crate::window::Inner;
 use memonet_repair as repair;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 /// Their numbers are 16 bits of a datagram.
@@ -180,10 +181,6 @@ impl Repeats {
 /// There is more to take in, now.
 pub(super) fn at_once(pe: &Pe) -> Due {
     Due { at: wait::now(pe), vain: false }
-}
-
-pub(super) fn lock<T>(work: &Mutex<T>) -> MutexGuard<'_, T> {
-    work.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One that does not wait for its holder, who does the same.

@@ -37,6 +37,7 @@
 use super::ring::{Header, Ring};
 use super::writer::{LEFT, PositionLine};
 use crate::base::error::{Error, Result};
+use crate::base::lock;
 use crate::base::shm;
 use crate::base::status::State;
 use crate::endpoint::ending;
@@ -46,7 +47,7 @@ use crate::endpoint::progress::Relay;
 use crate::endpoint::route::Route;
 use crate::window::Inner;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 /// Children of a PE. Two keep a writer of large blocks busy the least, with a path that is not
 /// long.
@@ -124,7 +125,7 @@ pub(super) struct Child {
 
 impl Node {
     fn lock(&self) -> MutexGuard<'_, Progress> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.progress)
     }
 
     /// This PE has read, or published, up to `position`: passes on what is there, and tells of it
@@ -166,7 +167,7 @@ impl Node {
 
     /// This PE reads no more. What it passes on to others it still does.
     pub(super) fn leave(self: &Arc<Self>) {
-        *self.keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+        *lock(&self.keep) = Some(self.clone());
         self.hide();
         self.advance(LEFT, true);
         self.rest();
@@ -174,7 +175,7 @@ impl Node {
 
     /// The writer writes no more: what is on its way is passed on, then this is needed no more.
     pub(super) fn end(self: &Arc<Self>) {
-        *self.keep.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+        *lock(&self.keep) = Some(self.clone());
         self.work(&mut self.lock(), true);
         self.rest();
     }
@@ -205,7 +206,7 @@ impl Node {
 
     /// Lets go of itself once nobody needs it.
     fn rest(&self) {
-        let mut keep = self.keep.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut keep = lock(&self.keep);
         if keep.is_some() {
             let nobody = self.progress.try_lock().is_ok_and(|progress| progress.ended);
             if nobody || self.has_died(self.writer) {

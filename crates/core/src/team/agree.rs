@@ -6,6 +6,7 @@ use crate::base::error::{Error, Result};
 use crate::base::layout::{BarrierSlot, MAX_BARRIERS, MAX_LINED, StepLine, TURNS};
 use crate::base::shm;
 use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
 use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,6 +63,24 @@ pub(super) struct Council<'a> {
     pub(super) proposals: &'a AtomicUsize,
 }
 
+/// What the members' proposals say together.
+struct Proposed {
+    /// Slots that are free at all of them.
+    free: [u64; MAX_BARRIERS / 64],
+    /// A peer whose proposal is not this PE's.
+    contradiction: Option<usize>,
+}
+
+/// What the members' claims say together.
+struct Claimed {
+    /// Whether this PE has the slot.
+    mine: bool,
+    by_all: bool,
+    /// How many each PE had dropped in the slot before.
+    ended: Vec<u64>,
+    contradiction: Option<usize>,
+}
+
 impl Team {
     /// [`Council::agree`] of this team's members.
     pub(super) fn agree(
@@ -113,14 +132,6 @@ impl Council<'_> {
         arguments: Result<String>,
         peers: &[usize],
     ) -> Result<Agreed> {
-        let base = Pe::barrier_slot(self.slot);
-        let scratch = |pe: usize, offset: usize| self.pe.route(pe, base + offset as u64);
-        let publish = |offset: usize, value: u64| {
-            // SAFETY: an aligned word of this PE's own slot, which others only read.
-            unsafe { shm::store(self.pe.local(base + offset as u64).cast(), value) }
-        };
-        let (free_at, claim_at) =
-            (offset_of!(BarrierSlot, free_slots), offset_of!(BarrierSlot, claim));
         let mine = arguments.as_ref().map_or(WRONG, |arguments| digest(call, arguments));
         let unequal = |pe: usize, theirs: &str, ours: String| Error::Unequal {
             call,
@@ -128,80 +139,29 @@ impl Council<'_> {
             theirs: theirs.into(),
             ours,
         };
-
         let mut none_before = false;
         for attempt in 0..ATTEMPTS {
-            self.pe.free_rested();
-            let mut free = *self.pe.free_slots();
-            for (index, &bits) in free.iter().enumerate() {
-                publish(free_at + 8 * index, bits);
-            }
-            let turn = self.proposals.fetch_add(1, Ordering::Relaxed) % 2;
-            let proposal_at = offset_of!(BarrierSlot, proposal) + 8 * turn;
-            publish(proposal_at, mine);
-            (self.meet)()?;
-            for &member in self.members {
-                if scratch(member, proposal_at).load::<u64>(self.pe)? == WRONG {
-                    return Err(unequal(member, "arguments that cannot be", arguments?));
+            let proposed = match self.propose(mine, peers)? {
+                Ok(proposed) => proposed,
+                Err(wrong) => {
+                    return Err(unequal(wrong, "arguments that cannot be", arguments?));
                 }
-                for (index, bits) in free.iter_mut().enumerate() {
-                    *bits &= scratch(member, free_at + 8 * index).load::<u64>(self.pe)?;
-                }
-            }
-            let mut contradiction = None;
-            for &peer in peers {
-                if scratch(peer, proposal_at).load::<u64>(self.pe)? != mine {
-                    contradiction = Some(peer);
-                }
-            }
-            let start = self.slot * 31 + attempt * 7;
-            let slot = (0..MAX_BARRIERS)
-                .map(|i| (start + i) % MAX_BARRIERS)
-                .find(|&slot| free[slot / 64] >> (slot % 64) & 1 == 1);
-            let claimed =
-                contradiction.is_none() && slot.is_some_and(|slot| self.pe.claim_slot(slot));
-            let claim = match (slot, claimed) {
-                (Some(slot), true) => {
-                    let (lines, lined) = (Pe::lines(slot), self.members.len().min(MAX_LINED));
-                    // SAFETY: this PE's own slot, all but its last word, and the lines in which the
-                    // members of the new team, who are some of these, will tell it something.
-                    // Nobody uses them: everybody has dropped what was there, and has made its
-                    // writes quiet in the barrier above.
-                    unsafe {
-                        shm::zero(
-                            self.pe.local(Pe::barrier_slot(slot)),
-                            offset_of!(BarrierSlot, ended),
-                        );
-                        shm::zero(self.pe.local(lines), lined * TURNS * size_of::<StepLine>());
-                    }
-                    CLAIMED | self.pe.ended(slot) << 2
-                }
-                _ if contradiction.is_some() => REFUSED,
-                _ => 0,
             };
-            publish(claim_at, claim);
-            // Nobody may use the slot before all have cleared it.
-            (self.meet)()?;
-            let mut all = true;
-            let mut ended = vec![0; self.pe.npes()];
-            for &member in self.members {
-                let claim = scratch(member, claim_at).load::<u64>(self.pe)?;
-                all &= claim & SAYS == CLAIMED;
-                ended[member] = claim >> 2;
-                if claim == REFUSED && contradiction.is_none() {
-                    contradiction = Some(member);
-                }
-            }
-            match (slot, claimed) {
-                (Some(slot), true) if all => {
-                    let left =
-                        free.iter().map(|bits| bits.count_ones() as usize).sum::<usize>() - 1;
-                    return Ok(Agreed { slot, left, ended });
+            let slot = self.pick(&proposed.free, attempt);
+            let claimed = self.claim(slot, proposed.contradiction)?;
+            match (slot, claimed.mine) {
+                (Some(slot), true) if claimed.by_all => {
+                    let free = proposed.free.iter().map(|bits| bits.count_ones() as usize);
+                    return Ok(Agreed {
+                        slot,
+                        left: free.sum::<usize>() - 1,
+                        ended: claimed.ended,
+                    });
                 }
                 (Some(slot), true) => self.pe.release_slot(slot),
                 _ => {}
             }
-            if let Some(pe) = contradiction {
+            if let Some(pe) = claimed.contradiction {
                 return Err(unequal(pe, "arguments that contradict another's", arguments?));
             }
             if slot.is_none() && std::mem::replace(&mut none_before, true) {
@@ -209,5 +169,96 @@ impl Council<'_> {
             }
         }
         Err(Error::TooMany { what: "teams and barriers", limit: MAX_BARRIERS })
+    }
+
+    /// A scratch word of a member.
+    fn scratch(&self, pe: usize, offset: usize) -> Route {
+        self.pe.route(pe, Pe::barrier_slot(self.slot) + offset as u64)
+    }
+
+    /// Writes a scratch word of this PE's own.
+    fn publish(&self, offset: usize, value: u64) {
+        let word = self.pe.local(Pe::barrier_slot(self.slot) + offset as u64);
+        // SAFETY: an aligned word of this PE's own slot, which others only read.
+        unsafe { shm::store(word.cast(), value) }
+    }
+
+    /// Members tell each other which slots are free, and what they ask for. Gives a member whose
+    /// arguments cannot be, if there is one.
+    fn propose(&self, mine: u64, peers: &[usize]) -> Result<std::result::Result<Proposed, usize>> {
+        let free_at = offset_of!(BarrierSlot, free_slots);
+        self.pe.free_rested();
+        let mut free = *self.pe.free_slots();
+        for (index, &bits) in free.iter().enumerate() {
+            self.publish(free_at + 8 * index, bits);
+        }
+        let turn = self.proposals.fetch_add(1, Ordering::Relaxed) % 2;
+        let proposal_at = offset_of!(BarrierSlot, proposal) + 8 * turn;
+        self.publish(proposal_at, mine);
+        (self.meet)()?;
+        for &member in self.members {
+            if self.scratch(member, proposal_at).load::<u64>(self.pe)? == WRONG {
+                return Ok(Err(member));
+            }
+            for (index, bits) in free.iter_mut().enumerate() {
+                *bits &= self.scratch(member, free_at + 8 * index).load::<u64>(self.pe)?;
+            }
+        }
+        let mut contradiction = None;
+        for &peer in peers {
+            if self.scratch(peer, proposal_at).load::<u64>(self.pe)? != mine {
+                contradiction = Some(peer);
+            }
+        }
+        Ok(Ok(Proposed { free, contradiction }))
+    }
+
+    /// The slot that all members try to claim: the same one at each.
+    fn pick(&self, free: &[u64], attempt: usize) -> Option<usize> {
+        let start = self.slot * 31 + attempt * 7;
+        (0..MAX_BARRIERS)
+            .map(|i| (start + i) % MAX_BARRIERS)
+            .find(|&slot| free[slot / 64] >> (slot % 64) & 1 == 1)
+    }
+
+    /// Claims a slot, unless a peer's proposal contradicts this PE's, and hears of the others'
+    /// claims.
+    fn claim(&self, slot: Option<usize>, mut contradiction: Option<usize>) -> Result<Claimed> {
+        let claim_at = offset_of!(BarrierSlot, claim);
+        let mine = contradiction.is_none() && slot.is_some_and(|slot| self.pe.claim_slot(slot));
+        let claim = match slot {
+            Some(slot) if mine => {
+                self.clear(slot);
+                CLAIMED | self.pe.ended(slot) << 2
+            }
+            _ if contradiction.is_some() => REFUSED,
+            _ => 0,
+        };
+        self.publish(claim_at, claim);
+        // Nobody may use the slot before all have cleared it.
+        (self.meet)()?;
+        let (mut by_all, mut ended) = (true, vec![0; self.pe.npes()]);
+        for &member in self.members {
+            let claim = self.scratch(member, claim_at).load::<u64>(self.pe)?;
+            by_all &= claim & SAYS == CLAIMED;
+            ended[member] = claim >> 2;
+            if claim == REFUSED && contradiction.is_none() {
+                contradiction = Some(member);
+            }
+        }
+        Ok(Claimed { mine, by_all, ended, contradiction })
+    }
+
+    /// Makes this PE's part of a slot that it has claimed as new.
+    fn clear(&self, slot: usize) {
+        let (lines, lined) = (Pe::lines(slot), self.members.len().min(MAX_LINED));
+        let barrier = self.pe.local(Pe::barrier_slot(slot));
+        // SAFETY: this PE's own slot, all but its last word, and the lines in which the members of
+        // the new team, who are some of these, will notify it. Nobody uses them: everybody has
+        // dropped what was there, and has made its writes quiet in the barrier of the proposal.
+        unsafe {
+            shm::zero(barrier, offset_of!(BarrierSlot, ended));
+            shm::zero(self.pe.local(lines), lined * TURNS * size_of::<StepLine>());
+        }
     }
 }

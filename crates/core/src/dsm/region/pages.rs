@@ -1,10 +1,11 @@
 //! A PE's copies of pages.
 
 use crate::base::error::{Quick, Result};
+use crate::base::lock;
 use crate::base::shm::{self, Plain};
 use crate::endpoint::fabric::SignalOp;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::super::diff;
 use super::Region;
@@ -58,7 +59,7 @@ impl Pages {
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// From now on newer versions are asked for.

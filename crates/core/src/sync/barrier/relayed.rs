@@ -11,9 +11,10 @@
 
 use super::{Phases, Slot};
 use crate::base::error::Quick;
+use crate::base::lock;
 use crate::endpoint::fabric::Due;
 use crate::endpoint::progress::Relay;
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, TryLockError};
 
 /// An algorithm whose members pass on news.
 pub(super) struct Relayed<P>(Arc<Relaying<P>>);
@@ -52,13 +53,13 @@ impl<P: Phases> Phases for Relayed<P> {
     const PASSIVE: bool = P::PASSIVE;
 
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
-        let mut at = self.0.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = lock(&self.0.at);
         *at = At { phase, complete: false };
         self.0.way.arrive(slot, phase)
     }
 
     fn poll(&self, _slot: &Slot, phase: u64) -> Quick<bool> {
-        let mut at = self.0.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = lock(&self.0.at);
         debug_assert_eq!(at.phase, phase);
         self.0.move_on(&mut at)
     }
