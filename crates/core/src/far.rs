@@ -580,7 +580,12 @@ impl Fabric for Far {
     }
 
     fn add_range(&self, range: Range<u64>) {
-        self.shared.ranges().insert(range.start, range.end);
+        let mut ranges = self.shared.ranges();
+        if cfg!(debug_assertions) {
+            let before = ranges.range(..range.end).next_back();
+            assert!(before.is_none_or(|(_, &end)| end <= range.start), "{range:?} and {before:?}");
+        }
+        ranges.insert(range.start, range.end);
     }
 
     fn remove_range(&self, range: Range<u64>) {
