@@ -181,6 +181,13 @@ impl Job {
         self.pe.add_range(&(offset..geometry.globals_offset + end));
         Ok(offset)
     }
+
+    /// The first `bytes` of the part for static data come into use, for words of the front end's
+    /// own; once, before any PE accesses them.
+    pub fn open_globals(&self, bytes: usize) {
+        let start = self.pe.control().geometry().globals_offset;
+        self.pe.add_range(&(start..start + bytes as u64));
+    }
 }
 
 impl Segment {
