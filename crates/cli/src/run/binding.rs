@@ -96,6 +96,14 @@ impl Binding {
         }
     }
 
+    /// The CPUs to each of which several PEs are bound.
+    pub fn shared_cpus(&self) -> &[usize] {
+        match self.share {
+            Share::Pes(share) if share > 1 => &self.cpus,
+            _ => &[],
+        }
+    }
+
     /// The CPUs that all PEs share, if they do.
     pub fn shared(&self) -> Option<CpuSet> {
         match self.share {

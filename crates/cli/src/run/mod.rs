@@ -28,6 +28,7 @@ mod oom;
 mod oshrun;
 mod phase;
 mod program;
+mod pulse;
 mod report;
 mod signals;
 mod source;
@@ -164,6 +165,7 @@ fn start(spec: Spec) -> Result<Outcome> {
         }
         None => (0..npes).try_for_each(|pe| supervisor.start(pe, &mut starts))?,
     }
+    let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let outcome = supervisor.watch(&mut starts)?;
     if let Some(stats) = stats {
         eprint!("{}", stats.table()?);

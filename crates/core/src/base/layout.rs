@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -90,7 +90,11 @@ pub struct JobHeader {
     pub interference_probed: u64,
     /// Clock cycle at which that probing began.
     pub interference_probing_since: u64,
-    _pad3: [u64; 4],
+    /// Counts some of the writes of PEs that share CPUs (`wait/pulse.rs`); wraps.
+    pub pulse: u32,
+    /// The doorbell on which the launcher's threads sleep while nobody counts `pulse` on.
+    pub pulse_bell: u32,
+    _pad3: [u64; 3],
 }
 
 /// What is known of a PE; a cache line pair of its own.
@@ -275,6 +279,7 @@ const _: () = {
     assert!(offset_of!(JobHeader, own_segment) == 72);
     assert!(offset_of!(JobHeader, departures) == 128);
     assert!(offset_of!(JobHeader, interference_until) == 192);
+    assert!(offset_of!(JobHeader, pulse) == 224);
     assert!(size_of::<JobHeader>() == 256);
     assert!(size_of::<PeRecord>() == 128);
     assert!(size_of::<BarrierSlot>() == 1024);

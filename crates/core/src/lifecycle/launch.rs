@@ -9,6 +9,7 @@ pub use crate::base::process::{Stat, UNKNOWN, end_of, is_asleep};
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
 pub use crate::base::status::{Participation, State};
 use crate::endpoint::control::Control;
+pub use crate::lifecycle::pulse::Pulse;
 use rustix::fd::{AsRawFd, BorrowedFd};
 
 /// Address space that the heaps of a job may take in all: a quarter of what a process has.

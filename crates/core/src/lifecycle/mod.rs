@@ -4,5 +4,6 @@ pub(crate) mod adopt;
 pub(crate) mod finalizing;
 pub(crate) mod inherit;
 pub mod launch;
+pub(crate) mod pulse;
 pub(crate) mod start;
 pub(crate) mod watch;

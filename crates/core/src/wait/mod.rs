@@ -28,6 +28,7 @@ pub(crate) mod limit;
 mod paced;
 mod policy;
 pub mod polling;
+pub(crate) mod pulse;
 mod simulated;
 mod sleep;
 pub(crate) mod state;
@@ -193,6 +194,16 @@ pub(crate) fn give_way(pe: &Pe) {
     let now = cycles();
     if now.saturating_sub(start) > GAP_CYCLES * sharing.min(MOST_GAPS) {
         interference.seen(now);
+    }
+}
+
+/// Lets another PE have the CPU, for a PE that may have more to do. Beside interference it does
+/// nothing: a yield would give the CPU to the other program for a slice.
+#[cold]
+pub(crate) fn let_others_run(pe: &Pe) {
+    let crowd = pe.pes_per_cpu() as u64 > MOST_SHARING;
+    if cfg!(not(loom)) && !crowd && !Interference::of(pe).is_assumed(cycles) {
+        rustix::thread::sched_yield();
     }
 }
 

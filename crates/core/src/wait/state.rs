@@ -2,6 +2,7 @@
 
 use super::attention::Hook;
 use super::polling::Polling;
+use super::pulse::Writes;
 use crate::endpoint::layers::Layer;
 use crate::endpoint::pe::Pe;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
@@ -12,6 +13,8 @@ pub(crate) struct Waits {
     pub(super) failed_tests: AtomicU32,
     /// Recognises a program that polls, where this PE shares its CPU and waits yield.
     pub(super) polling: Option<Box<Polling>>,
+    /// How quickly it writes, where PEs share CPUs.
+    pub(super) writes: Writes,
     /// Index of the member that a wait last found missing among those of its CPU.
     pub(super) missed: AtomicUsize,
     /// Whether the next wait had better yield first (`yield_hint.rs`).
@@ -25,6 +28,7 @@ impl Layer for Waits {
         Waits {
             failed_tests: AtomicU32::new(0),
             polling: pe.polls().then(Default::default),
+            writes: Writes::default(),
             missed: AtomicUsize::new(0),
             yield_hint: AtomicBool::new(false),
             hook: Mutex::new(None),

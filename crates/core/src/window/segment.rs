@@ -23,6 +23,7 @@ use crate::job::agree::{Collective, KIND_BLOCK, KIND_FREE_BLOCK};
 use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
 use crate::wait::polling;
+use crate::wait::pulse;
 use crate::wait::{self, Awaiting, Terms};
 use std::ops::Range;
 use std::sync::Arc;
@@ -274,8 +275,8 @@ impl Segment {
 
 impl Segment {
     /// Whether this PE shares its CPU. Then the caller reports some reads by
-    /// [`has_read`](Self::has_read).
-    pub fn counts_reads(&self) -> bool {
+    /// [`has_read`](Self::has_read), and writes by [`has_written`](Self::has_written).
+    pub fn shares_cpu(&self) -> bool {
         self.pe.polls()
     }
 
@@ -283,6 +284,13 @@ impl Segment {
     /// through a [`Spot`]: its address, and the value. Yields if the program seems to poll.
     pub fn has_read(&self, place: usize, value: u64) {
         polling::look_at_read(&self.pe, place, value);
+    }
+
+    /// Reports `writes` writes to near memory that did not go through a [`Spot`]. Gives the number
+    /// of writes after which the caller reports again. Lets other PEs have the CPU that may wait
+    /// for what was written.
+    pub fn has_written(&self, writes: u32) -> u32 {
+        pulse::has_written(&self.pe, writes)
     }
 
     /// Loads a word of this PE's own memory for a program that may do so until the word changes: a
@@ -387,7 +395,7 @@ impl Spot<'_> {
     #[inline(always)]
     pub fn store<T: Word>(&self, value: T) {
         self.word::<T>().store(self.owner, value);
-        self.owner.wrote(self.pe);
+        self.wrote();
     }
 
     /// Loads the word at the range's start.
@@ -430,10 +438,27 @@ impl Spot<'_> {
     /// read.
     #[inline(always)]
     fn updated<T: Word>(&self, changed: bool, old: T) {
-        if changed || !polling::is_on() {
+        if !polling::is_on() {
             self.owner.wrote(self.pe);
+        } else if changed {
+            self.wrote();
         } else {
             polling::has_read(self.owner, self.route.place(), old.to_bits());
+        }
+    }
+
+    /// The end of a write.
+    #[inline(always)]
+    fn wrote(&self) {
+        self.owner.wrote(self.pe);
+        self.has_written();
+    }
+
+    /// Where PEs share CPUs, lets a near PE have the CPU that may wait for what was written.
+    #[inline(always)]
+    fn has_written(&self) {
+        if polling::is_on() && self.near().is_some() {
+            pulse::has_written(self.owner, 1);
         }
     }
 
@@ -453,7 +478,7 @@ impl Spot<'_> {
             // SAFETY: as above.
             Route::Far(to) => unsafe { self.owner.fabric().put(to, from, self.bytes) }?,
         }
-        self.owner.wrote(self.pe);
+        self.wrote();
         Ok(())
     }
 
@@ -472,7 +497,7 @@ impl Spot<'_> {
             // SAFETY: as above.
             Route::Far(to) => unsafe { self.owner.fabric().put_nbi(to, from, self.bytes) }?,
         }
-        self.owner.wrote(self.pe);
+        self.wrote();
         Ok(())
     }
 
@@ -500,7 +525,9 @@ impl Spot<'_> {
     /// As for [`load`](Self::load).
     #[inline(always)]
     pub fn signal(&self, op: SignalOp, value: u64) -> Result<()> {
-        Ok(self.word::<u64>().signal(self.owner, self.pe, op, value)?)
+        self.word::<u64>().signal(self.owner, self.pe, op, value)?;
+        self.has_written();
+        Ok(())
     }
 
     /// [`put`](Self::put), and then [`signal`](Self::signal) of a word of that PE. A PE that sees

@@ -14,6 +14,12 @@ fn aligned<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
     (near as usize).is_multiple_of(size_of::<T>()).then_some(near)
 }
 
+/// As [`aligned`], where accesses are counted.
+fn aligned_to_count<T: Word>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
+    let (near, _) = near::word_to_count(ctx, address, pe)?;
+    (near as usize).is_multiple_of(size_of::<T>()).then_some(near)
+}
+
 #[cold]
 fn anywhere<T: Word>(
     call: &'static str,
@@ -46,20 +52,37 @@ fn update<T: Word>(
     if let Some(word) = aligned(ctx, dest, pe) {
         // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
         let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
+        near::wrote(pe);
+        return T::from_bits(old);
+    }
+    update_anywhere(call, ctx, dest, op, value, pe)
+}
+
+#[cold]
+fn update_anywhere<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    op: AtomicOp,
+    value: T,
+    pe: c_int,
+) -> T {
+    if let Some(word) = aligned_to_count(ctx, dest, pe) {
+        // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
+        let old = unsafe { shm::fetch_op(word.cast(), size_of::<T>(), op, value.to_bits()) };
         updated(word, old, !op.keeps(old, value.to_bits()), pe);
         return T::from_bits(old);
     }
     or_die(call, anywhere(call, "dest", ctx, dest, pe).fetch_op(op, value))
 }
 
-/// The end of an operation on a near word whose value was `old`. Where reads are counted, an
+/// The end of an operation on a near word whose value was `old`, where accesses are counted. An
 /// operation that has changed nothing counts as a read.
-#[inline(always)]
 fn updated<T: Word>(word: *mut T, old: u64, changed: bool, pe: c_int) {
-    if !changed && near::counts_reads() {
-        near::has_read(word as usize, || Some(old));
+    if changed {
+        near::has_written(pe);
     } else {
-        near::wrote(pe);
+        near::has_read(word as usize, || Some(old));
     }
 }
 
@@ -69,7 +92,7 @@ fn one<T: Word>() -> T {
 
 #[inline(always)]
 pub unsafe fn fetch<T: Word>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    if let Some((word, counted)) = near::word_to_read(ctx, source, pe)
+    if let Some((word, counted)) = near::word_to_count(ctx, source, pe)
         && (word as usize).is_multiple_of(size_of::<T>())
     {
         // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
@@ -121,6 +144,26 @@ pub unsafe fn compare_swap<T: Word>(
     pe: c_int,
 ) -> T {
     if let Some(word) = aligned(ctx, dest, pe) {
+        // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
+        let old = unsafe {
+            shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits())
+        };
+        near::wrote(pe);
+        return T::from_bits(old);
+    }
+    compare_swap_anywhere(call, ctx, dest, cond, value, pe)
+}
+
+#[cold]
+fn compare_swap_anywhere<T: Word>(
+    call: &'static str,
+    ctx: Ctx,
+    dest: *mut T,
+    cond: T,
+    value: T,
+    pe: c_int,
+) -> T {
+    if let Some(word) = aligned_to_count(ctx, dest, pe) {
         // SAFETY: `word` is aligned, and `near` found that it is symmetric memory of a near PE.
         let old = unsafe {
             shm::compare_swap_sized(word.cast(), size_of::<T>(), cond.to_bits(), value.to_bits())

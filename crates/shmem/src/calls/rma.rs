@@ -51,6 +51,20 @@ unsafe extern "C" fn put_block(to: *mut u8, source: *const u8, bytes: usize, pe:
     near::wrote(pe);
 }
 
+/// Copies to a near PE where accesses are counted. Gives false where the caller must take the long
+/// way.
+///
+/// # Safety
+/// `source` has `bytes` bytes.
+unsafe fn put_counted(ctx: Ctx, dest: usize, source: *const u8, bytes: usize, pe: c_int) -> bool {
+    let Some((to, _)) = near::block_to_count(ctx, dest, bytes, pe) else { return false };
+    // SAFETY: `near::block_to_count` gives `bytes` of a near PE's symmetric memory; the caller
+    // promises that the source has as many.
+    unsafe { segment::copy(to, source, bytes) };
+    near::has_written(pe);
+    true
+}
+
 /// The end of a get that is not one word.
 ///
 /// # Safety
@@ -105,6 +119,10 @@ unsafe extern "C" fn put_anywhere<T>(
     call: &'static str,
 ) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
+    // SAFETY: the program's source has `nelems` elements.
+    if unsafe { put_counted(ctx, dest as usize, source.cast(), bytes, pe) } {
+        return;
+    }
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
         state.check_local(call, "source", source as usize, bytes);
@@ -141,6 +159,10 @@ unsafe extern "C" fn put_nbi_anywhere<T>(
     call: &'static str,
 ) {
     let (state, bytes) = (state(call), bytes::<T>(call, nelems));
+    // SAFETY: the program's source has `nelems` elements.
+    if unsafe { put_counted(ctx, dest as usize, source.cast(), bytes, pe) } {
+        return;
+    }
     if bytes > 0 {
         let spot = state.spot(call, "dest", ctx, dest as usize, bytes, pe);
         state.check_local(call, "source", source as usize, bytes);
@@ -160,9 +182,9 @@ pub unsafe fn get<T: Copy>(
     pe: c_int,
 ) {
     if let Some(bytes) = nelems.checked_mul(size_of::<T>())
-        && let Some((from, counted)) = near::block_to_read(ctx, source as usize, bytes, pe)
+        && let Some((from, counted)) = near::block_to_count(ctx, source as usize, bytes, pe)
     {
-        // SAFETY: `near::block_to_read` gives `bytes` of a near PE's symmetric memory; the
+        // SAFETY: `near::block_to_count` gives `bytes` of a near PE's symmetric memory; the
         // program's destination has room for `nelems` elements.
         return unsafe {
             if counted {
@@ -218,15 +240,7 @@ pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, p
     if let Some(to) = near::word(ctx, dest, pe) {
         // N3 and N5 of `Near`: inlined code makes this store and calls for these marks.
         // SAFETY: `near::word` gives a near PE's symmetric object of the value's type.
-        unsafe {
-            match size_of::<T>() {
-                1 => shm::store::<u8>(to.cast(), std::mem::transmute_copy(&value)),
-                2 => shm::store::<u16>(to.cast(), std::mem::transmute_copy(&value)),
-                4 => shm::store::<u32>(to.cast(), std::mem::transmute_copy(&value)),
-                8 => shm::store::<u64>(to.cast(), std::mem::transmute_copy(&value)),
-                _ => shm::copy(to.cast(), (&raw const value).cast(), size_of::<T>()),
-            }
-        }
+        unsafe { store(to, value) };
         return near::wrote(pe);
     }
     p_anywhere(dest, value, pe, ctx, call);
@@ -235,6 +249,11 @@ pub unsafe fn p<T: Copy>(call: &'static str, ctx: Ctx, dest: *mut T, value: T, p
 #[cold]
 #[inline(never)]
 extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, call: &'static str) {
+    if let Some((to, _)) = near::word_to_count(ctx, dest, pe) {
+        // SAFETY: `near::word_to_count` gives a near PE's symmetric object of the value's type.
+        unsafe { store(to, value) };
+        return near::has_written(pe);
+    }
     let spot = state(call).spot(call, "dest", ctx, dest as usize, size_of::<T>(), pe);
     // SAFETY: each arm reads the bytes of `value`, whose size the arm matches.
     unsafe {
@@ -252,8 +271,8 @@ extern "C" fn p_anywhere<T: Copy>(dest: *mut T, value: T, pe: c_int, ctx: Ctx, c
 
 #[inline(always)]
 pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_int) -> T {
-    if let Some((from, counted)) = near::word_to_read(ctx, source, pe) {
-        // SAFETY: `near::word_to_read` gives a near PE's symmetric object of this type.
+    if let Some((from, counted)) = near::word_to_count(ctx, source, pe) {
+        // SAFETY: `near::word_to_count` gives a near PE's symmetric object of this type.
         let value = unsafe { load(from) };
         if counted {
             // SAFETY: `value` is a local variable of this size.
@@ -268,6 +287,25 @@ pub unsafe fn g<T: Copy>(call: &'static str, ctx: Ctx, source: *const T, pe: c_i
     unsafe {
         get_anywhere(value.as_mut_ptr(), source, 1, pe, ctx, call);
         value.assume_init()
+    }
+}
+
+/// Stores a value; a word is never torn.
+///
+/// # Safety
+/// `to` can be written.
+#[inline(always)]
+unsafe fn store<T: Copy>(to: *mut T, value: T) {
+    // SAFETY: the caller promises that `to` can be written; each arm reads the bytes of `value`,
+    // whose size the arm matches.
+    unsafe {
+        match size_of::<T>() {
+            1 => shm::store::<u8>(to.cast(), std::mem::transmute_copy(&value)),
+            2 => shm::store::<u16>(to.cast(), std::mem::transmute_copy(&value)),
+            4 => shm::store::<u32>(to.cast(), std::mem::transmute_copy(&value)),
+            8 => shm::store::<u64>(to.cast(), std::mem::transmute_copy(&value)),
+            _ => shm::copy(to.cast(), (&raw const value).cast(), size_of::<T>()),
+        }
     }
 }
 

@@ -44,7 +44,8 @@ const NOWHERE: usize = 1 << 63;
 ///   symmetric, a PE that does not exist, a context of the program's own, and for everything while
 ///   `apart` holds zeros.
 /// * N5: On the path that both have in common, the function does nothing else. So the inlined code
-///   loses no message and no effect.
+///   loses no message and no effect. What the function does where accesses are counted is not on
+///   that path: there `apart` is even.
 /// * N6: A put of a word reads its source before it writes, as the function does.
 ///
 /// `apart` stays zero where a tool has replaced a function that the header inlines, so that the
@@ -57,11 +58,12 @@ pub struct Near {
     pub written: AtomicPtr<AtomicU8>,
     pub statics: Area,
     pub stride: AtomicUsize,
-    /// The number of near PEs; 0: none is near.
+    /// The number of near PEs; 0: accesses are counted, or no PE is near.
     pub npes: AtomicUsize,
     pub me: AtomicUsize,
     /// For each of the first PEs: the distance in bytes from an address of this PE's heap to its
-    /// counterpart, plus 1. 0: the header must call the function.
+    /// counterpart, plus 1; where accesses are counted, 1 more. 0, or an even number: the header
+    /// must call the function.
     pub apart: [AtomicUsize; NEAR_PES],
 }
 
@@ -74,9 +76,10 @@ pub struct Area {
     pub bias: AtomicUsize,
 }
 
-/// The table for reads. Where each PE has a CPU, reads follow [`Near`]. Where PEs share CPUs, a
-/// program that polls keeps the PE that it waits for from running. There the library counts reads:
-/// it looks at one read of each [`PERIOD`], and yields if the program seems to poll.
+/// The table for accesses that are counted. Where each PE has a CPU, none is, and all follow
+/// [`Near`]. Where PEs share CPUs, a program that polls keeps the PE that it waits for from
+/// running. There the library counts reads: it looks at one read of each [`PERIOD`], and yields if
+/// the program seems to poll. It counts writes, too: another PE may wait for what was written.
 ///
 /// The header reads `apart` here. Where the lowest bit of an entry is 0, the header counts `left`
 /// down, by plain accesses; threads may lose counts. It calls the function when `left` reaches 0,
@@ -86,11 +89,16 @@ pub struct Area {
 pub struct Reads {
     /// Reads until the next one that the library sees.
     pub left: AtomicUsize,
-    /// The number of near PEs; 0: reads are counted, or no PE is near.
+    /// The number of near PEs; 0: accesses are not counted, or no PE is near.
     pub npes: AtomicUsize,
-    /// As [`Near::apart`]; where reads are counted, 1 more.
+    /// As [`Near::apart`]. An even number: the header counts the read.
     pub apart: [AtomicUsize; NEAR_PES],
 }
+
+/// Writes until the next one that the library looks at, and writes from one look to the next.
+/// Threads may lose counts.
+static WRITES_LEFT: AtomicUsize = AtomicUsize::new(1);
+static WRITES_STEP: AtomicUsize = AtomicUsize::new(1);
 
 /// The segments of the job; null while the table is closed.
 static SEGMENT: AtomicPtr<Segment> = AtomicPtr::new(std::ptr::null_mut());
@@ -143,12 +151,12 @@ pub fn open(job: &Job, segment: &'static Segment, statics: Option<&Shared>) {
     NEAR.stride.store(segment.size(), Ordering::Relaxed);
     NEAR.written.store(segment.written().as_ptr().cast_mut(), Ordering::Relaxed);
     SEGMENT.store(std::ptr::from_ref(segment).cast_mut(), Ordering::Release);
-    NEAR.npes.store(job.npes(), Ordering::Release);
-    let counts_reads = segment.counts_reads();
-    if counts_reads {
+    let counts = segment.shares_cpu();
+    if counts {
         READS.left.store(PERIOD as usize, Ordering::Relaxed);
-    } else {
         READS.npes.store(job.npes(), Ordering::Release);
+    } else {
+        NEAR.npes.store(job.npes(), Ordering::Release);
     }
     if !inlined::are_replaced() {
         let bias = NEAR.heap.bias.load(Ordering::Relaxed);
@@ -156,8 +164,9 @@ pub fn open(job: &Job, segment: &'static Segment, statics: Option<&Shared>) {
         {
             // Distances are whole pages, so adding 1 never gives 0.
             let apart = bias.wrapping_add(pe * segment.size()).wrapping_add(1);
+            let apart = apart + usize::from(counts);
             write.store(apart, Ordering::Release);
-            read.store(apart + usize::from(counts_reads), Ordering::Release);
+            read.store(apart, Ordering::Release);
         }
     }
 }
@@ -180,10 +189,10 @@ pub fn call_functions() {
 
 /// The address at which PE `pe`'s counterpart of an address is mapped, if `fits` accepts the
 /// address for one of the areas. `fits` receives the distance from the area's start, and the
-/// largest distance at which a word may begin. The flag says whether the read is counted; reads
-/// that are not counted do not pay for it.
+/// largest distance at which a word may begin. Where accesses are counted there is one only with
+/// `COUNTED`; the flag says whether that is so. Reads that are not counted do not pay for it.
 #[inline(always)]
-fn find<const READS_IT: bool>(
+fn find<const COUNTED: bool>(
     address: usize,
     pe: c_int,
     fits: impl Fn(usize, usize) -> bool,
@@ -205,8 +214,8 @@ fn find<const READS_IT: bool>(
     };
     let is_near = |npes: &AtomicUsize| (pe as u32 as usize) < npes.load(Ordering::Relaxed);
     let mut counted = false;
-    if !is_near(if READS_IT { &READS.npes } else { &NEAR.npes }) {
-        if !READS_IT || !is_near(&NEAR.npes) {
+    if !is_near(&NEAR.npes) {
+        if !COUNTED || !is_near(&READS.npes) {
             return None;
         }
         less_often();
@@ -222,7 +231,7 @@ fn find<const READS_IT: bool>(
 fn less_often() {}
 
 #[inline(always)]
-fn find_word<const READS_IT: bool, T>(
+fn find_word<const COUNTED: bool, T>(
     ctx: Ctx,
     address: *const T,
     pe: c_int,
@@ -231,12 +240,12 @@ fn find_word<const READS_IT: bool, T>(
     if ctx != Ctx::DEFAULT {
         return None;
     }
-    let (there, counted) = find::<READS_IT>(address as usize, pe, |at, words| at <= words)?;
+    let (there, counted) = find::<COUNTED>(address as usize, pe, |at, words| at <= words)?;
     Some((there.cast(), counted))
 }
 
 #[inline(always)]
-fn find_block<const READS_IT: bool>(
+fn find_block<const COUNTED: bool>(
     ctx: Ctx,
     address: usize,
     bytes: usize,
@@ -245,7 +254,7 @@ fn find_block<const READS_IT: bool>(
     if ctx != Ctx::DEFAULT {
         return None;
     }
-    let (there, counted) = find::<READS_IT>(address, pe, |at, words| {
+    let (there, counted) = find::<COUNTED>(address, pe, |at, words| {
         at.checked_add(bytes).is_some_and(|end| end <= words)
     })?;
     // The program's own address for its own memory: a copy within that memory must find out whether
@@ -254,27 +263,34 @@ fn find_block<const READS_IT: bool>(
     Some((if own { address as *mut u8 } else { there }, counted))
 }
 
-/// The address at which the word of a PE is mapped.
+/// The address at which the word of a PE is mapped, where accesses are not counted.
 #[inline(always)]
 pub fn word<T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<*mut T> {
     Some(find_word::<false, T>(ctx, address, pe)?.0)
 }
 
-/// The address at which `bytes` of a PE are mapped.
+/// The address at which `bytes` of a PE are mapped, where accesses are not counted.
 #[inline(always)]
 pub fn block(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<*mut u8> {
     Some(find_block::<false>(ctx, address, bytes, pe)?.0)
 }
 
-/// As [`word`], for a read; the flag says whether the caller must call [`has_read`].
+/// As [`word`], also where accesses are counted; the flag says whether they are. Then the caller
+/// must call [`has_read`] or [`has_written`].
 #[inline(always)]
-pub fn word_to_read<T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<(*mut T, bool)> {
+pub fn word_to_count<T>(ctx: Ctx, address: *const T, pe: c_int) -> Option<(*mut T, bool)> {
     find_word::<true, T>(ctx, address, pe)
 }
 
-/// As [`block`], for a read; the flag says whether the caller must call [`has_read`].
+/// As [`block`], also where accesses are counted; the flag says whether they are. Then the caller
+/// must call [`has_read`] or [`has_written`].
 #[inline(always)]
-pub fn block_to_read(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Option<(*mut u8, bool)> {
+pub fn block_to_count(
+    ctx: Ctx,
+    address: usize,
+    bytes: usize,
+    pe: c_int,
+) -> Option<(*mut u8, bool)> {
     find_block::<true>(ctx, address, bytes, pe)
 }
 
@@ -282,15 +298,31 @@ pub fn block_to_read(ctx: Ctx, address: usize, bytes: usize, pe: c_int) -> Optio
 /// gave.
 #[inline(always)]
 pub fn wrote(pe: c_int) {
-    // SAFETY: `word` or `block` found `pe` below `npes`, so the table was open and `written` has a
-    // byte for the PE. The bytes live as long as the process.
+    // SAFETY: `word` or `block`, or its like that counts, found `pe` below `npes`, so the table was
+    // open and `written` has a byte for the PE. The bytes live as long as the process.
     unsafe { Written::kept(NEAR.written.load(Ordering::Relaxed)).to(pe as usize) };
 }
 
-/// Whether the library counts reads of near PEs.
-#[inline(always)]
-pub fn counts_reads() -> bool {
-    READS.npes.load(Ordering::Relaxed) == 0
+/// Marks PE `pe` as written, and counts the write: after a store to an address that
+/// [`word_to_count`] or [`block_to_count`] gave.
+pub fn has_written(pe: c_int) {
+    wrote(pe);
+    let left = WRITES_LEFT.load(Ordering::Relaxed) as isize - 1;
+    WRITES_LEFT.store(left as usize, Ordering::Relaxed);
+    if left <= 0 {
+        look_at_write();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn look_at_write() {
+    // SAFETY: null, or a segment that lives as long as the process.
+    if let Some(segment) = unsafe { SEGMENT.load(Ordering::Acquire).as_ref() } {
+        let step = segment.has_written(WRITES_STEP.load(Ordering::Relaxed) as u32) as usize;
+        WRITES_STEP.store(step, Ordering::Relaxed);
+        WRITES_LEFT.store(step, Ordering::Relaxed);
+    }
 }
 
 /// Counts a read at `place`; `value` computes a number that stands for the value read.

@@ -6,7 +6,7 @@
 #define LOOKS 500000
 #define TURNS 200
 
-static long word, words[4], done;
+static long word, words[4], done, written, blocks[2];
 static uint64_t signal_word;
 static int me, other;
 static shmem_ctx_t ctx;
@@ -42,15 +42,33 @@ static void by_test(long i) { (void)i, (void)shmem_long_test(&word, SHMEM_CMP_NE
 static void by_test_any(long i) { (void)i, (void)shmem_long_test_any(words, 4, NULL, SHMEM_CMP_NE, 0); }
 static void by_signal_fetch(long i) { (void)i, (void)shmem_signal_fetch(&signal_word); }
 
+/* Polls this PE's own memory without a call, as many implementations of queues do, between writes to the other PE. */
+static void load_plainly(void) {
+    for (int i = 0; i < 3000; i++) (void)*(volatile long *)&written;
+}
+static void by_loads_after_p(long i) { shmem_long_p(&written, i, other), load_plainly(); }
+static void by_loads_after_p_in_a_context(long i) { shmem_ctx_long_p(ctx, &written, i, other), load_plainly(); }
+static void by_loads_after_put(long i) { shmem_long_put(&written, &i, 1, other), load_plainly(); }
+static void by_loads_after_put_of_some(long i) {
+    long from[2] = {i, i};
+    shmem_long_put(blocks, from, 2, other), load_plainly();
+}
+static void by_loads_after_put_nbi(long i) { shmem_long_put_nbi(&written, &i, 1, other), load_plainly(); }
+static void by_loads_after_add(long i) { (void)i, shmem_long_atomic_add(&written, 1, other), load_plainly(); }
+static void by_loads_after_set(long i) { shmem_long_atomic_set(&written, i, other), load_plainly(); }
+static void by_loads_after_put_signal(long i) {
+    shmem_long_put_signal(&written, &i, 1, &signal_word, 1, SHMEM_SIGNAL_SET, other), load_plainly();
+}
+
 /* Looks in vain until this PE has had enough turns, or has looked often enough; then for as long as the other one does not know. */
-static int gives_way(const char *how, void (*look)(long)) {
+static int gives_way(const char *how, void (*look)(long), long most) {
     long i, before = turns();
     done = 0;
     shmem_barrier_all();
-    for (i = 0; i < LOOKS && (i % 256 || turns() - before < TURNS); i++) look(i);
+    for (i = 0; i < most && (i % 256 || turns() - before < TURNS); i++) look(i);
     shmem_long_p(&done, 1, other);
-    int enough = i < LOOKS;
-    if (!enough) printf("PE %d: %s: %ld turns in %d looks\n", me, how, turns() - before, LOOKS);
+    int enough = i < most;
+    if (!enough) printf("PE %d: %s: %ld turns in %ld looks\n", me, how, turns() - before, most);
     while (!*(volatile long *)&done) look(i++);
     shmem_barrier_all();
     return enough;
@@ -62,7 +80,7 @@ int main(void) {
     other = 1 - me;
     shmem_ctx_create(0, &ctx);
     int all = 1;
-#define TRY(how) all &= gives_way(#how, how)
+#define TRY(how) all &= gives_way(#how, how, LOOKS)
     TRY(by_g);
     TRY(by_g_of_several);
     TRY(by_g_of_a_context);
@@ -78,6 +96,17 @@ int main(void) {
     TRY(by_test);
     TRY(by_test_any);
     TRY(by_signal_fetch);
+#undef TRY
+    /* Each look is thousands of loads. */
+#define TRY(how) all &= gives_way(#how, how, LOOKS / 10)
+    TRY(by_loads_after_p);
+    TRY(by_loads_after_p_in_a_context);
+    TRY(by_loads_after_put);
+    TRY(by_loads_after_put_of_some);
+    TRY(by_loads_after_put_nbi);
+    TRY(by_loads_after_add);
+    TRY(by_loads_after_set);
+    TRY(by_loads_after_put_signal);
     printf("PE %d: %s\n", me, all ? "gives way" : "keeps its CPU");
     shmem_finalize();
     return 0;

@@ -1,5 +1,5 @@
 //! A program that polls without success, by calls that do not wait, yields to the PE that shares
-//! its CPU.
+//! its CPU. So does one that polls its own memory without a call, after it has written.
 
 use std::path::Path;
 
