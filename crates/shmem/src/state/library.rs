@@ -4,7 +4,7 @@ use crate::state::fatal::{self, die};
 use crate::state::shared::Shared;
 use crate::state::{near, statics};
 use memonet_core::unstable::launch::Participation;
-use memonet_core::unstable::segment::{Segment, Spot};
+use memonet_core::unstable::segment::{Segment, Spot, page_size};
 use memonet_core::{Error, Job, SymmetricRange};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -38,6 +38,8 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
     let made = MADE.get_or_init(|| {
         let job = memonet_fabrics::init()?;
         job.take_part(Participation::NotYet)?;
+        // The digest of static data, which PEs compare even where none are shared.
+        job.open_globals(page_size());
         let mut no_statics = None;
         let statics = if !memonet_core::unstable::launch::is_pe() && statics::threads() > 1 {
             no_statics =

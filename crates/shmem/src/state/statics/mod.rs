@@ -45,7 +45,6 @@ pub unsafe fn share(job: &Job) -> Result<Vec<Shared>> {
 fn put_into(job: &Job, shared: &mut Vec<Shared>) -> Result<()> {
     // The first page holds the digest that PEs compare.
     let mut at = page_size();
-    job.open_globals(at);
     let Search { found, interpreter, .. } = search();
     forks::LINKED_STATICALLY.store(!interpreter, Ordering::Relaxed);
     for data in found {
