@@ -288,7 +288,7 @@ impl Wire {
 
     /// Something has been written to a PE.
     fn wake(&self, pe: u32) {
-        self.control.doorbell(pe as usize).ring(self.control.membarrier());
+        self.control.wake(pe as usize);
         if self.spec.wake {
             wake::wake(self.job(), pe);
         }

@@ -1,7 +1,7 @@
 //! Which fabrics there are, and which one a job gets.
 //!
 //! The core knows a fabric by its contract alone. Every front end (Rust, C, the command) starts
-//! its jobs here, so a new fabric needs one entry in [`FABRICS`] and nothing else.
+//! its jobs here, so a new fabric needs its crate and one entry in [`FABRICS`].
 //!
 //! A PE gets, in this order:
 //!

@@ -200,7 +200,6 @@ fn banned_calls_stay_in_their_home() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Arrows point one way: front ends, memonet, fabrics, core.
 /// The list of settings is what users are told of, and by which a name that nobody reads is found.
 #[test]
 fn every_variable_is_in_the_list_of_settings() {

@@ -8,14 +8,14 @@
 //! |---|---|---|
 //! | [`Network`](Algorithm::Network) | a few bytes or integers, where the fabric makes collectives | no message at all |
 //! | [`Line`](Algorithm::Line) | up to [`LINE`] bytes for each | nothing but one cache line has to travel; wins on 2 to 16 near PEs wherever it has room, and far |
-//! | [`Published`](Algorithm::Published) | up to [`EAGER_BYTES`] bytes, near | saves a meeting; members read in place |
+//! | [`Published`](Algorithm::Published) | up to [`EAGER_BYTES`] bytes, near; far where rounds have no room | saves a meeting; members read in place |
 //! | [`Pushed`](Algorithm::Pushed) | up to [`EAGER_BYTES`] bytes, far | a get waits for an answer, and is software at the target in some networks: all-reduce of 1 KiB by 16 on dimmnet-2 1231 us by gets, 119 by puts |
-//! | [`Rounds`](Algorithm::Rounds) | larger reductions, far, unless to one | puts alone, as above: of 1 MiB 43.5 ms by gets, 2.7 by puts |
+//! | [`Rounds`](Algorithm::Rounds) | reductions, far, unless larger ones to one member | puts alone, as above: of 1 MiB 43.5 ms by gets, 2.7 by puts |
 //! | [`Multicast`](Algorithm::Multicast) | larger broadcasts, where the network copies | the root sends once; [when it pays](super::multicast) |
 //! | [`Direct`](Algorithm::Direct) | all else | between the members' windows: each byte is copied once |
 //!
-//! Measured with `memonet bench collective`; `docs/decisions.md` has more. Teams of more than
-//! [`MAX_LINED`](crate::base::layout::MAX_LINED) members have no lines.
+//! Measured with `memonet bench broadcast all_reduce`; `docs/decisions.md` has more. Teams of more
+//! than [`MAX_LINED`](crate::base::layout::MAX_LINED) members have no lines.
 
 use crate::base::layout::{EAGER_BYTES, LINE};
 use crate::team::Team;
@@ -170,10 +170,10 @@ impl Team {
         }
     }
 
-    /// The algorithm of an all-reduce of this team in which each member gives so many bytes: that
-    /// of most other collectives, too.
+    /// The algorithm of an all-reduce of this team in which each member gives so many bytes, as
+    /// integers of 64 bits: that of most other collectives, too.
     pub fn collective_algorithm(&self, bytes: usize) -> Algorithm {
-        self.choose(Call::Combine { bytes, element: 1, to_one: false, words: None })
+        self.choose(Call::Combine { bytes, element: 8, to_one: false, words: Some(bytes) })
     }
 
     /// The number of bytes from which on this team's next broadcast goes by multicast; `None` where

@@ -211,6 +211,11 @@ impl Control {
         header!(self.mapping, departures)
     }
 
+    /// Wakes a PE of this node, if it sleeps.
+    pub(crate) fn wake(&self, pe: usize) {
+        self.doorbell(pe).ring(self.membarrier);
+    }
+
     #[inline]
     pub(crate) fn doorbell(&self, pe: usize) -> Doorbell {
         assert!(pe < self.geometry.npes);

@@ -193,8 +193,8 @@ pub trait Fabric: Send + Sync {
         None
     }
 
-    /// Tells the fabric where a region of a PE on this node is mapped in this process, and of which
-    /// memory file, for fabrics that reach it otherwise.
+    /// Tells the fabric where a part of a restricted window is mapped in this process, and of which
+    /// memory file: its own part, and parts of far PEs whose descriptors have come here.
     ///
     /// # Errors
     /// When the fabric cannot serve it.

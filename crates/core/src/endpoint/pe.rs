@@ -25,6 +25,8 @@ pub(crate) struct Pe {
     control: Arc<Control>,
     /// Where each PE's segment is mapped, null where it is far; empty when all are far.
     near: Box<[Segment]>,
+    /// Whether there is one of another PE among them.
+    near_peers: bool,
     fabric: Option<Box<dyn Fabric>>,
     record: Record,
     /// Whether mistakes are looked for that it costs time to find.
@@ -86,6 +88,7 @@ impl Pe {
             fabric,
             pes_per_cpu,
             marks: Marks::new(near.len()),
+            near_peers: (0..near.len()).any(|pe| pe != me && !near[pe].0.is_null()),
             near,
             record,
             late: Late::default(),
@@ -178,10 +181,10 @@ impl Pe {
         self.near.get(pe).is_some_and(|segment| !segment.0.is_null())
     }
 
-    /// Whether any PE's segment is mapped here.
+    /// Whether another PE's segment is mapped here.
     #[inline]
     pub(crate) fn has_near_peers(&self) -> bool {
-        !self.near.is_empty()
+        self.near_peers
     }
 
     /// What every PE knows alike.

@@ -4,8 +4,8 @@ use super::control::Control;
 use super::fabric::{Due, Fabric};
 use super::pe::Pe;
 use crate::base::doorbell::{Doorbell, Ticket};
-use crate::base::lock;
 use crate::base::shm;
+use crate::base::{lock, try_lock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -131,7 +131,7 @@ impl Pe {
             return;
         }
         // Another thread does it.
-        let Ok(mut told) = departures.told.try_lock() else { return };
+        let Some(mut told) = try_lock(&departures.told) else { return };
         told.resize(self.npes(), false);
         for (pe, told) in told.iter_mut().enumerate().filter(|(_, told)| !**told) {
             // D2.
@@ -160,10 +160,10 @@ impl Pe {
     }
 
     fn relay(&self) -> Option<Due> {
-        // Another thread that has it does nearly the same: it may have passed a barrier just before
-        // its news came. Then the next look of a wait does it: no sleeper goes for longer than
+        // Another thread that has it does nearly the same: the news may have come just behind that
+        // thread. Then the next look of a wait passes it on: no sleeper goes for longer than
         // `DEPARTURE_POLL` without a look.
-        let mut relays = self.progress.relays.try_lock().ok()?;
+        let mut relays = try_lock(&self.progress.relays)?;
         let mut due = None;
         relays.retain(|relay| {
             relay.upgrade().is_some_and(|relay| {

@@ -17,7 +17,9 @@ use crate::endpoint::pe::Pe;
 use crate::endpoint::progress::Watcher;
 use crate::job::Job;
 use crate::multicast;
+use crate::sync::barrier::Algorithm;
 use crate::team::Team;
+use crate::team::forced::Forced;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A PE's place in a job that it joins: what a fabric is made for.
@@ -45,6 +47,18 @@ impl Seat {
     /// When there is no such PE.
     pub fn departed(&self, pe: usize) -> Option<Cause> {
         self.control.departure(pe)
+    }
+
+    /// Where this PE's own segment is mapped, and its bytes: what offsets of region 0 at this PE
+    /// count from.
+    pub fn segment(&self) -> (*mut u8, u64) {
+        let geometry = self.control.geometry();
+        (self.control.mapping().at(geometry.segment(self.me)), geometry.segment_stride)
+    }
+
+    /// Wakes this PE's waits, if they sleep: after a fabric has delivered something to its segment.
+    pub fn wake(&self) {
+        self.control.wake(self.me);
     }
 
     pub(crate) fn control(&self) -> &Arc<Control> {
@@ -105,6 +119,9 @@ impl Job {
         if let Some(job) = JOINED.get() {
             return Ok(job.clone());
         }
+        // A setting that cannot be is refused before this PE has joined: it may try again.
+        let check = check::asked()?;
+        check_settings()?;
         let (control, me, watch) = match std::env::var_os(ENV_FD) {
             Some(_) => {
                 let (control, me) = inherit()?;
@@ -138,7 +155,7 @@ impl Job {
         let control = Arc::new(control);
         let fabric = connect(&Seat { control: control.clone(), me })?;
         let watch = watch.map(|watch| Box::new(watch) as Box<dyn Watcher>);
-        let job = Job::from_control(control, me, fabric, watch, check::asked()?)?;
+        let job = Job::from_control(control, me, fabric, watch, check)?;
         finalize_at_exit();
         Ok(JOINED.get_or_init(|| job).clone())
     }
@@ -151,8 +168,6 @@ impl Job {
         check: bool,
     ) -> Result<Job> {
         ending::tell_children()?;
-        // Now, not when the first channel is made.
-        multicast::check_setting()?;
         let pe = Arc::new(Pe::new(control, me, fabric, watch).with_checks(check));
         let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
@@ -202,6 +217,7 @@ impl Job {
             return Err(Error::Misuse("a job has at least one PE"));
         }
         let check = options.check.map_or_else(check::asked, Ok)?;
+        check_settings()?;
         let control =
             Arc::new(JobFile::create_within(MAX_PES, n, available_cpus(), None)?.into_control()?);
         let jobs = (0..n)
@@ -259,6 +275,14 @@ impl Job {
         })?;
         Ok(results.into_iter().map(|result| result.expect("only a panic gives none")).collect())
     }
+}
+
+/// Refuses settings that cannot be now, not when they are first used.
+fn check_settings() -> Result<()> {
+    multicast::check_setting()?;
+    Forced::asked()?;
+    Algorithm::forced(1)?;
+    Ok(())
 }
 
 /// Tells of variables that nobody reads, once a job: the launcher does, where it is memonet's.

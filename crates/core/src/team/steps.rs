@@ -35,9 +35,9 @@
 //! message was not heard, it may still come; so the team's place is never used again.
 //!
 //! **Large teams** have no lines; nor have those whose user wants none. There a meeting is a
-//! barrier; and in another step, so is each `tell` of those who tell and each `hear` of those who
-//! hear: as many at each member. None of these barriers is a meeting that shows what was read in
-//! the step itself, as they come before that. So `step` counts one more.
+//! barrier; in another step, each `notify` is a barrier at members that notify, and each
+//! `await_from` one at members that await: as many at each member. Such a barrier comes before what
+//! is read in the step, so it does not show that it was read. So `step` counts one more.
 //!
 //! A step orders nothing but its own messages, and what was in this PE's own memory before. What
 //! was put into others' is told of after a [`fence`](crate::endpoint::pe::Pe::fence).
