@@ -5,7 +5,7 @@
 //! that names that type.
 
 use super::pe::Pe;
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::sync::OnceLock;
 
 /// The state of one layer.
@@ -17,25 +17,39 @@ pub(crate) trait Layer: Any + Send + Sync {
 /// More layers than there are.
 const PLACES: usize = 16;
 
-/// What layers have left: filled from the first place on, and nothing is ever taken away.
+/// What layers have left: filled from the first place on, and nothing is ever taken away. The first
+/// to come is found with one look, and none by a virtual call: waits of PEs that share a CPU find
+/// theirs here, and each further page that they touch is read anew at every change of processes.
 #[derive(Default)]
-pub(crate) struct Layers([OnceLock<Box<dyn Any + Send + Sync>>; PLACES]);
+pub(crate) struct Layers([OnceLock<State>; PLACES]);
+
+/// A layer's state, and its type.
+struct State(TypeId, Box<dyn Any + Send + Sync>);
+
+impl State {
+    #[inline]
+    fn get<T: Any>(&self) -> Option<&T> {
+        let known = std::ptr::from_ref(&*self.1).cast::<T>();
+        // SAFETY: the box holds a value of the type beside it, as `add` has put both there.
+        (self.0 == TypeId::of::<T>()).then(|| unsafe { &*known })
+    }
+}
 
 impl Layers {
     /// The state of this type, made now if there is none.
     #[inline]
     pub(crate) fn get<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> &T {
-        let known = self.0.iter().map_while(OnceLock::get).find_map(|any| any.downcast_ref());
+        let known = self.0.iter().map_while(OnceLock::get).find_map(State::get);
         known.unwrap_or_else(|| self.add(Box::new(make())))
     }
 
     #[cold]
     fn add<T: Any + Send + Sync>(&self, state: Box<T>) -> &T {
-        let mut state: Option<Box<dyn Any + Send + Sync>> = Some(state);
+        let mut state = Some(State(TypeId::of::<T>(), state));
         for place in &self.0 {
             let taken = place.get_or_init(|| state.take().expect("initialised once"));
             // Another thread may have been first, with a state of this or of another type.
-            if let Some(found) = taken.downcast_ref() {
+            if let Some(found) = taken.get() {
                 return found;
             }
         }

@@ -20,6 +20,7 @@ use crate::multicast;
 use crate::sync::barrier::Algorithm;
 use crate::team::Team;
 use crate::team::forced::Forced;
+use crate::wait;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A PE's place in a job that it joins: what a fabric is made for.
@@ -169,6 +170,7 @@ impl Job {
     ) -> Result<Job> {
         ending::tell_children()?;
         let pe = Arc::new(Pe::new(control, me, fabric, watch).with_checks(check));
+        wait::state::begin(&pe);
         let world = Arc::new(Team::world(&pe)?);
         Ok(Job { pe, world })
     }

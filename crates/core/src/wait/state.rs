@@ -36,6 +36,11 @@ impl Layer for Waits {
     }
 }
 
+/// Makes what waits remember, before any other layer leaves its state: so it is found first.
+pub(crate) fn begin(pe: &Pe) {
+    pe.waits();
+}
+
 impl Pe {
     #[inline]
     pub(super) fn waits(&self) -> &Waits {
