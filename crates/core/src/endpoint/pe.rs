@@ -1,5 +1,5 @@
-//! What a PE knows of its job: where everybody's memory is, whom it may have written to, who
-//! sleeps.
+//! A PE's view of its job: who it is, whose memory is mapped where, and the way to far peers. The
+//! layers above keep what is theirs beside it ([`layers`](super::layers)).
 
 use super::control::Control;
 use super::fabric::{Fabric, FarAddress, VirtualClock};

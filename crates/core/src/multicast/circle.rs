@@ -20,11 +20,11 @@
 //! One thread at a time gives or takes; all waits of the PE move it on ([`Relay`]), and when it is
 //! over, none of them touches the block any more: the end takes the lock that they work under.
 
-use super::datagrams::{Carrier, MOST_GOES, Repeats, at_once, config, try_lock};
+use super::datagrams::{Carrier, MOST_GOES, Repeats, at_once, config};
 use super::network::{self, Membership};
 use crate::base::error::Result;
-use crate::base::lock;
 use crate::base::shm;
+use crate::base::{lock, try_lock};
 use crate::endpoint::fabric::{DatagramGroup, Due};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::progress::Relay;
@@ -176,6 +176,7 @@ impl Drop for UnderWay<'_> {
 
 impl Relay for Circle {
     fn relay(&self) -> Option<Due> {
+        // A thread that has it does the same work.
         let mut work = try_lock(&self.work)?;
         work.go_on(&self.pe).unwrap_or_else(|error| {
             self.pe.surface_later(error);

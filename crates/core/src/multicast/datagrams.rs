@@ -25,8 +25,8 @@ use super::ring::{Header, Ring};
 use super::tree::Upstream;
 use super::writer::{LEFT, PositionLine};
 use crate::base::error::Result;
-use crate::base::lock;
 use crate::base::shm;
+use crate::base::{lock, try_lock};
 use crate::endpoint::fabric::Due;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::progress::Relay;
@@ -34,7 +34,7 @@ use crate::wait;
 use crate::window::Inner;
 use memonet_repair as repair;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Their numbers are 16 bits of a datagram.
@@ -183,15 +183,6 @@ pub(super) fn at_once(pe: &Pe) -> Due {
     Due { at: wait::now(pe), vain: false }
 }
 
-/// One that does not wait for its holder, who does the same.
-pub(super) fn try_lock<T>(work: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match work.try_lock() {
-        Ok(work) => Some(work),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    }
-}
-
 /// The writer's end.
 pub(super) struct Sending {
     pub(super) pe: Arc<Pe>,
@@ -324,6 +315,7 @@ impl Sending {
 
 impl Relay for Sending {
     fn relay(&self) -> Option<Due> {
+        // A thread that has it does the same work.
         let mut work = try_lock(&self.work)?;
         let all = self.hear(&mut work);
         let due = self.send(&mut work);
@@ -388,6 +380,7 @@ impl Receiving {
 
 impl Relay for Receiving {
     fn relay(&self) -> Option<Due> {
+        // A thread that has it does the same work.
         let mut work = try_lock(&self.work)?;
         let worked = self.work(&mut work);
         worked.unwrap_or_else(|error| {

@@ -37,9 +37,9 @@
 use super::ring::{Header, Ring};
 use super::writer::{LEFT, PositionLine};
 use crate::base::error::{Error, Result};
-use crate::base::lock;
 use crate::base::shm;
 use crate::base::status::State;
+use crate::base::{lock, try_lock};
 use crate::endpoint::ending;
 use crate::endpoint::fabric::{Due, SignalOp};
 use crate::endpoint::pe::Pe;
@@ -47,7 +47,7 @@ use crate::endpoint::progress::Relay;
 use crate::endpoint::route::Route;
 use crate::window::Inner;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Children of a PE. Two keep a writer of large blocks busy the least, with a path that is not
 /// long.
@@ -208,7 +208,7 @@ impl Node {
     fn rest(&self) {
         let mut keep = lock(&self.keep);
         if keep.is_some() {
-            let nobody = self.progress.try_lock().is_ok_and(|progress| progress.ended);
+            let nobody = try_lock(&self.progress).is_some_and(|progress| progress.ended);
             if nobody || self.has_died(self.writer) {
                 // Whoever called this holds one, too.
                 *keep = None;
@@ -303,12 +303,8 @@ impl Node {
 
 impl Relay for Node {
     fn relay(&self) -> Option<Due> {
-        let mut progress = match self.progress.try_lock() {
-            Ok(progress) => progress,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Its holder does the same.
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        // A thread that has it does the same work.
+        let mut progress = try_lock(&self.progress)?;
         self.work(&mut progress, true);
         drop(progress);
         self.rest();

@@ -65,8 +65,7 @@ impl Policy {
             return Policy::Sleep;
         }
         if interference.is_present(now) {
-            let spins =
-                crowded && !may_need_this_cpu(pe, terms) && terms.awaiting.members().is_some();
+            let spins = crowded && !may_need_this_cpu(pe, terms);
             return if spins { Policy::SpinForCpu } else { Policy::Sleep };
         }
         if !crowded {

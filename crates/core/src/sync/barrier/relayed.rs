@@ -11,10 +11,10 @@
 
 use super::{Phases, Slot};
 use crate::base::error::Quick;
-use crate::base::lock;
+use crate::base::{lock, try_lock};
 use crate::endpoint::fabric::Due;
 use crate::endpoint::progress::Relay;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex};
 
 /// An algorithm whose members pass on news.
 pub(super) struct Relayed<P>(Arc<Relaying<P>>);
@@ -67,13 +67,9 @@ impl<P: Phases> Phases for Relayed<P> {
 
 impl<P: Phases + Send + Sync> Relay for Relaying<P> {
     fn relay(&self) -> Option<Due> {
-        let mut at = match self.at.try_lock() {
-            Ok(at) => at,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Its holder moves on too, or has just done so: then the next look of a wait does,
-            // after one poll interval at most.
-            Err(TryLockError::WouldBlock) => return None,
-        };
+        // A thread that has it moves on too, or has just done so: then the next look of a wait
+        // does, after one poll interval at most.
+        let mut at = try_lock(&self.at)?;
         // An error is met again, and reported, by the wait for this barrier.
         drop(self.move_on(&mut at));
         None
