@@ -1,28 +1,28 @@
-//! A fabric for tests: the peers' memory is mapped, but every operation goes through the trait, and
-//! on request as late and in as strange an order as the contract allows. A program that runs on it
-//! has no wish for order that it did not ask for with a fence.
+//! A fabric for tests. The peers' memory is mapped, but every operation goes through the trait, and
+//! on request arrives as late and in as strange an order as the contract allows. A program that
+//! works on it asks by fences for all order that it needs.
 //!
 //! Operations wait in a queue of their PE. A thread delivers them after a random part of
-//! `delay_us`; with `reorder` in random order among those that no fence separates. The data and the
-//! signal of a put-with-signal are delivered apart.
+//! `delay_us`, with `reorder` in random order among those that no fence separates. The data and the
+//! signal of a put-with-signal are delivered one after the other.
 //!
-//! In builds with debug assertions, each operation has to lie in a range that the library has told
-//! the fabric of, when it is asked for and when it is delivered.
+//! In builds with debug assertions, each operation must lie in a range that the library has
+//! announced, both when it is sent and when it is delivered.
 //!
 //! With `wake`, PEs that are threads of one process sleep on descriptors.
 //!
-//! With `nodes`, the PEs of a node have each other's memory mapped, and only others are behind the
-//! fabric: a mixture, as in a job on several machines.
+//! With `nodes`, the PEs of a node are near to each other, and only other PEs are behind the
+//! fabric, as in a job on several machines.
 
 mod wake;
 
 use self::wake::Waker;
 use crate::base::error::{Cause, Error, Result};
-use crate::base::layout::MAX_PES;
 use crate::base::lock;
 use crate::base::shm::{self, AtomicOp};
 use crate::endpoint::control::Control;
 use crate::endpoint::fabric::{Costs, Fabric, FarAddress, Prepared, Signal, SignalOp};
+use crate::endpoint::mixture::{self, Mixture};
 use crate::endpoint::record::Record;
 use crate::lifecycle::start::Seat;
 use rustix::fd::BorrowedFd;
@@ -32,12 +32,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How users write it.
+/// How users write the fabric's settings.
 pub const USAGE: &str = "Write far, or far:SETTINGS with delay_us=N, reorder=0 or 1, seed=N, wake=0 or 1, nodes=N (PEs of a node, which are near), deal=0 or 1, cpus=N (of every other node), and commas between; unset it for shared memory";
 
-/// About what it takes to copy a word, behind a lock.
+/// Roughly the time to copy a word under a lock.
 const COPY_NS: u64 = 100;
-/// About as much as a processor copies.
+/// Roughly the copy rate of a processor.
 const COPY_BYTES_PER_S: u64 = 10_000_000_000;
 
 /// How the fabric behaves: `far`, or `far:delay_us=50,reorder=1,seed=7`.
@@ -48,63 +48,39 @@ pub struct Spec {
     seed: u64,
     /// Whether sleepers have descriptors.
     wake: bool,
-    /// PEs of each node but the last, which are near to each other; 0: all are far.
-    nodes: usize,
-    /// Whether PEs are dealt out to nodes in turn, rather than in runs.
-    deal: bool,
-    /// CPUs of every other node, from the second on; 0: as many as the others have.
-    cpus: usize,
+    /// Which PEs are near to each other.
+    mixture: Mixture,
 }
 
 impl Spec {
-    /// Reads settings, such as `delay_us=50,reorder=1,seed=7`; or says what is wrong with them.
+    /// Reads settings, such as `delay_us=50,reorder=1,seed=7`.
     ///
     /// # Errors
-    /// A setting that the fabric does not have, or a value that cannot be.
+    /// In words, for an unknown setting or a bad value.
     pub fn parse(settings: &str) -> std::result::Result<Self, String> {
         let mut spec = Spec::default();
-        for setting in settings.split(',').filter(|setting| !setting.is_empty()) {
-            let (key, value) = setting
-                .split_once('=')
-                .ok_or_else(|| format!("has a setting without a value ({setting:?})"))?;
-            let number: u64 =
-                value.parse().map_err(|_| format!("has {key}={value:?}, not a number"))?;
+        mixture::parse(settings, |key, number| {
             match key {
                 "delay_us" if number <= 1_000_000 => spec.delay = Duration::from_micros(number),
                 "reorder" => spec.reorder = number != 0,
                 "seed" => spec.seed = number,
                 "wake" => spec.wake = number != 0,
-                "nodes" if number <= MAX_PES as u64 => spec.nodes = number as usize,
-                "deal" => spec.deal = number != 0,
-                "cpus" if number <= MAX_PES as u64 => spec.cpus = number as usize,
-                _ => return Err(format!("has an unknown or absurd setting {setting:?}")),
+                _ => return spec.mixture.set(key, number),
             }
-        }
+            true
+        })?;
         Ok(spec)
     }
 
-    /// This fabric before all peers of a PE.
+    /// Makes the fabric of a PE.
     ///
     /// # Errors
-    /// None so far.
+    /// None.
     pub fn connect(&self, seat: &Seat) -> Result<Box<dyn Fabric>> {
         Ok(Box::new(Far::new(seat.control().clone(), seat.pe(), self)))
     }
 
-    /// The nodes of a job of so many PEs, on a machine with so many CPUs.
-    fn record(&self, npes: usize, cpus: usize) -> Record {
-        if self.nodes == 0 {
-            return Record::all_far();
-        }
-        let count = npes.div_ceil(self.nodes);
-        let node = |pe: usize| if self.deal { pe % count } else { pe / self.nodes };
-        let node_of: Vec<u32> = (0..npes).map(|pe| node(pe) as u32).collect();
-        let other = if self.cpus == 0 { cpus } else { self.cpus };
-        let cpus: Vec<usize> = (0..count).map(|n| if n % 2 == 0 { cpus } else { other }).collect();
-        Record::nodes(&node_of, &cpus)
-    }
-
-    /// Whether every operation is delivered by the call that asks for it.
+    /// Whether the call that sends an operation delivers it.
     fn is_direct(&self) -> bool {
         self.delay.is_zero() && !self.reorder
     }
@@ -127,10 +103,10 @@ pub(crate) struct Far {
 struct Wire {
     control: Arc<Control>,
     spec: Spec,
-    /// Where the parts of restricted windows are mapped, and how long they are, by PE and region.
+    /// Address and length of the mapped parts of restricted windows, by PE and region.
     regions: RwLock<HashMap<(u32, u32), (usize, usize)>>,
-    /// The ranges of this PE's segment that are in use: the end of each by its start. Where the
-    /// library names a range of another's segment, both have it in use.
+    /// The announced ranges of this PE's segment: the end of each by its start. An operation on
+    /// another PE's segment is checked against these, too, as both PEs have a range in use then.
     ranges: Mutex<BTreeMap<u64, u64>>,
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -138,11 +114,11 @@ struct Wire {
 
 struct Queue {
     pending: Vec<Pending>,
-    /// Fences so far: operations of a later epoch wait for those of an earlier one to the same PE.
+    /// Number of fences. An operation waits for those of earlier epochs to its target.
     epoch: u64,
     random: u64,
     closed: bool,
-    /// Transfers that were prepared so far.
+    /// Number of prepared transfers.
     transfers: u64,
     /// PEs that are gone.
     gone: BTreeMap<u32, Cause>,
@@ -150,7 +126,7 @@ struct Queue {
 
 struct Pending {
     epoch: u64,
-    /// The number of the transfer that it belongs to; 0: to none.
+    /// The number of its transfer; 0: none.
     transfer: u64,
     due: Instant,
     to: FarAddress,
@@ -166,7 +142,7 @@ enum What {
         bits: u64,
     },
     Block(Vec<u8>),
-    /// A source that stays as it is until quiet, as an address.
+    /// The address of a source that stays as it is until quiet.
     Source {
         from: usize,
         len: usize,
@@ -178,7 +154,7 @@ enum What {
 }
 
 impl What {
-    /// Bytes that it writes.
+    /// Number of bytes that it writes.
     fn len(&self) -> usize {
         match self {
             What::Word { size, .. } => *size,
@@ -232,7 +208,7 @@ impl Queue {
         z ^ z >> 31
     }
 
-    /// The error of what a PE that is gone would have to answer.
+    /// The error of an operation that needs an answer from a PE that is gone.
     fn check_alive(&self, pe: u32) -> Result<()> {
         let failed = |&cause: &Cause| Err(Error::PeerFailed { pe: pe as usize, cause });
         self.gone.get(&pe).map_or(Ok(()), failed)
@@ -246,12 +222,12 @@ impl Queue {
         }
     }
 
-    /// Takes operations that may be delivered now, among those for which `wanted` holds, in the
-    /// order in which they are to be. None, if there are none.
+    /// Takes operations that may be delivered now and for which `wanted` holds, in the order of
+    /// their delivery. Empty if there are none.
     ///
-    /// With `reorder`, some of them in any order: as each order of all comes about in some number
-    /// of steps, nothing is lost against taking one at a time, which would look at all that are
-    /// pending for each.
+    /// With `reorder`, it takes some of them in random order. Taking one at a time would scan all
+    /// pending operations for each, and allow no further orders: each order of all operations comes
+    /// about in some number of steps.
     fn take(&mut self, reorder: bool, wanted: impl Fn(&Pending) -> bool) -> Vec<Pending> {
         let mut oldest = HashMap::new();
         for p in &self.pending {
@@ -281,12 +257,12 @@ impl Queue {
 }
 
 impl Wire {
-    /// What tells the job from others of this process.
+    /// The job's number, which differs from that of other jobs in this process.
     fn job(&self) -> u64 {
         self.control.job_id()
     }
 
-    /// Something has been written to a PE.
+    /// Wakes a PE after a write to it.
     fn wake(&self, pe: u32) {
         self.control.wake(pe as usize);
         if self.spec.wake {
@@ -298,9 +274,9 @@ impl Wire {
         lock(&self.queue)
     }
 
-    /// Sends a part of a transfer, or of none; gives its epoch.
+    /// Sends an operation, of a transfer or (0) of none; gives its epoch.
     fn send(&self, transfer: u64, to: FarAddress, what: What, then: Option<Signal>) -> u64 {
-        // Here, too, as a panic shows the call that is wrong.
+        // Checked here, too, because a panic then shows the call that is wrong.
         self.place(to, what.len());
         if let Some(signal) = then {
             self.place(signal.at, 8);
@@ -321,10 +297,10 @@ impl Wire {
         epoch
     }
 
-    /// Where `len` bytes at a far address really are.
+    /// The mapped address of `len` bytes at a far address.
     ///
     /// # Panics
-    /// With debug assertions, where they do not all lie in one range in use.
+    /// With debug assertions, if they do not all lie in one announced range.
     fn place(&self, at: FarAddress, len: usize) -> *mut u8 {
         if at.region == 0 {
             if cfg!(debug_assertions) {
@@ -353,9 +329,8 @@ impl Wire {
 
     fn apply(&self, queue: &mut Queue, pending: Pending) {
         let to = self.place(pending.to, pending.what.len());
-        // SAFETY: the address was resolved by the library, bounds and access checked, and `place`
-        // mapped it to memory that stays mapped; sources are readable as the trait's callers
-        // promise.
+        // SAFETY: the library has checked bounds and access of the address, and `place` gives
+        // memory that stays mapped. The trait's callers promise the sources.
         unsafe {
             match pending.what {
                 What::Word { size, bits } => shm::store_sized(to, size, bits),
@@ -386,7 +361,7 @@ impl Wire {
         }
     }
 
-    /// Delivers some of those that may be delivered now and for which `wanted` holds; false where
+    /// Delivers some operations that may be delivered now and for which `wanted` holds; false if
     /// there are none.
     fn deliver_some(&self, queue: &mut Queue, wanted: impl Fn(&Pending) -> bool) -> bool {
         let taken = queue.take(self.spec.reorder, wanted);
@@ -395,13 +370,13 @@ impl Wire {
         some
     }
 
-    /// Delivers all for which `wanted` holds. With an operation, it holds for all that fences put
-    /// before that one.
+    /// Delivers all operations for which `wanted` holds. If it holds for an operation, it must hold
+    /// for all that fences order before that one.
     fn flush(&self, queue: &mut Queue, wanted: impl Fn(&Pending) -> bool + Copy) {
         while self.deliver_some(queue, wanted) {}
     }
 
-    /// The courier's life.
+    /// The loop of the courier thread.
     fn deliver(&self) {
         let mut queue = self.lock();
         while !queue.closed {
@@ -428,7 +403,7 @@ impl Fabric for Far {
 
     fn record(&self) -> Record {
         let control = &self.shared.control;
-        self.shared.spec.record(control.geometry().npes, control.cpus())
+        self.shared.spec.mixture.record(control.geometry().npes, control.cpus())
     }
 
     fn costs(&self) -> Option<Costs> {
@@ -458,10 +433,10 @@ impl Fabric for Far {
     }
 
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
-        // The memory of the dead is still there.
+        // The memory of dead PEs stays mapped.
         let from = self.shared.place(from, len);
-        // SAFETY: the caller promises the destination, which may be a part of the source where that
-        // is this PE's own; the source was resolved, bounds and access checked.
+        // SAFETY: the caller promises the destination, which may overlap a source in this PE's own
+        // memory; the library has checked bounds and access of the source.
         unsafe { shm::copy_overlapping(dst, from, len) };
         Ok(())
     }
@@ -524,10 +499,10 @@ impl Fabric for Far {
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
         let mut queue = self.shared.lock();
         queue.check_alive(at.pe)?;
-        // A fence orders atomics too: what it put before this one comes first.
+        // A fence orders atomics too, so earlier epochs are delivered first.
         let epoch = queue.epoch;
         self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
-        // SAFETY: resolved, aligned and writable, as in `apply`.
+        // SAFETY: as in `apply`; the word is aligned.
         let old = unsafe { shm::fetch_op(self.shared.place(at, size), size, op, operand) };
         self.shared.wake(at.pe);
         Ok(old)
@@ -538,7 +513,7 @@ impl Fabric for Far {
         queue.check_alive(at.pe)?;
         let epoch = queue.epoch;
         self.shared.flush(&mut queue, |p| p.to.pe == at.pe && p.epoch < epoch);
-        // SAFETY: resolved, aligned and writable, as in `apply`.
+        // SAFETY: as in `apply`; the word is aligned.
         let old =
             unsafe { shm::compare_swap_sized(self.shared.place(at, size), size, expected, new) };
         self.shared.wake(at.pe);
@@ -562,7 +537,7 @@ impl Fabric for Far {
 
     fn progress(&self) -> bool {
         let came = self.waker.as_ref().is_some_and(Waker::clear);
-        // Whoever has the queue delivers from it.
+        // A thread that has the queue delivers from it.
         let Ok(mut queue) = self.shared.queue.try_lock() else { return came };
         let now = Instant::now();
         self.shared.deliver_some(&mut queue, |p| p.due <= now) || came
@@ -625,7 +600,7 @@ struct Transfer {
     to: FarAddress,
     what: What,
     then: Option<Signal>,
-    /// That of the last start.
+    /// The epoch of the last start.
     epoch: u64,
 }
 
@@ -652,7 +627,7 @@ impl Prepared for Transfer {
 /// `src` is readable for `len` bytes.
 unsafe fn copy_of(src: *const u8, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
-    // SAFETY: the caller promises the source; the vector was made for `len` bytes.
+    // SAFETY: the caller promises the source; the vector has `len` bytes.
     unsafe { shm::copy(bytes.as_mut_ptr(), src, len) };
     bytes
 }
@@ -666,8 +641,7 @@ impl Drop for Far {
             self.shared.changed.notify_one();
         }
         if let Some(courier) = self.courier.take() {
-            // It panics only where an operation was resolved wrongly, and that panic has been
-            // printed.
+            // A courier panics only at a wrong operation, and that panic has been printed.
             let _ = courier.join();
         }
     }
@@ -678,8 +652,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// The orders in which two operations to PE 0, one more to it behind a fence, and one to PE 1
-    /// are delivered.
+    /// The orders of delivery of two operations to PE 0, one more to it after a fence, and one to
+    /// PE 1.
     fn orders(reorder: bool) -> BTreeSet<Vec<u64>> {
         let order = |seed| {
             let pending =

@@ -80,7 +80,7 @@ mod window;
 /// has read the contract and the proof at the head of the part.
 pub mod unstable {
     pub use crate::base::{layout, settings, shm};
-    pub use crate::endpoint::{ending, fabric};
+    pub use crate::endpoint::{ending, fabric, mixture};
     pub use crate::lifecycle::launch;
     pub use crate::lifecycle::start::Seat;
     pub use crate::wait::polling;
@@ -103,7 +103,7 @@ pub mod unstable {
 }
 
 pub use base::access::Access;
-pub use base::error::{Cause, Error, Result, signal_name};
+pub use base::error::{Cause, Error, Lost, Result, signal_name};
 pub use base::settings::{ENV_BARRIER, ENV_CHECK, ENV_COLLECTIVES, ENV_FABRIC, ENV_MULTICAST};
 pub use base::shm::{AtomicInt, Plain, Word};
 pub use collective::{

@@ -54,7 +54,7 @@ fn job(npes: usize) -> Vec<Arc<Pe>> {
         FILES[npes].get_or_init(|| create_memfd("memonet-loom", geometry.file_size()).unwrap());
     let mapping =
         Mapping::new(fd.try_clone().unwrap(), geometry.file_size() as usize, true).unwrap();
-    let control = Arc::new(Control::create(mapping, geometry, npes, None));
+    let control = Arc::new(Control::create(mapping, geometry, npes, npes, None));
     // SAFETY: the header's counter lies in the mapping, aligned.
     unsafe { shm::load(control.departures()) };
     assert_eq!(control.first_death(), None);

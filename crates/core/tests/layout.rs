@@ -1,12 +1,12 @@
-//! Where the pieces of a job lie: in order, apart, aligned, and within the file, for any number of
-//! PEs and any size.
+//! The layout of a job's memory: parts in order, disjoint, aligned, and within the file, for any
+//! number of PEs and any size.
 
 use memonet_core::unstable::layout::{
     BarrierSlot, Geometry, HUGE_PAGE, JobHeader, MAX_HOSTED, MAX_KEYS, PeRecord, SystemArea,
 };
 use proptest::prelude::*;
 
-/// Sizes of heaps: small, round, ragged, and some that no address can hold.
+/// Sizes of heaps: small, round, odd, and larger than the address space.
 fn heaps() -> impl Strategy<Value = u64> {
     prop_oneof![
         0..1u64 << 20,
@@ -23,7 +23,7 @@ proptest! {
     #[test]
     fn pieces_lie_side_by_side(npes in 1..=MAX_HOSTED, heap in heaps(), pe: prop::sample::Index, key in 0..MAX_KEYS, home: prop::sample::Index) {
         let Some(g) = Geometry::new(npes, heap) else {
-            // Refused only where the pieces would not fit into a file.
+            // Refused only if the parts would not fit into a file.
             prop_assert!(u128::from(heap) * npes as u128 > i64::MAX as u128 / 2);
             return Ok(());
         };
@@ -79,7 +79,7 @@ fn what_cannot_be_is_refused() {
     assert!(Geometry::new(MAX_HOSTED, 0).is_some());
 }
 
-/// Words that different PEs store to do not share a cache line where that would cost.
+/// Words that different PEs often store to do not share a cache line.
 #[test]
 fn hot_words_have_lines_of_their_own() {
     assert!(

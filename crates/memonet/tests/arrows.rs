@@ -58,7 +58,10 @@ const CRATES: &[Rules] = &[
     Rules { name: "fabrics", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "sim", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "cli", layers: &[], allowed: &[], circles: Circles::WithAncestors },
+    Rules { name: "wireup", layers: &[], allowed: &[], circles: Circles::WithAncestors },
+    Rules { name: "ofi", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "repair", layers: &[], allowed: &[], circles: Circles::Forbidden },
+    Rules { name: "tcp", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "shmem", layers: &["state", "calls"], allowed: &[], circles: Circles::Forbidden },
     Rules {
         name: "shmem-api",

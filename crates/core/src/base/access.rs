@@ -15,6 +15,18 @@ pub enum Access {
 }
 
 impl Access {
+    /// The less of what stands for reading and for writing, as far as this includes them; 0 where
+    /// it includes nothing.
+    #[inline(always)]
+    pub(crate) fn least(self, reading: usize, writing: usize) -> usize {
+        match self {
+            Access::None => 0,
+            Access::Read => reading,
+            Access::Write => writing,
+            Access::ReadWrite => reading.min(writing),
+        }
+    }
+
     #[inline]
     pub(crate) fn bits(self) -> u64 {
         match self {

@@ -167,3 +167,24 @@ impl Doorbell {
         }
     }
 }
+
+/// Sleeps while the word at `counter` is `seen`, at most for `limit`. May return early.
+///
+/// # Safety
+/// `counter` is aligned, and mapped.
+pub(crate) unsafe fn sleep_while(counter: *const u32, seen: u32, limit: Duration) {
+    // SAFETY: as the caller promises.
+    unsafe { shm::futex_wait(counter, seen, Some(limit)) }
+}
+
+/// Wakes everybody who [sleeps](sleep_while) on a counter, after it was changed.
+///
+/// # Safety
+/// As for [`sleep_while`].
+pub(crate) unsafe fn wake_all(counter: *const u32) {
+    // Nobody sleeps there in a model, where each step has its price.
+    if !cfg!(loom) {
+        // SAFETY: as the caller promises.
+        unsafe { shm::futex_wake(counter) }
+    }
+}

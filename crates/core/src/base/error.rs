@@ -26,6 +26,17 @@ pub enum Cause {
     Panic,
     /// Finalised, in order, while this PE still waited for it.
     Finalized,
+    /// Its host is lost, or the agent that started it there.
+    Host(Lost),
+}
+
+/// How it was noticed that a host is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// Nothing was heard of it for two seconds.
+    Silent,
+    /// The connection to its agent has closed.
+    Closed,
 }
 
 impl std::fmt::Display for Cause {
@@ -37,6 +48,12 @@ impl std::fmt::Display for Cause {
             Cause::Exit(c) => write!(f, "ended with exit status {c}"),
             Cause::Panic => write!(f, "panicked"),
             Cause::Finalized => write!(f, "finalised while others still waited for it"),
+            Cause::Host(Lost::Silent) => {
+                f.write_str("its host is lost: nothing was heard of it for 2 seconds")
+            }
+            Cause::Host(Lost::Closed) => {
+                f.write_str("its host is lost: the connection to memonet's agent there has closed")
+            }
         }
     }
 }

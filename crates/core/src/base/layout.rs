@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -72,7 +72,10 @@ pub struct JobHeader {
     pub own_segment: u64,
     /// Process id of the launcher.
     pub launcher: u32,
-    _pad: [u32; 11],
+    /// Digests of the settings that all PEs must have alike, in the order of `ALIKE`
+    /// (`lifecycle/alike.rs`); 0: no PE has joined. Written by the first PE that joins.
+    pub settings: [u32; 4],
+    _pad: [u32; 7],
     /// Number of PEs that are gone (dead, finalising or done).
     pub departures: u32,
     /// One more than the number of the first PE that died: others may have ended because of that.

@@ -43,6 +43,10 @@ pub const ENV_FABRIC: &str = "MEMONET_FABRIC";
 pub const ENV_STATS_FD: &str = "MEMONET_STATS_FD";
 /// Descriptor of the pages, in the environment of attached processes.
 pub const ENV_MACHINE_FD: &str = "MEMONET_MACHINE_FD";
+/// Descriptor by which a PE asks its node's agent for sockets.
+pub const ENV_AGENT_FD: &str = "MEMONET_AGENT_FD";
+/// Ports of which an agent listens on one, `lo-hi`.
+pub const ENV_PORTS: &str = "MEMONET_PORTS";
 /// Variable by which the C front end is told of libraries whose static data are symmetric.
 pub const ENV_SYMMETRIC_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
 /// Holds the marks of all jobs that a process belongs to: by them a launcher finds what its job has
@@ -51,7 +55,7 @@ pub const ENV_MARK: &str = "MEMONET_MARK";
 
 /// What users may set.
 #[rustfmt::skip] // a table
-pub const SETTINGS: [Setting; 7] = [
+pub const SETTINGS: [Setting; 8] = [
     Setting { name: ENV_CHECK, what: "1: find mistakes that it costs time to find, and tell of them; 0: do not" },
     Setting { name: ENV_SEGMENT_SIZE, what: "memory for windows and heap of each PE, such as 512M; unset: as much as there is" },
     Setting { name: ENV_SYMMETRIC_LIBS, what: "libraries whose static data are symmetric too, such as libsolver.so:libmesh.so" },
@@ -59,12 +63,14 @@ pub const SETTINGS: [Setting; 7] = [
     Setting { name: ENV_COLLECTIVES, what: "the way of collectives: line, eager, direct or multicast" },
     Setting { name: ENV_MULTICAST, what: "the way of multicast channels: near, tree, network or udp:GROUP:PORT" },
     Setting { name: ENV_FABRIC, what: "a fabric for tests: far, or far:delay_us=N,reorder=0 or 1,seed=N,nodes=N" },
+    Setting { name: ENV_PORTS, what: "the TCP ports that a job on several hosts may listen on, one a host, such as 40000-40100; unset: any" },
 ];
 
 /// What launchers set for their PEs.
-const OF_LAUNCHERS: [&str; 6] = [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, ENV_MACHINE_FD, ENV_MARK];
+const OF_LAUNCHERS: [&str; 7] =
+    [ENV_FD, ENV_PE, ENV_NPES, ENV_STATS_FD, ENV_MACHINE_FD, ENV_MARK, ENV_AGENT_FD];
 /// What memonet's own builds set, or the compiler wrapper reads, in its source tree.
-const OF_BUILDS: [&str; 4] = ["MEMONET_API", "MEMONET_INCLUDE", "MEMONET_PROFILE", "MEMONET_BLESS"];
+const OF_BUILDS: [&str; 3] = ["MEMONET_INCLUDE", "MEMONET_PROFILE", "MEMONET_BLESS"];
 /// How the names begin that memonet's own tests use.
 const OF_TESTS: [&str; 2] = ["MEMONET_TEST_", "MEMONET_CONFORMANCE_"];
 

@@ -8,6 +8,9 @@
 //! | `Done` | the PE or, when it never joined, the launcher | left in order |
 //! | `Dead` | the launcher (`Job::threads`: the thread's wrapper) | gone, with its cause |
 //!
+//! In a job on several hosts, each host's memory has a record of every PE. Those of PEs on other
+//! hosts are written by the host's agent alone, which follows what those hosts tell.
+//!
 //! `Done` and `Dead` are final; every step is one compare-and-swap.
 //!
 //! *A stray store does not look like a PE that left in order.* A launcher lets the other PEs of a
@@ -16,7 +19,7 @@
 //! accident, and so is the [request](exit_word) to end the whole job. Any other word that is no
 //! state is a death.
 
-use crate::base::error::Cause;
+use crate::base::error::{Cause, Lost};
 use crate::base::process::UNKNOWN;
 
 /// The upper half of the word of [`State::Done`].
@@ -83,6 +86,8 @@ impl State {
             State::Dead(Cause::Signal(s)) => (4, 0, s),
             State::Dead(Cause::Exit(c)) => (4, 1, c),
             State::Dead(Cause::Panic) => (4, 2, 0),
+            State::Dead(Cause::Host(Lost::Silent)) => (4, 3, 0),
+            State::Dead(Cause::Host(Lost::Closed)) => (4, 3, 1),
             State::Dead(Cause::Finalized) => (3, 0, IN_ORDER as i32),
         };
         state | kind << 8 | u64::from(value as u32) << 32
@@ -99,6 +104,8 @@ impl State {
             (4, 0) => State::Dead(Cause::Signal(value)),
             (4, 1) => State::Dead(Cause::Exit(value)),
             (4, 2) => State::Dead(Cause::Panic),
+            (4, 3) if value == 0 => State::Dead(Cause::Host(Lost::Silent)),
+            (4, 3) => State::Dead(Cause::Host(Lost::Closed)),
             _ => return None,
         };
         (state.to_word() == word).then_some(state)
@@ -126,11 +133,12 @@ mod tests {
 
     #[test]
     fn words_round_trip() {
+        let lost = [Lost::Silent, Lost::Closed].map(Cause::Host);
         let dead =
             [Cause::Signal(9), Cause::Signal(-1), Cause::Exit(0), Cause::Exit(255), Cause::Panic];
         let states = [State::Empty, State::Joined, State::Finalizing, State::Done]
             .into_iter()
-            .chain(dead.map(State::Dead));
+            .chain(dead.into_iter().chain(lost).map(State::Dead));
         for state in states {
             assert_eq!(State::from_word(state.to_word()), state);
         }

@@ -1,4 +1,4 @@
-//! From one to all: the same to each, or to each its part.
+//! From one to all: broadcast and scatter.
 
 use super::choice::{Algorithm, Call};
 use super::steps::{Step, nothing};
@@ -14,8 +14,8 @@ impl Team {
     ///
     /// OpenSHMEM: `shmem_broadcast`; MPI: `MPI_Bcast`.
     ///
-    /// A collective is no barrier: a member may return before another member has called. Its own
-    /// data are ready when it returns.
+    /// A collective is no barrier: a member may return before another member has called. When it
+    /// returns, its own data are complete.
     ///
     /// ```
     /// # use memonet_core::Job;
@@ -113,8 +113,8 @@ impl Team {
         })
     }
 
-    /// Copies a part of the root's source, which is as long as `to`, to each member's `to`. Whoever
-    /// has its part is done, and the root is where nobody needs it any more.
+    /// Copies a part of the root's source, as long as `to`, to each member's `to`. A member returns
+    /// once it has its part. The root returns once no member needs its memory.
     fn hand_out(
         &self,
         algorithm: Algorithm,
@@ -141,7 +141,8 @@ impl Team {
                 )?,
                 _ => {
                     self.take(root, mine, to)?;
-                    let given = self.check_given(&|pe| self.has_told(step, root, pe));
+                    // D1 of the module's head.
+                    let given = self.check_given(&|pe| self.has_notified(step, root, pe));
                     self.notify(step, root..root + 1, nothing)?;
                     given?;
                 }
@@ -156,7 +157,7 @@ impl Team {
             }
             _ => self.notify(step, 0..self.len(), nothing)?,
         }
-        // Its own copy while the others make theirs.
+        // The root copies while the others copy.
         self.take(root, mine, to)?;
         match algorithm {
             Algorithm::Direct => self.await_from(step, 0..self.len()),
@@ -164,8 +165,8 @@ impl Team {
         }
     }
 
-    /// Through a fabric, the root writes what each is to have: into its eager buffer at once, or
-    /// where it belongs when it has said that it may be written.
+    /// [`hand_out`](Self::hand_out) through a fabric: the root writes each member's part into the
+    /// member's eager buffer at once, or into its destination once the member has come.
     fn push_out(
         &self,
         algorithm: Algorithm,

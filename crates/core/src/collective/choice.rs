@@ -1,16 +1,16 @@
-//! Which algorithm a collective uses: one function, and its reasons.
+//! The choice of a collective's algorithm: one function, and its reasons.
 //!
-//! All members must choose alike. So a choice depends on what they all give alike (the call, its
-//! bytes, the team) and on what they all know alike: the job's record, what the fabric offers to
-//! all, what is forced. It never depends on a route or on a local measurement.
+//! All members must choose alike. So a choice depends on arguments that all members give alike (the
+//! call, its bytes, the team) and on facts that all members know alike: the job's record, the
+//! fabric's offers to all, what is forced. It never depends on a route or on a local measurement.
 //!
 //! | algorithm | chosen for | reason, as measured |
 //! |---|---|---|
 //! | [`Network`](Algorithm::Network) | a few bytes or integers, where the fabric makes collectives | no message at all |
-//! | [`Line`](Algorithm::Line) | up to [`LINE`] bytes for each | nothing but one cache line has to travel; wins on 2 to 16 near PEs wherever it has room, and far |
+//! | [`Line`](Algorithm::Line) | up to [`LINE`] bytes for each | only one cache line travels; wins on 2 to 16 near PEs wherever the data fit, and far |
 //! | [`Published`](Algorithm::Published) | up to [`EAGER_BYTES`] bytes, near; far where rounds have no room | saves a meeting; members read in place |
 //! | [`Pushed`](Algorithm::Pushed) | up to [`EAGER_BYTES`] bytes, far | a get waits for an answer, and is software at the target in some networks: all-reduce of 1 KiB by 16 on dimmnet-2 1231 us by gets, 119 by puts |
-//! | [`Rounds`](Algorithm::Rounds) | reductions, far, unless larger ones to one member | puts alone, as above: of 1 MiB 43.5 ms by gets, 2.7 by puts |
+//! | [`Rounds`](Algorithm::Rounds) | reductions, far, but for larger ones to one member | puts alone, for the reason of `Pushed`: 1 MiB takes 43.5 ms by gets, 2.7 by puts |
 //! | [`Multicast`](Algorithm::Multicast) | larger broadcasts, where the network copies | the root sends once; [when it pays](super::multicast) |
 //! | [`Direct`](Algorithm::Direct) | all else | between the members' windows: each byte is copied once |
 //!
@@ -31,13 +31,14 @@ pub enum Algorithm {
     Multicast,
     /// Bytes travel in the cache line by which a member notifies another.
     Line,
-    /// Each member puts its bytes into its own eager buffer, and notifies those who read there.
+    /// Each member writes its bytes into its own eager buffer, and notifies the members that read
+    /// them there.
     Published,
-    /// Each member puts its bytes into the eager buffers of those who need them.
+    /// Each member puts its bytes into the eager buffers of the members that need them.
     Pushed,
     /// Reductions by puts, a part of the elements for each member in each round.
     Rounds,
-    /// Between the windows of the members, once they have come to the call and before they leave
+    /// Between the windows of the members, after they have come to the call and before they leave
     /// it.
     Direct,
 }
@@ -56,8 +57,8 @@ impl std::fmt::Display for Algorithm {
     }
 }
 
-/// A call, as far as the choice depends on it. `each`: bytes that one member gives another; `all`:
-/// bytes that a member gives, or one root gives to all.
+/// A call, as far as the choice depends on it. `each`: bytes from one member to another; `all`:
+/// bytes from one member, or from the root, to all.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Call {
     Broadcast {
@@ -80,9 +81,10 @@ pub(super) enum Call {
     Strided {
         all: usize,
     },
-    /// Each member gives as much as it likes.
+    /// Each member gives a number of bytes of its own.
     Collect,
-    /// A reduction or scan. `words`: its bytes as integers of the network, if they can be such.
+    /// A reduction or scan. `words`: its bytes as integers of the network, if the elements can be
+    /// such.
     Combine {
         bytes: usize,
         element: usize,
@@ -91,7 +93,7 @@ pub(super) enum Call {
     },
 }
 
-/// What all members know alike of their team.
+/// Facts about a team that all members know alike.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
     pub(super) members: usize,
@@ -100,9 +102,9 @@ pub(super) struct Facts {
     /// Whether all members are near to each other.
     pub(super) near: bool,
     pub(super) forced: Option<Forced>,
-    /// Most bytes of a collective that the network makes.
+    /// The most bytes of a collective that the network makes.
     pub(super) in_network: usize,
-    /// From how many bytes on a broadcast goes by multicast.
+    /// The bytes from which on a broadcast goes by multicast.
     pub(super) multicast_from: Option<usize>,
 }
 
@@ -152,7 +154,7 @@ impl Team {
         choose(call, &self.facts())
     }
 
-    /// [`choose`](Self::choose) where multicast has turned out not to serve.
+    /// [`choose`](Self::choose) after multicast has turned out not to serve the team.
     pub(super) fn choose_without_multicast(&self, call: Call) -> Algorithm {
         choose(call, &Facts { multicast_from: None, ..self.facts() })
     }
@@ -170,8 +172,8 @@ impl Team {
         }
     }
 
-    /// The algorithm of an all-reduce of this team in which each member gives so many bytes, as
-    /// integers of 64 bits: that of most other collectives, too.
+    /// The algorithm of an all-reduce in which each member of this team gives `bytes` bytes, as
+    /// integers of 64 bits. Most other collectives use the same one.
     pub fn collective_algorithm(&self, bytes: usize) -> Algorithm {
         self.choose(Call::Combine { bytes, element: 8, to_one: false, words: Some(bytes) })
     }
@@ -259,7 +261,7 @@ mod tests {
         assert_eq!(choose(call, &facts), Algorithm::Line);
     }
 
-    /// In a team so large that not one element each fits.
+    /// In a team so large that an eager buffer does not hold one element of each member.
     #[test]
     fn without_room_for_rounds() {
         let facts = Facts { members: EAGER_BYTES, lines: false, ..FAR };

@@ -1,4 +1,4 @@
-//! Moving blocks between members: gather, all-gather, collect, all-to-all.
+//! Blocks between members: gather, all-gather, collect, all-to-all.
 
 use super::choice::{Algorithm, Call};
 use super::steps::nothing;
@@ -7,17 +7,18 @@ use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::team::Team;
 
-/// Bytes at the head of an eager buffer that say how much a member contributes.
-const COUNT: usize = 64;
+/// The head of an eager buffer, with the bytes that a member contributes and has room for.
+const HEAD_BYTES: usize = 64;
 
-/// Two PEs with a CPU each, blocks of 16, 32, 64 KiB again and again: 0.68, 0.77, 0.93 of the time
-/// of whole blocks in one direction; 1 MiB in whole blocks to and fro: 0.82.
-const PIECE: usize = 8 << 10;
-const LONGEST_IN_PIECES: usize = 64 << 10;
+/// Bytes of a piece. Two PEs with a CPU each, blocks of 16, 32, 64 KiB again and again: 0.68, 0.77,
+/// 0.93 of the time of whole blocks in one direction; 1 MiB in whole blocks to and fro: 0.82.
+const PIECE_BYTES: usize = 8 << 10;
+/// The longest block that is copied in pieces.
+const MOST_IN_PIECES_BYTES: usize = 64 << 10;
 
 impl Team {
-    /// Gives every member the elements of all members, in the order of ranks: those of rank r lie
-    /// at `r * from.len()` of `to`. *Collective.*
+    /// Gives every member the elements of all members, in the order of ranks: the elements of rank
+    /// r begin at `r * from.len()` of `to`. *Collective.*
     ///
     /// OpenSHMEM: `shmem_fcollect`; MPI: `MPI_Allgather`.
     ///
@@ -33,8 +34,8 @@ impl Team {
     /// ```
     ///
     /// # Errors
-    /// [`Length`](crate::Error::Length) when `to` does not have room for exactly that; else as for
-    /// [`broadcast`](Self::broadcast).
+    /// [`Length`](crate::Error::Length) when `to` is not exactly as long as all elements; else as
+    /// for [`broadcast`](Self::broadcast).
     pub fn all_gather<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         let (to, from) = (self.own(to)?, self.own(from)?);
         self.check_call("all_gather", &[("bytes of each", from.bytes as u64)])?;
@@ -57,7 +58,7 @@ impl Team {
     }
 
     /// Gives every member the elements of all members, one after the other in the order of ranks.
-    /// Members may contribute different numbers of elements. Returns how many there are in all.
+    /// Members may contribute different numbers of elements. Returns the number of all elements.
     /// *Collective.*
     ///
     /// OpenSHMEM: `shmem_collect`; MPI: `MPI_Allgatherv`.
@@ -76,7 +77,7 @@ impl Team {
     ///
     /// # Errors
     /// [`Length`](crate::Error::Length), at every member, when the `to` of one member does not have
-    /// room for them; else as for [`broadcast`](Self::broadcast).
+    /// room for all elements; else as for [`broadcast`](Self::broadcast).
     pub fn collect<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<usize> {
         let (to, from) = (self.own(to)?, self.own(from)?);
         self.check_call("collect", &[])?;
@@ -84,9 +85,9 @@ impl Team {
         Ok(self.collect_places(to, from)? / size_of::<T>())
     }
 
-    /// Gives every member one block of each member. A block is `to.len()` divided by the number of
-    /// members long. At the member with rank r, block s of `to` is block r of `from` of the member
-    /// with rank s. *Collective.*
+    /// Gives every member one block of each member. A block has `to.len()` elements divided by the
+    /// number of members. At the member with rank r, block s of `to` is block r of `from` of the
+    /// member with rank s. *Collective.*
     ///
     /// OpenSHMEM: `shmem_alltoall`; MPI: `MPI_Alltoall`.
     ///
@@ -102,8 +103,8 @@ impl Team {
     /// ```
     ///
     /// # Errors
-    /// [`Length`](crate::Error::Length) when the spans differ, or cannot be cut evenly; else as for
-    /// [`broadcast`](Self::broadcast).
+    /// [`Length`](crate::Error::Length) when the spans differ in length, or cannot be cut into
+    /// equal blocks; else as for [`broadcast`](Self::broadcast).
     pub fn all_to_all<T: Plain>(&self, to: Span<'_, T>, from: Span<'_, T>) -> Result<()> {
         let beyond = from.len() % self.len();
         let (to, from) = (self.own(to)?, self.own(from)?);
@@ -113,8 +114,9 @@ impl Team {
         self.all_to_all_places(to, from, Destinations::InTheCall)
     }
 
-    /// [`gather`](Self::gather) between places, for front ends: to one rank, whose destination may
-    /// be written once it says so, or to all. *Collective.*
+    /// [`gather`](Self::gather) to `root`, or to all members, between places, for front ends.
+    /// `writable` is for a gather to all: a root's destination is written once the root has come.
+    /// *Collective.*
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather).
@@ -179,7 +181,7 @@ impl Team {
         }
     }
 
-    /// Writes a part of this member's source to `to` of each.
+    /// Writes a part of this member's source to `to` of each member.
     fn give_all(
         &self,
         part: impl Fn(usize) -> SymmetricRange,
@@ -189,14 +191,14 @@ impl Team {
         if writable == Destinations::InTheCall {
             self.barrier()?;
         }
-        // Who does the same again finds in its caches what it has copied last: so every other call
-        // goes the way back.
+        // A program that repeats the call finds in its caches the bytes that it has copied last. So
+        // every other call goes backwards.
         let back = self.steps().turn_round();
         let bytes = self.piece(to.bytes);
         let pieces = to.bytes.div_ceil(bytes).max(1);
         for done in 0..self.len() * pieces {
             let next = if back { self.len() * pieces - 1 - done } else { done };
-            // Each begins with itself, or ends with it, so that they are not all at the same one.
+            // Each member begins or ends with itself: so not all write to one member at once.
             let (rank, at) = ((self.rank() + next / pieces) % self.len(), next % pieces * bytes);
             let bytes = bytes.min(to.bytes - at);
             self.give(rank, part(rank).part(at, bytes), to.part(at, bytes))?;
@@ -204,16 +206,17 @@ impl Team {
         self.barrier()
     }
 
-    /// In how long pieces a block of so many bytes is copied: short ones where the way back finds
-    /// some of it in the first cache. A longer block is found in the second one, whole; who shares
-    /// a CPU finds there what others have copied; a message is better sent whole.
+    /// Bytes of the pieces in which a block is copied. Pieces are short where the next call,
+    /// backwards, finds some of them in the first cache. A longer block is whole in the second
+    /// cache; PEs that share a CPU find there what others have copied; a message is better sent
+    /// whole.
     fn piece(&self, bytes: usize) -> usize {
         let own_cache = self.is_near() && !self.pe().crowded();
-        if own_cache && bytes <= LONGEST_IN_PIECES { PIECE } else { bytes.max(1) }
+        if own_cache && bytes <= MOST_IN_PIECES_BYTES { PIECE_BYTES } else { bytes.max(1) }
     }
 
-    /// [`collect`](Self::collect) between places, for front ends. Returns a number of bytes; `to`
-    /// may be longer than that. *Collective.*
+    /// [`collect`](Self::collect) between places, for front ends. Returns the bytes of all sources;
+    /// `to` may be longer. *Collective.*
     ///
     /// # Errors
     /// As for [`collect`](Self::collect).
@@ -222,20 +225,20 @@ impl Team {
         let (me, small) = (
             self.rank(),
             match self.choose(Call::Collect) {
-                Algorithm::Published => EAGER_BYTES - COUNT,
+                Algorithm::Published => EAGER_BYTES - HEAD_BYTES,
                 _ => 0,
             },
         );
         let step = self.step(true)?;
         let eager_buffer = self.eager_buffer(step);
-        // SAFETY: the head of this PE's own eager buffer, aligned; others read it when they have
-        // been told.
+        // SAFETY: two aligned words at the head of this PE's own eager buffer, which others read
+        // after the notification below.
         unsafe {
             crate::base::shm::store(self.here(eager_buffer).cast(), from.bytes as u64);
             crate::base::shm::store(self.here(eager_buffer.part(8, 8)).cast(), to.bytes as u64);
         }
         if from.bytes <= small {
-            self.take(me, from, eager_buffer.part(COUNT, from.bytes))?;
+            self.take(me, from, eager_buffer.part(HEAD_BYTES, from.bytes))?;
         }
         self.notify(step, 0..self.len(), |_| eager_buffer.part(0, 16))?;
         self.meet(step)?;
@@ -251,14 +254,14 @@ impl Team {
             words.collect::<Result<Vec<usize>>>()
         };
         let mut counts = head(0)?;
-        // Members that are in another collective have said anything: what is written stays inside
-        // of `to`.
+        // A member in another collective may have sent any number. This PE's own count is certain,
+        // so whatever it writes stays inside of `to`.
         counts[me] = from.bytes;
         let total = counts.iter().try_fold(0usize, |total, &count| total.checked_add(count));
         let total = total.unwrap_or(usize::MAX);
         let room = head(8)?.into_iter().fold(to.bytes, usize::min);
         if total > room {
-            // All see the same numbers, and all leave here.
+            // All members see the same numbers, so all return here.
             return Err(Error::Length {
                 what: "bytes of all sources, and the smallest destination",
                 left: total,
@@ -270,11 +273,11 @@ impl Team {
         let starts: Vec<usize> = starts.collect();
         if counts.iter().all(|&count| count <= small) {
             for (rank, (&start, &count)) in starts.iter().zip(&counts).enumerate() {
-                self.take(rank, eager_buffer.part(COUNT, count), to.part(start, count))?;
+                self.take(rank, eager_buffer.part(HEAD_BYTES, count), to.part(start, count))?;
             }
             return Ok(total);
         }
-        // Everybody is in the call: all have met.
+        // The meeting above shows that all members are in the call: destinations may be written.
         for rank in 0..self.len() {
             self.give(rank, from, to.part(starts[self.rank()], from.bytes))?;
         }

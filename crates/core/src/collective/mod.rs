@@ -1,71 +1,77 @@
-//! Collectives over teams: all members call, all get their part of what all have.
+//! Collectives over teams: all members call, and each gets its part of what all contribute.
 //!
-//! Every one of them is built of the same few things, and names no fabric:
+//! Every collective is built of four means, and names no fabric:
 //!
-//! * **steps** ([`steps`]): a member tells others that it has come, in a cache line of theirs which
-//!   also carries up to [`LINE`](crate::base::layout::LINE) bytes;
-//! * an **eager buffer** of [`EAGER_BYTES`] bytes in each member's slot of the team: near, what is
-//!   published there is read by those who have been told; through a fabric, others put there what
-//!   its owner needs;
-//! * **direct** reads and writes of the members' windows, for what is larger: of a source whose
-//!   owner has said that it has come, until that has been told that it was read; into a destination
-//!   whose owner has said that it has come, which then waits until it is told that all is there;
-//! * the team's **barrier**, where each needs something of each.
+//! * **Steps** ([`steps`]): a member notifies others that it has come to the call, by a cache line
+//!   in the receiver's segment. The line also carries up to [`LINE`](crate::base::layout::LINE)
+//!   bytes.
+//! * An **eager buffer** of [`EAGER_BYTES`] bytes in each member's slot of the team. Near, its
+//!   owner publishes data there, and the members that the owner notifies read them. Far, other
+//!   members put there what its owner needs.
+//! * **Direct** reads and writes of the members' windows, for larger data. A source is read after
+//!   its owner has notified the reader that it has come; the owner keeps it until the reader has
+//!   notified it in turn. A destination is written after its owner has notified the writer that it
+//!   has come; the owner then awaits the notification that all data are there.
+//! * The team's **barrier**, where each member needs data of each.
 //!
 //! | collective | up to a line | up to an eager buffer | larger |
 //! |---|---|---|---|
-//! | broadcast, scatter | the root tells each what it is to have, and goes | the root publishes, and goes; all read | near, the root tells all, these copy from its source at once and tell it; it waits for all; far, each tells the root, which writes into its destination and tells it |
-//! | all-reduce, scans | all tell all; each combines what it needs, in the order of ranks | all publish, the same | barrier; each combines a part of the elements for all, [`BLOCK`] bytes at a time, and writes it where it belongs; barrier |
-//! | reduce | all tell the root, and go | all publish and tell the root, and go | as all-reduce |
-//! | all-gather, all-to-all | all tell all | all publish, each reads its part | barrier, unless destinations are [`Ready`](Destinations); written straight into the final place; barrier |
-//! | gather | all tell the root, and go | as larger | the root tells all; these write straight into its destination, and tell it |
-//! | collect | as larger | all tell all how much they have, and publish it if it is little | then written straight into the final place; barrier |
-//! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read, near element by element, far with what lies between; barrier |
+//! | broadcast, scatter | the root sends each member its part, and returns | the root publishes, and returns; the members read | near: the root notifies all, these copy from its source at once and notify it; it waits for all; far: each member notifies the root, which writes into the member's destination and notifies it |
+//! | all-reduce, scans | each member sends to all; each combines what it needs, in the order of ranks | each member publishes; each combines what it needs, in the order of ranks | barrier; each combines a part of the elements for all, [`BLOCK_BYTES`] at a time, and writes it where it belongs; barrier |
+//! | reduce | all send to the root, and return | all publish, notify the root, and return | as all-reduce |
+//! | all-gather, all-to-all | each member sends to all | all publish, each reads its part | barrier, unless destinations are [`Ready`](Destinations); written straight into the final place; barrier |
+//! | gather | all send to the root, and return | as larger | the root notifies all; these write straight into its destination, and notify it |
+//! | collect | as larger | each member sends its length to all, and publishes its data if they are short | after the lengths: written straight into the final place; barrier |
+//! | all-to-all at strides | as larger | packed, published, each reads its part | barrier; packed and written where the destination is contiguous; else read: near, element by element; far, with what lies between; barrier |
 //!
-//! **Through a fabric nobody reads**, where it can be helped: gets wait for an answer, and in some
-//! networks for software on the other's host. What is up to an eager buffer is put into the eager
-//! buffers of those who need it, as into lines, with the news: a root's by itself; where each needs
-//! something of each, into a part of the eager buffer for each member ([`swap`](Team::swap)), if
-//! they fit. Larger reductions and scans go by the members' destinations ([`pushed`]). What is left
-//! to gets are larger reductions to one, larger blocks with strides at both ends, and reductions in
-//! teams of which not one element each fits in an eager buffer.
+//! **Far, collectives use puts** where they can. A get waits for an answer, and in some networks
+//! for software on the other host. Data that fit an eager buffer are put, with the notification,
+//! into the eager buffers of the members that need them. Where each member needs data of each, an
+//! eager buffer has a part for each member ([`swap`](Team::swap)), if the parts fit. Larger
+//! reductions and scans go by the members' destinations ([`pushed`]). Gets remain in larger
+//! reductions to one member, in larger blocks with strides at both ends, and in reductions of teams
+//! so large that an eager buffer cannot hold an element of each member.
 //!
-//! Where the fabric offers to make some of them in the network, those of all PEs go there
-//! (`network`): broadcasts of a few bytes, reductions and scans of a few integers. Where it offers
-//! datagrams that the network copies, larger broadcasts to two or more go by those (`multicast`),
-//! in place of the direct way, once that pays.
+//! Where the fabric offers to make collectives in the network (`network`), it makes some of those
+//! of all PEs: broadcasts of a few bytes, reductions and scans of a few integers. Where it offers
+//! datagrams that the network copies (`multicast`), larger broadcasts to two or more members go by
+//! datagrams instead of directly, once that pays.
 //!
-//! So a member's memory is read and written only while it is in the call (or its destination is
-//! [`Ready`](Destinations::Ready) before), and it need not be there longer than that takes: where
-//! PEs share CPUs, a collective costs as many turns of each as news must go around. **A collective
-//! is no barrier**, and it completes no puts: a member may be done before another has begun. Only
-//! those in which each needs something of each (all-reduce, scans, all-gather, collect, all-to-all)
-//! cannot be over before all members have come.
+//! A member's memory is read and written only while the member is in the call, or before that if
+//! its destination is [`Ready`](Destinations::Ready). A member stays in the call no longer than
+//! these accesses need: where PEs share CPUs, a collective costs each PE as many turns as the
+//! notifications need to go around. **A collective is no barrier**, and completes no puts: a member
+//! may return before another has called. Only all-reduce, scans, all-gather, collect and
+//! all-to-all, in which each member needs data of each, cannot end before all members have come.
 //!
-//! **When a member dies**, others give up at different moments, and those who have not heard of it
-//! go on for a while. So a call that has failed may still have its destination written, until they
-//! hear. And they may read in the memory of one who has given up and uses it for something else: so
-//! wherever somebody reads in others' windows, what came of that counts only if nobody is gone
-//! behind it. Who gives up has seen that before it writes, so who reads what it wrote, or hears
-//! from one who did, sees it too.
+//! **When a member dies**, the others give up at different moments. A member that does not know of
+//! the death yet goes on for a while. So the destination of a call that has failed may still be
+//! written until all members know. And a member may read memory of a PE that has given up and has
+//! written something else there:
 //!
-//! **Multicast elsewhere** does not win. Near, a channel copies once more than members that read
-//! the root's window at once: to three members on two CPUs, 4 KiB, 64 KiB, 1 MiB and 16 MiB with a
-//! barrier took 3.0, 5.1, 44 and 1054 us, by a channel 3.3, 9.0, 85 and 1979. UDP over the links of
-//! one machine copies for each reader. And where each is to have something of each, a member's own
-//! link, by which all of it comes, is the bound however often the others send.
+//! * D1: Data read in others' windows count only if no member is gone after the reading. D2 says
+//!   why this suffices.
+//! * D2: A PE that gives up has seen the death before it writes. So a member that reads what this
+//!   PE wrote, or receives from a member that read it, sees the death, too.
 //!
-//! **Arguments.** What a member can see to be wrong with its own arguments is its error at once,
-//! before it tells the others anything: nothing is read or written. When all members are wrong, all
-//! get the error, and the team is as it was. When only some are, the others wait for them, as for
-//! any member that does not call, until these leave the job: [`Error::PeerFailed`]. A refusal that
-//! all heard of would need a word of every member read in every collective, or a look at it in
-//! every wait. (Making teams and windows is rarer, and does compare.) Should the refused member
-//! make its next call instead, the team's calls are no longer the same ones at all members, which
-//! nobody notices but the [check](crate::Job::is_checked) that compares them.
+//! **Other collectives do not use multicast**, as it does not win there. Near, a channel copies
+//! once more than members that read the root's window at once: to three members on two CPUs, 4 KiB,
+//! 64 KiB, 1 MiB and 16 MiB with a barrier took 3.0, 5.1, 44 and 1054 us, by a channel 3.3, 9.0, 85
+//! and 1979. UDP over the links of one machine copies for each reader. Where each member needs data
+//! of each, all of them come through the member's own link: that link is the bound, however often
+//! the others send.
 //!
-//! Collectives of places, which front ends call, do not look whether source and destination
-//! overlap: where they must not and do, what arrives is any mixture of what was there.
+//! **Arguments.** A member checks its own arguments before it notifies others. A wrong argument is
+//! its error at once: nothing is read or written. When the arguments of all members are wrong, all
+//! get the error, and the team is as it was. When only some members' are, the others wait for these
+//! as for any member that does not call, until these leave the job: [`Error::PeerFailed`]. An error
+//! at all members would need a word of every member read in every collective, or a look at it in
+//! every wait. (Making teams and windows is rarer, and does compare.) If the refused member makes
+//! its next call instead, the members' calls no longer match. Only the
+//! [check](crate::Job::is_checked) that compares calls notices that.
+//!
+//! Collectives of places, which front ends call, do not check whether source and destination
+//! overlap. Where they overlap but must not, any mixture of the old bytes arrives.
 //!
 //! Sums of floating-point numbers are always taken in the order of ranks, so all members get the
 //! same bits, every time.
@@ -82,8 +88,9 @@ mod strided;
 
 pub use crate::team::place::SymmetricRange;
 pub use choice::Algorithm as CollectiveAlgorithm;
-pub use operator::{And, By, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor};
-pub use reduce::{Elements, Goal};
+pub use operator::{
+    And, By, Elements, Goal, Integers, Max, Min, Number, Operator, Or, Product, Sum, Xor,
+};
 
 use crate::base::error::{Error, Result};
 use crate::base::layout::EAGER_BYTES;
@@ -96,10 +103,10 @@ use crate::window::segment::Segment;
 use std::ops::Range;
 
 /// Bytes that are combined at once: two such blocks stay in a core's first cache.
-const BLOCK: usize = 8 << 10;
+const BLOCK_BYTES: usize = 8 << 10;
 
-/// A range of elements of a window, at the same place on every PE. Collectives read from spans and
-/// write to spans. Made by [`Window::span`].
+/// A range of elements of a window, at one place of every PE's part. Collectives read from spans
+/// and write to spans. [`Window::span`] makes them.
 pub struct Span<'a, T> {
     place: SymmetricRange,
     window: &'a Window<T>,
@@ -148,7 +155,7 @@ impl<T: Plain> Window<T> {
 }
 
 impl<T: Plain> Span<'_, T> {
-    /// Number of elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.place.bytes / size_of::<T>()
     }
@@ -164,24 +171,24 @@ impl<T: Plain> Span<'_, T> {
 pub enum Destinations {
     /// Once their owners have come to the call.
     InTheCall,
-    /// At once: the members made sure that all destinations were ready before the first member
-    /// called, as OpenSHMEM asks of programs.
+    /// At once. The members made all destinations ready before the first member called, as
+    /// OpenSHMEM asks of programs.
     Ready,
 }
 
 impl Segment {
-    /// The `bytes` of every segment from `offset` on, if there are so many, as source or
-    /// destination of a collective of a front end.
+    /// `bytes` bytes of every segment from `offset` on, for a collective of a front end. `None`
+    /// where a segment does not have so many.
     ///
     /// # Safety
     /// As for [`at`](Self::at), at every PE.
     pub unsafe fn place(&self, offset: u64, bytes: usize) -> Option<SymmetricRange> {
-        // SAFETY: only asked whether there are such bytes.
+        // SAFETY: nothing uses the spot: only its existence counts.
         unsafe { self.at(0, offset, bytes) }.map(|_| SymmetricRange { offset, bytes })
     }
 }
 
-/// Source and destination are the same elements, or have none in common.
+/// Checks that source and destination are the same elements, or have none in common.
 fn check_apart(to: SymmetricRange, from: SymmetricRange) -> Result<()> {
     if to.is_apart(from) {
         Ok(())
@@ -205,26 +212,26 @@ fn check_length(what: &'static str, left: usize, right: usize) -> Result<()> {
     if left == right { Ok(()) } else { Err(Error::Length { what, left, right }) }
 }
 
-/// What collectives are made of.
+/// Copies and checks that all collectives use.
 impl Team {
-    /// Copies what a member gave to this one in a step to a place, which is as long as that.
+    /// Copies the bytes of a member's line, as many as the place has, to a place of this PE.
     fn take_line(&self, step: Step, rank: usize, to: SymmetricRange) {
-        // SAFETY: the line, and the place as `check_places` has found, lie in this PE's segment,
-        // and not in the same part of it.
+        // SAFETY: the line lies in this PE's segment, and so does the place, as `check_places` has
+        // found. They do not overlap: lines are not part of windows.
         unsafe { shm::copy(self.here(to), self.line(step, rank), to.bytes) };
     }
 
-    /// Copies a place of a member to one of this PE; nothing where they are the same.
+    /// Copies a place of a member to one of this PE. Does nothing where they are the same.
     fn take(&self, rank: usize, from: SymmetricRange, to: SymmetricRange) -> Result<()> {
         if rank == self.rank() && from.offset == to.offset {
             return Ok(());
         }
-        // SAFETY: the destination lies in this PE's segment, and different places do not overlap,
-        // or the caller gets the mixture that it asked for.
+        // SAFETY: the destination lies in this PE's segment. Different places do not overlap, or
+        // the caller gets the mixture of bytes that the module's head describes.
         unsafe { self.fetch(rank, from, self.here(to)) }
     }
 
-    /// Copies a place of this PE to one of a member; nothing where they are the same.
+    /// Copies a place of this PE to one of a member. Does nothing where they are the same.
     fn give(&self, rank: usize, from: SymmetricRange, to: SymmetricRange) -> Result<()> {
         if rank == self.rank() && from.offset == to.offset {
             return Ok(());
@@ -233,13 +240,14 @@ impl Team {
         unsafe { self.deliver(rank, to, self.here(from)) }
     }
 
-    /// Where a span lies, if it is one of this team's job and PE.
+    /// The place of a span that belongs to this team's job and PE.
     fn own<T>(&self, span: Span<'_, T>) -> Result<SymmetricRange> {
         check_together(&**self.pe(), span.window)?;
         Ok(span.place)
     }
 
-    /// A place is inside of the segments of the job that it was made in; this may be another.
+    /// Checks that places lie inside of this job's segments: they may have been made in another
+    /// job.
     fn check_places(&self, to: SymmetricRange, from: SymmetricRange) -> Result<()> {
         let end = self.pe().control().geometry().segment_stride;
         let inside = |place: SymmetricRange| place.offset + place.bytes as u64 <= end;
@@ -277,7 +285,7 @@ mod tests {
     use super::*;
     use crate::job::Job;
 
-    /// As if it were one of a job with larger segments.
+    /// A place beyond the end stands for one of a job with larger segments.
     #[test]
     fn places_beyond_the_segment() {
         Job::threads(1, |job| {

@@ -1,24 +1,24 @@
-//! Collectives that the network makes by itself: broadcasts of a few bytes, and reductions and
-//! scans of a few integers, of all PEs.
+//! Collectives that the network makes: broadcasts of a few bytes, and reductions and scans of a few
+//! integers, of all PEs.
 //!
-//! They are used where the fabric offers them ([`NetworkCollectives`]), and cost no message.
-//! Nothing of them is in the team's lines and eager buffers, and no step is counted, at any member:
-//! which way a collective goes depends on what all members give alike.
+//! They are used where the fabric offers them ([`NetworkCollectives`]), and cost no message. They
+//! use no lines, no eager buffers and no steps, at any member: which way a collective goes depends
+//! on arguments that all members give alike.
 //!
-//! Integers go as words of 64 bits. Sums, ands and ors of those end in the same low bits as of the
-//! elements themselves; for the least and the largest, a signed element is widened with its sign,
-//! and the sign turned over, so that words without a sign have the same order.
+//! Integers travel as words of 64 bits. Sums, ands and ors of words have the same low bits as those
+//! of the elements. For minimum and maximum, a signed element is sign-extended and its sign bit
+//! flipped, so that unsigned words have the order of the elements.
 //!
-//! **Before one begins, the team's barrier that is under way is ended**, as before a step: the same
-//! wires may carry either.
+//! **Before one begins, the team's barrier that is under way is ended**, as before a step: both may
+//! use the same wires.
 //!
-//! **When members leave.** Each tells in a word of its own, before it begins, to how many it has
-//! come; who waits in vain looks at that of those who have left. A member whose wait has ended in
-//! an error uses the network no more: what goes by the other ways then fails by itself.
+//! **When members leave.** Each member writes into a word of its own, before it begins a
+//! collective, how many it has begun. A member that waits reads this word of those that have left.
+//! A member whose wait has ended in an error uses the network no more: its later collectives fail
+//! by the other algorithms.
 
 use super::SymmetricRange;
-use super::operator::Integers;
-use super::reduce::{Elements, Goal};
+use super::operator::{Elements, Goal, Integers};
 use crate::base::error::Result;
 use crate::base::layout::BarrierSlot;
 use crate::base::shm;
@@ -29,25 +29,25 @@ use crate::wait::{self, Awaiting, Terms};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-/// Bytes of a word of the network's.
-const WORD: usize = 8;
+/// Bytes of a word of the network.
+const WORD_BYTES: usize = 8;
 
-/// Bytes of a reduction's elements as words of the network's, if they can be such.
+/// Bytes of a reduction's elements as words of the network, if they can be such.
 pub(super) fn as_words(elements: &Elements<'_>, goal: Goal, bytes: usize) -> Option<usize> {
-    // An operator of the program's own may call anything integers.
+    // A program's own operator may claim that elements of any size are integers.
     let integers = elements.integers.filter(|_| matches!(elements.size, 1 | 2 | 4 | 8))?;
     let fits = goal != Goal::Exclusive || integers.operator == WordOperator::Add;
-    fits.then_some(bytes / elements.size * WORD)
+    fits.then_some(bytes / elements.size * WORD_BYTES)
 }
 
 impl Team {
-    /// The most bytes of a broadcast that the network makes by itself for this team; 0 where it
-    /// makes none. It makes reductions and scans of an eighth as many integers.
+    /// The most bytes of a broadcast that the network makes for this team; 0 where it makes none.
+    /// It makes reductions and scans of an eighth as many integers.
     pub fn most_in_network(&self) -> usize {
         self.network().most
     }
 
-    /// A broadcast.
+    /// Broadcasts by the network.
     pub(super) fn broadcast_in_network(
         &self,
         root: usize,
@@ -55,17 +55,17 @@ impl Team {
         from: SymmetricRange,
     ) -> Result<()> {
         let mut part = vec![0; from.bytes];
-        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so
-        // many bytes.
+        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector is as
+        // long.
         unsafe { shm::copy(part.as_mut_ptr(), self.here(from), from.bytes) };
         let what = NetworkCollective::Broadcast { root: root as u32 };
         let result = self.in_network(what, &part)?;
-        // SAFETY: as above.
+        // SAFETY: as above; the result is as long as the part.
         unsafe { shm::copy(self.here(to), result.as_ptr(), to.bytes) };
         Ok(())
     }
 
-    /// A reduction or scan of elements that can be [words](as_words).
+    /// Reduces or scans elements that can be [words](as_words).
     pub(super) fn combine_in_network(
         &self,
         size: usize,
@@ -78,7 +78,8 @@ impl Team {
         let what = match goal {
             Goal::All => NetworkCollective::AllReduce(operator),
             Goal::Root(root) => NetworkCollective::Reduce { root: root as u32, operator },
-            // An exclusive one is a sum, of which each takes away its own.
+            // An exclusive scan is an inclusive sum from which each member subtracts its own
+            // elements.
             Goal::Inclusive | Goal::Exclusive => NetworkCollective::Scan(operator),
         };
         let widening = Widening {
@@ -87,8 +88,8 @@ impl Team {
             ordered: matches!(operator, WordOperator::Min | WordOperator::Max),
         };
         let mut bytes = vec![0; from.bytes];
-        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector has so
-        // many bytes.
+        // SAFETY: `check_places` has found the place inside of this PE's segment; the vector is as
+        // long.
         unsafe { shm::copy(bytes.as_mut_ptr(), self.here(from), from.bytes) };
         let words: Vec<u64> =
             bytes.chunks_exact(size).map(|element| widening.widen(element)).collect();
@@ -98,7 +99,7 @@ impl Team {
             return Ok(());
         }
         for ((result, element), own) in
-            result.chunks_exact(WORD).zip(bytes.chunks_exact_mut(size)).zip(words)
+            result.chunks_exact(WORD_BYTES).zip(bytes.chunks_exact_mut(size)).zip(words)
         {
             let word = u64::from_le_bytes(result.try_into().expect("a word's bytes"));
             let word = if goal == Goal::Exclusive { word.wrapping_sub(own) } else { word };
@@ -109,7 +110,7 @@ impl Team {
         Ok(())
     }
 
-    /// Has the network make one; gives its result, as long as the part.
+    /// Lets the network make a collective. Gives its result, which is as long as the part.
     fn in_network(&self, what: NetworkCollective, part: &[u8]) -> Result<Vec<u8>> {
         let (pe, network) = (self.pe(), self.network());
         let offered = pe.fabric().collectives().expect("what the team has joined");
@@ -140,29 +141,30 @@ impl Team {
     }
 }
 
-/// How elements become words.
+/// How elements become words of the network.
 #[derive(Debug, Clone, Copy)]
 struct Widening {
     size: usize,
     signed: bool,
-    /// Whether the order of words is to be that of elements.
+    /// Whether words must have the order of elements.
     ordered: bool,
 }
 
 impl Widening {
-    fn turned(self) -> u64 {
+    /// The bit that is flipped.
+    fn flipped(self) -> u64 {
         u64::from(self.signed && self.ordered) << 63
     }
 
     fn widen(self, element: &[u8]) -> u64 {
         let negative = self.signed && element[self.size - 1] & 0x80 != 0;
-        let mut word = if negative { [0xff; WORD] } else { [0; WORD] };
+        let mut word = if negative { [0xff; WORD_BYTES] } else { [0; WORD_BYTES] };
         word[..self.size].copy_from_slice(element);
-        u64::from_le_bytes(word) ^ self.turned()
+        u64::from_le_bytes(word) ^ self.flipped()
     }
 
     fn narrow(self, word: u64, element: &mut [u8]) {
-        element.copy_from_slice(&(word ^ self.turned()).to_le_bytes()[..self.size]);
+        element.copy_from_slice(&(word ^ self.flipped()).to_le_bytes()[..self.size]);
     }
 }
 

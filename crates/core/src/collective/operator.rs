@@ -1,10 +1,76 @@
-//! What reductions and scans combine elements with.
+//! Operators: how reductions and scans combine elements.
 
+use crate::base::error::Result;
 use crate::base::shm::Plain;
 use crate::endpoint::fabric::WordOperator;
+use std::ops::Range;
 
-/// A way to combine two elements into one. It must be associative, because a collective combines in
-/// the order of ranks but in groups.
+/// Which ranks get which combination of the elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// All ranks get the total.
+    All,
+    /// This rank gets the total.
+    Root(usize),
+    /// Each rank gets the total of the lower ranks and itself.
+    Inclusive,
+    /// Each rank gets the total of the lower ranks; the first rank gets zeros.
+    Exclusive,
+}
+
+/// Elements as bytes: the size of one, and how a run of elements is combined into another.
+pub struct Elements<'a> {
+    /// Bytes of an element.
+    pub size: usize,
+    /// Combines `count` elements at the second address into those at the first; both are aligned
+    /// private memory.
+    pub combine: &'a dyn Fn(*mut u8, *const u8, usize),
+    /// The operation, where the elements are integers and a network may know it.
+    pub integers: Option<Integers>,
+}
+
+impl Elements<'_> {
+    /// Combines the blocks of `ranks`, in this order, and gives the address of the total. `load`
+    /// copies the block of a rank to private memory; `each` then gets what a scan gives that rank.
+    /// Without ranks, the total of an exclusive scan is zeros. A rank's block is loaded before its
+    /// result is given, as both may be the same memory.
+    ///
+    /// # Safety
+    /// Both of `scratch` are aligned private memory of `bytes` bytes, and `load` fills it.
+    #[inline]
+    pub(super) unsafe fn combine_ranks(
+        &self,
+        goal: Goal,
+        ranks: Range<usize>,
+        bytes: usize,
+        [mut sum, mut next]: [*mut u8; 2],
+        mut load: impl FnMut(usize, *mut u8) -> Result<()>,
+        mut each: impl FnMut(usize, *const u8) -> Result<()>,
+    ) -> Result<*const u8> {
+        if goal == Goal::Exclusive {
+            // SAFETY: as the caller promises.
+            unsafe { sum.write_bytes(0, bytes) };
+        }
+        for rank in ranks.clone() {
+            load(rank, next)?;
+            if goal == Goal::Exclusive {
+                each(rank, sum)?;
+            }
+            if rank == ranks.start {
+                std::mem::swap(&mut sum, &mut next);
+            } else {
+                (self.combine)(sum, next, bytes / self.size);
+            }
+            if goal == Goal::Inclusive {
+                each(rank, sum)?;
+            }
+        }
+        Ok(sum)
+    }
+}
+
+/// A way to combine two elements into one. It must be associative: a collective combines elements
+/// in the order of ranks, but in groups.
 ///
 /// OpenSHMEM: the `sum`, `max`, ... in a reduction's name; MPI: `MPI_Op`.
 pub trait Operator<T>: Copy {
@@ -12,8 +78,8 @@ pub trait Operator<T>: Copy {
     /// rank.
     fn combine(self, lower: T, higher: T) -> T;
 
-    /// The operation on integers that this is, for networks that make it by themselves. `None`
-    /// where elements are no integers or networks do not know it.
+    /// The operation on integers that this is, for networks that make collectives. `None` where
+    /// elements are no integers or networks do not know the operation.
     fn integers(self) -> Option<Integers> {
         None
     }
@@ -22,7 +88,7 @@ pub trait Operator<T>: Copy {
 /// Elements that are integers of 1, 2, 4 or 8 bytes, and how they are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Integers {
-    /// What is done to them, widened to 64 bits.
+    /// The operation on the integers, widened to 64 bits.
     pub operator: WordOperator,
     /// Whether they have a sign.
     pub signed: bool,
@@ -72,7 +138,7 @@ impl<T, F: Fn(T, T) -> T + Copy> Operator<T> for By<F> {
     }
 }
 
-/// A number whose zero is all zero bytes. Exclusive scans begin with it.
+/// A number whose zero is all zero bytes. Exclusive scans begin with this zero.
 pub trait Number: Plain {}
 
 macro_rules! operators {

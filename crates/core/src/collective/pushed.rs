@@ -1,25 +1,29 @@
-//! Reductions and scans through a fabric, by puts alone: gets are software on the other's host in
-//! some networks, and wait for an answer in all.
+//! Reductions and scans through a fabric, by puts alone. A get waits for an answer, and in some
+//! networks for software on the other host.
 //!
-//! The elements are taken in rounds. In each, every member has a part to combine: all put their
-//! elements of that part into its room, side by side; it combines them in the order of ranks, and
-//! puts what comes of it where that belongs. The room is its eager buffer; of what is longer than
-//! that, the destination itself at the round's elements, which takes exactly one part of each
-//! member. Then all have to be in the call before, and all parts combined, into private memory,
-//! before the results come; and who has its source there sends from a copy.
+//! The elements are taken in rounds. In each round every member combines one part of the elements.
+//! All members put their elements of that part into its *room*, side by side. The member combines
+//! them in the order of ranks, and puts the results where they belong.
 //!
-//! One member's result has no room elsewhere: only its own destination may be written.
+//! The room is the member's eager buffer where the round fits. For longer rounds it is the
+//! destination at the round's elements, which has room for exactly one part of each member. Then
+//! all members must be in the call before anybody puts. All parts must be combined, into private
+//! memory, before any result is put. A member whose source is there too sends from a copy.
+//!
+//! A larger reduction to one member is not made this way: only the root's destination may be
+//! written, so the other members have no room.
 
-use super::{EAGER_BYTES, Elements, Goal, Scratch, SymmetricRange};
+use super::operator::{Elements, Goal};
+use super::{EAGER_BYTES, Scratch, SymmetricRange};
 use crate::base::error::Result;
 use crate::base::shm;
 use crate::team::Team;
 
-/// Most bytes of a part.
-const PART: usize = 64 << 10;
+/// The most bytes of a part.
+const MOST_PART_BYTES: usize = 64 << 10;
 
 impl Team {
-    /// All in rounds.
+    /// Reduces or scans all elements, in rounds.
     pub(super) fn combine_pushed(
         &self,
         elements: &Elements<'_>,
@@ -32,7 +36,7 @@ impl Team {
         while done < from.bytes {
             let left = (from.bytes - done) / size;
             let (part, count) = if left * size > EAGER_BYTES {
-                let part = (left / n).min((PART / size).max(1));
+                let part = (left / n).min((MOST_PART_BYTES / size).max(1));
                 (part, part * n)
             } else {
                 let count = left.min(EAGER_BYTES / (n * size) * n);
@@ -45,7 +49,7 @@ impl Team {
         Ok(())
     }
 
-    /// One round, of parts of so many bytes; the last ones may have less.
+    /// One round, of parts of `bytes` bytes; the last parts may be shorter.
     fn round(
         &self,
         elements: &Elements<'_>,
@@ -76,7 +80,7 @@ impl Team {
         let mine =
             to.part((me * bytes).min(to.bytes), bytes.min(to.bytes.saturating_sub(me * bytes)));
         let mut results = Scratch::new(if scans(goal) { n * bytes } else { bytes });
-        self.combine_room(elements, goal, room, mine.bytes, &mut results);
+        self.combine_room(elements, goal, room, mine.bytes, &mut results)?;
         if !small {
             self.barrier()?;
         }
@@ -86,7 +90,7 @@ impl Team {
         };
         let step = self.step(!matches!(goal, Goal::Root(_)))?;
         if !matches!(goal, Goal::Root(root) if root != me) {
-            // SAFETY: results are private, and as long as the part, which lies in this PE's
+            // SAFETY: the results are private and as long as the part, which lies in this PE's
             // segment.
             unsafe { shm::copy(self.here(mine), result(me), mine.bytes) };
         }
@@ -100,8 +104,8 @@ impl Team {
         }
     }
 
-    /// Combines this member's part, of which all have put theirs into the room: what all get, or
-    /// what each gets, by rank.
+    /// Combines this member's part, of which all members have put their elements into the room. The
+    /// results are one total, or of a scan one for each rank.
     fn combine_room(
         &self,
         elements: &Elements<'_>,
@@ -109,38 +113,34 @@ impl Team {
         room: SymmetricRange,
         bytes: usize,
         results: &mut Scratch,
-    ) {
+    ) -> Result<()> {
         let apart = room.bytes / self.len();
-        let (mut sum, mut next) = (Scratch::new(apart), Scratch::new(apart));
-        let (sum, next, results) = (sum.ptr(), next.ptr(), results.ptr());
-        for rank in 0..self.len() {
+        let mut scratch = [Scratch::new(apart), Scratch::new(apart)];
+        let (scratch, results) = (scratch.each_mut().map(Scratch::ptr), results.ptr());
+        let load = |rank: usize, into: *mut u8| {
             let theirs = self.here(room).wrapping_add(rank * apart);
-            // SAFETY: sum and next are private, aligned, zeroed when made, and as long as a part;
-            // the room lies in this PE's segment; results are private, and have room for a part of
-            // each rank, where each gets its own.
-            unsafe {
-                if goal == Goal::Exclusive {
-                    shm::copy(results.add(rank * apart), sum, bytes);
-                }
-                if rank == 0 {
-                    shm::copy(sum, theirs, bytes);
-                } else {
-                    shm::copy(next, theirs, bytes);
-                    (elements.combine)(sum, next, bytes / elements.size);
-                }
-                if goal == Goal::Inclusive {
-                    shm::copy(results.add(rank * apart), sum, bytes);
-                }
+            // SAFETY: the room lies in this PE's segment, and the scratch memory is as long as a
+            // part.
+            unsafe { shm::copy(into, theirs, bytes) };
+            Ok(())
+        };
+        let each = |rank: usize, result: *const u8| {
+            // SAFETY: of a scan, the results have room for a part of each rank.
+            unsafe { shm::copy(results.add(rank * apart), result, bytes) };
+            Ok(())
+        };
+        // SAFETY: the scratch memory is private and aligned, and the results have room for a total.
+        unsafe {
+            let total = elements.combine_ranks(goal, 0..self.len(), bytes, scratch, load, each)?;
+            if !scans(goal) {
+                shm::copy(results, total, bytes);
             }
         }
-        if !scans(goal) {
-            // SAFETY: as above.
-            unsafe { shm::copy(results, sum, bytes) };
-        }
+        Ok(())
     }
 }
 
-/// Whether each gets something else.
+/// Whether each rank gets a result of its own.
 fn scans(goal: Goal) -> bool {
     matches!(goal, Goal::Inclusive | Goal::Exclusive)
 }

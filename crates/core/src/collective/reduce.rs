@@ -1,50 +1,24 @@
-//! Combining what all have: reductions and scans.
+//! Reductions and scans: combining the elements of all members.
 //!
-//! Small: each tells all of its elements, or publishes them, and combines those of the ranks that
-//! it needs. Larger: the elements are cut into as many parts as there are members; each member
-//! walks through the ranks with its part, and writes what it has, after each rank or at the end,
-//! where that belongs. It alone reads and writes this part anywhere, so source and destination may
-//! be the same.
+//! Small: each member sends or publishes all of its elements, and combines those of the ranks that
+//! it needs. Larger: the elements are cut into as many parts as there are members. Each member
+//! walks through the ranks with its part, and writes the results, after each rank or at the end,
+//! where they belong. No other member reads or writes this part anywhere, so source and destination
+//! may be the same.
 
 use super::choice::{Algorithm, Call};
 use super::network::as_words;
+use super::operator::{Elements, Goal, Number, Operator, Sum};
 use super::steps::nothing;
-use super::{
-    BLOCK, EAGER_BYTES, Integers, Number, Operator, Scratch, Span, Sum, SymmetricRange,
-    check_apart, check_length,
-};
+use super::{BLOCK_BYTES, EAGER_BYTES, Scratch, Span, SymmetricRange, check_apart, check_length};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::team::Team;
 use crate::team::compare::short_type;
 use std::mem::MaybeUninit;
 
-/// Which ranks get which combination of the elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Goal {
-    /// All ranks get the total.
-    All,
-    /// This rank gets the total.
-    Root(usize),
-    /// Each rank gets the total of the lower ranks and itself.
-    Inclusive,
-    /// Each rank gets the total of the lower ranks; the first rank gets zeros.
-    Exclusive,
-}
-
-/// Elements as bytes: how large one is, and how a run of them is combined into another.
-pub struct Elements<'a> {
-    /// Bytes of one.
-    pub size: usize,
-    /// Combines `count` elements at the second address into those at the first; both are aligned
-    /// private memory.
-    pub combine: &'a dyn Fn(*mut u8, *const u8, usize),
-    /// The same, where they are integers and a network may know it.
-    pub integers: Option<Integers>,
-}
-
-/// Takes the team from this PE where an operator panics: this PE has left the call in its midst,
-/// and whatever it called next, the others would take for the rest.
+/// Makes the team unusable for this PE when an operator panics. The PE has left the call in its
+/// midst, and the others would take its next call for the rest of this one.
 struct NoPanic<'a>(&'a Team);
 
 impl Drop for NoPanic<'_> {
@@ -117,7 +91,7 @@ impl Team {
         self.combined(operator, Goal::Root(root), to, from)
     }
 
-    /// Gives each member the combination of its own elements and those of all lower ranks.
+    /// Gives each member the combination of its own elements and the elements of all lower ranks.
     /// *Collective.*
     ///
     /// OpenSHMEM: `shmem_sum_inscan`; MPI: `MPI_Scan`.
@@ -266,13 +240,13 @@ impl Team {
             }
             (Algorithm::Rounds, _) => self.combine_pushed(elements, goal, to, from),
             (Algorithm::Line | Algorithm::Published, _) => {
-                self.combine_told(algorithm == Algorithm::Line, elements, goal, to, from)
+                self.combine_small(algorithm == Algorithm::Line, elements, goal, to, from)
             }
             _ => self.combine_directly(elements, goal, to, from),
         }
     }
 
-    /// Each combines a part for all.
+    /// Each member combines a part for all, between the members' windows.
     fn combine_directly(
         &self,
         elements: &Elements<'_>,
@@ -281,7 +255,7 @@ impl Team {
         from: SymmetricRange,
     ) -> Result<()> {
         self.barrier()?;
-        let block = (BLOCK / elements.size).max(1) * elements.size;
+        let block = (BLOCK_BYTES / elements.size).max(1) * elements.size;
         let (mine, end) = {
             let count = from.bytes / elements.size;
             let cut = |rank: usize| {
@@ -295,10 +269,11 @@ impl Team {
             self.walk(elements, goal, to.part(at, bytes), from.part(at, bytes), &mut scratch)?;
         }
         self.barrier()?;
+        // D1 of the module's head.
         self.check_given(&|_| true)
     }
 
-    /// Combines one block of all ranks, and delivers what the goal asks for.
+    /// Combines one block of all ranks, and delivers the results.
     fn walk(
         &self,
         elements: &Elements<'_>,
@@ -307,47 +282,23 @@ impl Team {
         from: SymmetricRange,
         scratch: &mut [Scratch; 2],
     ) -> Result<()> {
-        let [sum, next] = scratch.each_mut().map(Scratch::ptr);
-        let count = from.bytes / elements.size;
-        for rank in 0..self.len() {
-            // SAFETY: the scratch blocks have as many bytes as the place at least, and are private.
-            unsafe {
-                self.fetch(
-                    rank,
-                    from,
-                    if rank == 0 && goal != Goal::Exclusive { sum } else { next },
-                )?
-            };
-            if goal == Goal::Exclusive {
-                if rank == 0 {
-                    // SAFETY: as above.
-                    unsafe { sum.write_bytes(0, from.bytes) };
-                }
-                // SAFETY: as above.
-                unsafe { self.deliver(rank, to, sum)? };
-            }
-            if rank > 0 || goal == Goal::Exclusive {
-                (elements.combine)(sum, next, count);
-            }
-            if goal == Goal::Inclusive {
-                // SAFETY: as above.
-                unsafe { self.deliver(rank, to, sum)? };
-            }
+        let (all, scratch) = (0..self.len(), scratch.each_mut().map(Scratch::ptr));
+        // SAFETY: the scratch blocks are private, and at least as long as the places.
+        let load = |rank: usize, into: *mut u8| unsafe { self.fetch(rank, from, into) };
+        // SAFETY: as above.
+        let give = |rank: usize, result: *const u8| unsafe { self.deliver(rank, to, result) };
+        // SAFETY: as above; blocks are aligned.
+        let total =
+            unsafe { elements.combine_ranks(goal, all.clone(), from.bytes, scratch, load, give) }?;
+        match goal {
+            Goal::All => all.into_iter().try_for_each(|rank| give(rank, total)),
+            Goal::Root(root) => give(root, total),
+            Goal::Inclusive | Goal::Exclusive => Ok(()),
         }
-        let total = match goal {
-            Goal::All => 0..self.len(),
-            Goal::Root(root) => root..root + 1,
-            Goal::Inclusive | Goal::Exclusive => 0..0,
-        };
-        for rank in total {
-            // SAFETY: as above.
-            unsafe { self.deliver(rank, to, sum)? };
-        }
-        Ok(())
     }
 
-    /// Each tells what it has, and combines for itself.
-    fn combine_told(
+    /// Each member sends or publishes its elements, and combines those that it needs.
+    fn combine_small(
         &self,
         by_lines: bool,
         elements: &Elements<'_>,
@@ -363,12 +314,12 @@ impl Team {
         let step = self.step(root.is_none())?;
         let eager_buffer = self.eager_buffer(step).part(0, from.bytes);
         if root != Some(me) {
-            let told = root.map_or(all.clone(), |root| root..root + 1);
+            let notified = root.map_or(all.clone(), |root| root..root + 1);
             if by_lines {
-                self.notify(step, told, |_| from)?;
+                self.notify(step, notified, |_| from)?;
             } else {
                 self.take(me, from, eager_buffer)?;
-                self.notify(step, told, nothing)?;
+                self.notify(step, notified, nothing)?;
             }
         }
         match root {
@@ -383,13 +334,8 @@ impl Team {
         };
         let mut memory = [const { MaybeUninit::<super::Aligned>::uninit() }; 2 * EAGER_BYTES / 64];
         let (sum, next) = memory.split_at_mut(EAGER_BYTES / 64);
-        let (sum, next) = (sum.as_mut_ptr().cast::<u8>(), next.as_mut_ptr().cast::<u8>());
-        if ranks.is_empty() {
-            // SAFETY: it has room for an eager buffer.
-            unsafe { sum.write_bytes(0, from.bytes) };
-        }
-        for rank in ranks.clone() {
-            let into = if rank == ranks.start { sum } else { next };
+        let scratch = [sum.as_mut_ptr().cast::<u8>(), next.as_mut_ptr().cast::<u8>()];
+        let load = |rank: usize, into: *mut u8| {
             // SAFETY: both halves of `memory` have room for an eager buffer. A line, and this
             // member's own source, lie in this PE's segment.
             unsafe {
@@ -399,13 +345,15 @@ impl Team {
                     false => self.fetch(rank, eager_buffer, into)?,
                 }
             }
-            if rank > ranks.start {
-                (elements.combine)(sum, next, from.bytes / elements.size);
-            }
+            Ok(())
+        };
+        // SAFETY: as above; the halves are private and aligned. The total is as long as the place,
+        // which lies in this PE's segment.
+        unsafe {
+            let total =
+                elements.combine_ranks(goal, ranks, from.bytes, scratch, load, |_, _| Ok(()))?;
+            shm::copy(self.here(to), total, to.bytes);
         }
-        // SAFETY: `sum` holds as many bytes as the place, the first rank's or zeros, and is
-        // private; the place lies in this PE's segment.
-        unsafe { shm::copy(self.here(to), sum, to.bytes) };
         Ok(())
     }
 }

@@ -1,33 +1,33 @@
-//! All-to-all between elements that lie apart.
+//! All-to-all between elements at strides.
 //!
-//! Blocks and elements are those of a plain all-to-all, and element i of source or destination lies
-//! at i times its stride. What lies between them is neither read nor written.
+//! Blocks and elements are those of a plain all-to-all; element i of source or destination lies at
+//! i times its stride. The gaps between elements are neither read nor written.
 
 use super::choice::{Algorithm, Call};
-use super::{BLOCK, EAGER_BYTES, Scratch, Span, SymmetricRange};
+use super::{BLOCK_BYTES, EAGER_BYTES, Scratch, Span, SymmetricRange};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::endpoint::route::Route;
 use crate::team::Team;
 use std::ops::Range;
 
-/// Bytes from one element to the next up to which it is less work for a fabric to move what lies
-/// between, too, than to move each element by itself.
-const WORTH_FETCHING: usize = 1 << 10;
+/// The longest stride at which a fabric moves elements with their gaps in less time than one by
+/// one.
+const MOST_FETCHED_STRIDE_BYTES: usize = 1 << 10;
 
 /// Elements at a stride.
 #[derive(Clone, Copy)]
 struct Strided {
-    /// From the first byte of the first element to the last of the last.
+    /// From the first byte of the first element to the last byte of the last.
     extent: SymmetricRange,
     /// Bytes of an element.
     size: usize,
-    /// Bytes from one to the next.
+    /// Bytes from the start of an element to the start of the next.
     stride: usize,
 }
 
 impl Strided {
-    /// `count` elements at the beginning of a place, if it has so many.
+    /// `count` elements at the beginning of a place, which must have room for them.
     fn new(place: SymmetricRange, size: usize, stride: usize, count: usize) -> Result<Self> {
         if stride == 0 || size == 0 {
             return Err(Error::Misuse("elements have a size, and strides of at least one element"));
@@ -43,7 +43,8 @@ impl Strided {
             Some(bytes) if bytes <= place.bytes => Ok(Strided {
                 extent: place.part(0, bytes),
                 size,
-                // It only matters where there are two, which lie in the place.
+                // The product only matters for two elements or more: these lie in the place, so it
+                // does not overflow.
                 stride: stride.saturating_mul(size),
             }),
             _ => Err(Error::Length {
@@ -62,13 +63,13 @@ impl Strided {
         self.extent.part(index * self.stride, self.size)
     }
 
-    /// Some of the elements, which are not none, and what lies between them.
+    /// Some of the elements, at least one, with their gaps.
     fn run(self, range: Range<usize>) -> SymmetricRange {
         self.extent.part(range.start * self.stride, (range.len() - 1) * self.stride + self.size)
     }
 
-    /// Whether no byte is one of both: also where the elements of one lie between those of the
-    /// other.
+    /// Whether no element of one overlaps an element of the other. Elements of one may lie in gaps
+    /// of the other.
     fn is_apart(self, other: Strided) -> bool {
         if !self.extent.overlaps(other.extent) || self.extent.bytes == 0 || other.extent.bytes == 0
         {
@@ -91,8 +92,8 @@ impl Team {
     /// OpenSHMEM: `shmem_alltoalls`; MPI: `MPI_Alltoall` with vector types.
     ///
     /// # Errors
-    /// [`Length`](Error::Length) when a span does not reach so far, [`Misuse`](Error::Misuse) for a
-    /// stride of 0, or when elements of source and destination overlap; else as for
+    /// [`Length`](Error::Length) when a span is too short, [`Misuse`](Error::Misuse) for a stride
+    /// of 0, or when elements of source and destination overlap; else as for
     /// [`broadcast`](Self::broadcast).
     pub fn all_to_alls<T: Plain>(
         &self,
@@ -136,7 +137,7 @@ impl Team {
         let all = count.checked_mul(self.len()).ok_or(Error::Overflow { index: count, size })?;
         let (to, from) =
             (Strided::new(to.0, size, to.1, all)?, Strided::new(from.0, size, from.1, all)?);
-        // Elements of the block that belongs to a rank.
+        // The elements of a rank's block.
         let block = |rank: usize| rank * count..(rank + 1) * count;
         let mine = block(self.rank());
         let algorithm = self.choose(Call::Strided { all: all * size });
@@ -144,22 +145,22 @@ impl Team {
             let mut memory = [super::Aligned([0; 64]); EAGER_BYTES / 64];
             let memory = memory.as_mut_ptr().cast::<u8>();
             if algorithm == Algorithm::Pushed {
-                // SAFETY: the memory has room for an eager buffer, as all of them have.
+                // SAFETY: the memory is as long as an eager buffer, and the elements fit one.
                 unsafe { self.pack(from, 0..all, memory) };
                 let eager_buffer =
                     self.swap(count * size, |rank| memory.wrapping_add(rank * count * size))?;
-                // SAFETY: it has as many elements.
+                // SAFETY: the eager buffer holds all elements.
                 unsafe { self.unpack(self.here(eager_buffer), size, to, 0..all) };
                 return Ok(());
             }
             let eager_buffer = self.publish(|eager_buffer| {
-                // SAFETY: an eager buffer has room for all of them.
+                // SAFETY: the eager buffer has room for all elements.
                 unsafe { self.pack(from, 0..all, self.here(eager_buffer)) };
                 Ok(())
             })?;
             let published = eager_buffer.part(mine.start * size, count * size);
             for rank in 0..self.len() {
-                // SAFETY: the memory has room for an eager buffer.
+                // SAFETY: the memory is as long as an eager buffer.
                 unsafe {
                     self.fetch(rank, published, memory)?;
                     self.unpack(memory, size, to, block(rank));
@@ -170,8 +171,8 @@ impl Team {
         self.all_to_alls_directly(to, from, size, count)
     }
 
-    /// Between the members' windows: each delivers where the destination is contiguous, reads where
-    /// it is near, and else fetches or gives.
+    /// Between the members' windows: each member delivers where the destination is contiguous,
+    /// reads where the source is near, and else fetches or gives.
     fn all_to_alls_directly(
         &self,
         to: Strided,
@@ -182,13 +183,13 @@ impl Team {
         let block = |rank: usize| rank * count..(rank + 1) * count;
         let mine = block(self.rank());
         self.barrier()?;
-        let mut scratch = Scratch::new(BLOCK.max(size));
-        // Each begins with itself, so that they are not all at the same one.
+        let mut scratch = Scratch::new(BLOCK_BYTES.max(size));
+        // Each member begins with itself: so not all access one member at once.
         for step in 0..self.len() {
             let rank = (self.rank() + step) % self.len();
             if to.is_contiguous() {
-                for (here, there) in pieces(block(rank), mine.clone(), BLOCK / size) {
-                    // SAFETY: the memory has room for as many elements as a block has, or for one.
+                for (here, there) in pieces(block(rank), mine.clone(), BLOCK_BYTES / size) {
+                    // SAFETY: the scratch memory has room for a piece: a block, or one element.
                     unsafe {
                         self.pack(from, here, scratch.ptr());
                         self.deliver(rank, to.run(there), scratch.ptr())?;
@@ -197,7 +198,7 @@ impl Team {
             } else if let Route::Near(first) = self.there(rank, from.extent) {
                 for (there, here) in mine.clone().zip(block(rank)) {
                     // SAFETY: both elements lie in the segments; where they overlap, any mixture of
-                    // them arrives.
+                    // their bytes arrives.
                     unsafe {
                         shm::copy(
                             self.here(to.element(here)),
@@ -206,10 +207,9 @@ impl Team {
                         )
                     };
                 }
-            } else if from.stride <= WORTH_FETCHING {
-                for (there, here) in pieces(mine.clone(), block(rank), BLOCK / from.stride) {
-                    // SAFETY: the memory has room for as many elements as a block has with what
-                    // lies between them.
+            } else if from.stride <= MOST_FETCHED_STRIDE_BYTES {
+                for (there, here) in pieces(mine.clone(), block(rank), BLOCK_BYTES / from.stride) {
+                    // SAFETY: the scratch memory has room for a piece with its gaps.
                     unsafe {
                         self.fetch(rank, from.run(there), scratch.ptr())?;
                         self.unpack(scratch.ptr(), from.stride, to, here);
@@ -222,13 +222,14 @@ impl Team {
             }
         }
         self.barrier()?;
+        // D1 of the module's head.
         self.check_given(&|_| true)
     }
 
-    /// Copies elements of this PE to where they lie one after the other.
+    /// Copies elements of this PE to `to`, where they lie without gaps.
     ///
     /// # Safety
-    /// `to` is writable for all of them, and does not overlap with them.
+    /// `to` is writable for all of the elements, and does not overlap with them.
     unsafe fn pack(&self, from: Strided, range: Range<usize>, to: *mut u8) {
         for (place, index) in range.enumerate() {
             // SAFETY: the element lies in this PE's segment; the caller promises the destination.
@@ -238,10 +239,10 @@ impl Team {
         }
     }
 
-    /// Copies what lies at a stride in private memory to elements of this PE.
+    /// Copies elements at a stride in private memory to elements of this PE.
     ///
     /// # Safety
-    /// `from` is readable for all of them.
+    /// `from` is readable for all of the elements.
     unsafe fn unpack(&self, from: *const u8, stride: usize, to: Strided, range: Range<usize>) {
         for (place, index) in range.enumerate() {
             // SAFETY: the element lies in this PE's segment; the caller promises the source.
@@ -250,7 +251,7 @@ impl Team {
     }
 }
 
-/// Two equally long ranges, cut into pieces of `most` at most, which is 1 at least.
+/// Two equally long ranges, cut into pieces of at most `most`, or 1 where that is 0.
 fn pieces(
     a: Range<usize>,
     b: Range<usize>,

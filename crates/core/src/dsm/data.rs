@@ -1,4 +1,4 @@
-//! What a shared object holds: plain data, or a slice of it.
+//! Contents of shared objects: plain data, or a slice of them.
 
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
@@ -16,14 +16,14 @@ pub trait Data: sealed::Sealed + Send + Sync + 'static {
     /// The elements of which it consists.
     type Element: Plain;
     /// A copy of it: `T`, or `Vec<T>`.
-    type Migratory;
+    type Owned;
 
     /// All of its elements.
     fn elements(&self) -> &[Self::Element];
 
     /// From a copy of all elements.
     #[doc(hidden)]
-    fn from_elements(elements: Vec<Self::Element>) -> Self::Migratory;
+    fn from_elements(elements: Vec<Self::Element>) -> Self::Owned;
 
     /// The data at `elements`.
     #[doc(hidden)]
@@ -32,7 +32,7 @@ pub trait Data: sealed::Sealed + Send + Sync + 'static {
 
 impl<T: Plain> Data for T {
     type Element = T;
-    type Migratory = T;
+    type Owned = T;
 
     fn elements(&self) -> &[T] {
         std::slice::from_ref(self)
@@ -50,7 +50,7 @@ impl<T: Plain> Data for T {
 
 impl<T: Plain> Data for [T] {
     type Element = T;
-    type Migratory = Vec<T>;
+    type Owned = Vec<T>;
 
     fn elements(&self) -> &[T] {
         self
@@ -66,7 +66,7 @@ impl<T: Plain> Data for [T] {
     }
 }
 
-/// A cache line pair: what the windows of shared objects are made of.
+/// A cache line pair, the unit of shared objects' windows.
 #[derive(Clone, Copy, zerocopy::FromBytes, zerocopy::IntoBytes, zerocopy::Immutable)]
 #[repr(C, align(128))]
 pub(super) struct CacheLine([u64; 16]);

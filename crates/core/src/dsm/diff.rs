@@ -1,23 +1,23 @@
-//! Finding what changed: a piece of memory beside its twin, which is what it was.
+//! Finds changes: compares memory with its twin, an earlier copy.
 
 use crate::base::shm;
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-/// Compared at once: a few registers' worth. What differs is then looked at more closely.
-const STEP: usize = 64;
-/// Read at once; stays in the processor's first cache.
-const PIECE: usize = 4096;
+/// Compared at once, in a few registers. Only steps that differ are looked at byte by byte.
+const STEP_BYTES: usize = 64;
+/// Read at once; fits into the first-level cache.
+const PIECE_BYTES: usize = 4096;
 
 /// A private copy of a piece of memory that a stray store may change.
-struct Piece([MaybeUninit<u8>; PIECE]);
+struct Piece([MaybeUninit<u8>; PIECE_BYTES]);
 
 impl Piece {
     /// # Safety
     /// `from` is readable for `len` bytes.
     ///
     /// # Panics
-    /// When these are more than [`PIECE`].
+    /// When these are more than [`PIECE_BYTES`].
     unsafe fn read(&mut self, from: *const u8, len: usize) -> &[u8] {
         let piece = &mut self.0[..len];
         // SAFETY: the caller promises the source; the destination is private, `len` bytes long, and
@@ -29,12 +29,12 @@ impl Piece {
     }
 }
 
-/// Whether two steps differ; in words, of which compilers make vectors.
+/// Whether two steps differ. It compares words, which compilers turn into vectors.
 #[inline(always)]
-fn differs(a: &[u8; STEP], b: &[u8; STEP]) -> bool {
+fn differs(a: &[u8; STEP_BYTES], b: &[u8; STEP_BYTES]) -> bool {
     let mut difference = 0;
-    for at in (0..STEP).step_by(8) {
-        let word = |bytes: &[u8; STEP]| {
+    for at in (0..STEP_BYTES).step_by(8) {
+        let word = |bytes: &[u8; STEP_BYTES]| {
             u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes of 64"))
         };
         difference |= word(a) ^ word(b);
@@ -42,10 +42,11 @@ fn differs(a: &[u8; STEP], b: &[u8; STEP]) -> bool {
     difference != 0
 }
 
-/// Whether two slices of one length hold the same.
+/// Whether two slices of one length are equal.
 #[inline(always)]
 fn equal(a: &[u8], b: &[u8]) -> bool {
-    let ((a_steps, a_rest), (b_steps, b_rest)) = (a.as_chunks::<STEP>(), b.as_chunks::<STEP>());
+    let ((a_steps, a_rest), (b_steps, b_rest)) =
+        (a.as_chunks::<STEP_BYTES>(), b.as_chunks::<STEP_BYTES>());
     a_rest == b_rest && !a_steps.iter().zip(b_steps).any(|(a, b)| differs(a, b))
 }
 
@@ -61,14 +62,14 @@ pub(super) unsafe fn changed_blocks(
     mut changed: impl FnMut(usize),
 ) {
     let (mut now, mut before) =
-        (Piece([MaybeUninit::uninit(); PIECE]), Piece([MaybeUninit::uninit(); PIECE]));
+        (Piece([MaybeUninit::uninit(); PIECE_BYTES]), Piece([MaybeUninit::uninit(); PIECE_BYTES]));
     // Whole blocks at once, or one block in pieces.
-    let many = (PIECE / block).max(1) * block;
+    let many = (PIECE_BYTES / block).max(1) * block;
     for start in (0..len).step_by(many) {
         let end = (start + many).min(len);
         let mut last = None;
-        for at in (start..end).step_by(PIECE) {
-            let n = PIECE.min(end - at);
+        for at in (start..end).step_by(PIECE_BYTES) {
+            let n = PIECE_BYTES.min(end - at);
             // SAFETY: `at + n <= len`, so both sources lie in what the caller promises.
             let (now, before) =
                 unsafe { (now.read(data.add(at), n), before.read(twin.add(at), n)) };
@@ -89,11 +90,11 @@ pub(super) unsafe fn changed_blocks(
 /// Which bytes of two steps differ: bit i for byte i.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
+fn differing(a: &[u8; STEP_BYTES], b: &[u8; STEP_BYTES]) -> u64 {
     use std::arch::x86_64::{_mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8};
     let mut mask = 0;
-    for at in (0..STEP).step_by(16) {
-        // SAFETY: 16 of the bytes of each; every processor of this kind has these instructions.
+    for at in (0..STEP_BYTES).step_by(16) {
+        // SAFETY: each load reads 16 bytes inside of a step; all x86-64 processors have SSE2.
         let same = unsafe {
             let (a, b) = (
                 _mm_loadu_si128(a[at..].as_ptr().cast()),
@@ -109,35 +110,35 @@ fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
 /// Which bytes of two steps differ: bit i for byte i.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
-fn differing(a: &[u8; STEP], b: &[u8; STEP]) -> u64 {
+fn differing(a: &[u8; STEP_BYTES], b: &[u8; STEP_BYTES]) -> u64 {
     const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
     let mut mask = 0;
-    for at in 0..STEP / 8 {
-        let word = |bytes: &[u8; STEP]| {
+    for at in 0..STEP_BYTES / 8 {
+        let word = |bytes: &[u8; STEP_BYTES]| {
             u64::from_le_bytes(bytes[8 * at..8 * at + 8].try_into().expect("8 bytes of 64"))
         };
         let difference = word(a) ^ word(b);
-        // The top bit of each byte that is not 0; then the eight of them side by side.
+        // The top bit of each byte that is not 0; the multiplication gathers the eight bits.
         let tops = (((difference & LOW) + LOW) | difference) & !LOW;
         mask |= ((tops >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) << (8 * at);
     }
     mask
 }
 
-/// Widens differing bytes of a step to the units that they are in, where a step holds whole ones
-/// and their size is a power of two.
+/// Widens a mask of differing bytes to whole units. Works for sizes that are powers of two and
+/// divide a step.
 #[derive(Clone, Copy)]
 struct Units {
     size: usize,
-    /// As many bits as a unit has bytes, and the first bit of each unit.
+    /// `one` has a bit for each byte of a unit; `firsts` has the first bit of each unit.
     one: u64,
     firsts: u64,
 }
 
 impl Units {
     fn of(size: usize) -> Option<Self> {
-        let one = u64::MAX >> (STEP - size.clamp(1, STEP));
-        (size.is_power_of_two() && size <= STEP).then_some(Units {
+        let one = u64::MAX >> (STEP_BYTES - size.clamp(1, STEP_BYTES));
+        (size.is_power_of_two() && size <= STEP_BYTES).then_some(Units {
             size,
             one,
             firsts: u64::MAX / one,
@@ -155,11 +156,11 @@ impl Units {
     }
 }
 
-/// Joins runs of bytes, which come in order, to runs of whole units.
+/// Joins runs of bytes, given in order, into runs of whole units.
 struct Runs<F> {
     unit: usize,
     len: usize,
-    /// Of bytes; not told yet.
+    /// The run of bytes that may still grow.
     open: Range<usize>,
     changed: F,
 }
@@ -171,8 +172,8 @@ impl<F: FnMut(Range<usize>)> Runs<F> {
 
     #[inline(always)]
     fn add(&mut self, bytes: Range<usize>) {
-        // In the same unit as the last, or the next one. The first comparison saves the second,
-        // which divides, in what has changed all over.
+        // Joins bytes of the open run's last unit, or of the next. The first comparison saves the
+        // second, which divides, where everything has changed.
         if bytes.start == self.open.end || bytes.start < self.end() + self.unit {
             self.open.end = bytes.end;
         } else {
@@ -190,7 +191,7 @@ impl<F: FnMut(Range<usize>)> Runs<F> {
 }
 
 /// Calls `changed` for each run of units of `unit` bytes in which `now` differs from `twin`, which
-/// is as long. Exactly those: what lies in between may be another's.
+/// is as long. Units between runs are left out, even single ones: another PE may write them.
 pub(super) fn changed_runs(
     now: &[u8],
     twin: &[u8],
@@ -198,11 +199,12 @@ pub(super) fn changed_runs(
     changed: impl FnMut(Range<usize>),
 ) {
     let mut runs = Runs { unit, len: now.len(), open: 0..0, changed };
-    // Of numbers often only few bytes change: then there are many runs of bytes, and few of units.
+    // Often only some bytes of a number change: many runs of bytes, but few of units.
     let units = Units::of(unit);
-    let ((steps, rest), (twins, twin_rest)) = (now.as_chunks::<STEP>(), twin.as_chunks::<STEP>());
+    let ((steps, rest), (twins, twin_rest)) =
+        (now.as_chunks::<STEP_BYTES>(), twin.as_chunks::<STEP_BYTES>());
     for (number, (now, twin)) in steps.iter().zip(twins).enumerate() {
-        let (mut at, mut mask) = (number * STEP, differing(now, twin));
+        let (mut at, mut mask) = (number * STEP_BYTES, differing(now, twin));
         if mask == 0 {
             continue;
         }
@@ -218,7 +220,7 @@ pub(super) fn changed_runs(
             mask = mask.checked_shr(skip + run).unwrap_or(0);
         }
     }
-    let start = steps.len() * STEP;
+    let start = steps.len() * STEP_BYTES;
     (0..rest.len())
         .filter(|&at| rest[at] != twin_rest[at])
         .for_each(|at| runs.add(start + at..start + at + 1));

@@ -1,36 +1,38 @@
-//! A lock for readers and writers who reach each other through a fabric. Queue and data have a
-//! home; who reads keeps a copy for the next time.
+//! A lock for readers and writers that reach each other through a fabric. Queue and data have a
+//! home; a reader keeps its copy for the next time.
 //!
-//! The queue is that of [`queue`](crate::sync::tickets): tickets, *entry* and *exit*, slots. But
-//! here the words are changed by the fabric's atomics, at the home, and nobody looks at them again
-//! and again: who must wait writes its slot, looks once more, and then waits for its own *wake*
-//! word to change, which whoever lets it in adds to. The atomics have been applied when they
-//! return, so of one who writes its slot and looks at the turn, and one who writes the turn and
-//! looks at the slot, one sees the other.
+//! The queue is that of [`tickets`](crate::sync::tickets): tickets, *entry* and *exit*, slots. But
+//! here the fabric's atomics change the words, at the home, and no PE polls them: a PE that must
+//! wait writes its slot, looks at the turn once more, and then waits for its own *wake* word to
+//! change. The PE that lets it in adds to that word.
 //!
 //! | word | where | meaning |
 //! |---|---|---|
-//! | next, turn | home | as in `queue` |
-//! | version | home | how often the data have been released changed; those of version v are in buffer v mod 2 |
-//! | slots | home | ticket + PE number + 1 of who waits; or that it gave up |
+//! | next, turn | home | as in `tickets` |
+//! | version | home | number of releases that changed the data; those of version v are in buffer v mod 2 |
+//! | slots | home | ticket, and PE number + 1 of the waiting PE; or that it gave up |
 //! | stamps | home; a copy in each PE | for each block the version in which it last changed; 0: not yet |
-//! | wake | each PE | a turn may have come |
-//! | inside | each PE | its threads that are in |
+//! | wake | each PE | grows when a turn may have come |
+//! | inside | each PE | number of its threads that are in |
 //!
-//! *What travels.* Who is in, and has a copy of an earlier version, gets the stamps and the blocks
-//! that are newer. A writer compares its copy with what it got, and puts the blocks that changed
-//! into the other buffer, with those that changed the version before, as that buffer is two
-//! versions old; then stamps, fence, version, fence, turn. So whoever comes in sees the new version
-//! whole, and a writer that dies has changed nothing of the last one.
+//! **I1.** *No turn is missed.* The atomics have been applied when they return. So of a PE that
+//! writes its slot and then reads the turn, and one that writes the turn and then reads the slot,
+//! one sees the other.
 //!
-//! *A PE's copy* is changed only by who is in alone, or who comes in after somebody was: then
-//! nobody of this PE reads. Of several readers that come in together the first refreshes it, under
-//! a lock of this process.
+//! **I2.** *A version is seen whole.* A PE that is in, with a copy of an earlier version, gets the
+//! stamps and the blocks that are newer. A writer compares its copy with what it got. It puts the
+//! changed blocks into the other buffer, with the blocks that the version before changed, as that
+//! buffer is two versions old; then stamps, fence, version, fence, turn. So a PE that enters sees
+//! the new version whole, and a writer that dies has changed nothing of the last one.
+//!
+//! **I3.** *A PE's copy is not changed while it is read.* It is changed by a thread that is in
+//! alone, or by one that enters after a thread was in alone: then no thread of this PE reads. Of
+//! several readers that enter together the first refreshes the copy, under a lock of this process.
 
 use crate::base::error::{Error, Quick, Result};
 use crate::base::lock;
 use crate::base::shm::{self, AtomicOp};
-use crate::endpoint::fabric::{FarAddress, SignalOp};
+use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::wait::limit::{Limit, Patience};
@@ -43,6 +45,7 @@ use super::diff;
 use super::stats::Counters;
 use crate::sync::tickets::{EXHAUSTED, MOST, Mode, exhausted};
 
+// Offsets of the words, in bytes.
 const NEXT: u64 = 0;
 const TURN: u64 = 8;
 const VERSION: u64 = 16;
@@ -50,11 +53,11 @@ const WAKE: u64 = 24;
 const INSIDE: u64 = 32;
 const STAMPS: u64 = 128;
 const BLOCKS: usize = 64;
-/// This PE's copy; behind it what it was, then the home's two buffers, then the slots.
+/// This PE's copy; behind it its twin, then the home's two buffers, then the slots.
 pub(super) const COPY: u64 = STAMPS + 8 * BLOCKS as u64;
 
-/// How often one asks for its turn that has no slot.
-const POLL: Duration = Duration::from_micros(100);
+/// Between two looks at the turn by a PE without a slot, which no PE can wake.
+const POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 const GAVE_UP: u64 = u64::MAX << 48;
 
@@ -77,9 +80,9 @@ pub(super) struct Homed {
     home: usize,
     bytes: usize,
     block: usize,
-    /// Of the data, with what keeps neighbours apart.
+    /// Bytes of the data, rounded up to whole cache line pairs.
     room: u64,
-    /// Of this PE's copy.
+    /// Version of this PE's copy.
     version: Mutex<u64>,
 }
 
@@ -118,17 +121,17 @@ impl Homed {
         self.at_home(slots + 8 * (u64::from(ticket) % slots_for(self.pe.npes())))
     }
 
-    /// Puts `initial`, as long as the data, where all begin from. *Collective.*
+    /// Makes `initial`, as long as the data, the first version. *Collective.*
     pub(super) fn start(&self, initial: *const u8, barrier: impl Fn() -> Result<()>) -> Result<()> {
         for at in [COPY, self.buffer(0), self.buffer(1)] {
-            // SAFETY: the caller's source is as long as the data, as is each of these places in
-            // this PE's part.
+            // SAFETY: the caller's source and each of these places in this PE's part have the
+            // data's length.
             unsafe { shm::copy(self.local(at), initial, self.bytes) };
         }
         self.store(VERSION, 1);
         barrier()?;
         if self.pe.me() != self.home {
-            // SAFETY: as above; the home's buffers hold its own initial data.
+            // SAFETY: the copy has the data's length, and no thread uses it before this returns.
             unsafe { self.at_home(self.buffer(1)).get(&self.pe, self.local(COPY), self.bytes) }?;
         }
         barrier()
@@ -153,10 +156,6 @@ impl Homed {
         self.pe.route(self.home, self.offset + at)
     }
 
-    fn address(&self, at: u64) -> FarAddress {
-        FarAddress { pe: self.home as u32, region: 0, offset: self.offset + at }
-    }
-
     fn blocks(&self) -> usize {
         self.bytes.div_ceil(self.block)
     }
@@ -165,7 +164,7 @@ impl Homed {
         self.at_home(TURN).load(&self.pe)
     }
 
-    /// Comes in, with a copy of the data as they are; nothing if that needs waiting, and there is
+    /// Enters, with the newest data in this PE's copy; `None` if that needs waiting, and there is
     /// no patience.
     pub(super) fn enter(
         &self,
@@ -232,7 +231,7 @@ impl Homed {
         }
     }
 
-    /// Comes in within a limit, by a ticket that has a slot: only such a ticket can be given up.
+    /// Enters within a limit, by a ticket that has a slot: only such a ticket can be given up.
     fn enter_within(&self, mode: Mode, limit: &Limit) -> Quick<u32> {
         loop {
             let [next, turn] = self.next_and_turn()?;
@@ -244,13 +243,13 @@ impl Homed {
                 }
                 return Ok(ticket);
             }
-            // Another PE drew this ticket: it asks again at once. All slots are taken: after a
-            // while.
+            // If another PE drew this ticket, it tries again at once; if all slots are taken, after
+            // a while.
             let pause;
             let patience = if has_slot {
                 Patience::Try
             } else {
-                pause = Limit::new(POLL.min(limit.left(&self.pe)));
+                pause = Limit::new(POLL_INTERVAL.min(limit.left(&self.pe)));
                 pause.patience()
             };
             match self.terms(patience, |terms| wait::until(&self.pe, terms, || None::<()>)) {
@@ -261,7 +260,7 @@ impl Homed {
         }
     }
 
-    /// Both words, each as it was at some moment since the call.
+    /// Next and turn, each as it was at some moment of the call.
     fn next_and_turn(&self) -> Quick<[u64; 2]> {
         const _: () = assert!(TURN == NEXT + 8);
         let mut words = [0u64; 2];
@@ -273,14 +272,14 @@ impl Homed {
         Ok(words)
     }
 
-    /// Draws ticket `next`; false when somebody else has. Where nobody had drawn it, what the turn
-    /// said of it before still holds.
+    /// Draws ticket `next`; false if another PE has drawn it. After success, the turn that was read
+    /// before still says whether it may enter.
     fn draw(&self, next: u64) -> Quick<bool> {
         Ok(self.at_home(NEXT).compare_swap(&self.pe, next, next + 1)? == next)
     }
 
-    /// Whether `ticket` may use its slot at this turn. True also for one that others have drawn and
-    /// used meanwhile: then drawing it fails.
+    /// Whether `ticket` may use its slot at this turn. Also true for a ticket that another PE has
+    /// drawn and used meanwhile: then drawing it fails.
     fn has_slot(&self, ticket: u32, turn: u64) -> bool {
         (ticket.wrapping_sub(entry(turn)) as i32) < slots_for(self.pe.npes()) as i32
     }
@@ -300,6 +299,7 @@ impl Homed {
             }
             if !registered && self.has_slot(ticket, turn) {
                 let who = (self.pe.me() as u64 + 1) << 32 | u64::from(ticket);
+                // I1: the loop reads the turn after this.
                 self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, who)?;
                 registered = true;
                 if let Some(error) = interrupted {
@@ -307,27 +307,27 @@ impl Homed {
                 }
                 continue;
             }
-            // Without a slot, nobody wakes it: then the home is asked, until it has one.
-            let poll = Limit::new(POLL);
+            // A PE without a slot is not woken: it asks the home until it has one.
+            let poll = Limit::new(POLL_INTERVAL);
             let until = if registered { patience } else { poll.patience() };
             let look = || (self.load(WAKE) != woken).then_some(());
             match self.terms(until, |terms| wait::until(&self.pe, terms, look)) {
                 Err(error) if is_timeout(&error) => {}
                 Err(error) if registered => return self.give_up(ticket, mode, error),
-                // Only a ticket with a slot can be given up, so that comes first.
+                // Only a ticket with a slot can be given up, so it waits for one first.
                 Err(error) if matches!(*error, Error::Interrupted { .. }) => {
                     interrupted = Some(error);
                 }
                 ended => ended?,
             }
-            // A PE that is woken all the time finds its time up here.
+            // A PE that is woken again and again finds its time up here.
             if let Some(late) = patience.late(&self.pe) {
                 return self.give_up(ticket, mode, late.into());
             }
         }
     }
 
-    /// Ends a wait without its turn; comes in after all if that has come.
+    /// Gives up a wait; enters after all if its turn has come meanwhile.
     fn give_up(&self, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
         self.slot(ticket).fetch_op(&self.pe, AtomicOp::Swap, GAVE_UP | u64::from(ticket))?;
         let turn = self.turn()?;
@@ -341,14 +341,14 @@ impl Homed {
         Err(error)
     }
 
-    /// Takes away the mark of `ticket`, which gave up and which entry has reached. Whoever does has
-    /// the turn; false where that is somebody else.
+    /// Removes the mark of `ticket`, which gave up and which entry has reached. The PE that removes
+    /// it has the turn; false if another PE did.
     fn take_mark(&self, ticket: u32) -> Quick<bool> {
         let mark = GAVE_UP | u64::from(ticket);
         Ok(self.slot(ticket).compare_swap(&self.pe, mark, 0)? == mark)
     }
 
-    /// Comes in and leaves with a turn.
+    /// Uses up a turn: enters and leaves at once.
     fn pass(&self) -> Quick<()> {
         let mut seen = self.turn()?;
         loop {
@@ -361,10 +361,11 @@ impl Homed {
         }
     }
 
-    /// Wakes who waits with `ticket`, which entry has reached.
+    /// Wakes the PE that waits with `ticket`, which entry has reached. I1: the turn is written
+    /// before the slot is read.
     fn wake(&self, mut ticket: u32) -> Quick<()> {
         loop {
-            // An atomic, as those that write it are.
+            // Read by an atomic: plain gets are not ordered with those that write it.
             let slot = self.slot(ticket).compare_swap(&self.pe, 0u64, 0)?;
             if slot & GAVE_UP == GAVE_UP && slot as u32 == ticket {
                 if !self.take_mark(ticket)? {
@@ -384,7 +385,7 @@ impl Homed {
     }
 
     fn count_inside(&self, change: u64) {
-        // SAFETY: as in `load`. Others read it, and no fabric updates it.
+        // SAFETY: as in `load`. Other PEs only read it, and no fabric updates it.
         unsafe { shm::fetch_op(self.local(INSIDE), 8, AtomicOp::Add, change) };
     }
 
@@ -403,7 +404,7 @@ impl Homed {
         }?;
         counters.sent(1, 8 * stamps.len());
         for run in self.newer_than(&stamps, *have) {
-            // SAFETY: a run of this PE's copy, which nobody reads: see "a PE's copy" above.
+            // SAFETY: a run of this PE's copy, which no thread reads (I3).
             unsafe {
                 self.at_home(self.buffer(now) + run.start as u64).get(
                     &self.pe,
@@ -431,19 +432,18 @@ impl Homed {
             .collect()
     }
 
-    /// Keeps what the copy is, before this PE, which is in alone, may change it.
+    /// Copies the data to the twin, before the thread that is in alone may change them.
     pub(super) fn keep_twin(&self) {
-        // SAFETY: both are the data's length of this PE's part, and apart.
+        // SAFETY: copy and twin lie in this PE's part, do not overlap, and have the data's length.
         unsafe { shm::copy(self.local(self.twin()), self.local(COPY), self.bytes) };
     }
 
-    /// Takes back what this PE, which is in alone, has changed.
+    /// Undoes the changes of the thread that is in alone.
     pub(super) fn restore_twin(&self) {
         // SAFETY: as in `keep_twin`.
         unsafe { shm::copy(self.local(COPY), self.local(self.twin()), self.bytes) };
     }
 
-    /// Leaves.
     pub(super) fn leave(
         &self,
         counters: &Counters,
@@ -469,40 +469,38 @@ impl Homed {
         published
     }
 
-    /// Writes what this PE has changed to the home, as a new version.
+    /// Puts this PE's changes to the home, as a new version.
     fn publish(&self, counters: &Counters) -> Quick<()> {
         let mut have = lock(&self.version);
         let new = *have + 1;
         let mut stamps: Vec<u64> =
             (0..self.blocks()).map(|block| self.load(STAMPS + 8 * block as u64)).collect();
         let (copy, twin) = (self.local(COPY), self.local(self.twin()));
-        // SAFETY: both are the data's length of this PE's part.
+        // SAFETY: copy and twin lie in this PE's part and have the data's length.
         unsafe {
             diff::changed_blocks(copy, twin, self.bytes, self.block, |block| stamps[block] = new)
         };
-        let fabric = self.pe.fabric();
-        // The buffer holds the version before the last.
+        // I2: the buffer holds the version before the last.
         for run in self.newer_than(&stamps, new - 2) {
-            // SAFETY: a run of this PE's copy, which only this PE's guard may change.
-            unsafe {
-                fabric.put(
-                    self.address(self.buffer(new) + run.start as u64),
-                    copy.wrapping_add(run.start),
-                    run.len(),
-                )
-            }?;
+            let buffer = self.at_home(self.buffer(new) + run.start as u64);
+            // SAFETY: a run of this PE's copy, which only this guard's thread may change, and which
+            // lies outside of the buffers.
+            unsafe { buffer.put(&self.pe, copy.wrapping_add(run.start), run.len()) }?;
             counters.sent(1, run.len());
         }
-        // SAFETY: private memory.
-        unsafe { fabric.put(self.address(STAMPS), stamps.as_ptr().cast(), 8 * stamps.len()) }?;
+        // SAFETY: private memory, as long as the stamps.
+        unsafe { self.at_home(STAMPS).put(&self.pe, stamps.as_ptr().cast(), 8 * stamps.len()) }?;
         if self.pe.me() != self.home {
             stamps
                 .iter()
                 .enumerate()
                 .for_each(|(block, &stamp)| self.store(STAMPS + 8 * block as u64, stamp));
         }
-        fabric.fence()?;
-        fabric.store(self.address(VERSION), 8, new);
+        // I2. At a near home, stores become visible in their order.
+        if let Route::Far(_) = self.at_home(VERSION) {
+            self.pe.fabric().fence()?;
+        }
+        self.at_home(VERSION).store(&self.pe, new);
         self.pe.complete_writes()?;
         counters.sent(2, 8 * stamps.len());
         *have = new;
@@ -529,7 +527,7 @@ impl Homed {
         })
     }
 
-    /// What a wait depends on: all PEs live, and none leaves while it is in.
+    /// Terms of waits: all PEs live, and none leaves while it is in.
     fn terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| {
             matches!(self.pe.route(pe, self.offset + INSIDE).load::<u64>(&self.pe), Ok(0))

@@ -34,8 +34,6 @@
 //! because the lock excludes them: another PE that goes through this library touches the data only
 //! with a guard of its own.
 
-mod chain;
-mod checked;
 mod data;
 mod diff;
 mod homed;
@@ -62,16 +60,16 @@ use crate::window::{Window, WindowOptions, WindowTerms};
 use data::{CacheLine, LINE};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The PE in whose part words at `offset` are that exist once: those of objects that lie together
-/// are spread.
+/// The home of the object at `offset`: the PE whose part has the words that exist once.
+/// Neighbouring objects get different homes.
 fn home_of(offset: u64, npes: usize) -> usize {
     let spread = (offset / 128).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     ((spread * npes as u64) >> 32) as usize
 }
 
-/// The memory of something shared, zeros but for what `start` writes, given its offset, before any
-/// PE can use it. All PEs make the same `kind` on the same `terms`, of which the first is a length
-/// and the second an alignment or a size, or all hear of it. *Collective.*
+/// Makes the window of a shared object. `start` gets its offset and may write to it before any PE
+/// can use it; all else is zero. `terms` begin with a length, and an alignment or a size. PEs that
+/// give different kinds or terms all get an error. *Collective.*
 fn window(
     job: &Job,
     kind: &str,
@@ -81,7 +79,7 @@ fn window(
 ) -> Result<Window<CacheLine>> {
     let mut hasher = DefaultHasher::new();
     (kind, terms).hash(&mut hasher);
-    // The first two say where references may point.
+    // Length and alignment say where references may point, so they are compared exactly.
     let terms = WindowTerms {
         kind: KIND_SHARED,
         shape: (terms[0] as u64) << 8 | u64::from(terms[1].ilog2()),
@@ -90,17 +88,17 @@ fn window(
     job.window_of(terms, bytes.div_ceil(LINE), WindowOptions::new(), start)
 }
 
-/// The error of those who come after a panic; `number` as in the word that tells of it.
+/// The error of calls after a panic; `number` is the poison word: number + 1 of the PE.
 fn panicked(number: u32) -> Error {
     Error::PeerFailed { pe: number as usize - 1, cause: Cause::Panic }
 }
 
-/// The error of who wants to rescue what it has itself.
+/// The error of a rescue by the holder itself.
 fn held_here() -> Error {
     Error::Misuse("this PE holds the data: drop its guard first")
 }
 
-/// Data are rescued only where a PE has gone, or has panicked with them.
+/// Refuses a rescue where no PE has gone or panicked.
 fn check_broken(pe: &Pe, poisoned: bool) -> Result<()> {
     if poisoned || (0..pe.npes()).any(|other| pe.control().state(other).departed().is_some()) {
         return Ok(());

@@ -30,7 +30,6 @@ use std::time::Duration;
 /// Waiting threads of all PEs get it in the order in which they came. The memory is freed when
 /// every PE has dropped the mutex, as a window's is. On far peers, releasing a guard does not make
 /// visible what its holder has written elsewhere: that takes a [`quiet`](Job::quiet).
-// A lock that all PEs take to write.
 pub struct Mutex<T: Data + ?Sized>(RwLock<T>);
 
 impl<T: Data + ?Sized> Mutex<T> {
@@ -114,7 +113,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// # Errors
     /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked: then [`lock`](Self::lock)
     /// the data. Otherwise as for [`into_released`](Self::into_released).
-    pub fn into_torn(self) -> Result<T::Migratory> {
+    pub fn into_torn(self) -> Result<T::Owned> {
         self.0.into_torn()
     }
 
@@ -128,7 +127,7 @@ impl<T: Data + ?Sized> Mutex<T> {
     /// [`PeerFailed`](crate::Error::PeerFailed) where there is only what the holder left half
     /// changed, or where the data's far home has died and cannot be read;
     /// [`Misuse`](crate::Error::Misuse) when no PE has died or panicked.
-    pub fn into_released(self) -> Result<T::Migratory> {
+    pub fn into_released(self) -> Result<T::Owned> {
         self.0.into_released()
     }
 }

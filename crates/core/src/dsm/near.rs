@@ -9,17 +9,17 @@ use crate::wait::{self, Awaiting, Terms};
 use super::stats::Counters;
 use crate::sync::tickets::{Mode, Tickets};
 
-/// The data, and the way to them.
+/// The data and their lock.
 pub(super) struct NearData {
     pub(super) tickets: Tickets,
     pub(super) data: *mut u8,
     pub(super) bytes: usize,
-    /// Where the last released version is while somebody may change the data.
+    /// Holds the last released version while a guard may change the data.
     pub(super) shadow: Option<*mut u8>,
 }
 
 impl NearData {
-    /// Comes in; nothing if that needs waiting, and there is no patience.
+    /// Enters; `None` if that needs waiting, and there is no patience.
     #[inline(always)]
     pub(super) fn enter(
         &self,
@@ -46,7 +46,8 @@ impl NearData {
         }
         if mode == Mode::Alone {
             if let Some(shadow) = self.shadow {
-                // SAFETY: both are the data's length, and apart; this PE is in alone.
+                // SAFETY: data and shadow do not overlap and have one length; this thread is in
+                // alone.
                 unsafe { shm::copy(shadow, self.data, self.bytes) };
             }
             self.tickets.set_holder(me | 1);
@@ -69,12 +70,12 @@ impl NearData {
         self.tickets.leave(pe, ticket, mode);
     }
 
-    /// The end of a guard alone whose thread panics.
+    /// Ends the guard of a writer that panics.
     #[cold]
     pub(super) fn leave_broken(&self, pe: &Pe, ticket: u32) {
         match self.shadow {
             Some(shadow) => {
-                // SAFETY: as in `enter`.
+                // SAFETY: as in `enter`: the writer is in alone until it leaves.
                 unsafe { shm::copy(self.data, shadow, self.bytes) };
                 self.leave(pe, ticket, Mode::Alone);
             }
@@ -85,11 +86,12 @@ impl NearData {
         }
     }
 
-    /// Copies the data into `to`, which is as long, after a death or a panic: as they were released
-    /// last, or with `torn` perhaps half changed.
+    /// Copies the data into `to`, which is as long, after a death or a panic: the last released
+    /// version, or with `torn` one that may be half changed.
     pub(super) fn rescue(&self, pe: &Pe, to: &mut [u8], torn: bool) -> Result<()> {
         let copy = |from: *const u8, to: &mut [u8]| {
-            // SAFETY: the data, or their shadow, which is as long; `to` is private.
+            // SAFETY: `from` is the data or their shadow, of one length with `to`, which is
+            // private.
             unsafe { shm::copy(to.as_mut_ptr(), from, to.len()) }
         };
         let tickets = self.tickets;
@@ -97,7 +99,7 @@ impl NearData {
             let (turns, holder) = (tickets.turns(), tickets.holder());
             if holder & 1 == 0 {
                 copy(self.data, to);
-                // Nobody can have come in to change them, unless one of these tells.
+                // If both words are unchanged, no writer has entered meanwhile.
                 if (tickets.turns(), tickets.holder()) == (turns, holder) {
                     return Ok(());
                 }
@@ -106,7 +108,7 @@ impl NearData {
             let who = (holder >> 1) as usize - 1;
             let departed = pe.control().state(who).departed();
             if departed.is_some() || tickets.poison() != 0 {
-                // Nobody else comes in any more.
+                // After a death or a panic no further thread enters.
                 match self.shadow {
                     Some(shadow) => copy(shadow, to),
                     None if torn => copy(self.data, to),
@@ -123,7 +125,7 @@ impl NearData {
             let (members, changed) = ([who], || (tickets.holder() != holder).then_some(()));
             let terms = Terms::forever(Awaiting::WordOf(&members));
             match wait::until(pe, terms, changed).map_err(|error| *error) {
-                // Looked at anew, above.
+                // The loop looks at the holder again.
                 Ok(()) | Err(Error::PeerFailed { .. }) => {}
                 Err(error) => return Err(error),
             }

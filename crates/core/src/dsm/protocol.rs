@@ -1,14 +1,14 @@
-//! Where the data of a lock are, and how one comes to them: near, in their home's memory; far, with
-//! who had them last, or at a home with copies for who reads.
+//! The ways to a lock's data. Near, the data lie in the memory of their home. Far, they lie with
+//! the PE that had them last, or at a home with copies for readers.
 
-use super::checked::Checked;
 use super::data::{CacheLine, LINE};
 use super::homed::{self, Homed};
 use super::migratory::Migratory;
 use super::near::NearData;
 use super::stats::Counters;
-use crate::base::error::{Quick, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::shm;
+use crate::endpoint::check::Holders;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::job::Job;
@@ -20,11 +20,11 @@ pub(super) enum Protocol {
     Near(NearData),
     Migratory(Migratory),
     Homed(Homed),
-    /// Any of these, where the user wants mistakes to be found.
+    /// One of the others, checked for a thread that locks twice.
     Checked(Box<Checked>),
 }
 
-/// What a lock is for.
+/// The object that a lock is part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Mutex,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What it is called where its use is reported.
+    /// The name in reports.
     pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Mutex => "mutex",
@@ -42,8 +42,8 @@ impl Kind {
 }
 
 impl Protocol {
-    /// Makes the memory of a lock whose data are `initial` at first: these `bytes`, aligned to
-    /// `align`. Gives where guards find them, too. *Collective.*
+    /// Makes a lock whose data begin as `initial`: so many `bytes`, aligned to `align`. Gives the
+    /// address to which its guards refer, too. *Collective.*
     ///
     /// # Safety
     /// `initial` is private memory of `bytes`.
@@ -56,13 +56,13 @@ impl Protocol {
         kind: Kind,
     ) -> Result<(Protocol, *mut u8, Window<CacheLine>)> {
         let pe = job.pe.clone();
-        // Small data share a cache line with the lock.
+        // Small data share the lock's cache line: one miss brings both.
         let data_at = tickets::HEAD.next_multiple_of(align);
         let shadow_at = (data_at + bytes).next_multiple_of(LINE);
         let tail_at =
             if shadow { shadow_at + bytes } else { data_at + bytes }.next_multiple_of(LINE);
-        // Who keeps the data must send nothing, and cannot have told anybody what they are when it
-        // dies.
+        // A PE that keeps migratory data sends nothing, so its death may take the last release with
+        // it. That is what a shadow excludes.
         let moves = kind == Kind::Mutex && !shadow;
         let near = pe.record().is_one_node();
         let size = match (!near, moves) {
@@ -74,7 +74,7 @@ impl Protocol {
             let home = super::home_of(offset, pe.npes());
             if let (true, Route::Near(part)) = (near && home == pe.me(), pe.route(home, offset)) {
                 // SAFETY: the new window has room for the data there, and no PE uses it before all
-                // have left the call; the caller promises the source.
+                // PEs have left the call; the caller promises the source.
                 unsafe { shm::copy(part.wrapping_add(data_at), initial, bytes) };
             }
         };
@@ -88,26 +88,26 @@ impl Protocol {
         };
         let Some(part) = part else {
             if moves {
-                // SAFETY: the window has that size; it is new, and lives as long as the lock.
-                let owned = unsafe { Migratory::new(pe, offset, bytes) };
-                // SAFETY: nobody has it before the barrier below; the caller promises the source.
-                unsafe { owned.start(initial) }?;
+                // SAFETY: the window has that size, is new, and outlives the lock.
+                let migratory = unsafe { Migratory::new(pe, offset, bytes) };
+                // SAFETY: no PE uses the lock before the barrier; the caller promises the source.
+                unsafe { migratory.start(initial) }?;
                 job.barrier()?;
-                let data = owned.data();
-                return Ok((Protocol::Migratory(owned), data, window));
+                let data = migratory.data();
+                return Ok((Protocol::Migratory(migratory), data, window));
             }
-            let shared = Homed::new(pe, offset, bytes);
-            shared.start(initial, || job.barrier())?;
-            let data = shared.local(homed::COPY);
-            return Ok((Protocol::Homed(shared), data, window));
+            let homed = Homed::new(pe, offset, bytes);
+            homed.start(initial, || job.barrier())?;
+            let data = homed.local(homed::COPY);
+            return Ok((Protocol::Homed(homed), data, window));
         };
-        // SAFETY: the window has room for both where they are put, aligned as it is; it is new, and
-        // lives as long as the lock.
+        // SAFETY: the window has room for both at these aligned places, is new, and outlives the
+        // lock.
         let tickets = unsafe { Tickets::new(part, part.wrapping_add(tail_at), pe.npes()) };
         let data = part.wrapping_add(data_at);
-        let place =
+        let near =
             NearData { tickets, data, bytes, shadow: shadow.then(|| part.wrapping_add(shadow_at)) };
-        Ok((Protocol::Near(place), data, window))
+        Ok((Protocol::Near(near), data, window))
     }
 
     #[inline(always)]
@@ -119,12 +119,12 @@ impl Protocol {
         patience: Patience<'_>,
     ) -> Result<Option<u32>> {
         match self {
-            Protocol::Near(place) => place.enter(pe, counters, mode, patience),
-            Protocol::Migratory(owned) => Ok(owned.enter(counters, patience)?),
-            Protocol::Homed(shared) => {
-                let ticket = shared.enter(counters, mode, patience)?;
+            Protocol::Near(near) => near.enter(pe, counters, mode, patience),
+            Protocol::Migratory(migratory) => Ok(migratory.enter(counters, patience)?),
+            Protocol::Homed(homed) => {
+                let ticket = homed.enter(counters, mode, patience)?;
                 if ticket.is_some() && mode == Mode::Alone {
-                    shared.keep_twin();
+                    homed.keep_twin();
                 }
                 Ok(ticket)
             }
@@ -142,54 +142,92 @@ impl Protocol {
         changed: bool,
     ) -> Quick<()> {
         match self {
-            Protocol::Near(place) => {
-                place.leave(pe, ticket, mode);
+            Protocol::Near(near) => {
+                near.leave(pe, ticket, mode);
                 Ok(())
             }
-            Protocol::Migratory(owned) => owned.leave(counters, ticket, changed),
-            Protocol::Homed(shared) => shared.leave(counters, ticket, mode, changed),
+            Protocol::Migratory(migratory) => migratory.leave(counters, ticket, changed),
+            Protocol::Homed(homed) => homed.leave(counters, ticket, mode, changed),
             Protocol::Checked(checked) => {
                 checked.leave(ticket).leave(pe, counters, ticket, mode, changed)
             }
         }
     }
 
-    /// The end of a guard whose thread panics, with the data half changed. Far, nobody else has
-    /// seen that.
+    /// Ends the guard of a writer that panics, with the data half changed. Far, no other PE has
+    /// seen the changes.
     #[cold]
     pub(super) fn leave_broken(&self, pe: &Pe, counters: &Counters, ticket: u32) -> Quick<()> {
         match self {
-            Protocol::Near(place) => {
-                place.leave_broken(pe, ticket);
+            Protocol::Near(near) => {
+                near.leave_broken(pe, ticket);
                 Ok(())
             }
-            Protocol::Migratory(owned) => {
-                owned.restore_twin();
-                owned.leave(counters, ticket, false)
+            Protocol::Migratory(migratory) => {
+                migratory.restore_twin();
+                migratory.leave(counters, ticket, false)
             }
-            Protocol::Homed(shared) => {
-                shared.restore_twin();
-                shared.leave(counters, ticket, Mode::Alone, false)
+            Protocol::Homed(homed) => {
+                homed.restore_twin();
+                homed.leave(counters, ticket, Mode::Alone, false)
             }
             Protocol::Checked(checked) => checked.leave(ticket).leave_broken(pe, counters, ticket),
         }
     }
 
-    /// What is left of the data after a death.
+    /// Copies into `to` what is left of the data after a death.
     pub(super) fn rescue(&self, pe: &Pe, to: &mut [u8], torn: bool) -> Result<()> {
         if let Protocol::Checked(checked) = self {
             return checked.way.rescue(pe, to, torn);
         }
         super::check_broken(
             pe,
-            matches!(self, Protocol::Near(place) if place.tickets.poison() != 0),
+            matches!(self, Protocol::Near(near) if near.tickets.poison() != 0),
         )?;
         match self {
-            Protocol::Near(place) => place.rescue(pe, to, torn)?,
-            Protocol::Migratory(owned) => owned.newest(to)?,
-            Protocol::Homed(shared) => shared.released(to)?,
-            Protocol::Checked(_) => unreachable!("taken off above"),
+            Protocol::Near(near) => near.rescue(pe, to, torn)?,
+            Protocol::Migratory(migratory) => migratory.newest(to)?,
+            Protocol::Homed(homed) => homed.released(to)?,
+            Protocol::Checked(_) => unreachable!("unwrapped above"),
         }
         Ok(())
+    }
+}
+
+/// A way to the data, and the threads that have them. Tickets of guards that exist at the same time
+/// differ.
+pub(super) struct Checked {
+    way: Protocol,
+    holders: Holders,
+}
+
+impl Checked {
+    pub(super) fn new(way: Protocol) -> Self {
+        Checked { way, holders: Holders::default() }
+    }
+
+    /// As [`Protocol::enter`], but an error for a thread that would wait for itself without a
+    /// deadline.
+    fn enter(
+        &self,
+        pe: &Pe,
+        counters: &Counters,
+        mode: Mode,
+        patience: Patience<'_>,
+    ) -> Result<Option<u32>> {
+        if matches!(patience, Patience::Forever) && self.holders.have(|_| true) {
+            return Err(Error::Misuse(
+                "this thread has it already, and would wait for itself, or for a writer between the two: give it back first (in Rust, drop the guard; in C, shmemx_mutex_release)",
+            ));
+        }
+        let ticket = self.way.enter(pe, counters, mode, patience)?;
+        ticket.iter().for_each(|&ticket| self.holders.take(ticket.into()));
+        Ok(ticket)
+    }
+
+    /// Forgets the holder of a ticket, and gives the way by which its guard leaves.
+    fn leave(&self, ticket: u32) -> &Protocol {
+        self.holders.give(ticket.into());
+        &self.way
     }
 }

@@ -11,9 +11,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checked::Checked;
 use super::data::{CacheLine, Data, bytes_of};
-use super::protocol::{Kind, Protocol};
+use super::protocol::{Checked, Kind, Protocol};
 use super::stats::{Counters, Stats};
 use crate::sync::tickets::Mode;
 
@@ -40,15 +39,15 @@ use crate::sync::tickets::Mode;
 pub struct RwLock<T: Data + ?Sized> {
     pe: Arc<Pe>,
     way: Protocol,
-    /// What guards refer to: near, in the home's part; far, in this PE's.
+    /// The data that guards refer to: near, in the home's part; far, in this PE's part.
     elements: *mut [T::Element],
     counters: Arc<Counters>,
     _window: Window<CacheLine>,
     data: PhantomData<fn(&T) -> &T>,
 }
 
-// SAFETY: the pointers are addresses in a mapping that `_window` keeps; the data they lead to are
-// changed by one guard at a time, while there is no other, and may be used by any thread.
+// SAFETY: the pointers lead into a mapping that `_window` keeps. The protocol lets one guard change
+// the data while there is no other, whatever thread has it; `Data` is `Send` and `Sync`.
 unsafe impl<T: Data + ?Sized> Send for RwLock<T> {}
 // SAFETY: as above.
 unsafe impl<T: Data + ?Sized> Sync for RwLock<T> {}
@@ -75,10 +74,10 @@ impl<T: Data + ?Sized> RwLock<T> {
 
     pub(super) fn make(job: &Job, initial: &T, shadow: bool, kind: Kind) -> Result<Self> {
         let elements = initial.elements();
-        // The others are not to wait for what this PE refuses.
+        // The error must reach the other PEs, which would wait for this one.
         let bytes =
             bytes_of::<T::Element>(elements.len()).map_err(|error| job.refuse_window(error))?;
-        // SAFETY: the caller's elements are private memory of so many bytes.
+        // SAFETY: `initial` is borrowed private memory of so many bytes.
         let (way, data, window) = unsafe {
             Protocol::make(
                 job,
@@ -135,7 +134,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub fn read(&self) -> Result<ReadGuard<'_, T>> {
         match self.enter(Mode::Shared, Patience::Forever)? {
             Some(ticket) => Ok(self.reading(ticket)),
-            None => unreachable!("only who will not wait gets nothing"),
+            None => unreachable!("only a call that does not wait gets nothing"),
         }
     }
 
@@ -149,7 +148,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     pub fn write(&self) -> Result<WriteGuard<'_, T>> {
         match self.enter(Mode::Alone, Patience::Forever)? {
             Some(ticket) => Ok(self.writing(ticket)),
-            None => unreachable!("only who will not wait gets nothing"),
+            None => unreachable!("only a call that does not wait gets nothing"),
         }
     }
 
@@ -203,7 +202,7 @@ impl<T: Data + ?Sized> RwLock<T> {
     ///
     /// # Errors
     /// As for [`Mutex::into_torn`](super::Mutex::into_torn).
-    pub fn into_torn(self) -> Result<T::Migratory> {
+    pub fn into_torn(self) -> Result<T::Owned> {
         self.rescue(true)
     }
 
@@ -214,11 +213,11 @@ impl<T: Data + ?Sized> RwLock<T> {
     /// [`Error::PeerFailed`] where there is only what a writer left half changed, or where the
     /// data's far home has died and cannot be read; [`Error::Misuse`] when no PE has died or
     /// panicked.
-    pub fn into_released(self) -> Result<T::Migratory> {
+    pub fn into_released(self) -> Result<T::Owned> {
         self.rescue(false)
     }
 
-    fn rescue(self, torn: bool) -> Result<T::Migratory> {
+    fn rescue(self, torn: bool) -> Result<T::Owned> {
         let mut copy: Vec<T::Element> =
             vec![zerocopy::FromZeros::new_zeroed(); self.elements.len()];
         self.way.rescue(&self.pe, zerocopy::IntoBytes::as_mut_bytes(&mut copy[..]), torn)?;
@@ -240,7 +239,7 @@ pub struct WriteGuard<'a, T: Data + ?Sized> {
     lock: &'a RwLock<T>,
     ticket: u32,
     changed: bool,
-    /// Already when it was made.
+    /// Whether the thread was panicking when it got the guard.
     panicking: bool,
 }
 
@@ -250,7 +249,8 @@ impl<T: Data + ?Sized> Deref for ReadGuard<'_, T> {
     #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: mapped and aligned as long as the lock lives; any bytes are a `T`; and while this
-        // guard lives, nobody in the job changes the data: see the proofs in `queue` and `shared`.
+        // guard lives, no PE changes the data: see the proofs in `sync::tickets`,
+        // `migratory::queue` and `homed`.
         unsafe { &*T::at(self.lock.elements) }
     }
 }
@@ -269,8 +269,8 @@ impl<T: Data + ?Sized> DerefMut for WriteGuard<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
         self.changed = true;
-        // SAFETY: as for a `ReadGuard`, and nobody else has a guard; this one is borrowed for as
-        // long.
+        // SAFETY: as for a `ReadGuard`; there is no other guard, and this one is borrowed for as
+        // long as the reference.
         unsafe { &mut *T::at(self.lock.elements) }
     }
 }

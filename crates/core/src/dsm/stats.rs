@@ -1,4 +1,4 @@
-//! What a shared object has cost.
+//! Counts the costs of shared objects.
 
 use crate::base::error::{Error, Result};
 use crate::base::lock;
@@ -9,7 +9,7 @@ use rustix::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// The counters of all shared objects that a PE has made, in that order, with what they are.
+/// Kind and counters of each shared object that a PE has made, in that order.
 #[derive(Default)]
 pub(crate) struct Registry(Mutex<Vec<(&'static str, Arc<Counters>)>>);
 
@@ -32,7 +32,7 @@ impl Layer for Registry {
     }
 }
 
-/// Writes what the job's launcher has asked for, if it has.
+/// Writes the counters to the launcher's descriptor, if the launcher has asked for them.
 pub(crate) fn report(pe: &Pe) -> Result<()> {
     let Some(value) = std::env::var_os(ENV_STATS_FD) else {
         return Ok(());
@@ -55,8 +55,8 @@ pub(crate) fn report(pe: &Pe) -> Result<()> {
         lines +=
             &format!("{} {kind} {number} {uses} {hits} {handovers} {messages} {bytes}\n", pe.me());
     }
-    // SAFETY: only written to, which the kernel refuses where it is not open; the launcher opened
-    // it for this.
+    // SAFETY: the launcher opened it for this, and nothing here closes it; a write to a closed
+    // descriptor is refused by the kernel.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let mut rest = lines.as_bytes();
     while !rest.is_empty() {
@@ -82,8 +82,8 @@ pub struct Stats {
     pub bytes: u64,
 }
 
-/// Counters of one object. Each is changed by threads that exclude each other, or loses a count now
-/// and then: no locked instructions for what nobody relies on.
+/// Counters of one object. They use no locked instructions: threads that do not exclude each other
+/// lose a count now and then, and nothing relies on exact counts.
 #[derive(Default)]
 pub(crate) struct Counters {
     uses: AtomicU64,

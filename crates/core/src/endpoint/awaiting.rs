@@ -1,22 +1,22 @@
-//! What a wait is for: one vocabulary for the library's waits and for the fabric that is told of
-//! them.
+//! Purposes of waits: one vocabulary for the library's waits and for a fabric that suspends PEs.
 
 use crate::base::bells::Bells;
 
-/// What a wait is for, with what decides whether it can still succeed.
+/// The purpose of a wait, with what decides whether it can still succeed.
 ///
-/// The functions say of a PE that has left in order whether it had done its part before: then its
+/// The functions say whether a PE that has left in order had done its part before. If it had, its
 /// leaving does not end the wait.
 #[derive(Clone, Copy)]
 pub(crate) enum Awaiting<'a> {
-    /// A word that any PE may write. Which PE is missing is not known: PEs that have left end the
-    /// wait once no other is left that could write.
+    /// A word that any PE may write. PEs that have left end the wait once no PE is left that could
+    /// write.
     Word,
-    /// A word that these PEs may write; of none, the wait depends on no other PE's life.
+    /// A word that these PEs may write. If there are none, the wait depends on no other PE.
     WordOf(&'a [usize]),
-    /// A lock. All PEs live, and none leaves with the lock or its place in the queue.
+    /// A lock. The wait depends on all PEs living, and on none leaving with the lock or a place in
+    /// its queue.
     Lock {
-        /// Whether a PE holds nothing of the lock.
+        /// Whether a PE has neither the lock nor a place in its queue.
         is_free_of: &'a dyn Fn(usize) -> bool,
     },
     /// The end of a phase of a barrier.
@@ -25,29 +25,29 @@ pub(crate) enum Awaiting<'a> {
         members: &'a [usize],
         /// Whether a member has arrived.
         arrived: &'a dyn Fn(usize) -> bool,
-        /// Where all members sleep, if the algorithm has them sleep together.
+        /// The words on which all members sleep, if the algorithm has any.
         bells: Option<Bells>,
     },
     /// A step of a collective.
     Step {
         /// PEs of the team.
         members: &'a [usize],
-        /// Whether nothing of a member is missing.
+        /// Whether a member has done its part.
         done: &'a dyn Fn(usize) -> bool,
     },
     /// A block of a multicast channel, or room for one.
     Channel {
         /// PEs at the other ends.
         ends: &'a [usize],
-        /// Whether nothing of an end is missing.
+        /// Whether an end has done its part.
         done: &'a dyn Fn(usize) -> bool,
     },
-    /// The other PEs, before this one leaves the job. It depends on no other PE's life.
+    /// The other PEs, before this one leaves the job. The wait depends on no other PE.
     Leave,
 }
 
 impl<'a> Awaiting<'a> {
-    /// The PEs whose death ends the wait; `None`: any PE's.
+    /// The PEs whose death ends the wait; `None`: all PEs.
     #[inline]
     pub(crate) fn members(&self) -> Option<&'a [usize]> {
         match *self {
@@ -60,7 +60,7 @@ impl<'a> Awaiting<'a> {
         }
     }
 
-    /// Whether a PE has done its part; `None` for words, of which that is not known.
+    /// Whether a PE has done its part; `None` for words, where that is not known.
     #[inline]
     pub(crate) fn done(&self) -> Option<&'a dyn Fn(usize) -> bool> {
         match *self {
@@ -82,13 +82,13 @@ impl<'a> Awaiting<'a> {
         }
     }
 
-    /// Whether a plain store, which wakes nobody, may end the wait.
+    /// Whether a plain store, which wakes no PE, may end the wait.
     #[inline]
     pub(crate) fn is_word(&self) -> bool {
         matches!(self, Awaiting::Word | Awaiting::WordOf(_))
     }
 
-    /// The plain part.
+    /// The purpose as plain data.
     pub(crate) fn plain(&self) -> Awaited {
         match self {
             Awaiting::Word => Awaited::Word,
@@ -102,7 +102,7 @@ impl<'a> Awaiting<'a> {
     }
 }
 
-/// The plain part of what a wait is for, which can be sent elsewhere.
+/// The purpose of a wait as plain data, which a PE can send to its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaited {
     /// A word that any PE may write.
@@ -122,7 +122,7 @@ pub enum Awaited {
 }
 
 impl Awaited {
-    /// Each of them.
+    /// All purposes.
     pub(crate) const ALL: [Awaited; 7] = [
         Awaited::Word,
         Awaited::WordOf,

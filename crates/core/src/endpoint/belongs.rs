@@ -1,4 +1,4 @@
-//! To which PE of which job a handle belongs.
+//! The PE and the job that a handle belongs to.
 //!
 //! **The rule.** Every handle is made by one PE of one job, keeps that PE's view of the job
 //! ([`Pe`]), and works through it alone. An operation that takes two handles compares their owners
@@ -26,9 +26,8 @@ use crate::base::error::{Error, Result};
 use crate::endpoint::pe::Pe;
 use std::sync::atomic::AtomicU8;
 
-/// The PE of a job that a handle belongs to: the address of something that this PE's view alone
-/// has. It stays unique as long as a handle of that owner lives, and only live handles are
-/// compared.
+/// The PE of a job that a handle belongs to: the address of memory of this PE's view. The address
+/// is unique as long as a handle of that owner lives, and only live handles are compared.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Owner(*const AtomicU8);
 
@@ -45,7 +44,7 @@ impl Belongs for Pe {
 }
 
 impl Owner {
-    /// The owner of a handle that keeps, of its PE's view, only where that remembers writes.
+    /// The owner of a handle that keeps only the marks of its PE's view.
     #[inline(always)]
     pub(crate) fn of_marks(written: *const AtomicU8) -> Self {
         Owner(written)

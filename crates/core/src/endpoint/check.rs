@@ -1,11 +1,11 @@
-//! The checks that cost time, which a user turns on to find a mistake.
+//! The checks that cost time. A user turns them on to find a mistake.
 //!
 //! | check | where |
 //! |---|---|
 //! | all members of a team make the same collective call, with the same arguments | [`Team::compare`](crate::Team::compare) |
-//! | no thread takes a lock that it has already, and would wait for itself | `lock.rs`, `dsm/checked.rs` |
+//! | no thread waits for a lock that it has already | `sync/lock.rs`, `dsm/protocol.rs` |
 //!
-//! What a front end can see better than the core, it checks itself when
+//! Front ends have further checks, which they make when
 //! [`Job::is_checked`](crate::Job::is_checked).
 
 use crate::base::error::{Error, Quick, Result};
@@ -16,7 +16,7 @@ use crate::endpoint::pe::Pe;
 use std::sync::{Mutex, MutexGuard};
 use std::thread::{self, ThreadId};
 
-/// Whether the user wants them.
+/// Whether the user has turned the checks on.
 pub(crate) fn asked() -> Result<bool> {
     match std::env::var_os(ENV_CHECK) {
         None => Ok(false),
@@ -31,8 +31,7 @@ pub(crate) fn asked() -> Result<bool> {
     }
 }
 
-/// Which threads of this PE have what. A thread that has something may leave it to another to give
-/// it back.
+/// Locks that threads of this PE hold. A lock may be given back by another thread.
 #[derive(Default)]
 pub(crate) struct Holders(Mutex<Vec<(u64, ThreadId)>>);
 
@@ -41,18 +40,18 @@ impl Holders {
         lock(&self.0)
     }
 
-    /// Whether this thread has something that is `what`.
+    /// Whether this thread holds a lock for which `what` is true.
     pub(crate) fn have(&self, what: impl Fn(u64) -> bool) -> bool {
         let me = thread::current().id();
         self.all().iter().any(|&(held, by)| by == me && what(held))
     }
 
-    /// This thread has taken it.
+    /// Records that this thread has taken a lock.
     pub(crate) fn take(&self, what: u64) {
         self.all().push((what, thread::current().id()));
     }
 
-    /// It was given back.
+    /// Records that a lock was given back.
     pub(crate) fn give(&self, what: u64) {
         let mut all = self.all();
         if let Some(at) = all.iter().position(|&(held, _)| held == what) {
@@ -69,7 +68,7 @@ impl Layer for Holders {
 
 /// Locks in words of the segments, by offset.
 impl Pe {
-    /// Refuses a lock that this thread has already.
+    /// Refuses a lock that this thread holds already.
     #[inline]
     pub(crate) fn may_lock(&self, offset: u64) -> Quick<()> {
         if self.is_checked() && self.layer::<Holders>().have(|held| held == offset) {
@@ -80,7 +79,7 @@ impl Pe {
         Ok(())
     }
 
-    /// This thread has taken a lock.
+    /// Records that this thread has taken a lock.
     #[inline]
     pub(crate) fn locked(&self, offset: u64) {
         if self.is_checked() {
@@ -88,7 +87,7 @@ impl Pe {
         }
     }
 
-    /// A lock is about to be given back.
+    /// Records that a lock is about to be given back.
     #[inline]
     pub(crate) fn unlocked(&self, offset: u64) {
         if self.is_checked() {

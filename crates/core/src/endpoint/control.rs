@@ -1,7 +1,7 @@
-//! The control page: what a job is, and who of it is still there.
+//! The control page: a job's description, and the states of its PEs.
 
 use crate::base::address;
-use crate::base::doorbell::Doorbell;
+use crate::base::doorbell::{self, Doorbell};
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
 use crate::base::memory::Mapping;
@@ -16,9 +16,9 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Control {
     mapping: Mapping,
     geometry: Geometry,
-    /// Where each PE is to have its own segment, if that was chosen.
+    /// The address at which each PE maps its own segment, if one was chosen.
     own_segment: Option<u64>,
-    /// That of PE 0.
+    /// The doorbell of PE 0; the others follow it.
     doorbells: Doorbell,
     membarrier: bool,
     cpus: usize,
@@ -26,14 +26,14 @@ pub(crate) struct Control {
     everybody: OnceLock<Everybody>,
 }
 
-/// All PEs, and how many teams each had dropped in the world's barrier slot when it began: the same
-/// for all PEs of a process.
+/// All PEs, and for each the number of teams that it had dropped in the world's barrier slot at the
+/// start. All PEs of a process share it.
 type Everybody = (Arc<[usize]>, Arc<[u64]>);
 
-/// Doorbells lie side by side in the control part of a job's memory.
+/// The first doorbell in the control part of a job's memory.
 fn doorbells(mapping: &Mapping, geometry: &Geometry) -> Doorbell {
-    // SAFETY: they lie in the mapping's control part, aligned to 4; whoever uses one holds the
-    // `Control` that keeps it.
+    // SAFETY: doorbells lie in the mapping's control part, aligned to 4, and are used only while
+    // the `Control` that keeps the mapping lives.
     unsafe { Doorbell::new(mapping.at(geometry.doorbell(0)).cast()) }
 }
 
@@ -43,18 +43,83 @@ macro_rules! header {
     };
 }
 
+fn bad(problem: String) -> Error {
+    Error::ControlPage { problem }
+}
+
+/// The header of an untrusted control page, mapped to read.
+struct HeaderPage(Mapping);
+
+impl HeaderPage {
+    fn word64(&self, offset: usize) -> u64 {
+        // SAFETY: callers pass offsets of the header's fields, which lie in the mapping and are
+        // aligned (asserted in `layout`).
+        unsafe { shm::load(self.0.at(offset as u64).cast()) }
+    }
+
+    fn word32(&self, offset: usize) -> u32 {
+        // SAFETY: as above.
+        unsafe { shm::load(self.0.at(offset as u64).cast()) }
+    }
+
+    /// Refuses a page that is not that of a job of `npes` PEs, in this version's layout.
+    fn check_identity(&self, npes: usize) -> Result<()> {
+        if self.word64(offset_of!(JobHeader, magic)) != MAGIC {
+            return Err(bad("does not start with memonet's mark".into()));
+        }
+        let version = self.word32(offset_of!(JobHeader, version));
+        if version != VERSION {
+            return Err(bad(format!(
+                "has layout version {version}, this library reads version {VERSION}"
+            )));
+        }
+        let said = self.word32(offset_of!(JobHeader, npes)) as usize;
+        if said != npes {
+            return Err(bad(format!("is of a job of {said} PEs, the environment says {npes}")));
+        }
+        Ok(())
+    }
+
+    /// The geometry of a job of `npes` PEs whose file has `file_size` bytes; an error if the page
+    /// describes another one.
+    fn geometry(&self, npes: usize, file_size: u64) -> Result<Geometry> {
+        let stride = self.word64(offset_of!(JobHeader, segment_stride));
+        let heap_offset = self.word64(offset_of!(JobHeader, heap_offset));
+        let globals_offset = self.word64(offset_of!(JobHeader, globals_offset));
+        let segments = self.word64(offset_of!(JobHeader, segments));
+        let said = (stride, heap_offset, globals_offset, segments);
+        let geometry = globals_offset
+            .checked_sub(heap_offset)
+            .and_then(|heap| Geometry::new(npes, heap))
+            .filter(|g| {
+                (g.segment_stride, g.heap_offset, g.globals_offset, g.segments) == said
+            })
+            .ok_or_else(|| {
+                bad(format!(
+                    "describes segments of {stride} bytes with a heap at {heap_offset} and globals at {globals_offset}, which cannot be"
+                ))
+            })?;
+        let described = geometry.file_size();
+        if described != self.word64(offset_of!(JobHeader, file_size)) || described != file_size {
+            return Err(bad(format!("describes {described} bytes, but the file has {file_size}")));
+        }
+        Ok(geometry)
+    }
+}
+
 impl Control {
-    /// Writes the control page of a new job whose PEs are to have their own segments at
-    /// `own_segment`.
+    /// Writes the control page of a new job, which has `near` PEs on this node. PEs map their own
+    /// segments at `own_segment`.
     pub(crate) fn create(
         mapping: Mapping,
         geometry: Geometry,
+        near: usize,
         cpus: usize,
         own_segment: Option<u64>,
     ) -> Self {
-        // A fence on every CPU of the node is worth its price where sleeping is rare. Where PEs
-        // outnumber CPUs it is not, and nobody minds the nanoseconds of a fence in each ring.
-        let membarrier = shm::register_membarrier() && geometry.npes <= cpus;
+        // A fence on every CPU of the node pays where sleeping is rare. Where PEs outnumber CPUs it
+        // is not rare, and the nanoseconds of a fence in each ring do not matter.
+        let membarrier = shm::register_membarrier() && near <= cpus;
         let job_id = random();
         // SAFETY: the fields lie in the first page of the mapping, are aligned (asserted in
         // `layout`), and no PE exists yet.
@@ -85,75 +150,34 @@ impl Control {
         }
     }
 
-    /// Reads, and believes nothing of, the control page of an inherited descriptor of `file_size`
-    /// bytes. Maps all, for PE `me`.
+    /// Checks the control page of an inherited descriptor of `file_size` bytes, which may be of any
+    /// file. Maps all memory, for PE `me`.
     pub(crate) fn attach(
         fd: rustix::fd::OwnedFd,
         file_size: u64,
         npes: usize,
         me: usize,
     ) -> Result<Self> {
-        let bad = |problem: String| Error::ControlPage { problem };
         if file_size < size_of::<JobHeader>() as u64 {
             return Err(bad(format!("is cut short: the file has {file_size} bytes")));
         }
-        let page = Mapping::new(fd, size_of::<JobHeader>(), false)?;
-        let word64 =
-            // SAFETY: the header's fields lie in the mapping just made, and are aligned (asserted
-            // in `layout`).
-            |offset: usize| -> u64 { unsafe { shm::load(page.at(offset as u64).cast::<u64>()) } };
-        let word32 =
-            // SAFETY: as above.
-            |offset: usize| -> u32 { unsafe { shm::load(page.at(offset as u64).cast::<u32>()) } };
-        if word64(offset_of!(JobHeader, magic)) != MAGIC {
-            return Err(bad("does not start with memonet's mark".into()));
-        }
-        let version = word32(offset_of!(JobHeader, version));
-        if version != VERSION {
-            return Err(bad(format!(
-                "has layout version {version}, this library reads version {VERSION}"
-            )));
-        }
-        let said = word32(offset_of!(JobHeader, npes)) as usize;
-        if said != npes {
-            return Err(bad(format!("is of a job of {said} PEs, the environment says {npes}")));
-        }
-        let stride = word64(offset_of!(JobHeader, segment_stride));
-        let heap_offset = word64(offset_of!(JobHeader, heap_offset));
-        let globals_offset = word64(offset_of!(JobHeader, globals_offset));
-        let geometry = globals_offset
-            .checked_sub(heap_offset)
-            .and_then(|heap| Geometry::new(npes, heap))
-            .filter(|g| {
-                let said = (g.segment_stride, g.heap_offset, g.globals_offset, g.segments);
-                said == (stride, heap_offset, globals_offset, word64(offset_of!(JobHeader, segments)))
-            })
-            .ok_or_else(|| {
-                bad(format!(
-                    "describes segments of {stride} bytes with a heap at {heap_offset} and globals at {globals_offset}, which cannot be"
-                ))
-            })?;
-        if geometry.file_size() != word64(offset_of!(JobHeader, file_size))
-            || geometry.file_size() != file_size
-        {
-            return Err(bad(format!(
-                "describes {} bytes, but the file has {file_size}",
-                geometry.file_size()
-            )));
-        }
-        let membarrier = word32(offset_of!(JobHeader, membarrier)) != 0;
+        let page = HeaderPage(Mapping::new(fd, size_of::<JobHeader>(), false)?);
+        page.check_identity(npes)?;
+        let geometry = page.geometry(npes, file_size)?;
+        let membarrier = page.word32(offset_of!(JobHeader, membarrier)) != 0;
         if membarrier && !shm::register_membarrier() {
             return Err(bad(
                 "relies on membarrier, which this process may not use (seccomp?)".into()
             ));
         }
-        let cpus = word32(offset_of!(JobHeader, cpus)).max(1) as usize;
-        let job_id = word64(offset_of!(JobHeader, job_id));
-        let own_segment = Some(word64(offset_of!(JobHeader, own_segment))).filter(|&at| at != 0);
+        let cpus = page.word32(offset_of!(JobHeader, cpus)).max(1) as usize;
+        let job_id = page.word64(offset_of!(JobHeader, job_id));
+        let own_segment =
+            Some(page.word64(offset_of!(JobHeader, own_segment))).filter(|&at| at != 0);
         if let Some(at) = own_segment.filter(|&at| !address::can_be(&geometry, at)) {
             return Err(bad(format!("puts segments at the address {at:#x}, which cannot be")));
         }
-        let mapping = page.remap(&geometry, me, address::candidates(&geometry, own_segment))?;
+        let mapping = page.0.remap(&geometry, me, address::candidates(&geometry, own_segment))?;
         Ok(Control {
             doorbells: doorbells(&mapping, &geometry),
             mapping,
@@ -166,7 +190,7 @@ impl Control {
         })
     }
 
-    /// Maps the segments too: for PE 0, or for all PEs where they share this process.
+    /// Maps the segments too, for PE 0, or for all PEs if they share this process.
     pub(crate) fn map_all(self) -> Result<Self> {
         let mapping = self.mapping.remap(
             &self.geometry,
@@ -195,7 +219,7 @@ impl Control {
         self.cpus
     }
 
-    /// The members of the world. Shared, as a process may have very many PEs.
+    /// The members of the world. They are shared, because a process may have very many PEs.
     pub(crate) fn everybody(&self) -> Everybody {
         let npes = self.geometry.npes;
         self.everybody.get_or_init(|| ((0..npes).collect(), vec![0; npes].into())).clone()
@@ -205,7 +229,7 @@ impl Control {
         self.job_id
     }
 
-    /// Address of the count of PEs that are gone.
+    /// Address of the count of departures.
     #[inline]
     pub(crate) fn departures(&self) -> *const u32 {
         header!(self.mapping, departures)
@@ -231,9 +255,9 @@ impl Control {
         State::from_word(unsafe { shm::load(self.status(pe)) })
     }
 
-    /// Whether the PE's process has ended, so that nothing of it touches memory any more. One that
-    /// has left in order may still run, and use what it has. So may one that has died in this very
-    /// process: a panic ends a thread, and what the PE had may live on in others.
+    /// Whether the PE's process has ended, so that it touches no memory any more. A PE that has
+    /// left in order may still run, and use memory. So may a PE that died in this process: a panic
+    /// ends a thread, and the PE's handles may live on in others.
     pub(crate) fn is_gone(&self, pe: usize) -> bool {
         // SAFETY: `pid` gives the address of an aligned word in the mapping.
         let pid = || unsafe { shm::load(self.pid(pe)) };
@@ -244,13 +268,13 @@ impl Control {
         }
     }
 
-    /// The launcher's word that the PE's process has ended.
+    /// Records that the PE's process has ended.
     pub(crate) fn set_gone(&self, pe: usize) {
         // SAFETY: as in `is_gone`.
         unsafe { shm::store(self.pid(pe), 0u32) };
     }
 
-    /// How the PE went, where it is dead, or has left the job for good.
+    /// The cause of a PE's departure, if it is dead or has left the job for good.
     pub(crate) fn departure(&self, pe: usize) -> Option<Cause> {
         match self.state(pe) {
             state @ (State::Dead(_) | State::Done) => state.departed(),
@@ -268,7 +292,7 @@ impl Control {
         self.mapping.at(self.geometry.record(pe) + offset as u64)
     }
 
-    /// One step of a PE's life, if it is still in state `from`.
+    /// Moves a PE from state `from` to `to`; false if it is not in `from`.
     pub(crate) fn step(&self, pe: usize, from: State, to: State) -> bool {
         // SAFETY: as in `state`.
         unsafe {
@@ -277,7 +301,7 @@ impl Control {
         }
     }
 
-    /// Process id of a PE that has joined, as it knows itself.
+    /// Process id of a PE that has joined, in its own pid namespace.
     pub(crate) fn process(&self, pe: usize) -> Option<i32> {
         // SAFETY: as in `is_gone`.
         let pid = unsafe { shm::load(self.pid(pe)) };
@@ -289,11 +313,11 @@ impl Control {
         unsafe { shm::store(self.pid(pe), std::process::id()) };
     }
 
-    /// Says which process a PE is, as exactly as nobody has to know but PEs that look after each
-    /// other, and a successor.
+    /// Records which process a PE is, exactly enough for PEs that watch each other, and for a
+    /// successor of the process.
     pub(crate) fn introduce(&self, pe: usize, who: Identity) {
-        // SAFETY: aligned words of the PE's record, in the mapping. The number comes last: with it,
-        // the rest is believed.
+        // The pid comes last: with it, the other words are valid.
+        // SAFETY: aligned words of the PE's record, in the mapping.
         unsafe {
             shm::store(self.field(pe, offset_of!(PeRecord, namespace)).cast(), who.namespace);
             shm::store(self.field(pe, offset_of!(PeRecord, started)).cast(), who.started);
@@ -301,35 +325,37 @@ impl Control {
         }
     }
 
-    /// Says where a PE has its own segment.
-    pub(crate) fn say_own_segment(&self, pe: usize) {
+    /// Records the address of a PE's own segment.
+    pub(crate) fn publish_own_segment(&self, pe: usize) {
         let at = self.mapping.at(self.geometry.segment(pe)) as u64;
         // SAFETY: an aligned word of the PE's record, in the mapping.
         unsafe { shm::store(self.field(pe, offset_of!(PeRecord, own_segment)).cast(), at) };
     }
 
-    /// Where a PE that has joined has its own segment.
+    /// Address of the own segment of a PE that has joined; 0 for a PE of another host.
     fn own_segment_of(&self, pe: usize) -> u64 {
         // SAFETY: as above.
         unsafe { shm::load(self.field(pe, offset_of!(PeRecord, own_segment)).cast()) }
     }
 
-    /// At the first PE that has its own segment elsewhere than was chosen: why, if another PE has
-    /// its own at another address. To be called when all have joined.
+    /// Why PEs of this host have their own segments at different addresses, if they do. Only the
+    /// first PE whose segment is not at the chosen address gets the reason. Called when all have
+    /// joined.
     pub(crate) fn why_apart(&self, me: usize) -> Option<String> {
-        let mut all = (0..self.geometry.npes).map(|pe| self.own_segment_of(pe));
-        let first = all.clone().next();
+        let known = |pe| Some(self.own_segment_of(pe)).filter(|&at| at != 0);
+        let mut all = (0..self.geometry.npes).filter_map(known);
+        let first = all.next();
         if all.all(|at| Some(at) == first) {
             return None;
         }
-        let elsewhere = |&pe: &usize| Some(self.own_segment_of(pe)) != self.own_segment;
+        let elsewhere = |&pe: &usize| known(pe).is_some() && known(pe) != self.own_segment;
         if (0..self.geometry.npes).find(elsewhere) != Some(me) {
             return None;
         }
         Some(address::why_not(&self.geometry, me, self.own_segment))
     }
 
-    /// What a PE has said there, until its process is [gone](Self::set_gone).
+    /// The identity that a PE has recorded, until its process is [gone](Self::set_gone).
     pub(crate) fn identity(&self, pe: usize) -> Option<Identity> {
         // SAFETY: as above.
         let who = unsafe {
@@ -342,15 +368,15 @@ impl Control {
         (who.pid != 0 && who.started != 0).then_some(who)
     }
 
-    /// Whether a PE that has joined did so in this very process, which was another program then,
-    /// and had not taken part in anything when it became this one.
+    /// Whether a PE has joined in this process when that was another program, which had not taken
+    /// part in anything before it became this one.
     pub(crate) fn is_left_to_successor(&self, pe: usize, mine: Identity) -> bool {
         self.state(pe) == State::Joined
             && self.part(pe) == Participation::NotYet
             && self.identity(pe) == Some(mine)
     }
 
-    /// Makes the static data in a PE's segment zeros again, before anybody else has seen them.
+    /// Zeroes the static data in a PE's segment, before any other PE has seen them.
     pub(crate) fn forget_globals(&self, pe: usize) {
         let start = self.geometry.segment(pe) + self.geometry.globals_offset;
         for part in self.mapping.with_pages(start..start + self.geometry.globals_size()) {
@@ -358,13 +384,13 @@ impl Control {
         }
     }
 
-    /// Publishes that a PE takes part in nothing any more, and wakes all who may wait for it. False
-    /// if it was done or dead already.
+    /// Publishes that a PE has left, and wakes all PEs that may wait for it. False if it was done
+    /// or dead already.
     pub(crate) fn depart(&self, pe: usize, to: State) -> bool {
         loop {
             // SAFETY: as in `state`.
             let found = unsafe { shm::load(self.status(pe)) };
-            // What a stray store has left there is replaced, too.
+            // A value that no state has, from a stray store, is replaced too.
             if matches!(State::read(found), Some(State::Done | State::Dead(_))) {
                 return false;
             }
@@ -374,7 +400,7 @@ impl Control {
         }
     }
 
-    /// The same, if it is still in state `from`.
+    /// [`depart`](Self::depart), but only from state `from`.
     pub(crate) fn depart_from(&self, pe: usize, from: State, to: State) -> bool {
         self.replace_status(pe, from.to_word(), to)
     }
@@ -398,18 +424,24 @@ impl Control {
         header!(self.mapping, first_dead)
     }
 
-    /// The PE that died first.
+    /// Says which PE died first, where the order of deaths was decided elsewhere.
+    pub(crate) fn set_first_death(&self, pe: usize) {
+        // SAFETY: as in `depart`.
+        unsafe { shm::store(self.first_dead(), pe as u32 + 1) };
+    }
+
+    /// The PE that died first, if any has.
     pub(crate) fn first_death(&self) -> Option<usize> {
         // SAFETY: as in `depart`.
         let word = unsafe { shm::load(self.first_dead()) } as usize;
         word.checked_sub(1).filter(|&pe| pe < self.geometry.npes)
     }
 
-    /// Has the launcher end all PEs, and exit with this status unless somebody has asked before.
-    /// `ends_itself`: PE `pe` ends by itself, and may take a while for it.
+    /// Asks the launcher to end all PEs, and to exit with this status unless another PE has asked
+    /// before. With `ends_itself`, PE `pe` ends by itself, which may take a while.
     pub(crate) fn ask_to_exit(&self, pe: usize, status: u8, ends_itself: bool) {
         if ends_itself {
-            // SAFETY: what `exiting` gives in a PE's record is aligned to 4, in the mapping.
+            // SAFETY: `exiting` gives the address of an aligned word in the mapping.
             unsafe { shm::store(self.exiting(pe), 1) };
         }
         loop {
@@ -433,14 +465,14 @@ impl Control {
         }
     }
 
-    /// Whether a PE has asked for that, and says that it ends by itself.
+    /// Whether a PE has asked for the end of the job, and ends by itself.
     pub(crate) fn is_exiting(&self, pe: usize) -> bool {
         // SAFETY: as above.
         unsafe { shm::load(self.exiting(pe)) == 1 }
     }
 
-    /// Says whether a PE takes part in anything now, unless another process has said so since it
-    /// was `before`.
+    /// Changes a PE's participation from `before` to `part`; false if another process has changed
+    /// it.
     pub(crate) fn step_part(&self, pe: usize, before: Participation, part: Participation) -> bool {
         let word = self.field(pe, offset_of!(PeRecord, part));
         // SAFETY: an aligned word of the PE's record, in the mapping.
@@ -463,22 +495,36 @@ impl Control {
         self.field(pe, offset_of!(PeRecord, cpu)).cast()
     }
 
-    /// Where a PE was when it last said so; it may have moved since. 0: not known.
+    /// The CPU that a PE last recorded; it may have moved since. 0: not known.
     pub(crate) fn cpu_of(&self, pe: usize) -> u32 {
         // SAFETY: `cpu_word` gives the address of an aligned word in the mapping.
         unsafe { shm::load(self.cpu_word(pe)) }
     }
 
-    /// Says where a PE is.
+    /// Records the CPU of a PE.
     pub(crate) fn say_cpu(&self, pe: usize, cpu: u32) {
-        // Others read the line again and again, and PEs rarely move.
+        // Other PEs read the cache line often, and PEs rarely move.
         if self.cpu_of(pe) != cpu {
             // SAFETY: as above.
             unsafe { shm::store(self.cpu_word(pe), cpu) };
         }
     }
 
-    /// Process id of the launcher, as it knows itself.
+    /// The digest of a setting at the first PE that has joined; this PE's, if it is the first.
+    ///
+    /// # Panics
+    /// When there is no setting of this number.
+    pub(crate) fn first_setting(&self, number: usize, mine: u32) -> u32 {
+        assert!(number < 4);
+        let words: *mut u32 = header!(self.mapping, settings);
+        let word = words.wrapping_add(number).cast();
+        // SAFETY: `settings` lies in the mapped header, aligned to 4, and has a word of this
+        // number.
+        let first = unsafe { shm::compare_swap_sized(word, 4, 0, mine.into()) } as u32;
+        if first == 0 { mine } else { first }
+    }
+
+    /// Process id of the launcher, in its own pid namespace.
     pub(crate) fn launcher(&self) -> u32 {
         // SAFETY: `launcher` lies in the mapped header, aligned to 4.
         unsafe { shm::load(header!(self.mapping, launcher)) }
@@ -494,7 +540,8 @@ impl Control {
         header!(self.mapping, exit)
     }
 
-    /// Tells every waiter to look at the states of PEs.
+    /// Counts a departure, and wakes all waiters to look at the states of PEs. D1: the state is
+    /// written before.
     fn announce_departure(&self) {
         self.count_departure();
         for other in (0..self.geometry.npes)
@@ -504,9 +551,9 @@ impl Control {
         }
     }
 
-    /// Says that one more PE leaves in order. Only the last one wakes sleepers, so that `npes`
-    /// leaving PEs do not wake each other `npes` times; whoever waits in vain for one that left
-    /// finds out when it looks by itself.
+    /// Counts a PE that leaves in order. Only the last one wakes sleepers, so that `npes` leaving
+    /// PEs do not wake each other `npes` times. A PE that waits in vain for one that left sees that
+    /// at its next poll.
     pub(crate) fn announce_leaving(&self) {
         if self.count_departure() as usize >= self.geometry.npes {
             for other in 0..self.geometry.npes {
@@ -515,22 +562,25 @@ impl Control {
         }
     }
 
-    /// The number of departures with this one.
+    /// The number of departures with this one. Wakes the agent that looks after this node's PEs.
     fn count_departure(&self) -> u32 {
         // SAFETY: `departures` lies in the mapped header, aligned to 4.
-        let before =
-            unsafe { shm::fetch_op(self.departures().cast_mut().cast(), 4, shm::AtomicOp::Add, 1) };
+        let before = unsafe {
+            let before =
+                shm::fetch_op(self.departures().cast_mut().cast(), 4, shm::AtomicOp::Add, 1);
+            doorbell::wake_all(self.departures());
+            before
+        };
         before as u32 + 1
     }
 }
 
-/// 64 bits that nobody can guess by accident.
+/// 64 random bits.
 pub(crate) fn random() -> u64 {
     let mut bytes = [0u8; 8];
     match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => u64::from_ne_bytes(bytes),
-        // Never on a booted Linux; the address of a local and the time distinguish jobs as well as
-        // is needed.
+        // This cannot happen on a booted Linux; std's keys and the pid tell jobs apart well enough.
         _ => std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id()),
     }
 }

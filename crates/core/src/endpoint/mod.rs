@@ -1,4 +1,4 @@
-//! A PE's place in its job: who it is, where everybody's memory is, and the way to far peers.
+//! A PE's place in its job: its number, the memory of its peers, and the way to far peers.
 
 pub(crate) mod awaiting;
 pub(crate) mod belongs;
@@ -6,11 +6,16 @@ pub(crate) mod check;
 pub(crate) mod control;
 pub mod ending;
 pub mod fabric;
-pub(crate) mod late;
+mod late;
 pub(crate) mod layers;
+mod marks;
+pub mod mixture;
+mod moved;
+mod network;
 pub(crate) mod pe;
-pub(crate) mod prepared;
 pub(crate) mod progress;
 pub mod record;
 pub(crate) mod route;
+mod typed;
+mod virtual_clock;
 pub(crate) mod written;

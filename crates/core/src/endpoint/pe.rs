@@ -1,42 +1,41 @@
-//! A PE's view of its job: who it is, whose memory is mapped where, and the way to far peers. The
-//! layers above keep what is theirs beside it ([`layers`](super::layers)).
+//! A PE's view of its job: its number, the mapped memory of its peers, and the way to far peers.
+//! The layers above keep their state beside it ([`layers`](super::layers)).
 
 use super::control::Control;
-use super::fabric::{Fabric, FarAddress, VirtualClock};
+use super::fabric::{Fabric, VirtualClock};
 use super::late::Late;
-use super::layers::Layers;
-use super::progress::{Progress, Watcher};
+use super::marks::Marks;
+use super::moved::{Progress, Watcher};
 use super::record::Record;
-use super::route::Route;
-use super::written::Marks;
+use super::typed::Layers;
 use crate::base::doorbell::Doorbell;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Quick, Result};
 use crate::base::shm;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One PE's view of its job. Shared by everything that belongs to the PE.
+/// One PE's view of its job. All handles of the PE share it.
 pub(crate) struct Pe {
     me: usize,
-    /// The process that is the PE: the one that joined, unless a child has taken its place.
+    /// The process that is the PE: the one that joined, or a child that has taken its place.
     pid: AtomicU32,
     npes: usize,
     control: Arc<Control>,
-    /// Where each PE's segment is mapped, null where it is far; empty when all are far.
+    /// Address of each PE's mapped segment; null for a far PE. Empty if all are far.
     near: Box<[Segment]>,
-    /// Whether there is one of another PE among them.
+    /// Whether another PE's segment is mapped.
     near_peers: bool,
     fabric: Option<Box<dyn Fabric>>,
     record: Record,
-    /// Whether mistakes are looked for that it costs time to find.
+    /// Whether the checks that cost time are on.
     checked: bool,
-    /// Whether its time is virtual.
+    /// Whether the PE lives in virtual time.
     simulated: bool,
     /// PEs on this node for each CPU; with more than one, waits yield instead of spinning.
     pes_per_cpu: usize,
     pub(super) marks: Marks,
-    pub(super) late: Late,
+    late: Late,
     pub(crate) progress: Progress,
     layers: Layers,
 }
@@ -45,13 +44,24 @@ pub(crate) struct Pe {
 #[derive(Clone, Copy)]
 struct Segment(*mut u8);
 
-// SAFETY: an address in the mapping that `Pe::control` keeps, used only through `crate::base::shm`.
+// SAFETY: the address leads into the mapping that `Pe::control` keeps, and is used only through
+// `crate::base::shm`, which any thread may use.
 unsafe impl Send for Segment {}
 // SAFETY: as above.
 unsafe impl Sync for Segment {}
 
+/// Addresses of one offset in the segments of near PEs that follow each other.
+pub(crate) struct NearParts {
+    /// The near PEs.
+    pub(crate) pes: Range<usize>,
+    /// The address that PE 0's would have: PE `pe`'s is `pe * stride` further on.
+    pub(crate) zero: *mut u8,
+    /// Bytes from one PE's address to the next one's.
+    pub(crate) stride: usize,
+}
+
 impl Pe {
-    /// PE `me` of the job that `control` describes. Where there is a fabric, its record says which
+    /// PE `me` of the job that `control` describes. If there is a fabric, its record says which
     /// peers are behind it.
     pub(crate) fn new(
         control: Arc<Control>,
@@ -73,7 +83,7 @@ impl Pe {
             true => Segment(control.mapping().at(geometry.segment(pe))),
             false => Segment(std::ptr::null_mut()),
         };
-        // Of far peers there may be very many.
+        // A job without near PEs may have very many, so it gets no table.
         let near: Box<[Segment]> = match record.are_near([me]) {
             true => (0..npes).map(segment).collect(),
             false => Box::default(),
@@ -96,19 +106,19 @@ impl Pe {
             layers: Layers::default(),
             control,
         };
-        // The words that the library works with.
+        // The library's own words.
         pe.add_range(&(0..geometry.heap_offset));
         pe
     }
 
-    /// Tells the fabric that a range of this PE's segment comes into use.
+    /// Announces a range of this PE's segment to the fabric before its first use.
     pub(crate) fn add_range(&self, range: &Range<u64>) {
         if let Some(fabric) = self.far_fabric().filter(|_| !range.is_empty()) {
             fabric.add_range(range.clone());
         }
     }
 
-    /// Tells the fabric that such a range goes out of use.
+    /// Withdraws such a range from the fabric.
     pub(crate) fn remove_range(&self, range: &Range<u64>) {
         if let Some(fabric) = self.far_fabric().filter(|_| !range.is_empty()) {
             fabric.remove_range(range.clone());
@@ -140,18 +150,18 @@ impl Pe {
         self.pes_per_cpu > 1
     }
 
-    /// With the checks that cost time, or without.
+    /// Turns the checks that cost time on or off.
     pub(crate) fn with_checks(self, checked: bool) -> Self {
         Pe { checked, ..self }
     }
 
-    /// Whether mistakes are looked for that it costs time to find.
+    /// Whether the checks that cost time are on.
     #[inline(always)]
     pub(crate) fn is_checked(&self) -> bool {
         self.checked
     }
 
-    /// Whether a program of this PE may keep others from their CPU by polling.
+    /// Whether this PE's program could keep other PEs from their CPU by polling.
     #[inline(always)]
     pub(crate) fn polls(&self) -> bool {
         self.crowded() && !self.simulated
@@ -178,7 +188,7 @@ impl Pe {
     /// Whether a PE's segment is mapped here.
     #[inline]
     pub(crate) fn is_near(&self, pe: usize) -> bool {
-        self.near.get(pe).is_some_and(|segment| !segment.0.is_null())
+        self.near_segment(pe).is_some()
     }
 
     /// Whether another PE's segment is mapped here.
@@ -187,12 +197,12 @@ impl Pe {
         self.near_peers
     }
 
-    /// What every PE knows alike.
+    /// The job record, which is equal at all PEs.
     pub(crate) fn record(&self) -> &Record {
         &self.record
     }
 
-    /// The fabric before far peers, if there are any.
+    /// The fabric, if there is one.
     #[inline(always)]
     pub(crate) fn far_fabric(&self) -> Option<&dyn Fabric> {
         self.fabric.as_deref()
@@ -208,26 +218,31 @@ impl Pe {
         if pe < self.npes { Ok(()) } else { Err(Error::NoSuchPe { pe, npes: self.npes }) }
     }
 
-    /// The place at byte `offset` of a PE's segment. The caller has checked both.
+    /// Address of a PE's segment, if it is mapped here.
     #[inline]
-    pub(crate) fn route(&self, pe: usize, offset: u64) -> Route {
-        debug_assert!(pe < self.npes && offset <= self.control.geometry().segment_stride);
-        match self.near.get(pe) {
-            Some(segment) if !segment.0.is_null() => {
-                Route::Near(segment.0.wrapping_add(offset as usize))
-            }
-            _ => Route::Far(FarAddress { pe: pe as u32, region: 0, offset }),
-        }
+    pub(super) fn near_segment(&self, pe: usize) -> Option<*mut u8> {
+        self.near.get(pe).map(|segment| segment.0).filter(|segment| !segment.is_null())
     }
 
-    /// Address of byte `offset` of PE 0's segment, and the distance to the next PE's; nothing
-    /// unless all are near.
-    pub(crate) fn near_parts(&self, offset: u64) -> Option<(*mut u8, usize)> {
-        let first = self.near.first().filter(|_| self.record.is_one_node())?;
-        Some((
-            first.0.wrapping_add(offset as usize),
-            self.control.geometry().segment_stride as usize,
-        ))
+    /// The near PEs, and what reaches byte `offset` of their segments; `None` unless these PEs
+    /// follow each other.
+    pub(crate) fn near_parts(&self, offset: u64) -> Option<NearParts> {
+        let pes = self.near_run()?;
+        let stride = self.control.geometry().segment_stride as usize;
+        let zero = self.near[pes.start].0.wrapping_sub(pes.start * stride);
+        Some(NearParts { pes, zero: zero.wrapping_add(offset as usize), stride })
+    }
+
+    /// The near PEs, if they follow each other.
+    fn near_run(&self) -> Option<Range<usize>> {
+        // Windows ask for each handle, and a job on one node may have many PEs.
+        if self.record.is_one_node() {
+            return Some(0..self.npes);
+        }
+        let is_near = |&pe: &usize| self.is_near(pe);
+        let first = (0..self.near.len()).find(is_near)?;
+        let end = (first..self.near.len()).find(|pe| !is_near(pe)).unwrap_or(self.near.len());
+        (end..self.near.len()).all(|pe| !self.is_near(pe)).then_some(first..end)
     }
 
     /// Address of byte `offset` of this PE's own segment, for local reads and writes.
@@ -242,20 +257,21 @@ impl Pe {
         self.control.doorbell(target).ring(self.control.membarrier());
     }
 
-    /// [`ring`](Self::ring), where the doorbell has been looked up before.
+    /// [`ring`](Self::ring) for a doorbell that was looked up before.
     #[inline(always)]
     pub(crate) fn ring_bell(&self, bell: Doorbell) {
         bell.ring(self.control.membarrier());
     }
 
-    /// Orders what this thread has written before its next looks at who waits, as every ring does.
+    /// Orders this thread's writes before its next reads of sleepers' announcements, as every ring
+    /// does.
     #[inline(always)]
     pub(crate) fn order_rings(&self) {
         crate::base::doorbell::order_rings(self.control.membarrier());
     }
 
-    /// The other side of [`order_rings`](Self::order_rings): orders what this thread has written
-    /// before its next looks, and those of whoever rings.
+    /// The other side of [`order_rings`](Self::order_rings): orders this thread's writes before its
+    /// next reads, and those of every PE that rings.
     pub(crate) fn announce_barrier(&self) {
         shm::announce_barrier(self.control.membarrier());
     }
@@ -266,8 +282,39 @@ impl Pe {
         std::process::id() == self.pid.load(Ordering::Relaxed)
     }
 
-    /// From now on this process is the PE.
+    /// Makes this process the PE.
     pub(crate) fn become_this_process(&self) {
         self.pid.store(std::process::id(), Ordering::Relaxed);
+    }
+
+    /// Reports an error that could not be returned before: for the program's own calls.
+    #[inline]
+    pub(crate) fn surface(&self) -> Quick<()> {
+        self.late.surface()
+    }
+
+    /// Keeps an error that cannot be returned for the next quiet.
+    pub(crate) fn surface_later(&self, error: Error) {
+        self.late.keep(error);
+    }
+
+    /// Completes far writes where no error can be returned: the next quiet reports it.
+    pub(crate) fn flush_far(&self) {
+        if let Some(fabric) = self.far_fabric()
+            && let Err(error) = fabric.quiet()
+        {
+            self.surface_later(error);
+        }
+    }
+
+    /// [`complete_writes`](Self::complete_writes) without waking sleepers, which the caller may put
+    /// off until it has notified another PE.
+    #[inline]
+    pub(crate) fn complete_without_waking(&self) -> Quick<()> {
+        shm::compiler_fence();
+        match self.far_fabric() {
+            Some(fabric) => Ok(fabric.quiet()?),
+            None => Ok(()),
+        }
     }
 }

@@ -1,150 +1,88 @@
-//! What every wait of a PE moves on, whatever it waits for: others depend on it.
+//! Work that every wait of a PE does for others, whatever it waits for.
 
-use super::control::Control;
+pub(crate) use super::moved::{Relay, Watcher};
+
 use super::fabric::{Due, Fabric};
 use super::pe::Pe;
 use crate::base::doorbell::{Doorbell, Ticket};
 use crate::base::shm;
 use crate::base::{lock, try_lock};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// What a wait moves on while it waits for something else.
-pub(crate) trait Relay: Send + Sync {
-    /// Passes on what has arrived. Gives when it has to be called again, though nothing arrives, in
-    /// the PE's time.
-    fn relay(&self) -> Option<Due>;
-
-    /// This PE leaves the job, in order. Gives whether others still need what it passes on: until
-    /// they do not, it stays, and relays.
-    fn depart(&self) -> bool {
-        false
-    }
-
-    /// Whether the program may have references into memory that departing gives away.
-    fn shows_memory(&self) -> bool {
-        false
-    }
-}
-
-/// Looks after the processes of the other PEs, where no launcher does.
-pub(crate) trait Watcher: Send + Sync {
-    /// Looks whether others have died, unless that was done just now, and publishes it.
-    fn look(&self, control: &Control);
-}
-
-/// What the fabric has been told of PEs that are gone.
-#[derive(Default)]
-struct Departures {
-    /// How many PEs had left, in order or not, when it was last looked who.
-    counted: AtomicU32,
-    /// Of which PEs the fabric has been told.
-    told: Mutex<Vec<bool>>,
-}
-
-/// What a PE moves on.
-pub(crate) struct Progress {
-    departures: Departures,
-    relays: Mutex<Vec<Weak<dyn Relay>>>,
-    /// Whether there has been one.
-    has_relays: AtomicBool,
-    watch: Option<Box<dyn Watcher>>,
-    /// Ends of channels that only waits of this PE look after: it may not sleep for long.
-    pub(crate) sockets: AtomicU32,
-    /// Counts datagrams that were taken from them.
-    pub(crate) heard: AtomicU32,
-    /// Whether this PE's front end calls for the attention of its waits.
-    pub(crate) attention: AtomicBool,
-}
-
-impl Progress {
-    pub(crate) fn new(watch: Option<Box<dyn Watcher>>) -> Self {
-        Progress {
-            departures: Departures::default(),
-            relays: Mutex::new(Vec::new()),
-            has_relays: AtomicBool::new(false),
-            watch,
-            sockets: AtomicU32::new(0),
-            heard: AtomicU32::new(0),
-            attention: AtomicBool::new(false),
-        }
-    }
-}
-
 impl Pe {
-    /// Whether there has ever been something that waits move on.
+    /// Whether this PE has ever had a relay.
     #[inline]
     pub(crate) fn has_relays(&self) -> bool {
         self.progress.has_relays.load(Ordering::Relaxed)
     }
 
-    /// As if there had been something.
+    /// Acts as if there had been a relay.
     #[cfg(loom)]
     pub(crate) fn pretend_relays(&self) {
         self.progress.has_relays.store(true, Ordering::Relaxed);
     }
 
-    /// Lets others get on who depend on this PE: part of every wait and test. Gives whether the
-    /// fabric [did anything](super::fabric::Fabric::progress): then a look is worth its while.
+    /// Does the work that other PEs depend on. Part of every wait and test. True if the fabric [did
+    /// anything](super::fabric::Fabric::progress): then the awaited word may have changed.
     #[inline]
     pub(crate) fn progress(&self) -> bool {
         let moved = self.far_fabric().is_some_and(|fabric| {
-            self.tell_departures(fabric);
+            self.announce_departures(fabric);
             fabric.progress()
         });
         self.relay_news();
         moved
     }
 
-    /// Sleeps until `bell` is rung after `ticket`, until the fabric has something to do, where it
-    /// can say so, or until `time` has passed. Wakes for nothing, too.
+    /// Sleeps until `bell` is rung after `ticket`, until the fabric's descriptor is readable, or
+    /// until `time` has passed. May wake spuriously.
     ///
-    /// Near PEs ring the doorbell alone, so with some of them a PE sleeps on that. Without, what
-    /// comes is delivered by the fabric, and a departure, which rings, is seen when the time has
-    /// passed.
+    /// Near PEs ring only the doorbell, so a PE that has near peers sleeps on that. Without near
+    /// peers, the fabric delivers everything but departures, which the PE sees after `time`.
     pub(crate) fn sleep(&self, bell: Doorbell, ticket: Ticket, time: Duration) {
         let fd = self.far_fabric().filter(|_| !self.has_near_peers()).and_then(Fabric::wake_fd);
         match fd {
             None => bell.sleep(ticket, time),
-            // Rung before it slept.
+            // Rung since the ticket was drawn.
             Some(_) if bell.stale(ticket) => {}
             Some(fd) => {
                 let most =
                     Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-                // Interrupted, it wakes for nothing.
+                // An interrupted poll is a spurious wake-up.
                 let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&most));
             }
         }
     }
 
-    /// Tells the fabric of PEs that are gone, once of each.
+    /// Announces PEs that are gone to the fabric, each once.
     ///
-    /// None is left out: a death is written before it is counted (D1), and the count is read before
-    /// the deaths (D2). So a count that was dealt with stands for deaths that were seen.
-    fn tell_departures(&self, fabric: &dyn Fabric) {
+    /// *None is left out.* **D1.** A death is written before it is counted. **D2.** The count is
+    /// read before the deaths. So a count that was dealt with stands for deaths that were seen.
+    fn announce_departures(&self, fabric: &dyn Fabric) {
         let departures = &self.progress.departures;
         // SAFETY: the header's counter lies in the mapping that `control` holds.
         let count = unsafe { shm::load(self.control().departures()) };
         if count == departures.counted.load(Ordering::Relaxed) {
             return;
         }
-        // Another thread does it.
-        let Some(mut told) = try_lock(&departures.told) else { return };
-        told.resize(self.npes(), false);
-        for (pe, told) in told.iter_mut().enumerate().filter(|(_, told)| !**told) {
-            // D2.
+        // A thread that has the lock announces them.
+        let Some(mut announced) = try_lock(&departures.announced) else { return };
+        announced.resize(self.npes(), false);
+        for (pe, announced) in announced.iter_mut().enumerate().filter(|(_, done)| !**done) {
+            // D2
             if let Some(cause) = self.control().departure(pe) {
-                *told = true;
+                *announced = true;
                 fabric.departed(pe as u32, cause);
             }
         }
         departures.counted.store(count, Ordering::Relaxed);
     }
 
-    /// The part of [`progress`](Self::progress) that other PEs' barriers wait for. Gives when it is
-    /// due again though nothing happens, as [`Relay::relay`] does.
+    /// The part of [`progress`](Self::progress) on which other PEs' barriers depend. Gives when it
+    /// is due again even if nothing arrives, as [`Relay::relay`] does.
     #[inline]
     pub(crate) fn relay_news(&self) -> Option<Due> {
         if let Some(watch) = &self.progress.watch {
@@ -153,16 +91,15 @@ impl Pe {
         if self.has_relays() { self.relay() } else { None }
     }
 
-    /// Has a barrier moved on by all waits, for as long as it lives.
+    /// Makes all waits call a relay as long as it lives.
     pub(crate) fn register_relay(&self, relay: Weak<dyn Relay>) {
         lock(&self.progress.relays).push(relay);
         self.progress.has_relays.store(true, Ordering::Relaxed);
     }
 
     fn relay(&self) -> Option<Due> {
-        // Another thread that has it does nearly the same: the news may have come just behind that
-        // thread. Then the next look of a wait passes it on: no sleeper goes for longer than
-        // `DEPARTURE_POLL` without a look.
+        // A thread that has the lock relays. It may just miss news; then the next poll of a wait
+        // relays them: a sleeper polls at least every `DEPARTURE_POLL`.
         let mut relays = try_lock(&self.progress.relays)?;
         let mut due = None;
         relays.retain(|relay| {
@@ -174,13 +111,13 @@ impl Pe {
         due
     }
 
-    /// What waits of this PE move on now.
+    /// The relays that are alive.
     pub(crate) fn live_relays(&self) -> Vec<Arc<dyn Relay>> {
         let relays = lock(&self.progress.relays);
         relays.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Whether a launcher watches the PEs, tells them of deaths, and ends all when one asks for it.
+    /// Whether a launcher watches the PEs, publishes deaths, and ends all PEs when one asks for it.
     pub(crate) fn is_watched(&self) -> bool {
         self.progress.watch.is_none()
     }
@@ -193,14 +130,16 @@ mod tests {
     use crate::base::status::State;
     use crate::far;
     use crate::job::Job;
+    use std::sync::atomic::AtomicBool;
     use std::time::Instant;
 
     const LONG: Duration = Duration::from_secs(20);
 
-    /// PE 1 sleeps until PE 0's store has come; gives how long, and what progress says then.
+    /// PE 1 sleeps until PE 0's store has arrived. Gives the time that took, and whether `progress`
+    /// was true.
     fn sleep_until_stored(settings: &str) -> (Duration, bool) {
         let options = far::options(settings);
-        // Waits of the barrier take what has come, too, so the store comes after them.
+        // The store comes after the barrier, whose waits would deliver it, too.
         let ready = AtomicBool::new(false);
         let slept = Job::threads_with(&options, 2, |job| {
             let window = job.window::<u64>(1).unwrap();
@@ -223,7 +162,7 @@ mod tests {
                 }
                 moved |= pe.progress();
             }
-            // The word may be seen before the sender has said that it came.
+            // The word may be visible before its sender makes the descriptor readable.
             while settings.contains("wake") && !moved && start.elapsed() < LONG {
                 moved = pe.progress();
             }
@@ -241,9 +180,9 @@ mod tests {
         }
     }
 
-    /// Of each PE that is gone, once; of one that finalises and still serves others, not.
+    /// A PE that finalises and still serves others is not announced.
     #[test]
-    fn the_fabric_hears_of_each_departure_once() {
+    fn each_departure_is_announced_to_the_fabric_once() {
         let job = Job::threads_with(&far::options(""), 3, |job| {
             job.barrier().unwrap();
             if job.pe() == 0 {
@@ -251,14 +190,14 @@ mod tests {
                 while control.state(1) != State::Finalizing {
                     std::thread::yield_now();
                 }
-                let told = |other: usize| {
-                    // The test fabric panics when it is told twice.
+                let announced = |other: usize| {
+                    // The test fabric panics at a second announcement.
                     (0..3).for_each(|_| _ = pe.progress());
-                    lock(&pe.progress.departures.told).get(other) == Some(&true)
+                    lock(&pe.progress.departures.announced).get(other) == Some(&true)
                 };
-                assert!(!told(1) && !told(2), "both may serve others");
+                assert!(!announced(1) && !announced(2), "both may serve others");
                 control.depart(2, State::Dead(Cause::Exit(1)));
-                assert!(told(2) && !told(1));
+                assert!(announced(2) && !announced(1));
             }
         });
         job.unwrap();

@@ -1,23 +1,24 @@
-//! The job record: what every PE knows alike of the job's nodes, and of what lies between them.
+//! The job record: the job's nodes and the costs between them, as all PEs know them alike.
 //!
-//! A **node** is PEs that have each other's memory mapped. Addressing asks [`Pe::route`] whether a
-//! PE is mapped here. Choices that PEs must make alike (which barrier, which collective, which way
-//! of shared data or multicast, how large) ask the record, which is the same at every PE. They
-//! never ask a route, the local environment or a local measurement: where nodes differ, those
-//! differ from PE to PE, and PEs that choose differently wait for each other for ever.
+//! A **node** is a set of PEs that have each other's memory mapped. Addressing asks [`Pe::route`]
+//! whether a PE is mapped here. Choices that PEs must make alike (the algorithms of barriers and
+//! collectives, the ways of shared data and multicast, their sizes) ask the record, which is equal
+//! at all PEs. They never ask a route, the local environment or a local measurement: where nodes
+//! differ, those differ from PE to PE, and PEs that choose differently wait for each other for
+//! ever.
 //!
 //! [`Pe::route`]: super::pe::Pe::route
 
 use std::sync::Arc;
 
-/// What every PE knows alike of the job's nodes, and of what lies between them.
+/// The job's nodes and the costs between them, equal at all PEs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     nodes: Nodes,
     costs: Option<Costs>,
 }
 
-/// What operations on far memory cost: for choices between ways that need different ones.
+/// Costs of operations on far memory, for choices between algorithms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Costs {
     /// Nanoseconds until a put of a word is visible at its target.
@@ -30,18 +31,18 @@ pub struct Costs {
     pub hardware_gets: bool,
     /// Whether hardware serves atomics; otherwise the target's CPU does.
     pub hardware_atomics: bool,
-    /// The largest put, in bytes, that is copied at once; a larger one returns when its source has
-    /// been read.
+    /// The largest put, in bytes, whose source is copied at once. A larger put returns when the
+    /// network has read its source.
     pub eager_bytes: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Nodes {
-    /// One, with all PEs.
+    /// One node with all PEs.
     One(Node),
-    /// None: a fabric stands before all memory, a PE's own included.
+    /// No nodes: all memory is behind a fabric, even a PE's own.
     None,
-    /// Several.
+    /// Two or more nodes.
     Several {
         /// The node of each PE.
         node_of: Arc<[u32]>,
@@ -52,9 +53,9 @@ enum Nodes {
 /// A node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Node {
-    /// PEs of the job that it has.
+    /// PEs of the job on this node.
     pub pes: usize,
-    /// CPUs that these may use.
+    /// CPUs that these PEs may use.
     pub cpus: usize,
 }
 
@@ -76,28 +77,33 @@ impl Record {
         Record { nodes: Nodes::None, costs: None }
     }
 
-    /// A job on several nodes: that of each PE, as an index into `cpus`, the CPUs of each node.
+    /// A job on these nodes. `node_of` has each PE's node, as an index into `cpus`, the CPUs of
+    /// each node. If one node has all PEs, this is [`one_node`](Self::one_node).
     ///
     /// # Panics
-    /// When a PE is on a node that there is not.
+    /// When a PE's node is not in `cpus`.
     pub fn nodes(node_of: &[u32], cpus: &[usize]) -> Self {
         let mut nodes: Vec<Node> = cpus.iter().map(|&cpus| Node { pes: 0, cpus }).collect();
         node_of.iter().for_each(|&node| nodes[node as usize].pes += 1);
-        let nodes = Nodes::Several { node_of: node_of.into(), nodes: nodes.into() };
+        let nodes = match nodes.iter().find(|node| node.pes == node_of.len()) {
+            Some(&node) => Nodes::One(node),
+            None => Nodes::Several { node_of: node_of.into(), nodes: nodes.into() },
+        };
         Record { nodes, costs: None }
     }
 
-    /// The same nodes, and what operations between them cost, where the fabric knows.
-    pub(crate) fn with_costs(self, costs: Option<Costs>) -> Self {
+    /// This record with the fabric's costs, if it knows them and has far peers.
+    pub fn with_costs(self, costs: Option<Costs>) -> Self {
+        let costs = costs.filter(|_| !self.is_one_node());
         Record { costs, ..self }
     }
 
-    /// What operations on far memory cost; `None` where all memory is near, or nobody knows.
+    /// Costs of operations on far memory; `None` if all memory is near, or they are not known.
     pub fn costs(&self) -> Option<&Costs> {
         self.costs.as_ref()
     }
 
-    /// Whether there is one node, with all PEs.
+    /// Whether all PEs are on one node.
     #[inline]
     pub fn is_one_node(&self) -> bool {
         matches!(self.nodes, Nodes::One(_))
@@ -108,7 +114,7 @@ impl Record {
         matches!(self.nodes, Nodes::Several { .. })
     }
 
-    /// Whether these PEs have each other's memory mapped.
+    /// Whether these PEs share a node.
     pub fn are_near(&self, pes: impl IntoIterator<Item = usize>) -> bool {
         match &self.nodes {
             Nodes::One(_) => true,
@@ -120,8 +126,8 @@ impl Record {
         }
     }
 
-    /// PEs for each CPU on a PE's node; `None` where there are no nodes.
-    pub(crate) fn pes_per_cpu(&self, pe: usize) -> Option<usize> {
+    /// PEs for each CPU on a PE's node; `None` if there are no nodes.
+    pub fn pes_per_cpu(&self, pe: usize) -> Option<usize> {
         let node = match &self.nodes {
             Nodes::One(node) => *node,
             Nodes::None => return None,
@@ -148,6 +154,24 @@ mod tests {
         assert!(!record.are_near([0, 1]) && !record.are_near([2, 1]));
         assert_eq!([0, 1, 2, 3].map(|pe| record.pes_per_cpu(pe)), [2, 1, 2, 2].map(Some));
         assert!(record.is_crowded(3) && !record.is_crowded(1));
+    }
+
+    #[test]
+    fn a_list_of_one_node_is_one_node() {
+        let costs = Costs {
+            put_ns: 1,
+            get_ns: 2,
+            bytes_per_s: 3,
+            hardware_gets: true,
+            hardware_atomics: true,
+            eager_bytes: 4,
+        };
+        for record in [Record::nodes(&[0, 0, 0], &[2]), Record::nodes(&[1, 1, 1], &[4, 2])] {
+            let record = record.with_costs(Some(costs));
+            assert_eq!(record, Record::one_node(3, 2));
+            assert!(record.is_one_node() && !record.is_mixed() && record.costs().is_none());
+        }
+        assert_eq!(Record::nodes(&[0, 1], &[1, 1]).with_costs(Some(costs)).costs(), Some(&costs));
     }
 
     #[test]

@@ -1,28 +1,40 @@
-//! The cut: a resolved place is a pointer or an address on a fabric.
+//! The line between near and far: a resolved address is a pointer or an address on a fabric.
 
 use crate::base::error::Quick;
 use crate::base::shm::{self, AtomicOp, Word};
 use crate::endpoint::fabric::{FarAddress, SignalOp};
 use crate::endpoint::pe::Pe;
 
-/// A resolved place in some PE's memory. Made by [`Pe::route`] from a checked range; lives no
-/// longer than that range does.
+/// A resolved address in a PE's memory. [`Pe::route`] makes it from a checked range; it lives no
+/// longer than that range.
 #[derive(Clone, Copy)]
 pub(crate) enum Route {
     /// Mapped here.
     Near(*mut u8),
-    /// Through the fabric.
+    /// Behind the fabric.
     Far(FarAddress),
 }
 
-// SAFETY: a pointer of a route is an address in a mapping that outlives it, and is used only
-// through `crate::base::shm`.
+// SAFETY: the pointer leads into a mapping that outlives the route, and is used only through
+// `crate::base::shm`, which any thread may use.
 unsafe impl Send for Route {}
 // SAFETY: as above.
 unsafe impl Sync for Route {}
 
+impl Pe {
+    /// The address of byte `offset` of a PE's segment. The caller has checked both.
+    #[inline]
+    pub(crate) fn route(&self, pe: usize, offset: u64) -> Route {
+        debug_assert!(pe < self.npes() && offset <= self.control().geometry().segment_stride);
+        match self.near_segment(pe) {
+            Some(segment) => Route::Near(segment.wrapping_add(offset as usize)),
+            None => Route::Far(FarAddress { pe: pe as u32, region: 0, offset }),
+        }
+    }
+}
+
 impl Route {
-    /// The place `bytes` further on; the caller has checked that it is in the same range.
+    /// The address `bytes` further on; the caller has checked that it is in the resolved range.
     #[inline]
     pub(crate) fn add(self, bytes: usize) -> Route {
         match self {
@@ -31,8 +43,8 @@ impl Route {
         }
     }
 
-    /// A number for the place that no other place on this PE's way has, or hardly any: what it
-    /// polls is told apart by that.
+    /// A number by which polls of different addresses are told apart: two addresses hardly ever
+    /// have one number.
     pub(crate) fn place(self) -> usize {
         match self {
             Route::Near(p) => p as usize,
@@ -98,7 +110,7 @@ impl Route {
         }
     }
 
-    /// Copies `len` bytes there; the source may be reused on return.
+    /// Copies `len` bytes to the address; the source may be reused on return.
     ///
     /// # Safety
     /// `src` is readable for `len` bytes, and the route was resolved for `len` bytes, writable.
@@ -106,8 +118,8 @@ impl Route {
     pub(crate) unsafe fn put(self, pe: &Pe, src: *const u8, len: usize) -> Quick<()> {
         match self {
             Route::Near(p) => {
-                // SAFETY: the caller promises both ranges; they overlap only when a PE puts onto
-                // its own source, which `put` excludes.
+                // SAFETY: the caller promises both ranges. They overlap only if a PE puts onto its
+                // own source, which the callers of this exclude.
                 unsafe { shm::copy(p, src, len) };
                 Ok(())
             }
@@ -116,7 +128,7 @@ impl Route {
         }
     }
 
-    /// Copies `len` bytes from there.
+    /// Copies `len` bytes from the address.
     ///
     /// # Safety
     /// `dst` is writable for `len` bytes, and the route was resolved for `len` bytes, readable.
@@ -133,8 +145,8 @@ impl Route {
         }
     }
 
-    /// Copies `len` bytes there, and then stores `value` in `word`, of the same PE: whoever sees
-    /// the value sees the bytes. Near, wakes nobody.
+    /// Copies `len` bytes to the address, and then stores `value` in `word` of that PE: a PE that
+    /// sees the value sees the bytes. Near, wakes no PE.
     ///
     /// # Safety
     /// `src` is readable for `len` bytes, both routes were resolved for writing, this one for `len`
@@ -154,8 +166,7 @@ impl Route {
                 Ok(unsafe { pe.fabric().put_signal(to, src, len, at, SignalOp::Set, value) }?)
             }
             _ => {
-                // SAFETY: as above. A near copy is complete, for every later store, when it
-                // returns.
+                // SAFETY: as above. A near copy is visible before every later store.
                 unsafe { self.put(pe, src, len)? };
                 word.store(pe, value);
                 Ok(())
@@ -185,7 +196,7 @@ impl Route {
     }
 }
 
-// Out of line, so that the Near path stays one branch and one instruction.
+// Out of line, so that the near path stays one branch and one instruction.
 
 #[cold]
 #[inline(never)]
@@ -204,8 +215,8 @@ fn far_signal(pe: &Pe, to: FarAddress, op: SignalOp, value: u64) -> Quick<()> {
 #[inline(never)]
 fn far_load(pe: &Pe, from: FarAddress, size: usize) -> Quick<u64> {
     let mut bits = 0u64;
-    // SAFETY: `bits` has 8 bytes and `size` is at most 8; the low bytes come first on every
-    // processor memonet runs on.
+    // SAFETY: `bits` has 8 bytes and `size` is at most 8; memonet runs on little-endian processors
+    // only.
     unsafe { pe.fabric().get(from, (&raw mut bits).cast(), size) }?;
     Ok(bits)
 }

@@ -1,8 +1,7 @@
-//! What a hosted PE asks of the machine that it runs on, and the words in which an attached process
-//! writes it down.
+//! The questions of a hosted PE to its machine, and the words in which an attached process writes
+//! them.
 //!
-//! Nothing in an [`Ask`] points into the program's memory; a block that goes with it or comes back
-//! travels beside it.
+//! Nothing in an [`Ask`] points into the program's memory: blocks travel beside it.
 
 use crate::base::shm::AtomicOp;
 use crate::endpoint::fabric::{
@@ -13,7 +12,7 @@ use std::time::Duration;
 /// A question to the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
-    /// The PE is there: its program begins.
+    /// The program of the PE begins.
     Begin,
     /// [`Fabric::store`](crate::endpoint::fabric::Fabric::store).
     Store {
@@ -24,109 +23,110 @@ pub enum Ask {
         /// The word.
         bits: u64,
     },
-    /// A block, then perhaps a signal.
+    /// Puts a block, and sends a signal after it if there is one.
     Put {
         /// Where.
         to: FarAddress,
         /// Bytes of the block; may be none.
         len: u32,
-        /// Whether the program may change its source when the call returns.
+        /// Whether the program may change the source when the call returns.
         reuse: bool,
-        /// Visible only when the block is.
+        /// Visible only after the block.
         signal: Option<Signal>,
     },
-    /// Answered with a block.
+    /// Gets a block, which is the answer.
     Get {
         /// Where.
         from: FarAddress,
         /// Bytes of the block.
         len: u32,
     },
-    /// Answered with what the word held.
+    /// Updates a word. The answer is its old value.
     Atomic {
         /// Where.
         at: FarAddress,
         /// Bytes of the word.
         size: u8,
-        /// What to do with it.
+        /// The operation.
         what: Atomic,
     },
     /// [`Fabric::fence`](crate::endpoint::fabric::Fabric::fence).
     Fence,
     /// [`Fabric::quiet`](crate::endpoint::fabric::Fabric::quiet).
     Quiet,
-    /// Answered with 1 when all that the PE has written is visible, else with 0; at once.
+    /// Answered at once: 1 when all writes of the PE are visible, otherwise 0.
     IsQuiet,
-    /// [`HardwareBarrier::join`](crate::endpoint::fabric::HardwareBarrier::join): answered with 0
-    /// where it does not serve the job.
+    /// [`HardwareBarrier::join`](crate::endpoint::fabric::HardwareBarrier::join): the answer is 0
+    /// where the hardware does not serve the job.
     Join,
     /// [`HardwareBarrier::arrive`](crate::endpoint::fabric::HardwareBarrier::arrive).
     Arrive,
     /// [`HardwareBarrier::complete`](crate::endpoint::fabric::HardwareBarrier::complete).
     Phase,
-    /// [`NetworkCollectives::join`](crate::endpoint::fabric::NetworkCollectives::join): the most
-    /// bytes are in the upper half.
+    /// [`NetworkCollectives::join`](crate::endpoint::fabric::NetworkCollectives::join): the
+    /// answer's upper half has the most bytes.
     JoinCollectives,
-    /// [`NetworkCollectives::begin`](crate::endpoint::fabric::NetworkCollectives::begin), with the
-    /// part as a block.
+    /// [`NetworkCollectives::begin`](crate::endpoint::fabric::NetworkCollectives::begin). The block
+    /// is the PE's part.
     Collective {
-        /// Which.
+        /// The operation, with its root or operator.
         what: NetworkCollective,
         /// Bytes of the part.
         len: u32,
     },
-    /// [`NetworkCollectives::end`](crate::endpoint::fabric::NetworkCollectives::end): 0, or one
-    /// more than the bytes of the result that comes back.
+    /// [`NetworkCollectives::end`](crate::endpoint::fabric::NetworkCollectives::end): the answer is
+    /// 0, or 1 + the bytes of the result.
     Collected {
-        /// The most bytes that may.
+        /// The most bytes of a result.
         len: u32,
     },
-    /// [`Datagrams::join`](crate::endpoint::fabric::Datagrams::join), with the members as a block
-    /// of words of 4 bytes: the group's number, and the most bytes of a datagram in the upper half.
+    /// [`Datagrams::join`](crate::endpoint::fabric::Datagrams::join). The block has the members, 4
+    /// bytes each. The answer is the group's number, and in the upper half the most bytes of a
+    /// datagram.
     JoinDatagrams {
-        /// For what.
+        /// The purpose that members of one group have in common.
         purpose: u32,
         /// Bytes of the block.
         len: u32,
     },
     /// [`Datagrams::send`](crate::endpoint::fabric::Datagrams::send).
     Send {
-        /// By which group.
+        /// The group.
         group: u32,
-        /// To whom.
+        /// The receiver; `None`: all other members.
         to: Option<u32>,
         /// Bytes of the datagram.
         len: u32,
     },
-    /// [`Datagrams::receive`](crate::endpoint::fabric::Datagrams::receive): 0, or one more than the
-    /// bytes of the datagram that comes back.
+    /// [`Datagrams::receive`](crate::endpoint::fabric::Datagrams::receive): the answer is 0, or 1 +
+    /// the bytes of the datagram.
     Receive {
-        /// By which group.
+        /// The group.
         group: u32,
-        /// The most bytes that may.
+        /// The most bytes of a datagram.
         len: u32,
     },
     /// [`Datagrams::leave`](crate::endpoint::fabric::Datagrams::leave).
     Leave {
-        /// Which group.
+        /// The group.
         group: u32,
     },
     /// [`Fabric::map_region`](crate::endpoint::fabric::Fabric::map_region), by processes: takes no
     /// time.
     Map {
-        /// Whose part of a restricted window it is.
+        /// The PE whose part of a restricted window it is.
         pe: u32,
         /// Its region.
         region: u32,
         /// Bytes.
         len: u64,
-        /// The number that the memory file has in this process.
+        /// The memory file's descriptor in this process.
         file: u32,
     },
     /// [`Fabric::unmap_region`](crate::endpoint::fabric::Fabric::unmap_region), by processes: takes
     /// no time.
     Unmap {
-        /// Whose part it was.
+        /// The PE whose part it was.
         pe: u32,
         /// Its region.
         region: u32,
@@ -135,9 +135,9 @@ pub enum Ask {
     Look,
     /// [`VirtualClock::park`](crate::endpoint::fabric::VirtualClock::park).
     Park {
-        /// When to stop.
+        /// When to resume at the latest.
         due: Option<Due>,
-        /// What for.
+        /// The awaited event.
         what: Awaited,
     },
     /// [`VirtualClock::compute`](crate::endpoint::fabric::VirtualClock::compute).
@@ -150,19 +150,19 @@ pub enum Ask {
 /// An atomic operation on a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Atomic {
-    /// Of the library's list.
+    /// An operation of the library's list, with its operand.
     Op(AtomicOp, u64),
     /// Stores `new` where the word holds `expected`.
     CompareSwap {
-        /// What it must hold.
+        /// The value that the word must hold.
         expected: u64,
-        /// What it then gets.
+        /// The value that it then gets.
         new: u64,
     },
 }
 
 impl Atomic {
-    /// What a word of `size` bytes that held `old` holds then.
+    /// The new value of a word of `size` bytes that held `old`.
     pub fn result(self, old: u64, size: usize) -> u64 {
         let new = match self {
             Atomic::Op(AtomicOp::Add, value) => old.wrapping_add(value),
@@ -177,10 +177,10 @@ impl Atomic {
     }
 }
 
-/// Words of a question.
+/// Length of a question in words.
 pub(super) const WORDS: usize = 8;
 
-/// In the lowest byte of the first word.
+/// Kinds of questions: the lowest byte of the first word.
 mod kind {
     pub(super) const BEGIN: u8 = 1;
     pub(super) const STORE: u8 = 2;
@@ -220,7 +220,7 @@ const TO_ONE: u8 = 1;
 const OPERATORS: [WordOperator; 5] =
     [WordOperator::Add, WordOperator::Min, WordOperator::Max, WordOperator::And, WordOperator::Or];
 
-/// A collective's kind, operator and root.
+/// Kind, operator and root of a collective, as numbers.
 fn collective(what: NetworkCollective) -> (u8, u8, u32) {
     let number = |operator| {
         OPERATORS.iter().position(|&other| other == operator).expect("all are in the list") as u8
@@ -244,11 +244,12 @@ fn collective_of(kind: u8, operator: u8, root: u32) -> Option<NetworkCollective>
     }
 }
 
-/// The first word, and a place in two.
+/// The first word.
 fn front(kind: u8, size: u8, what: u8, flags: u8) -> u64 {
     u64::from(u32::from_le_bytes([kind, size, what, flags]))
 }
 
+/// An address in two words.
 fn place(at: FarAddress) -> [u64; 2] {
     [u64::from(at.pe) | u64::from(at.region) << 32, at.offset]
 }
@@ -257,12 +258,62 @@ fn place_of(words: [u64; 2]) -> FarAddress {
     FarAddress { pe: words[0] as u32, region: (words[0] >> 32) as u32, offset: words[1] }
 }
 
+/// The address of questions that have none.
+const NOWHERE: FarAddress = FarAddress { pe: 0, region: 0, offset: 0 };
+
+/// All words: the front, an address, and the rest, padded with zeros.
+fn words<const N: usize>(front: u64, at: FarAddress, rest: [u64; N]) -> [u64; WORDS] {
+    const { assert!(N <= WORDS - 3) };
+    let mut words = [0; WORDS];
+    words[0] = front;
+    words[1..3].copy_from_slice(&place(at));
+    words[3..3 + N].copy_from_slice(&rest);
+    words
+}
+
+/// The words of a question whose operand is a time.
+fn timed(front: u64, time: Duration) -> [u64; WORDS] {
+    [front, nanos(time), 0, 0, 0, 0, 0, 0]
+}
+
+fn put_words(to: FarAddress, len: u32, reuse: bool, signal: Option<Signal>) -> [u64; WORDS] {
+    let reuse = if reuse { REUSE } else { 0 };
+    let Some(Signal { at, op, value }) = signal else {
+        return words(front(kind::PUT, 0, 0, reuse), to, [len.into()]);
+    };
+    let signal = match op {
+        SignalOp::Set => SIGNAL_SET,
+        SignalOp::Add => SIGNAL_ADD,
+    };
+    let [signal_pe, signal_offset] = place(at);
+    let rest = [len.into(), signal_pe, signal_offset, value];
+    words(front(kind::PUT, 0, 0, reuse | signal), to, rest)
+}
+
+fn atomic_words(at: FarAddress, size: u8, what: Atomic) -> [u64; WORDS] {
+    let (what, operand, new) = match what {
+        Atomic::Op(op, operand) => {
+            let number = OPERATIONS.iter().position(|&other| other == op);
+            (number.expect("all are in the list") as u8, operand, 0)
+        }
+        Atomic::CompareSwap { expected, new } => (COMPARE_SWAP, expected, new),
+    };
+    words(front(kind::ATOMIC, size, what, 0), at, [operand, new])
+}
+
+fn park_words(due: Option<Due>, what: Awaited) -> [u64; WORDS] {
+    let number = Awaited::ALL.iter().position(|&other| other == what);
+    let flags = due.map_or(0, |due| DUE | if due.vain { VAIN } else { 0 });
+    let front = front(kind::PARK, 0, number.expect("all are in the list") as u8, flags);
+    timed(front, due.map_or(Duration::ZERO, |due| due.at))
+}
+
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Ask {
-    /// Bytes of the block that goes with it.
+    /// Bytes of the block that goes with the question.
     pub fn gives(self) -> usize {
         match self {
             Ask::Put { len, .. }
@@ -273,7 +324,7 @@ impl Ask {
         }
     }
 
-    /// The most bytes of the block that comes back.
+    /// The most bytes of the block that comes back with the answer.
     pub fn takes(self) -> usize {
         match self {
             Ask::Get { len, .. } | Ask::Collected { len } | Ask::Receive { len, .. } => {
@@ -283,101 +334,56 @@ impl Ask {
         }
     }
 
-    /// Written down. [`from_words`](Self::from_words) reads it; times are whole nanoseconds.
+    /// The question in words, which [`from_words`](Self::from_words) reads. Times are whole
+    /// nanoseconds.
     pub(super) fn to_words(self) -> [u64; WORDS] {
-        let plain = |kind| [front(kind, 0, 0, 0), 0, 0, 0, 0, 0, 0, 0];
+        let plain = |kind| front(kind, 0, 0, 0);
+        let alone = |kind| words(plain(kind), NOWHERE, []);
+        let of_region = |pe, region| FarAddress { pe, region, offset: 0 };
+        let numbered = |number| of_region(number, 0);
         match self {
-            Ask::Begin => plain(kind::BEGIN),
-            Ask::Store { to, size, bits } => {
-                let [pe, offset] = place(to);
-                [front(kind::STORE, size, 0, 0), pe, offset, bits, 0, 0, 0, 0]
-            }
-            Ask::Put { to, len, reuse, signal } => {
-                let [pe, offset] = place(to);
-                let mut flags = if reuse { REUSE } else { 0 };
-                let mut then = ([0, 0], 0);
-                if let Some(signal) = signal {
-                    flags |= match signal.op {
-                        SignalOp::Set => SIGNAL_SET,
-                        SignalOp::Add => SIGNAL_ADD,
-                    };
-                    then = (place(signal.at), signal.value);
-                }
-                let ([signal_pe, signal_offset], value) = then;
-                let front = front(kind::PUT, 0, 0, flags);
-                [front, pe, offset, len.into(), signal_pe, signal_offset, value, 0]
-            }
-            Ask::Get { from, len } => {
-                let [pe, offset] = place(from);
-                [front(kind::GET, 0, 0, 0), pe, offset, len.into(), 0, 0, 0, 0]
-            }
-            Ask::Atomic { at, size, what } => {
-                let [pe, offset] = place(at);
-                let (what, operand, new) = match what {
-                    Atomic::Op(op, operand) => {
-                        let number = OPERATIONS.iter().position(|&other| other == op);
-                        (number.expect("all are in the list") as u8, operand, 0)
-                    }
-                    Atomic::CompareSwap { expected, new } => (COMPARE_SWAP, expected, new),
-                };
-                [front(kind::ATOMIC, size, what, 0), pe, offset, operand, new, 0, 0, 0]
-            }
-            Ask::Fence => plain(kind::FENCE),
-            Ask::Quiet => plain(kind::QUIET),
-            Ask::IsQuiet => plain(kind::IS_QUIET),
-            Ask::Join => plain(kind::JOIN),
-            Ask::Arrive => plain(kind::ARRIVE),
-            Ask::Phase => plain(kind::PHASE),
+            Ask::Begin => alone(kind::BEGIN),
+            Ask::Store { to, size, bits } => words(front(kind::STORE, size, 0, 0), to, [bits]),
+            Ask::Put { to, len, reuse, signal } => put_words(to, len, reuse, signal),
+            Ask::Get { from, len } => words(plain(kind::GET), from, [len.into()]),
+            Ask::Atomic { at, size, what } => atomic_words(at, size, what),
+            Ask::Fence => alone(kind::FENCE),
+            Ask::Quiet => alone(kind::QUIET),
+            Ask::IsQuiet => alone(kind::IS_QUIET),
+            Ask::Join => alone(kind::JOIN),
+            Ask::Arrive => alone(kind::ARRIVE),
+            Ask::Phase => alone(kind::PHASE),
             Ask::Map { pe, region, len, file } => {
-                let [at, _] = place(FarAddress { pe, region, offset: 0 });
-                [front(kind::MAP, 0, 0, 0), at, 0, len, file.into(), 0, 0, 0]
+                words(plain(kind::MAP), of_region(pe, region), [len, file.into()])
             }
-            Ask::Unmap { pe, region } => {
-                let [at, _] = place(FarAddress { pe, region, offset: 0 });
-                [front(kind::UNMAP, 0, 0, 0), at, 0, 0, 0, 0, 0, 0]
-            }
-            Ask::JoinCollectives => plain(kind::JOIN_COLLECTIVES),
+            Ask::Unmap { pe, region } => words(plain(kind::UNMAP), of_region(pe, region), []),
+            Ask::JoinCollectives => alone(kind::JOIN_COLLECTIVES),
             Ask::Collective { what, len } => {
                 let (number, operator, root) = collective(what);
-                [
-                    front(kind::COLLECTIVE, number, operator, 0),
-                    root.into(),
-                    0,
-                    len.into(),
-                    0,
-                    0,
-                    0,
-                    0,
-                ]
+                let front = front(kind::COLLECTIVE, number, operator, 0);
+                words(front, numbered(root), [len.into()])
             }
-            Ask::Collected { len } => {
-                [front(kind::COLLECTED, 0, 0, 0), 0, 0, len.into(), 0, 0, 0, 0]
-            }
+            Ask::Collected { len } => words(plain(kind::COLLECTED), NOWHERE, [len.into()]),
             Ask::JoinDatagrams { purpose, len } => {
-                [front(kind::JOIN_DATAGRAMS, 0, 0, 0), purpose.into(), 0, len.into(), 0, 0, 0, 0]
+                words(plain(kind::JOIN_DATAGRAMS), numbered(purpose), [len.into()])
             }
             Ask::Send { group, to, len } => {
                 let flags = if to.is_some() { TO_ONE } else { 0 };
-                let [at, _] = place(FarAddress { pe: group, region: to.unwrap_or(0), offset: 0 });
-                [front(kind::SEND, 0, 0, flags), at, 0, len.into(), 0, 0, 0, 0]
+                let at = of_region(group, to.unwrap_or(0));
+                words(front(kind::SEND, 0, 0, flags), at, [len.into()])
             }
             Ask::Receive { group, len } => {
-                [front(kind::RECEIVE, 0, 0, 0), group.into(), 0, len.into(), 0, 0, 0, 0]
+                words(plain(kind::RECEIVE), numbered(group), [len.into()])
             }
-            Ask::Leave { group } => [front(kind::LEAVE, 0, 0, 0), group.into(), 0, 0, 0, 0, 0, 0],
-            Ask::Look => plain(kind::LOOK),
-            Ask::Park { due, what } => {
-                let number = Awaited::ALL.iter().position(|&other| other == what);
-                let flags = due.map_or(0, |due| DUE | if due.vain { VAIN } else { 0 });
-                let front = front(kind::PARK, 0, number.expect("all are in the list") as u8, flags);
-                [front, due.map_or(0, |due| nanos(due.at)), 0, 0, 0, 0, 0, 0]
-            }
-            Ask::Compute { time } => [front(kind::COMPUTE, 0, 0, 0), nanos(time), 0, 0, 0, 0, 0, 0],
+            Ask::Leave { group } => words(plain(kind::LEAVE), numbered(group), []),
+            Ask::Look => alone(kind::LOOK),
+            Ask::Park { due, what } => park_words(due, what),
+            Ask::Compute { time } => timed(plain(kind::COMPUTE), time),
         }
     }
 
-    /// Read, believing nothing: that addresses are memory of the job, and words aligned, is for the
-    /// reader to check. Nothing, where no question is written like this.
+    /// The question that words from an untrusted process hold; `None` if they hold none. The caller
+    /// checks that addresses are memory of the job, and words aligned.
     pub(super) fn from_words(words: [u64; WORDS]) -> Option<Ask> {
         let [kind, size, what, flags] = u32::try_from(words[0]).ok()?.to_le_bytes();
         let at = place_of([words[1], words[2]]);
@@ -451,7 +457,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// What can be read is what would be written, but for bits of no meaning.
+        /// Words that can be read give a question that is written and read alike.
         #[test]
         fn whatever_is_written_is_read_or_refused(front in any::<[u8; 4]>(), rest in any::<[u64; WORDS - 1]>(), kind in 0u8..25) {
             let mut words = [0; WORDS];

@@ -1,4 +1,4 @@
-//! The machine as the fabric of a hosted PE, whatever way its questions take.
+//! The machine as the fabric of a hosted PE, over any [`Port`].
 
 use super::ask::{Ask, Atomic};
 use crate::base::error::{Error, Result};
@@ -13,34 +13,35 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Longer blocks are several.
-pub const MOST: usize = 1 << 30;
+/// The most bytes of a block; longer ones are sent in parts.
+pub const MOST_BYTES: usize = 1 << 30;
 
 /// The way of one PE to the machine.
 pub trait Port: Send + Sync {
-    /// The PE.
+    /// The number of the PE.
     fn pe(&self) -> u32;
 
-    /// Its time, since the start of the run.
+    /// The PE's time, since the start of the run.
     fn now(&self) -> Duration;
 
-    /// Asks, and comes back with the answer, when other PEs have run and time has passed.
+    /// Asks, and returns the answer. Meanwhile other PEs run and time passes.
     ///
     /// # Errors
-    /// In the machine's words, when it refuses; [`Error::Misuse`] when it is not this PE that runs.
+    /// The machine's words when it refuses; [`Error::Misuse`] when the caller is not the running
+    /// PE.
     ///
     /// # Safety
-    /// `block` is readable for the bytes that the question [gives](Ask::gives), writable for those
-    /// that it [takes](Ask::takes), during the call.
+    /// During the call, `block` is readable for the bytes that the question [gives](Ask::gives),
+    /// and writable for those that it [takes](Ask::takes).
     unsafe fn call(&self, ask: Ask, block: *mut u8) -> Result<u64>;
 
-    /// As in [`Fabric`].
+    /// As [`Fabric::map_region`].
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Fabric::map_region`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Fabric::map_region`].
     unsafe fn map_region(
         &self,
         pe: u32,
@@ -50,48 +51,48 @@ pub trait Port: Send + Sync {
         file: BorrowedFd<'_>,
     ) -> Result<()>;
 
-    /// As in [`Fabric`].
+    /// As [`Fabric::unmap_region`].
     fn unmap_region(&self, pe: u32, region: u32);
 }
 
-/// What the machine says, as an error.
+/// A refusal of the machine, as an error.
 pub fn refused(problem: String) -> Error {
     Error::Fabric { fabric: "simulated machine", problem }
 }
 
-/// All peers behind the machine.
+/// The fabric of a hosted PE: all peers are behind the machine.
 pub struct HostedFabric<P> {
     port: P,
-    /// Why a store was refused.
+    /// The error of a refused store, which the next quiet reports.
     late: Mutex<Option<Error>>,
     groups: bool,
     datagrams: bool,
 }
 
 impl<P: Port> HostedFabric<P> {
-    /// `groups`: whether the machine may have hardware for several PEs at once; `datagrams`:
-    /// whether that copies datagrams.
+    /// `groups` says that the machine may have hardware for several PEs at once, `datagrams` that
+    /// the hardware copies datagrams.
     pub fn new(port: P, groups: bool, datagrams: bool) -> Self {
         HostedFabric { port, late: Mutex::default(), groups, datagrams }
     }
 
     fn ask(&self, ask: Ask) -> Result<u64> {
         assert!(ask.gives() == 0 && ask.takes() == 0, "{ask:?} has a block");
-        // SAFETY: just asserted.
+        // SAFETY: the question has no block, as asserted.
         unsafe { self.port.call(ask, null_mut()) }
     }
 
     /// Asks with a block of bytes.
     fn give(&self, ask: Ask, bytes: &[u8]) -> Result<u64> {
         assert!(ask.gives() == bytes.len() && ask.takes() == 0, "{ask:?} has another block");
-        // SAFETY: just asserted; a block that is given is only read.
+        // SAFETY: the slice has the block's length, as asserted, and a given block is only read.
         unsafe { self.port.call(ask, bytes.as_ptr().cast_mut()) }
     }
 
-    /// Asks for a block of at most so many bytes; gives how many came, if there is an answer.
+    /// Asks for a block into `into`; gives its length, if there is a block.
     fn take(&self, ask: Ask, into: &mut [u8]) -> Result<Option<usize>> {
         assert!(ask.takes() == into.len() && ask.gives() == 0, "{ask:?} has another block");
-        // SAFETY: just asserted.
+        // SAFETY: the slice has the most bytes of the block, as asserted.
         let came = unsafe { self.port.call(ask, into.as_mut_ptr()) }?;
         Ok((came as usize).checked_sub(1))
     }
@@ -108,7 +109,7 @@ impl<P: Port> HostedFabric<P> {
     ) -> Result<()> {
         let mut done = 0;
         loop {
-            let part = (len - done).min(MOST);
+            let part = (len - done).min(MOST_BYTES);
             let end = done + part == len;
             let put = Ask::Put {
                 to: FarAddress { offset: to.offset + done as u64, ..to },
@@ -149,10 +150,10 @@ impl<P: Port> Fabric for HostedFabric<P> {
     }
 
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
-        for done in (0..len).step_by(MOST) {
+        for done in (0..len).step_by(MOST_BYTES) {
             let get = Ask::Get {
                 from: FarAddress { offset: from.offset + done as u64, ..from },
-                len: (len - done).min(MOST) as u32,
+                len: (len - done).min(MOST_BYTES) as u32,
             };
             // SAFETY: the caller promises the destination, of which this is a part.
             unsafe { self.port.call(get, dst.wrapping_add(done)) }?;
@@ -200,7 +201,7 @@ impl<P: Port> Fabric for HostedFabric<P> {
     }
 
     fn progress(&self) -> bool {
-        // The machine delivers by itself, whoever looks.
+        // The machine delivers by itself.
         self.look();
         false
     }
@@ -308,8 +309,8 @@ impl<P: Port> VirtualClock for HostedFabric<P> {
     }
 
     fn look(&self) {
-        // Whoever looks where no PE runs sees what is there; the next call that can fail says why
-        // it must not.
+        // A look by a caller that is not the running PE changes nothing; its next call that can
+        // fail says so.
         let _ = self.ask(Ask::Look);
     }
 
@@ -318,7 +319,7 @@ impl<P: Port> VirtualClock for HostedFabric<P> {
     }
 
     fn compute(&self, time: Duration) {
-        // As for a look.
+        // As in `look`.
         let _ = self.ask(Ask::Compute { time });
     }
 }
@@ -363,14 +364,14 @@ mod tests {
     fn what_is_longer_than_a_passage_goes_in_parts_and_the_signal_with_the_last() {
         let at = |offset| FarAddress { pe: 1, region: 0, offset };
         // Never touched, so it takes no memory.
-        let mut block = vec![0u8; 2 * MOST + 1];
+        let mut block = vec![0u8; 2 * MOST_BYTES + 1];
         let start = block.as_mut_ptr();
         for (len, parts) in [
-            (MOST - 1, &[MOST - 1][..]),
-            (MOST, &[MOST]),
-            (MOST + 1, &[MOST, 1]),
-            (2 * MOST, &[MOST, MOST]),
-            (2 * MOST + 1, &[MOST, MOST, 1]),
+            (MOST_BYTES - 1, &[MOST_BYTES - 1][..]),
+            (MOST_BYTES, &[MOST_BYTES]),
+            (MOST_BYTES + 1, &[MOST_BYTES, 1]),
+            (2 * MOST_BYTES, &[MOST_BYTES, MOST_BYTES]),
+            (2 * MOST_BYTES + 1, &[MOST_BYTES, MOST_BYTES, 1]),
         ] {
             let (reads, writes) = (
                 HostedFabric::new(Recorder::default(), false, false),

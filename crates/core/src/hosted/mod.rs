@@ -1,13 +1,13 @@
-//! Jobs whose PEs somebody else runs, on a fabric of his own: a simulator.
+//! Jobs whose PEs run under a host with a fabric of its own: a simulator.
 //!
-//! All segments are mapped by one process, the host's. A PE has its [`Job`] like any other; what
-//! its fabric is asked to deliver, the host writes by [`Hosted::write`] and its kin, which know
-//! where the PEs' memory is, restricted windows included.
+//! The host's process maps all segments. A PE has its [`Job`] like any other PE. The host delivers
+//! what a PE's fabric is asked for, by [`Hosted::write`] and its kin, which find the PEs' memory,
+//! restricted windows included.
 //!
 //! A PE's fabric is a [`HostedFabric`]: each call becomes an [`Ask`] that goes through a [`Port`].
-//! Where the PE lives in the host's process, the port is the host's; where it is a process of its
-//! own, it is attached to the machine by shared pages (`passage`) and a word that says whose turn
-//! it is (`turn`).
+//! For a PE in the host's process, the host provides the port. A PE that is a process of its own is
+//! attached to the machine by shared pages (`passage`) and a word that says which side has the turn
+//! (`turn`).
 
 mod ask;
 pub(crate) mod attached;
@@ -17,6 +17,8 @@ pub(crate) mod passage;
 mod patch;
 #[cfg(target_arch = "x86_64")]
 mod polls;
+mod process;
+mod replaced;
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 mod threads;
 pub(crate) mod turn;
@@ -25,7 +27,7 @@ pub use crate::base::settings::ENV_MACHINE_FD as ENV_FD;
 pub use crate::endpoint::fabric::Signal;
 pub use ask::{Ask, Atomic};
 pub use attached::join;
-pub use fabric::{HostedFabric, MOST, Port, refused};
+pub use fabric::{HostedFabric, MOST_BYTES, Port, refused};
 pub use passage::Passages;
 pub use turn::Came;
 
@@ -44,7 +46,7 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Parts of restricted windows, by the PE that has them mapped, their home, and region.
+/// Parts of restricted windows, by the PE that maps them, the PE whose part it is, and the region.
 type Regions = BTreeMap<(u32, u32, u32), PePart>;
 
 /// A part of a restricted window.
@@ -52,20 +54,20 @@ struct PePart {
     base: usize,
     len: usize,
     writable: bool,
-    /// Where the host has it mapped for a process, which keeps it so.
+    /// The host's mapping of a process's part.
     _own: Option<Mapping>,
 }
 
-/// The memory of a job in its host's hands.
+/// A host's access to the memory of its job.
 pub struct Hosted {
     control: Arc<Control>,
     regions: Mutex<Regions>,
 }
 
-/// Memory of the job that may be accessed.
+/// Memory of the job that a PE may access.
 struct Granted<'a> {
     at: *mut u8,
-    /// Where it is a part of a restricted window: nobody takes that back meanwhile.
+    /// The lock that keeps a part of a restricted window mapped meanwhile.
     _mapped: Option<MutexGuard<'a, Regions>>,
 }
 
@@ -80,17 +82,17 @@ impl Hosted {
     /// As for [`JobFile::create_with`].
     ///
     /// # Safety
-    /// Whoever has this reaches every byte of every PE, also those to which a guard has given a
-    /// reference. It carries out what the fabrics that [`join`](Self::join) is given were asked
-    /// for, and writes nothing else; and those fabrics keep the contract of
+    /// The value reaches every byte of every PE, also those to which a guard has given a reference.
+    /// The caller carries out what the fabrics given to [`join`](Self::join) are asked for, and
+    /// writes nothing else; and those fabrics keep the contract of
     /// [`fabric`](crate::endpoint::fabric).
     pub unsafe fn create(npes: usize, segment: Option<u64>) -> Result<Hosted> {
-        // They share one CPU: the one that the host runs them on.
+        // The host runs all PEs on one CPU.
         let control = JobFile::create_within(Self::MOST, npes, 1, segment)?.into_control()?;
         Ok(Hosted { control: Arc::new(control), regions: Mutex::default() })
     }
 
-    /// The memory of a job whose PEs are processes, which `job`'s holder starts.
+    /// The memory of a job whose PEs are processes.
     ///
     /// # Errors
     /// [`Error::System`] where it cannot be mapped.
@@ -107,11 +109,10 @@ impl Hosted {
         Ok(Hosted { control: Arc::new(control), regions: Mutex::default() })
     }
 
-    /// PE `pe` joins, with all peers behind `fabric`. Once for each PE, by whoever is to be that
-    /// PE.
+    /// Makes the caller PE `pe`, with all peers behind `fabric`. Called once for each PE.
     ///
     /// # Errors
-    /// [`Error::Environment`] for variables that choose what cannot be.
+    /// [`Error::Environment`] for variables with impossible values.
     pub fn join(&self, pe: usize, fabric: Box<dyn Fabric>) -> Result<Job> {
         let job = Job::from_control(
             self.control.clone(),
@@ -125,7 +126,7 @@ impl Hosted {
         Ok(job)
     }
 
-    /// PE `pe` has died of a panic: waits that depend on it end, as soon as they look.
+    /// Records that PE `pe` has died of a panic. Waits that depend on it end at their next poll.
     pub fn died(&self, pe: usize) {
         self.control.depart(pe, State::Dead(Cause::Panic));
     }
@@ -135,13 +136,13 @@ impl Hosted {
         self.control.geometry().npes
     }
 
-    /// How many PEs have left, in order or not.
+    /// Number of PEs that have left, in order or not.
     pub fn departures(&self) -> u32 {
         // SAFETY: the header's counter lies in the mapping that `control` holds.
         unsafe { shm::load(self.control.departures()) }
     }
 
-    /// Whether PE `pe` has.
+    /// Whether PE `pe` has left.
     pub fn has_left(&self, pe: usize) -> bool {
         self.control.state(pe).departed().is_some()
     }
@@ -150,21 +151,21 @@ impl Hosted {
         lock(&self.regions)
     }
 
-    /// What [`Fabric::map_region`] tells the fabric of PE `by`.
+    /// Records a part that PE `by` has mapped, as [`Fabric::map_region`] gives it.
     ///
     /// # Safety
-    /// As there: `base` stays mapped for `len` bytes, writable where writes will be asked for,
-    /// until [`unmap_region`](Self::unmap_region).
+    /// As for [`Fabric::map_region`]: `base` stays mapped for `len` bytes, writable where writes
+    /// will be asked for, until [`unmap_region`](Self::unmap_region).
     pub unsafe fn map_region(&self, by: u32, pe: u32, region: u32, base: *mut u8, len: usize) {
         let part = PePart { base: base as usize, len, writable: true, _own: None };
         self.regions().insert((by, pe, region), part);
     }
 
-    /// The same for a PE that is a process, by the number that the memory file has there. What the
-    /// process says is believed only as far as it can be seen.
+    /// Records a part that PE `by`, a process, has mapped. `file` is the memory file's descriptor
+    /// in that process. The process is not trusted: size and seals of the file are checked.
     ///
     /// # Errors
-    /// In words, when there is no such file, or it is none of a restricted window.
+    /// In words, when there is no such file, or it is not that of a restricted window.
     pub fn open_region(
         &self,
         by: u32,
@@ -187,8 +188,8 @@ impl Hosted {
             .process(by as usize)
             .and_then(Pid::from_raw)
             .ok_or("the PE's process is not known")?;
-        // A copy of the descriptor, and nothing else of that process: to open the file anew could
-        // be anything.
+        // Takes a copy of the descriptor: opening the file by a path of that process could open any
+        // file.
         let process = pidfd_open(process, PidfdFlags::empty())
             .map_err(|e| format!("the PE's process cannot be reached: {e}"))?;
         let fd = i32::try_from(file).map_err(|_| "a descriptor has no such number".to_owned())?;
@@ -205,13 +206,12 @@ impl Hosted {
         Ok(())
     }
 
-    /// Takes it back.
+    /// Forgets a part.
     pub fn unmap_region(&self, by: u32, pe: u32, region: u32) {
         self.regions().remove(&(by, pe, region));
     }
 
-    /// Where `len` bytes are, as PE `by` has them mapped, if they are memory of the job, and may be
-    /// written where that is wanted.
+    /// The address of `len` bytes that PE `by` may read, or write if `writes`; `None` otherwise.
     fn place(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> Option<Granted<'_>> {
         let geometry = self.control.geometry();
         let end = at.offset.checked_add(len as u64)?;
@@ -231,27 +231,27 @@ impl Hosted {
         })
     }
 
-    /// Whether there are `len` bytes, as PE `by` has them mapped, that may be written where that is
-    /// wanted.
+    /// Whether PE `by` may read `len` bytes at `at`, or write them if `writes`.
     pub fn has(&self, by: u32, at: FarAddress, len: usize, writes: bool) -> bool {
         self.place(by, at, len, writes).is_some()
     }
 
-    /// Whether there is such a word, aligned.
+    /// Whether PE `by` may update an aligned word of `size` bytes at `at`.
     pub fn has_word(&self, by: u32, at: FarAddress, size: usize) -> bool {
         self.word(by, at, size).is_some()
     }
 
-    /// Writes bytes into a PE's memory as PE `by` has it mapped; false where there is none. An
-    /// aligned word is never seen torn.
+    /// Writes bytes into a PE's memory for PE `by`; false where that may not write. An aligned word
+    /// is never seen torn.
     #[must_use]
     pub fn write(&self, by: u32, to: FarAddress, bytes: &[u8]) -> bool {
         let Some(place) = self.place(by, to, bytes.len(), true) else {
             return false;
         };
-        // SAFETY: `place` lies in a mapping with room for all of them: a segment's, which `control`
-        // keeps, or one that stays as long as `place`, by itself or as `map_region`'s caller
-        // promised; `bytes` are private memory. Words are aligned where they are claimed to be.
+        // SAFETY: `place` has room for all bytes in a mapping: a segment's, which `control` keeps,
+        // or a part's, which stays as long as `place`, because `_own` or the promise of
+        // `map_region`'s caller keeps it. `bytes` are private memory; words are aligned by the
+        // match.
         unsafe {
             match bytes.len() {
                 len @ (1 | 2 | 4 | 8) if place.at.addr() % len == 0 => {
@@ -265,17 +265,17 @@ impl Hosted {
         true
     }
 
-    /// Reads bytes from a PE's memory; nothing where there is none.
+    /// Reads bytes from a PE's memory for PE `by`; `None` where that may not read.
     pub fn read(&self, by: u32, from: FarAddress, len: usize) -> Option<Vec<u8>> {
         let place = self.place(by, from, len, false)?;
         let mut bytes = vec![0; len];
-        // SAFETY: as in `write`; the vector was made for so many bytes.
+        // SAFETY: as in `write`; the vector has `len` bytes.
         unsafe { shm::copy(bytes.as_mut_ptr(), place.at, len) };
         Some(bytes)
     }
 
-    /// Updates an aligned word of `size` (1, 2, 4, 8) bytes; gives what it held. Nothing where
-    /// there is none.
+    /// Updates an aligned word of `size` (1, 2, 4, 8) bytes, and gives its old value; `None` where
+    /// PE `by` may not.
     pub fn fetch_op(
         &self,
         by: u32,
@@ -289,8 +289,8 @@ impl Hosted {
         Some(unsafe { shm::fetch_op(place.at, size, op, operand) })
     }
 
-    /// Stores `new` in an aligned word that holds `expected`; gives what it held. Nothing where
-    /// there is none.
+    /// Stores `new` in an aligned word that holds `expected`, and gives its old value; `None` where
+    /// PE `by` may not.
     pub fn compare_swap(
         &self,
         by: u32,

@@ -1,7 +1,6 @@
-//! The shared pages by which attached processes and the machine talk: layout and access, for both
-//! sides.
+//! The pages that attached processes share with the machine: layout and access, for both sides.
 //!
-//! One memfd, which only descriptors reach:
+//! One memfd, which has no name:
 //!
 //! ```text
 //! 0            Header              written before any process starts
@@ -9,16 +8,16 @@
 //! ...          Passage of PE k
 //! ```
 //!
-//! A process maps its own passage, the machine all. Who may touch what, and when, says
-//! [`turn`](super::turn). The machine believes nothing that is written there: it copies the words
-//! once, and reads what they say with [`Ask::from_words`].
+//! A process maps its own passage; the machine maps all. [`turn`](super::turn) says which side may
+//! touch a passage, and when. The machine trusts nothing that a process writes: it copies the words
+//! once, and checks them by [`Ask::from_words`].
 //!
 //! Answer and question share the room for a block. In its turn, a process first reads the answer's
-//! block, then overwrites it with that of its next question. So when the machine has the turn, the
+//! block, then overwrites it with that of its next question. So when the machine gets the turn, the
 //! room holds a question that is not read yet. The machine gives pages back after it has read that.
 
 use super::ask::{Ask, WORDS};
-use super::fabric::MOST;
+use super::fabric::MOST_BYTES;
 use super::turn::{Came, Side, Turn};
 use crate::base::error::{Error, Result};
 use crate::base::memory::{self, Mapping, create_memfd};
@@ -39,14 +38,14 @@ struct Header {
     magic: u64,
     version: u32,
     npes: u32,
-    /// How much slower than this machine's CPU the simulated one is, as the bits of an `f64`; 0
-    /// where computing takes no time.
+    /// How many times slower the simulated CPU is than this machine's, as bits of an `f64`; 0:
+    /// computing takes no time.
     cpu_scale: u64,
-    /// Of all chance in the run.
+    /// Seed of all chance in the run.
     seed: u64,
 }
 
-/// What a process must know of the run.
+/// Parameters of the run that a process needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     pub(super) cpu_scale: Option<f64>,
@@ -54,12 +53,12 @@ pub(super) struct Run {
     npes: usize,
 }
 
-/// Reads the header of a file that may be one of ours, as the environment says.
+/// Reads the header of a file; `None` if it is not that of a machine.
 pub(super) fn peek(fd: &OwnedFd) -> Option<Run> {
     let size = memory::sealed_size(fd).ok().filter(|&size| size >= FIRST)?;
     let header = Mapping::part(fd, 0, FIRST).ok()?;
     let word = |offset: usize| header.at(offset as u64);
-    // SAFETY: aligned words of the mapped page.
+    // SAFETY: the offsets are those of aligned words, and the page is mapped.
     unsafe {
         let (magic, version): (u64, u32) = (
             shm::load(word(offset_of!(Header, magic)).cast()),
@@ -76,7 +75,7 @@ pub(super) fn peek(fd: &OwnedFd) -> Option<Run> {
     }
 }
 
-/// The first page of a passage. Each line is written by one side in its turn.
+/// The first page of a passage. Each cache line is written by one side, in its turn.
 #[repr(C, align(64))]
 struct Words {
     turn: u32,
@@ -85,17 +84,17 @@ struct Words {
     /// Nanoseconds that the process has computed since the last reply.
     spent: u64,
     _pad2: [u64; 7],
-    reply: [u64; REPLY],
+    reply: [u64; REPLY_WORDS],
 }
 
-/// Words of a reply: whether it is refused, the time in nanoseconds, a number, and the bytes in the
-/// block.
-const REPLY: usize = 4;
+/// A reply: whether it is a refusal, the time in nanoseconds, a number, and the bytes of the block.
+const REPLY_WORDS: usize = 4;
+// In bytes: offset of the block in a passage, distance of passages, offset of the first passage.
 const BLOCK: u64 = 4096;
-const STRIDE: u64 = BLOCK + MOST as u64;
+const STRIDE: u64 = BLOCK + MOST_BYTES as u64;
 const FIRST: u64 = 4096;
-/// Pages of longer blocks are given back after use.
-const KEPT: usize = 4 << 20;
+/// Pages of blocks from this length on are given back after use.
+const KEPT_BYTES: usize = 4 << 20;
 
 const _: () =
     assert!(size_of::<Header>() <= FIRST as usize && size_of::<Words>() <= BLOCK as usize);
@@ -107,17 +106,17 @@ struct Passage {
     turn: Turn,
 }
 
-// SAFETY: an address in a mapping, used only through `crate::base::shm`.
+// SAFETY: the address is used only through `crate::base::shm`, which any thread may use.
 unsafe impl Send for Passage {}
 // SAFETY: as above.
 unsafe impl Sync for Passage {}
 
 impl Passage {
     /// # Safety
-    /// `base` is that of a page, and a passage is mapped there for as long as this value and its
-    /// copies are used.
+    /// `base` is page-aligned, and a passage is mapped there as long as this value and its copies
+    /// are used.
     unsafe fn at(base: *mut u8) -> Passage {
-        // SAFETY: the caller promises the page, which begins with the word.
+        // SAFETY: the caller promises the page, in which the word is aligned.
         let turn = unsafe { Turn::new(base.wrapping_add(offset_of!(Words, turn)).cast()) };
         Passage { base, turn }
     }
@@ -127,7 +126,7 @@ impl Passage {
     }
 
     fn load(self, offset: usize) -> u64 {
-        // SAFETY: `at`'s caller promised the page; the offsets used are those of aligned words of
+        // SAFETY: `at`'s caller promised the page; the offsets are those of aligned words of
         // `Words`.
         unsafe { shm::load(self.word(offset)) }
     }
@@ -153,16 +152,16 @@ impl Passage {
     }
 }
 
-/// The pages, as the machine has them: mapped whole.
+/// The machine's side: all passages.
 pub struct Passages {
     mapping: Mapping,
-    /// Which PEs have ended, where no process can write it.
+    /// Which PEs have ended. Processes cannot write this.
     ended: Box<[AtomicBool]>,
 }
 
 impl Passages {
-    /// For so many PEs. With `cpu_scale`, what they compute takes as much time as on this machine's
-    /// CPU, times that.
+    /// Makes passages for so many PEs. With `cpu_scale`, computing takes its time on this machine's
+    /// CPU, times that; otherwise none.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -170,7 +169,8 @@ impl Passages {
         let size = FIRST + npes as u64 * STRIDE;
         let fd = create_memfd("memonet-machine", size)?;
         let mapping = Mapping::new(fd, size as usize, true)?;
-        // SAFETY: aligned words of the mapping's first page, which nobody else knows yet.
+        // SAFETY: the offsets are those of aligned words in the mapping's first page, which no
+        // other process has yet.
         unsafe {
             shm::store::<u64>(mapping.at(offset_of!(Header, magic) as u64).cast(), MAGIC);
             shm::store::<u32>(mapping.at(offset_of!(Header, version) as u64).cast(), VERSION);
@@ -183,27 +183,26 @@ impl Passages {
         Ok(Passages { mapping, ended })
     }
 
-    /// What a process needs in its environment to find them; the descriptor it inherits.
+    /// The variable by which a process finds the descriptor that it inherits.
     pub fn environment(&self) -> (&'static str, String) {
         (ENV_MACHINE_FD, self.mapping.fd().as_raw_fd().to_string())
     }
 
-    /// Their descriptor.
+    /// The descriptor of the pages.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.mapping.fd()
     }
 
     fn passage(&self, pe: usize) -> Passage {
         assert!(pe < self.ended.len(), "there is no PE {pe} among {}", self.ended.len());
-        // SAFETY: FIRST and STRIDE are multiples of pages, and there is a passage for each of
-        // `ended` in the mapping, which lives as long as `self`, in whose methods alone the value
-        // is used.
+        // SAFETY: FIRST and STRIDE are multiples of pages, and the mapping has a passage for each
+        // of `ended`. It lives as long as `self`, and only methods of `self` use the value.
         unsafe { Passage::at(self.mapping.at(FIRST + pe as u64 * STRIDE)) }
     }
 
-    /// Sleeps until PE `pe` has passed its turn to the machine, or has ended; or until woken for
-    /// nothing. Without a limit of time: a timer would cost more than all the rest of a hand-over.
-    /// What the word says of an end, [`has_ended`](Self::has_ended) knows.
+    /// Sleeps until PE `pe` has passed its turn to the machine, or has ended, or until a spurious
+    /// wake-up. It has no timeout: a timer would cost more than the rest of a hand-over. Only
+    /// [`has_ended`](Self::has_ended) confirms an end that the word claims.
     pub fn wait(&self, pe: usize) -> Came {
         match self.has_ended(pe) {
             true => Came::Gone,
@@ -211,43 +210,44 @@ impl Passages {
         }
     }
 
-    /// Whether PE `pe` has ended, whatever its process has written.
+    /// Whether PE `pe` has ended. Its process cannot fake this.
     pub fn has_ended(&self, pe: usize) -> bool {
         self.ended[pe].load(Ordering::Acquire)
     }
 
-    /// Wakes whoever waits for PE `pe`, for nothing.
+    /// Wakes a thread that waits for PE `pe`, spuriously.
     pub fn nudge(&self, pe: usize) {
         self.passage(pe).turn.wake();
     }
 
-    /// What it asks, and how long it has computed before; nothing where no question is written. In
-    /// the machine's turn.
+    /// The question of PE `pe`, and the time that it has computed before; `None` for words that are
+    /// no question. Called in the machine's turn.
     pub fn ask(&self, pe: usize) -> Option<(Ask, Duration)> {
         let passage = self.passage(pe);
         let ask = Ask::from_words(passage.load_all(offset_of!(Words, ask)))?;
         Some((ask, Duration::from_nanos(passage.load(offset_of!(Words, spent)))))
     }
 
-    /// The block of `len` bytes that goes with what it asks; nothing where a passage has no room
-    /// for so many. In the machine's turn.
+    /// The block of `len` bytes that goes with the question; `None` where a passage has no room for
+    /// so many. Called in the machine's turn.
     pub fn block(&self, pe: usize, len: usize) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; Some(len).filter(|&len| len <= MOST)?];
-        // SAFETY: a passage has room for `MOST` bytes, and the vector was made for `len`.
+        let mut bytes = vec![0; Some(len).filter(|&len| len <= MOST_BYTES)?];
+        // SAFETY: a passage has room for `MOST_BYTES` bytes, and the vector has `len`.
         unsafe { shm::copy(bytes.as_mut_ptr(), self.passage(pe).block(), len) };
         Some(bytes)
     }
 
     /// Gives pages back after a long block: `len` is the longer of the last answer and the
-    /// question. In the machine's turn, after it has read the question's [`block`](Self::block).
+    /// question. Called in the machine's turn, after the question's [`block`](Self::block) was
+    /// read.
     pub fn give_back(&self, pe: usize, len: usize) {
-        if (KEPT..=MOST).contains(&len) {
+        if (KEPT_BYTES..=MOST_BYTES).contains(&len) {
             self.mapping.release(FIRST + pe as u64 * STRIDE + BLOCK, len as u64);
         }
     }
 
     /// Answers PE `pe`, whose time is `now`: with a number and bytes, or with a refusal in words.
-    /// Ends the machine's turn; false when that is not the machine's.
+    /// Ends the machine's turn; false when the machine does not have the turn.
     pub fn answer(
         &self,
         pe: usize,
@@ -259,8 +259,8 @@ impl Passages {
             Ok((value, bytes)) => (0, value, bytes),
             Err(why) => (1, 0, why.as_bytes()),
         };
-        assert!(bytes.len() <= MOST, "an answer fits into a passage");
-        // SAFETY: a passage has room for `MOST` bytes.
+        assert!(bytes.len() <= MOST_BYTES, "an answer fits into a passage");
+        // SAFETY: a passage has room for `MOST_BYTES` bytes.
         unsafe { shm::copy(passage.block(), bytes.as_ptr(), bytes.len()) };
         passage.store_all(
             offset_of!(Words, reply),
@@ -269,28 +269,28 @@ impl Passages {
         passage.turn.pass(Side::Machine)
     }
 
-    /// PE `pe` has ended: [`wait`](Self::wait) says so from now on.
+    /// Records that PE `pe` has ended: [`wait`](Self::wait) says so from now on.
     pub fn left(&self, pe: usize) {
         self.ended[pe].store(true, Ordering::Release);
         self.passage(pe).turn.leave();
     }
 }
 
-/// A passage, as its process has it.
+/// A process's side: its own passage.
 pub(super) struct Own {
     passage: Passage,
-    /// What `passage` lies in.
+    /// The mapping that `passage` lies in.
     _mapping: Mapping,
 }
 
-/// A reply, without its bytes.
+/// A reply without its block.
 pub(super) struct Reply {
     pub(super) now: Duration,
     pub(super) answer: std::result::Result<u64, String>,
 }
 
 impl Own {
-    /// Takes the passage of PE `me` from an inherited descriptor, believing nothing.
+    /// The passage of PE `me` behind an inherited descriptor, which may be of any file.
     pub(super) fn attach(fd: OwnedFd, me: usize, npes: usize) -> Result<(Own, Run)> {
         let run = peek(&fd).filter(|run| run.npes == npes).ok_or_else(|| Error::Environment {
             name: ENV_MACHINE_FD,
@@ -302,7 +302,7 @@ impl Own {
         })?;
         let mapping = Mapping::part(&fd, FIRST + me as u64 * STRIDE, STRIDE)?;
         mapping.keep_from_children();
-        // SAFETY: a whole passage was mapped just now, and lives as long as this value.
+        // SAFETY: the mapping holds a whole passage, and lives as long as this value.
         let passage = unsafe { Passage::at(mapping.at(0)) };
         let own = Own { passage, _mapping: mapping };
         Ok((own, run))
@@ -315,8 +315,8 @@ impl Own {
     pub(super) unsafe fn call(&self, ask: Ask, spent: Duration, block: *mut u8) -> Option<Reply> {
         let passage = self.passage;
         if ask.gives() > 0 {
-            debug_assert!(ask.gives() <= MOST);
-            // SAFETY: the caller promises the source; a passage has room for `MOST` bytes.
+            debug_assert!(ask.gives() <= MOST_BYTES);
+            // SAFETY: the caller promises the source; a passage has room for `MOST_BYTES` bytes.
             unsafe { shm::copy(passage.block(), block, ask.gives()) };
         }
         passage.store_all(offset_of!(Words, ask), ask.to_words());
@@ -331,11 +331,11 @@ impl Own {
                 Came::Late => {}
             }
         }
-        let [refused, now, value, len] = passage.load_all::<REPLY>(offset_of!(Words, reply));
-        let len = (len as usize).min(MOST);
+        let [refused, now, value, len] = passage.load_all::<REPLY_WORDS>(offset_of!(Words, reply));
+        let len = (len as usize).min(MOST_BYTES);
         let answer = if refused != 0 {
             let mut words = vec![0; len];
-            // SAFETY: a passage has room for `MOST` bytes, and the vector was made for `len`.
+            // SAFETY: a passage has room for `MOST_BYTES` bytes, and the vector has `len`.
             unsafe { shm::copy(words.as_mut_ptr(), passage.block(), len) };
             Err(String::from_utf8_lossy(&words).into_owned())
         } else {
@@ -346,7 +346,7 @@ impl Own {
                     len <= ask.takes()
                 };
                 assert!(all, "{ask:?} is answered with {len} bytes");
-                // SAFETY: the caller promises the destination, for that many bytes at least.
+                // SAFETY: the caller promises the destination for at least so many bytes.
                 unsafe { shm::copy(block, passage.block(), len) };
             }
             Ok(value)

@@ -1,48 +1,48 @@
-//! Replacing functions of the kernel's and of libc's in this process, by a jump over their first
+//! Replaces functions of the kernel and of libc in this process: writes a jump over their first
 //! instructions.
 //!
-//! libc's callers of its own functions cannot be intercepted by symbols, nor can programs that are
-//! linked statically, nor those that find the kernel's functions by themselves. All of them run the
-//! same code, which is this process's own copy once it is written to.
+//! Symbols cannot intercept libc's calls of its own functions, statically linked programs, or
+//! programs that find the kernel's functions by themselves. All of these run this code, and writing
+//! to it makes a private copy for this process.
 
 use std::ops::Range;
 
-/// A function, and the pages whose protection must be changed for it.
+/// A function, and the pages whose protection must change before it is written to.
 pub(super) struct Function {
     at: usize,
     pages: Range<usize>,
 }
 
-/// One of libc's, or the program's own.
+/// A function of libc or of the program.
 pub(super) fn of_program(at: usize) -> Function {
     let page = crate::base::memory::page_size();
-    let pages = at / page * page..(at + JUMP).next_multiple_of(page);
+    let pages = at / page * page..(at + JUMP_BYTES).next_multiple_of(page);
     Function { at, pages }
 }
 
-/// One of those that the kernel maps into each process (the vDSO), if it is there.
+/// A function of the vDSO, which the kernel maps into each process, if there is one.
 pub(super) fn of_kernel(name: &str) -> Option<Function> {
-    // SAFETY: asks for a number.
+    // SAFETY: reads a number from the auxiliary vector.
     let base = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) } as usize;
     if base == 0 {
         return None;
     }
-    // SAFETY: the kernel maps a whole ELF image there, for as long as the process lives; its header
-    // says where the table of sections ends it.
+    // SAFETY: the kernel maps a whole ELF image there as long as the process lives. It ends with
+    // the table of sections, whose place is in the header.
     let image = unsafe {
         let header = &*(base as *const libc::Elf64_Ehdr);
         let len =
             header.e_shoff as usize + usize::from(header.e_shnum) * usize::from(header.e_shentsize);
         std::slice::from_raw_parts(base as *const u8, len)
     };
-    // The kernel does not let the protection of a part of it be changed.
+    // The kernel changes the protection of the whole image only.
     let pages = base..(base + image.len()).next_multiple_of(crate::base::memory::page_size());
     let at = base + symbol(image, name)?;
     Some(Function { at, pages })
 }
 
-/// Where in an ELF image a function begins that has room for a jump. Nothing, where the image is
-/// none.
+/// Offset in an ELF image of a function that has room for a jump; `None` where there is none, or
+/// the image is invalid.
 fn symbol(image: &[u8], name: &str) -> Option<usize> {
     let number = |at: usize, len: usize| -> Option<usize> {
         let mut word = [0; 8];
@@ -51,72 +51,72 @@ fn symbol(image: &[u8], name: &str) -> Option<usize> {
     };
     let (table, entry, count) = (number(0x28, 8)?, number(0x3A, 2)?, number(0x3C, 2)?);
     let section = |index: usize| table + index * entry;
-    // Of a section: type at 4, offset at 0x18, size at 0x20, the strings' section at 0x28.
+    // Fields of a section: type at 4, offset at 0x18, size at 0x20, index of its strings at 0x28.
     const DYNAMIC_SYMBOLS: usize = 11;
     let symbols = (0..count).map(section).find(|&at| number(at + 4, 4) == Some(DYNAMIC_SYMBOLS))?;
     let (start, size, strings) =
         (number(symbols + 0x18, 8)?, number(symbols + 0x20, 8)?, number(symbols + 0x28, 4)?);
     let strings = number(section(strings) + 0x18, 8)?;
-    // Of a symbol, in 24 bytes: name at 0, value at 8, size at 16.
+    // Fields of a symbol, in 24 bytes: name at 0, value at 8, size at 16.
     let found = (start..start.checked_add(size)?).step_by(24).find(|&at| {
         let text =
             number(at, 4).and_then(|from| image.get(strings + from..)?.get(..name.len() + 1));
         text.is_some_and(|text| &text[..name.len()] == name.as_bytes() && text[name.len()] == 0)
     })?;
-    (number(found + 16, 8)? >= JUMP).then(|| number(found + 8, 8))?
+    (number(found + 16, 8)? >= JUMP_BYTES).then(|| number(found + 8, 8))?
 }
 
-/// Bytes of a jump to anywhere.
-const JUMP: usize = 12;
+/// Bytes of a jump to any address.
+const JUMP_BYTES: usize = 12;
 
-/// A jump to an address: mov rax, there; jmp rax. No function gets an argument in that register,
-/// nor has to keep it.
-fn jump(there: usize) -> [u8; JUMP] {
+/// A jump to an address: mov rax, there; jmp rax. The calling convention passes no argument in that
+/// register and does not preserve it.
+fn jump(there: usize) -> [u8; JUMP_BYTES] {
     let mut jump = [0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0];
     jump[2..10].copy_from_slice(&(there as u64).to_le_bytes());
     jump
 }
 
-/// Has whoever calls `theirs` call the function at `ours`. False where this processor or the kernel
+/// Makes calls of `theirs` go to the function at `ours`. False where the processor or the kernel
 /// does not allow it.
 ///
 /// # Safety
-/// `theirs` has at least [`JUMP`] bytes and the signature of `ours`, and no thread is in it.
+/// `theirs` has at least [`JUMP_BYTES`] bytes and the signature of `ours`, and no thread is in it.
 pub(super) unsafe fn replace(theirs: &Function, ours: usize) -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
     }
     let (start, len) = (theirs.pages.start as *mut libc::c_void, theirs.pages.len());
     let code = libc::PROT_READ | libc::PROT_EXEC;
-    // SAFETY: pages that hold code of this process, which stays what it was but for the bytes that
-    // the caller has promised.
+    // SAFETY: these pages hold code of this process. Only the bytes that the caller promises
+    // change, and no thread runs them.
     unsafe {
         if libc::mprotect(start, len, code | libc::PROT_WRITE) != 0 {
             return false;
         }
-        std::ptr::copy_nonoverlapping(jump(ours).as_ptr(), theirs.at as *mut u8, JUMP);
+        std::ptr::copy_nonoverlapping(jump(ours).as_ptr(), theirs.at as *mut u8, JUMP_BYTES);
         libc::mprotect(start, len, code);
     }
     true
 }
 
-/// The same function at another address, where it stays what it is when it is [replaced](replace):
-/// a copy of its first instructions, and a jump to the rest. Nothing where those are of other kinds
-/// than compilers begin functions with that keep many registers, or the kernel does not allow it.
+/// An address at which a function can still be called after it is [replaced](replace): a copy of
+/// its first instructions, and a jump to the rest. `None` where those are not the usual
+/// instructions that save registers, or the kernel does not allow it.
 ///
 /// # Safety
 /// There is a function at `theirs`, as it was compiled.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 pub(super) unsafe fn elsewhere(theirs: &Function) -> Option<usize> {
     let page = crate::base::memory::page_size();
-    // SAFETY: code up to the end of a page that is mapped, as a part of the function is in it.
+    // SAFETY: the slice ends with a page that holds a part of the function, so it is mapped.
     let code =
         unsafe { std::slice::from_raw_parts(theirs.at as *const u8, theirs.pages.end - theirs.at) };
     let begin = whole(code)?;
     let instructions = [&code[..begin], &jump(theirs.at + begin)].concat();
     let (prot, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a page of its own, which stays.
+    // SAFETY: the kernel chooses an unused page, which is never unmapped.
     unsafe {
         let at = libc::mmap(std::ptr::null_mut(), page, prot, flags, -1, 0);
         if at == libc::MAP_FAILED {
@@ -127,12 +127,12 @@ pub(super) unsafe fn elsewhere(theirs: &Function) -> Option<usize> {
     }
 }
 
-/// Bytes of the first instructions, of [`JUMP`] bytes together or more, if all of them do the same
-/// wherever they are.
+/// Bytes of the first instructions that together have [`JUMP_BYTES`] or more, if all of them are
+/// known not to depend on their address.
 #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
 fn whole(code: &[u8]) -> Option<usize> {
     let mut at = 0;
-    while at < JUMP {
+    while at < JUMP_BYTES {
         at += match code.get(at..)? {
             // endbr64
             [0xF3, 0x0F, 0x1E, 0xFA, ..] => 4,
@@ -142,7 +142,7 @@ fn whole(code: &[u8]) -> Option<usize> {
             // sub rsp, number
             [0x48, 0x83, 0xEC, _, ..] => 4,
             [0x48, 0x81, 0xEC, _, _, _, _, ..] => 7,
-            // mov register, register; of the new registers, or of 64 bits, with a prefix
+            // mov register, register; with a prefix for 64 bits or r8 to r15
             [0x89, 0xC0..=0xFF, ..] => 2,
             [0x40..=0x4F, 0x89, 0xC0..=0xFF, ..] => 3,
             _ => return None,
@@ -169,7 +169,7 @@ mod tests {
     fn callers_get_the_other() {
         let call: extern "C" fn(u64) -> u64 = std::hint::black_box(theirs);
         assert_ne!(call(7), 8);
-        // SAFETY: a function of several instructions of many bytes, that only this test calls.
+        // SAFETY: a function of more bytes than a jump, which only this test calls.
         assert!(unsafe {
             replace(&of_program(theirs as *const () as usize), ours as *const () as usize)
         });
@@ -189,17 +189,17 @@ mod tests {
             libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         );
-        // SAFETY: a page of its own, which takes the code.
+        // SAFETY: the kernel chooses an unused page, and the code fits into it.
         let at = unsafe {
             let at = libc::mmap(std::ptr::null_mut(), page, all, flags, -1, 0);
             assert!(at != libc::MAP_FAILED);
             std::ptr::copy_nonoverlapping(code.as_ptr(), at.cast(), code.len());
             at as usize
         };
-        // SAFETY: a function of this signature, or the address of one.
+        // SAFETY: at both addresses is a function of this signature.
         let call =
             |at: usize| unsafe { std::mem::transmute::<usize, extern "C" fn(u64) -> u64>(at) }(7);
-        // SAFETY: the function above, in which nobody is.
+        // SAFETY: the function above, which no thread runs.
         let kept = unsafe { elsewhere(&of_program(at)) }.expect("all its instructions are known");
         assert_eq!((call(at), call(kept)), (12, 12));
         // SAFETY: as above.
@@ -209,20 +209,20 @@ mod tests {
 
     #[test]
     fn what_means_another_thing_elsewhere_stays_where_it_is() {
-        let pushes = [0x50; JUMP];
-        assert_eq!(whole(&pushes), Some(JUMP));
+        let pushes = [0x50; JUMP_BYTES];
+        assert_eq!(whole(&pushes), Some(JUMP_BYTES));
         for other in [
             &[0xE8, 1, 0, 0, 0][..],
             &[0x77, 3],
             &[0x48, 0x89, 0x05, 1, 0, 0, 0],
             &[0x80, 0x3D, 1, 0, 0, 0, 0],
         ] {
-            for before in 0..JUMP {
+            for before in 0..JUMP_BYTES {
                 let code = [&pushes[..before], other, &pushes[..]].concat();
                 assert_eq!(whole(&code), None, "{before} pushes before {other:x?}");
             }
         }
-        assert_eq!(whole(&pushes[..JUMP - 1]), None);
+        assert_eq!(whole(&pushes[..JUMP_BYTES - 1]), None);
     }
 
     #[test]

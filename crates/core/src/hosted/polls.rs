@@ -1,15 +1,15 @@
 //! Waits for descriptors, in an attached process.
 //!
-//! Programs sleep by them too: with no descriptors, they wait for nothing but time, and that is the
-//! machine's. With some, they wait for what is outside of the machine, in real time; and where
-//! nothing has come for so long, as much time has passed in the machine.
+//! Without descriptors such a wait is a sleep, in the machine's time. With descriptors it waits for
+//! events outside of the machine, in real time; after a timeout, as much time passes in the
+//! machine.
 
-use super::{attached, clock};
+use super::{clock, process};
 use libc::{c_int, c_long, c_void};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// libc's functions, and what stands in their places.
+/// Functions of libc, each with its replacement.
 pub(super) fn replacements() -> [(usize, usize); 6] {
     [
         (libc::poll as *const () as usize, poll as *const () as usize),
@@ -21,15 +21,15 @@ pub(super) fn replacements() -> [(usize, usize); 6] {
     ]
 }
 
-/// Waits for so long, or without end, by `ask`, which asks the kernel for just that: with 0 when
-/// nothing has come in that time.
+/// Waits for at most `timeout` by `ask`, which makes the kernel's call: 0 after a timeout. With
+/// `for_nothing` there is nothing to wait for but time.
 fn wait(timeout: Option<Duration>, for_nothing: bool, ask: impl FnOnce() -> c_long) -> c_int {
     match timeout {
-        Some(time) if for_nothing && attached::sleep(time) => 0,
+        Some(time) if for_nothing && process::sleep(time) => 0,
         Some(time) => {
             let found = ask() as c_int;
             if found == 0 && !time.is_zero() {
-                attached::sleep(time);
+                process::sleep(time);
             }
             found
         }
@@ -37,13 +37,13 @@ fn wait(timeout: Option<Duration>, for_nothing: bool, ask: impl FnOnce() -> c_lo
     }
 }
 
-/// Nothing for no end.
+/// `None` for a wait without end.
 fn millis(timeout: c_int) -> Option<Duration> {
     u64::try_from(timeout).ok().map(Duration::from_millis)
 }
 
 unsafe extern "C" fn poll(fds: *mut libc::pollfd, count: libc::nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: the program's call, as it is.
+    // SAFETY: the program's own call, passed on.
     wait(millis(timeout), count == 0, || unsafe {
         libc::syscall(libc::SYS_poll, fds, count, timeout)
     })
@@ -55,22 +55,22 @@ unsafe extern "C" fn ppoll(
     timeout: *const libc::timespec,
     mask: *const libc::sigset_t,
 ) -> c_int {
-    // SAFETY: the program's, or null.
+    // SAFETY: the program passes an address that it may read, or null.
     let mut time = unsafe { timeout.as_ref() }.copied();
     let wished = time.map(clock::duration);
-    // A time that is none is for the kernel to refuse, which it does at once. It changes the time;
-    // libc's does not.
+    // The kernel refuses an invalid time at once. It changes its time; libc's function does not, so
+    // it gets a copy.
     let left = time.as_mut().map_or(null_mut(), |time| &raw mut *time);
-    // SAFETY: the program's call, as it is.
+    // SAFETY: the program's own call, passed on.
     wait(wished, count == 0 && mask.is_null(), || unsafe {
-        libc::syscall(libc::SYS_ppoll, fds, count, left, mask, KERNEL_MASK)
+        libc::syscall(libc::SYS_ppoll, fds, count, left, mask, KERNEL_MASK_BYTES)
     })
 }
 
-/// Bytes of a set of signals, as the kernel has it.
-const KERNEL_MASK: usize = 8;
+/// Size of the kernel's set of signals.
+const KERNEL_MASK_BYTES: usize = 8;
 
-/// `time` becomes what is left of it.
+/// The kernel's `pselect`. `time` becomes the time left.
 fn selected(
     count: c_int,
     sets: [*mut libc::fd_set; 3],
@@ -80,9 +80,9 @@ fn selected(
     let wished = time.as_deref().copied().map(clock::duration);
     let for_nothing = mask.is_null() && (count == 0 || sets.iter().all(|set| set.is_null()));
     let left = time.map_or(null_mut(), |time| &raw mut *time);
-    let mask = [mask as usize, KERNEL_MASK];
+    let mask = [mask as usize, KERNEL_MASK_BYTES];
     let [read, write, other] = sets;
-    // SAFETY: the program's call, as it is; the kernel reads `mask` and writes `left`.
+    // SAFETY: the program's own call, passed on; the kernel reads `mask` and writes `left`.
     wait(wished, for_nothing, || unsafe {
         libc::syscall(libc::SYS_pselect6, count, read, write, other, left, mask.as_ptr())
     })
@@ -95,7 +95,7 @@ unsafe extern "C" fn select(
     other: *mut libc::fd_set,
     timeout: *mut libc::timeval,
 ) -> c_int {
-    // SAFETY: the program's, or null.
+    // SAFETY: the program passes an address that it may write, or null.
     let timeout = unsafe { timeout.as_mut() };
     let mut time = timeout.as_ref().map(|time| libc::timespec {
         tv_sec: time.tv_sec,
@@ -117,7 +117,7 @@ unsafe extern "C" fn pselect(
     timeout: *const libc::timespec,
     mask: *const libc::sigset_t,
 ) -> c_int {
-    // SAFETY: the program's, or null.
+    // SAFETY: the program passes an address that it may read, or null.
     let mut time = unsafe { timeout.as_ref() }.copied();
     selected(count, [read, write, other], time.as_mut(), mask)
 }
@@ -128,7 +128,7 @@ unsafe extern "C" fn epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    // SAFETY: as the caller's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { epoll_pwait(epoll, events, most, timeout, null()) }
 }
 
@@ -140,8 +140,8 @@ unsafe extern "C" fn epoll_pwait(
     mask: *const libc::sigset_t,
 ) -> c_int {
     let mask = mask.cast::<c_void>();
-    // SAFETY: the program's call, as it is.
+    // SAFETY: the program's own call, passed on.
     wait(millis(timeout), false, || unsafe {
-        libc::syscall(libc::SYS_epoll_pwait, epoll, events, most, timeout, mask, KERNEL_MASK)
+        libc::syscall(libc::SYS_epoll_pwait, epoll, events, most, timeout, mask, KERNEL_MASK_BYTES)
     })
 }

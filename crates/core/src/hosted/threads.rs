@@ -1,16 +1,15 @@
 //! Waits of a program's threads for each other, in an attached process.
 //!
-//! Other threads compute in real time, so who waits for them does. But how long at most, the
-//! program has said by the machine's clocks, which the kernel knows nothing of: it waits for as
-//! long in real time; and where nothing has come, as much time has passed in the machine.
+//! Threads compute in real time, so waits for them take real time too. Their limits are times of
+//! the machine's clocks, which the kernel does not know: such a wait lasts as long in real time;
+//! after a timeout, as much time passes in the machine.
 //!
-//! For a condition, libc's own function waits, which is kept [elsewhere](patch::elsewhere), with a
-//! limit that the kernel understands. A lock or a semaphore is tried again and again. Rust's
-//! threads wait by number.
+//! A wait for a condition calls libc's own function, which is [moved](patch::elsewhere), with a
+//! limit on the kernel's clock. A lock or a semaphore is tried again and again. Rust's threads wait
+//! by `syscall`.
 
-use super::attached;
-use super::clock::{self, SWITCHED_ON};
-use super::patch;
+use super::clock::{self, SWITCHED_ON_S};
+use super::{patch, process};
 use libc::{
     CLOCK_MONOTONIC, CLOCK_REALTIME, c_int, c_long, clockid_t, pthread_cond_t, pthread_mutex_t,
     pthread_rwlock_t, sem_t, timespec,
@@ -52,21 +51,21 @@ unsafe extern "C" {
     fn sem_clockwait(semaphore: *mut sem_t, clock: clockid_t, limit: *const timespec) -> c_int;
 }
 
-/// libc's wait for a condition, as it was.
+/// libc's wait for a condition, moved.
 static CLOCK_WAIT: OnceLock<ClockWait> = OnceLock::new();
 
-/// Puts ours in the places of libc's functions. False where that cannot be done.
+/// Replaces libc's functions. False where that cannot be done.
 ///
 /// # Safety
-/// No thread is in one of them.
+/// No thread is in one of these functions.
 pub(super) unsafe fn replace() -> bool {
-    // SAFETY: libc's function, which has not been replaced.
+    // SAFETY: a function of libc that has not been replaced yet.
     let Some(kept) = (unsafe {
         patch::elsewhere(&patch::of_program(pthread_cond_clockwait as *const () as usize))
     }) else {
         return false;
     };
-    // SAFETY: the same function.
+    // SAFETY: the moved function, with its signature.
     CLOCK_WAIT.get_or_init(|| unsafe { std::mem::transmute::<usize, ClockWait>(kept) });
     let all = [
         (pthread_cond_clockwait as *const (), cond_clockwait as *const ()),
@@ -81,21 +80,22 @@ pub(super) unsafe fn replace() -> bool {
         (libc::sem_timedwait as *const (), semaphore_timedwait as *const ()),
         (libc::syscall as *const (), syscall as *const ()),
     ];
-    // SAFETY: the two of a pair have one signature; the caller's promise.
+    // SAFETY: the functions of a pair have one signature; the caller promises that no thread is in
+    // one.
     let replaced = |(theirs, ours): (*const (), *const ())| unsafe {
         patch::replace(&patch::of_program(theirs as usize), ours as usize)
     };
     all.into_iter().all(replaced)
 }
 
-/// Longer than any run: so sums with it are times.
+/// Longer than any run; sums with it do not overflow.
 const LONGEST: Duration = Duration::from_secs(1 << 32);
 
-/// A limit to a wait: how far ahead it is.
+/// The limit of a wait: the time left.
 struct Limit(Duration);
 
 impl Limit {
-    /// A time on one of the machine's clocks. Nothing for what libc refuses.
+    /// A limit on one of the machine's clocks; `None` for times and clocks that libc refuses.
     fn on(clock: clockid_t, limit: timespec) -> Option<Limit> {
         let nanos = u32::try_from(limit.tv_nsec).ok().filter(|nanos| *nanos < 1_000_000_000)?;
         let limit = Duration::new(limit.tv_sec.try_into().unwrap_or(0), nanos);
@@ -103,24 +103,24 @@ impl Limit {
             .then(|| Limit(clock::until(clock, limit).min(LONGEST)))
     }
 
-    /// Where the kernel's monotonic clock will be then.
+    /// The limit on the kernel's monotonic clock.
     fn real(&self) -> Duration {
         clock::real() + self.0
     }
 
-    /// A wait to it has ended; `late`: because of it.
+    /// Ends a wait. If the limit has ended it (`late`), as much time passes in the machine.
     fn reached(&self, late: bool) {
         if late && !self.0.is_zero() {
-            attached::sleep(self.0);
+            process::sleep(self.0);
         }
     }
 }
 
-/// A condition knows its clock, and does not tell. But no time of a run is after 2000 on the
-/// monotonic one, nor before on the other.
+/// The clock of a condition's limit. libc does not reveal it, but the value does: the monotonic
+/// clock of a run never reaches the year 2000, and the other clock is never before it.
 fn clock_of(limit: &timespec) -> clockid_t {
     match u64::try_from(limit.tv_sec) {
-        Ok(SWITCHED_ON..) => CLOCK_REALTIME,
+        Ok(SWITCHED_ON_S..) => CLOCK_REALTIME,
         _ => CLOCK_MONOTONIC,
     }
 }
@@ -130,7 +130,7 @@ unsafe extern "C" fn cond_timedwait(
     mutex: *mut pthread_mutex_t,
     limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { cond_clockwait(condition, mutex, clock_of(&*limit), limit) }
 }
 
@@ -140,24 +140,25 @@ unsafe extern "C" fn cond_clockwait(
     clock: clockid_t,
     limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program passes an address that it may read.
     let limit = Limit::on(clock, unsafe { *limit });
     let (Some(limit), Some(kept)) = (limit, CLOCK_WAIT.get()) else {
         return libc::EINVAL;
     };
-    // SAFETY: the program's call, but for the clock.
+    // SAFETY: the program's own call, with a limit on this stack frame.
     let waited = unsafe { kept(condition, mutex, CLOCK_MONOTONIC, &clock::timespec(limit.real())) };
     limit.reached(waited == libc::ETIMEDOUT);
     waited
 }
 
-/// Between two tries.
-static PAUSE: timespec = timespec { tv_sec: 0, tv_nsec: 50_000 };
+/// Time between two tries.
+static RETRY_INTERVAL: timespec = timespec { tv_sec: 0, tv_nsec: 50_000 };
 
-/// Tries until it is no longer busy, to a limit on a clock, or to a signal.
+/// Tries until the result is not `EBUSY`, until a limit on a clock, or with `signals` until a
+/// signal.
 ///
 /// # Safety
-/// The limit is the program's.
+/// `limit` is readable.
 unsafe fn tried(
     clock: clockid_t,
     limit: *const timespec,
@@ -168,15 +169,16 @@ unsafe fn tried(
     if result != libc::EBUSY {
         return result;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that it is readable.
     let Some(limit) = Limit::on(clock, unsafe { *limit }) else {
         return libc::EINVAL;
     };
     let end = limit.real();
     while result == libc::EBUSY && clock::real() < end {
-        // SAFETY: the kernel reads the time.
-        let paused =
-            unsafe { kernel(libc::SYS_nanosleep, [&raw const PAUSE as c_long, 0, 0, 0, 0, 0]) };
+        // SAFETY: the kernel only reads the static time.
+        let paused = unsafe {
+            kernel(libc::SYS_nanosleep, [&raw const RETRY_INTERVAL as c_long, 0, 0, 0, 0, 0])
+        };
         result = attempt();
         if result == libc::EBUSY && signals && paused == c_long::from(-libc::EINTR) {
             return libc::EINTR;
@@ -190,7 +192,7 @@ unsafe fn tried(
 }
 
 unsafe extern "C" fn mutex_timedlock(mutex: *mut pthread_mutex_t, limit: *const timespec) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { mutex_clocklock(mutex, CLOCK_REALTIME, limit) }
 }
 
@@ -199,7 +201,7 @@ unsafe extern "C" fn mutex_clocklock(
     clock: clockid_t,
     limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { tried(clock, limit, false, || libc::pthread_mutex_trylock(mutex)) }
 }
 
@@ -207,7 +209,7 @@ unsafe extern "C" fn rwlock_timedrdlock(
     lock: *mut pthread_rwlock_t,
     limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { rwlock_clockrdlock(lock, CLOCK_REALTIME, limit) }
 }
 
@@ -216,7 +218,7 @@ unsafe extern "C" fn rwlock_clockrdlock(
     clock: clockid_t,
     limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { tried(clock, limit, false, || libc::pthread_rwlock_tryrdlock(lock)) }
 }
 
@@ -224,7 +226,7 @@ unsafe extern "C" fn rwlock_timedwrlock(
     lock: *mut pthread_rwlock_t,
     limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { rwlock_clockwrlock(lock, CLOCK_REALTIME, limit) }
 }
 
@@ -233,12 +235,12 @@ unsafe extern "C" fn rwlock_clockwrlock(
     clock: clockid_t,
     limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { tried(clock, limit, false, || libc::pthread_rwlock_trywrlock(lock)) }
 }
 
 unsafe extern "C" fn semaphore_timedwait(semaphore: *mut sem_t, limit: *const timespec) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     unsafe { semaphore_clockwait(semaphore, CLOCK_REALTIME, limit) }
 }
 
@@ -247,20 +249,20 @@ unsafe extern "C" fn semaphore_clockwait(
     clock: clockid_t,
     limit: *const timespec,
 ) -> c_int {
-    // SAFETY: the program's.
+    // SAFETY: the program's own semaphore.
     let attempt = || match unsafe { libc::sem_trywait(semaphore) } {
         0 => 0,
         _ if clock::errno() == libc::EAGAIN => libc::EBUSY,
         _ => clock::errno(),
     };
-    // SAFETY: the program's.
+    // SAFETY: the program's own arguments, passed on.
     match unsafe { tried(clock, limit, true, attempt) } {
         0 => 0,
         error => clock::fail(error),
     }
 }
 
-/// A call by number, of which only timed waits for a word are not passed on as they are.
+/// A system call by number. Only the limits of futex waits are changed.
 unsafe extern "C" fn syscall(
     number: c_long,
     a: c_long,
@@ -271,11 +273,12 @@ unsafe extern "C" fn syscall(
     f: c_long,
 ) -> c_long {
     let mut given = [a, b, c, d, e, f];
-    // SAFETY: the program's, or null.
+    // SAFETY: called only for futex waits, where `d` is an address that the program may read, or
+    // null.
     let wished = || unsafe { (d as *const timespec).as_ref() }.copied();
     let real;
     let limit = match (number, b as c_int & libc::FUTEX_CMD_MASK) {
-        // As long as it says, from now on.
+        // This limit is a length of time.
         (libc::SYS_futex, libc::FUTEX_WAIT) => wished().map(|time| Limit(clock::duration(time))),
         (libc::SYS_futex, libc::FUTEX_WAIT_BITSET) => {
             let clock = match b as c_int & libc::FUTEX_CLOCK_REALTIME {
@@ -292,7 +295,7 @@ unsafe extern "C" fn syscall(
         }
         _ => None,
     };
-    // SAFETY: the program's call; a limit in its place lives until it returns.
+    // SAFETY: the program's own call; a replaced limit outlives it.
     let result = unsafe { kernel(number, given) };
     match result {
         -4095..0 => {
@@ -305,13 +308,13 @@ unsafe extern "C" fn syscall(
     }
 }
 
-/// The kernel's answer, an error as a negative number.
+/// A system call; errors are negative numbers.
 ///
 /// # Safety
-/// That of the call.
+/// The arguments are right for the call.
 unsafe fn kernel(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
     let result;
-    // SAFETY: the caller's promise; the kernel keeps all registers but these.
+    // SAFETY: the caller promises the arguments; the kernel keeps all registers but these.
     unsafe {
         std::arch::asm!(
             "syscall",

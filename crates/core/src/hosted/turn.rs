@@ -1,32 +1,32 @@
-//! Whose turn it is: the one word by which an attached process and the machine hand over to each
-//! other.
+//! The word by which an attached process and the machine take turns.
 //!
-//! | word | whose turn | what it may do |
+//! | word | whose turn | what that side may do |
 //! |---|---|---|
 //! | 0 | the process's: it runs | read the reply, write the request; then pass to 1 |
 //! | 1 | the machine's | read the request, write the reply; then pass to 0 |
 //! | 2 | nobody's: the process has ended | nothing |
 //!
-//! Who has seen the process end swaps in 2. All else is done by two steps: [`pass`](Turn::pass)
-//! changes the word from one's own value to the other's by a compare-and-swap, and wakes;
-//! [`wait`](Turn::wait) sleeps in the kernel while the word shows the other's value.
+//! The side that sees the process end swaps in 2. Everything else takes two steps:
+//! [`pass`](Turn::pass) changes the word from one's own value to the other's by a compare-and-swap,
+//! and wakes; [`wait`](Turn::wait) sleeps in the kernel while the word has the other's value.
 //!
-//! *One at a time.* Each side changes the word only from its own value, and touches request and
-//! reply only between having seen its value and changing it; nobody but that side can change it
-//! meanwhile, unless to 2. So the two never touch them at once.
+//! **I1.** *The two sides never touch request and reply at once.* Each side changes the word only
+//! from its own value, and touches request and reply only between seeing its value and changing it.
+//! Meanwhile only that side can change the word, unless to 2.
 //!
-//! *What was written is seen.* The swap releases what its side wrote in its turn, and the load that
-//! sees it acquires that.
+//! **I2.** *The next side sees what the last one wrote.* The swap releases what its side wrote in
+//! its turn, and the load that sees the swap acquires that.
 //!
-//! *No hand-over is lost.* The kernel compares the word and lets sleep in one step. If the swap
-//! comes before that, the word is not what the waiter has seen, and it does not sleep; if it comes
-//! after, the waiter sleeps, and the wake that follows the swap finds it. Both sides sleep on the
-//! same word, but never at once with nobody to wake them: who is to wake is awake until it has. The
-//! same holds for 2, whoever writes that, which never changes again: a swap from 0 or 1 fails.
+//! **I3.** *No hand-over is lost.* The kernel compares the word and lets the waiter sleep in one
+//! step. If the swap comes before that, the word has changed, and the waiter does not sleep; if it
+//! comes after, the waiter sleeps, and the wake that follows the swap finds it. Both sides sleep on
+//! one word, but never at once without a waker: the side that is to wake is awake until it has.
+//! This holds for 2 as well, whichever side writes it. A 2 never changes again: a swap from 0 or 1
+//! fails.
 //!
-//! The word lies in memory that the process can write at any time. Whatever it writes there, the
-//! machine's side gets one of the three answers of [`wait`](Turn::wait), and nothing but that
-//! process's own turns depends on it.
+//! **I4.** *The machine needs no trust.* The process can write any value at any time. Then the
+//! machine's side still gets one of the three answers of [`wait`](Turn::wait), and only that
+//! process's own turns depend on it.
 
 use crate::base::shm;
 
@@ -53,11 +53,11 @@ const GONE: u32 = 2;
 /// How a wait for a turn ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Came {
-    /// It is one's turn.
+    /// It is the caller's turn.
     Mine,
     /// The process has ended.
     Gone,
-    /// It is the other's turn still: one was woken for nothing.
+    /// It is still the other side's turn: the wake-up was spurious.
     Late,
 }
 
@@ -65,7 +65,7 @@ pub enum Came {
 #[derive(Clone, Copy)]
 pub(crate) struct Turn(*mut u32);
 
-// SAFETY: the address of a word that is used only through `crate::base::shm`.
+// SAFETY: the word is used only through `crate::base::shm`, which any thread may use.
 unsafe impl Send for Turn {}
 // SAFETY: as above.
 unsafe impl Sync for Turn {}
@@ -78,7 +78,7 @@ impl Turn {
     }
 
     fn read(self) -> u32 {
-        // SAFETY: `new`'s caller promised a mapped aligned word.
+        // SAFETY: `new`'s caller promised a mapped, aligned word.
         unsafe { shm::load(self.0) }
     }
 
@@ -87,9 +87,9 @@ impl Turn {
         unsafe { shm::futex_wake(self.0) };
     }
 
-    /// Ends the turn of `me`. False, and nothing happens, when it was not its turn.
+    /// Ends the turn of `me`. Does nothing and gives false when `me` does not have the turn.
     pub(crate) fn pass(self, me: Side) -> bool {
-        // SAFETY: as above.
+        // I1, I2. SAFETY: as above.
         let seen =
             unsafe { shm::compare_swap_sized(self.0.cast(), 4, me as u64, me.other() as u64) };
         if seen == me as u64 {
@@ -106,12 +106,12 @@ impl Turn {
         }
     }
 
-    /// Sleeps until it is the turn of `me`, or until woken for nothing. What no side ever writes
-    /// counts as the turn of whoever waits: to pass it will fail.
+    /// Sleeps until it is the turn of `me`, or until a spurious wake-up. A value that no side ever
+    /// writes counts as the turn of the waiter, whose pass will fail (I4).
     pub(crate) fn wait(self, me: Side) -> Came {
         match self.look(me) {
             Came::Late => {
-                // SAFETY: as above.
+                // I3. SAFETY: as above.
                 unsafe { shm::futex_wait(self.0, me.other() as u32, None) };
                 self.look(me)
             }
@@ -119,10 +119,10 @@ impl Turn {
         }
     }
 
-    /// The process has ended: whoever waits for its turn is told so, now and ever after.
+    /// Marks the process as ended: all waits say so from now on.
     pub(crate) fn leave(self) {
-        // A step that reads, too: so no pass, which reads before it writes, can come to lie behind
-        // what it has not seen. SAFETY: as above.
+        // A read-modify-write, so that it is ordered with every pass: none can overwrite the 2.
+        // SAFETY: as above.
         unsafe { shm::fetch_op(self.0.cast(), 4, shm::AtomicOp::Swap, GONE.into()) };
         self.wake();
     }

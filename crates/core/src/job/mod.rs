@@ -268,8 +268,9 @@ impl Job {
     /// [`Misuse`](crate::Error::Misuse) in a process that is [not the PE](crate::unstable::ending).
     pub fn take_part(&self, part: Participation) -> Result<()> {
         ending::take_part(&self.pe, part)?;
-        self.pe.control().mapping().hand_down(part == Participation::NotYet);
-        Ok(())
+        let to_successor = part == Participation::NotYet;
+        self.pe.control().mapping().hand_down(to_successor);
+        self.pe.far_fabric().map_or(Ok(()), |fabric| fabric.take_part(to_successor))
     }
 
     /// Whether a PE has asked for the end of the whole job. Calls that fail from then on fail

@@ -1,28 +1,28 @@
-//! Started by another launcher (`mpirun`, `mpiexec`, `srun`) on one machine: the PEs find each
-//! other by themselves, so that programs that use memonet beside MPI work, started as MPI programs
-//! are.
+//! Jobs of another launcher (`mpirun`, `mpiexec`, `srun`) on one machine. The PEs find each other
+//! by themselves, so that programs that use memonet beside MPI can be started as MPI programs.
 //!
-//! PE 0 makes the job's memory and hands it to the others, through datagram sockets with abstract
-//! names made of the launcher's process and the PE's number. A PE binds its socket, greets PE 0,
-//! and waits for the descriptor. PE 0 binds its own, sends the descriptor to all who have bound
-//! theirs by then, and after that to each who greets it. *None is left out:* who was not there when
-//! PE 0 sent has bound after PE 0 did, and so its greeting arrives.
+//! PE 0 makes the job's memory and sends its descriptor to the other PEs, through datagram sockets
+//! with abstract names made of the launcher's process and the PE's number. Another PE binds its
+//! socket, greets PE 0, and waits for the descriptor. PE 0 binds its own socket, sends the
+//! descriptor to all PEs that have bound theirs by then, and after that to each PE that greets it.
 //!
-//! *Programs that the same launcher's processes start one after the other do not meet.* A PE that
-//! has the descriptor gives up its name and then says so, and PE 0 goes on when all have: what a
-//! later PE 0 sends cannot arrive at an earlier PE. A later PE whose greeting an earlier PE 0 has
-//! taken has bound its name, and so is found by the later PE 0.
+//! **I1.** *No PE is left out.* A PE that was not there when PE 0 sent has bound its socket after
+//! PE 0 did, and so its greeting arrives.
 //!
-//! The other launcher tells nobody of deaths, and may let the others run: so these PEs [look after
-//! each other](crate::lifecycle::watch).
+//! **I2.** *Programs that processes of one launcher start one after the other do not meet.* A PE
+//! that has the descriptor gives up its name and then says so, and PE 0 goes on when all have. So
+//! what a later PE 0 sends cannot arrive at an earlier PE. A later PE whose greeting an earlier PE
+//! 0 has taken has bound its name, and so the later PE 0 finds it.
+//!
+//! Such a launcher publishes no deaths, and may let the other PEs run. So these PEs [watch each
+//! other](crate::lifecycle::watch).
 
 use crate::base::clock::rough_now;
 use crate::base::error::{Error, Result};
-use crate::base::memory;
-use crate::base::memory::JOB_FILE;
-use crate::base::process::Identity;
-use crate::base::process::{Stat, UNKNOWN};
+use crate::base::memory::{self, JOB_FILE};
+use crate::base::process::{Identity, Stat, UNKNOWN};
 use crate::endpoint::control::Control;
+use crate::lifecycle::foreign::Adopted;
 use crate::lifecycle::inherit::inherited;
 use crate::lifecycle::launch::{JobFile, available_cpus};
 use crate::lifecycle::watch::Watch;
@@ -34,23 +34,12 @@ use std::fs::DirEntry;
 use std::path::Path;
 use std::time::Duration;
 
-/// Added to the number of a PE that has the descriptor.
+/// Added to a PE's number in the message that it has the descriptor.
 const HAS: u64 = 1 << 32;
-/// How long a PE waits for the others to be started.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time that a PE waits for the other PEs to start.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Launchers, and the variables by which they say how many processes they have started, which of
-/// them this is, and how many run here.
-const KNOWN: [(&str, [&str; 3]); 4] = [
-    (
-        "Open MPI's mpirun",
-        ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"],
-    ),
-    ("an MPI launcher (PMI)", ["PMI_SIZE", "PMI_RANK", "MPI_LOCALNRANKS"]),
-    ("Slurm's srun", ["SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"]),
-    ("PALS", ["PALS_NRANKS", "PALS_RANKID", "PALS_LOCAL_SIZE"]),
-];
-/// Names of processes that start others for these launchers.
+/// Names of processes that start others for launchers.
 const STARTERS: [&str; 9] = [
     "hydra_pmi_proxy",
     "hydra_bstrap_pr",
@@ -63,52 +52,10 @@ const STARTERS: [&str; 9] = [
     "slurmstepd",
 ];
 
-/// This process's place among those that another launcher has started.
-pub(crate) struct Adopted {
-    launcher: &'static str,
-    rank: usize,
-    size: usize,
-}
-
-/// Whether another launcher has started this process as one of several.
-///
-/// # Errors
-/// [`Error::ForeignLauncher`] when they cannot form a job: each would believe that it is alone.
-pub(crate) fn found() -> Result<Option<Adopted>> {
-    let number = |variable: &str| std::env::var(variable).ok()?.trim().parse::<usize>().ok();
-    let mut refused = None;
-    for (launcher, [size_in, rank_in, local_in]) in KNOWN {
-        let size = number(size_in).unwrap_or(1);
-        if size > 1 {
-            let several_nodes = launcher.contains("Slurm")
-                && number("SLURM_STEP_NUM_NODES").is_some_and(|nodes| nodes > 1);
-            if let Some(rank) = number(rank_in)
-                .filter(|&rank| rank < size && number(local_in) == Some(size) && !several_nodes)
-            {
-                return Ok(Some(Adopted { launcher, rank, size }));
-            }
-            // Slurm has variables of other launchers, too, but not all of theirs.
-            refused.get_or_insert(Error::ForeignLauncher { launcher, size, variable: size_in });
-        }
-    }
-    refused.map_or(Ok(None), Err)
-}
-
-/// Whether another launcher has started this process, if only as the only one.
-pub(crate) fn is_launched() -> bool {
-    let launched = |(_, [size, ..]): &(&str, [&str; 3])| std::env::var_os(size).is_some();
-    KNOWN.iter().any(launched) && found().is_ok()
-}
-
 impl Adopted {
-    /// The number of this PE in the job.
-    pub(crate) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Meets the others. Gives the job, this PE's number in it, and what looks after the others.
+    /// Meets the other PEs. Gives the job, this PE's number in it, and the watch of the others.
     ///
-    /// All PEs have said which process they are when this returns at PE 0; at another PE, that one
+    /// When this returns at PE 0, all PEs have recorded their identities; at another PE, that PE
     /// has.
     pub(crate) fn join(&self) -> Result<(Control, usize, Option<Watch>)> {
         let mine = Identity::mine();
@@ -125,7 +72,7 @@ impl Adopted {
         let control = if self.rank == 0 {
             let file = JobFile::create(self.size, self.cpus())?;
             introduce(file.control());
-            // Those that have the job's memory by then are not to wait for this PE.
+            // PEs that have the job's memory by then must not wait for this one.
             meeting.hand_out(file.fd()).inspect_err(|_| file.depart(0, UNKNOWN))?;
             file.into_control()?
         } else {
@@ -140,8 +87,8 @@ impl Adopted {
         Ok((control, self.rank, watch))
     }
 
-    /// The job's memory, where this process has met the others already, as another program, which
-    /// has not taken part in anything.
+    /// The job's memory, if this process has met the other PEs already, as another program that has
+    /// not taken part in anything.
     fn left_by_predecessor(&self, mine: Identity) -> Option<Control> {
         let name = format!("/memfd:{} (deleted)", JOB_FILE);
         let is_a_job = |entry: &DirEntry| {
@@ -151,7 +98,7 @@ impl Adopted {
         let numbers: Vec<usize> =
             descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
         let attach = |number| {
-            // The program knows nothing of it: what is not this PE's may be closed.
+            // A descriptor of another job may be closed: the program does not know it.
             let fd = inherited(number).ok()?;
             let size = memory::sealed_size(&fd).ok()?;
             let control = Control::attach(fd, size, self.size, self.rank).ok()?;
@@ -162,10 +109,10 @@ impl Adopted {
         Some(control)
     }
 
-    /// CPUs of all PEs together: where the launcher has bound this one to some, the others have as
-    /// many of their own.
+    /// CPUs of all PEs together. If the launcher has bound this PE to some, the other PEs have
+    /// equally many of their own.
     fn cpus(&self) -> usize {
-        // SAFETY: asks for a number.
+        // SAFETY: reads a number.
         let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
         match available_cpus() {
             mine if mine < online => (mine * self.size).min(online),
@@ -174,12 +121,12 @@ impl Adopted {
     }
 }
 
-/// A PE's socket.
+/// A PE's socket for meeting the others.
 struct Meeting<'a> {
     pes: &'a Adopted,
     socket: OwnedFd,
     place: String,
-    /// When it waits no longer, whatever arrives meanwhile.
+    /// The moment at which the PE gives up, whatever arrives meanwhile.
     end: Duration,
 }
 
@@ -188,7 +135,7 @@ const HINT: &str = "PEs that another launcher starts need Unix sockets, and one 
 impl<'a> Meeting<'a> {
     fn new(pes: &'a Adopted) -> Result<Self> {
         let socket = descriptors::open_socket(SocketFlags::empty(), HINT)?;
-        let meeting = Meeting { pes, socket, place: starter(), end: rough_now() + PATIENCE };
+        let meeting = Meeting { pes, socket, place: starter(), end: rough_now() + START_TIMEOUT };
         bind(&meeting.socket, &meeting.address(pes.rank)?)
             .map_err(|e| Error::system("binding the socket to meet the other PEs", e, HINT))?;
         Ok(meeting)
@@ -199,8 +146,8 @@ impl<'a> Meeting<'a> {
             .map_err(|e| Error::system("naming a socket", e, HINT))
     }
 
-    /// Sends this PE's number, or that with [`HAS`], and perhaps a descriptor; false when the
-    /// receiver is not there yet.
+    /// Sends this PE's number, with [`HAS`] or without, and a descriptor if there is one; false if
+    /// the receiver is not there yet.
     fn send(&self, to: usize, says: u64, fd: Option<BorrowedFd<'_>>) -> Result<bool> {
         let bytes = (self.pes.rank as u64 | says).to_ne_bytes();
         loop {
@@ -219,8 +166,7 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// The next message of a PE of this user: its number, perhaps with [`HAS`], and the descriptor
-    /// in it.
+    /// Receives the next message: a PE's number, with [`HAS`] or without, and a descriptor.
     fn receive(&self) -> Result<(u64, Option<OwnedFd>)> {
         loop {
             let mut bytes = [0u8; 8];
@@ -250,12 +196,13 @@ impl<'a> Meeting<'a> {
         }
     }
 
-    /// Gives every other PE the job's memory; all have it when this returns.
+    /// Sends the job's memory to every other PE. All have it when this returns.
     fn hand_out(&self, fd: BorrowedFd<'_>) -> Result<()> {
         let mut sent = vec![false; self.pes.size];
         for (rank, sent) in sent.iter_mut().enumerate().skip(1) {
             *sent = self.send(rank, 0, Some(fd))?;
         }
+        // I1, I2
         let mut has = vec![false; self.pes.size];
         has[0] = true;
         while has.contains(&false) {
@@ -273,14 +220,14 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    /// Asks PE 0 for the job's memory. This PE's name is free again when it returns, which PE 0 is
-    /// still to be told.
+    /// Asks PE 0 for the job's memory. When this returns, this PE's name is free again, but PE 0
+    /// does not know that yet.
     fn ask(&mut self) -> Result<OwnedFd> {
-        // Where it is not there yet, it will look for this PE.
+        // I1: if PE 0 is not there yet, it will find this PE.
         self.send(0, 0, None)?;
         loop {
             if let (0, Some(fd)) = self.receive()? {
-                // Closes the one with the name.
+                // I2: closes the socket with the name.
                 self.socket = descriptors::open_socket(SocketFlags::empty(), HINT)?;
                 return Ok(fd);
             }
@@ -288,13 +235,13 @@ impl<'a> Meeting<'a> {
     }
 }
 
-/// What all processes of one job have in common and no other job has: the process that started
-/// them, and what the launcher calls the job.
+/// A name that all processes of a job share and no other job has: of the process that started them,
+/// and of the launcher's job.
 fn starter() -> String {
     let is_starter = |stat: &Stat| STARTERS.contains(&stat.name.as_str());
     let parent = std::os::unix::process::parent_id() as i32;
     let mut pid = parent;
-    // A shell or a debugger may stand in between.
+    // A shell or a debugger may have been started in between.
     while let Some(stat) = Stat::of(pid).filter(|stat| !is_starter(stat) && stat.parent > 1) {
         pid = stat.parent;
     }
@@ -315,7 +262,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Whatever arrives, a PE waits for the others no longer than it says.
+    /// Messages do not extend the time that a PE waits for the others.
     #[test]
     fn messages_give_the_missing_no_more_time() {
         const MOST: usize = 1000;

@@ -1,4 +1,4 @@
-//! How a PE leaves its job in order.
+//! Leaving a job in order.
 
 use crate::base::error::{Error, Result};
 use crate::base::status::State;
@@ -7,15 +7,15 @@ use crate::job::Job;
 use crate::wait::{self, Awaiting, Terms};
 
 impl Job {
-    /// Leaves the job in order. Happens by itself when the process ends with exit status 0.
+    /// Leaves the job in order. A process that ends with exit status 0 does this by itself.
     ///
     /// PEs that wait for this one afterwards get [`Error::PeerFailed`] with
-    /// [`Cause::Finalized`](crate::Cause::Finalized).
-    /// Writes to near peers stay possible; with far peers, returns when every PE has finalised.
+    /// [`Cause::Finalized`](crate::Cause::Finalized). Writes to near peers stay possible. With far
+    /// peers, this returns when every PE has finalised.
     ///
     /// # Errors
-    /// What an earlier write failed with. [`Error::Misuse`] while a block of a multicast channel is
-    /// shown by a [`Peek`](crate::Peek) and not popped: its memory would be given away.
+    /// The error of an earlier write. [`Error::Misuse`] while a block of a multicast channel is
+    /// shown by a [`Peek`](crate::Peek) and not popped: its memory would be freed.
     pub fn finalize(&self) -> Result<()> {
         if self.pe.is_this_process() && self.pe.shows_memory() {
             return Err(Error::Misuse(
@@ -27,25 +27,23 @@ impl Job {
 }
 
 impl Pe {
-    /// Whether others need what this PE, which leaves, passes on.
+    /// Whether other PEs need the relays of this PE, which leaves.
     fn is_needed(&self) -> bool {
-        // Each is told, whatever the others say.
+        // `count`, not `any`: each relay must learn of the departure.
         self.live_relays().iter().filter(|relay| relay.depart()).count() > 0
     }
 
-    /// Whether something that this PE passes on shows the program memory that departing would give
-    /// away.
+    /// Whether a relay shows the program memory that departing would free.
     pub(crate) fn shows_memory(&self) -> bool {
         self.live_relays().iter().any(|relay| relay.shows_memory())
     }
 
-    /// Leaves the job in order. Where others need this process, as a fabric or a relay may, waits
-    /// until nobody does any more.
+    /// Leaves the job in order. Waits while other PEs need this process, for a fabric or a relay.
     pub(crate) fn finalize(&self) -> Result<()> {
         if self.control().state(self.me()) != State::Joined || !self.is_this_process() {
             return Ok(());
         }
-        // A PE counts as gone when all that it wrote is there, not before.
+        // A PE must not count as gone before its writes are visible.
         let quiet = self.quiet();
         if !self.control().step(self.me(), State::Joined, State::Finalizing) {
             return Ok(());
@@ -57,7 +55,7 @@ impl Pe {
                 wait::until(self, Terms::forever(Awaiting::Leave), || {
                     (!self.is_needed()).then_some(())
                 })?;
-                // What was passed on, too, is there before this PE is gone.
+                // This holds for writes of relays, too.
                 quiet.and(self.quiet())
             }
             false => quiet,

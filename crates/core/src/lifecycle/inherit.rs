@@ -1,4 +1,4 @@
-//! The job that a launcher hands down, by a descriptor and three variables.
+//! Inherits a job from memonet's launcher, by a descriptor and three variables.
 
 use crate::base::error::{Error, Result};
 use crate::base::memory;
@@ -6,11 +6,11 @@ use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE};
 use crate::endpoint::control::Control;
 use rustix::fd::{FromRawFd, OwnedFd};
 
-/// What to do about an environment in which no PE can be.
+/// The fix for a bad environment.
 const HOW_TO_START: &str = "Start the program with `memonet run`; or unset MEMONET_JOB_FD, MEMONET_PE and MEMONET_NPES to run it alone";
 
-/// Without the job's descriptor, what says that this process is one of its PEs: alone, each would
-/// believe that it is the only one.
+/// The error of a process whose environment names a PE but has no descriptor: as a job of one PE,
+/// it would compute wrong results.
 pub(super) fn lost_descriptor() -> Option<Error> {
     [ENV_PE, ENV_NPES].into_iter().find_map(|name| {
         Some(Error::Environment {
@@ -22,7 +22,7 @@ pub(super) fn lost_descriptor() -> Option<Error> {
     })
 }
 
-/// Takes the job that a launcher handed down, believing nothing.
+/// Takes the job from an environment that may hold anything.
 pub(super) fn inherit() -> Result<(Control, usize)> {
     let number = |name: &'static str| -> Result<usize> {
         let value = std::env::var_os(name).unwrap_or_default().to_string_lossy().into_owned();
@@ -52,24 +52,23 @@ pub(super) fn inherit() -> Result<(Control, usize)> {
     let fd = std::mem::ManuallyDrop::new(inherited(fd).map_err(|problem| bad_fd(problem.into()))?);
     let size = memory::sealed_size(&*fd).map_err(bad_fd)?;
     let control = Control::attach(std::mem::ManuallyDrop::into_inner(fd), size, npes, me)?;
-    // What this PE starts is not part of the job.
+    // Programs that this PE starts are not part of the job.
     rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC)
         .map_err(|e| Error::system("fcntl", e, ""))?;
     Ok((control, me))
 }
 
-/// Takes the descriptor that the environment names by this number; or says what is wrong with it.
+/// Takes the descriptor of this number, which the environment names; or gives the problem with it.
 pub(crate) fn inherited(number: usize) -> std::result::Result<OwnedFd, &'static str> {
     let raw = i32::try_from(number).ok().filter(|&raw| raw > 2);
     let raw = raw.ok_or("cannot be the job's descriptor")?;
-    // SAFETY: only asks the kernel whether there is such a descriptor; an integer that is none is
-    // answered with an error.
+    // SAFETY: only asks the kernel about the number, which gives an error for a bad one.
     if unsafe { libc::fcntl(raw, libc::F_GETFD) } < 0 {
         return Err(
             "is not an open descriptor: a program in between has closed it, or has taken part in the job before it became this one",
         );
     }
-    // SAFETY: the descriptor is open, and nobody else in this process owns it: it came with the
-    // environment that names it.
+    // SAFETY: the descriptor is open, and nothing else in this process owns it: it was inherited
+    // with the environment that names it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }

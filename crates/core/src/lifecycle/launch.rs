@@ -1,21 +1,22 @@
-//! What a launcher needs: to create a job's memory, to describe it to the PEs, and to publish
-//! deaths.
+//! The launcher's side of a job: creates its memory, describes it to the PEs, and publishes deaths.
 
 use crate::base::address;
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::{Geometry, MAX_PES};
+pub use crate::base::memory::page_size;
 use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
 pub use crate::base::process::{Stat, UNKNOWN, end_of, is_asleep};
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
 pub use crate::base::status::{Participation, State};
 use crate::endpoint::control::Control;
+pub use crate::lifecycle::departures::Departures;
 pub use crate::lifecycle::pulse::Pulse;
 use rustix::fd::{AsRawFd, BorrowedFd};
 
-/// Address space that the heaps of a job may take in all: a quarter of what a process has.
-const ADDRESS_BUDGET: u64 = 1 << 45;
+/// Address space for all heaps of a job: a quarter of what a process has.
+const ADDRESS_BUDGET_BYTES: u64 = 1 << 45;
 
-/// The memory of a job, as its launcher holds it: the descriptor, and the control page mapped.
+/// The launcher's hold of a job's memory: the descriptor, and the mapped control page.
 pub struct JobFile {
     control: Control,
     note: Option<String>,
@@ -42,7 +43,24 @@ impl JobFile {
     /// As for [`create`](Self::create).
     pub fn create_with(npes: usize, cpus: usize, segment: Option<u64>) -> Result<Self> {
         let (geometry, note) = fit_segments(MAX_PES, npes, segment, address::HEAPS)?;
-        Self::of(geometry, note, cpus, address::choose(&geometry))
+        Self::of(geometry, note, npes, cpus, address::choose(&geometry))
+    }
+
+    /// The memory that one node has of a job on several: segments for the node's PEs, `near` of
+    /// them, and records for all. Each node has the same `heap`, as [`heap_size`] gives it.
+    ///
+    /// # Errors
+    /// As for [`create`](Self::create), and where this node has less room.
+    pub fn create_node(npes: usize, near: usize, cpus: usize, heap: u64) -> Result<Self> {
+        let (geometry, note) = fit_segments(MAX_PES, npes, Some(heap), address::HEAPS)?;
+        if geometry.heap_size() != heap {
+            return Err(Error::system(
+                "laying out segments",
+                std::io::Error::other(format!("{} bytes, not {heap}", geometry.heap_size())),
+                "Set MEMONET_SEGMENT_SIZE lower",
+            ));
+        }
+        Self::of(geometry, note, near, cpus, address::choose(&geometry))
     }
 
     /// [`create_with`](Self::create_with) for at most `limit` PEs that share this process, and so
@@ -53,23 +71,25 @@ impl JobFile {
         cpus: usize,
         segment: Option<u64>,
     ) -> Result<Self> {
-        let (geometry, note) = fit_segments(limit, npes, segment, ADDRESS_BUDGET)?;
-        Self::of(geometry, note, cpus, None)
+        let (geometry, note) = fit_segments(limit, npes, segment, ADDRESS_BUDGET_BYTES)?;
+        Self::of(geometry, note, npes, cpus, None)
     }
 
     fn of(
         geometry: Geometry,
         note: Option<String>,
+        near: usize,
         cpus: usize,
         own_segment: Option<u64>,
     ) -> Result<Self> {
         let fd = create_memfd(JOB_FILE, geometry.file_size())?;
         let mapping = Mapping::new(fd, geometry.segments as usize, true)?;
-        let control = Control::create(mapping, geometry, cpus, own_segment);
+        let control = Control::create(mapping, geometry, near, cpus, own_segment);
         Ok(JobFile { control, note })
     }
 
-    /// Maps all of it, for PE 0 or all PEs in this process. What they start has no part in the job.
+    /// Maps all memory, for PE 0 or for all PEs in this process. Programs that they start do not
+    /// inherit the job.
     pub(crate) fn into_control(self) -> Result<Control> {
         let control = self.control.map_all()?;
         rustix::io::fcntl_setfd(control.mapping().fd(), rustix::io::FdFlags::CLOEXEC)
@@ -96,7 +116,7 @@ impl JobFile {
         ]
     }
 
-    /// What the user should know of how the memory was laid out.
+    /// A note for the user, if segments are smaller than physical memory.
     pub fn note(&self) -> Option<&str> {
         self.note.as_deref()
     }
@@ -111,7 +131,7 @@ impl JobFile {
         self.control.exit_status()
     }
 
-    /// Whether a PE has asked for it: that one ends by itself.
+    /// Whether a PE has asked for the end of the job, and ends by itself.
     pub fn is_exiting(&self, pe: usize) -> bool {
         self.control.is_exiting(pe)
     }
@@ -121,21 +141,54 @@ impl JobFile {
         self.control.part(pe)
     }
 
-    /// Process id of a PE that has joined, as it knows itself: in a pid namespace of its own it has
-    /// another number outside.
+    /// Process id of a PE that has joined, in its own pid namespace, which may differ from the
+    /// launcher's.
     pub fn process(&self, pe: usize) -> Option<i32> {
         self.control.process(pe)
     }
 
-    /// Publishes that a PE's process has ended in failure, and wakes every waiter. One that had
-    /// left in order stays so.
+    /// Publishes that a PE's process has ended in failure, and wakes every waiter. The state of a
+    /// PE that had left in order stays.
     pub fn depart(&self, pe: usize, cause: Cause) {
         self.control.set_gone(pe);
         self.control.depart(pe, State::Dead(cause));
     }
 
-    /// Publishes that a PE's process has ended in order, whether it ever joined or not; unless the
-    /// PE is not in the state `seen` any more, by which that was found out. False where it is not.
+    /// Has the record of a PE of another node say what that node tells. What it says already, or
+    /// goes beyond, changes nothing.
+    pub fn replicate(&self, pe: usize, state: State) {
+        match state {
+            State::Empty => {}
+            State::Joined => drop(self.control.step(pe, State::Empty, State::Joined)),
+            State::Finalizing => {
+                if self.control.step(pe, State::Joined, State::Finalizing) {
+                    self.control.announce_leaving();
+                }
+            }
+            State::Done => {
+                self.control.set_gone(pe);
+                // As the PE itself does, which has announced its leaving before.
+                if !self.control.step(pe, State::Finalizing, State::Done) {
+                    self.control.depart(pe, State::Done);
+                }
+            }
+            State::Dead(cause) => self.depart(pe, cause),
+        }
+    }
+
+    /// Says which PE died first, where nodes may have seen deaths in different orders.
+    pub fn set_first_death(&self, pe: usize) {
+        self.control.set_first_death(pe);
+    }
+
+    /// Publishes that a PE of another node has ended the whole job with this status, unless
+    /// somebody has before.
+    pub fn exit(&self, status: u8) {
+        self.control.ask_to_exit(0, status, false);
+    }
+
+    /// Publishes that a PE's process has ended in order, whether it ever joined or not. False if
+    /// the PE is not in the state `seen` any more, on which the caller's decision was based.
     pub fn left(&self, pe: usize, seen: State) -> bool {
         let is_final = matches!(seen, State::Done | State::Dead(_));
         let still = is_final || self.control.depart_from(pe, seen, State::Done);
@@ -144,6 +197,16 @@ impl JobFile {
         }
         still
     }
+}
+
+/// The bytes for windows that each PE has on this machine, in a job of `npes` PEs, and what the
+/// user should know of it: what [`JobFile::create_with`] would choose.
+///
+/// # Errors
+/// As for [`JobFile::create`].
+pub fn heap_size(npes: usize, segment: Option<u64>) -> Result<(u64, Option<String>)> {
+    let (geometry, note) = fit_segments(MAX_PES, npes, segment, address::HEAPS)?;
+    Ok((geometry.heap_size(), note))
 }
 
 /// Reads a value of [`ENV_SEGMENT_SIZE`].
@@ -159,8 +222,8 @@ pub fn segment_size(value: &str) -> Result<u64> {
     })
 }
 
-/// Chooses the size of segments, whose heaps take at most `space` bytes in all unless the user
-/// wishes more. Says so where a limit keeps a PE from as much as physical memory.
+/// Chooses the size of segments. Their heaps take at most `space` bytes in all, unless the user
+/// asks for more. Gives a note if a limit makes them smaller than physical memory.
 fn fit_segments(
     limit: usize,
     npes: usize,
@@ -177,9 +240,9 @@ fn fit_segments(
     let asked = asked.map(Ok).or_else(from_env).transpose()?;
     let share = space / npes as u64;
     let mut heap = match asked {
-        // A wish, not a limit to report.
-        Some(asked) => asked.min(ADDRESS_BUDGET / npes as u64),
-        // Nor is this one: all PEs together have more than there is.
+        // The user's wish needs no note.
+        Some(asked) => asked.min(ADDRESS_BUDGET_BYTES / npes as u64),
+        // Nor does this: all heaps together exceed physical memory.
         None if space >= physical => physical.min(share),
         None => physical,
     };
@@ -199,8 +262,8 @@ fn fit_segments(
         (rustix::process::Resource::Fsize, "ulimit -f", 1),
     ] {
         if let Some(limit) = rustix::process::getrlimit(resource).current {
-            // A third of the address space may be needed to align a segment, and one is left to the
-            // program itself. Globals take a quarter of what the heap takes.
+            // Aligning a segment may need a third of the address space, and a third is left to the
+            // program itself. Globals take a quarter of the heap's size.
             let room = (limit / share).saturating_sub(overhead) / npes as u64 / 5 * 4;
             shrink(
                 room / crate::base::layout::HUGE_PAGE * crate::base::layout::HUGE_PAGE,
@@ -227,7 +290,7 @@ fn fit_segments(
     Ok((geometry, note))
 }
 
-/// Reads a size as OpenSHMEM has it: a number, which may have a fraction, and a unit of which the
+/// Reads a size as OpenSHMEM defines it: a number, which may have a fraction, and a unit whose
 /// first letter counts.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -244,10 +307,10 @@ pub fn parse_size(text: &str) -> Option<u64> {
     (bytes >= 0.0 && bytes < u64::MAX as f64).then_some(bytes as u64)
 }
 
-/// Whether a launcher, memonet's or another, has started this process as a PE of a job, be it the
-/// only one.
+/// Whether a launcher, memonet's or another, has started this process as a PE, even as the only
+/// one.
 pub fn is_pe() -> bool {
-    std::env::var_os(ENV_FD).is_some() || crate::lifecycle::adopt::is_launched()
+    std::env::var_os(ENV_FD).is_some() || crate::lifecycle::foreign::is_launched()
 }
 
 /// CPUs in this process's affinity mask.
@@ -255,13 +318,13 @@ pub fn cpu_list() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
     match set {
         Ok(set) => (0..rustix::thread::CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(),
-        // More CPUs than a `CpuSet` holds: std knows how many, and numbers do not matter where
-        // nobody binds.
+        // There are more CPUs than a `CpuSet` holds. std knows how many; their numbers matter only
+        // for pinning.
         Err(_) => (0..std::thread::available_parallelism().map_or(1, |n| n.get())).collect(),
     }
 }
 
-/// CPUs that this process may keep busy: its affinity mask, cut by a cgroup's CPU quota.
+/// Number of CPUs that this process may keep busy: its affinity mask, cut by a cgroup's CPU quota.
 pub fn available_cpus() -> usize {
     // std reads the mask, and both versions of cgroups.
     std::thread::available_parallelism().map_or(1, |n| n.get())
@@ -288,5 +351,38 @@ mod tests {
         for bad in ["", "G", "-1", "1Q", "12x", "1e400", "nan", "0x10", "99999999999T"] {
             assert_eq!(parse_size(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_replica_follows_what_its_node_tells() {
+        let job = JobFile::create_node(4, 2, 1, 8 << 20).unwrap();
+        let departures = Departures::of(&job).unwrap();
+        for pe in [2, 3] {
+            job.replicate(pe, State::Joined);
+            assert_eq!((job.state(pe), departures.count()), (State::Joined, 0));
+        }
+        job.replicate(2, State::Finalizing);
+        job.replicate(2, State::Joined);
+        job.replicate(2, State::Done);
+        job.replicate(2, State::Finalizing);
+        assert_eq!((job.state(2), departures.count()), (State::Done, 1));
+        let dead = State::Dead(Cause::Host(crate::Lost::Silent));
+        job.replicate(3, dead);
+        job.replicate(2, dead);
+        assert_eq!((job.state(2), job.state(3), departures.count()), (State::Done, dead, 2));
+        job.exit(7);
+        job.exit(8);
+        assert_eq!((job.exit_status(), job.is_exiting(0)), (Some(7), false));
+    }
+
+    #[test]
+    fn nodes_agree_on_the_least_heap() {
+        let (most, _) = heap_size(4, None).unwrap();
+        for heap in [most, most / 2, 2 << 20] {
+            let (heap, _) = heap_size(4, Some(heap)).unwrap();
+            assert_eq!(heap_size(4, Some(heap)).unwrap().0, heap);
+            assert!(JobFile::create_node(4, 1, 1, heap).is_ok());
+        }
+        assert!(JobFile::create_node(4, 1, 1, 1).is_err(), "not rounded by everybody alike");
     }
 }

@@ -1,7 +1,10 @@
 //! How a job begins and ends.
 
 pub(crate) mod adopt;
+mod alike;
+pub(crate) mod departures;
 pub(crate) mod finalizing;
+mod foreign;
 pub(crate) mod inherit;
 pub mod launch;
 pub(crate) mod pulse;

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beat_wakes_who_sleeps() {
+    fn a_beat_wakes_a_sleeper() {
         let job = JobFile::create(1, 1).unwrap();
         let (pulse, other) = (Pulse::of(&job).unwrap(), Pulse::of(&job).unwrap());
         for seen in 0..100 {
@@ -60,7 +60,7 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| other.beat());
                 while pulse.beats() == seen {
-                    // The test would last for hours if beats woke nobody.
+                    // Without wake-ups the test would last for hours.
                     pulse.sleep(seen, Duration::from_secs(3600));
                 }
             });

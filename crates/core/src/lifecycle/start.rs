@@ -1,8 +1,8 @@
 //! Joining a job.
 
-use super::adopt;
 use super::inherit::{inherit, lost_descriptor};
 use super::launch::{JobFile, available_cpus};
+use super::{alike, foreign};
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::MAX_PES;
 use crate::base::lock;
@@ -23,7 +23,7 @@ use crate::team::forced::Forced;
 use crate::wait;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// A PE's place in a job that it joins: what a fabric is made for.
+/// A PE's place in a job that it joins. A fabric is made from it.
 #[derive(Clone)]
 pub struct Seat {
     control: Arc<Control>,
@@ -41,8 +41,18 @@ impl Seat {
         self.control.geometry().npes
     }
 
-    /// How a PE went, where it is gone: what a fabric asks that blocks in a call, as
-    /// [`Fabric::departed`] comes from waits outside of it.
+    /// What tells the job from others of this machine.
+    pub fn job(&self) -> u64 {
+        self.control.job_id()
+    }
+
+    /// CPUs that the PEs of this node may use.
+    pub fn cpus(&self) -> usize {
+        self.control.cpus()
+    }
+
+    /// The cause of a PE's departure, if it is gone. A fabric that blocks in a call checks this,
+    /// because only waits outside of the fabric call [`Fabric::departed`].
     ///
     /// # Panics
     /// When there is no such PE.
@@ -50,14 +60,13 @@ impl Seat {
         self.control.departure(pe)
     }
 
-    /// Where this PE's own segment is mapped, and its bytes: what offsets of region 0 at this PE
-    /// count from.
+    /// Address and bytes of this PE's own segment: offsets of region 0 at this PE count from there.
     pub fn segment(&self) -> (*mut u8, u64) {
         let geometry = self.control.geometry();
         (self.control.mapping().at(geometry.segment(self.me)), geometry.segment_stride)
     }
 
-    /// Wakes this PE's waits, if they sleep: after a fabric has delivered something to its segment.
+    /// Wakes this PE's waits, if they sleep. Called after a fabric has delivered to its segment.
     pub fn wake(&self) {
         self.control.wake(self.me);
     }
@@ -78,12 +87,13 @@ pub struct JobOptions {
 }
 
 impl JobOptions {
-    /// All peers Near.
+    /// All peers are near.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts fabrics before the PEs' peers: `connect` makes that of one PE.
+    /// Puts a fabric before the peers of each PE: `connect` makes it. It does not wait for those of
+    /// other PEs, which are made one after the other.
     pub fn fabric(
         mut self,
         connect: impl Fn(&Seat) -> Result<Box<dyn Fabric>> + Send + Sync + 'static,
@@ -120,7 +130,7 @@ impl Job {
         if let Some(job) = JOINED.get() {
             return Ok(job.clone());
         }
-        // A setting that cannot be is refused before this PE has joined: it may try again.
+        // Bad settings are refused before this PE has joined: then it may try again.
         let check = check::asked()?;
         check_settings()?;
         let (control, me, watch) = match std::env::var_os(ENV_FD) {
@@ -128,7 +138,7 @@ impl Job {
                 let (control, me) = inherit()?;
                 (control, me, None)
             }
-            None => match lost_descriptor().map_or_else(adopt::found, Err)? {
+            None => match lost_descriptor().map_or_else(foreign::found, Err)? {
                 Some(adopted) => {
                     warn_of_unknown_settings(adopted.rank());
                     adopted.join()?
@@ -139,7 +149,8 @@ impl Job {
                 }
             },
         };
-        control.say_own_segment(me);
+        alike::compare(&control)?;
+        control.publish_own_segment(me);
         let mine = Identity::mine();
         if control.step(me, State::Empty, State::Joined) {
             match mine {
@@ -168,7 +179,7 @@ impl Job {
         watch: Option<Box<dyn Watcher>>,
         check: bool,
     ) -> Result<Job> {
-        ending::tell_children()?;
+        ending::mark_children()?;
         let pe = Arc::new(Pe::new(control, me, fabric, watch).with_checks(check));
         wait::state::begin(&pe);
         let world = Arc::new(Team::world(&pe)?);
@@ -178,8 +189,8 @@ impl Job {
     /// Runs `f` on `n` PEs that are threads of this process: the same library, without a launcher.
     /// For tests, examples, notebooks. Gives what each PE returned, by PE.
     ///
-    /// A panic in one PE is its death: the others' waits end with [`Error::PeerFailed`]; when all
-    /// have ended, the panic goes on here.
+    /// A panic in one PE is its death: waits of the other PEs end with [`Error::PeerFailed`]. When
+    /// all have ended, the panic continues here.
     ///
     /// # Errors
     /// As for [`init_with`](Self::init_with).
@@ -236,13 +247,12 @@ impl Job {
             control.set_pid(pe.me());
             match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f(job))) {
                 Ok(result) => {
-                    // Errors that surface only here belong to writes whose PE did not care to wait
-                    // for them.
+                    // An error here is of a write for which the PE has not waited.
                     drop(pe.finalize());
                     Some(result)
                 }
                 Err(panic) => {
-                    // Kept before anybody can panic because of it.
+                    // Kept before the death is published, which may make other PEs panic.
                     lock(&first_panic).get_or_insert(panic);
                     control.depart(pe.me(), State::Dead(Cause::Panic));
                     None
@@ -254,7 +264,7 @@ impl Job {
                 let started = std::thread::Builder::new()
                     .name(format!("PE {me}"))
                     .spawn_scoped(scope, || run(job));
-                // Those that run are not to wait for one that never will.
+                // PEs that run must not wait for one that never starts.
                 started.inspect_err(|_| {
                     control.depart(me, State::Dead(Cause::Exit(1)));
                 })
@@ -279,7 +289,7 @@ impl Job {
     }
 }
 
-/// Refuses settings that cannot be now, not when they are first used.
+/// Refuses bad settings at the start, not when they are first used.
 fn check_settings() -> Result<()> {
     multicast::check_setting()?;
     Forced::asked()?;
@@ -287,7 +297,8 @@ fn check_settings() -> Result<()> {
     Ok(())
 }
 
-/// Tells of variables that nobody reads, once a job: the launcher does, where it is memonet's.
+/// Warns of variables that memonet does not read, once a job. Memonet's own launcher does this for
+/// its jobs.
 fn warn_of_unknown_settings(me: usize) {
     if me == 0 {
         for complaint in settings::complaints(std::env::vars_os().map(|(name, _)| name)) {
@@ -296,13 +307,13 @@ fn warn_of_unknown_settings(me: usize) {
     }
 }
 
-/// Finalises when the process ends in order. An exit status other than 0 is a failure, which the
-/// launcher publishes.
+/// Makes the PE finalise when its process ends with status 0. Any other status is a failure, which
+/// the launcher publishes.
 fn finalize_at_exit() {
     extern "C" fn at_exit(status: libc::c_int, _: *mut libc::c_void) {
         let Some(job) = JOINED.get() else { return };
         ending::set_exits();
-        // Nobody is to be waited for when all are to end.
+        // A job that is to end must not wait for its PEs.
         if status == 0 && !job.is_exiting() {
             if let Err(error) = job.pe.finalize() {
                 eprintln!("memonet: PE {}: {error}", job.pe());
@@ -327,9 +338,9 @@ mod tests {
     use super::*;
     use crate::base::status::Participation;
 
-    /// On near peers, too, what a guard could not return when it was dropped.
+    /// Even if all peers are near: a dropped guard may have had an error.
     #[test]
-    fn what_could_not_be_returned_surfaces_at_the_next_quiet() {
+    fn late_errors_surface_at_the_next_quiet() {
         let quiets = Job::threads(1, |job| {
             job.pe.surface_later(Error::Misuse("late"));
             [(); 2].map(|()| job.quiet())
@@ -338,18 +349,18 @@ mod tests {
         assert!(matches!(quiets, [Err(Error::Misuse("late")), Ok(())]), "{quiets:?}");
     }
 
-    /// Forks. Gives whether `f` gave true in the child.
+    /// Runs `f` in a forked child, and gives its result.
     fn in_child(f: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child is one thread, which uses libc's allocator, usable after fork, and no
-        // lock that another thread can have.
+        // SAFETY: the child has one thread. It uses libc's allocator, which works after a fork, and
+        // no lock that another thread can hold.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let right = f();
-            // SAFETY: ends the child, and runs nothing of the parent's.
+            // SAFETY: ends the child without the parent's handlers.
             unsafe { libc::_exit(i32::from(!right)) };
         }
         let mut status = 0;
-        // SAFETY: `status` lives on this stack frame.
+        // SAFETY: `status` outlives the call.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         status == 0
     }
@@ -368,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forked_process_meets_nobody() {
+    fn a_forked_process_takes_part_in_nothing() {
         let met = Job::threads(1, |job| {
             assert!(in_child(|| is_misuse(job.barrier()) && is_misuse(job.window::<u64>(1))));
             assert!(in_child(|| is_misuse(job.take_part(Participation::NoMore))
@@ -388,7 +399,7 @@ mod tests {
                 && is_misuse(free.try_lock())
                 && is_misuse(guard.release())));
             assert!(in_child(|| window.put_one(0, 2, 7).is_ok() && job.quiet().is_ok()));
-            // Still free.
+            // The child has not taken the lock.
             free.lock().unwrap().release().unwrap();
             window.read(2)
         });
@@ -418,7 +429,7 @@ mod tests {
             let takes_part =
                 || job.take_part(Participation::Taking).is_ok() && job.barrier().is_ok();
             assert!(in_child(takes_part));
-            // One process has been the PE; its parent cannot be it too.
+            // The child has been the PE, so its parent cannot be.
             assert!(is_misuse(job.take_part(Participation::Taking)));
             job.pe.control().process(0) != Some(std::process::id() as i32)
         });

@@ -1,17 +1,21 @@
-//! PEs that look after each other: those that another launcher has started, which tells nobody of
-//! deaths.
+//! PEs that watch each other's processes, because another launcher has started them, which
+//! publishes no deaths.
 //!
-//! Every wait and every test looks, once in a while, whether the process of another PE has ended,
-//! and publishes it as a launcher of memonet would. A wait goes for at most
-//! `DEPARTURE_POLL` without a look ([`crate::wait`]), so it sees a death within 100 ms.
+//! Every wait and every test checks at intervals whether the process of another PE has ended, and
+//! publishes that as memonet's launcher would. A wait polls at least every `DEPARTURE_POLL`
+//! ([`crate::wait`]), so it sees a death within 100 ms.
 //!
-//! *Nobody is taken for dead who lives.* A PE says before it meets the others who it is: the number
-//! of its process, and when that started, which together no other process ever has. A descriptor of
-//! the process is opened by number, and kept once that number has been seen to be the PE's still:
-//! then it was so, too, when the descriptor was opened, as the PE had said its number before. A
-//! readable descriptor is believed only where /proc, too, shows no such process, or one that has
-//! ended: programs that close all descriptors they know nothing of, and open others, are common. A
-//! PE in another pid namespace, or that could not read /proc, is not watched.
+//! **I1.** *A PE's identity is unique.* Before a PE meets the others, it records the number of its
+//! process, and when that started. No two processes ever have both in common.
+//!
+//! **I2.** *A pidfd is that of the PE's process when it is opened.* It is opened by number, and
+//! kept only if that number is still the PE's afterwards. Then it was so at the opening, too, as
+//! the PE had recorded its number before.
+//!
+//! **I3.** *No living PE is taken for dead.* A readable descriptor counts only if /proc, too, shows
+//! no such process, or one that has ended: programs commonly close all descriptors that they do not
+//! know, and open others. A PE in another pid namespace, or that could not read /proc, is not
+//! watched.
 
 use crate::base::clock::rough_now;
 use crate::base::error::Cause;
@@ -26,33 +30,33 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Time between two looks.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Time between two checks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What one PE knows of the others' processes.
+/// A PE's watch of the other PEs' processes.
 pub(crate) struct Watch {
     me: usize,
     namespace: u32,
-    /// Milliseconds of the rough clock at the last look.
-    looked: AtomicU64,
-    /// Descriptors of their processes, as far as there was room for them.
+    /// Milliseconds of the rough clock at the last check.
+    checked_ms: AtomicU64,
+    /// Pidfds of the processes; `None` where there was no room for a descriptor.
     pidfds: Mutex<Vec<Option<OwnedFd>>>,
 }
 
 impl Watch {
-    /// For PE `me`, which is this process.
+    /// The watch of PE `me`, which is this process.
     pub(crate) fn new(me: usize, npes: usize, mine: Identity) -> Self {
         Watch {
             me,
             namespace: mine.namespace,
-            looked: AtomicU64::new(0),
+            checked_ms: AtomicU64::new(0),
             pidfds: Mutex::new((0..npes).map(|_| None).collect()),
         }
     }
 
     #[cold]
-    fn look_now(&self, control: &Control) {
-        // Another thread that is at it does the same.
+    fn check_now(&self, control: &Control) {
+        // A thread that has the lock does the check.
         let Ok(mut pidfds) = self.pidfds.try_lock() else { return };
         let living = |pe: &usize| *pe != self.me && !matches!(control.state(*pe), State::Dead(_));
         let known: Vec<(usize, Identity)> = (0..pidfds.len())
@@ -72,14 +76,13 @@ impl Watch {
                 Some(_) if !ended[pe] => {}
                 Some(pidfd) => match Stat::of(who.pid) {
                     Some(stat) if stat.started == who.started && stat.state != 'Z' => {
-                        // Its number now stands for something else, which is not this PE's to
-                        // close.
+                        // I3: the number stands for another file of the program, which must not be
+                        // closed.
                         pidfds[pe].take().map(IntoRawFd::into_raw_fd);
                     }
                     _ => publish(control, pe, end_of(who.pid as i32, pidfd.as_fd())),
                 },
-                // No room for a descriptor, or no such process. One that has ended and is still to
-                // be collected looks as if it lived.
+                // There is no room for a descriptor, or no such process. A zombie looks alive here.
                 None => match Stat::of(who.pid) {
                     Some(stat) if stat.started == who.started => {}
                     _ => publish(control, pe, UNKNOWN),
@@ -91,23 +94,26 @@ impl Watch {
 
 impl Watcher for Watch {
     fn look(&self, control: &Control) {
-        let (now, last) = (rough_now().as_millis() as u64, self.looked.load(Ordering::Relaxed));
-        let due = now.wrapping_sub(last) >= PAUSE.as_millis() as u64;
+        let (now, last) = (rough_now().as_millis() as u64, self.checked_ms.load(Ordering::Relaxed));
+        let due = now.wrapping_sub(last) >= CHECK_INTERVAL.as_millis() as u64;
         if due
-            && self.looked.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            && self
+                .checked_ms
+                .compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
         {
-            self.look_now(control);
+            self.check_now(control);
         }
     }
 }
 
-/// A descriptor of a process, if it is there and there is room.
+/// A pidfd of a process, if it exists and there is room (I2).
 fn open(who: Identity) -> Option<OwnedFd> {
     let pidfd = pidfd_open(Pid::from_raw(who.pid as i32)?, PidfdFlags::empty()).ok()?;
     Stat::of(who.pid).is_some_and(|stat| stat.started == who.started).then_some(pidfd)
 }
 
-/// Of each descriptor, whether there is something to be read, or something wrong.
+/// Whether each descriptor is readable, or has an error.
 fn readable(pidfds: &[Option<OwnedFd>]) -> Vec<bool> {
     let (which, mut polled): (Vec<usize>, Vec<PollFd<'_>>) = pidfds
         .iter()
@@ -123,7 +129,7 @@ fn readable(pidfds: &[Option<OwnedFd>]) -> Vec<bool> {
     readable
 }
 
-/// As the launcher does, for whoever is the first to see it.
+/// Publishes a death as the launcher does. Only the first PE to call this has an effect.
 fn publish(control: &Control, pe: usize, cause: Cause) {
     control.set_gone(pe);
     control.depart(pe, State::Dead(cause));
@@ -135,7 +141,7 @@ mod tests {
     use crate::lifecycle::launch::JobFile;
     use std::process::{Child, Command};
 
-    /// A job in which this process is PE 0, and `other` is said to be PE 1.
+    /// A job in which this process is PE 0, and `other` is recorded as PE 1.
     fn job(other: Identity) -> (Control, Watch) {
         let control = JobFile::create(2, 1).unwrap().into_control().unwrap();
         let mine = Identity::mine().unwrap();
@@ -163,17 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_is_left_alone_and_who_dies_is_told_of() {
+    fn deaths_are_published_and_the_living_are_left_alone() {
         for before in [true, false] {
             let (child, who) = sleeper();
             let (control, watch) = job(who);
             if before {
-                // With a descriptor that was opened while it lived.
-                (0..3).for_each(|_| watch.look_now(&control));
+                // Opens the pidfd while the process lives.
+                (0..3).for_each(|_| watch.check_now(&control));
                 assert_eq!(control.state(1), State::Joined);
             }
             end(child);
-            watch.look_now(&control);
+            watch.check_now(&control);
             assert!(matches!(
                 control.state(1),
                 State::Dead(Cause::Signal(libc::SIGKILL) | UNKNOWN)
@@ -182,13 +188,13 @@ mod tests {
         }
     }
 
-    /// The number of a PE that has ended now is another process's.
+    /// The process id of an ended PE is now that of another process.
     #[test]
     fn numbers_are_used_again() {
         let (child, mut who) = sleeper();
         who.started -= 1;
         let (control, watch) = job(who);
-        watch.look_now(&control);
+        watch.check_now(&control);
         assert_eq!(control.state(1), State::Dead(UNKNOWN));
         end(child);
     }
@@ -199,27 +205,26 @@ mod tests {
         end(child);
         who.namespace -= 1;
         let (control, watch) = job(who);
-        watch.look_now(&control);
+        watch.check_now(&control);
         assert_eq!(control.state(1), State::Joined);
     }
 
-    /// A program closes a descriptor that it knows nothing of, and opens another, which gets its
-    /// number.
+    /// A program closes a descriptor that it does not know, and opens another with its number.
     #[test]
     fn descriptors_are_taken_away() {
         let (child, who) = sleeper();
         let (control, watch) = job(who);
-        watch.look_now(&control);
+        watch.check_now(&control);
         let null = std::fs::File::open("/dev/null").unwrap();
         let watched =
             watch.pidfds.lock().unwrap()[1].as_ref().map(rustix::fd::AsRawFd::as_raw_fd).unwrap();
-        // SAFETY: replaces the descriptor that the watch believes to have, as a careless program
-        // would; it never closes it again.
+        // SAFETY: replaces the watch's descriptor, as a careless program would; the watch never
+        // closes a replaced one.
         assert_eq!(unsafe { libc::dup2(rustix::fd::AsRawFd::as_raw_fd(&null), watched) }, watched);
-        (0..3).for_each(|_| watch.look_now(&control));
+        (0..3).for_each(|_| watch.check_now(&control));
         assert_eq!(control.state(1), State::Joined);
         end(child);
-        watch.look_now(&control);
+        watch.check_now(&control);
         assert!(matches!(control.state(1), State::Dead(_)));
     }
 }

@@ -1,24 +1,24 @@
-//! A circle: PEs of which any one gives a block to all others, by the fabric's datagrams. What a
-//! broadcast needs, without a channel.
+//! A circle: PEs of which any one sends a block to all others, by the fabric's datagrams. A
+//! broadcast uses it without a channel.
 //!
 //! Each block is a log of its own for [`memonet_repair`], read where its writer has it, and stored
-//! where each reader wants it. So there is no ring, no copy but the one that arrives, and nobody
-//! waits for room: what has come is consumed. The datagrams' epoch counts the blocks, alike at all
-//! members, as they are in the same calls. What is late belongs to an earlier block, and is
+//! where each reader wants it. So there is no ring, one copy at the receiver, and no wait for room:
+//! received bytes count as consumed. The datagrams' epoch counts the blocks. It is equal at all
+//! members, as they make the same calls. A late datagram belongs to an earlier block, and is
 //! refused.
 //!
-//! **What comes too early** is refused as well: a member that has all of a block may begin the next
-//! one while others still repair theirs, and so may meet its last writer. It is then missed, asked
-//! for, and sent again.
+//! **Early datagrams** are refused, too. A member that has all of a block may begin the next one
+//! while others still repair theirs. Its first datagrams then reach these members, and the last
+//! writer, too early. These PEs miss them, ask for them, and get them again.
 //!
-//! **When a block is over.** Statuses that say so may be lost, and who sends the last one would
-//! have to stay for an answer. So a reader that has everything leaves, says so by other means,
-//! which lose nothing (a [step](crate::collective) of the broadcast), and the writer stays until it
-//! has heard that from all. Nobody asks for anything then, and no datagram of the block is taken
-//! any more.
+//! **The end of a block.** A status that says that a reader has everything may be lost, and the
+//! sender of the last one would have to stay for an answer. So a reader that has everything leaves,
+//! and says so by other means, which lose nothing (a [step](crate::collective) of the broadcast).
+//! The writer stays until it has received that from all. Then no reader asks for anything, and no
+//! datagram of the block is accepted any more.
 //!
-//! One thread at a time gives or takes; all waits of the PE move it on ([`Relay`]), and when it is
-//! over, none of them touches the block any more: the end takes the lock that they work under.
+//! One thread at a time sends or receives a block. All waits of the PE move it on ([`Relay`]).
+//! After its end none of them touches the block: the end takes the lock under which they work.
 
 use super::datagrams::{Carrier, MOST_GOES, Repeats, at_once, config};
 use super::network::{self, Membership};
@@ -56,7 +56,7 @@ enum Block {
     Taken(repair::Reader, Memory),
 }
 
-/// Where a block is.
+/// The memory of a block.
 struct Memory {
     at: *mut u8,
     bytes: u64,
@@ -75,8 +75,8 @@ impl repair::Log for Memory {
 
 impl repair::Store for Memory {
     fn write(&mut self, position: u64, from: &[u8]) {
-        // What lies beyond belongs to a longer block, that of a writer that broadcasts something
-        // else.
+        // Bytes beyond the end come from a writer that broadcasts a longer block than this PE
+        // expects.
         let len = self.bytes.saturating_sub(position).min(from.len() as u64) as usize;
         // SAFETY: inside of the block; `from` is private memory.
         unsafe { shm::copy(self.at.wrapping_add(position as usize), from.as_ptr(), len) };
@@ -84,17 +84,17 @@ impl repair::Store for Memory {
 }
 
 impl Circle {
-    /// Whether the fabric may serve a circle of so many members better than puts and gets do.
+    /// Whether datagrams may serve a circle of so many members better than puts and gets.
     pub(crate) fn wins(pe: &Pe, members: usize) -> bool {
         network::wins(pe, members - 1)
     }
 
-    /// Makes the circle of these PEs, of which this one has that rank; all of them come straight to
-    /// this call, with the same purpose, which is no other circle's of the same PEs. Nothing, at
-    /// all of them, where the network does not serve it.
+    /// Makes the circle of these PEs, of which this one has rank `rank`. All members come straight
+    /// to this call. `purpose` is equal at all, and differs from that of any other circle of these
+    /// PEs. Gives `None`, at all members, where the network does not serve the circle.
     ///
     /// # Errors
-    /// Of the network.
+    /// Errors of the network.
     pub(crate) fn join(
         pe: &Arc<Pe>,
         members: &[usize],
@@ -123,12 +123,12 @@ impl Circle {
         Ok(Some(circle))
     }
 
-    /// The next block is one that the member with rank `writer` gives: `bytes` at `at`, to be sent
-    /// from there or stored there, by all waits until the value is dropped.
+    /// Begins the next block, which the member with rank `writer` sends: `bytes` bytes at `at`. All
+    /// waits send from there, or store there, until the value is dropped.
     ///
     /// # Safety
-    /// `at` is mapped for so many bytes, more than 0, at the writer to be read and elsewhere to be
-    /// written, until then.
+    /// Until then `at` is mapped for `bytes` bytes, at least 1: readable at the writer, writable at
+    /// the other members.
     pub(crate) unsafe fn begin(&self, writer: usize, at: *mut u8, bytes: usize) -> UnderWay<'_> {
         let memory = Memory { at, bytes: bytes as u64 };
         let now = wait::nanos(&self.pe);
@@ -146,7 +146,7 @@ impl Circle {
         let block = if writer == self.rank {
             Block::Given(repair::Writer::new(&config, now), memory)
         } else {
-            // Readers are the other members in their order.
+            // Readers are numbered in the order of ranks, without the writer.
             let number = self.rank - usize::from(self.rank > writer);
             Block::Taken(repair::Reader::new(&config, number as u16, now), memory)
         };
@@ -158,11 +158,11 @@ impl Circle {
     }
 }
 
-/// A block that this PE gives or takes; it does no more when this is dropped.
+/// A block that this PE sends or receives, until this is dropped.
 pub(crate) struct UnderWay<'a>(&'a Circle);
 
 impl UnderWay<'_> {
-    /// Whether this PE, which is not the writer, has all of it.
+    /// Whether this PE, which is not the writer, has the whole block.
     pub(crate) fn is_here(&self) -> bool {
         matches!(&lock(&self.0.work).block, Some(Block::Taken(machine, memory)) if machine.received() >= memory.bytes)
     }
@@ -176,7 +176,7 @@ impl Drop for UnderWay<'_> {
 
 impl Relay for Circle {
     fn relay(&self) -> Option<Due> {
-        // A thread that has it does the same work.
+        // A thread that holds the lock does this work.
         let mut work = try_lock(&self.work)?;
         work.go_on(&self.pe).unwrap_or_else(|error| {
             self.pe.surface_later(error);
@@ -186,14 +186,15 @@ impl Relay for Circle {
 }
 
 impl Work {
-    /// Takes what has come, and sends what is to be sent now. Gives when there is more to do though
-    /// nothing happens.
+    /// Receives datagrams that have come, and sends those that are due. Gives the time of the next
+    /// work if nothing comes.
     fn go_on(&mut self, pe: &Pe) -> Result<Option<Due>> {
         let Work { membership, out, block: Some(block), repeats } = self else {
             return Ok(None);
         };
         for _ in 0..MOST_GOES {
-            let all = membership.receive(&mut |datagram| block.hear(datagram, wait::nanos(pe)))?;
+            let all =
+                membership.receive(&mut |datagram| block.receive(datagram, wait::nanos(pe)))?;
             while let Some(outgoing) = block.next(wait::nanos(pe), out) {
                 membership.send(&out[..outgoing.len], outgoing.to)?;
             }
@@ -207,19 +208,20 @@ impl Work {
 }
 
 impl Block {
-    /// Takes a datagram. One that is refused changes nothing.
-    fn hear(&mut self, datagram: &[u8], now: repair::Nanos) {
+    /// Receives a datagram. One that is refused changes nothing.
+    fn receive(&mut self, datagram: &[u8], now: repair::Nanos) {
         let _refused = match self {
             Block::Given(machine, _) => machine.receive(datagram, now),
             Block::Taken(machine, memory) => machine.receive(datagram, now, memory),
         };
     }
 
-    /// The next datagram to send now.
+    /// The next datagram that is due.
     fn next(&mut self, now: repair::Nanos, out: &mut [u8]) -> Option<repair::Outgoing> {
         match self {
             Block::Given(machine, memory) => {
-                // Of one that is longer than positions may lie apart, more as it is consumed.
+                // A block longer than the distance allowed between positions is committed as it is
+                // consumed.
                 machine.commit(memory.bytes.min(machine.limit()));
                 machine.next(now, memory, out)
             }
@@ -230,8 +232,8 @@ impl Block {
         }
     }
 
-    /// When there is something to send though nothing comes. A writer whose readers have all stays
-    /// only until they have said so by other means.
+    /// The time at which to send if nothing comes. A writer whose readers have everything sends no
+    /// more: it only stays until they have said so by other means.
     fn due(&self, repeats: &mut Repeats) -> Option<Due> {
         let (at, learnt) = match self {
             Block::Given(machine, _) if machine.is_complete() => return None,
@@ -252,10 +254,10 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
-    /// A network that has one datagram, and gives it when it is told to.
+    /// A network with one datagram, which the test delivers.
     struct Held {
         asked: Mutex<Sender<()>>,
-        told: Mutex<Receiver<Vec<u8>>>,
+        delivered: Mutex<Receiver<Vec<u8>>>,
     }
 
     impl Datagrams for Held {
@@ -268,7 +270,7 @@ mod tests {
         fn receive(&self, _group: DatagramGroup, take: &mut dyn FnMut(&[u8])) -> Result<bool> {
             // The end of the channel: there is no second.
             let _asked = lock(&self.asked).send(());
-            Ok(lock(&self.told).recv().map(|datagram| take(&datagram)).is_ok())
+            Ok(lock(&self.delivered).recv().map(|datagram| take(&datagram)).is_ok())
         }
         fn leave(&self, _group: DatagramGroup) -> Result<()> {
             Ok(())
@@ -300,8 +302,8 @@ mod tests {
     #[test]
     fn a_block_that_is_over_is_not_stored_to() {
         const BYTES: usize = 64;
-        let ((asked, is_asked), (tell, told)) = (channel(), channel());
-        let held = Held { asked: Mutex::new(asked), told: Mutex::new(told) };
+        let ((asked, is_asked), (deliver, delivered)) = (channel(), channel());
+        let held = Held { asked: Mutex::new(asked), delivered: Mutex::new(delivered) };
         // SAFETY: nothing is written through it; the fabric holds all requests back.
         let hosted = unsafe { Hosted::create(3, Some(8 << 20)) }.unwrap();
         let job = hosted.join(1, Box::new(held)).unwrap();
@@ -318,8 +320,7 @@ mod tests {
         let block = job.pe.local(4 << 20);
         let stored = || {
             let mut bytes = [0; BYTES];
-            // SAFETY: of this PE's segment, whose memory nobody else has asked for; the array is
-            // private.
+            // SAFETY: memory of this PE's segment that nothing else uses; the array is private.
             unsafe { shm::copy(bytes.as_mut_ptr(), block, BYTES) };
             bytes
         };
@@ -340,11 +341,11 @@ mod tests {
                 bytes
             });
             has_begun.recv().unwrap();
-            // Time for an end that does not wait to be over: without it this could find nothing
-            // wrong, but not find wrong what is right.
+            // Gives a `drop` that wrongly does not wait the time to return. Without this pause the
+            // test might miss an error; it never reports a false one.
             std::thread::sleep(Duration::from_millis(50));
-            tell.send(datagram).unwrap();
-            drop(tell);
+            deliver.send(datagram).unwrap();
+            drop(deliver);
             relay.join().unwrap();
             end.join().unwrap()
         });

@@ -1,4 +1,4 @@
-//! What programs call: blocks of elements, copied or in place.
+//! The calls of programs: blocks of elements, copied or in place.
 
 use super::Multicast;
 use super::reader::{Reader, Record};
@@ -20,8 +20,8 @@ impl<T: Plain> Multicast<T> {
         publish(self.writer()?, block)
     }
 
-    /// Memory for a block of `len` elements, in which it is written where the readers read it. It
-    /// holds whatever it held before. Waits where a reader is too far behind. Writer only.
+    /// Gives memory for a block of `len` elements: the memory where the readers read it, with
+    /// arbitrary old contents. Waits where a reader is too far behind. Writer only.
     ///
     /// A block of more than [`most_in_place`](Self::most_in_place) elements is in private memory
     /// until it is published.
@@ -58,11 +58,11 @@ impl<T: Plain> Multicast<T> {
         }
     }
 
-    /// Waits for the next block, and puts it into `to` in place of what that held. Readers only.
+    /// Waits for the next block, and replaces the contents of `to` by it. Readers only.
     ///
     /// # Errors
-    /// [`Error::Closed`] when all has been read and the writer has left; [`Error::PeerFailed`] when
-    /// it has died; [`Error::Silent`]; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
+    /// After the last block: [`Error::Closed`] when the writer has left, [`Error::PeerFailed`] when
+    /// it has died. [`Error::Silent`]; [`Error::Dropped`]; [`Error::Misuse`] at the writer.
     #[inline]
     pub fn recv(&mut self, to: &mut Vec<T>) -> Result<()> {
         if !self.assembled {
@@ -78,8 +78,8 @@ impl<T: Plain> Multicast<T> {
         Ok(())
     }
 
-    /// [`recv`](Self::recv), if the next block has come; whether it has. Of a large one, parts may
-    /// have come, which are kept.
+    /// [`recv`](Self::recv), if the next block has come; gives whether it has. Parts of a large
+    /// block that have come are kept.
     ///
     /// # Errors
     /// As for [`recv`](Self::recv).
@@ -99,11 +99,11 @@ impl<T: Plain> Multicast<T> {
         Ok(true)
     }
 
-    /// Waits for the next block, and shows it where it is. It stays the next one until
+    /// Waits for the next block, and shows it where it is. It stays the next block until
     /// [`Peek::pop`]. Readers only.
     ///
     /// A block of more than [`most_in_place`](Self::most_in_place) elements is shown in private
-    /// memory, as is every one on a channel that [drops slow
+    /// memory. So is every block on a channel that [drops slow
     /// readers](super::MulticastOptions::drop_slow).
     ///
     /// # Errors
@@ -139,7 +139,7 @@ impl<T: Plain> Multicast<T> {
         Ok(Some(Peek::assembled(self)))
     }
 
-    /// Copies a whole block, and is done with it.
+    /// Copies a whole block, and consumes it.
     #[inline]
     fn take(&mut self, record: Record, to: &mut Vec<T>) -> Result<()> {
         to.clear();
@@ -155,7 +155,7 @@ impl<T: Plain> Multicast<T> {
         Ok(Peek { channel: self, at, len, record: Some(record) })
     }
 
-    /// Puts a record behind what has come of its block; the first one in place of what came of one
+    /// Appends a record to the parts of its block. The first record replaces the parts of a block
     /// that was given up.
     fn append(&mut self, record: Record) -> Result<()> {
         let Multicast { end, block, .. } = self;
@@ -170,7 +170,7 @@ impl<T: Plain> Multicast<T> {
         Ok(())
     }
 
-    /// Waits for all of a block whose next record has come.
+    /// Waits for the rest of a block whose next record has come.
     fn assemble(&mut self, mut record: Record) -> Result<()> {
         loop {
             self.append(record)?;
@@ -193,7 +193,8 @@ fn block_bytes<T>(len: usize) -> Result<usize> {
         .ok_or(Error::Overflow { index: len, size: size_of::<T>() })
 }
 
-/// Elements of a record, which somebody may have written over.
+/// The number of elements of a record. Its length is checked, as the ring may have been overwritten
+/// by mistake.
 #[inline]
 fn elements<T>(record: Record) -> Result<usize> {
     if record.len.is_multiple_of(size_of::<T>()) {
@@ -205,15 +206,15 @@ fn elements<T>(record: Record) -> Result<usize> {
     }
 }
 
-/// Appends a record to `to`, and is done with it.
+/// Appends a record to `to`, and consumes it.
 #[inline]
 fn copy_record<T: Plain>(reader: &mut Reader, record: Record, to: &mut Vec<T>) -> Result<()> {
     let len = elements::<T>(record)?;
     to.reserve(len);
-    // SAFETY: the record lies in the ring, as its header was checked to; `to` has room for its
+    // SAFETY: the record lies in the ring, as `Ring::decode` has checked; `to` has room for its
     // elements.
     unsafe { shm::copy(to.as_mut_ptr().add(to.len()).cast(), reader.block(), record.len) };
-    reader.check()?;
+    reader.check()?; // M5
     // SAFETY: the copy filled so many elements, and any bytes are a `T`.
     unsafe { to.set_len(to.len() + len) };
     reader.consume(record);
@@ -227,15 +228,15 @@ fn publish<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
         return publish_in_parts(writer, block);
     }
     let room = writer.room(bytes)?;
-    // SAFETY: `room` is that of a record of so many bytes, which no reader reads before it is
+    // SAFETY: `room` has room for so many bytes, and no reader reads them before they are
     // published; `block` is private memory.
     unsafe { shm::copy(writer.block(room), block.as_ptr().cast(), bytes) };
     writer.publish(room, bytes, Fragment::WHOLE);
     Ok(())
 }
 
-/// Publishes a block as large as it likes; readers copy a part while the next one is written. One
-/// that fails in the midst was never published: readers forget its parts.
+/// Publishes a block of any size in parts: readers copy a part while the next one is written. If it
+/// fails in its midst, readers forget its parts.
 #[cold]
 fn publish_in_parts<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
     let most = writer.ring().most() / size_of::<T>();
@@ -251,8 +252,8 @@ fn publish_in_parts<T: Plain>(writer: &mut Writer, block: &[T]) -> Result<()> {
     Ok(())
 }
 
-/// A block that is being written: a slice of its elements. Published by [`commit`](Self::commit);
-/// dropped without, it never was.
+/// A block that is being written: a slice of its elements. [`commit`](Self::commit) publishes it;
+/// dropped without that, it is not published.
 #[must_use = "a block is published only by `commit`"]
 pub struct Claim<'a, T> {
     writer: &'a mut Writer,
@@ -279,7 +280,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     /// Publishes the block.
     ///
     /// # Errors
-    /// None where the block is in place; else as for [`Multicast::publish`].
+    /// None for a block in place; else as for [`Multicast::publish`].
     #[inline]
     pub fn commit(self) -> Result<()> {
         match self.memory {
@@ -294,7 +295,7 @@ impl<'a, T: Plain> Claim<'a, T> {
     /// Publishes only the first `len` elements.
     ///
     /// # Errors
-    /// As for [`commit`](Self::commit); [`Error::OutOfBounds`] when there are not so many.
+    /// As for [`commit`](Self::commit); [`Error::OutOfBounds`] when the block has fewer elements.
     #[inline]
     pub fn commit_first(mut self, len: usize) -> Result<()> {
         if len > self.len {
@@ -323,15 +324,15 @@ impl<T: Plain> DerefMut for Claim<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.memory {
-            // SAFETY: as above; and no reader reads there before the record is published, but for
-            // copies of a dropped one, which it then throws away.
+            // SAFETY: as above. No reader reads there before the record is published, but for a
+            // dropped one that copies, and then discards the copy (M5).
             Memory::InPlace(_, at) => unsafe { std::slice::from_raw_parts_mut(*at, self.len) },
             Memory::Private(block) => block,
         }
     }
 }
 
-/// The next block: a slice of its elements. It stays the next one until [`pop`](Self::pop).
+/// The next block: a slice of its elements. It stays the next block until [`pop`](Self::pop).
 pub struct Peek<'a, T> {
     channel: &'a mut Multicast<T>,
     at: *const T,
@@ -345,7 +346,7 @@ impl<'a, T: Plain> Peek<'a, T> {
         Peek { at: channel.block.as_ptr(), len: channel.block.len(), channel, record: None }
     }
 
-    /// Is done with the block: the next one follows, and the writer may use the memory.
+    /// Consumes the block. The next one follows, and the writer may reuse the memory.
     #[inline]
     pub fn pop(self) {
         match self.record {
@@ -364,11 +365,11 @@ impl<T: Plain> Deref for Peek<'_, T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: either the channel's own vector, which nobody changes while this borrows the
-        // channel; or a published record, whose elements are aligned and lie in the ring, and which
-        // nobody overwrites before this reader has told that it is done with it, as only `pop`
-        // does: the writer waits for this reader on every channel but those on which readers copy,
-        // and a PE that leaves keeps what was shown.
+        // SAFETY: either the channel's own vector, which cannot change while this borrows the
+        // channel; or a published record, whose elements are aligned and lie in the ring. By M3 no
+        // PE overwrites the record before this reader reports that it has consumed it, which only
+        // `pop` does: the writer waits for this reader on every channel but those on which readers
+        // copy, and a PE that leaves the job keeps a shown record.
         unsafe { std::slice::from_raw_parts(self.at, self.len) }
     }
 }

@@ -1,29 +1,28 @@
-//! Datagrams: the log goes once to all readers, and [`memonet_repair`] makes whole what arrives.
+//! Datagrams: the log is sent once to all readers, and [`memonet_repair`] repairs losses.
 //!
-//! What carries the datagrams is a [`Carrier`]: UDP sockets ([`super::sockets`]), or a fabric whose
-//! network copies them ([`super::network`]). They are never waited for: whoever waits for anything
-//! in this PE lets the channel work ([`Relay`]), as for the tree. So there is no thread and nothing
-//! to hand over between threads, and while a PE waits it looks at its carriers as often as at
-//! memory. A PE that computes answers later: its readers' buffers hold what comes meanwhile up to
+//! A [`Carrier`] carries the datagrams: UDP sockets ([`super::sockets`]), or a fabric whose network
+//! copies datagrams ([`super::network`]). No call waits for datagrams: every wait of this PE,
+//! whatever it waits for, moves the channel on ([`Relay`]), as for the tree. So there is no thread
+//! and no hand-over between threads, and while a PE waits it polls its carriers as often as memory.
+//! A PE that computes answers later. Meanwhile its readers' buffers hold arriving datagrams up to
 //! the protocol's window, and the writer waits or repairs.
 //!
-//! The ring of each end is in its own segment. What the protocol has received in order up to some
-//! position are whole records and perhaps the beginning of one more; a reader takes no record
-//! before all of it is there. As all bytes of the log are received, nobody needs zeros behind
-//! records. That a reader leaves it says in its line at the writer, by a signal.
+//! The ring of each end is in its own segment. The bytes that the protocol has received in order
+//! are whole records and perhaps the beginning of one more. A reader takes no record before all of
+//! it is there. As all bytes of the log are received, no zeros are needed behind records. A reader
+//! that leaves says so in its line at the writer, by a signal.
 //!
-//! **In virtual time nobody looks without a reason**, so each end says when it is due though
-//! nothing comes. A reader is when it misses something; a writer, while it waits for room or for
-//! arrival. An end that waits for nothing is never due, and a job in which nobody else does
-//! anything is seen to be stuck. An end that waits for what no program will do (a reader that never
-//! reads) would ask for ever, and get answers: so it is due in vain when very many of its questions
-//! in a row have taught it nothing. With loss alone that does not happen: of a thousand questions
-//! one arrives, and its answer. Whoever ends is told of by the machine, so silence is no sign
-//! there.
+//! **In virtual time a PE polls only when it has a reason**, so each end says when it is due if
+//! nothing comes. A reader is due when it misses something; a writer, while it waits for room or
+//! for arrival. An end that waits for nothing is never due, so the simulator sees that a job is
+//! stuck in which no other PE acts. An end that waits for something that no program will do (a
+//! reader that never reads) would ask for ever, and get answers. So it is *due in vain* when very
+//! many of its questions in a row have brought nothing new. Loss alone does not cause that: of a
+//! thousand questions, one arrives, and its answer. The machine reports PEs that end, so silence is
+//! no sign there.
 
+use super::position::{LEFT, PositionLine, Upstream};
 use super::ring::{Header, Ring};
-use super::tree::Upstream;
-use super::writer::{LEFT, PositionLine};
 use crate::base::error::Result;
 use crate::base::shm;
 use crate::base::{lock, try_lock};
@@ -37,49 +36,50 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Their numbers are 16 bits of a datagram.
+/// The most readers: their numbers are 16 bits of a datagram.
 pub(super) const MOST_READERS: usize = u16::MAX as usize;
-/// Bytes under way to a reader: what the smallest usual receive buffer holds, with what the kernel
-/// needs around them.
-const WINDOW: u64 = 128 << 10;
-/// A writer that never waits looks at what has come each time that it has written so many bytes:
-/// what readers miss is to be repaired long before they stop it.
-const LOOK_EACH: u64 = WINDOW / 8;
-/// Datagrams taken in one go,
+/// Bytes under way to a reader: as many as the smallest usual receive buffer holds, with the
+/// kernel's overhead.
+const WINDOW_BYTES: u64 = 128 << 10;
+/// A writer that never waits receives statuses each time that it has written this much: losses must
+/// be repaired long before they stop it.
+const RECEIVE_EACH_BYTES: u64 = WINDOW_BYTES / 8;
+/// Datagrams received in one go.
 pub(super) const MOST_AT_ONCE: usize = 64;
-/// and how often in one look. It ends even where a stranger sends faster than this PE can refuse,
-/// and the next look goes on.
+/// Goes in one call. So the call ends even where an outsider sends faster than this PE can refuse;
+/// the next call goes on.
 pub(super) const MOST_GOES: usize = 16;
 
-/// So many questions in a row may be lost, or be answered with nothing new; those after them are in
-/// vain. More than a reader has gaps, each of which it asks for by itself.
+/// So many questions in a row may be lost, or be answered with nothing new; later ones are in vain.
+/// It is more than a reader has gaps, as it asks for each gap.
 const MOST_IN_VAIN: u32 = 1024;
 
-/// What carries a channel's datagrams at one end.
+/// Carries a channel's datagrams at one end.
 pub(super) trait Carrier: Send {
-    /// Where this PE hears what is for it alone, as a word for its peers; 0 where they know
-    /// without.
+    /// The address at which this PE receives datagrams for itself alone, as a word for its peers; 0
+    /// where they need none.
     fn address(&self) -> u64 {
         0
     }
 
-    /// Tells it the [`address`](Self::address) of the channel's writer.
+    /// Sets the [`address`](Self::address) of the channel's writer.
     fn set_writer(&mut self, _address: u64) {}
 
-    /// Gives `take` what has come, up to [`MOST_AT_ONCE`]; gives whether that was all.
+    /// Passes datagrams that have come to `take`, up to [`MOST_AT_ONCE`]. Gives whether these were
+    /// all.
     ///
     /// # Errors
-    /// Where nothing will come any more.
+    /// Where no datagram will come any more.
     fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Sends a datagram, at the latest when [`flush`](Self::flush) is called. One that cannot be
-    /// sent now is lost, as any may be, and repaired.
+    /// Sends a datagram, at the latest when [`flush`](Self::flush) is called. A datagram that
+    /// cannot be sent now is lost, as any may be, and repaired.
     ///
     /// # Errors
-    /// Where none can be sent any more.
+    /// Where no datagram can be sent any more.
     fn send(&mut self, datagram: &[u8], to: repair::To) -> Result<()>;
 
-    /// Sends what was kept back, so that several go at once.
+    /// Sends the datagrams that [`send`](Self::send) kept back to send several at once.
     ///
     /// # Errors
     /// As for [`send`](Self::send).
@@ -88,7 +88,7 @@ pub(super) trait Carrier: Send {
     }
 }
 
-/// An end's carrier, with all that its end of the protocol needs.
+/// An end's carrier, with its configuration and a buffer.
 pub(super) struct Link {
     pub(super) config: repair::Config,
     carrier: Box<dyn Carrier>,
@@ -101,7 +101,7 @@ impl Link {
     }
 }
 
-/// What both ends are configured with.
+/// The protocol's configuration, equal at both ends.
 pub(super) fn config(
     pe: &Pe,
     channel: u32,
@@ -110,8 +110,8 @@ pub(super) fn config(
     datagram: usize,
 ) -> repair::Config {
     let (job, timing) = match pe.is_simulated() {
-        // What happens in a simulation is not to depend on a number that is drawn anew for each
-        // job; nor is there another job.
+        // A simulation must not depend on a number that is drawn anew for each job, and has no
+        // other job.
         true => {
             let never = repair::Nanos::MAX;
             (0, repair::Timing { dead_after: never, ..repair::Timing::LOCAL })
@@ -121,12 +121,12 @@ pub(super) fn config(
     repair::Config {
         job,
         channel,
-        // No number is given twice.
+        // Channel numbers are never reused.
         epoch: 0,
         readers,
-        // Of a larger ring the rest lies idle.
+        // The rest of a larger ring is unused.
         capacity: capacity.min(repair::wire::MOST_APART),
-        window: WINDOW.min(capacity),
+        window: WINDOW_BYTES.min(capacity),
         datagram,
         timing,
     }
@@ -138,7 +138,7 @@ impl repair::Log for Ring {
         while done < to.len() {
             let at = position + done as u64;
             let len = (to.len() - done).min((self.len() - (at & (self.len() - 1))) as usize);
-            // SAFETY: inside of the ring, up to its end; `to` is private memory.
+            // SAFETY: the bytes lie in the ring, up to its end; `to` is private memory.
             unsafe { shm::copy(to[done..].as_mut_ptr(), self.at(at), len) };
             done += len;
         }
@@ -151,14 +151,15 @@ impl repair::Store for Ring {
         while done < from.len() {
             let at = position + done as u64;
             let len = (from.len() - done).min((self.len() - (at & (self.len() - 1))) as usize);
-            // SAFETY: as above; the protocol stores only what was missing, which nobody reads yet.
+            // SAFETY: as above. The protocol stores only bytes that were missing, which the reader
+            // does not read yet.
             unsafe { shm::copy(self.at(at), from[done..].as_ptr(), len) };
             done += len;
         }
     }
 }
 
-/// How often an end has done what it does though nothing comes, since it last learnt something.
+/// Counts how often an end was due since it last learnt something.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     learnt: u64,
@@ -167,7 +168,7 @@ pub(super) struct Repeats {
 }
 
 impl Repeats {
-    /// It will again at `at`, and has learnt so much.
+    /// Notes that the end is due next at `at`, and has learnt `learnt` things so far.
     pub(super) fn due(&mut self, at: repair::Nanos, learnt: u64) -> Due {
         if std::mem::replace(&mut self.learnt, learnt) != learnt {
             self.times = 0;
@@ -178,7 +179,7 @@ impl Repeats {
     }
 }
 
-/// There is more to take in, now.
+/// Due now: there are more datagrams to receive.
 pub(super) fn at_once(pe: &Pe) -> Due {
     Due { at: wait::now(pe), vain: false }
 }
@@ -190,10 +191,10 @@ pub(super) struct Sending {
     /// The readers, and their lines in this PE's segment.
     pub(super) readers: Vec<(usize, PositionLine)>,
     pub(super) limit: AtomicU64,
-    /// The writer waits, or has waited, for this limit.
+    /// The limit for which the writer waits, or has waited last.
     pub(super) wanted: AtomicU64,
     pub(super) complete: AtomicBool,
-    /// One more than the number of a reader that is not heard of.
+    /// The number of a silent reader, plus 1.
     pub(super) silent: AtomicU64,
     pub(super) work: Mutex<SendingWork>,
     /// Keeps the memory.
@@ -203,47 +204,47 @@ pub(super) struct Sending {
 pub(super) struct SendingWork {
     pub(super) machine: repair::Writer,
     pub(super) link: Link,
-    /// How far the log was written at the last look at what has come.
-    pub(super) looked_at: u64,
+    /// The end of the log when statuses were received last.
+    pub(super) received_at: u64,
     pub(super) repeats: Repeats,
 }
 
 impl Sending {
-    /// The log may be written so far.
+    /// The position up to which the log may be written.
     pub(super) fn limit(&self) -> u64 {
         self.limit.load(Ordering::Acquire)
     }
 
-    /// The writer waits for the log to be allowed so far.
+    /// Notes that the writer waits for this limit.
     pub(super) fn want(&self, limit: u64) {
         self.wanted.store(limit, Ordering::Relaxed);
     }
 
-    /// The log is written so far.
+    /// Sends the log, which is written up to `end`.
     pub(super) fn commit(&self, end: u64) {
         let mut work = lock(&self.work);
         work.machine.commit(end);
         self.complete.store(false, Ordering::Relaxed);
-        if end - work.looked_at >= LOOK_EACH {
-            work.looked_at = end;
-            // What is left is taken at the next look.
-            let _all = self.hear(&mut work);
+        if end - work.received_at >= RECEIVE_EACH_BYTES {
+            work.received_at = end;
+            // The next call receives the rest.
+            let _all = self.receive(&mut work);
         }
         self.send(&mut work);
     }
 
-    /// Whether all that was committed has been received by all that are still readers.
+    /// Whether all that are still readers have received the whole committed log.
     pub(super) fn is_complete(&self) -> bool {
         self.complete.load(Ordering::Acquire)
     }
 
-    /// A reader that is not heard of.
+    /// A silent reader.
     pub(super) fn silent(&self) -> Option<usize> {
         let number = self.silent.load(Ordering::Acquire).checked_sub(1)?;
         Some(self.readers[number as usize].0)
     }
 
-    /// After how long a reader counts as silent.
+    /// The time after which a PE counts as silent.
     pub(super) fn dead_after() -> Duration {
         Duration::from_nanos(repair::Timing::LOCAL.dead_after)
     }
@@ -258,22 +259,22 @@ impl Sending {
         }
     }
 
-    /// The readers that do not allow to write up to `end`.
+    /// The slowest reader, if it does not allow to write up to `end`.
     pub(super) fn slow(&self, end: u64) -> Option<usize> {
         let work = lock(&self.work);
         let slowest = work.machine.slowest().filter(|_| work.machine.limit() < end)?;
         Some(self.readers[usize::from(slowest)].0)
     }
 
-    /// Takes what readers say; whether that was all.
-    fn hear(&self, work: &mut SendingWork) -> bool {
+    /// Receives statuses of readers. Gives whether these were all.
+    fn receive(&self, work: &mut SendingWork) -> bool {
         let SendingWork { machine, link, .. } = work;
         for (number, (_, line)) in self.readers.iter().enumerate() {
             if line.has_left() && !machine.is_dropped(number as u16) {
                 machine.drop_reader(number as u16);
             }
         }
-        // One that is refused changes nothing; who sent it is not this job's business.
+        // A refused datagram changes nothing, and any host may have sent it: not an error.
         let mut take = |datagram: &[u8]| {
             let _refused = machine.receive(datagram, wait::nanos(&self.pe));
         };
@@ -290,7 +291,7 @@ impl Sending {
         false
     }
 
-    /// Sends what is to be sent now; gives when there will be more, though nothing happens.
+    /// Sends the datagrams that are due. Gives the time of the next one if nothing comes.
     fn send(&self, work: &mut SendingWork) -> Option<Due> {
         let SendingWork { machine, link, repeats, .. } = work;
         while let Some(outgoing) = machine.next(wait::nanos(&self.pe), &self.ring, &mut link.out) {
@@ -315,9 +316,9 @@ impl Sending {
 
 impl Relay for Sending {
     fn relay(&self) -> Option<Due> {
-        // A thread that has it does the same work.
+        // A thread that holds the lock does this work.
         let mut work = try_lock(&self.work)?;
-        let all = self.hear(&mut work);
+        let all = self.receive(&mut work);
         let due = self.send(&mut work);
         if all { due } else { Some(at_once(&self.pe)) }
     }
@@ -326,7 +327,7 @@ impl Relay for Sending {
 /// A reader's end.
 pub(super) struct Receiving {
     pub(super) pe: Arc<Pe>,
-    /// Where it says that it has left.
+    /// The word by which it says that it has left.
     pub(super) upstream: Upstream,
     pub(super) received: AtomicU64,
     pub(super) consumed: AtomicU64,
@@ -354,7 +355,7 @@ impl Receiving {
         }
         match ring.decode(position, ring.word(position)) {
             Ok(Header::Block { len, .. }) => position + ring.record(len) <= received,
-            // What is wrong with it is found by who reads it.
+            // A wrong header is an error of the call that reads it.
             Ok(Header::Padding { .. } | Header::End) | Err(_) => true,
         }
     }
@@ -367,7 +368,7 @@ impl Receiving {
         self.silent.load(Ordering::Acquire)
     }
 
-    /// This PE is done with what lies below `position`.
+    /// Reports that this PE has consumed all below `position`.
     pub(super) fn consume(&self, position: u64) {
         self.consumed.store(position, Ordering::Release);
         self.relay();
@@ -380,7 +381,7 @@ impl Receiving {
 
 impl Relay for Receiving {
     fn relay(&self) -> Option<Due> {
-        // A thread that has it does the same work.
+        // A thread that holds the lock does this work.
         let mut work = try_lock(&self.work)?;
         let worked = self.work(&mut work);
         worked.unwrap_or_else(|error| {
@@ -395,11 +396,12 @@ impl Receiving {
         let ReceivingWork { machine, ring, link, repeats } = work;
         for _ in 0..MOST_GOES {
             let all = link.carrier.receive(&mut |datagram| {
-                // As above.
+                // As in `Sending::receive`.
                 let _refused = machine.receive(datagram, wait::nanos(&self.pe), ring);
             })?;
             self.received.store(machine.received(), Ordering::Release);
-            // In a padding, what was consumed may not have come yet.
+            // A padding record counts as consumed when its header is read, before all of it has
+            // come.
             let consumed = self.consumed.load(Ordering::Acquire).min(machine.received());
             if consumed > machine.consumed() {
                 machine.consume(consumed);

@@ -4,11 +4,12 @@ use super::datagrams::{
     self, Carrier, Link, Receiving, ReceivingWork, Repeats, Sending, SendingWork,
 };
 use super::network::{self, Membership};
-use super::reader::{Reader, Told};
+use super::position::{PositionLine, Upstream};
+use super::reader::{Reader, Reporting};
 use super::ring::Ring;
 use super::sockets::Sockets;
-use super::tree::{ARITY, Child, Node, Progress, Upstream, children, parent};
-use super::writer::{Onward, Peer, PositionLine, Writer};
+use super::tree::{ARITY, Child, Node, Progress, children, parent};
+use super::writer::{Onward, Peer, Writer};
 use super::{Choice, Delivery, End, Multicast};
 use crate::base::error::{Error, Result};
 use crate::base::layout::ReaderLine;
@@ -31,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How many channels over datagrams a PE has made so far.
+/// The number of channels over datagrams that a PE has made so far.
 struct Channels(AtomicU32);
 
 impl Layer for Channels {
@@ -40,7 +41,7 @@ impl Layer for Channels {
     }
 }
 
-/// How [`Job::multicast`] makes a channel.
+/// Options of [`Job::multicast`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MulticastOptions {
     capacity: Option<usize>,
@@ -48,13 +49,12 @@ pub struct MulticastOptions {
     survive: bool,
 }
 
-/// Capacities of channels that nobody chose one for. What fits into the caches of two cores goes
-/// fastest from one to the other;
-const CAPACITY: usize = 512 << 10;
-/// but PEs that share a CPU take turns, a ring is what moves in a turn, and in a new turn the
-/// processor's buffers are cold. A turn of a larger one lasts so long that it looks like a
-/// stranger's, and then waits sleep.
-const CAPACITY_OF_TURNS: usize = 2 << 20;
+/// The default capacity: data that fit the caches of two cores travel fastest between them.
+const CAPACITY_BYTES: usize = 512 << 10;
+/// The default capacity where PEs share a CPU. They take turns, one ring moves in each turn, and a
+/// turn begins with cold buffers of the processor. A turn of a larger ring would last so long that
+/// it looks like interference, and then waits sleep.
+const SHARED_CPU_CAPACITY_BYTES: usize = 2 << 20;
 
 impl Default for MulticastOptions {
     fn default() -> Self {
@@ -63,26 +63,26 @@ impl Default for MulticastOptions {
 }
 
 impl MulticastOptions {
-    /// A capacity of 512 KiB, or of 2 MiB where PEs near each other share CPUs; slow readers stop
-    /// the writer, and a reader's death is an error.
+    /// A capacity of 512 KiB, or of 2 MiB where near PEs share CPUs. Slow readers stop the writer,
+    /// and a reader's death is an error.
     pub fn new() -> Self {
         MulticastOptions { capacity: None, drop_slow: None, survive: false }
     }
 
     /// Bytes that a reader may have unread before it stops the writer, rounded up to a power of two
-    /// that has room for four elements.
+    /// with room for four elements.
     pub fn capacity(mut self, bytes: usize) -> Self {
         self.capacity = Some(bytes);
         self
     }
 
-    /// Drops a reader that has stopped the writer for so long.
+    /// Drops a reader that has stopped the writer for this long.
     pub fn drop_slow(mut self, after: Duration) -> Self {
         self.drop_slow = Some(after);
         self
     }
 
-    /// Goes on without readers that die. One that is a thread of the writer's process
+    /// Goes on without readers that die. A reader that is a thread of the writer's process
     /// ([`Job::threads`]) counts only once its end is dropped: until then another thread may be
     /// reading.
     pub fn survive_readers(mut self, survive: bool) -> Self {
@@ -90,16 +90,16 @@ impl MulticastOptions {
         self
     }
 
-    /// Differs where PEs ask for different channels, nearly always.
+    /// A hash of all that PEs must ask for alike.
     fn digest<T>(&self, writer: usize, readers: &[usize]) -> u64 {
-        // The same in every process of a program.
+        // It hashes alike in every process of a program.
         let mut hasher = DefaultHasher::new();
         (self, writer, readers, size_of::<T>(), align_of::<T>()).hash(&mut hasher);
         hasher.finish()
     }
 }
 
-/// Where the parts of a channel lie in each segment.
+/// Offsets of a channel's parts in each segment, and lengths.
 pub(super) struct Places {
     pub(super) lines: u64,
     pub(super) ring: u64,
@@ -122,13 +122,13 @@ impl Job {
         options: MulticastOptions,
     ) -> Result<Multicast<T>> {
         let unit = align_of::<T>().max(8) as u64;
-        // Room to align the ring, which begins somewhere in the window.
+        // Room to align the ring, as windows are aligned to less.
         let slack = if unit > LINE { unit } else { 0 };
         let request = self.check_channel::<T>(writer, readers).and_then(|()| {
             let choice = numbered(self.choice(writer, readers)?, readers.len())?;
             let capacity = options.capacity.unwrap_or(match choice {
-                Choice::Near if self.pe.record().is_crowded(writer) => CAPACITY_OF_TURNS,
-                _ => CAPACITY,
+                Choice::Near if self.pe.record().is_crowded(writer) => SHARED_CPU_CAPACITY_BYTES,
+                _ => CAPACITY_BYTES,
             });
             let bytes = Ring::bytes(capacity, size_of::<T>(), unit);
             let whole =
@@ -140,7 +140,7 @@ impl Job {
         let digest = options.digest::<T>(writer, readers);
         let (bytes, whole, choice) = match request {
             Ok(request) => request,
-            // The others are not to wait for what this PE refuses.
+            // The other PEs must not wait for this one.
             Err(error) => return Err(self.refuse_window(error)),
         };
         let lines = whole.div_ceil(LINE) as usize;
@@ -179,7 +179,7 @@ impl Job {
         Ok(Multicast { end, delivery, block: Vec::new(), assembled: false, element: PhantomData })
     }
 
-    /// All PEs choose alike: they ask the job's record, and what the fabric offers to all.
+    /// Chooses alike at all PEs: from the job's record, and from the fabric's offers to all.
     fn choice(&self, writer: usize, readers: &[usize]) -> Result<Choice> {
         let ends = || std::iter::once(writer).chain(readers.iter().copied());
         let near = self.pe.record().are_near(ends());
@@ -195,9 +195,9 @@ impl Job {
         })
     }
 
-    /// Opens what carries a channel's datagrams at all PEs that take part, or at none, and finds
-    /// the largest datagram that reaches all. A tree, where the network does not serve the channel.
-    /// *Collective.*
+    /// Opens the carriers of a channel's datagrams at all PEs that take part, or at none, and finds
+    /// the largest datagram that reaches all. Gives a tree where the network does not serve the
+    /// channel. *Collective.*
     fn open(
         &self,
         choice: &Choice,
@@ -235,7 +235,7 @@ impl Job {
             return Err(Error::system("making a multicast channel", there, ""));
         }
         let datagram = mosts.iter().copied().min().unwrap_or_default() as usize;
-        // `numbered` has looked at how many there are.
+        // `numbered` has checked that the number of readers fits.
         let config = datagrams::config(&self.pe, number, readers.len() as u16, bytes, datagram);
         let link = opened.flatten().map(|(mut carrier, _)| {
             carrier.set_writer(address);
@@ -259,7 +259,7 @@ impl Job {
     }
 }
 
-/// That datagrams, if they were asked for, can number so many readers.
+/// Checks that datagrams, if chosen, can number so many readers.
 fn numbered(choice: Choice, readers: usize) -> Result<Choice> {
     match choice {
         Choice::Network | Choice::Sockets(_) if readers > datagrams::MOST_READERS => {
@@ -277,9 +277,10 @@ fn numbered(choice: Choice, readers: usize) -> Result<Choice> {
     }
 }
 
-/// The purpose of channels' groups. All PEs make the same channels in the same order.
+/// The purpose of channels' groups. All PEs make the same channels in the same order, so one
+/// purpose does for all.
 const FOR_CHANNELS: u32 = 0;
-/// What a PE publishes instead of a datagram's length when the network cannot serve a channel.
+/// A PE publishes this instead of a datagram's length when the network cannot serve a channel.
 const NOT_SERVED: u64 = 1;
 
 /// A carrier, and the most bytes of a datagram.
@@ -309,7 +310,7 @@ fn open_carrier(
     }
 }
 
-/// What the ends of a channel are made of.
+/// All that the ends of a channel are made from.
 pub(super) struct Channel<'a> {
     pub(super) pe: &'a Arc<Pe>,
     pub(super) writer: usize,
@@ -322,23 +323,23 @@ pub(super) struct Channel<'a> {
 }
 
 impl Channel<'_> {
-    /// Offset of the line of reader `number`.
+    /// Offset of the line of the `number`-th reader.
     fn line(&self, number: usize) -> u64 {
         self.places.lines + LINE * number as u64
     }
 
-    /// The line of reader `number` in this PE's segment.
+    /// The line of the `number`-th reader in this PE's segment.
     fn own_line(&self, number: usize) -> PositionLine {
         PositionLine(self.pe.local(self.line(number)))
     }
 
     fn own_ring(&self) -> Ring {
-        // SAFETY: of this PE's part of the window, which the end of the channel keeps;
-        // `Ring::bytes` gave its length.
+        // SAFETY: the ring lies in this PE's part of the window, which the end of the channel
+        // keeps; `Ring::bytes` gave its length.
         unsafe { Ring::new(self.pe.local(self.places.ring), self.places.bytes, self.places.unit) }
     }
 
-    /// The place in the tree of the `number`-th of writer and readers.
+    /// The node in the tree of the `number`-th of writer (0) and readers.
     fn node(&self, number: usize, upstream: Option<Upstream>) -> Arc<Node> {
         let child = |number: usize| Child {
             pe: self.readers[number],
@@ -357,7 +358,7 @@ impl Channel<'_> {
             left: AtomicBool::new(false),
             progress: Mutex::new(Progress {
                 children: children(number, self.readers.len(), self.arity).map(child).collect(),
-                told: 0,
+                reported: 0,
                 ended: false,
                 shown: false,
             }),
@@ -386,7 +387,7 @@ impl Channel<'_> {
             work: Mutex::new(SendingWork {
                 machine,
                 link,
-                looked_at: 0,
+                received_at: 0,
                 repeats: Repeats::default(),
             }),
             _window: self.window.clone(),
@@ -421,14 +422,14 @@ impl Channel<'_> {
         receiving
     }
 
-    /// Has all waits of this PE let it work.
+    /// Lets all waits of this PE move the channel on.
     fn register(&self, relay: Arc<dyn Relay>) {
         self.pe.register_relay(Arc::downgrade(&relay));
     }
 
     pub(super) fn writers_end(&self, delivery: Delivery, link: Option<Link>) -> Writer {
         let pe = self.pe;
-        // Where a dropped reader looks: where the ring is that it reads.
+        // A dropped reader looks beside the ring that it reads.
         let home = |reader: usize| if delivery == Delivery::Near { pe.me() } else { reader };
         let peer = |number: usize| {
             let reader = self.readers[number];
@@ -446,7 +447,7 @@ impl Channel<'_> {
                 (children(0, self.readers.len(), self.arity), Onward::Tree(self.node(0, None)))
             }
             Delivery::Datagrams => {
-                (0..0, Onward::Datagrams(self.sending(link.expect("opened by who takes part"))))
+                (0..0, Onward::Datagrams(self.sending(link.expect("`open` made it at all ends"))))
             }
         };
         Writer {
@@ -476,44 +477,44 @@ impl Channel<'_> {
             Route::Near(place) => place,
             Route::Far(_) => unreachable!("only near PEs read in place"),
         };
-        let (ring, line, upstream, sources) = match delivery {
+        let (ring, line, reporting, sources) = match delivery {
             Delivery::Datagrams => {
-                let receiving = self.receiving(number, link.expect("opened by who takes part"));
-                (self.own_ring(), None, Told::Datagrams(receiving), vec![self.writer])
+                let receiving = self.receiving(number, link.expect("`open` made it at all ends"));
+                (self.own_ring(), None, Reporting::Datagrams(receiving), vec![self.writer])
             }
             Delivery::Near => {
-                // SAFETY: of the writer's part of the window, which is mapped as long as the job;
-                // `Ring::bytes` gave its length.
+                // SAFETY: the ring lies in the writer's part of the window, which is mapped as long
+                // as the job; `Ring::bytes` gave its length.
                 let ring = unsafe {
                     Ring::new(near(self.places.ring), self.places.bytes, self.places.unit)
                 };
-                let upstream = Told::Writer(
+                let reporting = Reporting::Writer(
                     pe.route(self.writer, position),
                     pe.control().doorbell(self.writer),
                 );
-                (ring, Some(PositionLine(near(self.line(number)))), upstream, vec![self.writer])
+                (ring, Some(PositionLine(near(self.line(number)))), reporting, vec![self.writer])
             }
             Delivery::Tree => {
-                let who = |number: usize| {
+                let pe_of = |number: usize| {
                     if number == 0 { self.writer } else { self.readers[number - 1] }
                 };
                 let path: Vec<usize> =
                     std::iter::successors(Some(parent(number + 1, self.arity)), |&at| {
                         (at > 0).then(|| parent(at, self.arity))
                     })
-                    .map(who)
+                    .map(pe_of)
                     .collect();
                 let upstream = Upstream { pe: path[0], word: pe.route(path[0], position) };
                 let node = self.node(number + 1, Some(upstream));
-                (self.own_ring(), Some(self.own_line(number)), Told::Node(node), path)
+                (self.own_ring(), Some(self.own_line(number)), Reporting::Node(node), path)
             }
         };
         Reader {
             pe: pe.clone(),
             ring,
             position: 0,
-            told: 0,
-            upstream,
+            reported: 0,
+            reporting,
             line: line.filter(|_| self.options.drop_slow.is_some()),
             sources,
             writer: self.writer,

@@ -28,53 +28,54 @@
 //! | blocks arrive | each reader gets all blocks that were published, whole, in order, once, until the reader or the writer leaves |
 //! | bound | a reader that has about [`capacity`](MulticastOptions::capacity) bytes unread stops the writer, each block counted with some 8 bytes more: never before seven eighths of the capacity, never after all of it |
 //! | slow readers | they stop the writer, or are dropped once they have stopped it for as long as [`drop_slow`](MulticastOptions::drop_slow) says. Then the writer goes on, [`dropped`](Multicast::dropped) names them, and their next call says [`Error::Dropped`]. A writer that only [tries](Multicast::try_claim) is not stopped and drops no reader |
-//! | death | of the writer: readers get what it published, then [`Error::PeerFailed`]. Of a reader: the writer's next call that waits for it says `PeerFailed`; or the writer goes on without it, if the channel [survives readers](MulticastOptions::survive_readers) |
+//! | death | of the writer: readers get the blocks that it published, then [`Error::PeerFailed`]. Of a reader: the writer's next call that waits for it says `PeerFailed`; or the writer goes on without it, if the channel [survives readers](MulticastOptions::survive_readers) |
 //! | silence | with datagrams, a PE that cannot be reached may be alive. A PE that was silent for ten seconds counts as dead ([`Error::Silent`]). So no PE of such a channel may compute for longer without a call that waits |
-//! | leaving | the writer no longer waits for a reader that has dropped its end. When the writer has dropped its end, readers get what it published, then [`Error::Closed`] |
+//! | leaving | the writer no longer waits for a reader that has dropped its end. When the writer has dropped its end, readers get the blocks that it published, then [`Error::Closed`] |
 //! | in place | [`claim`](Multicast::claim) and [`peek`](Multicast::peek) give the memory of the ring itself for blocks of up to [`most_in_place`](Multicast::most_in_place) elements; larger blocks are in private memory, and copied in parts |
 //!
-//! # How it is made
+//! # How it is built
 //!
-//! All ways share one thing, the **ring** ([`ring`]): a log of records, each a header word and a
-//! block, at positions that only grow.
+//! All deliveries share the **ring** ([`ring`]): a log of records at positions that only grow. A
+//! record is a header word and a block.
 //!
-//! | way | the log is | chosen |
+//! | delivery | the log is | chosen |
 //! |---|---|---|
-//! | [`Near`](Delivery::Near) | in the writer's segment, read in place by all | where all are near |
+//! | [`Near`](Delivery::Near) | in the writer's segment, read in place by all | where all PEs of the channel are near |
 //! | [`Tree`](Delivery::Tree) | copied from ring to ring along a tree by puts with signals (`tree`) | else |
-//! | [`Datagrams`](Delivery::Datagrams) | sent once to a ring in each reader's segment, and repaired (`datagrams`, [`memonet_repair`]): by a fabric whose network copies datagrams (`network`), or by UDP multicast (`sockets`) | by a fabric: where there are two readers or more; by UDP: on request, as it needs a network that takes multicast |
+//! | [`Datagrams`](Delivery::Datagrams) | sent once to a ring in each reader's segment, and repaired (`datagrams`, [`memonet_repair`]): by a fabric whose network copies datagrams (`network`), or by UDP multicast (`sockets`) | by a fabric: with two readers or more; by UDP: on request, as it needs a network that takes multicast |
 //!
 //! [`ENV_MULTICAST`] forces one, where it can serve.
 //!
-//! Positions travel the other way, in a line for each reader in the segment that the writer of the
-//! ring can read cheaply. The writer looks at them only when its last look does not allow the next
-//! record; a reader tells of an eighth of the ring at a time, and of all before it waits. So while
-//! all keep up neither reads a word that the other has just written, but for the record itself: a
-//! header and a short block arrive in one cache line.
+//! Readers report their positions to the writer of their ring, each in a line of its own, in the
+//! segment that this writer reads at least cost (`position`). The writer looks at the lines only
+//! when its last look does not allow the next record. A reader reports after each eighth of the
+//! ring, and before it waits. So while all keep up, neither side reads a word that the other has
+//! just written, but for the record itself: a header and a short block arrive in one cache line.
 //!
 //! # Proof, for the near ring
 //!
-//! Let `p` be the end of what was published, and `m` the least position that the readers still
-//! taken into account have told of.
+//! Let `p` be the end of the published log, and `m` the least position that the readers still taken
+//! into account have reported.
 //!
-//! 1. *A reader sees a header only when its block is complete.* The writer stores the block, then
-//!    the header; the reader loads the header, then the block. Stores become visible in order
-//!    ([`crate::base::shm`]).
-//! 2. *A reader takes no old bytes for a header.* It looks only at the end of the last record that
-//!    it has seen. The writer stores zero there before it stores that record's header, and nothing
-//!    else until the next record's header. So what the reader sees there is zero, or that header.
-//! 3. *Nothing is overwritten that may still be read.* Whatever the writer stores for a record from
-//!    `p` on, the zero behind it included, ends at most at `m` plus the length of the ring; a
-//!    reader that has told of `m` does not read below it, as it stores its position after it is
-//!    done with what is below.
-//! 4. *Nobody waits for ever.* Before it sleeps, a reader stores its whole progress, and the writer
-//!    rings after each header; the rest is the [doorbell](crate::base::doorbell)'s proof. The
-//!    writer that has no room waits for stores of positions; each reader rings after it. A reader
-//!    that has told nothing for less than an eighth of the ring holds back less than that.
-//! 5. *A dropped reader is no exception to 3.* It may still be reading when the writer goes on. So
-//!    on a channel that drops, readers copy, and then look whether they were dropped; the writer
-//!    says so before it overwrites. What a copy took before it finds the word unset was not
-//!    overwritten. References are given out only to such copies.
+//! * M1: *A reader sees a header only when its block is complete.* The writer stores the block,
+//!   then the header; the reader loads the header, then the block. Stores become visible in order
+//!   ([`crate::base::shm`]).
+//! * M2: *A reader takes no old bytes for a header.* It looks only at the end of the last record
+//!   that it has seen. The writer stores zero there before it stores that record's header, and
+//!   nothing else until the next record's header. So the reader sees there zero, or that header.
+//! * M3: *Nothing is overwritten that may still be read.* All that the writer stores for a record
+//!   from `p` on, the zero behind it included, ends at most at `m` plus the length of the ring. A
+//!   reader that has reported `m` does not read below it, as it stores its position only after it
+//!   is done with all below.
+//! * M4: *No PE waits for ever.* Before a reader sleeps, it reports its whole progress, and the
+//!   writer wakes the readers after each header; the rest is the
+//!   [doorbell](crate::base::doorbell)'s proof. A writer without room waits for stores of
+//!   positions, and each reader wakes it after its store. Without a report, a reader holds back
+//!   less than an eighth of the ring, and any record fits into the rest.
+//! * M5: *Dropped readers do not break M3.* A dropped reader may still be reading when the writer
+//!   goes on. So on a channel that drops readers, they copy, and then check whether they were
+//!   dropped; the writer says so before it overwrites. Bytes that were copied before the reader
+//!   finds the word unset had not been overwritten. References are given out only to such copies.
 
 mod circle;
 mod claim;
@@ -83,6 +84,7 @@ mod make;
 #[cfg(all(test, loom))]
 pub(crate) mod model;
 mod network;
+mod position;
 mod reader;
 mod ring;
 mod sockets;
@@ -120,7 +122,7 @@ impl std::fmt::Display for Delivery {
     }
 }
 
-/// How a channel is to be made.
+/// The way in which a channel is made.
 enum Choice {
     Near,
     Tree,
@@ -129,7 +131,7 @@ enum Choice {
 }
 
 impl Choice {
-    /// What [`ENV_MULTICAST`] asks for.
+    /// The choice that [`ENV_MULTICAST`] forces.
     fn forced() -> Result<Option<Self>> {
         let Some(value) = std::env::var_os(ENV_MULTICAST) else {
             return Ok(None);
@@ -151,7 +153,7 @@ impl Choice {
     }
 }
 
-/// Whether [`ENV_MULTICAST`] asks for something that can be.
+/// Checks the value of [`ENV_MULTICAST`].
 pub(crate) fn check_setting() -> Result<()> {
     Choice::forced().map(drop)
 }
@@ -193,9 +195,9 @@ pub(crate) fn check_setting() -> Result<()> {
 pub struct Multicast<T> {
     end: End,
     delivery: Delivery,
-    /// What has come of a block in parts,
+    /// The parts of a block that have come.
     block: Vec<T>,
-    /// and whether all of it is there.
+    /// Whether `block` is complete.
     assembled: bool,
     element: PhantomData<fn(T) -> T>,
 }
@@ -228,8 +230,8 @@ impl<T: Plain> Multicast<T> {
         self.delivery
     }
 
-    /// Number of elements of the largest block that is written and read in place. 0 at a PE that is
-    /// neither writer nor reader.
+    /// The number of elements of the largest block that is written and read in place. 0 at a PE
+    /// that is neither writer nor reader.
     pub fn most_in_place(&self) -> usize {
         let bytes = match &self.end {
             End::Writer(writer) => writer.ring().most(),
@@ -239,7 +241,7 @@ impl<T: Plain> Multicast<T> {
         bytes / size_of::<T>()
     }
 
-    /// Readers without which the writer has gone on, because they were slow or had died. Always
+    /// The readers without which the writer has gone on, because they were slow or had died. Always
     /// empty at a reader.
     pub fn dropped(&self) -> &[usize] {
         match &self.end {

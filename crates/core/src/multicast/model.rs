@@ -1,5 +1,4 @@
-//! A channel of words on a bare job of near PEs, for the exploration of its interleavings: its own
-//! code, without a window.
+//! The code of a channel on a bare job of near PEs, without a window: for loom.
 
 use super::make::{Channel, MulticastOptions, Places};
 use super::ring::Fragment;
@@ -10,8 +9,8 @@ use crate::endpoint::pe::Pe;
 use crate::window::Inner;
 use std::sync::Arc;
 
-/// Bytes of the ring: four records of a word, of which the writer keeps a part free.
-const BYTES: u64 = 64;
+/// The ring: four records of a word, of which the writer keeps a part free.
+const RING_BYTES: u64 = 64;
 
 pub(crate) struct Sender(writer::Writer);
 pub(crate) struct Receiver(reader::Reader);
@@ -21,7 +20,7 @@ pub(crate) fn ends(pes: &[Arc<Pe>], drops: bool) -> (Sender, Vec<Receiver>) {
     channel(pes, Delivery::Near, drops)
 }
 
-/// PE 0 writes, PE 1 reads and passes on to PE 2, and so on.
+/// PE 0 writes, PE 1 reads and relays to PE 2, and so on.
 pub(crate) fn chain(pes: &[Arc<Pe>]) -> (Sender, Vec<Receiver>) {
     channel(pes, Delivery::Tree, false)
 }
@@ -34,7 +33,7 @@ fn channel(pes: &[Arc<Pe>], delivery: Delivery, drops: bool) -> (Sender, Vec<Rec
     }
     let lines = pes[0].control().geometry().heap_offset + 4096;
     let places =
-        || Places { lines, ring: lines + 128 * readers.len() as u64, bytes: BYTES, unit: 8 };
+        || Places { lines, ring: lines + 128 * readers.len() as u64, bytes: RING_BYTES, unit: 8 };
     let touch = |pe: &Pe| {
         for offset in (0..readers.len() as u64)
             .flat_map(|line| [128 * line, 128 * line + 8])
@@ -43,7 +42,7 @@ fn channel(pes: &[Arc<Pe>], delivery: Delivery, drops: bool) -> (Sender, Vec<Rec
             // SAFETY: aligned words of the mapped heap.
             assert_eq!(unsafe { shm::load::<u64>(pe.local(offset).cast()) }, 0);
         }
-        for offset in (0..BYTES).step_by(8) {
+        for offset in (0..RING_BYTES).step_by(8) {
             // SAFETY: as above.
             assert_eq!(unsafe { shm::load::<u64>(pe.local(places().ring + offset).cast()) }, 0);
         }
@@ -73,10 +72,10 @@ impl Sender {
         Ok(())
     }
 
-    /// Goes on without those that have not read all but `ahead` words.
+    /// Goes on without readers that have more than `ahead` words unread.
     pub(crate) fn drop_those_behind(&mut self, ahead: u64) {
         let record = self.0.ring().record(8);
-        self.0.drop_slow(self.0.position + BYTES - ahead * record + 1);
+        self.0.drop_slow(self.0.position + RING_BYTES - ahead * record + 1);
     }
 
     pub(crate) fn dropped(&self) -> usize {

@@ -1,4 +1,4 @@
-//! A fabric's own datagrams as a carrier, where the network copies them: a switch.
+//! A fabric's own datagrams as a carrier, where a switch of the network copies them.
 
 use super::datagrams::{Carrier, MOST_AT_ONCE};
 use crate::base::error::Result;
@@ -7,7 +7,7 @@ use crate::endpoint::pe::Pe;
 use memonet_repair::To;
 use std::sync::Arc;
 
-/// Readers from which on a copy by the network is better than one put for each.
+/// The number of readers from which on copies by the network beat one put for each.
 const LEAST_READERS: usize = 2;
 
 /// Whether the network is asked to carry a channel to so many readers.
@@ -15,22 +15,22 @@ pub(super) fn wins(pe: &Pe, readers: usize) -> bool {
     pe.has_far() && readers >= LEAST_READERS && pe.fabric().datagrams().is_some()
 }
 
-/// Membership of a group of the network's.
+/// Membership of a group of the network.
 pub(super) struct Membership {
     pe: Arc<Pe>,
     group: DatagramGroup,
     members: Vec<usize>,
-    /// Who of them is the writer.
+    /// The place of the writer among the members.
     writer: usize,
-    /// Datagrams to all that are sent in one go: all are as large as may be, or it would have been
-    /// sent.
+    /// Datagrams to all that are sent in one go. All have the largest size: a shorter one is sent
+    /// at once.
     kept: Vec<u8>,
 }
 
 impl Membership {
-    /// Joins a group of these PEs for this purpose, with all of them; the first is the writer until
-    /// another is [named](Self::name_writer). Nothing, at all of them, where the network does not
-    /// serve it.
+    /// Joins a group of these PEs for this purpose, together with all of them. The first is the
+    /// writer until another is [named](Self::name_writer). Gives `None`, at all PEs, where the
+    /// network does not serve the group.
     pub(super) fn join(pe: &Arc<Pe>, members: &[usize], purpose: u32) -> Result<Option<Self>> {
         let Some(datagrams) = pe.fabric().datagrams() else {
             return Ok(None);
@@ -49,7 +49,7 @@ impl Membership {
         self.group
     }
 
-    /// From now on the `number`-th member is the writer.
+    /// Makes the `number`-th member the writer.
     pub(super) fn name_writer(&mut self, number: usize) {
         self.writer = number;
     }
@@ -96,7 +96,7 @@ impl Carrier for Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        // Who unwinds calls nobody: the group ends with the job then.
+        // A PE that unwinds makes no calls of the fabric: the group then ends with the job.
         if !std::thread::panicking()
             && let Err(error) = self.datagrams().leave(self.group)
         {

@@ -1,9 +1,9 @@
-//! A reader's end: the next record, and how far this PE is.
+//! A reader's end: the next record, and this reader's position.
 
 use super::datagrams::{Receiving, Sending};
+use super::position::{LEFT, PositionLine};
 use super::ring::{Fragment, Header, Ring};
 use super::tree::Node;
-use super::writer::{LEFT, PositionLine};
 use crate::base::doorbell::Doorbell;
 use crate::base::error::{Error, Quick, Result};
 use crate::base::shm;
@@ -20,25 +20,25 @@ pub(super) struct Reader {
     pub(super) ring: Ring,
     /// The next record.
     pub(super) position: u64,
-    /// What the writer has been told.
-    pub(super) told: u64,
-    pub(super) upstream: Told,
-    /// Where the writer says that this reader was dropped, on a channel that drops readers.
+    /// The position that was reported last.
+    pub(super) reported: u64,
+    pub(super) reporting: Reporting,
+    /// The line that says that this reader was dropped, on a channel that drops readers.
     pub(super) line: Option<PositionLine>,
-    /// Whose death ends waits: the writer, and who passes on what it writes.
+    /// PEs whose death ends waits: the writer, and PEs that relay its log.
     pub(super) sources: Vec<usize>,
     pub(super) writer: usize,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
 }
 
-/// Whom a reader tells how far it is.
-pub(super) enum Told {
-    /// The writer: its word, and what wakes it.
+/// How a reader reports its position.
+pub(super) enum Reporting {
+    /// To the writer: by a word, and a doorbell that wakes it.
     Writer(Route, Doorbell),
-    /// Its place in the tree.
+    /// By its node of the tree.
     Node(Arc<Node>),
-    /// What brings datagrams.
+    /// By datagrams.
     Datagrams(Arc<Receiving>),
 }
 
@@ -54,35 +54,35 @@ impl Reader {
         &self.ring
     }
 
-    /// Whether what is read may be overwritten meanwhile, and must be copied.
+    /// Whether blocks may be overwritten while they are read, so that they must be copied.
     #[inline]
     pub(super) fn copies(&self) -> bool {
         self.line.is_some()
     }
 
-    /// That nothing read so far was overwritten: this reader is still one.
+    /// Checks that nothing read so far was overwritten: this PE is still a reader.
     #[inline]
     pub(super) fn check(&self) -> Result<()> {
         match self.line {
             Some(line) => {
-                // After what was read.
+                // M5: the look comes after the reads.
                 shm::compiler_fence();
                 if line.is_dropped() { Err(Error::Dropped) } else { Ok(()) }
             }
-            None => match &self.upstream {
-                Told::Datagrams(receiving) if receiving.is_dropped() => Err(Error::Dropped),
-                Told::Node(node) => node.check(),
+            None => match &self.reporting {
+                Reporting::Datagrams(receiving) if receiving.is_dropped() => Err(Error::Dropped),
+                Reporting::Node(node) => node.check(),
                 _ => Ok(()),
             },
         }
     }
 
-    /// That something may still come.
+    /// Checks that something may still come.
     #[inline]
     fn check_silence(&self) -> Result<()> {
         self.check()?;
-        match &self.upstream {
-            Told::Datagrams(receiving) if receiving.is_writer_silent() => {
+        match &self.reporting {
+            Reporting::Datagrams(receiving) if receiving.is_writer_silent() => {
                 Err(Error::Silent { pe: self.writer, after: Sending::dead_after() })
             }
             _ => Ok(()),
@@ -92,8 +92,8 @@ impl Reader {
     /// Whether the next record is there.
     #[inline(always)]
     fn has_next(&self) -> bool {
-        match &self.upstream {
-            Told::Datagrams(receiving) => receiving.has(&self.ring, self.position),
+        match &self.reporting {
+            Reporting::Datagrams(receiving) => receiving.has(&self.ring, self.position),
             _ => self.ring.word(self.position) != 0,
         }
     }
@@ -106,10 +106,10 @@ impl Reader {
                 self.check_silence()?;
                 return Ok(None);
             }
-            // From here to the caller nothing overlaps anything: a short block's latency. So what
-            // is rare is out of the way.
+            // From here to the caller each instruction adds to a short block's latency. So rare
+            // cases come last.
             let word = self.ring.word(self.position);
-            // A dropped reader's words are anything.
+            // The words that a dropped reader sees have no meaning.
             self.check()?;
             if let Some(len) = self.ring.whole(self.position, word) {
                 let part = Fragment::WHOLE;
@@ -123,8 +123,8 @@ impl Reader {
         }
     }
 
-    /// [`look`](Self::look), for a program that tries until it succeeds: that is a wait, and ends
-    /// like one.
+    /// [`look`](Self::look), for a program that tries until it succeeds. Such a loop is a wait, and
+    /// ends like one.
     #[inline]
     pub(super) fn try_next(&mut self) -> Result<Option<Record>> {
         match self.look()? {
@@ -135,7 +135,7 @@ impl Reader {
 
     #[cold]
     fn look_again(&mut self) -> Result<Option<Record>> {
-        self.tell();
+        self.report();
         self.pe.progress();
         self.pe.wake_written();
         let departed = self.terms(|terms| terms.departed(&self.pe));
@@ -156,18 +156,18 @@ impl Reader {
         {
             return Ok(record);
         }
-        // Of another type: written into the place of this call's own result, it would keep that in
-        // memory where nothing is waited for, too.
+        // `wait` has another error type. With this call's own, it would write into this call's
+        // result, which would then be in memory even where nothing is waited for.
         Ok(self.wait()?)
     }
 
     #[cold]
     fn wait(&mut self) -> Quick<Record> {
         loop {
-            self.tell();
+            self.report();
             let come = || (self.has_next() || self.check_silence().is_err()).then_some(());
             self.terms(|terms| wait::until(&self.pe, terms, come))?;
-            // After padding there may be nothing yet.
+            // After a padding record there may be nothing yet.
             if let Some(record) = self.look()? {
                 return Ok(record);
             }
@@ -176,54 +176,56 @@ impl Reader {
 
     #[inline]
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
-        // A writer that leaves says so in the ring, and who passes on goes on with that until it is
+        // A writer that leaves says so in the ring. A PE that relays goes on with that until it is
         // gone.
-        let passes_on = |pe: usize| match &self.upstream {
-            Told::Node(_) => pe != self.sources[0] || self.pe.control().state(pe) != State::Done,
+        let relays = |pe: usize| match &self.reporting {
+            Reporting::Node(_) => {
+                pe != self.sources[0] || self.pe.control().state(pe) != State::Done
+            }
             _ => pe != self.writer,
         };
-        f(Terms::forever(Awaiting::Channel { ends: &self.sources, done: &passes_on }))
+        f(Terms::forever(Awaiting::Channel { ends: &self.sources, done: &relays }))
     }
 
-    /// Has the place of the next record, which has come, stay as it is until it is consumed. Near,
-    /// and with datagrams, that needs nothing: nobody writes there before this reader has told that
-    /// it is done.
+    /// Keeps the place of the next record, which has come, unchanged until the record is consumed.
+    /// Near, and with datagrams, nothing writes there anyway before this reader has reported.
     pub(super) fn show(&self) -> Result<()> {
-        match &self.upstream {
-            Told::Node(node) => node.show(),
+        match &self.reporting {
+            Reporting::Node(node) => node.show(),
             _ => Ok(()),
         }
     }
 
-    /// Where the block of the next record, which has come, is.
+    /// Address of the block of the next record, which has come.
     #[inline]
     pub(super) fn block(&self) -> *const u8 {
         self.ring.block(self.position).cast_const()
     }
 
-    /// This PE is done with the next record.
+    /// Consumes the next record.
     #[inline]
     pub(super) fn consume(&mut self, record: Record) {
         self.position += self.ring.record(record.len);
-        if let Told::Node(node) = &self.upstream {
+        if let Reporting::Node(node) = &self.reporting {
             node.hide();
         }
-        if self.position - self.told >= self.ring.len() / 8 {
-            self.tell();
+        // M4.
+        if self.position - self.reported >= self.ring.len() / 8 {
+            self.report();
         }
     }
 
     #[inline(never)]
-    fn tell(&mut self) {
-        if self.told != self.position {
-            self.told = self.position;
-            match &self.upstream {
-                Told::Writer(word, bell) => {
+    fn report(&mut self) {
+        if self.reported != self.position {
+            self.reported = self.position;
+            match &self.reporting {
+                Reporting::Writer(word, bell) => {
                     word.store(&self.pe, self.position);
                     self.pe.ring_bell(*bell);
                 }
-                Told::Node(node) => node.advance(self.position, true),
-                Told::Datagrams(receiving) => receiving.consume(self.position),
+                Reporting::Node(node) => node.advance(self.position, true),
+                Reporting::Datagrams(receiving) => receiving.consume(self.position),
             }
         }
     }
@@ -231,13 +233,13 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        match &self.upstream {
-            Told::Writer(word, bell) => {
+        match &self.reporting {
+            Reporting::Writer(word, bell) => {
                 word.store(&self.pe, LEFT);
                 self.pe.ring_bell(*bell);
             }
-            Told::Node(node) => node.leave(),
-            Told::Datagrams(receiving) => receiving.leave(),
+            Reporting::Node(node) => node.leave(),
+            Reporting::Datagrams(receiving) => receiving.leave(),
         }
     }
 }

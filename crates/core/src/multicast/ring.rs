@@ -1,21 +1,21 @@
 //! The ring: records at growing positions of a piece of shared memory.
 //!
-//! A record is a header word, some padding where elements are aligned to more than 8 bytes, and the
-//! block. Its length is a multiple of that alignment. No record goes round the end of the ring:
+//! A record is a header word, padding where elements are aligned to more than 8 bytes, and the
+//! block. Its length is a multiple of that alignment. No record wraps around the end of the ring:
 //! where one does not fit, a padding record fills the rest.
 //!
 //! | header | meaning |
 //! |---|---|
-//! | 0 | nothing has been published here yet |
+//! | 0 | no record has been published here yet |
 //! | `len << 3 \| 1` | the first part, of `len` bytes, of a block of which more follows |
-//! | `len << 3 \| 2` | one more part of it, |
-//! | `len << 3 \| 3` | and the last |
+//! | `len << 3 \| 2` | a further part of a block, of which more follows |
+//! | `len << 3 \| 3` | the last part of a block |
 //! | `len << 3 \| 4` | a whole block of `len` bytes |
 //! | `len << 3 \| 5` | padding: the next record is `len` bytes further on, at the start of the ring |
 //! | `6` | the writer has left: nothing follows |
 //!
-//! A block of which there was no last part was given up by its writer: whoever sees the next one
-//! begin forgets it.
+//! A writer may give up a block before its last part. A reader discards the parts of such a block
+//! when the next block begins.
 
 use crate::base::error::{Error, Result};
 use crate::base::shm;
@@ -27,7 +27,7 @@ const WHOLE: u64 = 4;
 const PADDING: u64 = 5;
 const END: u64 = 6;
 
-/// Which part of a block a record has.
+/// The part of a block that a record has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fragment {
     /// A block begins with it.
@@ -37,16 +37,16 @@ pub(super) struct Fragment {
 }
 
 impl Fragment {
-    /// The only one.
+    /// The whole block.
     pub(super) const WHOLE: Fragment = Fragment { first: true, last: true };
 }
 
-/// What a header says.
+/// The meaning of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Header {
-    /// So many bytes of a block, and which of it.
+    /// Bytes of a block, and their part of it.
     Block { len: usize, part: Fragment },
-    /// To be skipped.
+    /// Bytes to skip.
     Padding { len: usize },
     /// Nothing follows.
     End,
@@ -70,13 +70,13 @@ impl Header {
     }
 }
 
-/// Where a ring is, as this process sees it, and how its records lie.
+/// A ring in this process's memory, and the layout of its records.
 #[derive(Clone, Copy)]
 pub(super) struct Ring {
     base: *mut u8,
     /// Bytes, a power of two.
     len: u64,
-    /// Records begin at multiples of this, and so do blocks.
+    /// Records and blocks begin at multiples of this number of bytes.
     unit: u64,
 }
 
@@ -97,8 +97,7 @@ impl Ring {
         Ring { base, len, unit }
     }
 
-    /// Bytes of a ring in which there is room for `capacity` bytes, and for blocks of `element`
-    /// bytes in place.
+    /// Bytes of a ring with room for `capacity` bytes, and for blocks of `element` bytes in place.
     pub(super) fn bytes(capacity: usize, element: usize, unit: u64) -> Option<u64> {
         let least = (element as u64).checked_add(2 * unit)?.checked_mul(4)?;
         (capacity as u64).max(least).checked_next_power_of_two().filter(|&bytes| bytes < 1 << 60)
@@ -110,8 +109,8 @@ impl Ring {
 
     /// Bytes of the largest block that fits into one record.
     pub(super) fn most(&self) -> usize {
-        // With a padding before it that is nearly as long, it leaves room for what readers have not
-        // told of yet.
+        // Even after a padding record nearly as long, it leaves room for the eighth that readers
+        // have not reported.
         (self.len / 4 - self.unit) as usize
     }
 
@@ -133,7 +132,7 @@ impl Ring {
         self.base.wrapping_add((position & (self.len - 1)) as usize)
     }
 
-    /// Where the block of the record at `position` is.
+    /// Address of the block of the record at `position`.
     #[inline]
     pub(super) fn block(&self, position: u64) -> *mut u8 {
         self.at(position).wrapping_add(self.unit as usize)
@@ -158,7 +157,8 @@ impl Ring {
         self.len - (position & (self.len - 1))
     }
 
-    /// The length of the block, if a word is the header of a whole one at `position`, as most are.
+    /// The length of the block, if `word` is the header of a whole block at `position`, as most
+    /// are.
     #[inline]
     pub(super) fn whole(&self, position: u64, word: u64) -> Option<usize> {
         let len = word >> 3;
@@ -166,7 +166,7 @@ impl Ring {
             .then_some(len as usize)
     }
 
-    /// What a word that is not 0 says, as the header of a record at `position`, believing nothing.
+    /// Decodes a word that is not 0 as the header of a record at `position`, and checks all of it.
     pub(super) fn decode(&self, position: u64, word: u64) -> Result<Header> {
         if let Some(len) = self.whole(position, word) {
             let part = Fragment::WHOLE;
@@ -196,8 +196,8 @@ mod tests {
 
     fn ring(memory: &mut [u64], unit: u64) -> Ring {
         let len = size_of_val(memory) as u64;
-        // SAFETY: memory of the test's own; larger units than its alignment only matter to
-        // references, which no test makes.
+        // SAFETY: memory of the test. A larger unit than its alignment only matters to references,
+        // which no test makes.
         unsafe { Ring::new(memory.as_mut_ptr().cast(), len, unit) }
     }
 
@@ -224,7 +224,7 @@ mod tests {
                 }
                 let start = ring.block(position) as usize - ring.at(0) as usize;
                 prop_assert!(start + size <= ring.len() as usize);
-                prop_assert!(record + padding + 8 <= ring.len() - ring.len() / 8, "it fits with what is not told of");
+                prop_assert!(record + padding + 8 <= ring.len() - ring.len() / 8, "it fits beside unreported bytes");
                 position += record;
             }
         }

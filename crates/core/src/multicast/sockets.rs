@@ -1,5 +1,5 @@
-//! UDP sockets as a carrier of datagrams: at each end one that hears the group, and one of its own,
-//! from which it sends and on which the writer hears statuses.
+//! UDP sockets as a carrier of datagrams. Each end has a socket that receives the group's
+//! datagrams, and one of its own, which sends, and on which the writer receives statuses.
 
 use super::datagrams::{Carrier, MOST_AT_ONCE};
 use crate::base::error::{Error, Result};
@@ -11,24 +11,24 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Most bytes of a datagram: what fits into a jumbo frame.
-const MOST_DATAGRAM: u32 = 8900;
+/// The largest datagram: it fits a jumbo frame.
+const MOST_DATAGRAM_BYTES: u32 = 8900;
 /// Headers of IPv4 and UDP.
-const HEADERS: u32 = 28;
-/// What receive buffers are asked to hold.
-const BUFFER: usize = 4 << 20;
+const HEADERS_BYTES: u32 = 28;
+/// The requested size of receive buffers.
+const RECEIVE_BUFFER_BYTES: usize = 4 << 20;
 
-/// Where datagrams go.
+/// The destination of datagrams to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     /// A multicast address and the first of 256 ports, of which each channel uses one.
     pub(super) address: SocketAddrV4,
-    /// Address of the interface to use; unspecified: as the route to the group says.
+    /// Address of the interface to use; unspecified: that of the route to the group.
     pub(super) interface: Ipv4Addr,
 }
 
 impl Group {
-    /// From `ADDRESS:PORT` or `ADDRESS:PORT@INTERFACE`.
+    /// Parses `ADDRESS:PORT` or `ADDRESS:PORT@INTERFACE`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (address, interface) = match text.split_once('@') {
             Some((address, interface)) => (address, interface.parse().ok()?),
@@ -41,13 +41,14 @@ impl Group {
     }
 }
 
-/// Programs that this process starts do not have it.
+/// A socket that programs started by this process do not inherit.
 fn socket() -> std::io::Result<UdpSocket> {
     let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    // More than the kernel's usual limit needs a privilege; with less there is more to repair.
-    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
-        sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
+    // A buffer beyond the kernel's usual limit needs a privilege. With a smaller one there is more
+    // to repair.
+    if sockopt::set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER_BYTES).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, RECEIVE_BUFFER_BYTES)?;
     }
     Ok(UdpSocket::from(socket))
 }
@@ -56,19 +57,19 @@ fn socket() -> std::io::Result<UdpSocket> {
 pub(super) struct Sockets {
     pe: Arc<Pe>,
     group: SocketAddr,
-    /// Where the channel's writer hears statuses: agreed when it is made, as what a datagram says
-    /// of its sender a stranger may say, too.
+    /// The address at which the channel's writer receives statuses. It is agreed on when the
+    /// channel is made: an outsider could forge the sender of a datagram.
     writer: SocketAddr,
-    hears: UdpSocket,
+    incoming: UdpSocket,
     own: UdpSocket,
-    /// Where this PE hears what is for it alone.
+    /// The address at which this PE receives datagrams for itself alone.
     address: SocketAddrV4,
     buffer: Box<[u8]>,
 }
 
 impl Sockets {
-    /// Opens the sockets of a channel; also the most bytes of a datagram that this PE's interface
-    /// takes.
+    /// Opens the sockets of a channel. Gives also the largest datagram, in bytes, that this PE's
+    /// interface takes.
     pub(super) fn open(pe: &Arc<Pe>, group: &Group, channel: u32) -> Result<(Self, usize)> {
         let address =
             SocketAddrV4::new(*group.address.ip(), group.address.port() + (channel % 256) as u16);
@@ -80,33 +81,33 @@ impl Sockets {
             )
         };
         let open = || -> std::io::Result<(Self, usize)> {
-            let (hears, own) = (socket()?, socket()?);
-            rustix::net::bind(&hears, &address)?;
-            hears.join_multicast_v4(address.ip(), &group.interface)?;
+            let (incoming, own) = (socket()?, socket()?);
+            rustix::net::bind(&incoming, &address)?;
+            incoming.join_multicast_v4(address.ip(), &group.interface)?;
             rustix::net::bind(&own, &SocketAddrV4::new(group.interface, 0))?;
             sockopt::set_ip_multicast_if(&own, &group.interface)?;
-            // Only a connected socket knows the way's largest packet, and which address packets
-            // come from.
+            // Only a connected socket knows the path's largest packet, and the source address of
+            // its packets.
             let probe = socket()?;
             rustix::net::bind(&probe, &SocketAddrV4::new(group.interface, 0))?;
             sockopt::set_ip_multicast_if(&probe, &group.interface)?;
             probe.connect(address)?;
-            let most =
-                (sockopt::ip_mtu(&probe)?.saturating_sub(HEADERS)).min(MOST_DATAGRAM) as usize;
+            let payload = sockopt::ip_mtu(&probe)?.saturating_sub(HEADERS_BYTES);
+            let most = payload.min(MOST_DATAGRAM_BYTES) as usize;
             let own_address = match (probe.local_addr()?, own.local_addr()?) {
                 (SocketAddr::V4(probe), SocketAddr::V4(own)) => {
                     SocketAddrV4::new(*probe.ip(), own.port())
                 }
                 _ => unreachable!("sockets of IPv4"),
             };
-            hears.set_nonblocking(true)?;
+            incoming.set_nonblocking(true)?;
             own.set_nonblocking(true)?;
             pe.progress.sockets.fetch_add(1, Ordering::Relaxed);
             let sockets = Sockets {
                 pe: pe.clone(),
                 group: address.into(),
                 writer: address.into(),
-                hears,
+                incoming,
                 own,
                 address: own_address,
                 buffer: vec![0; usize::from(u16::MAX)].into(),
@@ -129,7 +130,7 @@ impl Carrier for Sockets {
 
     fn receive(&mut self, take: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut all = true;
-        for socket in [&self.hears, &self.own] {
+        for socket in [&self.incoming, &self.own] {
             let mut taken = 0;
             all &= loop {
                 if taken == MOST_AT_ONCE {
@@ -142,7 +143,7 @@ impl Carrier for Sockets {
                     }
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break true,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    // What an earlier datagram met on its way: the next look goes on.
+                    // The fate of an earlier datagram that this socket sent: the next call goes on.
                     Err(_) => break true,
                 }
                 taken += 1;

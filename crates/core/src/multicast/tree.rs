@@ -1,41 +1,42 @@
-//! The tree: the log goes from ring to ring, where readers cannot read the writer's.
+//! The tree: the log travels from ring to ring, where readers cannot read the writer's ring.
 //!
-//! Each reader has a ring in its own segment. Whoever writes to it, its *parent*, puts each record
-//! to the same position as in its own ring: block, then header, as a put with a signal. The first
-//! readers are the writer's children, up to [`ARITY`] of them; the next ones are theirs. A reader
-//! passes records on in every wait of its PE, whatever that waits for ([`Relay`]), until it has
-//! passed on the last, also when it has left itself: then its PE does not end before that.
+//! Each reader has a ring in its own segment. The PE that writes to it, its *parent*, puts each
+//! record to the position that it has in the parent's own ring: block, then header, as a put with a
+//! signal. The first readers, up to [`ARITY`], are the writer's children; the next ones are theirs.
+//! A reader relays records in every wait of its PE, whatever that waits for ([`Relay`]), until it
+//! has relayed the last, even after it has left the channel itself: its PE does not end before
+//! that.
 //!
-//! **Why a reader takes no old bytes for a header**, though two puts may arrive in any order. It
-//! zeroes what it is done with before it tells its parent of that, and the parent puts only to what
-//! it was told of, keeping one word free. So where the reader looks for the next header there is
-//! zero, until that header arrives; and when it does, its block is there.
+//! **Proof.**
 //!
-//! **Why a position never falls**, though two stores may arrive in any order: a reader adds to its
-//! word at the parent what it is further on. What has arrived of that is never more than where it
-//! is.
+//! * T1: *A reader takes no old bytes for a header*, though two puts may arrive in any order. It
+//!   zeroes its ring up to a position before it reports that position to its parent. The parent
+//!   puts only up to the reported position plus the ring's length, and keeps one word free. So
+//!   where the reader looks for the next header there is zero, until that header arrives; and then
+//!   its block is there.
+//! * T2: *A reported position never falls*, though two stores may arrive in any order. A reader
+//!   adds its progress to its word at the parent. The sum of the additions that have arrived is
+//!   never more than its position.
+//! * T3: *The slowest reader stops the writer*, at the bound that holds where readers read in
+//!   place. A reader reports the position that it and all readers below it have consumed. So
+//!   records stay in the ring until they have been relayed.
+//! * T4: *All records arrive, though PEs leave the job when they are done.* A reader that finalises
+//!   says that it reads no more; a writer that finalises says that nothing follows. Either stays
+//!   until it has relayed the end to all children that are still there. So a parent that has
+//!   finalised is no failure to its children. A parent that is gone is one; by then the end is in
+//!   its children's rings, unless a reader below another PE has died, to which nothing more could
+//!   be relayed. Where a PE has died, no PE stays: all that depend on the writer get an error.
+//! * T5: *Only the reader itself gives away a place in its ring*, by `pop` or by dropping its end.
+//!   The state of its PE does not, as safe code may hold references to a block that is *shown*. So
+//!   a PE that finalises with a shown block stays until that is popped. After it has left, it is
+//!   shown nothing more. Only exit handlers ignore that: the program's references end with the
+//!   process.
 //!
-//! **What a position means.** A reader tells its parent of what it and all below it are done with.
-//! So the writer is stopped by the slowest reader of all, at the same bound as if that read in
-//! place; and a record is passed on from memory that nobody frees.
-//!
-//! **Why all arrives, though PEs leave the job when they are done.** Whoever finalises says that it
-//! reads no more, or, the writer, that nothing follows, and stays until it has passed the end on to
-//! all children that are still there. A parent that has finalised is no failure to its children,
-//! then, but one that is gone is: the end is in the ring by then, unless somebody below another has
-//! died, to whom nothing more could be passed on. Where one has died, nobody stays: all that depend
-//! on the writer are told by an error.
-//!
-//! **A place is given away by its reader alone**, by `pop` or by dropping its end; not by its PE's
-//! state, as safe code can have references to a block that is *shown*. So a PE that finalises with
-//! a shown block stays until that is popped. Once it has left it is shown nothing more. Only exit
-//! handlers pass over that: the program's references end with the process.
-//!
-//! On a channel whose readers may be dropped, or die, all readers are the writer's children, so
-//! that none depends on another.
+//! On a channel whose readers may be dropped, or die, all readers are the writer's children: so
+//! none depends on another.
 
+use super::position::{LEFT, PositionLine, Upstream};
 use super::ring::{Header, Ring};
-use super::writer::{LEFT, PositionLine};
 use crate::base::error::{Error, Result};
 use crate::base::shm;
 use crate::base::status::State;
@@ -49,8 +50,7 @@ use crate::window::Inner;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Children of a PE. Two keep a writer of large blocks busy the least, with a path that is not
-/// long.
+/// Children of a PE. With two, a writer of large blocks is least busy, and the path is not long.
 pub(super) const ARITY: usize = 2;
 
 /// The children of the `number`-th of writer (0) and readers (1 to `readers`), as numbers of
@@ -60,7 +60,7 @@ pub(super) fn children(number: usize, readers: usize, arity: usize) -> std::ops:
     first..first.saturating_add(arity).min(readers)
 }
 
-/// The parent of the `number`-th, which is not the writer.
+/// The parent of the `number`-th PE, which is not the writer.
 pub(super) fn parent(number: usize, arity: usize) -> usize {
     (number - 1) / arity
 }
@@ -68,47 +68,31 @@ pub(super) fn parent(number: usize, arity: usize) -> usize {
 /// A PE's place in the tree.
 pub(super) struct Node {
     pub(super) pe: Arc<Pe>,
-    /// In this PE's segment,
+    /// The ring in this PE's segment.
     pub(super) ring: Ring,
-    /// and there, as in all others, at this offset.
+    /// The ring's offset in every segment.
     pub(super) offset: u64,
     pub(super) writer: usize,
-    /// All of the channel.
+    /// All readers of the channel.
     pub(super) readers: Box<[usize]>,
-    /// Where this PE tells how far it is; `None`: it is the writer.
+    /// The word by which this PE reports its position; `None` at the writer.
     pub(super) upstream: Option<Upstream>,
-    /// How far this PE itself has read, or written.
+    /// The position up to which this PE itself has read, or written.
     pub(super) at: AtomicU64,
-    /// This PE has left the job, and with it the channel, though it has its end still.
+    /// This PE has left the job, and with it the channel, though it still has its end.
     pub(super) left: AtomicBool,
     pub(super) progress: Mutex<Progress>,
-    /// Itself, from when the end of the channel is dropped until others need this PE no more.
+    /// This node, from when the end of the channel is dropped until no other PE needs this one.
     pub(super) keep: Mutex<Option<Arc<Node>>>,
     /// Keeps the memory.
     pub(super) _window: Arc<Inner>,
 }
 
-/// The word in which a parent looks for a child's position.
-#[derive(Clone, Copy)]
-pub(super) struct Upstream {
-    pub(super) pe: usize,
-    pub(super) word: Route,
-}
-
-impl Upstream {
-    /// Adds to the word.
-    pub(super) fn add(&self, me: &Pe, amount: u64) {
-        if let Err(error) = self.word.signal(me, self.pe, SignalOp::Add, amount) {
-            me.surface_later(*error);
-        }
-    }
-}
-
 pub(super) struct Progress {
     pub(super) children: Vec<Child>,
-    /// What the parent has been told.
-    pub(super) told: u64,
-    /// The end has been passed on to all children.
+    /// The position that the parent has been sent.
+    pub(super) reported: u64,
+    /// The end has been relayed to all children.
     pub(super) ended: bool,
     /// The program may refer to the next block in the ring.
     pub(super) shown: bool,
@@ -118,7 +102,7 @@ pub(super) struct Child {
     pub(super) pe: usize,
     /// Its line, in this PE's segment.
     pub(super) line: PositionLine,
-    /// The next record for it.
+    /// The position of the next record for it.
     pub(super) sent: u64,
     pub(super) ended: bool,
 }
@@ -128,31 +112,32 @@ impl Node {
         lock(&self.progress)
     }
 
-    /// This PE has read, or published, up to `position`: passes on what is there, and tells of it
-    /// if `all` or enough has come together.
+    /// Notes that this PE has read, or published, up to `position`. Relays records that are there,
+    /// and reports if progress is enough, or, with `all`, any.
     pub(super) fn advance(&self, position: u64, all: bool) {
         self.at.store(position, Ordering::Release);
         self.work(&mut self.lock(), all);
     }
 
-    /// The program may refer to the next block from now on, until [`hide`](Self::hide).
+    /// Lets the program refer to the next block until [`hide`](Self::hide).
     ///
     /// # Errors
     /// As for [`check`](Self::check).
     pub(super) fn show(&self) -> Result<()> {
-        // Under the lock, a departure has either given the block away, or sees that it is shown.
+        // T5: under the lock, a departure either has given the block away, or sees that it is
+        // shown.
         let mut progress = self.lock();
         self.check()?;
         progress.shown = true;
         Ok(())
     }
 
-    /// The block that was shown is read no more.
+    /// Ends the program's access to the shown block.
     pub(super) fn hide(&self) {
         self.lock().shown = false;
     }
 
-    /// That what was read of the ring was not given away meanwhile.
+    /// Checks that bytes read in the ring had not been given away meanwhile.
     ///
     /// # Errors
     /// [`Error::Misuse`] once this PE has left the job.
@@ -165,19 +150,20 @@ impl Node {
         Ok(())
     }
 
-    /// This PE reads no more. What it passes on to others it still does.
+    /// Leaves the channel as a reader. This PE goes on to relay.
     pub(super) fn leave(self: &Arc<Self>) {
         *lock(&self.keep) = Some(self.clone());
         self.hide();
         self.advance(LEFT, true);
-        self.rest();
+        self.release();
     }
 
-    /// The writer writes no more: what is on its way is passed on, then this is needed no more.
+    /// Leaves the channel as its writer, after the last record. This PE goes on to relay until all
+    /// have come.
     pub(super) fn end(self: &Arc<Self>) {
         *lock(&self.keep) = Some(self.clone());
         self.work(&mut self.lock(), true);
-        self.rest();
+        self.release();
     }
 
     /// Goes on without a child.
@@ -189,9 +175,9 @@ impl Node {
         matches!(self.pe.control().state(pe), State::Dead(_))
     }
 
-    /// Whether a child is there that is to have the end, and may get it.
+    /// Whether a child is there that still needs the end, and may get it (T4).
     fn is_needed(&self, progress: &Progress) -> bool {
-        // Where all are children of the writer, those that have died hold nobody up.
+        // Where all readers are the writer's children, no reader depends on one that has died.
         let is_flat = progress.children.len() == self.readers.len();
         if self.has_died(self.writer)
             || !is_flat && self.readers.iter().any(|&reader| self.has_died(reader))
@@ -204,13 +190,13 @@ impl Node {
         children.any(|child| !child.ended && !child.line.has_left() && is_there(child.pe))
     }
 
-    /// Lets go of itself once nobody needs it.
-    fn rest(&self) {
+    /// Drops the node's reference to itself once no PE needs the node.
+    fn release(&self) {
         let mut keep = lock(&self.keep);
         if keep.is_some() {
-            let nobody = try_lock(&self.progress).is_some_and(|progress| progress.ended);
-            if nobody || self.has_died(self.writer) {
-                // Whoever called this holds one, too.
+            let ended = try_lock(&self.progress).is_some_and(|progress| progress.ended);
+            if ended || self.has_died(self.writer) {
+                // The caller holds another reference.
                 *keep = None;
             }
         }
@@ -218,15 +204,15 @@ impl Node {
 
     fn work(&self, progress: &mut Progress, all: bool) {
         for child in &mut progress.children {
-            if let Err(error) = self.pass_on(child) {
-                // To be told at the next quiet; this child gets no more, and its waits end with the
-                // job's.
+            if let Err(error) = self.relay_to(child) {
+                // The next quiet returns the error. This child gets no more records, and its waits
+                // end with the job's.
                 self.pe.surface_later(error);
                 child.ended = true;
             }
         }
         let departs = self.pe.control().state(self.pe.me()).departed().is_some();
-        // A PE that leaves the job has left the channel.
+        // A PE that leaves the job leaves the channel, but for a shown block (T5).
         let own = if departs && (!progress.shown || ending::exits()) {
             self.left.store(true, Ordering::Release);
             LEFT
@@ -235,19 +221,20 @@ impl Node {
         };
         progress.ended = progress.children.iter().all(|child| child.ended || child.line.has_left());
         let Some(upstream) = &self.upstream else { return };
+        // T3.
         let least = progress.children.iter().map(|child| child.line.position()).fold(own, u64::min);
         let enough = if all { 1 } else { self.ring.len() / 8 };
-        if least > progress.told && least - progress.told >= enough {
+        if least > progress.reported && least - progress.reported >= enough {
             if least != LEFT {
-                self.clean(progress.told, least);
+                self.clean(progress.reported, least); // T1
             }
-            upstream.add(&self.pe, least - progress.told);
-            progress.told = least;
+            upstream.add(&self.pe, least - progress.reported); // T2
+            progress.reported = least;
         }
     }
 
-    /// Puts all records to a child that have come, and for which it has room.
-    fn pass_on(&self, child: &mut Child) -> Result<()> {
+    /// Puts to a child all records that have come, as far as it has room.
+    fn relay_to(&self, child: &mut Child) -> Result<()> {
         loop {
             let word = self.ring.word(child.sent);
             if word == 0 || child.ended {
@@ -260,6 +247,7 @@ impl Node {
                 Header::End => (0, 0),
             };
             let room = child.line.position().saturating_add(self.ring.len());
+            // The free word of T1 is in the 8.
             if child.line.has_left() || child.sent + record + 8 > room {
                 return Ok(());
             }
@@ -275,26 +263,27 @@ impl Node {
         let there =
             |here: *mut u8| self.pe.route(child.pe, self.offset + (here as usize - base) as u64);
         match (there(block), there(header)) {
-            // SAFETY: the block is one of this PE's ring, mapped as long as the job. It stays as it
-            // is until the child has told that it is done with it, which answers the signal.
+            // SAFETY: the block is in this PE's ring, mapped as long as the job. By T3 it stays
+            // unchanged until the child has reported it as consumed, which it does after the
+            // signal.
             (Route::Far(to), Route::Far(at)) => unsafe {
                 self.pe.fabric().put_signal_nbi(to, block, len, at, SignalOp::Set, word)
             },
             (to, at) => {
-                // SAFETY: as above; the child's ring has as much room at the same place, and is
-                // another's memory.
+                // SAFETY: as above; the child's ring is as long, and is another PE's memory.
                 unsafe { to.put(&self.pe, block, len) }?;
                 Ok(at.signal(&self.pe, child.pe, SignalOp::Set, word)?)
             }
         }
     }
 
-    /// Zeroes what nobody below needs any more.
+    /// Zeroes bytes that neither this reader nor any below it needs.
     fn clean(&self, from: u64, to: u64) {
         let mut at = from;
         while at < to {
             let len = (to - at).min(self.ring.len() - (at & (self.ring.len() - 1)));
-            // SAFETY: inside of this PE's ring, to which the parent puts nothing before it is told.
+            // SAFETY: the bytes lie in this PE's ring, and the parent puts nothing there before
+            // they are reported (T1).
             unsafe { shm::zero(self.ring.at(at), len as usize) };
             at += len;
         }
@@ -303,18 +292,18 @@ impl Node {
 
 impl Relay for Node {
     fn relay(&self) -> Option<Due> {
-        // A thread that has it does the same work.
+        // A thread that holds the lock does this work.
         let mut progress = try_lock(&self.progress)?;
         self.work(&mut progress, true);
         drop(progress);
-        self.rest();
+        self.release();
         None
     }
 
     fn depart(&self) -> bool {
         let mut progress = self.lock();
         if self.upstream.is_none() {
-            // Also where the end of the channel is still held.
+            // Needed where the program still holds the end of the channel.
             self.ring.set_word(self.at.load(Ordering::Acquire), Header::End.to_word());
         }
         self.work(&mut progress, true);

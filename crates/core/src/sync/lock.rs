@@ -1,75 +1,76 @@
-//! Locks: fair, and each in one 8-byte word of every segment, at the same offset, zero when nobody
-//! uses it.
+//! Locks: fair, each in one 8-byte word of every segment, at one offset. The words are zero while
+//! no PE uses the lock.
 //!
-//! Those who want a lock stand in a queue (that of Mellor-Crummey and Scott). Each knows who stands
-//! behind it, in its own word; the last one's number stands in the word of the lock's **home**, a
-//! PE that follows from the offset. Who waits looks at its own word alone, and a hand-over touches
-//! two words.
+//! PEs that want a lock stand in a queue (that of Mellor-Crummey and Scott). Each has the number of
+//! the PE behind it in its own word. The last one's number stands in the word of the lock's
+//! **home**, a PE that follows from the offset. A waiting PE looks at its own word alone, and a
+//! hand-over touches two words.
 //!
-//! | bytes | name | whose | meaning |
+//! | bytes | name | owner | meaning |
 //! |---|---|---|---|
-//! | 0-3 | tail | the home's | last in the queue, as PE number + 1; 0: nobody holds the lock or waits for it |
-//! | 4-5 | next | each PE's | who stands behind this PE, as PE number + 1; 0: nobody, as far as is known here |
-//! | 6 | state | each PE's | 0 `IDLE`; 1 `HELD`: the lock is this PE's, as it found or as the PE before says; 2 `BROKEN`: the PE before found that this is no lock |
-//! | 7 | claim | each PE's | 0 `FREE`; 1 `CLAIMED`: a thread of this PE holds the lock or is on its way; 2 `QUEUED`: and others may be waiting for that |
+//! | 0-3 | tail | the home | last in the queue, as PE number + 1; 0: no PE holds the lock or waits for it |
+//! | 4-5 | next | each PE | the PE behind this one, as PE number + 1; 0: none is known here |
+//! | 6 | state | each PE | 0 `IDLE`; 1 `HELD`: this PE has the lock, as it found itself or as the PE before wrote; 2 `BROKEN`: the PE before found that this is no lock |
+//! | 7 | claim | each PE | 0 `FREE`; 1 `CLAIMED`: a thread of this PE holds the lock or is in the queue; 2 `QUEUED`: and other threads may wait for the claim |
 //!
-//! **Set**: claim; swap oneself for the tail. Was that 0, the lock is held. Otherwise the old
-//! tail's `next` becomes this PE, which waits for `HELD`. **Clear**: complete all writes. With
-//! nobody known behind, swap the tail from oneself back to 0. Where somebody is, or turns out to be
-//! because the tail is another by now, its `state` becomes `HELD`. In both cases make one's own
-//! words idle, and then give up the claim.
+//! **Set**: claim; swap this PE's number into the tail. If the tail was 0, the lock is held.
+//! Otherwise write this PE into the old tail's `next`, and wait for `HELD`. **Clear**: complete all
+//! writes. If no PE is known behind, swap the tail from this PE back to 0. If a PE is behind, or
+//! turns out to be because the tail has changed, write `HELD` into its `state`. In both cases make
+//! this PE's own words idle, and then give up the claim.
 //!
-//! *One PE at a time.* The swaps of the tail put all comers in one order, with one before and one
-//! behind each. Whoever finds 0 holds the lock at once: only its last holder writes 0, and only
-//! where nobody came behind. Everybody else is let in by the one before it alone, as that one
-//! leaves.
+//! **Proof.**
 //!
-//! *No hand-over is lost.* When the compare-and-swap of the one that leaves fails, somebody has
-//! swapped itself behind it. Its link may be late, but is on its way, so the one that leaves waits
-//! for it; if the one behind died in between, that wait ends as all waits do. When it succeeds,
-//! nobody is behind, and no link will come. So each link and each grant is read before its reader
-//! gives up its claim, and so comes again, and `next` and `state` are idle by then: what arrives
-//! there belongs to this turn and not to one before. They become so only after the hand-over, which
-//! is what somebody waits for: the one behind has written to them, so their line is in its cache,
-//! and a store before the hand-over would have to fetch it first.
+//! * L1: *One PE at a time has the lock.* The swaps of the tail put all PEs in one order, with one
+//!   before and one behind each. A PE that finds 0 has the lock at once: only the last holder
+//!   writes 0, and only where no PE came behind. Any other PE is let in by the one before it alone,
+//!   as that one leaves.
+//! * L2: *No hand-over is lost.* When the compare-and-swap of a leaving PE fails, another PE has
+//!   swapped itself behind it. Its link may be late, but is on its way, so the leaving PE waits for
+//!   it. If the PE behind died in between, that wait ends as all waits do. When the
+//!   compare-and-swap succeeds, no PE is behind, and no link will come.
+//! * L3: *What arrives in `next` and `state` belongs to this turn.* Each link and each grant is
+//!   read before its reader gives up its claim and so can come again, and by then `next` and
+//!   `state` are idle. They become idle only after the hand-over, because the next PE waits for the
+//!   hand-over: the PE behind has written to these words, so their line is in its cache, and a
+//!   store before the hand-over would have to fetch it first.
+//! * L4: *The next holder sees what the last one wrote.* Clear completes all writes before it
+//!   touches the tail or the next PE's `state`; a PE that has read either reads these writes. Near,
+//!   stores keep their order; far, quiet comes before the grant.
+//! * L5: *Each word has one updater.* The tail is updated by the atomics of the fabric that leads
+//!   to the home, or, where that is mapped, by the processor's, for all PEs alike. A fabric's
+//!   atomics never touch the other words. `next` has one writer at a time, the PE behind; `state`
+//!   has the PE before and then its owner; `claim` has the owner's threads.
+//! * L6: *No number comes back too early (ABA).* The tail could be this PE's number after other PEs
+//!   have come and gone only if this PE queued again while it leaves. Its claim keeps its own
+//!   threads out until it has left.
 //!
-//! *The next holder sees what the last one wrote.* Clear completes all writes before it touches the
-//! tail or the next one's `state`; whoever has read these, reads those. Near, stores keep their
-//! order, and quiet is what far ones are told by.
+//! **Threads.** The queue orders PEs. Of a PE's threads, the one with the claim takes part; the
+//! others wait in a line of this process, in the order in which they came. A thread that leaves
+//! first hands over the lock, and only then gives the claim to the next thread, so a PE with many
+//! threads does not keep the lock from other PEs.
 //!
-//! *One updater.* The tail is updated by the atomics of the fabric that leads to the home, or by
-//! the processor's where that is mapped, for all PEs alike. The others are never touched by a
-//! fabric's atomics: `next` has one writer at a time, the one behind; `state` the one before and
-//! then the owner; `claim` is the business of the owner's threads.
+//! * L7: *No thread is left in the line.* `QUEUED` is set, and cleared where the line is found
+//!   empty, under the mutex of the line. So it is set whenever a thread is in the line, and a
+//!   thread that gives up a claim that is only `CLAIMED` leaves none behind.
+//! * L8: *A PE's only thread may replace the claim by a load and a store.* No other thread exists
+//!   to write in between. A thread that it starts later finds what it stored. Other PEs look at the
+//!   claim of a PE that has left, and find what it stored before.
 //!
-//! *No number comes back too early (ABA).* That the tail is this PE's number, though others came
-//! and went, would take this PE to queue again while it leaves: its claim keeps its own threads out
-//! until it has left.
+//! **Cost.** Two PEs on two CPUs take turns, each adding to a word. Per turn two lines go from one
+//! CPU to the other: that of the PE's own word, to which the PE behind has written, and that of the
+//! data. The same loads and stores in bare C take as long as a ticket lock whose three words have a
+//! line each (0.95 to 1.05 of its time, over many places of the words), and with [paced
+//! polling](crate::wait::paced_polling) 0.8 to 0.9 of it. Called from C this takes 160 ns where
+//! that takes 180; 185 where the word is changed by `shmem_long_g` and `shmem_long_p`, whose
+//! targets are checked for sleepers at the end (240 with looks one `pause` apart). A queue whose
+//! members look at the word of the one before has nothing to read and no compare-and-swap when it
+//! leaves: in bare C it also takes 0.8 to 0.9 of the ticket lock's time; without contention it
+//! takes 9 ns, where this takes 18 in bare C and 25 here. It would serve near PEs only.
 //!
-//! **Threads.** The queue knows PEs. Of a PE's threads, the one with the claim takes part; the
-//! others wait in a line of this process, in the order they came. A thread that leaves gives the
-//! lock back to the queue first, and only then the claim to the next thread, so that a PE with many
-//! threads does not keep the lock from the others. `QUEUED` is set, and taken back where the line
-//! is found empty, under the mutex of the line: so it stands whenever somebody is in line, and
-//! whoever gives up a claim that is only `CLAIMED` leaves nobody behind. A PE's only thread
-//! replaces the claim by a load and a store: nobody else writes to it in between, as whoever might
-//! is not there. A thread that it starts later finds what it stored, and other PEs, which look at
-//! the claim of one that has left, find it stored before that.
-//!
-//! **What it costs.** Two PEs on two CPUs that take turns, each adding to a word: per turn, the
-//! line of one's own word, to which the one behind has written, and that of the data go from one
-//! CPU to the other. The same loads and stores in bare C take as long as a ticket lock whose three
-//! words have a line each (0.95 to 1.05 of its time, over many places of the words), and with
-//! [paced polling](crate::wait::paced_polling) 0.8 to 0.9 of it. Called from C this takes 160 ns
-//! where that takes 180; 185 where the word is changed by `shmem_long_g` and `shmem_long_p`, whose
-//! targets are looked after at the end (240 with looks one `pause` apart). A queue whose members
-//! look at the word of the one before has nothing to read and no compare-and-swap when it leaves:
-//! in bare C it takes 0.8 to 0.9 of the ticket lock's time, too, and alone, where this takes 18 ns
-//! there and 25 here, 9. It would do for near PEs only.
-//!
-//! **Failures.** A death ends all waits. Who finalises with a claim can never hand over: that ends
-//! the waits too. A word that was not zero at first is found out by its numbers, and from then on
-//! is no lock for anybody: who finds it out tells the one behind.
+//! **Failures.** A death ends all waits. So does a PE that finalises with a claim, as it can never
+//! hand over. A word that was not zero at first is found out by its numbers, and from then on is no
+//! lock for any PE: the PE that finds out writes `BROKEN` to the one behind.
 
 use crate::base::error::{Error, Quick};
 use crate::base::shm::{self, AtomicOp, Word};
@@ -100,21 +101,21 @@ const IDLE: u8 = 0;
 const HELD: u8 = 1;
 const BROKEN: u8 = 2;
 
-/// The tail of a word that turned out to be no lock: nobody's number.
+/// The tail of a word that turned out to be no lock: no PE has this number.
 const NO_TAIL: u32 = u32::MAX;
 
 const FREE: u8 = 0;
 const CLAIMED: u8 = 1;
 const QUEUED: u8 = 2;
 
-/// Threads of this PE that wait for a claim, in the order they came, for all locks.
+/// Threads of this PE that wait for a claim, for all locks, in the order in which they came.
 #[derive(Default)]
 pub(crate) struct LocalQueue(Mutex<Vec<Waiter>>);
 
 struct Waiter {
-    /// Of the lock.
+    /// The lock's offset.
     offset: u64,
-    /// Set when the claim is this thread's.
+    /// Set when this thread has the claim.
     turn: Arc<AtomicBool>,
 }
 
@@ -130,7 +131,7 @@ impl Layer for LocalQueue {
     }
 }
 
-/// A lock as a PE sees it.
+/// A lock, as a PE reaches it.
 pub(crate) struct Queue<'a> {
     pe: &'a Pe,
     offset: u64,
@@ -139,7 +140,7 @@ pub(crate) struct Queue<'a> {
 }
 
 impl<'a> Queue<'a> {
-    /// The lock in the words at `offset`, which lie in the segments and are aligned.
+    /// The lock in the words at `offset`, which are aligned and lie in the segments.
     #[inline]
     pub(crate) fn new(pe: &'a Pe, offset: u64) -> Self {
         Queue { pe, offset, own: pe.local(offset) }
@@ -188,7 +189,7 @@ impl<'a> Queue<'a> {
                 Err(error) => return self.give_up(error),
             }
         }
-        // A program may try until it succeeds: that is a wait, and ends like one.
+        // A program may try until it succeeds. Such a loop is a wait, and ends like one.
         wait::test(self.pe, || None::<()>);
         match self.terms(|terms| terms.departed(self.pe)) {
             Some(error) => Err(error.into()),
@@ -196,7 +197,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Completes this PE's writes, and hands the lock to who waits for it.
+    /// Completes this PE's writes, and hands the lock to the next PE.
     #[inline]
     pub(crate) fn clear(&self) -> Quick<()> {
         if let Some(error) = ending::refusal_of_child(self.pe) {
@@ -206,19 +207,19 @@ impl<'a> Queue<'a> {
             return Err(Error::Misuse("this PE does not hold the lock that it is to clear").into());
         }
         self.pe.unlocked(self.offset);
-        // A write that failed is this PE's error; the others are not to wait for ever because of
-        // it.
+        // L4. A write that failed is this PE's error: the others must not wait for ever.
         let written = self.pe.complete_without_waking();
         let next = match self.read::<u16>(NEXT) {
             0 if self.tail().compare_swap(self.pe, self.number(), 0)? == self.number() => 0,
-            0 => self.wait_for_link()?,
+            0 => self.wait_for_link()?, // L2
             next => next,
         };
         if next != 0 {
-            let told = self.other(next.into()).map(|next| self.tell(next, STATE, HELD));
+            let granted = self.other(next.into()).map(|next| self.notify(next, STATE, HELD));
+            // L3: after the hand-over, before the claim is given up.
             self.write(NEXT, 0u16);
             self.write(STATE, IDLE);
-            told?;
+            granted?;
         } else {
             self.write(STATE, IDLE);
         }
@@ -230,10 +231,10 @@ impl<'a> Queue<'a> {
     #[cold]
     fn wait_behind(&self, before: u32) -> Quick<()> {
         let Ok(before) = self.other(before) else { return self.break_up() };
-        self.tell(before, NEXT, self.number() as u16);
+        self.notify(before, NEXT, self.number() as u16);
         let answered = || Some(self.read::<u8>(STATE)).filter(|&state| state != IDLE);
-        // The claim stays where this fails: this PE is in the queue for ever, as is whoever comes
-        // after it.
+        // Where the wait fails, this PE keeps its claim: it stays in the queue for ever, as do all
+        // PEs behind it.
         let state = match wait::paced_polling(self.pe, answered) {
             Some(state) => state,
             None => self.terms(|terms| wait::until(self.pe, terms, answered))?,
@@ -244,13 +245,13 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Leaves a queue whose head nobody is, and tells whoever came behind.
+    /// Leaves a queue that has no head, and writes `BROKEN` to the PE behind.
     fn break_up(&self) -> Quick<()> {
         self.write(STATE, IDLE);
         if self.tail().compare_swap(self.pe, self.number(), NO_TAIL)? != self.number() {
             let next = self.wait_for_link()?;
             self.write(NEXT, 0u16);
-            self.tell(self.other(next.into())?, STATE, BROKEN);
+            self.notify(self.other(next.into())?, STATE, BROKEN);
         }
         self.give_up(no_lock())
     }
@@ -261,7 +262,8 @@ impl<'a> Queue<'a> {
         self.terms(|terms| wait::until(self.pe, terms, linked))
     }
 
-    /// The PE that another's word, which anybody may have written over, says is in the queue.
+    /// The PE with a number from a word of the lock. The number is checked, as any store may have
+    /// overwritten the word by mistake.
     #[inline]
     fn other(&self, number: u32) -> Quick<usize> {
         match (number as usize).checked_sub(1) {
@@ -270,7 +272,7 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// Makes this thread the one of its PE that may take part.
+    /// Waits for the claim of this thread's PE.
     #[inline]
     fn claim(&self) -> Quick<()> {
         if self.claim_now()? {
@@ -279,7 +281,7 @@ impl<'a> Queue<'a> {
         self.wait_in_line()
     }
 
-    /// [`claim`](Self::claim) if no other thread has it.
+    /// Takes the claim if no other thread has it.
     #[inline]
     fn claim_now(&self) -> Quick<bool> {
         match self.replace_claim(FREE, CLAIMED) {
@@ -294,7 +296,7 @@ impl<'a> Queue<'a> {
         let turn = Arc::new(AtomicBool::new(false));
         {
             let mut line = self.pe.layer::<LocalQueue>().lock();
-            // Whoever has the claim may give it up at any time, until it is `QUEUED`.
+            // L7. The thread with the claim may give it up at any time, until it is `QUEUED`.
             while self.replace_claim(CLAIMED, QUEUED) == FREE {
                 if self.claim_now()? {
                     return Ok(());
@@ -310,7 +312,7 @@ impl<'a> Queue<'a> {
             match line.iter().position(|waiter| Arc::ptr_eq(&waiter.turn, &turn)) {
                 Some(place) => drop(line.remove(place)),
                 None => {
-                    // The turn came after all.
+                    // The claim has come after all.
                     drop(line);
                     self.unclaim();
                 }
@@ -319,7 +321,7 @@ impl<'a> Queue<'a> {
         ended
     }
 
-    /// Lets the next thread of this PE take part.
+    /// Gives the claim to the next thread of this PE, or frees it.
     #[inline]
     fn unclaim(&self) {
         if self.replace_claim(CLAIMED, FREE) != CLAIMED {
@@ -339,15 +341,14 @@ impl<'a> Queue<'a> {
         self.pe.ring(self.pe.me());
     }
 
-    /// What a wait here depends on: all PEs live, and none leaves with the lock or its place in the
-    /// queue.
+    /// Terms of all waits: all PEs live, and none leaves with the lock or its place in the queue.
     fn terms<R>(&self, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| matches!(self.word(pe, CLAIM).load::<u8>(self.pe), Ok(FREE));
         f(Terms::forever(Awaiting::Lock { is_free_of: &left_free }))
     }
 
-    /// Whether this process may stand in the queue, and every PE's number has room in `next`: not
-    /// in the largest of simulated jobs.
+    /// Checks that this process may use locks, and that every PE's number has room in `next`, which
+    /// it has not in the largest simulated jobs.
     #[inline]
     fn check(&self) -> Quick<()> {
         if let Some(error) = ending::refusal_of_child(self.pe) {
@@ -361,7 +362,7 @@ impl<'a> Queue<'a> {
         Ok(())
     }
 
-    /// This PE in others' words.
+    /// This PE's number in words of the lock.
     #[inline]
     fn number(&self) -> u32 {
         self.pe.me() as u32 + 1
@@ -380,12 +381,12 @@ impl<'a> Queue<'a> {
         self.pe.route(pe, self.offset + part)
     }
 
-    /// Stores news into another's word, and wakes it.
+    /// Stores into a part of another PE's word, and wakes that PE.
     #[inline]
-    fn tell<T: Word>(&self, pe: usize, part: u64, value: T) {
+    fn notify<T: Word>(&self, pe: usize, part: u64, value: T) {
         let word = self.word(pe, part);
         word.store(self.pe, value);
-        // Far, the fabric rings.
+        // Far, the fabric wakes it.
         if let Route::Near(_) = word {
             self.pe.ring(pe);
         }
@@ -406,6 +407,7 @@ impl<'a> Queue<'a> {
 
     #[inline(always)]
     fn replace_claim(&self, old: u8, new: u8) -> u8 {
+        // L8.
         if shm::alone() {
             let seen = self.read::<u8>(CLAIM);
             if seen == old {
@@ -438,7 +440,7 @@ mod tests {
     use crate::base::error::Result;
     use crate::job::Job;
 
-    /// Threads of one PE get the lock in the order they came.
+    /// Threads of one PE get the lock in the order in which they came.
     #[test]
     fn threads_come_in_order() {
         const THREADS: usize = 6;
@@ -468,7 +470,7 @@ mod tests {
         .for_each(|result| result.unwrap());
     }
 
-    /// Locks that lie together have homes apart.
+    /// Neighbouring locks have different homes.
     #[test]
     fn homes_are_spread() {
         const NPES: usize = 7;

@@ -1,4 +1,4 @@
-//! What PEs synchronise by: barriers, locks in words of segments, tickets.
+//! Synchronisation of PEs: barriers, locks in words of segments, tickets.
 
 pub(crate) mod barrier;
 pub(crate) mod lock;

@@ -1,4 +1,5 @@
-//! The slots of words in each segment that teams and barriers have: which are free at this PE.
+//! Slots: the words in each segment that teams and barriers use, and which slots are free at this
+//! PE.
 
 use crate::base::layout::{BarrierSlot, Lines, MAX_BARRIERS, SystemArea};
 use crate::base::lock;
@@ -8,24 +9,24 @@ use crate::endpoint::pe::Pe;
 use std::mem::offset_of;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a PE knows of slots.
+/// A PE's slots.
 struct Slots {
-    /// Those that this PE has not in use.
+    /// Slots that this PE does not use, one bit each.
     free: Mutex<[u64; MAX_BARRIERS / 64]>,
-    /// Those that it has dropped, and others perhaps not yet.
+    /// Slots that this PE has dropped, and other PEs perhaps not yet.
     resting: Mutex<Vec<Resting>>,
 }
 
 impl Layer for Slots {
     fn new(_pe: &Pe) -> Self {
-        // Slot 0 is the world's; the next is where teams without a parent are agreed on.
+        // Slot 0 is the world's; slot 1 is for agreements on teams without a parent.
         let mut free = [u64::MAX; MAX_BARRIERS / 64];
         free[0] &= !3;
         Slots { free: Mutex::new(free), resting: Mutex::new(Vec::new()) }
     }
 }
 
-/// A barrier slot that is free when each of these PEs has dropped one more in it.
+/// A barrier slot that is free when each of these PEs has dropped one more team or barrier in it.
 struct Resting {
     slot: usize,
     pes: Arc<[usize]>,
@@ -33,12 +34,12 @@ struct Resting {
 }
 
 impl Pe {
-    /// Barrier slots that are free, now.
+    /// The barrier slots that are free.
     pub(crate) fn free_slots(&self) -> MutexGuard<'_, [u64; MAX_BARRIERS / 64]> {
         lock(&self.layer::<Slots>().free)
     }
 
-    /// Takes a barrier slot, unless another thread was faster.
+    /// Takes a barrier slot. False where another thread has taken it.
     pub(crate) fn claim_slot(&self, slot: usize) -> bool {
         let (mut free, bit) = (self.free_slots(), 1 << (slot % 64));
         let was_free = free[slot / 64] & bit != 0;
@@ -50,25 +51,25 @@ impl Pe {
         self.free_slots()[slot / 64] |= 1 << (slot % 64);
     }
 
-    /// This PE has dropped what it had in a barrier slot, as the others did or will.
+    /// Notes that this PE has dropped the team or barrier in a slot, as the other PEs have or will.
     pub(crate) fn rest_slot(&self, slot: usize, pes: Arc<[usize]>, ended: Arc<[u64]>) {
         let word = self.local(Self::barrier_slot(slot) + offset_of!(BarrierSlot, ended) as u64);
-        // SAFETY: an aligned word of this PE's own slot, which others only read.
+        // SAFETY: an aligned word of this PE's own slot, which other PEs only read.
         unsafe { shm::store(word.cast(), self.ended(slot) + 1) };
         let resting = Resting { slot, pes, ended };
         lock(&self.layer::<Slots>().resting).push(resting);
     }
 
-    /// How often this PE has dropped something in a barrier slot.
+    /// The number of teams and barriers that this PE has dropped in a slot.
     pub(crate) fn ended(&self, slot: usize) -> u64 {
         let word = self.local(Self::barrier_slot(slot) + offset_of!(BarrierSlot, ended) as u64);
         // SAFETY: an aligned word of this PE's own slot.
         unsafe { shm::load(word.cast()) }
     }
 
-    /// Frees the slots that everybody has dropped. Of a PE that has failed that is never known.
+    /// Frees the slots that all their PEs have dropped. A slot of a PE that has failed stays taken.
     pub(crate) fn free_rested(&self) {
-        // Others may drop meanwhile: to read may take a while.
+        // The lock is not held while this PE reads: other threads may drop slots meanwhile.
         let resting = std::mem::take(&mut *lock(&self.layer::<Slots>().resting));
         let dropped = |slot: usize, pe: usize, before: u64| {
             let word =

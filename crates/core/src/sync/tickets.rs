@@ -1,77 +1,75 @@
-//! The queue of those who want something that lies in memory they all have mapped: fair, for
-//! threads of any PEs, exclusive or shared.
+//! The queue for shared data in memory that all PEs have mapped: fair, for threads of any PEs,
+//! exclusive or shared.
 //!
-//! Everybody draws a ticket, and is let in in the order of the tickets. Three words lie beside each
-//! other, in front of what they protect, so that the cache line which brings the turn also brings
-//! the data:
+//! Each thread draws a ticket, and is let in in the order of the tickets. The words lie beside each
+//! other, in front of the data that they protect, so the cache line that brings the turn also
+//! brings the data:
 //!
 //! | byte | name | meaning |
 //! |---|---|---|
 //! | 0 | next | tickets drawn so far: the number of the next one. Bit 63: no more are given |
 //! | 8 | turn | lower half, *entry*: the ticket that may come in next; upper half, *exit*: how many have left. Both count modulo 2^32 |
-//! | 16 | holder | who came in last alone: PE number + 1, in bits 1-31; bit 0: and may be changing the data now |
-//! | 20 | poison | PE number + 1 of who panicked while it changed the data; 0: nobody |
+//! | 16 | holder | the last that came in alone: PE number + 1, in bits 1-31; bit 0: it may be changing the data now |
+//! | 20 | poison | number + 1 of the PE that panicked while it changed the data; 0: none |
 //!
-//! and behind the data, *slots*, of which ticket t uses number t modulo their count: who waits with
-//! that ticket, for whoever lets it in to wake, or that it gave up. Behind them, for each PE, how
-//! many of its threads are in shared: nobody's turn depends on that, but if a PE leaves with some,
-//! those who wait must hear of it.
+//! Behind the data lie *slots*. Ticket t uses slot t modulo their count. It says which PE waits
+//! with that ticket, to be woken when it is let in, or that the ticket was given up. Behind the
+//! slots lies a word for each PE: how many of its threads are in shared. No turn depends on it, but
+//! the waits of others end if a PE leaves the job with some.
 //!
 //! **Alone**: draw t; wait until exit = t. Leave: entry and exit become t + 1, by one store.
 //! **Shared**: draw t; wait until entry = t; add 1 to entry; leave by adding 1 to exit. **Giving
-//! up** ticket t: mark its slot; then whoever finds that entry = t and the mark (and takes the mark
-//! away, which one can) comes in and leaves in its place, by adding 1 to both.
+//! up** ticket t: mark its slot. A thread that then finds entry = t and the mark takes the mark
+//! away, which only one can. It comes in and leaves in place of the owner, by adding 1 to both.
 //!
-//! *Who is alone is alone.* Entry passes t when t's owner has come in shared, has left, or has
-//! given up, so never while one waits or is in alone; so all with later tickets are outside until
-//! then. exit = t says that t others have left: the tickets before t, as no other can have come in.
-//! And the one store by which it leaves is the only one to the word: those who could add to it are
-//! outside.
+//! **Proof.**
 //!
-//! *Fair.* Nobody overtakes: entry takes each ticket in turn. Readers that drew one after the other
-//! are in together; a writer waits for those before it alone.
+//! * Q1: *A thread that is in alone is the only one in.* Entry passes t only when t's owner has
+//!   come in shared, has left, or has given up: never while it waits to be alone or is in alone. So
+//!   until then all later tickets are outside. exit = t says that t others have left: the tickets
+//!   before t, as no other can have come in. The one store by which it leaves is the only write to
+//!   the word: threads that could add to it are outside.
+//! * Q2: *Fair.* No ticket overtakes another: entry takes each in turn. Readers that drew one after
+//!   the other are in together; a writer waits only for the tickets before it.
+//! * Q3: *The next one sees what the last one wrote.* All stores to the data come before the store
+//!   or locked addition that lets the next one in, which reads the turn before the data. A
+//!   processor with weaker order gets both from [`shm`].
+//! * Q4: *No wake-up is lost.* A waiter writes its slot, announces itself at its doorbell, executes
+//!   the barrier that orders ringers, and looks at the turn once more. The thread that lets it in
+//!   writes the turn, orders that before its next loads as every ringer does, and then reads the
+//!   slot. As with the [doorbell](crate::base::doorbell): if it reads the slot before the barrier,
+//!   the turn was written before the barrier too, and the waiter's look sees it; if after, the slot
+//!   is there. The same barrier stands between the mark of a waiter that gives up and its look at
+//!   the turn. A waiter that spins finds its turn without a slot, so slots are written only when a
+//!   wait lasts.
+//! * Q5: *A slot has one ticket at a time.* Only a ticket less than the number of slots ahead of
+//!   entry writes its slot. A waiter further behind has no slot, and looks at the turn at every
+//!   poll interval. A ticket can be given up only by its slot. So a call with a time limit draws no
+//!   ticket that has no slot yet: it waits outside of the queue for one that has. There others may
+//!   overtake it, and its limit holds.
+//! * Q6: *Numbers do not wrap.* Entry, exit and tickets are compared modulo 2^32. That is right as
+//!   long as no ticket is 2^32 or more ahead of exit. Tickets pile up in two ways: readers whose
+//!   guards are forgotten stay in; a wait that ends with an error, before its ticket has a slot,
+//!   leaves a ticket that is never passed. A reader that finds [`MOST`] readers in leaves again,
+//!   and is refused. A waiter with as many tickets before it sets bit 63 of *next*; from then on
+//!   every caller is refused. From there to 2^32 there are more numbers than threads that have
+//!   drawn and not yet looked.
 //!
-//! *The next one sees what the last one wrote.* All stores to the data come before the store or
-//! locked addition that lets the next one in, which reads the turn before the data; a processor
-//! with weaker order gets both from [`shm`](crate::base::shm).
+//! **The turn is polled at a pace** ([`paced_polling`](crate::wait::paced_polling)). Words and
+//! small data are in one line. So the PE that has this line may leave, draw, and, if no other has
+//! drawn meanwhile, come in again before the line goes to another CPU. How often the line goes is
+//! nearly all that contention costs. Two PEs that each add to a word take 15 to 17 million turns
+//! per second; with a look after each `pause` 10 to 12; with twice the intervals 11 to 14. A bare
+//! ticket lock with its word in its line takes 15 to 20: it stores two words a turn where this
+//! stores four (the holder's twice, so that a death in between is seen).
 //!
-//! *No wake-up is lost.* Who waits writes its slot before it announces itself at its doorbell,
-//! executes the barrier that orders those who ring, and looks at the turn once more. Who lets it in
-//! writes the turn, orders that before its next loads as every ringer does, and then reads the
-//! slot. As with the doorbell (see there): read before the barrier, the turn was written before it
-//! too, and the look sees it; after it, the slot is there. The same barrier stands between the mark
-//! of one who gives up and its look at the turn. In between nobody needs the slot: one who spins
-//! finds its turn by itself, so slots are written only when a wait lasts.
-//!
-//! *Slots do not run out.* A slot is written only by a ticket less than their count ahead of entry,
-//! so by one ticket at a time. A PE that is further behind waits without one, and looks by itself
-//! at every poll interval. A ticket can be given up only by its slot. So a call with a time limit
-//! draws no ticket that has no slot yet: it waits outside of the queue for one that has. There
-//! others may overtake it, and its limit holds.
-//!
-//! *Whose turn it is, is polled at a pace* ([`paced_polling`](crate::wait::paced_polling)). Words
-//! and small data are in one line, so whoever has that line may leave, draw, and, if nobody has
-//! drawn meanwhile, come in again before it goes to another CPU. How often the line goes is nearly
-//! all that contention costs: two PEs that each add to a word take 15 to 17 million turns per
-//! second, looking after each `pause` 10 to 12, at twice the intervals 11 to 14, a bare ticket lock
-//! with its word in its line, which stores two words a turn where this stores four (the holder's
-//! twice, so that a death in between is told), 15 to 20.
-//!
-//! *Numbers do not come round.* Entry, exit and tickets are compared modulo 2^32, which is right as
-//! long as no ticket is 2^32 or more ahead of exit. Tickets pile up in two ways. Readers whose
-//! guards are forgotten stay in. A wait that ends with an error, before its ticket has a slot,
-//! leaves a ticket that is never passed. A reader that finds [`MOST`] readers in leaves again, and
-//! is refused. A waiter that has as many tickets before it sets bit 63 of *next*; from then on
-//! every caller is refused. From there to 2^32 there are more numbers than threads that have drawn
-//! and not yet looked.
-//!
-//! **Failures.** A ticket whose owner died is never passed: all behind it hear of the death, as
-//! every wait does. Each of them gives its own ticket up. So a death costs the PEs that wait then
-//! their turn, and no others. Whether the data are torn the holder's word tells: bit 0 is set
-//! before the first store to them and cleared after the last.
+//! **Failures.** A ticket whose owner died is never passed. All behind it learn of the death, as
+//! every wait does, and each gives its own ticket up. So a death costs the PEs that wait then their
+//! turn, and no others. The holder's word says whether the data are torn: bit 0 is set before the
+//! first store to them and cleared after the last.
 
 use crate::base::error::{Error, Quick};
-use crate::base::shm::{self, AtomicOp};
+use crate::base::shm::{self, AtomicOp, Word};
 use crate::endpoint::pe::Pe;
 use crate::wait::limit::{Limit, Patience};
 use crate::wait::{self, Awaiting, Terms};
@@ -83,12 +81,12 @@ pub(crate) const POISON: usize = 20;
 /// Bytes of the words in front of the data.
 pub(crate) const HEAD: usize = 24;
 
-/// Tickets that may be in, or wait, at once; see above.
+/// Tickets that may be in, or wait, at once (Q6).
 pub(crate) const MOST: u32 = 1 << 31;
-/// The bit of *next* that says that there have been so many.
+/// The bit of *next* by which all further callers are refused (Q6).
 pub(crate) const EXHAUSTED: u64 = 1 << 63;
 
-/// The error of all who come then.
+/// The error of callers that are refused.
 #[cold]
 pub(crate) fn exhausted() -> Box<Error> {
     Box::new(Error::TooMany {
@@ -97,26 +95,27 @@ pub(crate) fn exhausted() -> Box<Error> {
     })
 }
 
-/// What a slot holds for a ticket: its low half is the ticket.
+/// A slot's upper half: the PE that waits, as number + 1 times this, or the mark of a ticket that
+/// was given up. The lower half is the ticket.
 const WAITS: u64 = 1 << 32;
 const GAVE_UP: u64 = u64::MAX << 48;
 
-/// A wait this long is about to sleep: fewer looks than it spins for before it might. Where PEs
+/// Looks after which a wait may soon sleep: fewer than it spins for before it might. Where PEs
 /// share CPUs it may sleep after one.
 const LOOKS_WITHOUT_SLOT: u32 = 16;
 const _: () = assert!(LOOKS_WITHOUT_SLOT < wait::LOOKS);
 
-/// Slots: more than PEs, as each may have threads.
+/// The number of slots: more than PEs, as each may have threads.
 fn slots_for(npes: usize) -> usize {
     (2 * npes).next_power_of_two().max(64)
 }
 
-/// Bytes of what lies behind the data.
+/// Bytes of the slots and counts behind the data.
 pub(crate) fn tail_for(npes: usize) -> usize {
     8 * slots_for(npes) + 4 * npes
 }
 
-/// How to be in.
+/// How a thread is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mode {
     Alone,
@@ -128,9 +127,9 @@ pub(crate) enum Mode {
 pub(crate) struct Tickets {
     head: *mut u8,
     slots: *mut u64,
-    /// Their count less one; the count is a power of two.
+    /// The number of slots, a power of two, less one.
     mask: u32,
-    /// By PE, who is in shared.
+    /// By PE, how many of its threads are in shared.
     inside: *mut u32,
 }
 
@@ -167,10 +166,17 @@ impl Tickets {
         }
     }
 
+    /// Loads one of the words of the head.
     #[inline(always)]
-    fn load(self, at: usize) -> u64 {
-        // SAFETY: one of the two words, as `new`'s caller promised.
+    fn load<T: Word>(self, at: usize) -> T {
+        // SAFETY: an aligned word of the head, as `new`'s caller promised.
         unsafe { shm::load(self.head.wrapping_add(at).cast()) }
+    }
+
+    #[inline(always)]
+    fn store<T: Word>(self, at: usize, value: T) {
+        // SAFETY: as in `load`.
+        unsafe { shm::store(self.head.wrapping_add(at).cast(), value) }
     }
 
     #[inline(always)]
@@ -202,36 +208,32 @@ impl Tickets {
     /// The holder's word.
     #[inline(always)]
     pub(crate) fn holder(self) -> u32 {
-        // SAFETY: as in `load`.
-        unsafe { shm::load(self.head.wrapping_add(HOLDER).cast()) }
+        self.load(HOLDER)
     }
 
-    /// Writes the holder's word: the caller is in alone.
+    /// Writes the holder's word. The caller is in alone.
     #[inline(always)]
     pub(crate) fn set_holder(self, value: u32) {
-        // SAFETY: as in `load`.
-        unsafe { shm::store(self.head.wrapping_add(HOLDER).cast(), value) }
+        self.store(HOLDER, value);
     }
 
-    /// Who panicked in here, as PE number + 1.
+    /// Number + 1 of the PE that panicked in here; 0: none.
     #[inline(always)]
     pub(crate) fn poison(self) -> u32 {
-        // SAFETY: as in `load`.
-        unsafe { shm::load(self.head.wrapping_add(POISON).cast()) }
+        self.load(POISON)
     }
 
-    /// Says so: the caller is in alone.
+    /// Writes the poison word. The caller is in alone.
     pub(crate) fn set_poison(self, value: u32) {
-        // SAFETY: as in `load`.
-        unsafe { shm::store(self.head.wrapping_add(POISON).cast(), value) }
+        self.store(POISON, value);
     }
 
-    /// How many have come in and left, or were let in: changes with every turn.
+    /// The turn word, which changes whenever a thread comes in shared or leaves.
     pub(crate) fn turns(self) -> u64 {
         self.load(TURN)
     }
 
-    /// Waits for one's turn; gives the ticket, for [`leave`](Self::leave).
+    /// Waits for a turn. Gives the ticket, for [`leave`](Self::leave).
     #[inline(always)]
     pub(crate) fn enter(self, pe: &Pe, mode: Mode) -> Quick<u32> {
         let ticket = self.draw()?;
@@ -243,7 +245,7 @@ impl Tickets {
 
     /// [`enter`](Self::enter), giving up with [`Error::Timeout`].
     pub(crate) fn enter_within(self, pe: &Pe, mode: Mode, limit: &Limit) -> Quick<u32> {
-        let draw = || self.draw_if(|ticket| self.has_slot(ticket));
+        let draw = || self.draw_if(|ticket| self.has_slot(ticket)); // Q5
         let ticket = match draw()? {
             Some(ticket) => ticket,
             None => self.terms(Patience::Within(limit), |terms| {
@@ -270,7 +272,7 @@ impl Tickets {
         if let Some(ticket) = self.draw_if(|ticket| self.may_enter(ticket, mode))? {
             return self.entered(pe, ticket, mode).map(Some);
         }
-        // A program may try until it succeeds: that is a wait, and ends like one.
+        // A program may try until it succeeds. Such a loop is a wait, and ends like one.
         wait::test(pe, || None::<()>);
         match self.terms(Patience::Forever, |terms| terms.departed(pe)) {
             Some(error) => Err(error.into()),
@@ -282,23 +284,22 @@ impl Tickets {
     #[inline(always)]
     fn draw_if(self, wanted: impl Fn(u32) -> bool) -> Quick<Option<u32>> {
         loop {
-            let next = self.load(NEXT);
+            let next: u64 = self.load(NEXT);
             if next & EXHAUSTED != 0 {
                 return Err(exhausted());
             }
             if !wanted(next as u32) {
                 return Ok(None);
             }
-            // While `next` stays what it was, no ticket has been drawn, so what the turn said of
-            // this one still holds.
+            // While `next` is unchanged, no ticket has been drawn, so `wanted` still holds.
             if self.replace(NEXT, next, next.wrapping_add(1)) {
                 return Ok(Some(next as u32));
             }
         }
     }
 
-    /// Whether `ticket` may use its slot by now. True also for one that others have drawn and used
-    /// meanwhile: then drawing it fails.
+    /// Whether `ticket` may use its slot by now (Q5). True also for a ticket that others have drawn
+    /// and used meanwhile: then drawing it fails.
     fn has_slot(self, ticket: u32) -> bool {
         let ahead = ticket.wrapping_sub(entry(self.load(TURN)));
         ahead as i32 <= self.mask as i32
@@ -317,10 +318,11 @@ impl Tickets {
     fn entered(self, pe: &Pe, ticket: u32, mode: Mode) -> Quick<u32> {
         if mode == Mode::Shared {
             self.count_inside(pe, 1);
-            // Where entry wraps to 0, its carry must not reach exit.
+            // Where entry wraps to 0, the carry must not reach exit.
             let before =
                 self.add(TURN, if ticket == u32::MAX { 1u64.wrapping_sub(1 << 32) } else { 1 });
             self.wake(pe, ticket.wrapping_add(1));
+            // Q6.
             if entry(before).wrapping_sub(exit(before)) >= MOST {
                 self.leave(pe, ticket, mode);
                 return Err(exhausted());
@@ -344,14 +346,13 @@ impl Tickets {
         let next = ticket.wrapping_add(1);
         match mode {
             Mode::Alone => {
-                // SAFETY: as in `load`.
-                unsafe { shm::store(self.head.wrapping_add(TURN).cast(), turn(next, next)) };
+                self.store(TURN, turn(next, next)); // Q1
                 self.wake(pe, next);
             }
             Mode::Shared => {
                 self.count_inside(pe, u64::MAX);
                 let left = self.add(TURN, 1 << 32);
-                // The last one in: whoever waits to be alone may come.
+                // The last reader has left: the next ticket may come in alone.
                 if exit(left).wrapping_add(1) == entry(left) {
                     self.wake(pe, entry(left));
                 }
@@ -359,12 +360,12 @@ impl Tickets {
         }
     }
 
-    /// Wakes who waits with `ticket`, which is what entry has just become.
+    /// Wakes the PE that waits with `ticket`, the new value of entry (Q4).
     #[inline(always)]
     fn wake(self, pe: &Pe, ticket: u32) {
         pe.order_rings();
-        // Not `next`: whoever spins has that line by now, and a look at it costs as much as a
-        // hand-over.
+        // `next` could say that no PE waits, but a PE that spins has that line by now, and a look
+        // at it costs as much as a hand-over.
         if self.load_slot(ticket) as u32 == ticket {
             self.wake_waiting(pe, ticket);
         }
@@ -391,8 +392,8 @@ impl Tickets {
         }
     }
 
-    /// Comes in and leaves for `ticket`, whose owner gave up and which entry has reached; false
-    /// where somebody else has done so.
+    /// Comes in and leaves for `ticket`, whose owner gave up and which entry has reached. False
+    /// where another thread has done so.
     fn pass(self, ticket: u32) -> bool {
         // SAFETY: as in `load_slot`.
         let mark = unsafe {
@@ -403,7 +404,7 @@ impl Tickets {
         }
         loop {
             let seen = self.load(TURN);
-            debug_assert_eq!(entry(seen), ticket, "entry waits for who took the mark");
+            debug_assert_eq!(entry(seen), ticket, "entry waits for the thread that took the mark");
             if self.replace(TURN, seen, turn(ticket.wrapping_add(1), exit(seen).wrapping_add(1))) {
                 return true;
             }
@@ -413,6 +414,7 @@ impl Tickets {
     #[cold]
     #[inline(never)]
     fn wait(self, pe: &Pe, ticket: u32, mode: Mode, patience: Patience<'_>) -> Quick<()> {
+        // Q6.
         if ticket.wrapping_sub(exit(self.load(TURN))) >= MOST {
             // SAFETY: as in `load`.
             unsafe { shm::fetch_op(self.head.wrapping_add(NEXT), 8, AtomicOp::Or, EXHAUSTED) };
@@ -435,7 +437,7 @@ impl Tickets {
                     if registered {
                         self.store_slot(ticket, (WAITS * (pe.me() as u64 + 1)) | u64::from(ticket));
                     }
-                    // Between the look above and the slot, it may have been let in.
+                    // It may have been let in between the look above and the slot.
                     return self.may_enter(ticket, mode).then_some(());
                 }
                 None
@@ -443,8 +445,8 @@ impl Tickets {
             self.terms(patience, |terms| wait::until(pe, terms, look))
         };
         match ended {
-            // Whatever ended the wait, those behind this ticket are not to stand there for ever.
-            // Without a slot they do, and see the death that ended it.
+            // The tickets behind this one must not wait for ever, so it is given up. Without a slot
+            // it cannot be: then the tickets behind see the death that ended this wait.
             Err(error) if self.has_slot(ticket) => self.give_up(pe, ticket, mode, error),
             Err(error) if matches!(*error, Error::Interrupted { .. }) => {
                 self.wait_for_slot(pe, ticket)?;
@@ -454,7 +456,8 @@ impl Tickets {
         }
     }
 
-    /// Waits until `ticket` has a slot, by which it can be given up. No interruption ends this.
+    /// Waits until `ticket` has a slot, by which it can be given up. No interruption ends this
+    /// wait.
     fn wait_for_slot(self, pe: &Pe, ticket: u32) -> Quick<()> {
         while !self.has_slot(ticket) {
             pe.progress();
@@ -466,21 +469,21 @@ impl Tickets {
         Ok(())
     }
 
-    /// Ends a wait, for a ticket that has a slot, without its turn; comes in after all if that has
-    /// come.
+    /// Ends a wait without its turn, for a ticket that has a slot. Comes in after all if the turn
+    /// has come.
     fn give_up(self, pe: &Pe, ticket: u32, mode: Mode, error: Box<Error>) -> Quick<()> {
         if self.may_enter(ticket, mode) {
             return Ok(());
         }
         self.store_slot(ticket, GAVE_UP | u64::from(ticket));
-        pe.announce_barrier();
+        pe.announce_barrier(); // Q4
         if entry(self.load(TURN)) == ticket && self.pass(ticket) {
             self.wake(pe, ticket.wrapping_add(1));
         }
         Err(error)
     }
 
-    /// What a wait here depends on: all PEs live, and none leaves with what it came in for.
+    /// Terms of all waits: all PEs live, and none leaves while it is in.
     fn terms<R>(self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         // SAFETY: as in `count_inside`.
         let reads = |pe: usize| unsafe { shm::load(self.inside(pe)) } != 0;
@@ -488,7 +491,7 @@ impl Tickets {
         f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, patience })
     }
 
-    /// Draws a ticket and gives it up at once; whether its turn had come.
+    /// Draws a ticket and gives it up at once. Gives whether its turn had come.
     #[cfg(all(test, loom))]
     pub(crate) fn draw_and_give_up(self, pe: &Pe, mode: Mode) -> bool {
         let ticket = self.add(NEXT, 1) as u32;
@@ -507,7 +510,8 @@ mod tests {
     use super::*;
     use crate::job::Job;
 
-    /// A queue that so many tickets have gone through, of which `inside` readers have not left.
+    /// A queue from which `drawn` tickets were drawn; `inside` of them are readers that have not
+    /// left.
     fn with_queue(drawn: u64, inside: u32, test: impl Fn(&Pe, Tickets) + Sync) {
         let run = |job: Job| {
             let words = job.window::<u64>((128 + tail_for(1)) / 8).unwrap();
@@ -541,7 +545,7 @@ mod tests {
         }
     }
 
-    /// The last readers that find room, wherever the numbers wrap; then nobody is let in beside
+    /// The last readers that find room, wherever the numbers wrap. No further one is let in beside
     /// them.
     #[test]
     fn readers_that_never_leave() {

@@ -1,5 +1,26 @@
-//! How the members of a team find a place for a new team or barrier: all take the same, or all get
-//! an error.
+//! Agreement on a slot for a new team or barrier: all members take the same slot, or all get an
+//! error.
+//!
+//! Members of other teams, in other threads, may search at the same time. So each member claims the
+//! slot that all found free, and all compare whether every claim succeeded. Where one did not, all
+//! give the slot up and try another. Teams begin their search at different slots, so they seldom
+//! meet twice.
+//!
+//! * A1: *A member returns only after all have learnt the outcome.* A member's own error is in its
+//!   proposal: all see it after one barrier, and return. A member that finds a proposal that
+//!   contradicts its own says so in its claim, as the others need not have compared these two; all
+//!   return after the second barrier.
+//! * A2: *Nothing of the slot's last use is left.* A slot is free at a member only after all that
+//!   shared its last use with this member have dropped it. Late members of that use may still read
+//!   not only the barrier's words, but also its scratch words after the last barrier, and eager
+//!   buffers.
+//! * A3: *A slot that was dropped just before the call is found.* A late member that is in this
+//!   call may have dropped it too late for the first attempt. So where no slot is free, the members
+//!   search once more.
+//! * A4: *No scratch word is overwritten before it has been read.* The words of a claim are free
+//!   when the first barrier of the next attempt or call is passed. A proposal may be the last word
+//!   that is read in a call, so two words take turns: each is written again only after the barrier
+//!   of the proposal between.
 
 use super::Team;
 use crate::base::error::{Error, Result};
@@ -11,37 +32,37 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a member proposes whose arguments are wrong by themselves. No digest.
+/// The proposal of a member whose own arguments are wrong. No digest has this value.
 const WRONG: u64 = 0;
 
-/// What a member says of its claim, in the two lowest bits; above, where it succeeded, how many it
-/// has dropped in that slot.
+/// The outcome of a member's claim, in the two lowest bits of a word. Where the claim succeeded,
+/// the bits above count the teams and barriers that the member has dropped in that slot.
 const CLAIMED: u64 = 1;
-/// The claim cannot succeed at any slot.
+/// No claim of this call can succeed.
 const REFUSED: u64 = 2;
-const SAYS: u64 = 3;
+const OUTCOME_MASK: u64 = 3;
 
 /// A slot that all members have taken.
 pub(super) struct Agreed {
     pub(super) slot: usize,
-    /// Slots that all members had free besides: the same number at each.
+    /// Further slots that all members had free: the same number at each.
     pub(super) left: usize,
-    /// How many teams and barriers each PE of the job had dropped in it before; 0 where it is none
-    /// of the members.
+    /// The teams and barriers that each PE of the job had dropped in the slot before; 0 for PEs
+    /// that are no members.
     ended: Vec<u64>,
 }
 
 impl Agreed {
-    /// The same for the members of a team among them, in its order.
+    /// The teams and barriers that each of these members had dropped in the slot before.
     pub(super) fn ended(&self, pes: &[usize]) -> Arc<[u64]> {
         pes.iter().map(|&pe| self.ended[pe]).collect()
     }
 }
 
-/// Tries to find a slot before giving up: as many as teams could be in each other's way.
+/// Attempts to find a slot: as many as teams could interfere with each other.
 const ATTEMPTS: usize = 64;
 
-/// A call as one word, to be compared.
+/// A call and its arguments as one word, for comparison.
 pub(super) fn digest(call: &str, arguments: &str) -> u64 {
     let bytes = call.bytes().chain([0]).chain(arguments.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
@@ -50,33 +71,32 @@ pub(super) fn digest(call: &str, arguments: &str) -> u64 {
     hash | 1
 }
 
-/// Members who look for a slot together.
+/// Members that search for a slot together.
 pub(super) struct Council<'a> {
     pub(super) pe: &'a Pe,
     pub(super) members: &'a [usize],
-    /// The slot that holds their scratch words; nobody else uses these now.
+    /// The slot with their scratch words, which no other council uses now.
     pub(super) slot: usize,
-    /// A barrier of theirs.
+    /// A barrier of the members.
     pub(super) meet: &'a dyn Fn() -> Result<()>,
-    /// Proposals that were made with these scratch words; equal at all members, at least in being
-    /// odd.
+    /// Proposals that were made with these scratch words: even at all members, or odd at all.
     pub(super) proposals: &'a AtomicUsize,
 }
 
-/// What the members' proposals say together.
+/// The outcome of all members' proposals.
 struct Proposed {
-    /// Slots that are free at all of them.
+    /// Slots that are free at all members.
     free: [u64; MAX_BARRIERS / 64],
-    /// A peer whose proposal is not this PE's.
+    /// A peer whose proposal differs from this PE's.
     contradiction: Option<usize>,
 }
 
-/// What the members' claims say together.
+/// The outcome of all members' claims.
 struct Claimed {
-    /// Whether this PE has the slot.
+    /// Whether this PE's claim succeeded.
     mine: bool,
     by_all: bool,
-    /// How many each PE had dropped in the slot before.
+    /// The teams and barriers that each PE had dropped in the slot before.
     ended: Vec<u64>,
     contradiction: Option<usize>,
 }
@@ -101,31 +121,11 @@ impl Team {
 }
 
 impl Council<'_> {
-    /// Finds a barrier slot that is free on every member, clears it, and takes it. All members get
-    /// the same.
+    /// Finds a barrier slot that is free at every member, clears it, and takes it. All members get
+    /// the same slot.
     ///
-    /// `arguments` are those of this member's `call`, in words, which must be those of each of
-    /// `peers`; or the error that they are by themselves.
-    ///
-    /// Other teams, in other threads of the members, may be looking at the same time. So each
-    /// member claims the slot that all found free, and all compare whether everybody's claim
-    /// succeeded; where one did not, all give it up and try another. Teams begin their search at
-    /// different slots, so that they seldom meet twice.
-    ///
-    /// Nobody leaves before all have heard. An error that a member found by itself is in its
-    /// proposal: all see it after one barrier, and leave. Whoever finds proposals that contradict
-    /// its own says so in its claim, as the others need not have compared the same two; all leave
-    /// after the second barrier.
-    ///
-    /// A slot is free only where all have dropped what they had there together with this member:
-    /// not only the barrier's words are looked at by the late, but also the scratch words here
-    /// after the last barrier, and eager buffers. A slot that a late member, who is in this call,
-    /// has just dropped may come too late for the first attempt; so where none is free, they look
-    /// once more.
-    ///
-    /// The words of a claim are free again when their first barrier is passed the next time. A
-    /// proposal may be the last thing that is read of a call, so there are two words that take
-    /// turns: one is written again only behind the barrier of the proposal between.
+    /// `arguments` describes the arguments of this member's `call`, which must be equal at each of
+    /// `peers`; or it is the error of wrong arguments.
     pub(super) fn agree(
         &self,
         call: &'static str,
@@ -164,6 +164,7 @@ impl Council<'_> {
             if let Some(pe) = claimed.contradiction {
                 return Err(unequal(pe, "arguments that contradict another's", arguments?));
             }
+            // A3.
             if slot.is_none() && std::mem::replace(&mut none_before, true) {
                 break;
             }
@@ -176,27 +177,29 @@ impl Council<'_> {
         self.pe.route(pe, Pe::barrier_slot(self.slot) + offset as u64)
     }
 
-    /// Writes a scratch word of this PE's own.
+    /// Writes one of this PE's scratch words.
     fn publish(&self, offset: usize, value: u64) {
         let word = self.pe.local(Pe::barrier_slot(self.slot) + offset as u64);
         // SAFETY: an aligned word of this PE's own slot, which others only read.
         unsafe { shm::store(word.cast(), value) }
     }
 
-    /// Members tell each other which slots are free, and what they ask for. Gives a member whose
-    /// arguments cannot be, if there is one.
+    /// Members publish which slots are free, and digests of their calls. Gives a member whose
+    /// arguments are wrong, if there is one.
     fn propose(&self, mine: u64, peers: &[usize]) -> Result<std::result::Result<Proposed, usize>> {
         let free_at = offset_of!(BarrierSlot, free_slots);
+        // A2.
         self.pe.free_rested();
         let mut free = *self.pe.free_slots();
         for (index, &bits) in free.iter().enumerate() {
             self.publish(free_at + 8 * index, bits);
         }
-        let turn = self.proposals.fetch_add(1, Ordering::Relaxed) % 2;
+        let turn = self.proposals.fetch_add(1, Ordering::Relaxed) % 2; // A4
         let proposal_at = offset_of!(BarrierSlot, proposal) + 8 * turn;
         self.publish(proposal_at, mine);
         (self.meet)()?;
         for &member in self.members {
+            // A1.
             if self.scratch(member, proposal_at).load::<u64>(self.pe)? == WRONG {
                 return Ok(Err(member));
             }
@@ -213,7 +216,7 @@ impl Council<'_> {
         Ok(Ok(Proposed { free, contradiction }))
     }
 
-    /// The slot that all members try to claim: the same one at each.
+    /// The slot that all members try to claim. All pick the same one.
     fn pick(&self, free: &[u64], attempt: usize) -> Option<usize> {
         let start = self.slot * 31 + attempt * 7;
         (0..MAX_BARRIERS)
@@ -221,8 +224,8 @@ impl Council<'_> {
             .find(|&slot| free[slot / 64] >> (slot % 64) & 1 == 1)
     }
 
-    /// Claims a slot, unless a peer's proposal contradicts this PE's, and hears of the others'
-    /// claims.
+    /// Claims a slot, unless a peer's proposal contradicts this PE's, and reads the claims of all
+    /// members.
     fn claim(&self, slot: Option<usize>, mut contradiction: Option<usize>) -> Result<Claimed> {
         let claim_at = offset_of!(BarrierSlot, claim);
         let mine = contradiction.is_none() && slot.is_some_and(|slot| self.pe.claim_slot(slot));
@@ -231,16 +234,16 @@ impl Council<'_> {
                 self.clear(slot);
                 CLAIMED | self.pe.ended(slot) << 2
             }
-            _ if contradiction.is_some() => REFUSED,
+            _ if contradiction.is_some() => REFUSED, // A1
             _ => 0,
         };
         self.publish(claim_at, claim);
-        // Nobody may use the slot before all have cleared it.
+        // No member may use the slot before all have cleared it.
         (self.meet)()?;
         let (mut by_all, mut ended) = (true, vec![0; self.pe.npes()]);
         for &member in self.members {
             let claim = self.scratch(member, claim_at).load::<u64>(self.pe)?;
-            by_all &= claim & SAYS == CLAIMED;
+            by_all &= claim & OUTCOME_MASK == CLAIMED;
             ended[member] = claim >> 2;
             if claim == REFUSED && contradiction.is_none() {
                 contradiction = Some(member);
@@ -249,13 +252,13 @@ impl Council<'_> {
         Ok(Claimed { mine, by_all, ended, contradiction })
     }
 
-    /// Makes this PE's part of a slot that it has claimed as new.
+    /// Zeroes this PE's part of a slot that it has claimed.
     fn clear(&self, slot: usize) {
         let (lines, lined) = (Pe::lines(slot), self.members.len().min(MAX_LINED));
         let barrier = self.pe.local(Pe::barrier_slot(slot));
-        // SAFETY: this PE's own slot, all but its last word, and the lines in which the members of
-        // the new team, who are some of these, will notify it. Nobody uses them: everybody has
-        // dropped what was there, and has made its writes quiet in the barrier of the proposal.
+        // SAFETY: this PE's own slot, all but its last word, and the lines by which members of the
+        // new team, which are some of these, will notify it. No PE uses them: by A2 all have
+        // dropped the slot, and the barrier of the proposal has completed their writes.
         unsafe {
             shm::zero(barrier, offset_of!(BarrierSlot, ended));
             shm::zero(self.pe.local(lines), lined * TURNS * size_of::<StepLine>());

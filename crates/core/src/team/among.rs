@@ -1,26 +1,25 @@
-//! Teams without a parent: only their own members are in the call.
+//! Teams without a parent: only the members of the new team make the call.
 //!
-//! The agreement on a slot needs a barrier of the members before they have one, and scratch words,
-//! which are those of one slot, whatever the team. Threads that make several teams at once take
-//! turns at both ([`super::turn`]); a last meeting sees to it that nobody writes the words for the
-//! next team while a member still reads.
+//! The agreement on a slot needs a barrier of the members before they have one, and scratch words.
+//! These are the words of one slot, whatever the team. Threads that make several teams at once take
+//! turns at both ([`super::turn`]). After a last meeting no member reads these words any more, so
+//! the next team may write them.
 
 use super::Team;
 use super::agree::Council;
 use super::turn::Turn;
 use crate::base::error::{Error, Result};
-use crate::sync::barrier::Algorithm;
+use crate::sync::barrier::{Algorithm, rank_of};
 use std::sync::atomic::AtomicUsize;
 
-/// Whose words the agreements use.
+/// The slot whose scratch words the agreements use.
 const SLOT: usize = 1;
 
 impl Team {
     /// [`Job::team_among`](crate::Job::team_among); this team is the job's team of all PEs.
     pub(crate) fn among(&self, pes: &[usize]) -> Result<Team> {
         self.check(pes)?;
-        let rank = pes.iter().position(|&pe| pe == self.pe.me());
-        let rank = rank.ok_or(Error::Misuse(
+        let rank = rank_of(pes, self.pe.me()).ok_or(Error::Misuse(
             "a team without a parent is made by its own members: this PE is none",
         ))?;
         Algorithm::forced(pes.len())?;

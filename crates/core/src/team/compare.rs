@@ -1,14 +1,17 @@
-//! Whether all members of a team call the same collective with the same arguments. A collective
-//! that is called with different ones moves what its members take for all of it, and tells nobody.
+//! Checks that all members of a team call the same collective with the same arguments. Without the
+//! check, a collective that is called with different arguments moves wrong data, and reports
+//! nothing.
 //!
-//! Each member says what it calls in words of its own slot, stamped with the phase of the barrier
-//! that follows; behind that barrier it reads what the others have said; behind a second one all
-//! have read, and it takes its words back.
+//! Each member publishes its call in words of its own slot, stamped with the phase of the barrier
+//! that follows. After that barrier it reads the words of the others. After a second barrier all
+//! have read, and it clears its words.
 //!
-//! *Nobody takes a member for one that compares, and does not.* A member that came to the first
-//! barrier by another call has said nothing for this phase, and whatever it says later has the
-//! stamp of a later one. So all that compare see it alike, and none of them goes to the second
-//! barrier, to which that member need not come.
+//! **Proof that no member is taken for one that compares when it does not.**
+//!
+//! * C1: A member that came to the first barrier by another call has published nothing for this
+//!   phase, and whatever it publishes later has the stamp of a later phase.
+//! * C2: So all members that compare see that member alike. None of them calls the second barrier,
+//!   to which that member need not come.
 
 use super::Team;
 use super::agree::digest;
@@ -18,52 +21,52 @@ use crate::base::shm;
 use crate::endpoint::pe::Pe;
 use std::mem::offset_of;
 
-/// Words of the name, of which the rest is cut off.
-const NAME: usize = 4;
-/// Arguments at most.
-const ARGUMENTS: usize = SAID - NAME - 1;
+/// Words of a call's name. A longer name is cut off.
+const NAME_WORDS: usize = 4;
+/// The most arguments of a call.
+const ARGUMENTS: usize = SAID - NAME_WORDS - 1;
 
-/// What a member says.
+/// A call, as a member publishes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Said {
+struct Call {
     /// The phase, and half a digest of the whole name.
     stamp: u64,
-    name: [u64; NAME],
+    name: [u64; NAME_WORDS],
     arguments: [u64; ARGUMENTS],
 }
 
-impl Said {
-    fn new(phase: u64, name: &str, arguments: &[(&'static str, u64)]) -> Said {
+impl Call {
+    fn new(phase: u64, name: &str, arguments: &[(&'static str, u64)]) -> Call {
         debug_assert!(arguments.len() <= ARGUMENTS);
-        let mut said = Said {
+        let mut call = Call {
             stamp: phase << 32 | u64::from(digest(name, "") as u32),
-            name: [0; NAME],
+            name: [0; NAME_WORDS],
             arguments: [0; ARGUMENTS],
         };
-        for (word, bytes) in said.name.iter_mut().zip(name.as_bytes().chunks(8)) {
+        for (word, bytes) in call.name.iter_mut().zip(name.as_bytes().chunks(8)) {
             let mut whole = [0; 8];
             whole[..bytes.len()].copy_from_slice(bytes);
             *word = u64::from_le_bytes(whole);
         }
-        for (word, &(_, value)) in said.arguments.iter_mut().zip(arguments) {
+        for (word, &(_, value)) in call.arguments.iter_mut().zip(arguments) {
             *word = value;
         }
-        said
+        call
     }
 
     fn words(self) -> [u64; SAID] {
         let mut words = [self.stamp; SAID];
-        words[1..=NAME].copy_from_slice(&self.name);
-        words[1 + NAME..].copy_from_slice(&self.arguments);
+        words[1..=NAME_WORDS].copy_from_slice(&self.name);
+        words[1 + NAME_WORDS..].copy_from_slice(&self.arguments);
         words
     }
 
-    fn of(words: [u64; SAID]) -> Said {
+    fn of(words: [u64; SAID]) -> Call {
         let [stamp, rest @ ..] = words;
-        let mut said = Said { stamp, name: [0; NAME], arguments: [0; ARGUMENTS] };
-        said.name.copy_from_slice(&rest[..NAME]);
-        said.arguments.copy_from_slice(&rest[NAME..]);
-        said
+        let mut call = Call { stamp, name: [0; NAME_WORDS], arguments: [0; ARGUMENTS] };
+        call.name.copy_from_slice(&rest[..NAME_WORDS]);
+        call.arguments.copy_from_slice(&rest[NAME_WORDS..]);
+        call
     }
 
     fn name(&self) -> String {
@@ -73,8 +76,8 @@ impl Said {
 }
 
 impl Team {
-    /// Compares a collective call and its arguments, three at most. Where members differ, each gets
-    /// the error. *Collective.*
+    /// Compares a collective call and its arguments, of which there are at most three. Where
+    /// members differ, each gets the error. *Collective.*
     ///
     /// # Errors
     /// [`Error::Unequal`], [`Error::OtherCall`], [`Error::PeerFailed`].
@@ -82,8 +85,8 @@ impl Team {
         self.compare_named(call, call, arguments)
     }
 
-    /// [`compare`](Self::compare), where the user wants [checks](crate::Job::is_checked) that cost
-    /// time.
+    /// [`compare`](Self::compare), where the user has turned on [checks](crate::Job::is_checked)
+    /// that cost time.
     #[inline]
     pub(crate) fn check_call(
         &self,
@@ -96,7 +99,7 @@ impl Team {
         }
     }
 
-    /// [`compare`](Self::compare) of a call whose name says more than `call` does.
+    /// [`compare`](Self::compare) of a call whose name has more detail than `call`.
     #[cold]
     pub(crate) fn compare_named(
         &self,
@@ -105,12 +108,13 @@ impl Team {
         arguments: &[(&'static str, u64)],
     ) -> Result<()> {
         let phase = self.barrier.phase() + 1;
-        let mine = Said::new(phase, name, arguments);
-        self.say(mine.words());
+        let mine = Call::new(phase, name, arguments);
+        self.publish_call(mine.words());
         self.barrier()?;
         let mut different = None;
         for &pe in self.members.iter().filter(|&&pe| pe != self.pe.me()) {
-            let theirs = self.heard(pe)?;
+            let theirs = self.published_by(pe)?;
+            // C1. By C2 no member that compares calls the second barrier.
             if (theirs.stamp >> 32) as u32 != phase as u32 {
                 return Err(Error::OtherCall {
                     pe,
@@ -125,7 +129,7 @@ impl Team {
             }
         }
         self.barrier()?;
-        self.say([0; SAID]);
+        self.publish_call([0; SAID]);
         let Some((pe, theirs)) = different else { return Ok(()) };
         if (theirs.stamp, theirs.name) != (mine.stamp, mine.name) {
             let (theirs, ours) = (theirs.name(), name.into());
@@ -140,23 +144,23 @@ impl Team {
         Err(Error::Unequal { call, pe, theirs, ours })
     }
 
-    fn said_at(&self, word: usize) -> u64 {
+    fn call_at(&self, word: usize) -> u64 {
         Pe::barrier_slot(self.slot) + (offset_of!(BarrierSlot, said) + 8 * word) as u64
     }
 
-    fn say(&self, words: [u64; SAID]) {
+    fn publish_call(&self, words: [u64; SAID]) {
         for (word, value) in words.into_iter().enumerate() {
-            // SAFETY: an aligned word of this PE's own slot, which others only read.
-            unsafe { shm::store(self.pe.local(self.said_at(word)).cast(), value) };
+            // SAFETY: an aligned word of this PE's own slot, which other PEs only read.
+            unsafe { shm::store(self.pe.local(self.call_at(word)).cast(), value) };
         }
     }
 
-    fn heard(&self, pe: usize) -> Result<Said> {
+    fn published_by(&self, pe: usize) -> Result<Call> {
         let mut words = [0; SAID];
         for (word, value) in words.iter_mut().enumerate() {
-            *value = self.pe.route(pe, self.said_at(word)).load(&self.pe)?;
+            *value = self.pe.route(pe, self.call_at(word)).load(&self.pe)?;
         }
-        Ok(Said::of(words))
+        Ok(Call::of(words))
     }
 }
 
@@ -172,11 +176,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_heard() {
-        let said = Said::new(7, "exclusive_scan by Sum of elements of u64", &[("count", 5)]);
-        assert_eq!(Said::of(said.words()), said);
-        assert_eq!(said.name(), "exclusive_scan by Sum of element");
-        assert_eq!(Said::new(1, "", &[]).name(), "");
-        assert_ne!(said, Said::new(7, "exclusive_scan by Sum of elements of u32", &[("count", 5)]));
+    fn published_calls_are_read_back() {
+        let call = Call::new(7, "exclusive_scan by Sum of elements of u64", &[("count", 5)]);
+        assert_eq!(Call::of(call.words()), call);
+        assert_eq!(call.name(), "exclusive_scan by Sum of element");
+        assert_eq!(Call::new(1, "", &[]).name(), "");
+        assert_ne!(call, Call::new(7, "exclusive_scan by Sum of elements of u32", &[("count", 5)]));
     }
 }

@@ -1,11 +1,11 @@
-//! How the user forces the data of collectives to travel.
+//! Algorithms of collectives that the user forces.
 
 use super::Team;
 use crate::base::error::{Error, Result};
 use crate::base::layout::MAX_LINED;
 use crate::base::settings::ENV_COLLECTIVES;
 
-/// What is forced.
+/// A forced algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forced {
     /// Cache lines where they have room, and nothing in the network.
@@ -19,7 +19,7 @@ pub(crate) enum Forced {
 }
 
 impl Forced {
-    /// What [`ENV_COLLECTIVES`] asks for.
+    /// The algorithm that [`ENV_COLLECTIVES`] names.
     pub(crate) fn asked() -> Result<Option<Forced>> {
         let Some(value) = std::env::var_os(ENV_COLLECTIVES) else {
             return Ok(None);
@@ -40,7 +40,7 @@ impl Forced {
 }
 
 impl Team {
-    /// Whether members of a team of so many notify each other by lines; else, by its barrier.
+    /// Whether a team of so many members notifies by lines; otherwise by its barrier.
     pub(crate) fn has_lines(members: usize, forced: Option<Forced>) -> bool {
         members <= MAX_LINED && matches!(forced, None | Some(Forced::Line | Forced::Multicast))
     }

@@ -16,7 +16,7 @@ use crate::base::error::{Error, Result};
 use crate::base::layout::MAX_BARRIERS;
 use crate::endpoint::layers::Layers;
 use crate::endpoint::pe::Pe;
-use crate::sync::barrier::{Algorithm, Barrier};
+use crate::sync::barrier::{Algorithm, Barrier, rank_of};
 use forced::Forced;
 use network::Network;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use std::sync::atomic::AtomicUsize;
 use steps::Steps;
 
 /// An ordered subset of the job's PEs, with a barrier and collectives of its own. All members must
-/// make the calls marked *collective*, in the same order.
+/// make the calls marked *collective*, and in one order.
 ///
 /// | here | OpenSHMEM | MPI |
 /// |---|---|---|
@@ -33,6 +33,7 @@ use steps::Steps;
 /// | [`team`](Self::team) | - | `MPI_Comm_create`, `MPI_Comm_split` |
 /// | [`split_strided`](Self::split_strided) | `shmem_team_split_strided` | `MPI_Comm_split` |
 /// | [`split_2d`](Self::split_2d) | `shmem_team_split_2d` | `MPI_Cart_sub` |
+/// | [`split_by_node`](Self::split_by_node) | `SHMEM_TEAM_SHARED` | `MPI_Comm_split_type` |
 /// | [`barrier`](Self::barrier) | `shmem_team_sync` after `shmem_quiet` | `MPI_Barrier` |
 /// | [`broadcast`](Self::broadcast) | `shmem_broadcast` | `MPI_Bcast` |
 /// | [`reduce`](Self::reduce), [`all_reduce`](Self::all_reduce) | `shmem_sum_reduce` (to all) | `MPI_Reduce`, `MPI_Allreduce` |
@@ -47,16 +48,16 @@ pub struct Team {
     rank: usize,
     slot: usize,
     slots_left: usize,
-    /// Whether the members have each other's memory mapped: all find the same.
+    /// Whether the members have each other's memory mapped.
     near: bool,
     barrier: Barrier,
     steps: Steps,
     network: Network,
     /// State of the layers above, for this team.
     layers: Layers,
-    /// Proposals so far.
+    /// Proposals of slots so far.
     proposals: AtomicUsize,
-    /// The way in which collectives go, where the user has said so.
+    /// The algorithm of collectives that the user forces.
     forced: Option<Forced>,
 }
 
@@ -101,7 +102,7 @@ impl Team {
         &self.pe
     }
 
-    /// Whether all members are near to each other: if not, some are behind a fabric. All members
+    /// Whether all members are near to each other; otherwise some are behind a fabric. All members
     /// get the same answer.
     #[inline]
     pub(crate) fn is_near(&self) -> bool {
@@ -131,8 +132,8 @@ impl Team {
         &self.layers
     }
 
-    /// How many more teams and barriers all members had room for when this team was made. All
-    /// members get the same number.
+    /// The number of further teams and barriers for which all members had room when this team was
+    /// made. All members get the same number.
     pub fn room(&self) -> usize {
         self.slots_left
     }
@@ -167,11 +168,7 @@ impl Team {
     /// ```
     pub fn translate(&self, rank: usize, other: &Team) -> Option<usize> {
         let &pe = self.members.get(rank)?;
-        // In the world, and in what is split off its beginning, a PE's number is its rank.
-        if other.members.get(pe) == Some(&pe) {
-            return Some(pe);
-        }
-        other.members.iter().position(|&member| member == pe)
+        rank_of(&other.members, pe)
     }
 
     /// Number of members.
@@ -186,6 +183,17 @@ impl Team {
     ///
     /// OpenSHMEM: `shmem_quiet`, then `shmem_team_sync`; MPI: `MPI_Barrier` after a flush.
     ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let window = job.window::<u64>(1)?;
+    /// window.put_one((job.pe() + 1) % 2, 0, 7)?; // to the other PE
+    /// job.world().barrier()?;
+    /// assert_eq!(window.read(0), 7); // from the other PE
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
     /// # Errors
     /// [`Error::PeerFailed`] when a member is gone.
     pub fn barrier(&self) -> Result<()> {
@@ -193,7 +201,7 @@ impl Team {
     }
 
     /// The team's own barrier, for its split-phase calls: a PE arrives, does work that does not
-    /// depend on the other members, and then waits.
+    /// depend on the other members, and then waits for them.
     ///
     /// MPI: `MPI_Ibarrier` and `MPI_Wait`.
     ///
@@ -215,8 +223,8 @@ impl Team {
         &self.barrier
     }
 
-    /// Makes a further barrier over the team. Its phases may overlap with the phases of other
-    /// barriers. *Collective.*
+    /// Makes a further barrier of the team's members. Its phases may overlap with the phases of
+    /// other barriers. *Collective.*
     ///
     /// ```
     /// # use memonet_core::Job;
@@ -239,9 +247,8 @@ impl Team {
     }
 
     /// Makes a team of some of this team's members, given as PE numbers of the job in the wanted
-    /// order. *Collective over this team*: each member names the team in which it will be. A member
-    /// that is not in the team that it names gets `None`. One call may make several disjoint teams:
-    /// each member names its own.
+    /// order. *Collective over this team.* One call may make several disjoint teams: each member
+    /// names its own. A member that is not in the team that it names gets `None`.
     ///
     /// OpenSHMEM: `shmem_team_split_strided`; MPI: `MPI_Comm_split`, `MPI_Comm_create`.
     ///
@@ -268,9 +275,9 @@ impl Team {
         self.take_slot(&slot, pes)
     }
 
-    /// The team of `pes` in a slot that all have agreed on.
+    /// The team of `pes` in a slot that all members have agreed on.
     fn take_slot(&self, slot: &Agreed, pes: &[usize]) -> Result<Option<Team>> {
-        match pes.iter().position(|&pe| pe == self.pe.me()) {
+        match rank_of(pes, self.pe.me()) {
             Some(rank) => Self::in_slot(&self.pe, pes.into(), rank, slot).map(Some),
             None => {
                 self.pe.release_slot(slot.slot);
@@ -279,7 +286,7 @@ impl Team {
         }
     }
 
-    /// Whether these PEs are members of this team, each named once.
+    /// Checks that these PEs are members of this team, each named once.
     fn check(&self, pes: &[usize]) -> Result<()> {
         let mut left = vec![false; self.pe.npes()];
         self.members.iter().for_each(|&member| left[member] = true);

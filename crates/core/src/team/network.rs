@@ -1,4 +1,4 @@
-//! What a team knows of the collectives that the network makes by itself.
+//! A team's state of the collectives that the network makes.
 
 use super::forced::Forced;
 use crate::base::error::Result;
@@ -6,19 +6,20 @@ use crate::endpoint::fabric::NetworkCollectives;
 use crate::endpoint::pe::Pe;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// The slot of the first team, that of all PEs, which all make before anything else.
+/// The slot of the world, which all PEs make before any other team.
 const FIRST: usize = 0;
 
-/// What a team knows of the network's collectives.
+/// A team's state of the network's collectives.
 pub(crate) struct Network {
-    /// The most bytes of a member's part; 0: they do not serve this team.
+    /// The most bytes of a member's part; 0: the network does not serve this team.
     pub(crate) most: usize,
     pub(crate) begun: AtomicU64,
     pub(crate) failed: AtomicBool,
 }
 
 impl Network {
-    /// Asks whether they serve the team in this slot, unless the user wants another way.
+    /// Asks whether the network serves the team in this slot, unless the user forces another
+    /// algorithm.
     pub(super) fn join(pe: &Pe, slot: usize, forced: Option<Forced>) -> Result<Network> {
         let asks = slot == FIRST && pe.npes() > 1 && pe.has_far() && forced.is_none();
         let offered = if asks { pe.fabric().collectives() } else { None };

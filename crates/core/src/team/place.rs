@@ -1,10 +1,10 @@
-//! Places: ranges of every member's segment, and the copies between them.
+//! Places: ranges of every member's segment, and copies between them.
 
 use super::Team;
 use crate::base::error::Result;
 use crate::endpoint::route::Route;
 
-/// A range of every segment, the same on every PE.
+/// A range of every PE's segment, at one offset.
 #[derive(Debug, Clone, Copy)]
 pub struct SymmetricRange {
     pub(crate) offset: u64,
@@ -17,7 +17,7 @@ impl SymmetricRange {
         SymmetricRange { offset, bytes }
     }
 
-    /// `bytes` of it from `at` on, which the caller has found to be inside.
+    /// `bytes` bytes of the range from `at` on, which lie inside of it.
     pub(crate) fn part(self, at: usize, bytes: usize) -> SymmetricRange {
         assert!(
             at <= self.bytes && bytes <= self.bytes - at,
@@ -27,36 +27,37 @@ impl SymmetricRange {
         SymmetricRange { offset: self.offset + at as u64, bytes }
     }
 
-    /// Whether they have a byte in common.
+    /// Whether the ranges have a byte in common.
     pub fn overlaps(self, other: SymmetricRange) -> bool {
         let (ends, other_ends) =
             (self.offset + self.bytes as u64, other.offset + other.bytes as u64);
         self.bytes > 0 && other.bytes > 0 && self.offset < other_ends && other.offset < ends
     }
 
-    /// Whether they are the same bytes, or have none in common.
+    /// Whether the ranges are equal, or have no byte in common.
     pub fn is_apart(self, other: SymmetricRange) -> bool {
         self.offset == other.offset && self.bytes == other.bytes || !self.overlaps(other)
     }
 }
 
-/// What collectives are made of.
+/// Copies that collectives are built of.
 impl Team {
     /// Address of a place in this PE's own segment.
     pub(crate) fn here(&self, place: SymmetricRange) -> *mut u8 {
         self.pe().local(place.offset)
     }
 
+    /// Route to a place in a member's segment.
     pub(crate) fn there(&self, rank: usize, place: SymmetricRange) -> Route {
         if rank == self.rank() {
-            // Not through a fabric: the caller reads it without a quiet.
+            // Never through a fabric, as the caller reads the place without a quiet.
             return Route::Near(self.here(place));
         }
         self.pe().route(self.members()[rank], place.offset)
     }
 
     /// Copies a place of a member to `to`, which is private memory, or memory of this PE that does
-    /// not overlap with it.
+    /// not overlap with the place.
     ///
     /// # Safety
     /// `to` is writable for the place's bytes.
@@ -76,7 +77,7 @@ impl Team {
     /// Copies memory of this PE to a place of a member.
     ///
     /// # Safety
-    /// `from` is readable for the place's bytes and does not overlap with it.
+    /// `from` is readable for the place's bytes and does not overlap with the place.
     pub(crate) unsafe fn deliver(
         &self,
         rank: usize,

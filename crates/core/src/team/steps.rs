@@ -1,46 +1,54 @@
-//! Steps: how members of a team tell each other that they have come to a collective, and give each
+//! Steps: members of a team notify each other that they have come to a collective, and send each
 //! other a few bytes.
 //!
-//! A message is one cache line in the receiver's own segment: up to [`LINE`] bytes, and the number
-//! of the step. The sender writes the bytes, then the number; the receiver waits until the line
-//! shows the number, and reads the bytes from the same line. So a message is one transfer of one
-//! cache line, and nothing else. Each pair of members has a line each way for each of [`TURNS`]
-//! turns; step k uses those of turn k mod `TURNS`, and the eager buffers of the same turn.
+//! A message is one cache line in the receiver's segment: up to [`LINE`] bytes, and the number of
+//! the step. The sender writes the bytes, then the number. The receiver waits until the line shows
+//! the number, and reads the bytes from the same line. So a message is the transfer of one cache
+//! line, and nothing else. Each pair of members has a line each way for each of [`TURNS`] turns.
+//! Step k uses the lines of turn k mod `TURNS`, and the eager buffers of that turn.
 //!
 //! | call | meaning |
 //! |---|---|
-//! | [`step`](Team::step) | the team's next step: all members begin the same ones in the same order, and say the same of each. Begun when all that an earlier collective does is done |
-//! | [`notify`](Team::notify) | sends to some members |
-//! | [`push`](Team::push) | the same, through a fabric, with more than a line carries: it is put into their memory before they are told |
-//! | [`await_from`](Team::await_from) | waits for those of some; what is sent is heard, in the same collective |
-//! | [`serve`](Team::serve) | a root's: hears from all, and gives each, as it comes, what it is to have: put into its memory, and told of |
-//! | [`meet`](Team::meet) | hears from all, in a step in which each tells all: a **meeting** |
-//! | [`publish`](Team::publish), [`swap`](Team::swap) | a meeting by eager buffers: each fills its own, which others read, or, through a fabric, a part of everybody's |
+//! | [`step`](Team::step) | begins the team's next step, after an earlier collective is complete; all members begin equal steps in one order |
+//! | [`notify`](Team::notify) | sends a line to some members |
+//! | [`push`](Team::push) | through a fabric: puts data longer than a line into members' memory, then notifies them |
+//! | [`await_from`](Team::await_from) | awaits the lines of some members; a collective awaits every line that is sent to it |
+//! | [`serve`](Team::serve) | at a root: awaits all members, and sends each its data as soon as that member has come: a put, then a notification |
+//! | [`meet`](Team::meet) | awaits all members, in a step in which each notifies all: a **meeting** |
+//! | [`publish`](Team::publish), [`swap`](Team::swap) | a meeting with eager buffers: each member fills its own, which others read; or, through a fabric, a part of every member's |
 //!
-//! **Why no line is overwritten before it has been read, nor an eager buffer.** Let S write to what
-//! R reads, in step j, which was used before in step k = j - `TURNS`. Members meet in barriers of
-//! the team and in steps of which that was said. `step` sees to it that between them there is a
-//! meeting whose end S has seen before j: it counts meetings, and where there was none since k,
-//! makes one, a barrier. In that meeting S has heard from R, which told it after it had finished
-//! every earlier collective: it has read what it had to read in k. As all members count the same,
-//! all take part in that barrier. A barrier that is under way counts as a meeting, so `step` ends
-//! it first. Nor does it matter whose eager buffer was read by whom: S has heard from all.
+//! **Proof that no line and no eager buffer is overwritten before it has been read.** Let S write,
+//! in step j, to memory that R reads. The memory was used last in step k = j - `TURNS`. Members
+//! meet in barriers of the team and in steps that are meetings.
 //!
-//! So a collective in which all tell all needs nothing else, ever; and where one has nothing to
-//! hear, as the root of a broadcast, up to `TURNS` of them follow each other before members have to
-//! meet, and often they do so anyway.
+//! * I1: All members begin the same steps in the same order, and say alike which of them are
+//!   meetings. So all count the same meetings.
+//! * I2: Before S begins j, it has completed a meeting that each member began after it had finished
+//!   k: `step` counts meetings, and where there was none since k, it makes one, a barrier. By I1,
+//!   all members take part in that barrier.
+//! * I3: A meeting inside of step k does not count for I2, as members read after it: `step` counts
+//!   one more.
+//! * I4: A barrier that is under way counts as a meeting already, so `step` completes it first.
+//! * I5: In the meeting of I2, S has received from all members, so also from R; whose eager buffer
+//!   R read does not matter. R sent after it had finished every earlier collective. So it has read
+//!   whatever it had to read in k.
 //!
-//! **When members leave.** A meeting counts once it is complete. A member that has got an error may
-//! count less than the others: it comes to a barrier, which fails as the one before has. Where a
-//! message was not heard, it may still come; so the team's place is never used again.
+//! So a collective in which all members notify all needs no further barrier. Where a member awaits
+//! nothing, as the root of a broadcast, up to `TURNS` collectives follow each other before members
+//! have to meet, and often they meet anyway.
 //!
-//! **Large teams** have no lines; nor have those whose user wants none. There a meeting is a
-//! barrier; in another step, each `notify` is a barrier at members that notify, and each
-//! `await_from` one at members that await: as many at each member. Such a barrier comes before what
-//! is read in the step, so it does not show that it was read. So `step` counts one more.
+//! **When members leave.** A meeting counts once it is complete. A member whose meeting has failed
+//! may count fewer than the others: its next `step` calls a barrier, which fails as the meeting
+//! did. A message that was not awaited to its end may still arrive, so the team's slot is never
+//! used again.
 //!
-//! A step orders nothing but its own messages, and what was in this PE's own memory before. What
-//! was put into others' is told of after a [`fence`](crate::endpoint::pe::Pe::fence).
+//! **Large teams** have no lines; nor have teams whose user forces another way. There a meeting is
+//! a barrier. In another step, each `notify` is a barrier at members that notify, and each
+//! `await_from` one at members that await: as many at each member. Such a barrier is a meeting
+//! inside of its step (I3).
+//!
+//! A step orders only its own messages, after writes to this PE's own memory. Before a notification
+//! of puts into others' memory comes a [`fence`](crate::endpoint::pe::Pe::fence).
 
 use super::Team;
 use super::forced::Forced;
@@ -51,23 +59,24 @@ use crate::base::shm;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
+use crate::sync::barrier::rank_of;
 use crate::wait::{self, Awaiting, Terms};
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What a team counts. One thread at a time is in a collective of a team.
+/// A team's counters. One thread at a time is in a collective of a team.
 pub(crate) struct Steps {
     /// Whether messages go by lines; else, barriers take their place.
     lines: bool,
-    /// Set while a thread waits in one.
+    /// Set while a thread waits in a step.
     waiting: AtomicBool,
     begun: AtomicU64,
-    /// Meetings that were steps; barriers count themselves.
+    /// Steps that were meetings; barriers count themselves.
     met: AtomicU64,
-    /// For each turn, the number of meetings that shows that all have read what its last step sent.
+    /// For each turn, the number of meetings after which its lines and eager buffers are free (I2).
     free_at: [AtomicU64; TURNS],
-    /// Whether the last exchange of large blocks went from the last to the first.
+    /// Whether the last exchange of large blocks went backwards.
     back: AtomicBool,
 }
 
@@ -83,7 +92,7 @@ impl Steps {
         }
     }
 
-    /// Which way the next exchange of large blocks goes: every other one back.
+    /// Whether the next exchange of large blocks goes backwards, as every other one does.
     pub(crate) fn turn_round(&self) -> bool {
         let back = !self.back.load(Ordering::Relaxed);
         self.back.store(back, Ordering::Relaxed);
@@ -104,7 +113,7 @@ pub(crate) struct Step {
     meeting: bool,
 }
 
-/// What a message carries that only says that its sender has come.
+/// The bytes of a message that only says that its sender has come: none.
 pub(crate) fn nothing(_rank: usize) -> SymmetricRange {
     SymmetricRange { offset: 0, bytes: 0 }
 }
@@ -114,7 +123,7 @@ impl Team {
         self.split_barrier().phase() + self.steps().met.load(Ordering::Relaxed)
     }
 
-    /// Begins the next step; `meeting`: it will be one.
+    /// Begins the next step. `meeting` says whether it will be one.
     ///
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed) where members have to meet first.
@@ -125,18 +134,20 @@ impl Team {
         let steps = self.steps();
         let number = steps.begun.load(Ordering::Relaxed) + 1;
         let turn = number as usize % TURNS;
+        // I4.
         self.split_barrier().complete_for_collective()?;
+        // I2.
         while self.meetings() < steps.free_at[turn].load(Ordering::Relaxed) {
             self.barrier()?;
         }
         steps.begun.store(number, Ordering::Relaxed);
-        steps.free_at[turn]
-            .store(self.meetings() + u64::from(meeting || !steps.lines) + 1, Ordering::Relaxed);
+        let inside = u64::from(meeting || !steps.lines); // I3
+        steps.free_at[turn].store(self.meetings() + inside + 1, Ordering::Relaxed);
         Ok(Step { number, turn, meeting })
     }
 
-    /// Tells members that this one has come, and gives each of them what it is to have, up to
-    /// [`LINE`] bytes of this PE's memory. Does not wait, and passes over this member.
+    /// Notifies members that this one has come, and sends each of them up to [`LINE`] bytes of this
+    /// PE's memory. Does not wait, and skips this member.
     pub(crate) fn notify(
         &self,
         step: Step,
@@ -152,8 +163,8 @@ impl Team {
         for rank in others() {
             let (place, line) = (what(rank), pe.route(self.members()[rank], offset));
             debug_assert!(place.bytes <= LINE);
-            // SAFETY: the place lies in this PE's segment; the line, which has room for so much, in
-            // the member's. They do not overlap.
+            // SAFETY: the place lies in this PE's segment; the line, which has room for `LINE`
+            // bytes, in the member's. They do not overlap.
             unsafe {
                 line.put_and_store(
                     pe,
@@ -170,9 +181,8 @@ impl Team {
         Ok(())
     }
 
-    /// Tells members as [`notify`](Self::notify) does, and before that puts what each is to have
-    /// into its `to`, through a fabric. Begins behind this member, so that not all put to the same
-    /// one.
+    /// Puts data into `to` of members through a fabric, and notifies each after its put. Begins
+    /// with the member after this one: so not all put to one member at once.
     pub(crate) fn push(
         &self,
         step: Step,
@@ -183,7 +193,7 @@ impl Team {
         let (me, first) = (self.rank(), self.rank() + 1);
         let order = (0..ranks.len()).map(|next| ranks.start + (first + next) % ranks.len());
         for rank in order.filter(|&rank| rank != me) {
-            self.hand(step, rank, to, what(rank))?;
+            self.put_and_notify(step, rank, to, what(rank))?;
         }
         match self.steps().lines || step.meeting {
             true => Ok(()),
@@ -191,25 +201,31 @@ impl Team {
         }
     }
 
-    /// Puts something into a member's `to`, and tells it; without lines, the barrier that follows
-    /// does.
-    fn hand(&self, step: Step, rank: usize, to: SymmetricRange, from: *const u8) -> Result<()> {
+    /// Puts data into a member's `to`, then notifies it. Without lines, the barrier that follows
+    /// notifies.
+    fn put_and_notify(
+        &self,
+        step: Step,
+        rank: usize,
+        to: SymmetricRange,
+        from: *const u8,
+    ) -> Result<()> {
         let pe = self.pe();
         if !self.steps().lines {
             // SAFETY: the callers' sources are readable for the place's bytes, and lie elsewhere.
             return unsafe { self.deliver(rank, to, from) };
         }
-        let line = self.told_at(step, self.rank(), rank);
-        // SAFETY: as above; the line is the one that this member has in the other's segment.
-        unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, line, step.number) }?;
-        if let Route::Near(_) = line {
+        let number = self.number_at(step, self.rank(), rank);
+        // SAFETY: as above; the number is in the line that this member has in the other's segment.
+        unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, number, step.number) }?;
+        if let Route::Near(_) = number {
             pe.ring(self.members()[rank]);
         }
         Ok(())
     }
 
-    /// Hears from all, and puts what each is to have into its `to`, as soon as it has come; whoever
-    /// then hears of this member has all of it.
+    /// Sends each member its data as soon as that member has come: puts them into its `to`, then
+    /// notifies it.
     ///
     /// # Errors
     /// As for [`await_from`](Self::await_from).
@@ -226,32 +242,31 @@ impl Team {
         }
         while !missing.is_empty() {
             let come = |&rank: &usize| self.has_come(step, rank);
-            let waits_for =
-                |pe: usize| missing.iter().any(|rank| self.members()[*rank] == pe && !come(rank));
-            let next = self.wait_in_step(&|pe| !waits_for(pe), || missing.iter().position(come))?;
+            let done = |pe: usize| rank_of(self.members(), pe).is_none_or(|rank| come(&rank));
+            let next = self.wait_in_step(&done, || missing.iter().position(come))?;
             let rank = missing.remove(next);
-            self.hand(step, rank, to, self.here(what(rank)))?;
+            self.put_and_notify(step, rank, to, self.here(what(rank)))?;
         }
         Ok(())
     }
 
-    /// Offset in a segment of the line in which a member tells its owner.
+    /// Offset in a segment of the line by which a member notifies the segment's owner.
     fn line_at(&self, step: Step, rank: usize) -> u64 {
         Pe::lines(self.slot()) + ((rank * TURNS + step.turn) * size_of::<StepLine>()) as u64
     }
 
-    /// The word by which one member tells another.
-    fn told_at(&self, step: Step, who: usize, whom: usize) -> Route {
-        let number = self.line_at(step, who) + offset_of!(StepLine, number) as u64;
-        self.pe().route(self.members()[whom], number)
+    /// The number in the line by which one member notifies another.
+    fn number_at(&self, step: Step, sender: usize, receiver: usize) -> Route {
+        let number = self.line_at(step, sender) + offset_of!(StepLine, number) as u64;
+        self.pe().route(self.members()[receiver], number)
     }
 
-    /// Where a member's message to this one lies.
+    /// Address of a member's message to this one.
     pub(crate) fn line(&self, step: Step, rank: usize) -> *const u8 {
         self.pe().local(self.line_at(step, rank))
     }
 
-    /// Whether a member's message has come; as if from this one itself.
+    /// Whether a member's message has come; true for this member itself.
     #[inline]
     fn has_come(&self, step: Step, rank: usize) -> bool {
         let number = self.line(step, rank).wrapping_add(offset_of!(StepLine, number));
@@ -262,17 +277,18 @@ impl Team {
     /// Waits for the messages of members.
     ///
     /// # Errors
-    /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all have come;
-    /// [`Misuse`](Error::Misuse) beside another thread.
+    /// [`PeerFailed`](Error::PeerFailed) when a member is gone, and not all messages have come;
+    /// [`Misuse`](Error::Misuse) when another thread waits in a step.
     pub(crate) fn await_from(&self, step: Step, ranks: Range<usize>) -> Result<()> {
         if !self.steps().lines {
             return self.barrier();
         }
-        let missing = |pe: usize| {
-            ranks.clone().any(|rank| self.members()[rank] == pe && !self.has_come(step, rank))
+        let done = |pe: usize| {
+            let rank = rank_of(self.members(), pe).filter(|rank| ranks.contains(rank));
+            rank.is_none_or(|rank| self.has_come(step, rank))
         };
         let mut next = ranks.start;
-        self.wait_in_step(&|pe| !missing(pe), || {
+        self.wait_in_step(&done, || {
             while next < ranks.end && self.has_come(step, next) {
                 next += 1;
             }
@@ -280,8 +296,8 @@ impl Team {
         })
     }
 
-    /// Waits in a step until `look` gives something. Of `done` PEs nothing is missing: these may
-    /// leave the job.
+    /// Waits in a step until `look` gives something. PEs that are `done` may leave the job: nothing
+    /// of theirs is missing.
     ///
     /// # Errors
     /// As for [`await_from`](Self::await_from).
@@ -293,8 +309,8 @@ impl Team {
     ) -> Result<R> {
         let terms = Terms::forever(Awaiting::Step { members: self.members(), done });
         let waiting = &self.steps().waiting;
-        // As in barriers: it may miss two that come within nanoseconds of each other, and costs
-        // nothing.
+        // As in barriers, this may miss two threads that come within nanoseconds of each other, and
+        // costs nothing.
         if waiting.load(Ordering::Relaxed) {
             return Err(Error::Misuse(
                 "two threads of one PE are in collectives of the same team at once; give each its own, or let one thread do it",
@@ -310,7 +326,7 @@ impl Team {
         Ok(waited?)
     }
 
-    /// Waits for the messages of all, in a step that is a meeting.
+    /// Waits for the messages of all members, in a step that is a meeting.
     ///
     /// # Errors
     /// As for [`await_from`](Self::await_from).
@@ -322,10 +338,11 @@ impl Team {
         Ok(())
     }
 
-    /// Whether what was read in others' memory is what they gave: who waits there until all have
-    /// read gives up when a member is gone, and may write there then. Looked at behind the reading,
-    /// also that of others who have put what they made of it here; `done` are those who, though
-    /// they have left, had read.
+    /// Checks that data read in others' memory are the data that these members gave. A member keeps
+    /// its memory until all have read it, but gives up when a member is gone, and may then write
+    /// there. So this is called after this member has read, or after others have put here what they
+    /// made of data that they read. `done` says of members that have left in order whether they had
+    /// read before.
     ///
     /// # Errors
     /// [`PeerFailed`](Error::PeerFailed).
@@ -335,16 +352,14 @@ impl Team {
         terms.departed(self.pe()).map_or(Ok(()), Err)
     }
 
-    /// Whether a member, as a PE of the job, has told the one with rank `whom` of a step; false
-    /// where there are no lines.
-    pub(crate) fn has_told(&self, step: Step, whom: usize, pe: usize) -> bool {
-        let Some(rank) =
-            self.members().iter().position(|&member| member == pe).filter(|_| self.steps().lines)
-        else {
+    /// Whether a member, as a PE of the job, has notified the member with rank `receiver` in a
+    /// step; false where there are no lines.
+    pub(crate) fn has_notified(&self, step: Step, receiver: usize, pe: usize) -> bool {
+        let Some(rank) = rank_of(self.members(), pe).filter(|_| self.steps().lines) else {
             return false;
         };
-        let told = self.told_at(step, rank, whom).load::<u64>(self.pe());
-        told.is_ok_and(|number| number == step.number)
+        let number = self.number_at(step, rank, receiver).load::<u64>(self.pe());
+        number.is_ok_and(|number| number == step.number)
     }
 
     /// The eager buffer of a step, in each member's slot.
@@ -357,8 +372,8 @@ impl Team {
         }
     }
 
-    /// A meeting before which each has published a place of its own, or something else that
-    /// `publish` puts into the eager buffer.
+    /// A meeting before which each member has published data: `publish` writes them into the
+    /// member's eager buffer.
     pub(crate) fn publish(
         &self,
         publish: impl FnOnce(SymmetricRange) -> Result<()>,
@@ -371,8 +386,9 @@ impl Team {
         Ok(eager_buffer)
     }
 
-    /// A meeting in which each puts `bytes` into the eager buffer of each, where they lie by rank:
-    /// all that it gets, its own included.
+    /// A meeting in which each member puts `bytes` bytes into the eager buffer of each. Gives the
+    /// part of this member's eager buffer with the bytes of all members, its own included, in the
+    /// order of ranks.
     pub(crate) fn swap(
         &self,
         bytes: usize,
@@ -382,7 +398,8 @@ impl Team {
         self.swap_in(step, self.eager_buffer(step).part(0, self.len() * bytes), what)
     }
 
-    /// The same by another room, an equal part of it for each, which all may write now.
+    /// [`swap`](Self::swap) by another room than eager buffers, with an equal part for each member.
+    /// All members may already write there.
     pub(crate) fn swap_in(
         &self,
         step: Step,
@@ -391,8 +408,8 @@ impl Team {
     ) -> Result<SymmetricRange> {
         let (me, bytes) = (self.rank(), room.bytes / self.len());
         let mine = room.part(me * bytes, bytes);
-        // SAFETY: the room lies in this PE's segment, and what the callers give is readable, and
-        // lies elsewhere.
+        // SAFETY: the room lies in this PE's segment; the callers' sources are readable, and lie
+        // elsewhere.
         unsafe { shm::copy(self.here(mine), what(me), bytes) };
         self.push(step, 0..self.len(), mine, what)?;
         self.meet(step)?;

@@ -1,42 +1,44 @@
-//! Taking turns at making teams without a parent.
+//! Turns at making teams without a parent.
 //!
-//! Each PE has one set of words with which it agrees with others on such a team, so it takes part
-//! in one agreement at a time: that of the set whose *turn* it is there. Several threads of a PE
-//! may call for teams at once, with PEs whose threads call for others; if each set took the turns
-//! that it can get and waited for the rest, they could wait for each other in a circle. So:
+//! Each PE has one set of words with which it agrees with others on such a team. So it takes part
+//! in one agreement at a time: that of the set of PEs whose *turn* it is at this PE. Several
+//! threads of a PE may call for teams at once, with PEs whose threads call for others. If each set
+//! took the turns that are free and waited for the rest, sets could wait for each other in a
+//! circle. So:
 //!
-//! 1. A thread that calls for a team notes the set (its PEs, whatever their order) among its PE's
-//!    calls, where the others see it.
+//! 1. A thread that calls for a team notes the set (its PEs, in any order) among its PE's calls,
+//!    where other PEs see it.
 //! 2. The set's leader, its lowest PE, waits until all members have called. Then it takes the turns
-//!    of all of them, one after the other in the order of their numbers, and waits where another
-//!    set has one.
-//! 3. A member waits until the turn of its PE is the set's and the leader has all others; then it
-//!    takes its note back. Now the members meet, and agree; behind the last meeting each gives its
-//!    own turn back.
+//!    of all members, one after the other in the order of their numbers, and waits for each that
+//!    another set has.
+//! 3. A member waits until its PE's turn is the set's and the leader has all others. Then it
+//!    removes its note. Now the members meet, and agree. After the last meeting each member gives
+//!    its own turn back.
 //!
-//! *Meetings* have numbers that no others ever have: the leader's, how often it has led, and which
-//! meeting of these it is. To meet is to write the number into a word of each other member that is
-//! for this PE, and to wait for it, or a later one of this turn, from each. A word is not written
-//! for another set before its owner has seen what it waits for: that set does not begin before it
-//! has the owner's turn, too. Numbers that a failed set has left behind are nobody's.
+//! *Meetings* have unique numbers: the leader, how often it has led, and which meeting of this turn
+//! it is. To meet, a PE writes the number into its word at each other member, and waits for that
+//! number, or a later one of this turn, from each.
 //!
-//! *No two sets have a turn at once*: it is taken by a compare-and-swap of nothing, and given back
-//! by the PE that it is the turn of, behind its last use of the words.
+//! **Proof.**
 //!
-//! *All calls come to an end.* A set that waits for calls has no turns, so nobody waits for it. A
-//! set that has some has all of its members' threads here, and waits for nothing but turns of
-//! higher numbers than those it has. So of all sets that have turns, the one with the highest turn
-//! waits for none that another has; it gets those that it lacks, agrees, and gives all of them
-//! back. Then the same holds of the others.
-//!
-//! *Calls of the same set, one after the other, are not mixed up.* A member takes its note back
-//! before the first meeting, so none is left when somebody is past the last one, and what the
-//! leader sees in its next call was noted for that. A turn that a member has yet to give back is
-//! not free. Two threads of a PE that call for the same PEs at once are refused.
-//!
-//! *A failure is no dead end.* The death of a member ends all waits of the set; each member gives
-//! back its own turn, and the leader, who may have taken it only after that, those of all. A set
-//! that has failed so never has a turn again.
+//! * T1: *A meeting's word is not overwritten before its owner has seen it.* Another set does not
+//!   begin before it has the owner's turn, too. Numbers that a failed set has left behind match no
+//!   later meeting.
+//! * T2: *No two sets have a turn at once.* A set takes it by a compare-and-swap of 0. The PE that
+//!   it is the turn of gives it back, after its last use of the words.
+//! * T3: *All calls come to an end.* A set that waits for calls has no turns, so no set waits for
+//!   it. A set that has turns has a thread of each member in the call, and waits only for turns of
+//!   higher numbers than those it has. So of all sets that have turns, the one with the highest
+//!   turn waits for no turn of another set. It gets the turns that it lacks, agrees, and gives all
+//!   of them back. Then this holds for the others.
+//! * T4: *Calls of a set that follow each other are not mixed up.* A member removes its note before
+//!   the first meeting, so no note is left when a member is past the last meeting: what the leader
+//!   sees in its next call was noted for that call. A turn that a member has yet to give back is
+//!   not free. Two threads of a PE that call for the same PEs at once are refused.
+//! * T5: *After a failure no set waits for ever.* The death of a member ends all waits of the set.
+//!   Each member then gives back its own turn. The leader may take a member's turn after that
+//!   member has done so; therefore it gives back the turns of all. A set that has failed never has
+//!   a turn again.
 
 use crate::base::error::{Error, Quick, Result};
 use crate::base::layout::{MAX_CALLS, SystemArea, Turns};
@@ -53,24 +55,24 @@ use std::sync::{Mutex, MutexGuard};
 /// The turns of a set of PEs; given back when dropped.
 pub(crate) struct Turn<'a> {
     pe: &'a Pe,
-    /// In the order of their numbers.
+    /// The set, in the order of PE numbers.
     pes: Vec<usize>,
-    /// The set as a word.
+    /// A digest of the set.
     set: u64,
-    /// Which of the PE's calls this is.
+    /// The place of this call among the PE's calls.
     call: usize,
     /// The number of the last meeting.
     meeting: Cell<u64>,
-    /// All have met for the last time.
+    /// All members have met for the last time.
     ended: bool,
 }
 
-/// Where, in the number of a meeting, how often the leader has led begins, and where who that is.
-const LED: u32 = 12;
-const LEADER: u32 = 48;
+/// The first bits, in the number of a meeting, of how often the leader has led, and of the leader.
+const LED_SHIFT: u32 = 12;
+const LEADER_SHIFT: u32 = 48;
 
 impl<'a> Turn<'a> {
-    /// Waits until it is the turn of these PEs, of which this PE is one, at this one.
+    /// Waits until this PE's turn is that of these PEs, of which it is one.
     pub(crate) fn wait(pe: &'a Pe, pes: &[usize]) -> Result<Self> {
         let mut pes = pes.to_vec();
         pes.sort_unstable();
@@ -89,6 +91,7 @@ impl<'a> Turn<'a> {
                 missing.retain(|&member| !has_called(pe, member, self.set));
                 missing.is_empty().then_some(())
             })?;
+            // In order, so that T3 holds; by compare-and-swap for T2.
             for &member in &self.pes {
                 let turn = pe.route(member, at(offset_of!(Turns, turn)));
                 wait::until(pe, terms, || match turn.compare_swap::<u64>(pe, 0, self.set) {
@@ -98,15 +101,15 @@ impl<'a> Turn<'a> {
                 })??;
             }
             let led = pe.layer::<Calls>().led.fetch_add(1, Ordering::Relaxed) + 1;
-            self.meeting.set((leader as u64) << LEADER | led << LED);
+            self.meeting.set((leader as u64) << LEADER_SHIFT | led << LED_SHIFT);
             publish(pe, offset_of!(Turns, begins), self.meeting.get());
             pe.wake_all(self.pes[1..].iter().copied());
         } else {
             pe.ring(leader);
             // SAFETY: an aligned word of this PE's own segment.
             let turn = || unsafe { shm::load(pe.local(at(offset_of!(Turns, turn))).cast::<u64>()) };
-            // The leader, once it has given this PE the turn, keeps its own until this PE has come
-            // to the last meeting.
+            // A leader that has taken this PE's turn keeps its own until this PE has come to the
+            // last meeting: so `begins` is of this set.
             let begins = pe.route(leader, at(offset_of!(Turns, begins)));
             let meeting = wait::until(pe, terms, || match turn() == self.set {
                 true => begins.load::<u64>(pe).map_or_else(
@@ -117,7 +120,7 @@ impl<'a> Turn<'a> {
             })??;
             self.meeting.set(meeting);
         }
-        publish(pe, call_at(self.call), 0);
+        publish(pe, call_at(self.call), 0); // T4
         Ok(())
     }
 
@@ -135,18 +138,18 @@ impl<'a> Turn<'a> {
         let here = |other: usize| {
             // SAFETY: an aligned word of this PE's own segment.
             let at = unsafe { shm::load(pe.local(geometry.mail(other)).cast::<u64>()) };
-            at >> LED == meeting >> LED && at >= meeting
+            at >> LED_SHIFT == meeting >> LED_SHIFT && at >= meeting // T1
         };
         wait::until(pe, self.terms(), || others().all(here).then_some(()))?;
         Ok(())
     }
 
-    /// All waits are for all members.
+    /// Terms of all waits of the set: all members live.
     fn terms(&self) -> Terms<'_> {
         Terms::forever(Awaiting::WordOf(&self.pes))
     }
 
-    /// All members have met for the last time.
+    /// Ends the turn, after all members have met for the last time.
     pub(crate) fn end(mut self) {
         self.ended = true;
     }
@@ -160,10 +163,10 @@ impl Drop for Turn<'_> {
         if leads && self.meeting.get() != 0 {
             publish(pe, offset_of!(Turns, begins), 0);
         }
-        let all = leads && !self.ended;
+        let all = leads && !self.ended; // T5
         for &member in self.pes.iter().filter(|&&member| all || member == pe.me()) {
             let word = pe.route(member, at(offset_of!(Turns, turn)));
-            // Nobody waits for the turn of a PE that is gone.
+            // No set gets the turn of a PE that is gone: the error is not reported.
             if let Err(error) = word.compare_swap::<u64>(pe, self.set, 0)
                 && pe.control().departure(member).is_none()
             {
@@ -171,16 +174,16 @@ impl Drop for Turn<'_> {
             }
         }
         calls(pe)[self.call] = 0;
-        // Leaders who wait for the turn may be anywhere, in other threads of this PE too.
+        // Leaders that wait for the turn may be any PEs, even other threads of this one.
         pe.wake_all(0..pe.npes());
     }
 }
 
-/// What a PE's threads call for.
+/// Calls of a PE's threads for teams.
 struct Calls {
-    /// Sets of PEs of which they make a team.
+    /// Digests of the sets that they call for; 0: no call.
     sets: Mutex<[u64; MAX_CALLS]>,
-    /// How often this PE has led such a set.
+    /// How often this PE has led a set.
     led: AtomicU64,
 }
 
@@ -195,12 +198,12 @@ fn at(field: usize) -> u64 {
     (offset_of!(SystemArea, turns) + field) as u64
 }
 
-/// The sets that threads of this PE call for, as they themselves know.
+/// The sets that threads of this PE call for, as this PE keeps them.
 fn calls(pe: &Pe) -> MutexGuard<'_, [u64; MAX_CALLS]> {
     lock(&pe.layer::<Calls>().sets)
 }
 
-/// Notes a call where the other PEs see it.
+/// Notes a call where other PEs see it.
 fn note(pe: &Pe, set: u64) -> Result<usize> {
     let mut calls = calls(pe);
     if calls.contains(&set) {
@@ -217,19 +220,19 @@ fn note(pe: &Pe, set: u64) -> Result<usize> {
     Ok(call)
 }
 
-/// Where a call is noted in [`Turns`].
+/// Offset in [`Turns`] of a call's note.
 fn call_at(call: usize) -> usize {
     offset_of!(Turns, calls) + 8 * call
 }
 
-/// Writes a field that others only read.
+/// Writes a field of [`Turns`] that other PEs only read.
 fn publish(pe: &Pe, field: usize, value: u64) {
     // SAFETY: an aligned word of this PE's own segment, to which only this PE writes.
     unsafe { shm::store(pe.local(at(field)).cast(), value) };
 }
 
-/// Whether a thread of a member has called for a set. Of a member that cannot be asked, its failure
-/// tells.
+/// Whether a thread of a member has called for a set. False where the member cannot be asked: the
+/// wait then ends by its failure.
 fn has_called(pe: &Pe, member: usize, set: u64) -> bool {
     let call = |index: usize| pe.route(member, at(call_at(index))).load::<u64>(pe);
     (0..MAX_CALLS).any(|index| call(index).is_ok_and(|called| called == set))

@@ -38,13 +38,11 @@ impl<'a> Terms<'a> {
         let (members, done) = (self.awaiting.members(), self.awaiting.done());
         let mut left = 0;
         let mut finalized = None;
-        let all = pe
-            .control()
-            .first_death()
-            .into_iter()
-            .chain(0..pe.npes())
-            .filter(|&other| members.is_none_or(|members| members.contains(&other)));
-        for other in all {
+        let first = pe.control().first_death();
+        let first = first.filter(|other| members.is_none_or(|members| members.contains(other)));
+        let everyone = 0..if members.is_none() { pe.npes() } else { 0 };
+        let members = members.unwrap_or_default().iter().copied();
+        for other in first.into_iter().chain(members).chain(everyone) {
             match pe.control().state(other).departed() {
                 Some(Cause::Finalized) if done.is_some_and(|done| done(other)) => {}
                 Some(Cause::Finalized) => finalized = Some(other),

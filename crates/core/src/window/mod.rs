@@ -23,6 +23,7 @@ use crate::job::agree::{Collective, FAILED, KIND_FREE, KIND_RESTRICTED, KIND_WIN
 use crate::job::heap::KeySlot;
 use crate::job::own_heap::OwnHeap;
 use crate::job::pages;
+use crate::window::descriptors::Socket;
 use crate::window::restricted::{Exchange, Hold, OwnPart, Restricted, Rights};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -113,6 +114,11 @@ pub(crate) struct Reach {
     /// or none.
     readable: usize,
     writable: usize,
+    /// Where other PEs are far: the first near PE, and how many from it on may be read, and
+    /// written, at that address.
+    first: usize,
+    node_readable: usize,
+    node_writable: usize,
     pub(crate) me: usize,
     written: Written,
 }
@@ -215,17 +221,21 @@ impl Inner {
             // Each use of a right is counted.
             Location::Restricted(_) => None,
         };
-        let (parts, stride) = near.unwrap_or((std::ptr::null_mut(), 0));
-        let count = |wanted| {
-            if near.is_some() && self.access.allows(wanted) { self.pe.npes() } else { 0 }
-        };
+        let (pes, parts, stride) =
+            near.map_or((0..0, std::ptr::null_mut(), 0), |near| (near.pes, near.zero, near.stride));
+        let count = |wanted| if self.access.allows(wanted) { pes.len() } else { 0 };
+        let all = |count| if pes.len() == self.pe.npes() { count } else { 0 };
+        let (readable, writable) = (count(Access::Read), count(Access::Write));
         Reach {
             local: self.local,
             bytes: self.bytes,
             parts,
             stride,
-            readable: count(Access::Read),
-            writable: count(Access::Write),
+            readable: all(readable),
+            writable: all(writable),
+            first: pes.start,
+            node_readable: readable,
+            node_writable: writable,
             me: self.pe.me(),
             written: Written::of(&self.pe),
         }
@@ -245,6 +255,10 @@ impl Drop for Inner {
         self.pe.layer::<OwnHeap>().drop_window(self.id);
     }
 }
+
+/// Makes the compiler move the code that follows out of the hot path.
+#[cold]
+fn less_often() {}
 
 impl<T> Belongs for Window<T> {
     #[inline(always)]
@@ -297,8 +311,8 @@ impl<T: Plain> Window<T> {
         }
     }
 
-    /// [`target`](Self::target) for the common case, in registers: a window of the segments, all
-    /// PEs near. Everything else, errors included, is `None`.
+    /// [`target`](Self::target) for the common case, in registers: a window of the segments, and a
+    /// near PE. Everything else, errors included, is `None`.
     #[inline(always)]
     pub(crate) fn near(
         &self,
@@ -308,14 +322,16 @@ impl<T: Plain> Window<T> {
         wanted: Access,
     ) -> Option<*mut u8> {
         let reach = &self.reach;
-        let pes = match wanted {
-            Access::Read => reach.readable,
-            Access::Write => reach.writable,
-            Access::ReadWrite => reach.readable.min(reach.writable),
-            Access::None => 0,
-        };
         let end = index.checked_add(count)?;
-        if pe >= pes || end > self.len() {
+        if pe >= wanted.least(reach.readable, reach.writable) {
+            less_often();
+            // Several nodes.
+            let pes = wanted.least(reach.node_readable, reach.node_writable);
+            if pe.wrapping_sub(reach.first) >= pes {
+                return None;
+            }
+        }
+        if end > self.len() {
             return None;
         }
         Some(reach.parts.wrapping_add(pe * reach.stride + index * size_of::<T>()))
@@ -484,7 +500,7 @@ impl Job {
         let rights = Rights::ask(self.pe(), n, right);
         let mut call = Collective::begin(&self.pe, self.world())?;
         // Bound before anybody sends to it.
-        let socket = crate::window::descriptors::Socket::of(&self.pe);
+        let socket = Socket::of(&self.pe);
         let request = element_bytes::<T>(len)
             .map(|bytes| [KIND_RESTRICTED, bytes as u64, align_of::<T>() as u64, rights.digest]);
         call.agree(request)?;
@@ -496,16 +512,52 @@ impl Job {
                 return Err(error);
             }
         };
-        // What one PE cannot make, none has: every step is compared.
+        let made = self.exchange_parts(&call, slot, generation, socket, bytes, &rights)?;
+        let mut restricted = match made {
+            Ok(restricted) => restricted,
+            Err(error) => {
+                self.pe.layer::<OwnHeap>().drop_window(id);
+                call.close()?;
+                return Err(error);
+            }
+        };
+        restricted.close_own_part();
+        restricted.learn_grants(&self.pe)?;
+        // Grants may be revoked from here on; before, everybody must have read them.
+        call.close()?;
+        let inner = Inner {
+            pe: self.pe.clone(),
+            world: self.world.clone(),
+            id,
+            bytes,
+            access: Access::ReadWrite,
+            local: restricted.local(),
+            place: Location::Restricted(restricted),
+        };
+        let inner = Arc::new(inner);
+        self.pe.register_restricted(&inner);
+        Ok(Window::view(inner, None))
+    }
+
+    /// Makes this PE's part of a restricted window, and maps the parts to which it has a right. The
+    /// outer error ends the call; the inner one is that of a window that not all PEs could make.
+    fn exchange_parts(
+        &self,
+        call: &Collective<'_>,
+        slot: usize,
+        generation: u64,
+        socket: Result<Arc<Socket>>,
+        bytes: usize,
+        rights: &Rights,
+    ) -> Result<Result<Restricted>> {
+        // All PEs get the window or none does: they compare the outcome of every step.
         let refused = |error: Option<Error>, pe: usize| {
-            self.pe.layer::<OwnHeap>().drop_window(id);
-            call.close()?;
-            Err(error.unwrap_or_else(|| {
+            Ok(Err(error.unwrap_or_else(|| {
                 let there = std::io::Error::other(format!(
                     "PE {pe} could not make or map a part; its own error says why"
                 ));
                 Error::system("making a restricted window", there, "")
-            }))
+            })))
         };
         call.publish(1, UNKNOWN);
         let made = socket.and_then(|socket| Ok((socket, OwnPart::make(bytes)?)));
@@ -518,34 +570,18 @@ impl Job {
             socket: &socket,
             slot,
             generation,
-            // Others may be waiting for what this PE cannot send.
+            // Other PEs may be waiting for a part that this PE cannot send.
             fail: &|| {
                 call.publish(1, FAILED);
-                self.pe.wake_all(0..n);
+                self.pe.wake_all(0..self.npes());
             },
             has_failed: &|pe| Ok(call.outcome(1, pe)? == FAILED),
         };
-        let exchanged = Restricted::create(&exchange, bytes, own, &rights);
-        if let Some(pe) = call.failed(1, exchanged.is_ok())? {
-            return refused(exchanged.err(), pe);
+        let exchanged = Restricted::create(&exchange, bytes, own, rights);
+        match call.failed(1, exchanged.is_ok())? {
+            Some(pe) => refused(exchanged.err(), pe),
+            None => Ok(exchanged),
         }
-        let mut restricted = exchanged?;
-        restricted.close_own_part();
-        restricted.learn_grants(&self.pe)?;
-        // Grants may be revoked from here on; before, everybody must have read them.
-        call.close()?;
-        let inner = Inner {
-            pe: self.pe.clone(),
-            world: self.world.clone(),
-            id,
-            bytes,
-            access: Access::ReadWrite,
-            local: restricted.local(self.pe()),
-            place: Location::Restricted(restricted),
-        };
-        let inner = Arc::new(inner);
-        self.pe.register_restricted(&inner);
-        Ok(Window::view(inner, None))
     }
 }
 

@@ -19,7 +19,7 @@ use crate::base::layout::{Grant, SystemArea};
 use crate::base::memory::{Mapping, close_to_writers, create_memfd_to_seal};
 use crate::base::shm::{self, AtomicOp, Plain};
 use crate::base::status::State;
-use crate::endpoint::fabric::FarAddress;
+use crate::endpoint::fabric::{Fabric, FarAddress};
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::job::Job;
@@ -90,10 +90,16 @@ pub(crate) struct Restricted {
 
 /// What this PE has of one home's part.
 struct HomePart {
+    /// `None` where this PE has no right to it, or the home's fabric serves it.
     mapping: Option<Mapping>,
     access: Access,
     epoch: u64,
     nonce: u64,
+}
+
+/// Whether a PE's part is reached at its home, by the fabric, and so is this PE's by that PE.
+fn is_served(pe: &Pe, other: usize) -> bool {
+    !pe.is_near(other) && pe.far_fabric().is_some_and(Fabric::serves_parts)
 }
 
 /// This PE's part of a window that is being made.
@@ -276,15 +282,16 @@ impl Restricted {
         let (pe, key) = (exchange.pe, exchange.slot);
         let (me, n) = (pe.me(), pe.npes());
         let part = |home| HomePart { mapping: None, access: rights.had[home], epoch: 0, nonce: 0 };
+        let meets = |other: usize| other != me && !is_served(pe, other);
         let mut round = Round {
             exchange,
             own: &own,
             rights,
             sends: (0..n)
-                .filter(|&holder| holder != me && rights.given[holder] != Access::None)
+                .filter(|&holder| meets(holder) && rights.given[holder] != Access::None)
                 .collect(),
             missing: (0..n)
-                .filter(|&home| home != me && rights.had[home] != Access::None)
+                .filter(|&home| meets(home) && rights.had[home] != Access::None)
                 .collect(),
             parts: (0..n).map(part).collect(),
             failed: None,
@@ -308,26 +315,43 @@ impl Restricted {
             shm::fetch_op(own_grant(pe, key, offset_of!(Grant, epoch)).cast(), 8, AtomicOp::Add, 1);
         }
         let restricted = Restricted { key, parts: parts.into(), pe: pe.clone() };
-        if pe.has_far() {
-            for (home, part) in restricted.parts.iter().enumerate() {
-                if let Some(mapping) = part.mapping.as_ref().filter(|_| !pe.is_near(home)) {
-                    let (base, len) = (mapping.at(0), mapping.len());
-                    // SAFETY: the mapping lives until `Drop for Restricted`, which takes the region
-                    // back first; it is writable where writing is granted.
-                    unsafe {
-                        pe.fabric().map_region(home as u32, key as u32 + 1, base, len, mapping.fd())
-                    }?;
-                }
+        restricted.tell_fabric(&rights.given)?;
+        Ok(restricted)
+    }
+
+    fn region(&self) -> u32 {
+        self.key as u32 + 1
+    }
+
+    /// What this PE has mapped, and what others may do with its own part, for the fabric.
+    fn tell_fabric(&self, given: &[Access]) -> Result<()> {
+        let pe = &self.pe;
+        let Some(fabric) = pe.far_fabric() else { return Ok(()) };
+        if fabric.serves_parts() {
+            let own = self.own_part();
+            // SAFETY: the mapping lives until `Drop for Restricted`, which closes the part first.
+            unsafe { fabric.open_part(self.region(), own.at(0), own.len(), given) };
+            return Ok(());
+        }
+        for (home, part) in self.parts.iter().enumerate() {
+            if let Some(mapping) = part.mapping.as_ref().filter(|_| !pe.is_near(home)) {
+                let (base, len) = (mapping.at(0), mapping.len());
+                // SAFETY: the mapping lives until `Drop for Restricted`, which takes the region
+                // back first; it is writable where writing is granted.
+                unsafe { fabric.map_region(home as u32, self.region(), base, len, mapping.fd()) }?;
             }
         }
-        Ok(restricted)
+        Ok(())
+    }
+
+    fn own_part(&self) -> &Mapping {
+        self.parts[self.pe.me()].mapping.as_ref().expect("a PE always maps its own part")
     }
 
     /// Has this PE's part written by those alone who have mapped it, once all have that may: a
     /// read-only descriptor can be opened anew for writing by its name in /proc.
     pub(crate) fn close_own_part(&self) {
-        let own = self.parts[self.pe.me()].mapping.as_ref().expect("a PE always maps its own part");
-        close_to_writers(own.fd());
+        close_to_writers(self.own_part().fd());
     }
 
     /// Reads every home's grant, once all have published theirs.
@@ -340,8 +364,14 @@ impl Restricted {
     }
 
     /// Address of this PE's own part.
-    pub(crate) fn local(&self, me: usize) -> *mut u8 {
-        self.parts[me].mapping.as_ref().expect("a PE always maps its own part").at(0)
+    pub(crate) fn local(&self) -> *mut u8 {
+        self.own_part().at(0)
+    }
+
+    /// Whether this PE can reach a home's part.
+    fn reaches(&self, home: usize) -> bool {
+        let part = &self.parts[home];
+        part.mapping.is_some() || part.access != Access::None && is_served(&self.pe, home)
     }
 
     #[inline(never)]
@@ -356,8 +386,9 @@ impl Restricted {
         let part = &self.parts[home];
         let denied =
             || Error::AccessDenied { pe: home, wanted: wanted.name(), granted: part.access };
-        let mapping =
-            part.mapping.as_ref().filter(|_| part.access.allows(wanted)).ok_or_else(denied)?;
+        if !self.reaches(home) || !part.access.allows(wanted) {
+            return Err(denied());
+        }
         let epoch = match attached {
             None => part.epoch,
             Some((only, epoch)) if only == home => epoch,
@@ -369,14 +400,10 @@ impl Restricted {
         } else {
             Some(Hold::take(pe, self.key, home, epoch)?)
         };
-        let route = if !pe.is_near(home) {
-            Route::Far(FarAddress {
-                pe: home as u32,
-                region: self.key as u32 + 1,
-                offset: offset as u64,
-            })
-        } else {
-            Route::Near(mapping.at(offset as u64))
+        let at = offset as u64;
+        let route = match part.mapping.as_ref().filter(|_| pe.is_near(home)) {
+            Some(mapping) => Route::Near(mapping.at(at)),
+            None => Route::Far(FarAddress { pe: home as u32, region: self.region(), offset: at }),
         };
         Ok(Target { route, hold })
     }
@@ -402,10 +429,14 @@ impl Drop for Restricted {
         if self.pe.has_far() {
             // Writes under way may still use the mappings.
             self.pe.flush_far();
+            if self.pe.fabric().serves_parts() {
+                self.pe.fabric().close_part(self.region());
+                return;
+            }
             let is_mapped =
                 |&home: &usize| self.parts[home].mapping.is_some() && !self.pe.is_near(home);
             for home in (0..self.parts.len()).filter(is_mapped) {
-                self.pe.fabric().unmap_region(home as u32, self.key as u32 + 1);
+                self.pe.fabric().unmap_region(home as u32, self.region());
             }
         }
     }
@@ -553,9 +584,9 @@ impl Job {
         let inner: Arc<Inner> = self.pe.find_restricted(key.slot as usize).ok_or_else(wrong)?;
         let restricted = inner.restricted().ok_or_else(wrong)?;
         let epoch = restricted.check(&self.pe, key)?;
-        let part = &restricted.parts[home];
-        if part.mapping.is_none() {
-            return Err(Error::AccessDenied { pe: home, wanted: "any", granted: part.access });
+        if !restricted.reaches(home) {
+            let granted = restricted.parts[home].access;
+            return Err(Error::AccessDenied { pe: home, wanted: "any", granted });
         }
         Ok(Window::view(inner, Some((home, epoch))))
     }

@@ -33,9 +33,13 @@ pub struct Segment {
     pe: Arc<Pe>,
     /// This PE's segment.
     local: *mut u8,
-    /// PE 0's, where all are near; the others follow at a `stride`.
-    near: Option<*mut u8>,
+    /// The place of PE 0's, where near PEs follow each other; the others' follow at a `stride`.
+    zero: *mut u8,
     stride: usize,
+    /// The near PEs.
+    near: Range<usize>,
+    /// The number of PEs where all are near; otherwise 0.
+    all_near: usize,
     npes: usize,
 }
 
@@ -47,10 +51,15 @@ unsafe impl Sync for Segment {}
 impl Job {
     /// The job's segments, addressed by bytes.
     pub fn segment(&self) -> Segment {
-        let near = self.pe.near_parts(0).map(|(first, _)| first);
+        let (near, zero) = self
+            .pe
+            .near_parts(0)
+            .map_or((0..0, std::ptr::null_mut()), |near| (near.pes, near.zero));
         Segment {
             local: self.pe.local(0),
+            all_near: if near.len() == self.npes() { near.len() } else { 0 },
             near,
+            zero,
             stride: self.pe.control().geometry().segment_stride as usize,
             npes: self.npes(),
             pe: self.pe.clone(),
@@ -208,10 +217,15 @@ impl Segment {
         self.stride
     }
 
-    /// Address of PE 0's segment, where all PEs are near. The segments of the other PEs follow,
-    /// each [`size`](Self::size) bytes further on.
-    pub fn first(&self) -> Option<*mut u8> {
-        self.near
+    /// The near PEs, where they follow each other; otherwise none.
+    pub fn near_pes(&self) -> Range<usize> {
+        self.near.clone()
+    }
+
+    /// The address that PE 0's segment has, or would have if it were near. The segment of each
+    /// [near PE](Self::near_pes) is [`size`](Self::size) bytes further on for each PE before it.
+    pub fn zero(&self) -> *mut u8 {
+        self.zero
     }
 
     /// The marks of written PEs, in which the caller remembers a store into a near PE's segment
@@ -245,12 +259,13 @@ impl Segment {
     #[inline(always)]
     pub unsafe fn at(&self, pe: usize, offset: u64, bytes: usize) -> Option<Spot<'_>> {
         let end = offset.checked_add(bytes as u64)?;
-        if pe >= self.npes || end > self.stride as u64 {
+        if end > self.stride as u64 {
             return None;
         }
-        let route = match self.near {
-            Some(first) => Route::Near(first.wrapping_add(pe * self.stride + offset as usize)),
-            None => self.pe.route(pe, offset),
+        let route = match pe < self.all_near {
+            true => Route::Near(self.zero.wrapping_add(pe * self.stride + offset as usize)),
+            false if pe < self.npes => self.pe.route(pe, offset),
+            false => return None,
         };
         Some(Spot { owner: &self.pe, pe, bytes, route })
     }

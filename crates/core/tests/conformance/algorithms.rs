@@ -1,11 +1,11 @@
-//! Tests of barriers, teams, collectives and multicast in each way there is. What forces one is
-//! read from the environment, so each gets a process of its own.
+//! Tests of barriers, teams, collectives and multicast with each algorithm. The environment forces
+//! one, so each gets a process of its own.
 
 use crate::setup::in_another_process;
 use memonet_core::{ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, Error, Job};
 
 fn everything_with(algorithm: &str) {
-    // The best and the worst of fabrics.
+    // The most and the least helpful fabric.
     let tests = [
         "barriers::near",
         "among::near",

@@ -1,4 +1,4 @@
-//! Teams without a parent: made by their members alone, by several threads at once if need be.
+//! Teams without a parent: made by their members alone, also by several threads at once.
 
 use crate::barriers::keep_apart;
 use crate::failure::{blames, with_a_death};
@@ -17,7 +17,7 @@ on_every_fabric!(
     the_living_go_on,
 );
 
-/// Only members take part; sets overlap, and follow each other without anything in between.
+/// Only members take part. Sets overlap, and follow each other without a barrier.
 fn teams_without_a_parent(setup: Setup) {
     for run in setup.runs(&sizes_here(&[1, 2, 4, 9])) {
         run.job(move |job| {
@@ -87,7 +87,7 @@ fn threads_in_a_circle(setup: Setup) {
             };
             std::thread::scope(|scope| {
                 let right = scope.spawn(|| make([me, (me + 1) % n]));
-                // All are at it, as far as can be told.
+                // All have probably begun.
                 calling.meet();
                 std::thread::sleep(Duration::from_millis(20));
                 make([(me + n - 1) % n, me])?;
@@ -97,7 +97,7 @@ fn threads_in_a_circle(setup: Setup) {
     }
 }
 
-/// Sets that different threads make at once differ; otherwise anything goes.
+/// Threads make different sets at once, in any order.
 fn threads_at_random(setup: Setup) {
     const THREADS: usize = 4;
     for run in setup.runs(&sizes_here(&[3, 5])) {
@@ -128,7 +128,7 @@ fn threads_at_random(setup: Setup) {
     }
 }
 
-/// The other could not tell which is which.
+/// The other PE could not tell the two calls apart.
 fn two_threads_for_the_same(setup: Setup) {
     for run in setup.runs(&[2]) {
         let refused = Meeting::new(2);
@@ -157,8 +157,8 @@ fn two_threads_for_the_same(setup: Setup) {
     }
 }
 
-/// A PE dies while the others call it; what those have begun with each other is not in the way of
-/// what they do without it.
+/// A PE dies while the others make a team with it. What they have begun does not hinder teams
+/// without it.
 fn the_living_go_on(setup: Setup) {
     for run in setup.runs(&[3, 4]) {
         for before in 0..3 {

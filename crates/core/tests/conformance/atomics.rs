@@ -1,4 +1,4 @@
-//! Atomics: applied exactly once, from all sides at once, the home of the word included.
+//! Atomics: applied exactly once, by all PEs at once, including the word's home.
 
 use crate::setup::{FEW, Setup, eventually};
 use memonet_core::{AtomicInt, Job, Result, SignalOp, Word};
@@ -80,7 +80,7 @@ fn every_ticket_is_drawn_once(setup: Setup) {
     }
 }
 
-/// Each PE owns one bit and changes it by or, xor and and; what the others do is never lost.
+/// Each PE owns one bit and changes it by or, xor and and. No change of another PE is lost.
 fn bits_are_everybodys_own(setup: Setup) {
     fn one<T: AtomicInt>(job: &Job) -> Result<()> {
         let w = job.window::<T>(1)?;
@@ -115,7 +115,7 @@ fn bits_are_everybodys_own(setup: Setup) {
     }
 }
 
-/// What is swapped in comes out once, or is there at the end.
+/// Every value that is swapped in comes out once, or is there at the end.
 fn swaps_lose_nothing(setup: Setup) {
     fn one<T: Word>(job: &Job) -> Result<Vec<u64>> {
         let (me, n) = (job.pe(), job.npes());
@@ -145,7 +145,7 @@ fn swaps_lose_nothing(setup: Setup) {
     }
 }
 
-/// One and two bytes wide, side by side.
+/// Neighbouring words of one and two bytes.
 fn small_words_are_swapped(setup: Setup) {
     fn one<T: Word>(job: &Job) -> Result<()> {
         let (me, n) = (job.pe(), job.npes());
@@ -177,7 +177,7 @@ fn small_words_are_swapped(setup: Setup) {
     }
 }
 
-/// A lock made of nothing else.
+/// A lock made of atomics alone.
 fn compare_swap_lets_one_through(setup: Setup) {
     for run in setup.runs(&[1, 2, 5, 9]) {
         run.job(|job| {
@@ -186,7 +186,7 @@ fn compare_swap_lets_one_through(setup: Setup) {
             let (lock, count) = (w.remote(0, 0)?, w.remote(0, 1)?);
             for _ in 0..8 {
                 eventually("the lock", || lock.compare_swap(0, 1 + me as u64).unwrap() == 0);
-                // Not atomic together: only the lock makes it so.
+                // Only the lock makes the two steps atomic.
                 count.set(count.fetch()? + 1)?;
                 assert_eq!(lock.compare_swap(1 + me as u64, 0)?, 1 + me as u64);
             }
@@ -251,7 +251,7 @@ fn sums_wrap(setup: Setup) {
     }
 }
 
-/// What is fetched was set by somebody, whole.
+/// A fetched value is one that a PE has set, never torn.
 fn set_and_fetch(setup: Setup) {
     for run in setup.runs(&[2, 5]) {
         run.job(|job| {
@@ -272,8 +272,7 @@ fn set_and_fetch(setup: Setup) {
     }
 }
 
-/// All that updates a word atomically goes the same way, whether it is called an atomic or a
-/// signal.
+/// Atomics and signals that update one word are atomic with each other.
 fn signals_and_atomics_share_a_word(setup: Setup) {
     for run in setup.runs(&[1, 2, 3, 8]) {
         run.job(|job| {

@@ -1,4 +1,4 @@
-//! Attention: a front end asks what the waits of its PE are for, and interrupts them.
+//! Attention: a front end learns what the waits of its PE are for, and interrupts them.
 
 use crate::failure::{Tools, WAYS};
 use crate::setup::{Meeting, Setup, eventually, nap};
@@ -24,14 +24,14 @@ on_every_fabric!(
     one_of_two_threads_is_interrupted,
 );
 
-/// What a hook sees: kind, missing PEs, text.
+/// The arguments of a hook: kind, missing PEs, text.
 type Seen = (Awaited, Vec<usize>, String);
 
 fn is_interrupted<T>(ended: Result<T>) -> bool {
     matches!(ended, Err(Error::Interrupted { .. }))
 }
 
-/// Each in a job of its own, in which one PE does not take part.
+/// Each call in a job of its own, in which one PE does not take part.
 fn every_wait_is_interrupted(setup: Setup) {
     for run in setup.runs(&[3]) {
         for (what, way) in WAYS {
@@ -74,7 +74,7 @@ fn an_interrupted_collective_ends_its_team(setup: Setup) {
                 }
             }
             meeting.meet();
-            // The other team is as good as ever.
+            // The other team still works.
             other.expect("a member").barrier()?;
             job.barrier()
         });
@@ -211,7 +211,7 @@ fn another_pe_calls(setup: Setup) {
     }
 }
 
-/// On a PE's own doorbell, and on a bell of a barrier.
+/// Sleepers on a PE's own doorbell, and on a bell of a barrier.
 fn sleepers_are_interrupted(setup: Setup) {
     for run in setup.runs(&[2, 9]) {
         let meeting = Meeting::new(run.npes);

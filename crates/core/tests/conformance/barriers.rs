@@ -1,5 +1,4 @@
-//! Barriers: nobody passes before all have come, in each of their forms, for as many phases as
-//! there are.
+//! Barriers: no PE passes before all have arrived, for each form of barrier and many phases.
 
 use crate::setup::{Meeting, Run, SLUGGISH, Setup, eventually, mark, sizes_here};
 use memonet_core::{Algorithm, Barrier, Cmp, ENV_BARRIER, Error, Job, Result, SignalOp, Window};
@@ -25,10 +24,10 @@ on_every_fabric!(
     one_thread_at_a_time,
 );
 
-/// For waits that must end, in tests that show it quickly when they do not.
+/// For waits that must end, in tests that fail quickly when they do not.
 const SHORT: Duration = Duration::from_secs(8);
 
-/// Passes one phase, in one of the ways there are.
+/// Passes one phase, by one of the calls that do so.
 fn pass(barrier: &Barrier, way: usize, work: &mut impl FnMut()) -> Result<()> {
     match way {
         0 => barrier.arrive()?.wait()?,
@@ -60,7 +59,7 @@ fn pass(barrier: &Barrier, way: usize, work: &mut impl FnMut()) -> Result<()> {
     Ok(())
 }
 
-/// Every PE shows how far it is; nobody ever sees another more than one phase away.
+/// Every PE publishes its phase. None ever sees another more than one phase away.
 pub fn keep_apart(
     run: Run,
     job: &Job,
@@ -95,7 +94,7 @@ fn separation(runs: Vec<Run>, phases: u64) {
             let progress = job.window::<u64>(1)?;
             let barrier = job.world().new_barrier()?;
             keep_apart(run, job, &barrier, &progress, job.world().members(), phases)?;
-            // The team's own is as good.
+            // The team's own barrier, too.
             keep_apart(
                 run,
                 job,
@@ -117,7 +116,7 @@ fn nobody_passes_too_early_at_any_size(setup: Setup) {
     separation(setup.runs(&sizes_here(&[1, 4, 7, 8, 9, 12, 16, 17])), 15);
 }
 
-/// After the k-th step everybody has made the one before.
+/// After the k-th step, all PEs have made the one before.
 fn steps_lag_by_one(setup: Setup) {
     for run in setup.runs(&sizes_here(&[1, 2, 3, 5, 8, 9, 17])) {
         run.job(move |job| {
@@ -170,7 +169,7 @@ fn phases_only_grow(setup: Setup) {
     }
 }
 
-/// What was written before the arrival is there after the wait; what is done in between is free.
+/// Writes before the arrival are visible after the wait. In between, a PE may do anything.
 fn a_split_barrier_carries_data(setup: Setup) {
     for run in setup.runs(&sizes_here(&[2, 3, 8, 17])) {
         run.job(move |job| {
@@ -179,7 +178,7 @@ fn a_split_barrier_carries_data(setup: Setup) {
             let w = job.window::<u64>(2 * n)?;
             let barrier = job.world().new_barrier()?;
             for round in 0..8 {
-                // Two halves: one is read while the other is written.
+                // One half is read while the other is written.
                 let half = round % 2 * n;
                 for step in 0..n {
                     let to = (me + step) % n;
@@ -206,7 +205,7 @@ fn the_last_one_is_waited_for(setup: Setup) {
         let meeting = Arc::new(Meeting::new(run.npes));
         run.job(move |job| {
             let barrier = job.world().new_barrier()?;
-            // Each is the last one once.
+            // Each PE arrives last once.
             for last in 0..job.npes() {
                 let arrival = (job.pe() != last).then(|| barrier.arrive()).transpose()?;
                 meeting.meet();
@@ -283,7 +282,7 @@ fn a_deadline_is_not_the_end(setup: Setup) {
     }
 }
 
-/// Several barriers of one team are strangers to each other.
+/// Several barriers of one team are independent.
 fn barriers_overlap(setup: Setup) {
     for run in setup.runs(&sizes_here(&[2, 3, 5])) {
         run.job(move |job| {
@@ -326,8 +325,8 @@ fn barriers_come_and_go(setup: Setup) {
                 let phases = 1 + round % 4;
                 keep_apart(run, job, &barrier, &progress, job.world().members(), phases)?;
                 if dice.below(2) == 0 {
-                    // The last phase is complete, but nobody said so: its news may still be under
-                    // way elsewhere.
+                    // The last phase is complete, but its notifications may still be under way to
+                    // other PEs.
                     drop(barrier);
                 } else {
                     kept.push(barrier);
@@ -341,8 +340,8 @@ fn barriers_come_and_go(setup: Setup) {
     }
 }
 
-/// Who has arrived at a passive barrier has done its part: others get past it, whatever it waits
-/// for now.
+/// A PE that has arrived at a passive barrier has done its part: others pass, whatever it waits
+/// for.
 fn an_arrival_needs_no_further_calls(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3, 5, 9]), 1) {
         for idle in [0, run.npes - 1] {
@@ -366,8 +365,7 @@ fn an_arrival_needs_no_further_calls(setup: Setup) {
     }
 }
 
-/// A PE that arrives and leaves without waiting may have been too hasty, but nobody waits for ever
-/// because of it.
+/// A PE that arrives and leaves the job without waiting makes no other PE wait for ever.
 fn arriving_and_leaving(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3, 5, 9]), 1) {
         for hasty in [0, run.npes - 1] {
@@ -384,7 +382,7 @@ fn arriving_and_leaving(setup: Setup) {
     }
 }
 
-/// News of a phase that nobody ended is still under way when its slot is used again, by a team
+/// A notification of an unfinished phase is still under way when its slot is used again, by a team
 /// without its sender.
 fn unfinished_phases_spare_new_barriers(setup: Setup) {
     let slow = if setup.is_near() { setup } else { SLUGGISH };
@@ -414,7 +412,7 @@ fn one_thread_at_a_time(setup: Setup) {
             if job.pe() == 0 {
                 let arrival = barrier.arrive()?;
                 std::thread::scope(|scope| {
-                    // Anew and anew: the flag may miss two that come at the same moment.
+                    // Repeats, because the check may miss two that come at one moment.
                     let waiting = scope.spawn(|| {
                         loop {
                             match barrier.wait_timeout(Duration::from_millis(50)) {
@@ -427,7 +425,7 @@ fn one_thread_at_a_time(setup: Setup) {
                     eventually("the other thread is in the barrier", || {
                         matches!(barrier.test(), Err(Error::Misuse(_)))
                     });
-                    // Tells PE 1 to arrive. Both threads sleep on one doorbell now.
+                    // Makes PE 1 arrive. Both threads sleep on one doorbell now.
                     let _w = job.window::<u64>(1)?;
                     waiting.join().unwrap()
                 })?;
@@ -450,11 +448,12 @@ fn the_algorithm_is_visible(setup: Setup) {
                 Algorithm::Central,
                 Algorithm::Tree,
                 Algorithm::Dissemination,
+                Algorithm::Nodes,
             ]
             .map(|a| a.to_string());
-            assert_eq!(names, ["everyone", "central", "tree", "dissemination"]);
+            assert_eq!(names, ["everyone", "central", "tree", "dissemination", "nodes"]);
             let name = barrier.algorithm().to_string();
-            // Hardware makes one barrier of a job.
+            // Hardware has one barrier for each job.
             let first = job.world().split_barrier().algorithm();
             let wires = setup.name == "wires" && std::env::var_os(ENV_BARRIER).is_none();
             assert_eq!(first, if wires { Algorithm::Hardware } else { barrier.algorithm() });

@@ -1,5 +1,5 @@
-//! Blocks: put and get of any size, from anywhere to anywhere; strided, indexed, and those whose
-//! source is read late.
+//! Blocks: put and get of any size and place; strided, indexed, and with sources that are read
+//! late.
 
 use crate::setup::{ALL, FEW, Setup, mark, marks};
 use memonet_core::{Error, Result};
@@ -51,7 +51,7 @@ fn every_size_at_every_offset(setup: Setup) {
     }
 }
 
-/// Where copies are made with other instructions than small ones.
+/// The size from which copies use other instructions.
 fn large_blocks(setup: Setup) {
     const LEN: usize = 3 << 17;
     for run in setup.runs(&[2]) {
@@ -224,7 +224,7 @@ fn strided(setup: Setup) {
         run.job(|job| {
             let w = job.window::<u32>(10)?;
             if job.pe() == 0 {
-                // Every second of the source to every third of the target.
+                // Every second element of the source to every third of the target.
                 w.put_strided(1, 1, 3, &[10, 0, 20, 0, 30], 2, 3)?;
                 job.quiet()?;
                 let mut back = [0; 7];
@@ -292,8 +292,7 @@ fn own_part_by_copies(setup: Setup) {
             let mut some = [0; 3];
             w.read_into(2, &mut some);
             assert_eq!((some, w.read(5)), ([3, 9, 9], 0));
-            // SAFETY: no other PE touches this part before the barrier, and nothing else here does
-            // meanwhile.
+            // SAFETY: no other PE, and nothing else here, touches this part before the barrier.
             unsafe {
                 w.local_slice_mut()[5] = 77;
                 assert_eq!(w.local_slice(), [1, 2, 3, 9, 9, 77]);

@@ -1,5 +1,5 @@
-//! With the checks that cost time, Rust programs are told of mistakes that they would else hang of,
-//! or get wrong data.
+//! With the checks that cost time, mistakes are errors that would otherwise hang Rust programs or
+//! give them wrong data.
 
 use memonet_core::dsm::{Mutex, RwLock};
 use memonet_core::{Error, Job, JobOptions, Max, Result, Sum};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const FABRICS: [Option<&str>; 3] = [None, Some("far"), Some("far:delay_us=40,reorder=1")];
 
-/// Runs `f` on so many PEs, with checks, on every fabric.
+/// Runs `f` on so many PEs of every fabric, with checks.
 fn checked<R: Send>(npes: usize, f: impl Fn(&Job) -> R + Sync) -> Vec<R> {
     let run = |fabric: &Option<&str>| {
         let options = fabric.map_or_else(JobOptions::new, |spec| options_of(spec).unwrap());
@@ -19,7 +19,7 @@ fn checked<R: Send>(npes: usize, f: impl Fn(&Job) -> R + Sync) -> Vec<R> {
 
 type Call = fn(&Job, bool) -> Result<()>;
 
-/// What a PE that is one makes of a call that all others make otherwise.
+/// PE 1 makes a call that differs from that of all others.
 fn told(call: Call, wanted: &[&str]) {
     for text in checked(3, |job| call(job, job.pe() == 1).map_err(|error| error.to_string())) {
         let text = text.unwrap_err();
@@ -87,7 +87,7 @@ fn members_with_different_arguments_are_told() {
             "each 8, this PE with bytes of each 16",
         ],
     );
-    // One of them has made another mistake, too, which nobody else would hear of.
+    // One of them has made another mistake, too, which the others must not miss.
     let wrong: Call = |job, odd| {
         let window = job.window::<u64>(8)?;
         job.world().broadcast(if odd { 7 } else { 0 }, window.span(0..1)?, window.span(1..2)?)
@@ -95,7 +95,7 @@ fn members_with_different_arguments_are_told() {
     told(wrong, &["root 7", "root 0"]);
 }
 
-/// Whoever is in a barrier has passed, and need not come to another one.
+/// A PE in a barrier has passed it, and need not come to another one.
 #[test]
 fn a_collective_instead_of_a_barrier_is_told() {
     for result in checked(3, |job| {
@@ -181,7 +181,7 @@ fn who_takes_twice_is_told() {
         job.barrier()?;
         assert_eq!(*mutex.lock()?, 6);
         job.barrier()?;
-        // One that is never given back.
+        // A lock that is never given back.
         if job.pe() == 0 {
             std::mem::forget(mutex.lock()?);
             told(mutex.lock().map(drop));
@@ -192,7 +192,7 @@ fn who_takes_twice_is_told() {
     .for_each(|result| result.unwrap());
 }
 
-/// Threads of a PE wait for each other, and may give back what another has taken.
+/// Threads of a PE wait for each other, and may give back locks that others have taken.
 #[test]
 fn threads_are_told_apart() {
     checked(2, |job| -> Result<()> {

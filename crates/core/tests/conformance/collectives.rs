@@ -1,4 +1,4 @@
-//! Collectives against a model that has everybody's elements before it.
+//! Collectives against a model that has the elements of all members.
 
 use crate::setup::{Setup, mark, sizes_here};
 use memonet_core::{
@@ -21,22 +21,22 @@ on_every_fabric!(
     refusals,
 );
 
-/// None, one, odd numbers, around what an eager buffer holds of 8-byte elements, and several
+/// None, one, odd numbers, around the 8-byte elements that an eager buffer holds, and several
 /// blocks.
 const LENGTHS: [usize; 8] = [0, 1, 7, 127, 128, 129, 1023, 5001];
 
-/// For reductions, of two also more than a fabric takes in one round.
+/// For reductions; with two members, also more than one round over a fabric.
 fn lengths(npes: usize) -> impl Iterator<Item = usize> {
     LENGTHS.into_iter().chain((npes == 2).then_some(20_001))
 }
 const PES: [usize; 6] = [1, 2, 3, 5, 8, 9];
 
-/// What the member with rank `rank` contributes.
+/// The source of the member with rank `rank`.
 fn source(rank: usize, len: usize) -> Vec<u64> {
     (0..len).map(|i| mark(rank, i, 0)).collect()
 }
 
-/// Two windows of a word more than needed at either end, which must not change.
+/// Two windows with one more word at either end, which must not change.
 struct Words {
     to: Window<u64>,
     from: Window<u64>,
@@ -133,7 +133,7 @@ fn reductions(setup: Setup) {
     }
 }
 
-/// Ranks are combined in their order: the function is associative, and nothing more.
+/// Ranks are combined in order: the function is associative, but not commutative.
 fn reductions_by_a_function_that_does_not_commute(setup: Setup) {
     /// Two halves as an affine function, composed.
     fn compose(a: u64, b: u64) -> u64 {
@@ -198,6 +198,12 @@ fn scans(setup: Setup) {
                 words.from.write_from(1, &source(me, len));
                 job.world().scan(Sum, all, all)?;
                 assert_eq!(Words::contents(&words.from), sum(0..me + 1), "in place");
+                let zeros = job.window::<f64>(len)?;
+                zeros.fill(0..len, -0.0);
+                job.world().exclusive_scan(zeros.span(0..len)?, zeros.span(0..len)?)?;
+                let expected = if me == 0 { 0.0f64 } else { -0.0 };
+                let is_expected = |zero: &f64| zero.to_bits() == expected.to_bits();
+                assert!(zeros.to_vec().iter().all(is_expected), "{len} zeros");
                 job.barrier()?;
             }
             Ok(())
@@ -241,7 +247,7 @@ fn collects(setup: Setup) {
                 assert_eq!(Words::contents(&words.to)[..expected.len()], expected);
                 job.barrier()?;
             }
-            // One destination is too small: all are told.
+            // One destination is too small: all get an error.
             let words = Words::new(job, 8 * n, 8)?;
             let to = words.to.span(1..if job.pe() == 0 { 8 * n } else { 8 * n + 1 })?;
             let refused = job.world().collect(to, spans(&words.from)?);
@@ -291,8 +297,7 @@ fn all_to_alls(setup: Setup) {
     }
 }
 
-/// The eager buffers take turns: however far apart the members are, none is overwritten before it
-/// has been read.
+/// However far apart the members are, no eager buffer is overwritten before it has been read.
 fn one_after_the_other_without_pause(setup: Setup) {
     let rounds = if setup.is_near() { 400 } else { 60 };
     for run in setup.many_runs(&sizes_here(&[2, 3, 8]), 3) {

@@ -1,9 +1,9 @@
-//! One PE asks for something else than the others, or for what cannot be: all get an error, nobody
-//! waits, and the job goes on.
+//! One PE asks for something else than the others, or for something impossible: all get an error,
+//! none waits, and the job goes on.
 
 use crate::setup::{Meeting, Setup};
 use memonet_core::dsm::{Mutex, Placement, Region, RegionOptions, RwLock};
-use memonet_core::{Access, By, Error, Job, Result, Sum};
+use memonet_core::{Access, By, CollectiveAlgorithm, Error, Job, Result, Sum};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ on_every_fabric!(
     operators_that_panic,
 );
 
-/// The job still does what it can do collectively.
+/// Collective calls still work.
 fn goes_on(job: &Job) -> Result<()> {
     let all: Vec<usize> = (0..job.npes()).collect();
     job.team(&all)?.expect("all are in it").barrier()?;
@@ -56,7 +56,7 @@ fn lists_that_contradict(setup: Setup) {
     }
 }
 
-/// Whoever was believed, data would be lost later without a word.
+/// Whichever PE the others followed, data would be lost later.
 fn shared_objects_that_contradict(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -97,7 +97,7 @@ fn shared_objects_that_contradict(setup: Setup) {
             } else {
                 Region::<u64>::new(job, 1).map(drop)
             });
-            // What cannot be at one alone.
+            // Impossible at one PE alone.
             let page = if odd { 1 } else { 64 };
             match Region::<u64>::with(job, 100, RegionOptions::new().page(page)).map(drop) {
                 Err(Error::Misuse(_)) if odd => {}
@@ -157,8 +157,8 @@ fn one_asks_for_the_impossible(setup: Setup) {
     }
 }
 
-/// What the others, who are in a barrier, have asked for before is no answer: neither told as
-/// theirs, nor agreed with.
+/// Earlier requests of the other PEs, which are in a barrier, are no answers: they are neither
+/// reported nor agreed with.
 fn one_asks_alone(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -177,7 +177,7 @@ fn one_asks_alone(setup: Setup) {
                         other => panic!("{other:?}"),
                     }
                 } else {
-                    // In place of the comparison, and of the end of the call.
+                    // These barriers stand for the comparison, and for the end of the call.
                     job.barrier()?;
                     job.barrier()?;
                 }
@@ -188,7 +188,7 @@ fn one_asks_alone(setup: Setup) {
     }
 }
 
-/// It must not count in a barrier that has taken the place of the dropped one.
+/// An arrival must not count in a barrier that has taken the place of the dropped one.
 fn a_late_arrival_at_a_dropped_barrier(setup: Setup) {
     for run in setup.runs(&[3]) {
         let meeting = Arc::new(Meeting::new(3));
@@ -205,7 +205,7 @@ fn a_late_arrival_at_a_dropped_barrier(setup: Setup) {
             };
             drop(dropped.arrive()?);
             drop(dropped);
-            // All places that there are.
+            // Takes all places.
             let mut barriers = Vec::new();
             while let Ok(barrier) = pair.new_barrier() {
                 barriers.push(barrier);
@@ -228,7 +228,7 @@ fn a_late_arrival_at_a_dropped_barrier(setup: Setup) {
 }
 
 /// PE 0 asks for a window while the others are in a barrier, and these ask for it while PE 0 is in
-/// one: a request that was answered is not one for the next call.
+/// one. An answered request does not count for the next call.
 fn a_request_counts_for_one_call(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -257,8 +257,8 @@ fn a_request_counts_for_one_call(setup: Setup) {
     }
 }
 
-/// What one PE's earlier write failed with is its own error, at its next quiet: no collective call
-/// on the heap fails for it at that PE alone.
+/// The error of a PE's earlier write comes at its next quiet. No collective call on the heap fails
+/// for it at that PE alone.
 fn an_earlier_write_that_failed(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -280,11 +280,11 @@ fn an_earlier_write_that_failed(setup: Setup) {
     }
 }
 
-/// A member that is in another collective says anything where a count is looked for: nothing is
-/// written outside of the destination because of it.
+/// A member of another collective leaves arbitrary bytes where a count is expected. They cause no
+/// write outside of the destination.
 fn counts_of_another_collective(setup: Setup) {
     if !setup.is_near() {
-        // There the two do not meet at all.
+        // Under this setup the two calls do not meet.
         return;
     }
     const LEN: usize = 1024;
@@ -318,11 +318,12 @@ fn counts_of_another_collective(setup: Setup) {
     }
 }
 
-/// An operator panics at one PE, which catches that. It has left the call, and the team with it:
-/// nothing that it calls next is taken for the rest.
+/// An operator panics at PE 1, which catches that. It has left the call, and with it the team: none
+/// of its later calls counts as the rest of this one.
 fn operators_that_panic(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         for len in [4, 3000] {
+            let survived = Arc::new(Meeting::new(run.npes - 1));
             run.job(move |job| {
                 let window = job.window::<u64>(2 * len)?;
                 let odd = job.pe() == 1;
@@ -334,6 +335,12 @@ fn operators_that_panic(setup: Setup) {
                 };
                 let (to, from) = (window.span(0..len)?, window.span(len..2 * len)?);
                 let reduce = || job.world().all_reduce(By(add), to, from);
+                // Where each member combines all elements by itself, the others need nothing more
+                // of PE 1. Where each combines a part for all, that of PE 1 is missing.
+                let each_for_itself = matches!(
+                    job.world().collective_algorithm(8 * len),
+                    CollectiveAlgorithm::Line | CollectiveAlgorithm::Published
+                );
                 match catch_unwind(AssertUnwindSafe(reduce)) {
                     Err(_) => {
                         assert!(odd);
@@ -346,10 +353,12 @@ fn operators_that_panic(setup: Setup) {
                             ));
                         }
                     }
-                    // The part that the other was to combine is missing, where each combines one.
                     Ok(reduced) => {
-                        assert!(!odd && reduced.is_ok() == (len == 4), "{reduced:?}");
-                        assert!(matches!(job.barrier(), Err(Error::PeerFailed { pe: 1, .. })));
+                        assert!(!odd && reduced.is_ok() == each_for_itself, "{reduced:?}");
+                        let met = job.barrier();
+                        assert!(matches!(met, Err(Error::PeerFailed { pe: 1, .. })), "{met:?}");
+                        // A PE that left earlier would be missing, too.
+                        survived.meet();
                     }
                 }
                 Ok(())

@@ -1,4 +1,4 @@
-//! Deaths and departures: every wait ends, and says whose fault it is.
+//! Deaths and departures: every wait ends, and its error names the PE that caused it.
 
 use crate::setup::{LONG, Meeting, Run, Setup, within};
 use memonet_core::{
@@ -32,8 +32,8 @@ on_every_fabric!(
 #[derive(Debug, PartialEq)]
 struct Deliberate;
 
-/// Runs a job in which all PEs `prepare`; then PE `victim` dies at the end of `die`, and the others
-/// do `survive`. Fails when one of these does.
+/// Runs a job in which all PEs run `prepare`; then PE `victim` dies at the end of `die`, and the
+/// others run `survive`. Fails if any of these fails.
 pub fn with_a_death<T>(
     run: Run,
     victim: usize,
@@ -48,7 +48,7 @@ pub fn with_a_death<T>(
         let complain =
             |what: String| heard.lock().unwrap().push(format!("PE {}: {what}", job.pe()));
         let tools = prepare(job);
-        // What is still under way when its sender dies need not arrive.
+        // Writes that are under way when their sender dies need not arrive.
         prepared.meet();
         let tools = match tools {
             Ok(tools) => tools,
@@ -58,7 +58,7 @@ pub fn with_a_death<T>(
             if let Err(error) = die(job, tools) {
                 complain(format!("before it died: {error}"));
             }
-            // Without the noise of a panic.
+            // Without a panic message.
             resume_unwind(Box::new(Deliberate));
         }
         match catch_unwind(AssertUnwindSafe(|| survive(job, &tools))) {
@@ -72,7 +72,7 @@ pub fn with_a_death<T>(
     assert!(panic.is::<Deliberate>(), "{}", text(&*panic));
 }
 
-/// Runs a job that must end with a panic, and gives that.
+/// Runs a job that must end with a panic, and gives the panic.
 fn run_to_panic(run: Run, f: impl Fn(&Job) + Send + Sync + 'static) -> Box<dyn Any + Send> {
     let results = catch_unwind(AssertUnwindSafe(|| run.results(f)));
     results.map(drop).expect_err("the panic goes on")
@@ -92,19 +92,19 @@ pub fn blames<T>(result: Result<T>, victim: usize, why: Cause, what: &str) {
     assert!(right, "{what}: {result:?}, not the fault of PE {victim}");
 }
 
-/// What survivors wait with, made while all live.
+/// Objects that survivors wait with, made while all PEs live.
 pub struct Tools {
     words: Window<u64>,
     barrier: Barrier,
     team: Team,
-    /// The victim's.
+    /// The victim's number.
     lock: Lock,
-    /// For collectives: twice as much as fits into no eager buffer, for each PE.
+    /// For collectives: twice as much for each PE as is too large for an eager buffer.
     pub blocks: Window<u64>,
     victim: usize,
 }
 
-/// Elements that fit into a line, into an eager buffer, and into neither.
+/// Numbers of elements that fit into a line, into an eager buffer, and into neither.
 const FEW: usize = 1;
 const SOME: usize = 100;
 pub const MANY: usize = 200;
@@ -127,7 +127,7 @@ impl Tools {
         })
     }
 
-    /// `len` elements for each of `members`, to write to and to read from.
+    /// Destination and source of `len` elements for each of `members`.
     pub fn spans(&self, len: usize, members: usize) -> Result<(Span<'_, u64>, Span<'_, u64>)> {
         let half = self.blocks.len() / 2;
         Ok((self.blocks.span(0..len * members)?, self.blocks.span(half..half + len * members)?))
@@ -210,7 +210,7 @@ pub const WAYS: [Way; 34] = [
     ("a new barrier", |job, _| job.world().new_barrier().map(drop)),
 ];
 
-/// One after the other, when the news is old.
+/// One call after the other, long after the death.
 fn every_wait_ends_when_somebody_is_dead(setup: Setup) {
     for run in setup.runs(&[2, 3, 5, 9]) {
         let victim = run.npes / 2;
@@ -223,10 +223,10 @@ fn every_wait_ends_when_somebody_is_dead(setup: Setup) {
             move |job, tools| {
                 for (what, way) in WAYS {
                     blames(way(job, tools), victim, Cause::Panic, what);
-                    // Whoever goes on would be one more to have left.
+                    // A PE that went on could leave, and be missing too.
                     meeting.meet();
                 }
-                // Again: a failed call leaves nothing that hangs.
+                // Once more: a failed call leaves nothing that hangs.
                 for (what, way) in WAYS {
                     assert!(way(job, tools).is_err(), "{what}, again");
                 }
@@ -237,7 +237,7 @@ fn every_wait_ends_when_somebody_is_dead(setup: Setup) {
     }
 }
 
-/// Each in a job of its own, whose survivors are in the call when it happens.
+/// Each call in a job of its own, whose survivors are in the call when the PE dies.
 fn every_wait_ends_when_somebody_dies(setup: Setup) {
     for run in setup.many_runs(&[2, 3], 1) {
         for (i, (what, way)) in WAYS.into_iter().enumerate() {
@@ -248,7 +248,7 @@ fn every_wait_ends_when_somebody_dies(setup: Setup) {
                 victim,
                 move |job| Tools::new(job, victim),
                 move |_, _| {
-                    // Some are caught awake, some asleep.
+                    // Some survivors are awake then, some asleep.
                     crate::setup::nap(Duration::from_millis(i as u64 % 4 * 4));
                     Ok(())
                 },
@@ -262,7 +262,7 @@ fn every_wait_ends_when_somebody_dies(setup: Setup) {
     }
 }
 
-/// A bit of everything.
+/// A few calls of every kind.
 fn busy(job: &Job, tools: &Tools, round: usize) -> Result<()> {
     let (me, n) = (job.pe(), job.npes());
     let right = (me + 1) % n;
@@ -313,7 +313,7 @@ fn death_at_any_moment(setup: Setup) {
                 },
                 move |job, tools| {
                     let failed = (0..10_000).try_for_each(|round| busy(job, tools, round));
-                    // Who gave up earlier must not take the blame.
+                    // A PE that gave up earlier must not be blamed.
                     blames(failed, victim, Cause::Panic, "something");
                     Ok(())
                 },
@@ -322,7 +322,7 @@ fn death_at_any_moment(setup: Setup) {
     }
 }
 
-/// One dies, another gives up and leaves: the reason is still the one that died.
+/// One PE dies, another gives up and leaves: errors still name the PE that died.
 fn the_dead_is_blamed(setup: Setup) {
     for run in setup.runs(&[3, 5]) {
         for victim in [0, run.npes - 1] {
@@ -332,7 +332,7 @@ fn the_dead_is_blamed(setup: Setup) {
                 |job| job.barrier(),
                 |_, ()| Ok(()),
                 move |job, ()| {
-                    // The later a PE looks, the more have left before.
+                    // The later a PE looks, the more PEs have left before.
                     crate::setup::nap(Duration::from_millis(3 * job.pe() as u64));
                     blames(job.barrier(), victim, Cause::Panic, "the barrier");
                     Ok(())
@@ -342,7 +342,8 @@ fn the_dead_is_blamed(setup: Setup) {
     }
 }
 
-/// Nor does who has left before take the blame from the dead: it may have left because of that.
+/// Errors name the dead PE rather than one that had left before: it may have left because of the
+/// death.
 fn the_dead_is_blamed_before_who_left(setup: Setup) {
     for run in setup.runs(&[3]) {
         with_a_death(
@@ -370,7 +371,7 @@ fn the_dead_is_blamed_before_who_left(setup: Setup) {
     }
 }
 
-/// Who does not depend on the dead does not notice.
+/// A PE that does not depend on the dead PE goes on undisturbed.
 fn others_go_on(setup: Setup) {
     for run in setup.runs(&[3, 5]) {
         let victim = 1;
@@ -403,8 +404,8 @@ fn others_go_on(setup: Setup) {
                 if let Some(smaller) = smaller {
                     smaller.barrier()?;
                 }
-                // Its memory is there as long as the job, on one machine; elsewhere it may be an
-                // error. No more than that.
+                // On one machine, a PE's memory lives as long as the job. Elsewhere this may be an
+                // error, but nothing worse.
                 let _ = tools.words.put(victim, 0, &[1]);
                 let _ = tools.words.get_one(victim, 0);
                 let _ = job.quiet();
@@ -414,7 +415,7 @@ fn others_go_on(setup: Setup) {
     }
 }
 
-/// What holds already is no reason to wait, whoever is dead.
+/// A condition that holds already needs no wait, even with a dead PE.
 fn what_has_happened_counts(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         let victim = run.npes - 1;
@@ -437,7 +438,7 @@ fn what_has_happened_counts(setup: Setup) {
                     tools.words.wait_until_all(&[0, 0], Cmp::Eq, 1)?;
                     assert_eq!(tools.words.wait_until_any(&[1, 0], Cmp::Eq, 1)?, 1);
                     assert_eq!(tools.words.wait_until_some(&[1, 0], Cmp::Eq, 1)?, [1]);
-                    // Even beside one that never will be.
+                    // Even beside a word that never changes.
                     blames(
                         tools.words.wait_until_all(&[0, 1], Cmp::Eq, 1),
                         victim,
@@ -485,7 +486,7 @@ fn the_panic_goes_on(setup: Setup) {
     }
 }
 
-/// Not that of a PE that panicked because of it: the reason is what a user wants to read.
+/// The user gets the first panic, not that of a PE that panicked because of it.
 fn the_first_panic_goes_on(setup: Setup) {
     for run in setup.runs(&[2, 5]) {
         let panic = run_to_panic(run, |job| {
@@ -510,7 +511,7 @@ fn finalising_after_a_death(setup: Setup) {
                 |_, _| Ok(()),
                 move |job, w| {
                     w.remote(victim, 0)?.store(1);
-                    // An error or not, it must not wait for ever.
+                    // With an error or without, it must not wait for ever.
                     let _ = job.finalize();
                     Ok(())
                 },
@@ -532,7 +533,7 @@ fn everybody_dies(setup: Setup) {
     }
 }
 
-/// Remotes, transfers and arrivals of the dead are in nobody's way.
+/// Remotes, transfers and arrivals of a dead PE hinder no other PE.
 fn what_a_dead_thread_holds_is_told(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         let victim = 1;
@@ -548,7 +549,7 @@ fn what_a_dead_thread_holds_is_told(setup: Setup) {
             },
             move |_, held| {
                 dying.meet();
-                // Nothing is dropped. These PEs are threads: another one may go on to use it.
+                // Drops nothing: these PEs are threads, and others may still use it.
                 std::mem::forget(held);
                 Ok(())
             },
@@ -585,7 +586,7 @@ fn a_new_job_after_a_failed_one(setup: Setup) {
     }
 }
 
-/// The message says who, and how.
+/// The message names the PE and the cause.
 #[test]
 fn messages_name_the_dead() {
     let said = within("a job", || {
@@ -604,11 +605,11 @@ fn messages_name_the_dead() {
     assert!(said.contains("PE 1") && said.contains("panicked"), "{said}");
 }
 
-/// What needs its answer fails, unless its memory outlives it; nothing else does.
+/// Operations that need the dead PE's answer fail, unless its memory outlives it. Others do not.
 fn what_is_asked_of_the_dead_ends(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         let survive = move |job: &Job, w: &Window<u64>| {
-            // The first may end between the death and the look that tells the fabric.
+            // The first may end between the death and its announcement to the fabric.
             for _ in 0..2 {
                 let waited = w.wait().depends_on(&[1]).until(0, Cmp::Ne, 0);
                 blames(waited, 1, Cause::Panic, "a wait");
@@ -622,7 +623,7 @@ fn what_is_asked_of_the_dead_ends(setup: Setup) {
             if added.is_err() {
                 blames(added, 1, Cause::Panic, "an atomic");
             }
-            // These may have arrived just before.
+            // These may have arrived just before the death.
             w.put(1, 1, &[1, 2])?;
             w.put_signal(1, 1, &[1], w, 3, SignalOp::Set, 1)?;
             w.signal(1, 3, SignalOp::Add, 1)?;

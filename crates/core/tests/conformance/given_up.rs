@@ -1,5 +1,5 @@
-//! Collectives that a death ends at some members sooner than at others: what these have given up,
-//! nobody takes for what was given.
+//! Collectives that a death ends at some members sooner than at others. None takes abandoned data
+//! for a result.
 
 use crate::failure::{MANY, Tools, blames, with_a_death};
 use crate::setup::{Meeting, Setup};
@@ -13,8 +13,8 @@ on_every_fabric!(
     who_dies_while_it_combines_leaves_no_wrong_result
 );
 
-/// A root hears of a death, gives up, and uses its memory for something else; whoever comes then
-/// must not take that for what was given.
+/// A root sees a death, gives up, and reuses its memory. A member that comes later must not take
+/// that for the broadcast data.
 fn what_is_given_up_is_not_taken(setup: Setup) {
     for run in setup.runs(&[3, 5]) {
         let (victim, meeting) = (run.npes - 1, Meeting::new(run.npes - 1));
@@ -48,8 +48,8 @@ fn what_is_given_up_is_not_taken(setup: Setup) {
     }
 }
 
-/// One dies at the end of a reduction, when others have come to that, and somebody still reads what
-/// they have given up, for all.
+/// A PE dies at the end of a reduction that others have reached, while a member still reads, for
+/// all, what they have given up.
 fn what_is_given_up_is_not_combined(setup: Setup) {
     const VICTIM: usize = 0;
     const SLOW: usize = 1;
@@ -62,7 +62,7 @@ fn what_is_given_up_is_not_combined(setup: Setup) {
             VICTIM,
             move |job| Tools::new(job, VICTIM),
             move |job, _| {
-                // What it would do, but for combining its part.
+                // All that it would do, except for combining its part.
                 job.barrier()?;
                 drop(job.world().split_barrier().arrive()?);
                 all_combine.meet();
@@ -92,8 +92,8 @@ fn what_is_given_up_is_not_combined(setup: Setup) {
     }
 }
 
-/// One dies in the middle of its part, between what it has been given and what it gives: the others
-/// have the right result or the reason why not, and none waits.
+/// A PE dies in the middle of its part, between its input and its output. The others get the right
+/// result or an error, and none waits for ever.
 fn who_dies_while_it_combines_leaves_no_wrong_result(setup: Setup) {
     for (case, run) in setup.runs(&[2, 3, 5]).into_iter().enumerate() {
         for (len, goal) in [(40, 0), (40, 1), (40, 2), (MANY, 0), (MANY, 2)] {
@@ -115,7 +115,8 @@ fn who_dies_while_it_combines_leaves_no_wrong_result(setup: Setup) {
                         1 => job.world().reduce(dies, root, to, from),
                         _ => job.world().scan(dies, to, from),
                     }));
-                    // Near, who is not the root, or the first of a scan, has nothing to combine.
+                    // Near, only the root of a reduction, or all but the first rank of a scan,
+                    // combine.
                     died.unwrap_or(Ok(()))
                 },
                 move |job, tools| {

@@ -1,11 +1,11 @@
-//! What the PEs of the tests are: threads. Everything in which another sort of PE would differ.
+//! The PEs of the tests: threads. Everything in which another sort of PE would differ is here.
 
 use crate::setup::LONG;
 use memonet_core::{Job, JobOptions};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Runs `f` on so many PEs, on the fabric of that name or with all peers near.
+/// Runs `f` on so many PEs, on the fabric of that name, or with all peers near.
 pub fn run<R: Send>(
     fabric: Option<String>,
     npes: usize,
@@ -16,10 +16,10 @@ pub fn run<R: Send>(
     Job::threads_with(&options, npes, |job| f(&job)).expect("a job of threads")
 }
 
-/// Whether PEs take just the time that they say they take.
+/// Whether PEs take exactly the time that they compute.
 pub const SIMULATED: bool = false;
 
-/// The time in which the PEs live, since whenever.
+/// The PEs' time, since any moment.
 pub fn now() -> Duration {
     static START: OnceLock<Instant> = OnceLock::new();
     START.get_or_init(Instant::now).elapsed()
@@ -30,13 +30,13 @@ pub fn nap(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Lets others run.
+/// Lets other PEs run.
 pub fn yield_now() {
     std::thread::yield_now();
 }
 
-/// A place where threads meet of which memonet knows nothing, to tell what memonet does by itself
-/// from what a call does.
+/// A barrier of threads without memonet, to separate what memonet does by itself from what a call
+/// does.
 pub struct Meeting {
     came: Mutex<usize>,
     changed: Condvar,

@@ -1,9 +1,8 @@
-//! Linearizability: what all threads saw and when, put in one order that explains everything they
-//! saw.
+//! Linearizability: one order of all operations must explain what all threads saw, and when.
 //!
-//! The data is a count. Who writes adds one and remembers what it made of it, so the values order
-//! all writes; a read of v lies between write v and write v + 1. What remains to be checked is that
-//! this order agrees with time: what ended before something else began comes before it.
+//! The data are a count. A writer adds one and records the new value, so the values order all
+//! writes; a read of v lies between write v and write v + 1. The check is that this order agrees
+//! with time: an operation that ended before another began comes before it.
 
 use crate::setup::{Dice, Setup};
 use memonet_core::dsm::{Mutex, RwLock};
@@ -18,11 +17,11 @@ on_every_fabric!(; with threads of their own: of_mutexes, of_rwlocks);
 struct Event {
     begin: u64,
     end: u64,
-    /// 2 v for the write that made v, 2 v + 1 for a read of it.
+    /// 2 v for the write of v, 2 v + 1 for a read of v.
     place: u64,
 }
 
-/// A clock that all threads share, and what they did.
+/// A clock that all threads share, and their operations.
 #[derive(Default)]
 struct History {
     clock: AtomicU64,
@@ -41,12 +40,12 @@ impl History {
         Ok(())
     }
 
-    /// The events by place; no event may have ended before one of an earlier place began. Writes
-    /// have a place each.
+    /// Checks that no event ended before one of an earlier place began. Each write has a place of
+    /// its own.
     fn check(&self) -> std::result::Result<(), String> {
         let mut events = self.events.lock().unwrap().clone();
         events.sort_by_key(|event| (event.place, event.begin));
-        // Of all before a place, the one that began last.
+        // Of all events before a place, the latest begin.
         let mut latest: Option<Event> = None;
         for same in events.chunk_by(|a, b| a.place == b.place) {
             if same[0].place.is_multiple_of(2) && same.len() > 1 {
@@ -148,7 +147,7 @@ fn of_rwlocks(setup: Setup) {
     });
 }
 
-/// The checker finds what is wrong.
+/// The checker finds wrong histories.
 #[test]
 fn the_checker_checks() {
     let check = |events: &[(u64, u64, u64)]| {
@@ -164,6 +163,6 @@ fn the_checker_checks() {
     assert!(check(&[(2, 5, 2), (6, 9, 1)]).is_err());
     assert!(check(&[(2, 5, 2), (0, 1, 3)]).is_err());
     assert!(check(&[(2, 5, 2), (3, 6, 2)]).is_err());
-    // Newer before older, by readers.
+    // Readers see the newer value before the older one.
     assert!(check(&[(0, 20, 2), (1, 2, 3), (3, 4, 1)]).is_err());
 }

@@ -1,4 +1,4 @@
-//! Jobs: who is in them, what may be asked of them, and what they are made from.
+//! Jobs: their members, their calls, and their settings.
 
 use crate::setup::{ALL, NEAR, Setup, in_another_process, within};
 use memonet_core::unstable::layout::MAX_PES;
@@ -32,8 +32,8 @@ fn everybody_knows_the_same_costs(setup: Setup) {
     for run in setup.runs(&[1, 3, 5]) {
         let costs = run.results(|job| job.costs());
         assert!(costs.iter().all(|pe| *pe == costs[0]), "{costs:?}");
-        // A simulated network may not know its own.
-        assert!(setup.is_simulated() || costs[0].is_none() == setup.is_near(), "{costs:?}");
+        // A simulated network may not know its costs.
+        assert!(setup.is_simulated() || costs[0].is_none() == run.is_near(), "{costs:?}");
         if let Some(costs) = costs[0] {
             assert!(costs.put_ns > 0 && costs.get_ns > 0 && costs.bytes_per_s > 0, "{costs:?}");
         }
@@ -50,7 +50,7 @@ fn results_come_by_pe(setup: Setup) {
     }
 }
 
-/// In one process, without knowing of each other.
+/// Two jobs in one process do not disturb each other.
 fn two_jobs_at_once(setup: Setup) {
     for run in setup.runs(&[1, 3]) {
         std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Leaving in order: who may still be waited for, and what a PE that has left can still do.
+//! Leaving in order: which waits go on, and what a PE that has left can still do.
 
 use crate::failure::{Tools, WAYS, blames};
 use crate::setup::{Meeting, Setup};
@@ -48,14 +48,14 @@ fn who_is_left_may_still_write(setup: Setup) {
                 }
                 w.signal(n - 2, 0, SignalOp::Set, 1)?;
                 assert_eq!(w.wait_until(0, Cmp::Eq, 2)?, 2);
-                // Now nobody is left.
+                // Now all other PEs have left.
                 let waited = w.wait_until(0, Cmp::Eq, 3);
                 assert!(
                     matches!(waited, Err(Error::PeerFailed { cause: Cause::Finalized, .. })),
                     "{waited:?}"
                 );
             } else if me == n - 2 {
-                // Though others have left, this one has not.
+                // Others have left, but this one has not.
                 assert_eq!(w.wait_until(0, Cmp::Eq, 1)?, 1);
                 crate::setup::nap(Duration::from_millis(5));
                 w.remote(n - 1, 0)?.store(2);
@@ -65,7 +65,7 @@ fn who_is_left_may_still_write(setup: Setup) {
     }
 }
 
-/// Who passes first leaves first; the others have not been let down.
+/// A PE may leave after it has passed a barrier: the others still pass.
 fn leaving_after_the_last_phase(setup: Setup) {
     for run in setup.runs(&[2, 3, 5, 8, 9, 17]) {
         for late in [0, run.npes - 1, run.npes / 2] {
@@ -94,7 +94,7 @@ fn finalising_twice(setup: Setup) {
             job.barrier()?;
             job.finalize()?;
             job.finalize()?;
-            // Its own part is its own.
+            // A PE may always use its own part.
             w.write(0, 1);
             assert_eq!(w.read(0), 1);
             Ok(())

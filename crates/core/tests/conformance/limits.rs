@@ -1,5 +1,5 @@
-//! Time limits: a call that has one ends in time, however often it is woken meanwhile and wherever
-//! it stands in a queue; and nothing that it was about to get is lost.
+//! Time limits: a call with a limit ends in time, however often it is woken and wherever it stands
+//! in a queue, and nothing that it was about to get is lost.
 
 use crate::failure::{blames, with_a_death};
 use crate::ground::{SIMULATED, now};
@@ -28,12 +28,12 @@ on_every_fabric!(
 
 /// The time limit of the calls here.
 const LIMIT: Duration = Duration::from_millis(20);
-/// From one wake-up to the next.
+/// Time from one wake-up to the next.
 const INTERVAL: Duration = Duration::from_micros(2_500);
-/// Wake-ups within twenty limits. They are counted, since a busy machine delays them as it delays
-/// the call.
+/// Number of wake-ups within twenty limits. Tests count them, because a busy machine delays them as
+/// it delays the call.
 const MOST_WAKES: usize = 20 * 8;
-/// What a call may take beyond its limit in a simulation: messages to others on a slow network.
+/// Time that a call may take beyond its limit in a simulation, for messages on a slow network.
 const ROUND_TRIPS: Duration = Duration::from_millis(10);
 
 /// Calls of one PE that must give up while another one wakes it.
@@ -55,7 +55,7 @@ impl Calls {
         assert!(!SIMULATED || took <= LIMIT + ROUND_TRIPS, "given up after {took:?}");
     }
 
-    /// Wakes until so many calls have ended; fails when one of them does not.
+    /// Wakes until so many calls have ended; fails if one of them does not end.
     fn wake(&self, calls: usize, mut wake: impl FnMut() -> Result<()>) -> Result<()> {
         let (mut ended, mut wakes) = (0, 0);
         while ended < calls {
@@ -75,7 +75,7 @@ impl Calls {
     }
 }
 
-/// Runs `f` with what the PEs share: [`Calls`].
+/// Runs `f` with [`Calls`] that the PEs share.
 fn calls(run: Run, f: impl Fn(&Job, &Calls) -> Result<()> + Send + Sync + 'static) {
     let calls = Calls::default();
     run.job(move |job| f(job, &calls));
@@ -146,7 +146,7 @@ fn a_wait_for_the_end_of_rights_that_is_woken(setup: Setup) {
                 let held = w.remote(1, 0)?;
                 job.barrier()?;
                 calls.wake(2, || {
-                    // Another one, whose end wakes too.
+                    // Another call, whose end wakes too.
                     drop(w.remote(1, 1)?);
                     bell.ring()
                 })?;
@@ -186,7 +186,7 @@ fn locks_that_are_woken(setup: Setup) {
                         calls.give_up(|| table.read_timeout(LIMIT));
                     }
                 }
-                // Others come and go behind it.
+                // Other PEs come and go behind it.
                 _ => {
                     while calls.ended.load(Ordering::Relaxed) < 8 {
                         assert!(mutex.lock_timeout(INTERVAL).is_err());
@@ -198,7 +198,7 @@ fn locks_that_are_woken(setup: Setup) {
             }
             job.barrier()?;
             drop(held);
-            // Nobody stands in the way of others.
+            // No place in a queue is left over.
             *mutex.lock_timeout(LONG)? += 1;
             *shadowed.lock_timeout(LONG)? += 1;
             *table.write_timeout(LONG)? += 1;
@@ -236,13 +236,13 @@ fn a_writer_that_each_leaving_reader_wakes(setup: Setup) {
     }
 }
 
-/// More calls than a queue has places for.
+/// More calls than a queue has places.
 const CROWD: usize = 150;
-/// Of a call that gives up at once.
+/// The limit of a call that gives up at once.
 const MOMENT: Duration = Duration::from_micros(1);
 
-/// Whoever gives up leaves its place in the queue to be passed over. Where all places are such,
-/// calls give up all the same.
+/// A call that gives up leaves its place in the queue to be passed over. Where all places are such,
+/// further calls still give up in time.
 fn a_queue_full_of_those_who_gave_up(setup: Setup) {
     for run in setup.runs(FEW) {
         calls(run, |job, calls| {
@@ -267,7 +267,7 @@ fn a_queue_full_of_those_who_gave_up(setup: Setup) {
             }
             if job.pe() == 0 {
                 eventually("all calls have given up", || calls.ended.load(Ordering::Relaxed) == 3);
-                // Others wait already, with a limit and without.
+                // Other PEs wait already, with a limit and without.
                 nap(INTERVAL);
                 drop(held);
             }
@@ -294,7 +294,8 @@ fn gives_up<T>(result: Result<T>) {
     assert!(matches!(result, Err(Error::Timeout { .. })), "{result:?}");
 }
 
-/// The holder dies: who waits with a limit hears of that, also where the queue has no place for it.
+/// The holder dies: calls with a limit end with that error, even where the queue has no place for
+/// them.
 fn a_full_queue_and_a_death(setup: Setup) {
     for run in setup.runs(FEW) {
         let (held, full) = (Arc::new(Meeting::new(run.npes)), Arc::new(Meeting::new(run.npes)));
@@ -313,7 +314,7 @@ fn a_full_queue_and_a_death(setup: Setup) {
                 std::mem::forget((mutex.lock()?, shadowed.lock()?, table.write()?));
                 held.meet();
                 full.meet();
-                // The others wait by now.
+                // The other PEs wait by now.
                 nap(INTERVAL);
                 std::mem::forget((mutex, shadowed, table));
                 Ok(())
@@ -336,7 +337,7 @@ fn a_full_queue_and_a_death(setup: Setup) {
     }
 }
 
-/// Around the moment of the deadline the lock is released: the call has it, or another one gets it.
+/// The lock is released around the deadline: the call gets it, or another one does.
 fn a_release_at_the_deadline(setup: Setup) {
     const LIMIT: Duration = Duration::from_micros(300);
     for run in setup.runs(FEW) {
@@ -374,7 +375,7 @@ fn a_release_at_the_deadline(setup: Setup) {
                     }
                 }
                 meeting.meet();
-                // Free, or held by nobody who does not know it.
+                // The lock is free, or its holder knows that it holds it.
                 drop((
                     mutex.lock_timeout(LONG)?,
                     shadowed.lock_timeout(LONG)?,
@@ -392,7 +393,7 @@ fn a_release_at_the_deadline(setup: Setup) {
     }
 }
 
-/// No time, the least, and more than any clock can show.
+/// Limits of no time, of the least, and of more than a clock can show.
 fn the_shortest_and_the_longest_limits(setup: Setup) {
     const SHORT: [Duration; 2] = [Duration::ZERO, Duration::from_nanos(1)];
     const ENDLESS: [Duration; 5] = [
@@ -450,7 +451,7 @@ fn the_shortest_and_the_longest_limits(setup: Setup) {
                 drop(table.read_timeout(endless)?);
                 drop(table.write_timeout(endless)?);
                 barrier.wait_timeout(endless)?;
-                // What is there needs no time.
+                // What is there already needs no time.
                 for short in SHORT {
                     w.wait().timeout(short).until(0, Cmp::Eq, 1)?;
                     barrier.wait_timeout(short)?;
@@ -463,7 +464,7 @@ fn the_shortest_and_the_longest_limits(setup: Setup) {
     }
 }
 
-/// A writer waits for a slow reader; that others die meanwhile begins its time not anew.
+/// A writer waits for a slow reader. Deaths of other readers do not restart its time.
 fn readers_that_die_give_a_slow_one_no_more_time(setup: Setup) {
     const SLOW: usize = 1;
     const VICTIM: usize = 2;
@@ -485,7 +486,7 @@ fn readers_that_die_give_a_slow_one_no_more_time(setup: Setup) {
             move |_, channel| {
                 full.meet();
                 nap(LIMIT * 9 / 10);
-                // These PEs are threads. In place, one whose end is there may still be read with.
+                // These PEs are threads. In place, a thread may still read by a dead PE's end.
                 if !in_place(channel.lock().unwrap().as_ref().unwrap()) {
                     std::mem::forget(channel);
                 }
@@ -513,8 +514,8 @@ fn readers_that_die_give_a_slow_one_no_more_time(setup: Setup) {
     }
 }
 
-/// Threads of one PE, more than the queue has places: all give up in time, and all get their turn
-/// in the end.
+/// More threads of one PE than the queue has places: all give up in time, and all get their turn in
+/// the end.
 fn more_threads_than_places(setup: Setup) {
     for run in setup.runs(&[2]) {
         calls(run, |job, calls| {

@@ -1,4 +1,4 @@
-//! Locks: one holder at a time, in the order they came, and each sees what the last one wrote.
+//! Locks: one holder at a time, in the order of arrival, and each sees what the last one wrote.
 
 use crate::failure::{blames, with_a_death};
 use crate::setup::{Dice, Meeting, Setup, eventually, marks, segment_of};
@@ -27,10 +27,10 @@ on_every_fabric!(
 );
 
 const PES: [usize; 5] = [1, 2, 3, 5, 8];
-/// Neighbouring words have homes all over the job.
+/// Neighbouring words have different homes.
 const LOCKS: usize = 8;
 
-/// Locks, and for each a counter at some PE, which nobody updates atomically.
+/// Locks, and for each a counter at a PE, which is not updated atomically.
 struct Counters {
     locks: Window<u64>,
     counts: Window<u64>,
@@ -53,7 +53,7 @@ impl Counters {
 
     fn add_many(&self, job: &Job, dice: &mut Dice, times: usize) -> Result<()> {
         for round in 0..times {
-            // Most of them meet at one lock.
+            // Most threads meet at one lock.
             let which = if dice.below(3) == 0 { dice.below(LOCKS) } else { 0 };
             let lock = self.locks.lock(which)?;
             let held = match dice.below(4) {
@@ -123,7 +123,7 @@ fn counters_of_all_threads(setup: Setup) {
     }
 }
 
-/// Locks do not stand in for each other: a thread that has some waits for others.
+/// Locks are independent: a thread that holds some waits for others.
 fn a_thread_holds_several(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(move |job| {
@@ -147,7 +147,7 @@ fn a_thread_holds_several(setup: Setup) {
                 threads.into_iter().try_for_each(|thread| thread.join().unwrap())
             })?;
             job.barrier()?;
-            // The last one was always among them.
+            // The last lock was always among them.
             assert_eq!(
                 counters.counts.get_one(Counters::home(job, LOCKS - 1), LOCKS - 1)?,
                 job.npes() as u64 * 20
@@ -157,7 +157,7 @@ fn a_thread_holds_several(setup: Setup) {
     }
 }
 
-/// Blocks at several PEs, none of which the holder made quiet by itself.
+/// Writes to several PEs, which only the release completes.
 fn the_next_holder_sees_what_the_last_wrote(setup: Setup) {
     const LEN: usize = 40;
     let times = if setup.is_near() { 200 } else { 15 };
@@ -227,8 +227,8 @@ fn trying(setup: Setup) {
     }
 }
 
-/// Whether the last in the queue for the lock in word `index` is `pe`: its number stands in the
-/// lower half at the home.
+/// Whether `pe` is the last in the queue for the lock in word `index`: its number is in the lower
+/// half of the home's word.
 fn is_last(job: &Job, w: &Window<u64>, index: usize, pe: usize) -> bool {
     (0..job.npes())
         .any(|home| w.get_one(home, index).is_ok_and(|word| word as u32 == pe as u32 + 1))
@@ -242,7 +242,7 @@ fn first_come_first_served(setup: Setup) {
             let w = job.window::<u64>(LOCKS)?;
             for which in 0..LOCKS {
                 let lock = w.lock(which)?;
-                // PE `which` first, then the others as they stand in a ring.
+                // PE `which` first, then the others by number.
                 let place = (me + n - which % n) % n;
                 if place > 0 {
                     let before = (me + n - 1) % n;
@@ -254,7 +254,7 @@ fn first_come_first_served(setup: Setup) {
                 order.lock().unwrap().push(place);
                 if place == 0 {
                     eventually("all wait", || is_last(job, &w, which, (me + n - 1) % n));
-                    // Those who came late must not overtake, however long this takes.
+                    // Later PEs must not overtake, however long this takes.
                     crate::setup::nap(Duration::from_micros(300));
                 }
                 held.release()?;
@@ -270,8 +270,8 @@ fn first_come_first_served(setup: Setup) {
     }
 }
 
-/// A PE whose threads never rest does not keep the lock from another PE, nor one thread from the
-/// others.
+/// A PE whose threads always want the lock does not keep it from other PEs, nor a thread from other
+/// threads.
 fn threads_are_served_in_turn(setup: Setup) {
     const THREADS: usize = 3;
     for run in setup.runs(&[2]) {
@@ -288,7 +288,7 @@ fn threads_are_served_in_turn(setup: Setup) {
                     .map(|own| {
                         let (lock, turns) = (&lock, &turns);
                         scope.spawn(move || -> Result<()> {
-                            // Until the others have had theirs, too.
+                            // Goes on until the others have had their turns.
                             while !done(turns) {
                                 let held = lock.lock()?;
                                 own.fetch_add(1, Ordering::Relaxed);
@@ -372,8 +372,7 @@ fn where_no_lock_can_be(setup: Setup) {
     }
 }
 
-/// Whatever stands there: an error, or a lock, but no harm to anybody else, and no wait without an
-/// end.
+/// Arbitrary words as locks: an error, or a lock, but no damage elsewhere, and no endless wait.
 fn words_that_are_not_zero(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
@@ -390,7 +389,7 @@ fn words_that_are_not_zero(setup: Setup) {
                 }
                 job.barrier()?;
             }
-            // A successor that there is not.
+            // A successor that does not exist.
             w.write(0, 0);
             job.barrier()?;
             if job.pe() == 0 {
@@ -418,7 +417,7 @@ fn a_holder_that_dies(setup: Setup) {
                     }
                     Ok(w)
                 },
-                // Some wait by now, some asleep.
+                // Some wait by now, some are asleep.
                 |_, _| {
                     crate::setup::nap(Duration::from_millis(3));
                     Ok(())
@@ -426,7 +425,7 @@ fn a_holder_that_dies(setup: Setup) {
                 move |_, w| {
                     let lock = w.lock(0)?;
                     blames(lock.lock().map(drop), victim, Cause::Panic, "a lock");
-                    // Again: what failed leaves nothing that hangs.
+                    // Once more: a failed call leaves nothing that hangs.
                     blames(lock.lock().map(drop), victim, Cause::Panic, "a lock, again");
                     blames(try_for_ever(&lock), victim, Cause::Panic, "trying");
                     meeting.meet();
@@ -444,7 +443,7 @@ pub fn try_for_ever(lock: &Lock) -> Result<()> {
     Ok(())
 }
 
-/// It stands between the holder and another.
+/// The dead PE stands between the holder and another.
 fn a_waiter_that_dies(setup: Setup) {
     for run in setup.runs(&[3, 4]) {
         let (victim, last) = (1, 2);
@@ -512,7 +511,7 @@ fn a_holder_that_leaves(setup: Setup) {
     }
 }
 
-/// Others may go on with it.
+/// Other PEs go on with the lock of a PE that has left in order.
 fn who_leaves_in_order_leaves_no_lock(setup: Setup) {
     for run in setup.runs(&[3, 5]) {
         run.job(move |job| {
@@ -522,7 +521,7 @@ fn who_leaves_in_order_leaves_no_lock(setup: Setup) {
     }
 }
 
-/// Not even within a PE.
+/// A thread that holds a lock does not keep other threads from other locks, even those of its PE.
 fn others_are_not_waited_for(setup: Setup) {
     for run in setup.runs(&[1, 2]) {
         run.job(|job| {

@@ -1,15 +1,14 @@
-//! The conformance suite: what the contract in [`memonet_core::unstable::fabric`] and the
-//! documentation of the public calls promise, asked of near peers and of far ones, at the fabric's
-//! most helpful and at its least.
+//! The conformance suite. It tests the promises of the contract in
+//! [`memonet_core::unstable::fabric`] and of the public calls' documentation, for near and far
+//! peers, on the most helpful and the least helpful fabric.
 //!
-//! What PEs are, threads here, is the business of [`ground`]: other crates run the same tests on
-//! theirs.
+//! [`ground`] makes the PEs, threads here. Other crates run these tests on PEs of their own.
 //!
 //! A test is a function of a [`setup::Setup`]; `on_every_fabric!` makes it a test on each. A test
 //! that hangs fails after [`setup::PATIENCE`], and the others go on.
 
-/// Makes each function a test on every fabric. Those whose PEs have several threads stand apart, as
-/// not every fabric serves these.
+/// Makes each function a test on every fabric. Functions whose PEs have several threads are listed
+/// apart, because not every fabric supports these.
 macro_rules! on_every_fabric {
     (@ $module:ident $setup:ident [$($test:ident)*]) => {
         mod $module {

@@ -1,5 +1,5 @@
-//! Collectives of all kinds, one after the other without a barrier between, compared with a model
-//! that has everybody's elements before it.
+//! Collectives of all kinds, one after the other without a barrier between them, against a model
+//! that has the elements of all members.
 
 use crate::setup::{Dice, Setup, mark, sizes_here};
 use memonet_core::{By, Job, Plain, Result, Sum, Team, Window};
@@ -7,113 +7,145 @@ use std::fmt::Debug;
 
 on_every_fabric!(of_the_world, of_two_teams_in_turn, reductions_about_every_limit);
 
-/// Elements of each member: within a line of 56 bytes, just beyond, within an eager buffer, just
-/// beyond, and more.
+/// Elements of each member: within a line of 56 bytes and just beyond, within an eager buffer and
+/// just beyond, and more.
 const LENGTHS: [usize; 10] = [0, 1, 6, 7, 8, 40, 127, 128, 129, 700];
 const MOST: usize = 700;
 
-/// What the members of a team work with.
+/// A team's windows and chance.
 struct Parts<'a> {
     team: &'a Team,
     to: &'a Window<u64>,
     from: &'a Window<u64>,
-    /// On which all agree.
+    /// All members throw alike.
     dice: Dice,
 }
 
 impl Parts<'_> {
     /// One collective of any kind. The source is overwritten as soon as the call has returned.
     fn one(&mut self, round: usize) -> Result<()> {
-        let (n, me) = (self.team.len(), self.team.rank());
-        let (len, root) = (LENGTHS[self.dice.below(LENGTHS.len())], self.dice.below(n));
-        let source = |rank: usize, len: usize| -> Vec<u64> {
-            (0..len).map(|i| mark(rank, i, round)).collect()
+        let n = self.team.len();
+        let call = Call {
+            n,
+            me: self.team.rank(),
+            round,
+            len: LENGTHS[self.dice.below(LENGTHS.len())],
+            root: self.dice.below(n),
+            is_whole: self.dice.below(2) == 0,
+            kind: self.dice.below(12),
+            in_place: self.dice.below(2) == 0,
         };
-        let sum = |ranks: std::ops::Range<usize>| -> Vec<u64> {
-            let at =
-                |i| ranks.clone().fold(0u64, |sum, rank| sum.wrapping_add(mark(rank, i, round)));
-            (0..len).map(at).collect()
-        };
-        let of_all = || (0..n).flat_map(|rank| source(rank, len)).collect::<Vec<_>>();
-        // The block of each rank that this member gets, of sources that have one for each.
-        let mine = |rank: usize| source(rank, n * len)[me * len..(me + 1) * len].to_vec();
-        let before = mark(n + me, 0, round);
-        let untouched = |len: usize| vec![before; len];
-        let whole = if self.dice.below(2) == 0 { n * len } else { len };
-        self.from.write_from(0, &source(me, n * len));
-        self.to.fill(0..n * len, before);
+        let Call { me, len, kind, .. } = call;
+        self.from.write_from(0, &call.source(me, n * len));
+        self.to.fill(0..n * len, call.before());
+        if call.in_place && (kind == 1 && me == call.root || (6..10).contains(&kind)) {
+            self.to.write_from(0, &call.source(me, if kind == 1 { call.whole() } else { len }));
+        }
+        let what = self.make(&call)?;
+        let expected = call.expected();
+        self.from.fill(0..n * len, !0);
+        let found = self.to.to_vec();
+        let wrong = (0..n * len).find(|&i| found[i] != *expected.get(i).unwrap_or(&call.before()));
+        let root = call.root;
+        assert_eq!(wrong, None, "round {round}: {what} of {len} among {n}, root {root}");
+        Ok(())
+    }
+
+    /// Makes the call, and gives its name.
+    fn make(&self, call: &Call) -> Result<&'static str> {
+        let &Call { n, me, len, root, in_place, .. } = call;
+        let (team, whole) = (self.team, call.whole());
         let (to, from) = (|len: usize| self.to.span(0..len), |len: usize| self.from.span(0..len));
-        let (kind, in_place) = (self.dice.below(12), self.dice.below(2) == 0);
         // Broadcasts, reductions and scans may write where they read.
         let either = if in_place { self.to } else { self.from };
-        if in_place && (kind == 1 && me == root || (6..10).contains(&kind)) {
-            self.to.write_from(0, &source(me, if kind == 1 { whole } else { len }));
-        }
-        let team = self.team;
-        let (what, expected) = match kind {
-            0 => {
-                team.broadcast(root, to(whole)?, from(whole)?)?;
-                ("broadcast", source(root, whole))
-            }
-            1 => {
-                team.broadcast(root, to(whole)?, either.span(0..whole)?)?;
-                ("broadcast", source(root, whole))
-            }
-            2 => {
-                team.scatter(root, to(len)?, from(n * len)?)?;
-                ("scatter", mine(root))
-            }
-            3 => {
-                team.gather(root, to(n * len)?, from(len)?)?;
-                ("gather", if me == root { of_all() } else { untouched(n * len) })
-            }
-            4 => {
-                team.all_gather(to(n * len)?, from(len)?)?;
-                ("all_gather", of_all())
-            }
-            5 => {
-                team.all_to_all(to(n * len)?, from(n * len)?)?;
-                ("all_to_all", (0..n).flat_map(mine).collect())
-            }
-            6 => {
-                team.all_reduce(Sum, to(len)?, either.span(0..len)?)?;
-                ("all_reduce", sum(0..n))
-            }
-            7 => {
-                team.reduce(Sum, root, to(len)?, either.span(0..len)?)?;
-                (
-                    "reduce",
-                    match (me == root, in_place) {
-                        (true, _) => sum(0..n),
-                        (false, true) => source(me, len),
-                        (false, false) => untouched(len),
-                    },
-                )
-            }
-            8 => {
-                team.scan(Sum, to(len)?, either.span(0..len)?)?;
-                ("scan", sum(0..me + 1))
-            }
+        Ok(match call.kind {
+            0 => team.broadcast(root, to(whole)?, from(whole)?).map(|()| "broadcast")?,
+            1 => team.broadcast(root, to(whole)?, either.span(0..whole)?).map(|()| "broadcast")?,
+            2 => team.scatter(root, to(len)?, from(n * len)?).map(|()| "scatter")?,
+            3 => team.gather(root, to(n * len)?, from(len)?).map(|()| "gather")?,
+            4 => team.all_gather(to(n * len)?, from(len)?).map(|()| "all_gather")?,
+            5 => team.all_to_all(to(n * len)?, from(n * len)?).map(|()| "all_to_all")?,
+            6 => team.all_reduce(Sum, to(len)?, either.span(0..len)?).map(|()| "all_reduce")?,
+            7 => team.reduce(Sum, root, to(len)?, either.span(0..len)?).map(|()| "reduce")?,
+            8 => team.scan(Sum, to(len)?, either.span(0..len)?).map(|()| "scan")?,
             9 => {
                 team.exclusive_scan(to(len)?, either.span(0..len)?)?;
-                ("exclusive_scan", sum(0..me))
+                "exclusive_scan"
             }
             10 => {
                 team.all_to_alls(to(n * len)?, 1, from(n * len)?, 1, len)?;
-                ("all_to_alls", (0..n).flat_map(mine).collect())
+                "all_to_alls"
             }
             _ => {
-                let shorter = |rank: usize| len - len.min(rank);
-                let all: Vec<u64> = (0..n).flat_map(|rank| source(rank, shorter(rank))).collect();
-                assert_eq!(team.collect(to(n * len)?, from(shorter(me))?)?, all.len());
-                ("collect", all)
+                let all = (0..n).map(|rank| call.shorter(rank)).sum::<usize>();
+                assert_eq!(team.collect(to(n * len)?, from(call.shorter(me))?)?, all);
+                "collect"
             }
-        };
-        self.from.fill(0..n * len, !0);
-        let found = self.to.to_vec();
-        let wrong = (0..n * len).find(|&i| found[i] != *expected.get(i).unwrap_or(&before));
-        assert_eq!(wrong, None, "round {round}: {what} of {len} among {n}, root {root}");
-        Ok(())
+        })
+    }
+}
+
+/// One collective call, as all members choose it alike.
+struct Call {
+    n: usize,
+    me: usize,
+    round: usize,
+    len: usize,
+    root: usize,
+    /// Whether a broadcast has as many elements as an all-gather gives.
+    is_whole: bool,
+    kind: usize,
+    in_place: bool,
+}
+
+impl Call {
+    fn whole(&self) -> usize {
+        if self.is_whole { self.n * self.len } else { self.len }
+    }
+
+    /// What a destination holds before the call.
+    fn before(&self) -> u64 {
+        mark(self.n + self.me, 0, self.round)
+    }
+
+    fn source(&self, rank: usize, len: usize) -> Vec<u64> {
+        (0..len).map(|i| mark(rank, i, self.round)).collect()
+    }
+
+    /// Elements that a rank gives to a collect.
+    fn shorter(&self, rank: usize) -> usize {
+        self.len - self.len.min(rank)
+    }
+
+    fn sum(&self, ranks: std::ops::Range<usize>) -> Vec<u64> {
+        let at =
+            |i| ranks.clone().fold(0u64, |sum, rank| sum.wrapping_add(mark(rank, i, self.round)));
+        (0..self.len).map(at).collect()
+    }
+
+    /// The block that this member gets of a rank's source, which has one for each member.
+    fn mine(&self, rank: usize) -> Vec<u64> {
+        let (me, len) = (self.me, self.len);
+        self.source(rank, self.n * len)[me * len..(me + 1) * len].to_vec()
+    }
+
+    /// The first elements of this member's destination after the call; the others are untouched.
+    fn expected(&self) -> Vec<u64> {
+        let &Call { n, me, len, root, in_place, .. } = self;
+        let untouched = |len: usize| vec![self.before(); len];
+        match self.kind {
+            0 | 1 => self.source(root, self.whole()),
+            2 => self.mine(root),
+            3 if me != root => untouched(n * len),
+            3 | 4 => (0..n).flat_map(|rank| self.source(rank, len)).collect(),
+            5 | 10 => (0..n).flat_map(|rank| self.mine(rank)).collect(),
+            7 if me != root && in_place => self.source(me, len),
+            7 if me != root => untouched(len),
+            6 | 7 => self.sum(0..n),
+            8 => self.sum(0..me + 1),
+            9 => self.sum(0..me),
+            _ => (0..n).flat_map(|rank| self.source(rank, self.shorter(rank))).collect(),
+        }
     }
 }
 
@@ -150,7 +182,7 @@ fn of_two_teams_in_turn(setup: Setup) {
             let members: Vec<usize> =
                 (0..job.npes()).rev().filter(|pe| pe % 2 == job.pe() % 2).collect();
             for _ in 0..3 {
-                // It comes to a place that another team had before.
+                // It gets a slot that another team had before.
                 let team = job.team(&members)?.expect("it names itself");
                 let parts = |team, to, from| Parts { team, to, from, dice: run.shared_dice() };
                 let (mut world, mut half) =
@@ -168,8 +200,8 @@ fn of_two_teams_in_turn(setup: Setup) {
     }
 }
 
-/// Elements that fit some, all or none of the lengths of lines, eager buffers and parts, and
-/// combined so that the order shows: affine maps and triangular matrices.
+/// Elements whose sizes divide some, all or none of lines, eager buffers and parts. Their operators
+/// show the order of combination: affine maps and triangular matrices.
 fn reductions_about_every_limit(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 9]), 2) {
         run.job(move |job| {
@@ -194,7 +226,7 @@ fn reductions_about_every_limit(setup: Setup) {
                 [a.wrapping_mul(c), b.wrapping_mul(c).wrapping_add(d)]
             };
             about_every_limit(job, run.shared_dice(), |mark| [mark, !mark], affine)?;
-            // Of three members, not one each fits into an eager buffer.
+            // An eager buffer has no room for one element of each of three members.
             let wide = move |x: [[u64; 2]; 25], y: [[u64; 2]; 25]| {
                 std::array::from_fn(|i| affine(x[i], y[i]))
             };

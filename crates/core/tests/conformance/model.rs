@@ -1,4 +1,4 @@
-//! Chains of random block operations, compared with the same done to a plain vector.
+//! Sequences of random block operations, compared with a model in plain vectors.
 
 use crate::setup::{Run, Setup};
 use memonet_core::{Job, Result};
@@ -64,7 +64,7 @@ fn step() -> impl Strategy<Value = Step> {
                 values,
                 count
             }),
-        // Without repetition: which of two values for one place would win is not promised.
+        // Without repetition: of two values for one place, either may win.
         Just((0..LEN).collect::<Vec<_>>())
             .prop_shuffle()
             .prop_flat_map(|all| (0..=LEN).prop_map(move |len| all[..len].to_vec()))
@@ -83,7 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// PE 0 does all of it to PE 1's part.
+/// PE 0 does all operations on PE 1's part.
 fn act(job: &Job, source_values: &[u16], steps: &[Step]) -> Result<()> {
     let (target, source) = (job.window::<u16>(LEN)?, job.window::<u16>(LEN)?);
     source.write_from(0, source_values);
@@ -96,7 +96,7 @@ fn act(job: &Job, source_values: &[u16], steps: &[Step]) -> Result<()> {
     job.barrier()?;
     if job.pe() == 1 {
         for step in steps {
-            // The same steps on the model alone.
+            // These steps on the model alone.
             change(&mut model, source_values, step);
         }
         assert_eq!(target.to_vec(), model);
@@ -104,7 +104,7 @@ fn act(job: &Job, source_values: &[u16], steps: &[Step]) -> Result<()> {
     job.barrier()
 }
 
-/// One step for real, and on the model; a step that reads is compared with it.
+/// One step on the window and on the model. A read must give the model's values.
 fn apply(
     job: &Job,
     target: &memonet_core::Window<u16>,
@@ -153,7 +153,7 @@ fn apply(
             assert_eq!(seen, indices.iter().map(|&i| model[i]).collect::<Vec<_>>());
         }
     }
-    // Only what a fence separates is in order.
+    // Only fences order operations.
     job.fence()
 }
 
@@ -176,7 +176,7 @@ fn change(model: &mut [u16], source: &[u16], step: &Step) {
 
 fn blocks_do_what_a_vector_does(setup: Setup) {
     let config = Config { cases: 40, failure_persistence: None, ..Config::default() };
-    // The same cases every time: a test that fails now and then is no test.
+    // Fixed cases: a failure must repeat itself.
     let mut runner =
         TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     let strategy = (values(LEN), prop::collection::vec(step(), 1..25), any::<u8>());

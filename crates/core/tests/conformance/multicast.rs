@@ -1,4 +1,4 @@
-//! Multicast: all blocks, whole, in order, once, to every reader; bounds, leaving, deaths.
+//! Multicast: every reader gets all blocks, whole, in order, once; bounds, leaving, deaths.
 
 use crate::ground::yield_now;
 use crate::setup::{Dice, Run, Setup};
@@ -35,7 +35,7 @@ pub fn small() -> MulticastOptions {
     with_capacity(4096)
 }
 
-/// Lengths of blocks that readers can work out, too: none, few, many, and more than there is room
+/// Length of a block, which readers can compute, too: none, few, many, and more than there is room
 /// for at once.
 fn lengths(dice: &mut Dice, most: usize) -> usize {
     match dice.below(10) {
@@ -47,7 +47,7 @@ fn lengths(dice: &mut Dice, most: usize) -> usize {
     }
 }
 
-/// What block `number` holds at `index`.
+/// The element of block `number` at `index`.
 fn value(number: usize, index: usize) -> u64 {
     ((number as u64) << 32 | index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
@@ -99,7 +99,7 @@ fn read_one(
             block.pop();
         }
         1 => {
-            // Looked at first.
+            // A look before the read.
             check(&channel.peek()?, number, len);
             channel.recv(buffer)?;
             check(buffer, number, len);
@@ -112,7 +112,7 @@ fn read_one(
     Ok(())
 }
 
-/// `blocks` blocks from `writer` to `readers`.
+/// Sends `blocks` blocks from `writer` to `readers`.
 fn stream(
     job: &Job,
     run: Run,
@@ -123,7 +123,7 @@ fn stream(
 ) -> Result<()> {
     let mut channel = job.multicast::<u64>(writer, readers, options)?;
     let (mut lens, mut dice) = (run.shared_dice(), run.dice(job.pe()));
-    // About the largest block in place with the smallest capacity.
+    // Around the largest block in place, with the smallest capacity.
     let most = 100;
     let mut buffer = Vec::new();
     for number in 0..blocks {
@@ -258,7 +258,7 @@ fn elements_of_all_kinds(setup: Setup) {
     }
 }
 
-/// All readers see the same bytes, and the writer's memory where it is mapped.
+/// All readers see equal bytes, and in the writer's memory where it is mapped.
 fn in_place(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         let all: Vec<usize> = (0..run.npes).collect();
@@ -276,7 +276,7 @@ fn in_place(setup: Setup) {
             } else {
                 let block = channel.peek()?;
                 assert_eq!(*block, [7; 100]);
-                // Threads of one process, which map the job once.
+                // Threads of one process map the job once.
                 assert_eq!(block.as_ptr() as usize == written.load(Ordering::Relaxed), near);
             }
             job.barrier()
@@ -305,7 +305,7 @@ fn nothing_is_published_without_a_commit(setup: Setup) {
     }
 }
 
-/// Also where what was claimed is no block that can be written in place, and what is committed is.
+/// Even where the claimed block cannot be written in place, but the committed one can.
 fn a_claim_may_be_committed_in_part(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -352,7 +352,7 @@ fn a_look_is_no_taking(setup: Setup) {
     }
 }
 
-/// Each PE has a channel to all others, and answers what it reads.
+/// Each PE has a channel to all others, and answers the blocks that it reads.
 fn conversations(setup: Setup) {
     let rounds = if reads_in_place(setup) { 300 } else { 30 };
     for run in setup.runs(&[2, 3, 5]) {
@@ -403,7 +403,7 @@ fn many_channels(setup: Setup) {
     }
 }
 
-/// Channels come and go, whoever drops first, and the memory of old ones holds anything.
+/// Channels come and go, dropped in any order, and the memory of old ones holds anything.
 fn memory_is_reused(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(move |job| {
@@ -482,7 +482,7 @@ fn wrong_use(setup: Setup) {
     }
 }
 
-/// PEs that ask for different channels all hear of it, and the job goes on.
+/// PEs that ask for different channels all get an error, and the job goes on.
 fn contradictions(setup: Setup) {
     for run in setup.runs(&[3]) {
         run.job(move |job| {
@@ -507,7 +507,7 @@ fn contradictions(setup: Setup) {
                 )),
                 false => refused(job.multicast(0, &[1], small())),
             }
-            // Wrong at one alone.
+            // Wrong at one PE alone.
             let made = job.multicast::<u64>(0, if odd { &[9] } else { &[1] }, small());
             match made.map(drop) {
                 Err(Error::NoSuchPe { pe: 9, .. }) if odd => {}

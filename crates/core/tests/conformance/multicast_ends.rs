@@ -36,7 +36,7 @@ fn a_slow_reader_stops_the_writer_at_the_bound(setup: Setup) {
             let mut buffer = Vec::new();
             for round in 1..=4 {
                 if job.pe() == 0 {
-                    // The others read all the time; the last one does not.
+                    // All readers read all the time, except for the last one.
                     let mut refused = 0;
                     while refused < 200 {
                         match channel.try_claim(7)? {
@@ -59,7 +59,7 @@ fn a_slow_reader_stops_the_writer_at_the_bound(setup: Setup) {
                     );
                     assert!(channel.dropped().is_empty());
                 } else if job.pe() != slow {
-                    // As many as the writer can publish with the slow one at its place.
+                    // As many as the writer can publish while the slow reader stands still.
                     while channel.try_recv(&mut buffer)? {}
                 }
                 job.barrier()?;
@@ -95,7 +95,7 @@ fn slow_readers_are_dropped_and_told(setup: Setup) {
                     job.barrier()?;
                 }
                 1 => {
-                    // On a machine that is busy with something else it may be dropped so soon.
+                    // On a busy machine it may be dropped so soon.
                     match channel.recv(&mut buffer) {
                         Ok(()) => assert_eq!(buffer, [0; 8]),
                         Err(Error::Dropped) => {}
@@ -114,7 +114,7 @@ fn slow_readers_are_dropped_and_told(setup: Setup) {
                     for number in 0..BLOCKS {
                         match channel.recv(&mut buffer) {
                             Ok(()) => assert_eq!(buffer, [number as u64; 8]),
-                            // On a machine that is busy with something else.
+                            // On a busy machine.
                             Err(Error::Dropped) => break,
                             Err(error) => return Err(error),
                         }
@@ -127,7 +127,7 @@ fn slow_readers_are_dropped_and_told(setup: Setup) {
     }
 }
 
-/// A reader that is overtaken while it reads gets whole blocks, and then is told.
+/// A reader that is overtaken while it reads gets whole blocks, and then an error.
 fn a_dropped_reader_sees_no_torn_block(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(move |job| {
@@ -206,9 +206,9 @@ fn readers_leave(setup: Setup) {
                 for number in 0..BLOCKS {
                     channel.publish(&[number; 16])?;
                 }
-                assert_eq!(channel.dropped(), []);
+                assert!(channel.dropped().is_empty());
             } else {
-                // Each a different number of blocks; the last one all.
+                // Each reads a different number of blocks; the last one all.
                 let mine = BLOCKS * job.pe() as u64 / (job.npes() as u64 - 1);
                 for number in 0..mine {
                     channel.recv(&mut buffer)?;
@@ -221,8 +221,8 @@ fn readers_leave(setup: Setup) {
     }
 }
 
-/// The writer, and readers that have had enough, are gone from the job before the others have begun
-/// to read: these still get all, and then the end.
+/// The writer, and readers that have read enough, leave the job before the others have begun to
+/// read. These still get all blocks, and then the end.
 fn whoever_is_done_leaves_the_job(setup: Setup) {
     for run in setup.runs(&[2, 3, 5, 9]) {
         run.job(|job| {
@@ -307,11 +307,11 @@ fn the_writer_dies(setup: Setup) {
                     }
                 };
                 blames(ended, 0, Cause::Panic, "recv");
-                // Whoever reads in place gets all that was published; what has to be passed on may
-                // end with its sender.
+                // A reader in place gets all published blocks; blocks that must be passed on may
+                // end with their sender.
                 assert!(!reads_in_place(setup) || next == 20, "{next}");
                 if reads_in_place(setup) {
-                    // Elsewhere others may still be passing something on.
+                    // Otherwise other readers may still be passing blocks on.
                     blames(channel.peek().map(drop), 0, Cause::Panic, "peek");
                     blames(channel.try_recv(&mut buffer), 0, Cause::Panic, "try_recv");
                     blames(channel.try_peek().map(drop), 0, Cause::Panic, "try_peek");
@@ -354,7 +354,7 @@ fn a_reader_dies(setup: Setup) {
                     };
                     blames(ended, victim, Cause::Panic, "try_claim");
                 } else {
-                    // What comes, comes; nobody else leaves before the writer does.
+                    // Any block may come; no other PE leaves before the writer does.
                     while channel.recv(&mut buffer).is_ok() {}
                 }
                 Ok(())
@@ -363,7 +363,7 @@ fn a_reader_dies(setup: Setup) {
     }
 }
 
-/// Its parts are not taken for the beginning of the next one.
+/// Its parts do not count as the beginning of the next block.
 fn a_block_that_fails_in_the_midst_was_never_published(setup: Setup) {
     for run in setup.runs(&[3, 5]) {
         let victim = run.npes - 1;
@@ -388,7 +388,7 @@ fn a_block_that_fails_in_the_midst_was_never_published(setup: Setup) {
                 for block in [&[2; 3][..], &[3]] {
                     match channel.recv(&mut buffer) {
                         Ok(()) => assert_eq!(buffer, block),
-                        // Elsewhere others may still be passing it on.
+                        // Otherwise other readers may still be passing it on.
                         Err(error) => {
                             assert!(
                                 !reads_in_place(setup) && matches!(error, Error::PeerFailed { .. }),
@@ -425,7 +425,7 @@ fn readers_may_die(setup: Setup) {
                 )?)))
             },
             |_, channel| {
-                // These PEs are threads. In place, one whose end is there may still be read with.
+                // These PEs are threads. In place, a thread may still read by a dead PE's end.
                 if !in_place(channel.lock().unwrap().as_ref().unwrap()) {
                     std::mem::forget(channel);
                 }
@@ -445,12 +445,12 @@ fn readers_may_die(setup: Setup) {
                     }
                 }
                 if job.pe() == 0 {
-                    // One that has left is none that was dropped, if the writer sees that first.
+                    // If the writer first sees that a reader has left, it does not drop it.
                     let left = in_place(channel) && channel.dropped().is_empty();
                     assert!(left || channel.dropped() == [victim], "{:?}", channel.dropped());
                 }
-                // A writer that computes repairs nothing; one that leaves waits until all have got
-                // all.
+                // A writer that computes repairs nothing; a writer that leaves waits until all
+                // readers have everything.
                 *slot = None;
                 done.meet();
                 Ok(())
@@ -459,8 +459,8 @@ fn readers_may_die(setup: Setup) {
     }
 }
 
-/// A PE dies while a thread of its own reads a block where it is: that block stays as it is until
-/// the thread is done with it.
+/// A PE dies while one of its threads reads a block in place: the block stays as it is until the
+/// thread is done with it.
 fn a_peek_outlives_its_pe(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         let victim = 1;
@@ -511,15 +511,14 @@ fn a_peek_outlives_its_pe(setup: Setup) {
     }
 }
 
-/// A PE finalises, or tries to, while it reads a block where it is, and others go on with the
-/// channel.
+/// A PE finalises, or tries to, while it reads a block in place. The others go on with the channel.
 fn a_peek_outlives_finalising(setup: Setup) {
     for run in setup.runs(&[2, 4]) {
         let written = Meeting::new(2);
         run.job(move |job| {
             let mut channel = job.multicast::<u64>(0, &others(job, 0), small())?;
             if !setup.is_near() && channel.delivery() != Delivery::Tree {
-                // There, finalising waits for all others.
+                // With this setup, finalising waits for all other PEs.
                 return Ok(());
             }
             match job.pe() {
@@ -527,7 +526,7 @@ fn a_peek_outlives_finalising(setup: Setup) {
                     channel.publish(&[7; 20])?;
                     let mut number = 0;
                     while number < 1000 {
-                        // Stopped by the block that is read, sooner or later.
+                        // The block that is being read stops the writer at last.
                         match channel.try_claim(20) {
                             Ok(Some(mut block)) => block.fill(number),
                             Ok(None) => nap(Duration::from_micros(100)),

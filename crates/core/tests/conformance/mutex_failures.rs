@@ -1,4 +1,4 @@
-//! What goes wrong elsewhere costs a mutex nothing.
+//! Failures elsewhere do not damage a mutex.
 
 use crate::failure::{blames, with_a_death};
 use crate::setup::{Meeting, Setup};
@@ -8,9 +8,8 @@ use std::time::Duration;
 
 on_every_fabric!(a_death_elsewhere, an_earlier_write_that_failed,);
 
-/// A PE that never had the mutex dies while another has it and a third waits. The one that waits
-/// hears of it, and its turn is nobody's: the one that has the mutex gives it back, and gets it
-/// again.
+/// A PE that never had the mutex dies while another PE holds it and a third waits. The waiter gets
+/// an error, and its turn is passed over: the holder releases the mutex, and gets it again.
 fn a_death_elsewhere(setup: Setup) {
     for run in setup.runs(&[3, 4]) {
         let victim = run.npes - 1;
@@ -53,7 +52,7 @@ fn a_death_elsewhere(setup: Setup) {
     }
 }
 
-/// What an earlier write failed with is not taken for a failure of a mutex's own protocol.
+/// The error of an earlier write does not count as a failure of the mutex's own protocol.
 fn an_earlier_write_that_failed(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -66,7 +65,7 @@ fn an_earlier_write_that_failed(setup: Setup) {
                     let held = lock.lock()?;
                     words.write(0, 0);
                     drop(held);
-                    // It was no lock any more, and is one again.
+                    // The word was no lock for a while, and is one again.
                     for pe in 0..job.npes() {
                         words.put_one(pe, 0, 0)?;
                     }

@@ -1,5 +1,4 @@
-//! Order and completion: what a fence separates, data before its signal, quiet, and that all
-//! arrives in the end.
+//! Order and completion: fences, data before their signal, quiet, and eventual arrival.
 
 use crate::setup::{ALL, FEW, LONG, Meeting, SLUGGISH, Setup, eventually, mark, marks};
 use memonet_core::{Cause, Cmp, Error, Job, Result, SignalOp, Window};
@@ -27,7 +26,8 @@ on_every_fabric!(
 
 const ROUNDS: usize = 25;
 
-/// In a ring: data by several stores, a fence, a flag. Whoever sees the flag sees the data.
+/// Around a ring of PEs: data by several stores, a fence, a flag. A PE that sees the flag sees the
+/// data.
 fn a_fence_orders_data_before_a_flag(setup: Setup) {
     for run in setup.many_runs(&[2, 3, 5, 8], 4) {
         run.job(|job| {
@@ -53,7 +53,7 @@ fn a_fence_orders_data_before_a_flag(setup: Setup) {
     }
 }
 
-/// Every call that writes, before the fence; every call that writes a word, after it.
+/// All calls that write, before the fence; all calls that write a word, after it.
 fn a_fence_orders_every_kind_of_write(setup: Setup) {
     fn write(
         kind: usize,
@@ -79,7 +79,7 @@ fn a_fence_orders_every_kind_of_write(setup: Setup) {
                 let mut transfer = data.prepare(1, 0, source, 0..9)?;
                 transfer.start()?;
                 job.fence()?;
-                // Its completion is another matter.
+                // Only order is tested here, not completion.
                 drop(transfer);
                 return Ok(());
             }
@@ -129,7 +129,7 @@ fn a_fence_orders_every_kind_of_write(setup: Setup) {
     }
 }
 
-/// Large copies may go round the caches; the store after the fence does not.
+/// Large copies may bypass the caches; the store after the fence does not.
 fn a_fence_orders_large_blocks(setup: Setup) {
     const LEN: usize = 1 << 17;
     for run in setup.many_runs(&[2], 1) {
@@ -179,7 +179,7 @@ fn fences_make_a_chain(setup: Setup) {
                         job.fence()?;
                     }
                 } else if job.pe() == 1 {
-                    // Backwards: what is read later was written earlier.
+                    // Reads backwards: what is read later was written earlier.
                     eventually("the chain", || {
                         let seen: Vec<u64> = (0..LINKS).rev().map(|i| w.read(i)).collect();
                         assert!(
@@ -202,8 +202,7 @@ fn data_comes_before_its_signal(setup: Setup) {
             let (me, n) = (job.pe(), job.npes());
             let (right, left) = ((me + 1) % n, (me + n - 1) % n);
             let (data, signals) = (job.window::<u64>(ROUNDS * 5)?, job.window::<u64>(3)?);
-            // All at once, each to a place of its own: nothing holds them back but their own
-            // signals.
+            // All at once, each to a place of its own: only their signals order them.
             for round in 0..ROUNDS {
                 let (index, block) = (round * 5, marks(me, round, 5));
                 match round % 2 {
@@ -256,7 +255,7 @@ fn data_comes_before_its_signal(setup: Setup) {
     }
 }
 
-/// Large copies may use other stores than the signal does.
+/// Large copies may use other stores than the signal.
 fn large_data_comes_before_its_signal(setup: Setup) {
     const LEN: usize = 1 << 16;
     for run in setup.runs(&[2]) {
@@ -328,7 +327,7 @@ fn signals_are_counted(setup: Setup) {
             job.barrier()?;
             assert_eq!(signals.to_vec(), [10 * n as u64, 0]);
             job.barrier()?;
-            // Wrapping, as the contract says; and set means set.
+            // Addition wraps, as the contract says; set stores.
             if me == 0 {
                 signals.signal(n - 1, 1, SignalOp::Set, u64::MAX)?;
                 job.fence()?;
@@ -364,8 +363,8 @@ fn a_pipeline_of_all_pes(setup: Setup) {
     }
 }
 
-/// Two PEs count in each other's memory; each makes a step quiet, then looks how far the other is.
-/// Of two steps, one must have seen the other.
+/// Two PEs count in each other's memory. Each completes a step by quiet, then reads the other's
+/// count. Of two steps, one must have seen the other.
 fn quiet_comes_before_later_loads(setup: Setup) {
     let steps: u64 = if setup.is_near() { 200_000 } else { 2_000 };
     for run in setup.runs(&[2]) {
@@ -386,7 +385,7 @@ fn quiet_comes_before_later_loads(setup: Setup) {
     }
 }
 
-/// What two PEs saw of the other's steps, at each of their own: of two steps, one has seen the
+/// Checks the other's count that each PE saw at each of its steps: of two steps, one has seen the
 /// other.
 fn one_of_two_saw(seen: Vec<Result<Vec<u64>>>, steps: u64) {
     let seen = seen.into_iter().collect::<Result<Vec<_>>>().unwrap();
@@ -398,8 +397,8 @@ fn one_of_two_saw(seen: Vec<Result<Vec<u64>>>, steps: u64) {
     }
 }
 
-/// A PE stores to its own memory and then reads there; another one writes there, makes that quiet,
-/// and then gets. Of two steps, one must have seen the other.
+/// A PE stores to its own memory and then reads there; another PE writes there, calls quiet, and
+/// then gets. Of two steps, one must have seen the other.
 fn a_get_sees_what_its_target_stored(setup: Setup) {
     let steps: u64 = if setup.is_near() { 200_000 } else { 2_000 };
     for run in setup.runs(&[2]) {
@@ -425,7 +424,7 @@ fn a_get_sees_what_its_target_stored(setup: Setup) {
     }
 }
 
-/// The others learn of the quiet without memonet's help.
+/// The other PEs learn of the quiet without memonet.
 fn quiet_means_visible(setup: Setup) {
     for run in setup.runs(&[2, 3, 5]) {
         let meeting = Arc::new(Meeting::new(run.npes));
@@ -459,7 +458,7 @@ fn quiet_means_visible(setup: Setup) {
     }
 }
 
-/// Quiet is for all of the PE.
+/// Quiet completes the writes of all threads of a PE.
 fn quiet_covers_other_threads_writes(setup: Setup) {
     for run in setup.runs(FEW) {
         run.job(|job| {
@@ -521,7 +520,7 @@ fn what_was_started_arrives_without_further_calls(setup: Setup) {
                 data.put(1, 1, &[2, 3])?;
                 data.put_nbi(1, 3, &source, 0..1)?;
                 data.put_signal(1, 0, &[], &signals, 0, SignalOp::Set, 5)?;
-                // Says nothing more to memonet until the other has seen it all.
+                // Makes no further call until the other PE has seen everything.
                 meeting.meet();
             } else if job.pe() == 1 {
                 data.wait().timeout(LONG).all(&[0, 1, 2, 3], Cmp::Ne, 0)?;
@@ -534,7 +533,7 @@ fn what_was_started_arrives_without_further_calls(setup: Setup) {
     }
 }
 
-/// Returning is finalising: nothing is lost because its sender is done.
+/// Returning finalises: no write is lost because its sender has left.
 fn finalising_completes_writes(setup: Setup) {
     for run in setup.runs(&[2, 5]) {
         run.job(|job| {
@@ -551,8 +550,7 @@ fn finalising_completes_writes(setup: Setup) {
     }
 }
 
-/// Nor is it lost on those who wait for it: a PE counts as gone when all that it wrote is there,
-/// not before.
+/// Waits for these writes succeed: a PE counts as gone only when all its writes are visible.
 #[test]
 fn finalising_completes_writes_first() {
     const BLOCK: usize = 1 << 15;
@@ -567,13 +565,13 @@ fn finalising_completes_writes_first() {
                         left,
                         Err(Error::PeerFailed { pe: 2, cause: Cause::Finalized })
                     ));
-                    // Takes a while to complete.
+                    // This takes a while to complete.
                     for round in 0..40 {
                         data.put(0, 0, &[round; BLOCK])?;
                     }
                     flag.remote(0, 0)?.store(1);
                 }
-                // Leaves at once.
+                // The PE leaves at once.
                 _ => {}
             }
             Ok(())

@@ -1,5 +1,4 @@
-//! What comes from outside is not believed: the environment, an inherited descriptor, a control
-//! page.
+//! Input from outside is checked: the environment, an inherited descriptor, a control page.
 //!
 //! A process has one environment and joins one job, so each of these runs in a process of its own.
 
@@ -13,7 +12,7 @@ use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
-/// Set where a hidden test is meant to run.
+/// Set where a hidden test is to run.
 const MEANT: &str = "MEMONET_CONFORMANCE_OUTSIDE";
 
 fn alone(test: &str) {
@@ -56,8 +55,7 @@ fn deaths_that_a_launcher_publishes() {
 
 /// Sets or removes a variable.
 fn set(name: &str, value: Option<&str>) {
-    // SAFETY: this process was started for one test, and nothing else in it reads or writes the
-    // environment meanwhile.
+    // SAFETY: this process runs one test, and nothing else in it uses the environment meanwhile.
     unsafe {
         match value {
             Some(value) => std::env::set_var(name, value),
@@ -74,7 +72,7 @@ fn join(fd: &str, pe: &str, npes: &str) -> Result<Job, Error> {
     memonet_fabrics::init()
 }
 
-/// A descriptor as a launcher hands it down: a call may close it.
+/// A descriptor as a launcher passes it on: a call may close it.
 fn handed_down(fd: impl AsFd) -> String {
     // SAFETY: duplicates a descriptor that is open during the call.
     let copy = unsafe { libc::fcntl(fd.as_fd().as_raw_fd(), libc::F_DUPFD, 10) };
@@ -125,13 +123,13 @@ fn in_a_process_with_a_bad_environment() {
     assert!(matches!(refused, Error::Environment { name: ENV_FABRIC, .. }), "{refused}");
     set(ENV_FABRIC, None);
     assert_eq!(file.state(0), State::Empty, "none of these joined");
-    // All of it was refused for the reason alone that it was wrong.
+    // Only the wrong values were the reason for the refusals.
     let job = join(&fd(), "2", "3").unwrap();
     assert_eq!((job.pe(), job.npes()), (2, 3));
     assert_eq!(file.state(2), State::Joined);
     let again = join("nonsense", "x", "y").unwrap();
     assert_eq!((again.pe(), again.npes()), (2, 3), "a second call gives the same job");
-    // What was found out by another state is found out again.
+    // A departure that was based on another state is refused.
     assert!(!file.left(0, State::Joined) && file.state(0) == State::Empty);
     assert!(file.left(0, State::Empty) && file.state(0) == State::Done);
     assert!(file.left(1, file.state(1)));
@@ -163,7 +161,7 @@ fn in_a_process_with_bad_descriptors() {
     let (reader, _writer) = std::io::pipe().unwrap();
     refuse("a pipe", handed_down(reader));
     let memory = |flags: u32, len: u64, seals: i32| {
-        // SAFETY: the name is a C string; the answer is checked, and owned by nobody else.
+        // SAFETY: the name is a C string; the new descriptor is checked, and has no other owner.
         let file = unsafe {
             let fd = libc::memfd_create(c"not-a-job".as_ptr(), flags);
             assert!(fd >= 0);
@@ -183,7 +181,7 @@ fn in_a_process_with_bad_descriptors() {
     for len in [0, 1, 8, size_of::<JobHeader>() as u64 - 1, one_page, 1 << 24] {
         refuse("zeros", handed_down(memory(allow, len, sealed)));
     }
-    // The beginning of a real job, cut off.
+    // A real job, cut short.
     let real = JobFile::create(2, 2).unwrap();
     let real = File::from(real.fd().try_clone_to_owned().unwrap());
     let mut page = vec![0; one_page as usize];
@@ -228,7 +226,7 @@ fn in_a_process_with_bad_control_pages() {
         refuse_page(&file, offset, &vec![0xFF; size]);
         file.write_all_at(&good, offset as u64).unwrap();
     }
-    // Everything at once, in ways that fit together but not the file.
+    // All fields at once: they fit together, but not the file.
     for (pes, heap) in [(2, 1 << 21), (MAX_PES, 1 << 30), (2, 1 << 50)] {
         let g = Geometry::new(pes, heap).unwrap();
         let mut page = vec![0; 128];
@@ -252,7 +250,7 @@ fn in_a_process_with_bad_control_pages() {
         refuse_page(&file, own, &u64::to_ne_bytes(bad));
     }
     assert_eq!(job_file.state(0), State::Empty);
-    // Where nobody can have a segment, but it could be: then it lies elsewhere.
+    // A valid address that is in use: then the segment lies elsewhere.
     file.write_all_at(&(1u64 << 62).to_ne_bytes(), own as u64).unwrap();
     let job = join(&handed_down(&file), "0", "2").unwrap();
     assert_eq!((job.pe(), job.npes()), (0, 2));
@@ -281,6 +279,18 @@ fn in_a_process_of_another_launcher() {
                 && refused.to_string().contains(variable),
             "{refused}"
         );
+        set(variable, None);
+    }
+    for (variable, value) in [("SLURM_NTASKS", "4"), ("SLURM_PROCID", "3"), ("PMIX_RANK", "3")] {
+        set(variable, Some(value));
+        let refused = memonet_fabrics::init().map(drop).unwrap_err();
+        assert!(matches!(refused, Error::ForeignLauncher { size: 4, .. }), "{variable}: {refused}");
+        assert!(refused.to_string().contains(variable), "{refused}");
+        set(variable, None);
+    }
+    set("SLURM_NTASKS", Some("4"));
+    // One that a launcher has started inside of what another has reserved.
+    for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"] {
         set(variable, Some("1"));
     }
     assert_eq!(memonet_fabrics::init().unwrap().npes(), 1, "one process is no job of several");
@@ -324,7 +334,7 @@ fn in_a_process_beside_others_that_die() {
     let said = ["SIGKILL", "exit status 3", "_exit(0)", "SIGSEGV"];
     for (pe, (cause, said)) in (1..).zip(causes.into_iter().zip(said)) {
         let ended = std::thread::scope(|scope| {
-            // Nobody else is there: it waits until it hears.
+            // No other PE is there: it waits until the departure.
             let waiting = scope.spawn(|| job.barrier());
             crate::setup::nap(std::time::Duration::from_millis(5));
             file.depart(pe, cause);
@@ -341,7 +351,7 @@ fn in_a_process_beside_others_that_die() {
             State::Dead(cause).departed().is_some_and(|c| c.to_string().contains(said)),
             "{cause}"
         );
-        // Dead is dead.
+        // A death is final.
         file.depart(pe, Cause::Exit(77));
         file.left(pe, State::Dead(cause));
         assert_eq!(file.state(pe), State::Dead(cause));

@@ -1,5 +1,5 @@
-//! What must not be done is refused where it is asked for, and nothing is written: not elsewhere,
-//! not in part.
+//! Wrong calls are refused by the caller's own PE, and write nothing: not elsewhere, and not in
+//! part.
 
 use crate::setup::{FEW, Setup};
 use memonet_core::{Access, Error, Job, Read, Result, SignalOp, Window, WindowOptions, Write};
@@ -22,7 +22,7 @@ on_every_fabric!(
 const LEN: usize = 10;
 const PATTERN: u64 = 0x5555_AAAA_5555_AAAA;
 
-/// Runs `ask` on PE 0, with a window between two others, and sees to it that nothing was written
+/// Runs `ask` on PE 0, with a window between two others, and checks that nothing was written
 /// anywhere.
 fn nothing_written(setup: Setup, ask: fn(&Job, &Window<u64>) -> Result<()>) {
     for run in setup.runs(FEW) {
@@ -58,7 +58,7 @@ fn length<T>(result: Result<T>) {
     assert!(matches!(result, Err(Error::Length { .. })), "{result:?}");
 }
 
-/// Indices from just beyond the end to those whose byte offsets come round to the start.
+/// Indices from just beyond the end to those whose byte offsets wrap around to the start.
 const BEYOND: [usize; 12] = [
     LEN,
     LEN + 1,
@@ -99,7 +99,7 @@ fn out_of_range(setup: Setup) {
                 }
             }
         }
-        // Blocks that begin inside, or are larger than all.
+        // Blocks that begin inside, or are larger than the window.
         for pe in 0..job.npes() {
             for (index, count) in [
                 (LEN - 1, 2),
@@ -223,7 +223,7 @@ fn lengths_that_differ(setup: Setup) {
     });
 }
 
-/// Ranges of one's own part.
+/// Ranges of a PE's own part.
 fn bad_sources(setup: Setup) {
     nothing_written(setup, |job, w| {
         let to = job.npes() - 1;
@@ -248,7 +248,7 @@ fn bad_sources(setup: Setup) {
     });
 }
 
-/// A bad signal keeps its data back, and bad data its signal.
+/// A bad signal keeps its data from being sent, and bad data their signal.
 fn bad_signals(setup: Setup) {
     nothing_written(setup, |job, w| {
         let short = [1u64; 3];
@@ -314,7 +314,7 @@ fn words_beyond_the_end(setup: Setup) {
             beyond(w.remote_word::<u8>(pe, usize::MAX));
             assert!(w.remote_word::<u64>(pe, usize::MAX).is_err());
         }
-        // Partly inside.
+        // A range that is partly inside.
         let odd = w.remote_word::<u64>(1, bytes - 4);
         assert!(odd.is_err());
         Ok(())
@@ -333,11 +333,6 @@ fn words_beyond_the_end(setup: Setup) {
 }
 
 fn access_modes(setup: Setup) {
-    #[track_caller]
-    fn denied<T>(result: Result<T>) {
-        let result = result.map(drop);
-        assert!(matches!(result, Err(Error::AccessDenied { pe: 1, .. })), "{result:?}");
-    }
     for run in setup.runs(FEW) {
         run.job(|job| {
             let plain = job.window::<u64>(2)?;
@@ -345,63 +340,12 @@ fn access_modes(setup: Setup) {
                 let w = job.window_with::<u64>(2, WindowOptions::new().access(access))?;
                 w.fill(0..2, PATTERN);
                 job.barrier()?;
-                let (read, write) = (access.allows(Access::Read), access.allows(Access::Write));
                 if job.pe() == 0 {
-                    if read {
-                        assert_eq!(w.get_one(1, 0)?, PATTERN);
-                        assert_eq!(w.remote_as::<Read>(1, 1)?.load()?, PATTERN);
-                    } else {
-                        denied(w.get_one(1, 0));
-                        denied(w.get_strided(1, 0, 1, &mut [0], 1, 1));
-                        denied(w.get_indexed(1, &[1], &mut [0]));
-                        denied(w.remote_as::<Read>(1, 1));
-                    }
-                    if write {
-                        w.put_one(1, 0, 1)?;
-                        job.fence()?;
-                        w.signal(1, 0, SignalOp::Set, 2)?;
-                        w.remote_as::<Write>(1, 1)?.store(3);
-                    } else {
-                        denied(w.put_one(1, 0, 1));
-                        denied(w.put_nbi(1, 0, &plain, 0..1));
-                        denied(w.prepare(1, 0, &plain, 0..1));
-                        denied(w.put_strided(1, 0, 1, &[1], 1, 1));
-                        denied(w.put_indexed(1, &[1], &[1]));
-                        denied(w.signal(1, 0, SignalOp::Set, 2));
-                        denied(w.put_signal(1, 0, &[1], &plain, 0, SignalOp::Set, 1));
-                        denied(plain.put_signal(1, 0, &[1], &w, 0, SignalOp::Set, 1));
-                        denied(plain.prepare(1, 0, &plain, 0..1)?.with_signal(
-                            &w,
-                            0,
-                            SignalOp::Set,
-                            1,
-                        ));
-                        denied(w.remote_as::<Write>(1, 1));
-                    }
-                    if !(read && write) {
-                        denied(w.remote(1, 0));
-                        denied(w.remote_word::<u32>(1, 0));
-                        denied(w.signal(1, 0, SignalOp::Add, 1));
-                        denied(plain.put_signal(1, 0, &[1], &w, 0, SignalOp::Add, 1));
-                    }
-                    // The order of refusals does not matter, but there must be one.
-                    assert!(w.remote(1, 2).is_err() && w.remote(job.npes(), 0).is_err());
+                    other_pes_have(access, job, &w, &plain)?;
                 }
-                // The owner may always do everything.
-                if job.pe() == 1 {
-                    w.remote(1, 1)?.fetch_add(0)?;
-                    // PE 0's store may come between any two of these.
-                    for seen in [w.get_one(1, 1)?, w.read(1)] {
-                        assert!(seen == PATTERN || write && seen == 3, "{seen:#x}");
-                    }
-                    let own = job.window_with::<u64>(1, WindowOptions::new().access(access))?;
-                    own.put_one(1, 0, 9)?;
-                    job.quiet()?;
-                    assert_eq!(own.read(0), 9);
-                } else {
-                    job.window_with::<u64>(1, WindowOptions::new().access(access))?;
-                }
+                owners_have_all(access, job, &w)?;
                 job.barrier()?;
+                let write = access.allows(Access::Write);
                 let expected = if job.pe() == 1 && write { [2, 3] } else { [PATTERN; 2] };
                 assert_eq!(
                     (w.to_vec(), plain.to_vec()),
@@ -415,7 +359,69 @@ fn access_modes(setup: Setup) {
     }
 }
 
-/// Plain data may be of no size at all: nothing to copy, and nothing to divide by.
+/// PE 0 may do with PE 1's part of `w` what `access` says, and nothing else.
+fn other_pes_have(access: Access, job: &Job, w: &Window<u64>, plain: &Window<u64>) -> Result<()> {
+    #[track_caller]
+    fn denied<T>(result: Result<T>) {
+        let result = result.map(drop);
+        assert!(matches!(result, Err(Error::AccessDenied { pe: 1, .. })), "{result:?}");
+    }
+    let (read, write) = (access.allows(Access::Read), access.allows(Access::Write));
+    if read {
+        assert_eq!(w.get_one(1, 0)?, PATTERN);
+        assert_eq!(w.remote_as::<Read>(1, 1)?.load()?, PATTERN);
+    } else {
+        denied(w.get_one(1, 0));
+        denied(w.get_strided(1, 0, 1, &mut [0], 1, 1));
+        denied(w.get_indexed(1, &[1], &mut [0]));
+        denied(w.remote_as::<Read>(1, 1));
+    }
+    if write {
+        w.put_one(1, 0, 1)?;
+        job.fence()?;
+        w.signal(1, 0, SignalOp::Set, 2)?;
+        w.remote_as::<Write>(1, 1)?.store(3);
+    } else {
+        denied(w.put_one(1, 0, 1));
+        denied(w.put_nbi(1, 0, plain, 0..1));
+        denied(w.prepare(1, 0, plain, 0..1));
+        denied(w.put_strided(1, 0, 1, &[1], 1, 1));
+        denied(w.put_indexed(1, &[1], &[1]));
+        denied(w.signal(1, 0, SignalOp::Set, 2));
+        denied(w.put_signal(1, 0, &[1], plain, 0, SignalOp::Set, 1));
+        denied(plain.put_signal(1, 0, &[1], w, 0, SignalOp::Set, 1));
+        denied(plain.prepare(1, 0, plain, 0..1)?.with_signal(w, 0, SignalOp::Set, 1));
+        denied(w.remote_as::<Write>(1, 1));
+    }
+    if !(read && write) {
+        denied(w.remote(1, 0));
+        denied(w.remote_word::<u32>(1, 0));
+        denied(w.signal(1, 0, SignalOp::Add, 1));
+        denied(plain.put_signal(1, 0, &[1], w, 0, SignalOp::Add, 1));
+    }
+    // Wrong in two ways: either error will do.
+    assert!(w.remote(1, 2).is_err() && w.remote(job.npes(), 0).is_err());
+    Ok(())
+}
+
+/// A PE may always read and write its own part. *Collective.*
+fn owners_have_all(access: Access, job: &Job, w: &Window<u64>) -> Result<()> {
+    let own = job.window_with::<u64>(1, WindowOptions::new().access(access))?;
+    if job.pe() == 1 {
+        w.remote(1, 1)?.fetch_add(0)?;
+        // PE 0's store may come between any two of these.
+        for seen in [w.get_one(1, 1)?, w.read(1)] {
+            let stored = access.allows(Access::Write) && seen == 3;
+            assert!(seen == PATTERN || stored, "{seen:#x}");
+        }
+        own.put_one(1, 0, 9)?;
+        job.quiet()?;
+        assert_eq!(own.read(0), 9);
+    }
+    Ok(())
+}
+
+/// Plain data may have size zero: nothing to copy, and no division by it.
 fn elements_without_size(setup: Setup) {
     for run in setup.runs(FEW) {
         run.job(|job| {
@@ -438,7 +444,7 @@ fn elements_without_size(setup: Setup) {
     }
 }
 
-/// After any number of refusals all is as before: nothing is held, nothing is used up.
+/// Any number of refusals changes nothing: nothing stays held or used up.
 fn refusals_cost_nothing(setup: Setup) {
     for run in setup.runs(&[2]) {
         run.job(|job| {

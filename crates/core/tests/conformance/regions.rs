@@ -1,4 +1,4 @@
-//! Regions: what was released before is seen after an acquire, whoever writes beside it.
+//! Regions: an acquire sees all earlier releases, whatever other PEs write beside them.
 
 use crate::failure::{blames, with_a_death};
 use crate::setup::{Dice, Meeting, Run, Setup};
@@ -31,8 +31,8 @@ fn options(dice: &mut Dice) -> RegionOptions {
         .checked(checked)
 }
 
-/// Who writes what in a phase, and what: each element has one writer at most, each PE's elements
-/// are all over the region.
+/// Writers and values of a phase: each element has at most one writer, and each PE's elements are
+/// all over the region.
 fn plan(run: &Run, phase: usize, len: usize) -> Vec<Option<(usize, u64)>> {
     let mut dice = Dice::from(run.seed << 32 ^ phase as u64);
     let grain = 1 + dice.below(40);
@@ -47,7 +47,7 @@ fn plan(run: &Run, phase: usize, len: usize) -> Vec<Option<(usize, u64)>> {
         .collect()
 }
 
-/// Random programs whose phases are divided by barriers, against a sequential run of the same.
+/// Random programs whose phases are divided by barriers, against their sequential run.
 fn programs_without_races(setup: Setup) {
     let phases = if setup.is_near() { 30 } else { 12 };
     for run in setup.many_runs(&[1, 2, 3, 5], 4) {
@@ -59,7 +59,7 @@ fn programs_without_races(setup: Setup) {
             let mut dice = run.dice(job.pe());
             for phase in 0..phases {
                 let plan = plan(&run, phase, len);
-                // Nobody writes what others read.
+                // No PE writes what others read.
                 let stable: Vec<usize> = (0..len).filter(|&index| plan[index].is_none()).collect();
                 for _ in 0..5 {
                     if let Some(&at) = stable.get(dice.below(stable.len().max(1))) {
@@ -84,7 +84,7 @@ fn programs_without_races(setup: Setup) {
                     }
                     drop(part);
                     if dice.below(6) == 0 {
-                        // Now and then in between: it makes nothing wrong.
+                        // Calls in between are always allowed.
                         if dice.below(2) == 0 { region.release()? } else { region.acquire()? }
                     }
                     index = end;
@@ -124,7 +124,7 @@ fn programs_of_threads(setup: Setup) {
                                 );
                                 part.set(at, at as u32 * phase);
                                 if at % 7 == 0 {
-                                    // Under the guards of others.
+                                    // While other guards are held.
                                     region.release().unwrap();
                                 }
                             }
@@ -144,7 +144,7 @@ fn programs_of_threads(setup: Setup) {
     }
 }
 
-/// Without barriers: a mutex orders the acquire of the next one behind the release of the last one.
+/// Without barriers: a mutex orders the next PE's acquire after the last PE's release.
 fn a_lock_orders(setup: Setup) {
     let times = if setup.is_near() { 100 } else { 15 };
     for run in setup.runs(&[2, 3, 5]) {
@@ -175,7 +175,7 @@ fn a_lock_orders(setup: Setup) {
     }
 }
 
-/// All write the same pages all the time, each its own bytes.
+/// All PEs write all pages all the time, each its own bytes.
 fn false_sharing(setup: Setup) {
     for run in setup.runs(&[2, 3, 5]) {
         run.job(move |job| {
@@ -296,7 +296,7 @@ fn pages_that_cannot_be(setup: Setup) {
             }
             let made = Region::<[u8; 5]>::with(job, 10, RegionOptions::new().page(64));
             assert!(matches!(made.map(drop), Err(Error::Misuse(_))));
-            // With what belongs to each page, more than an address can say.
+            // With the words of each page, more than the address space.
             let page = (usize::MAX / 16).next_multiple_of(64);
             let made = Region::<u8>::with(
                 job,
@@ -310,7 +310,7 @@ fn pages_that_cannot_be(setup: Setup) {
     }
 }
 
-/// Whoever asks first has it at home: of its own pages it then gets nothing from elsewhere.
+/// The PE that asks first for a page is its home, and then gets nothing for it from other PEs.
 fn first_touch(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -366,7 +366,7 @@ fn what_is_known_is_not_fetched(setup: Setup) {
             region.barrier()?;
             assert_eq!(region.read(0..5120)?.get(5), 1);
             let after = region.stats();
-            // Its home has it, and who wrote it knows what it is now.
+            // The home has the page, and the copy of its writer is up to date.
             let one =
                 u64::from(!setup.is_near() && !matches!(job.pe(), pe if pe == 0 || pe == n - 1));
             assert_eq!(after.handovers - same.handovers, one, "one page has");
@@ -430,7 +430,7 @@ fn no_race_is_named_where_there_is_none(setup: Setup) {
                 drop(all);
                 region.release()?;
                 drop(turn);
-                // The neighbours are each PE's own.
+                // The neighbouring elements belong to one PE each.
                 let mut all = region.write(0..100)?;
                 let seen = all.get(job.pe());
                 all.set(job.pe(), seen + 1);

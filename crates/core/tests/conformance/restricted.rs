@@ -20,7 +20,7 @@ on_every_fabric!(
 
 const RIGHTS: [Access; 4] = [Access::None, Access::Read, Access::Write, Access::ReadWrite];
 
-/// All four rights occur, and no two neighbours have the same.
+/// All four rights occur, and neighbours have different ones.
 fn mixed(home: usize, holder: usize) -> Access {
     RIGHTS[(3 * home + holder + 1) % 4]
 }
@@ -71,7 +71,7 @@ fn every_right_of_every_pair(setup: Setup) {
                 job.quiet()?;
                 job.barrier()?;
             }
-            // Nobody writes but who may.
+            // Only PEs with the right to write have written.
             job.barrier()?;
             for home in 0..job.npes() {
                 if home != me && mixed(home, me).allows(Access::Write) {
@@ -131,7 +131,7 @@ fn ordinary_windows_have_no_keys(setup: Setup) {
     }
 }
 
-/// Sends every PE's key to every PE; gives them by home.
+/// Sends every PE's key to every PE. Gives the keys by home.
 pub fn exchange(job: &Job, key: Key) -> Result<Vec<Key>> {
     let keys = job.window::<Key>(job.npes())?;
     for to in 0..job.npes() {
@@ -159,7 +159,7 @@ fn keys_open_one_part(setup: Setup) {
                 }
                 assert!(matches!(view.put_one(home, 6, 9), Err(Error::OutOfBounds { .. })));
                 assert!(matches!(view.put_one(n, 0, 9), Err(Error::NoSuchPe { .. })));
-                // Of other elements, which fit or do not.
+                // With other elements, which fit or do not.
                 assert!(matches!(
                     job.attach::<[u8; 7]>(&keys[home]).map(drop),
                     Err(Error::WrongKey { .. })
@@ -255,7 +255,7 @@ fn keys_die_with_their_window(setup: Setup) {
                 "{gone:?}"
             );
             job.barrier()?;
-            // In its place, perhaps.
+            // It may get the same slot.
             let new = job.restricted::<u64>(2, |_, _| Access::ReadWrite)?;
             let gone = job.attach::<u64>(&old).map(drop);
             assert!(
@@ -263,7 +263,7 @@ fn keys_die_with_their_window(setup: Setup) {
                 "{gone:?}"
             );
             assert_eq!(new.to_vec(), [0; 2]);
-            // A view keeps what it opened.
+            // A view keeps the part that it has opened.
             let key = exchange(job, new.key()?)?[home];
             let view = job.attach::<u64>(&key)?;
             drop(new);
@@ -293,7 +293,7 @@ fn windows_come_and_go(setup: Setup) {
                 if own.below(2) == 0 {
                     kept.push((w, round));
                 }
-                // Ordinary ones in between.
+                // Ordinary windows in between.
                 let plain = job.window::<u64>(len)?;
                 assert_eq!(plain.to_vec(), vec![0; len]);
                 plain.fill(0..len, 1);
@@ -331,7 +331,7 @@ fn too_many(setup: Setup) {
     }
 }
 
-/// Alone in a process: descriptors and mappings are counted for all of it.
+/// Alone in a process, because it counts all descriptors and mappings of the process.
 #[test]
 fn nothing_is_left_open() {
     in_another_process(&["in_a_process_that_counts"], &[("MEMONET_CONFORMANCE_COUNTS", "1")]);
@@ -373,7 +373,7 @@ fn in_a_process_that_counts() {
     assert_eq!(count(), before, "descriptors and mappings after all jobs");
 }
 
-/// Alone in a process, too: its limit on open files counts for all of it.
+/// Alone in a process, because it changes the process's limit on open files.
 #[test]
 fn all_or_none_when_files_run_out() {
     in_another_process(&["in_a_process_with_few_files"], &[("MEMONET_CONFORMANCE_FEW", "1")]);
@@ -390,7 +390,7 @@ fn in_a_process_with_few_files() {
         for spare in 0..12 {
             let meeting = Meeting::new(run.npes);
             let made = run.results(move |job| {
-                // The first one opens what all share.
+                // The first window opens descriptors that all share.
                 job.restricted::<u8>(1, |_, _| Access::ReadWrite).unwrap().free().unwrap();
                 meeting.meet();
                 let old = (job.pe() == 0).then(|| limit_files(spare));
@@ -399,7 +399,7 @@ fn in_a_process_with_few_files() {
                 if let Some(old) = old {
                     set_file_limit(old);
                 }
-                // Whatever became of it, the job goes on in step.
+                // Whatever the outcome, the PEs stay in step.
                 let w = job.window::<u64>(1).unwrap();
                 w.remote(0, 0).unwrap().add(1).unwrap();
                 job.barrier().unwrap();
@@ -424,7 +424,7 @@ fn in_a_process_with_few_files() {
     assert_ne!(refused, 0, "there were files enough, so this tests nothing");
 }
 
-/// Leaves room for `spare` more descriptors; gives the limit there was.
+/// Leaves room for `spare` more descriptors. Gives the old limit.
 fn limit_files(spare: usize) -> libc::rlimit {
     let mut old = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is valid during the call.
@@ -441,9 +441,9 @@ fn set_file_limit(limit: libc::rlimit) {
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }, 0);
 }
 
-/// Whatever descriptor of a part a process has, and opens anew for writing: who has not mapped the
-/// part for writing when the window was made writes nothing there. In a process of its own, as
-/// windows of other tests may be just being made.
+/// A process reopens every descriptor of a part for writing: it can still write only to parts that
+/// it had mapped for writing when the window was made. In a process of its own, because other tests
+/// may be making windows.
 #[test]
 fn descriptors_open_no_way_to_write() {
     in_another_process(

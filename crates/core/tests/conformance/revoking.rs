@@ -1,4 +1,4 @@
-//! Taking rights back, and waiting until nobody uses them any more.
+//! Revoking rights, and waiting until no PE uses them any more.
 
 use crate::restricted::exchange;
 use crate::setup::{FEW, LONG, Meeting, Run, Setup};
@@ -50,7 +50,7 @@ fn revoking_takes_all_rights_back(setup: Setup) {
                 }
                 assert!(revoked(job.attach::<u64>(&keys[0]).map(drop)));
             } else {
-                // The home has what it had, and its rights to the others' parts.
+                // The home keeps its part, and its rights to other parts.
                 w.put_one(0, 3, 8)?;
                 job.quiet()?;
                 w.remote(0, 3)?.add(1)?;
@@ -61,7 +61,7 @@ fn revoking_takes_all_rights_back(setup: Setup) {
             if me == 0 {
                 assert_eq!((w.to_vec(), plain.read(0)), (vec![0, 0, 0, 9], 0));
             }
-            // A new key is a new right.
+            // A new key gives a new right.
             let keys = exchange(job, w.key()?)?;
             if me != 0 {
                 let view = job.attach::<u64>(&keys[0])?;
@@ -107,7 +107,7 @@ fn revoking_again_and_again(setup: Setup) {
     }
 }
 
-/// Holds something of PE 0's part at PE 1; PE 0 cannot get past `revoke_wait` meanwhile.
+/// PE 1 holds a handle into PE 0's part. Meanwhile `revoke_wait` does not return at PE 0.
 fn held<H: 'static>(
     run: Run,
     hold: fn(&Window<u64>) -> Result<H>,
@@ -137,7 +137,7 @@ fn held<H: 'static>(
             meeting.meet();
             crate::setup::nap(Duration::from_millis(8));
             assert!(matches!(w.remote(0, 0).map(drop), Err(Error::Revoked { .. })));
-            // Resolved before, valid until dropped.
+            // A remote that was made before stays valid until it is dropped.
             use_it(&mut held)?;
             drop(held);
         }
@@ -179,7 +179,7 @@ fn revoke_wait_waits_for_transfers(setup: Setup) {
     }
 }
 
-/// Others write as long as they may, in every way; then the home has its part to itself.
+/// Other PEs write by every call while they may; after that, the home alone writes its part.
 fn after_revoke_wait_nothing_is_written(setup: Setup) {
     const LEN: usize = 64;
     fn write(job: &Job, w: &Window<u64>, round: usize) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Segments by byte offset: blocks, spots and what they do.
+//! Segments by byte offset: blocks and spots.
 
 use crate::setup::{Setup, segment_of, sizes_here};
 use memonet_core::unstable::shm::{self, AtomicOp};
@@ -183,7 +183,7 @@ fn a_signal_comes_after_a_block_that_is_not_copied(setup: Setup) {
             };
             for round in 1..=30 {
                 let bytes = |pe: usize| [pe as u8 + 1, round as u8].repeat(BYTES / 2);
-                // SAFETY: the source lies in this PE's own block, and nobody reads it now.
+                // SAFETY: the source lies in this PE's own block, and no PE reads it now.
                 unsafe { shm::copy(here(source), bytes(me).as_ptr(), BYTES) };
                 let to = segment.at(next, target, BYTES).unwrap();
                 let word = segment.at(next, signal, 8).unwrap();

@@ -1,5 +1,4 @@
-//! What every test needs: fabrics to run on, numbers of PEs, an end to hanging, and chance that
-//! repeats.
+//! Means of all tests: fabrics, numbers of PEs, a time limit, and repeatable chance.
 
 use crate::ground;
 pub use crate::ground::{Meeting, nap, yield_now};
@@ -9,17 +8,16 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long a job may take before it counts as hanging. Jobs take milliseconds; the rest is for
-/// machines that are busy.
+/// Time after which a job counts as hanging. Jobs take milliseconds; the rest is for busy machines.
 pub const PATIENCE: Duration = Duration::from_secs(45);
-/// For waits that must end with something else than this.
+/// Limit of waits that must end before it.
 pub const LONG: Duration = Duration::from_secs(30);
 /// Numbers of PEs: alone, few, powers of two and of eight, and one more.
 pub const ALL: &[usize] = &[1, 2, 3, 5, 8, 9, 17];
-/// For tests in which two PEs play a part, and then with one to look on.
+/// For tests in which two PEs have a part, with and without a third one.
 pub const FEW: &[usize] = &[2, 3];
 
-/// A job's segments, of which tests access blocks that they have allocated, and look at no shared
+/// A job's segment. Tests access only blocks that they have allocated, and hold no guards of shared
 /// data meanwhile.
 pub struct OwnBlocks(Segment);
 
@@ -63,37 +61,37 @@ impl OwnBlocks {
     }
 }
 
-/// What lies between the PEs.
+/// The way between the PEs.
 #[derive(Clone, Copy)]
 pub struct Setup {
     pub name: &'static str,
-    /// As in `MEMONET_FABRIC`, but for the seed.
+    /// As in `MEMONET_FABRIC`, without the seed.
     spec: Option<&'static str>,
     seeds: u64,
 }
 
 /// All peers are mapped.
 pub const NEAR: Setup = Setup { name: "near", spec: None, seeds: 1 };
-/// All peers are behind the fabric, which does at once what it is told.
+/// All peers are behind the fabric, which delivers at once.
 pub const FAR: Setup = Setup { name: "far", spec: Some("far"), seeds: 1 };
-/// The fabric takes its time, and wakes sleepers by descriptors.
+/// The fabric delays deliveries, and wakes sleepers by descriptors.
 pub const LATE: Setup = Setup { name: "late", spec: Some("far:delay_us=40,wake=1"), seeds: 1 };
-/// The fabric takes its time, and the liberty to change the order of what no fence separates.
+/// The fabric delays deliveries, and reorders what no fence separates.
 pub const SHUFFLED: Setup =
     Setup { name: "shuffled", spec: Some("far:delay_us=40,reorder=1"), seeds: 3 };
 
 /// Nodes of two PEs, which are near to each other, with that fabric between nodes.
 pub const MIXED: Setup =
     Setup { name: "mixed", spec: Some("far:nodes=2,delay_us=40,reorder=1"), seeds: 1 };
-/// As many nodes, to which PEs are dealt out in turn; every other node has one CPU. The fabric does
-/// at once what it is told.
+/// As many nodes, to which PEs are dealt in turn; every other node has one CPU. The fabric delivers
+/// at once.
 pub const DEALT: Setup = Setup { name: "dealt", spec: Some("far:nodes=2,deal=1,cpus=1"), seeds: 1 };
 
-/// The same, so slowly that between two deliveries there is time to look, on a busy machine too.
+/// A reordering fabric so slow that a PE can look between two deliveries, even on a busy machine.
 pub const SHUFFLED_SLOWLY: Setup =
     Setup { name: "slowly shuffled", spec: Some("far:delay_us=50000,reorder=1"), seeds: 3 };
 
-/// What is under way stays so for long, unless somebody wants it quiet.
+/// Operations stay under way for long, unless a PE waits for their completion.
 pub const SLUGGISH: Setup = Setup { name: "sluggish", spec: Some("far:delay_us=20000"), seeds: 1 };
 
 impl Setup {
@@ -103,7 +101,7 @@ impl Setup {
         Setup { name, spec: Some(spec), seeds: 1 }
     }
 
-    /// Whether all peers' memory is mapped.
+    /// Whether there is no fabric: all peers' memory is mapped.
     pub fn is_near(self) -> bool {
         self.spec.is_none()
     }
@@ -113,13 +111,19 @@ impl Setup {
         self.spec.is_some_and(|spec| spec.starts_with("sim:"))
     }
 
+    /// Whether every PE can read what a dead one's memory holds.
+    pub fn reads_the_dead(self) -> bool {
+        !self.spec.is_some_and(|spec| spec.starts_with("tcp") || spec.starts_with("ofi"))
+    }
+
     /// Whether these PEs of a job of so many have each other's memory mapped.
     pub fn are_near(self, pes: &[usize], npes: usize) -> bool {
-        let node = |pe: usize| match self.name {
-            "near" => Some(0),
-            "mixed" => Some(pe / 2),
-            "dealt" => Some(pe % npes.div_ceil(2)),
-            _ => None,
+        let pairs = self.spec.is_some_and(|spec| spec.contains("nodes=2"));
+        let node = |pe: usize| match self.spec {
+            None => Some(0),
+            Some(spec) if pairs && spec.contains("deal=1") => Some(pe % npes.div_ceil(2)),
+            Some(_) if pairs => Some(pe / 2),
+            Some(_) => None,
         };
         pes.iter().all(|&pe| node(pe).is_some() && node(pe) == node(pes[0]))
     }
@@ -130,7 +134,7 @@ impl Setup {
         self.seeded(sizes, self.seeds)
     }
 
-    /// As [`runs`](Self::runs), with so many seeds on a fabric that knows chance.
+    /// As [`runs`](Self::runs), with so many seeds on a fabric that uses chance.
     pub fn many_runs(self, sizes: &[usize], seeds: u64) -> Vec<Run> {
         self.seeded(sizes, if self.seeds == 1 { 1 } else { seeds })
     }
@@ -138,7 +142,7 @@ impl Setup {
     fn seeded(self, sizes: &[usize], seeds: u64) -> Vec<Run> {
         sizes
             .iter()
-            // Large jobs are slow, and one order of many messages is as odd as the next.
+            // Large jobs are slow, and one seed reorders their many messages enough.
             .flat_map(|&npes| (0..if npes > 5 { 1 } else { seeds }).map(move |seed| (npes, seed)))
             .map(|(npes, seed)| Run { npes, setup: self, seed: 1 + seed * 100 + npes as u64 })
             .collect()
@@ -154,7 +158,13 @@ pub struct Run {
 }
 
 impl Run {
-    /// Runs `f` on every PE and hands on what each returned.
+    /// Whether all PEs are near.
+    pub fn is_near(self) -> bool {
+        let all: Vec<usize> = (0..self.npes).collect();
+        self.setup.are_near(&all, self.npes)
+    }
+
+    /// Runs `f` on every PE, and gives the results.
     pub fn results<R: Send + 'static>(
         &self,
         f: impl Fn(&Job) -> R + Send + Sync + 'static,
@@ -163,7 +173,7 @@ impl Run {
         within(&self.label(), move || ground::run(options, npes, f))
     }
 
-    /// Runs `f` on every PE, none of which may fail.
+    /// Runs `f` on every PE. None may fail.
     pub fn job(&self, f: impl Fn(&Job) -> Result<()> + Send + Sync + 'static) {
         let failures: Vec<String> = self
             .results(f)
@@ -174,12 +184,12 @@ impl Run {
         assert!(failures.is_empty(), "{}: {failures:#?}", self.label());
     }
 
-    /// Chance that differs from run to run and from PE to PE, the same each time.
+    /// Dice that differ between runs and PEs, and repeat themselves.
     pub fn dice(&self, pe: usize) -> Dice {
         Dice(self.seed << 20 ^ pe as u64)
     }
 
-    /// Chance on which all PEs agree.
+    /// Dice that all PEs throw alike.
     pub fn shared_dice(&self) -> Dice {
         Dice(self.seed << 20 ^ 0xF_FFFF)
     }
@@ -195,8 +205,7 @@ impl Run {
     }
 }
 
-/// Runs `f` in a thread of its own; panics if it takes longer than [`PATIENCE`], and goes on with
-/// its panic if it has one.
+/// Runs `f` in a thread of its own. Panics if it takes longer than [`PATIENCE`], or panics itself.
 pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
     let thread = std::thread::spawn(move || drop(sender.send(f())));
@@ -211,7 +220,7 @@ pub fn within<R: Send + 'static>(what: &str, f: impl FnOnce() -> R + Send + 'sta
     }
 }
 
-/// Repeats `look` until it holds; panics if it never does.
+/// Repeats `look` until it is true; panics if it stays false for too long.
 pub fn eventually(what: &str, mut look: impl FnMut() -> bool) {
     let start = Instant::now();
     while !look() {
@@ -243,7 +252,7 @@ impl Dice {
         (self.roll() % limit as u64) as usize
     }
 
-    /// Work of uneven length: none, a little, a turn of somebody else, a nap.
+    /// Work of uneven length: none, a little, a yield, a sleep.
     pub fn dawdle(&mut self) {
         match self.below(16) {
             0..8 => {}
@@ -254,10 +263,10 @@ impl Dice {
     }
 }
 
-/// A value that tells who wrote it, where, and when.
+/// A value that shows its writer, place and round.
 pub fn mark(writer: usize, index: usize, round: usize) -> u64 {
     let mut dice = Dice((writer as u64) << 48 ^ (index as u64) << 16 ^ round as u64);
-    // Never zero: that is what a window holds at first.
+    // Never zero, the initial value of windows.
     dice.roll() | 1
 }
 
@@ -266,16 +275,15 @@ pub fn marks(writer: usize, round: usize, len: usize) -> Vec<u64> {
     (0..len).map(|index| mark(writer, index, round)).collect()
 }
 
-/// Those of `sizes` for which there can be a barrier here: the one in which each tells each serves
-/// eight.
+/// The numbers of PEs that a forced barrier can serve: `everyone` serves up to eight.
 pub fn sizes_here(sizes: &[usize]) -> Vec<usize> {
     let everyone =
         std::env::var_os(memonet_core::ENV_BARRIER).is_some_and(|name| name == "everyone");
     sizes.iter().copied().filter(|&n| !everyone || n <= 8).collect()
 }
 
-/// Runs those tests of this program whose names contain one of `filters`, in a process of its own
-/// with `environment`; hidden ones too.
+/// Runs this program's tests whose names contain one of `filters`, hidden ones too, in a process of
+/// its own with `environment`.
 pub fn in_another_process(filters: &[&str], environment: &[(&str, &str)]) {
     let program = std::env::current_exe().expect("this program has a name");
     let output = std::process::Command::new(program)

@@ -1,4 +1,4 @@
-//! Teams by rule, against the same rule applied to a list.
+//! Teams by rule, against the rule applied to a list.
 
 use crate::setup::{Setup, sizes_here};
 use memonet_core::{Barrier, Error, Job, Result, Sum, Team};
@@ -6,6 +6,7 @@ use memonet_core::{Barrier, Error, Job, Result, Sum, Team};
 on_every_fabric!(
     every_k_th,
     rows_and_columns,
+    nodes,
     splits_of_splits,
     translations,
     one_asks_for_what_cannot_be,
@@ -14,7 +15,7 @@ on_every_fabric!(
     right_and_wrong_in_any_order,
 );
 
-/// What the triple names, if that is a team.
+/// The members that a triple names, if it names a team.
 fn model(parent: &[usize], start: usize, stride: isize, size: usize) -> Option<Vec<usize>> {
     let ranks: Vec<isize> = (0..size as isize).map(|i| start as isize + stride * i).collect();
     let inside = ranks.iter().all(|&rank| (0..parent.len() as isize).contains(&rank));
@@ -22,7 +23,7 @@ fn model(parent: &[usize], start: usize, stride: isize, size: usize) -> Option<V
     right.then(|| ranks.iter().map(|&rank| parent[rank as usize]).collect())
 }
 
-/// The team is that of these members, and they meet.
+/// Checks that the team has these members, and that its barrier works.
 fn check(job: &Job, team: &Team, members: &[usize]) -> Result<()> {
     assert_eq!(team.members(), members);
     assert_eq!(members[team.rank()], job.pe());
@@ -42,6 +43,23 @@ fn check_strided(job: &Job, parent: &Team, start: usize, stride: isize, size: us
             "{start}, {stride}, {size}: {:?} instead of {model:?}",
             made.map(|team| team.is_some())
         ),
+    }
+}
+
+/// Members of one node are a team, in the order of their team, whichever that is.
+fn nodes(setup: Setup) {
+    for run in setup.many_runs(&sizes_here(&[1, 2, 5]), 1) {
+        run.job(|job| {
+            let backwards: Vec<usize> = (0..job.npes()).rev().collect();
+            let backwards = job.team(&backwards)?.expect("a team of all");
+            for parent in [job.world(), &backwards] {
+                let is_here = |&&pe: &&usize| pe == job.pe() || job.is_near(pe);
+                let members: Vec<usize> =
+                    parent.members().iter().filter(is_here).copied().collect();
+                check(job, &parent.split_by_node()?, &members)?;
+            }
+            Ok(())
+        });
     }
 }
 
@@ -70,7 +88,7 @@ fn every_k_th(setup: Setup) {
                     "{refused:?}"
                 );
             }
-            // With one PE or many, a large stride is none where there is one member.
+            // With one member, any stride is allowed.
             assert_eq!(job.world().split_strided(0, isize::MAX, 1)?.is_some(), job.pe() == 0);
             job.barrier()
         });
@@ -98,7 +116,7 @@ fn rows_and_columns(setup: Setup) {
             let (to, from) = (w.span(0..1)?, w.span(1..2)?);
             for xrange in (1..job.npes() + 2).chain([usize::MAX]) {
                 let (row, column) = check_2d(job, job.world(), xrange)?;
-                // Both work, at once.
+                // Both teams work at once.
                 w.write(1, job.pe() as u64);
                 row.all_reduce(Sum, to, from)?;
                 assert_eq!(w.read(0), row.members().iter().sum::<usize>() as u64);
@@ -155,7 +173,7 @@ fn translations(setup: Setup) {
     }
 }
 
-/// It hears why, the others hear of it, and all is well afterwards.
+/// That PE gets the reason, the others get an error, and later calls work.
 fn one_asks_for_what_cannot_be(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3, 5]), 1) {
         run.job(|job| {
@@ -209,7 +227,7 @@ fn different_splits(setup: Setup) {
     }
 }
 
-/// There is room for one team only.
+/// There is room for one more team only.
 fn neither_row_nor_column(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 4]), 1) {
         run.job(|job| {
@@ -226,7 +244,7 @@ fn neither_row_nor_column(setup: Setup) {
                     ));
                 }
             }
-            // The one place was not lost.
+            // The place was not lost.
             drop(job.world().new_barrier()?);
             barriers.truncate(barriers.len() - 1);
             check_2d(job, job.world(), 2)?;
@@ -235,8 +253,7 @@ fn neither_row_nor_column(setup: Setup) {
     }
 }
 
-/// A refusal takes one barrier, and the next call may begin while others still read what was
-/// refused.
+/// A refusal takes one barrier: the next call may begin while other PEs still read the refusal.
 fn right_and_wrong_in_any_order(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3, 8]), 2) {
         run.job(move |job| {

@@ -1,5 +1,5 @@
-//! All-to-all between elements that lie apart, against a model that has everybody's elements before
-//! it; and what places, of which front ends make collectives, must have for that.
+//! All-to-all of elements with strides, against a model that has the elements of all members; and
+//! the conditions on places, of which front ends make collectives.
 
 use crate::setup::{Dice, Setup, mark, segment_of, sizes_here};
 use memonet_core::{Destinations, Elements, Error, Goal, Job, Plain, Result, Window};
@@ -18,19 +18,19 @@ on_every_fabric!(
 
 const GAP: u64 = 0x6A9;
 
-/// Element `index` of what `rank` sends.
+/// Element `index` of the source of `rank`.
 fn sent(rank: usize, index: usize) -> u64 {
     mark(rank, index, 1)
 }
 
-/// Every `stride`-th of them, and gaps.
+/// Elements at every `stride`-th place, with gaps between.
 fn spread(elements: &[u64], stride: usize, len: usize) -> Vec<u64> {
     let mut all = vec![GAP; len];
     elements.iter().enumerate().for_each(|(i, &element)| all[i * stride] = element);
     all
 }
 
-/// What `rank` of `n` receives.
+/// The destination of `rank` among `n`.
 fn model(rank: usize, n: usize, count: usize) -> Vec<u64> {
     let block = |from: usize| (0..count).map(move |i| sent(from, rank * count + i));
     (0..n).flat_map(block).collect()
@@ -53,7 +53,7 @@ fn check(
     let source = spread(&elements, strides.1, from.len());
     from.write_from(0, &source);
     to.fill(0..to.len(), GAP);
-    // No longer than they reach.
+    // Windows without a gap after the last element.
     let spans = (to.span(1..1 + reach(all, strides.0))?, from.span(0..reach(all, strides.1))?);
     job.world().all_to_alls(spans.0, strides.0, spans.1, strides.1, count)?;
     let received = to.to_vec();
@@ -70,7 +70,7 @@ fn check(
 fn at_strides(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 8]), 2) {
         run.job(move |job| {
-            // Around what an eager buffer holds, and what is moved at once.
+            // Around the sizes of an eager buffer, and of what is moved at once.
             let eager_buffer = 128 / job.npes();
             let far = if setup.is_near() { 1 } else { 2 };
             for count in [0, 1, 2, 7, eager_buffer, eager_buffer + 1, 1030 / far] {
@@ -85,7 +85,7 @@ fn at_strides(setup: Setup) {
     }
 }
 
-/// So far that a fabric moves each by itself.
+/// So far apart that a fabric moves each element by itself.
 fn far_apart(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 2, 3]), 1) {
         run.job(|job| {
@@ -124,7 +124,7 @@ fn of_all_sizes(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 3]), 1) {
         run.job(|job| {
             for count in [1, 30, 700] {
-                // None is 0, which is what lies between.
+                // No element is 0, the value of the gaps.
                 of_size::<u8>(job, count, |x| x as u8 | 1)?;
                 of_size::<u16>(job, count, |x| x as u16 | 1)?;
                 of_size::<[u8; 3]>(job, count, |x| [x as u8, (x >> 8) as u8, 3])?;
@@ -185,8 +185,8 @@ fn one_after_the_other(setup: Setup) {
                         );
                     }
                 }
-                // A large one has ended for all before this returns; a small one reads nobody's
-                // window.
+                // A large call has ended for all members when this returns; a small one reads no
+                // other member's window.
             }
             job.barrier()
         });
@@ -235,7 +235,7 @@ fn refusals(setup: Setup) {
             misuse(team.all_to_alls(all, 2, all, 2, 5));
             misuse(team.all_to_alls(w.span(0..50)?, 2, w.span(1..50)?, 3, 5));
             misuse(team.all_to_alls(w.span(0..50)?, 2, w.span(4..50)?, 2, 5));
-            // Of nothing there is enough.
+            // No elements always fit.
             team.all_to_alls(all, 7, all, 9, 0)?;
             team.all_to_alls(all, 99, other, 33, 1)?;
             job.barrier()
@@ -243,7 +243,7 @@ fn refusals(setup: Setup) {
     }
 }
 
-/// What windows do, done to places in a block.
+/// The collectives of windows, on places in a block.
 fn places(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 3, 5]), 1) {
         run.job(|job| {
@@ -258,7 +258,7 @@ fn places(setup: Setup) {
                         .expect("it is inside")
                 };
                 let words = |index: usize| {
-                    // SAFETY: inside of the block of this PE, aligned; the others write to it only
+                    // SAFETY: aligned, and inside of this PE's block, to which other PEs write only
                     // in collectives.
                     unsafe {
                         std::slice::from_raw_parts_mut(
@@ -299,7 +299,7 @@ fn places(setup: Setup) {
                 assert_eq!(received, (0..n).flat_map(|rank| block(rank, me)).collect::<Vec<_>>());
                 let combine = |into: *mut u8, with: *const u8, count: usize| {
                     for i in 0..count {
-                        // SAFETY: the library hands over so many words at both addresses.
+                        // SAFETY: the library passes addresses of so many words.
                         unsafe { *into.cast::<u64>().add(i) ^= *with.cast::<u64>().add(i) };
                     }
                 };

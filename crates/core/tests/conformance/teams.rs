@@ -1,4 +1,4 @@
-//! Teams: any subset, in any order, overlapping as they like, each with its own barrier.
+//! Teams: any subset, in any order, overlapping in any way, each with its own barrier.
 
 use crate::barriers::keep_apart;
 use crate::setup::{Dice, Meeting, Setup, sizes_here};
@@ -90,7 +90,7 @@ fn disjoint_teams_in_one_call(setup: Setup) {
     }
 }
 
-/// Every pair of neighbours on a ring is a team; each PE is in two, and they run at once.
+/// Every pair of neighbours on a ring of PEs is a team. Each PE is in two, which run at once.
 fn overlapping_teams(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 5, 8])) {
         run.job(move |job| {
@@ -124,8 +124,8 @@ fn overlapping_teams(setup: Setup) {
     }
 }
 
-/// Each PE is in two barriers that others wait for in the other order: none may need to be waited
-/// for to move on.
+/// Each PE is in two barriers for which other PEs wait in the other order: a barrier must proceed
+/// although some members do not wait for it yet.
 fn waits_in_any_order(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 4, 6])) {
         run.job(move |job| {
@@ -137,14 +137,13 @@ fn waits_in_any_order(setup: Setup) {
                 let members: Vec<usize> = (0..size).map(|i| (first + i) % n).collect();
                 mine.extend(job.team(&members)?);
             }
-            // The team that this PE is the first of, and then the others: everybody is first in
-            // one, and waits for it last.
+            // Each PE is first in one team, and waits for that one last.
             mine.sort_by_key(|team| team.rank());
             for phase in 1..=5u64 {
                 let mut arrivals = Vec::new();
                 for (i, team) in mine.iter().enumerate() {
                     arrivals.push(team.split_barrier().arrive()?);
-                    // None can have been complete when its root arrived.
+                    // None can have been complete before its root arrived.
                     for pe in 0..n {
                         arrived.signal(pe, 0, SignalOp::Add, 1)?;
                     }
@@ -170,8 +169,8 @@ fn waits_in_any_order(setup: Setup) {
     }
 }
 
-/// Who is slow still waits in a team that the others have dropped; what they make next must not
-/// stand in its place.
+/// A slow PE still waits in a team that the others have dropped. Their next team must not take its
+/// slot.
 fn the_late_find_what_they_wait_for(setup: Setup) {
     for run in setup.runs(&[3]) {
         run.job(move |job| {
@@ -200,8 +199,8 @@ fn the_late_find_what_they_wait_for(setup: Setup) {
     }
 }
 
-/// Each team is made by one that is dropped at once, by members who do not wait for those outside
-/// of the next.
+/// Each team is made from a parent that is dropped at once, by members that do not wait for PEs
+/// outside of the new team.
 fn teams_that_shrink(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 7])) {
         run.job(move |job| {
@@ -243,7 +242,7 @@ fn a_team_of_a_team(setup: Setup) {
     }
 }
 
-/// While the others do something else, or nothing.
+/// Teams work while other PEs do something else, or nothing.
 fn outsiders_are_not_waited_for(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 5, 9])) {
         let meeting = Arc::new(Meeting::new(run.npes));
@@ -267,7 +266,7 @@ fn teams_come_and_go(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[2, 3]), 2) {
         run.job(move |job| {
             let mut dice = run.shared_dice();
-            // More than there is room for at once.
+            // More teams than there is room for at once.
             for _ in 0..300 {
                 if let Some(team) = job.team(&some(&mut dice, job.world().members()))? {
                     team.barrier()?;
@@ -319,7 +318,7 @@ fn wrong_members(setup: Setup) {
                 );
             }
             assert!(job.team(&[0, 0]).is_err(), "a PE is not in a team twice");
-            // All is well afterwards.
+            // Later calls work.
             job.team(job.world().members())?.unwrap().barrier()?;
             job.barrier()
         });
@@ -339,7 +338,7 @@ fn different_lists(setup: Setup) {
                     refused.err()
                 );
             }
-            // PE 2 is in nobody's list but its own.
+            // PE 2 is in no list but its own.
             let lists = [&[0usize, 1][..], &[0, 1], &[2]];
             assert_eq!(job.team(lists[job.pe()])?.unwrap().len(), lists[job.pe()].len());
             job.barrier()
@@ -351,7 +350,7 @@ fn nobody(setup: Setup) {
     for run in setup.runs(&sizes_here(&[1, 3])) {
         run.job(|job| {
             assert!(job.team(&[])?.is_none());
-            // One alone, named by all, or by itself only.
+            // One PE alone, named by all PEs, or only by itself.
             assert_eq!(job.team(&[0])?.is_some(), job.pe() == 0);
             let alone = job.team(&[job.pe()])?.unwrap();
             for _ in 0..5 {
@@ -381,7 +380,7 @@ fn too_many(setup: Setup) {
             );
             assert!(barriers.len() > 100);
             assert!(matches!(job.team(&[0, 1]).map(drop), Err(Error::TooMany { .. })));
-            // PE 0 makes room, PE 1 elsewhere: there is none in common.
+            // PE 0 and PE 1 have different slots free, but none in common.
             drop(barriers.swap_remove(job.pe()));
             assert!(matches!(job.world().new_barrier().map(drop), Err(Error::TooMany { .. })));
             barriers.pop();
@@ -392,7 +391,7 @@ fn too_many(setup: Setup) {
     }
 }
 
-/// Each hears of a difference; after it, and after none, the team works as before.
+/// All members get the error of a difference. The team works after errors and successes.
 fn members_compare_their_calls(setup: Setup) {
     for run in setup.runs(&sizes_here(&[1, 2, 3, 5])) {
         run.job(move |job| {

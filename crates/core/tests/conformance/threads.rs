@@ -1,4 +1,4 @@
-//! Several threads of one PE at once: every call may come from any of them.
+//! Several threads of one PE at once: any of them may make any call.
 
 use crate::setup::{FEW, LONG, Setup, eventually, mark};
 use memonet_core::{Cmp, Job, Result, SignalOp, Window};
@@ -66,7 +66,7 @@ fn each_thread_waits_for_its_word(setup: Setup) {
                 if me == 0 {
                     let mut left: Vec<usize> = (0..THREADS).collect();
                     while !left.is_empty() {
-                        // Long enough for the others to fall asleep, now and then.
+                        // Sometimes long enough for the other threads to fall asleep.
                         crate::setup::nap(Duration::from_millis(dice.below(4) as u64));
                         let word = left.swap_remove(dice.below(left.len()));
                         for to in 1..n {
@@ -109,7 +109,7 @@ fn all_threads_wait_for_one_word(setup: Setup) {
     }
 }
 
-/// Through memonet, though they share all memory.
+/// Threads communicate through memonet, although they share all memory.
 fn one_thread_wakes_another(setup: Setup) {
     for run in setup.runs(&[1, 2]) {
         run.job(|job| {
@@ -136,7 +136,7 @@ fn one_thread_wakes_another(setup: Setup) {
     }
 }
 
-/// The k-th threads of all PEs meet at the k-th barrier, while the others meet at theirs.
+/// The k-th threads of all PEs meet at the k-th barrier, while other threads meet at theirs.
 fn a_barrier_for_each_thread(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
@@ -162,8 +162,8 @@ fn a_barrier_for_each_thread(setup: Setup) {
     }
 }
 
-/// Collective calls are in order within a team; those of several teams may come at once, from
-/// several threads.
+/// Collective calls of a team are in order; several threads may make those of several teams at
+/// once.
 fn barriers_made_at_once(setup: Setup) {
     for run in setup.many_runs(&[1, 2, 3], 1) {
         run.job(|job| {
@@ -211,8 +211,7 @@ fn writes_and_quiet_at_once(setup: Setup) {
                         job.fence()?;
                     }
                     job.quiet()?;
-                    // Each thread's own writes are covered by its own quiet, whatever the others
-                    // do.
+                    // A thread's quiet covers its own writes, whatever other threads do.
                     assert_eq!(w.get_one(to, index)?, mark(me, index, round));
                 }
                 Ok(())
@@ -266,7 +265,7 @@ fn remotes_come_and_go_beside_collective_calls(setup: Setup) {
     }
 }
 
-/// Somebody else may hold a window last.
+/// Another thread may drop a window last.
 fn last_handles_go_in_other_threads(setup: Setup) {
     for run in setup.runs(FEW) {
         run.job(|job| {

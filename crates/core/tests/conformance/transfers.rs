@@ -1,4 +1,4 @@
-//! Transfers: prepared once, started many times, complete when they say so.
+//! Transfers: prepared once, started many times, and complete when they say so.
 
 use crate::setup::{ALL, FEW, Meeting, Run, SLUGGISH, Setup, eventually, marks};
 use memonet_core::{Cmp, Error, Result, SignalOp};
@@ -29,7 +29,7 @@ fn started_again_and_again(setup: Setup) {
                 source.write_from(0, &marks(me, round, 20));
                 transfer.start()?;
                 transfer.wait()?;
-                // Reusable at once.
+                // The source may be reused at once.
                 source.fill(0..20, 0);
                 job.barrier()?;
                 let mut expected = vec![0; 40];
@@ -42,7 +42,7 @@ fn started_again_and_again(setup: Setup) {
     }
 }
 
-/// Whoever is told by other means than memonet's finds the block there.
+/// A PE that learns of completion by other means finds the block there.
 fn complete_means_visible(setup: Setup) {
     for run in setup.runs(FEW) {
         let meeting = Arc::new(Meeting::new(run.npes));
@@ -119,7 +119,7 @@ fn many_at_once(setup: Setup) {
     }
 }
 
-/// A ring in which nobody ever calls a barrier.
+/// A ring of PEs without barriers.
 fn with_a_signal(setup: Setup) {
     for run in setup.runs(&[2, 3, 5]) {
         run.job(|job| {
@@ -148,7 +148,7 @@ fn with_a_signal(setup: Setup) {
     }
 }
 
-/// Whether a start is still under way is the fabric's affair; a refused one changes nothing.
+/// A fabric may complete a start at any moment; a refused start changes nothing.
 fn a_second_start_is_refused(setup: Setup) {
     for run in setup.runs(FEW) {
         run.job(|job| {
@@ -187,7 +187,7 @@ fn a_second_start_is_refused(setup: Setup) {
     }
 }
 
-/// Nothing is made where a prepared transfer still reads or writes.
+/// New windows do not get memory that a prepared transfer still reads or writes.
 fn transfers_keep_their_windows(setup: Setup) {
     for run in setup.runs(FEW) {
         run.job(|job| {
@@ -201,7 +201,7 @@ fn transfers_keep_their_windows(setup: Setup) {
                 SignalOp::Set,
                 9,
             )?;
-            // One PE still looks at the target.
+            // One PE still reads the target.
             let looking = (me == 0).then(|| target.clone());
             drop((source, target, signals));
             let others = (0..4).map(|_| job.window::<u64>(30)).collect::<Result<Vec<_>>>()?;
@@ -216,7 +216,7 @@ fn transfers_keep_their_windows(setup: Setup) {
             if let Some(target) = looking {
                 assert_eq!(target.to_vec(), marks(n - 1, 1, 30), "the source was kept, too");
             }
-            // Under way when its handle goes.
+            // The start is under way when its handle is dropped.
             transfer.start()?;
             drop(transfer);
             let new = job.window::<u64>(30)?;
@@ -269,7 +269,7 @@ fn within_one_part(setup: Setup) {
     }
 }
 
-/// On a fabric that can tell transfers apart: there always is something else under way.
+/// On a fabric that can tell transfers apart, while other operations are always under way.
 #[test]
 fn a_transfer_is_complete_before_all_are() {
     let run = Run { npes: 2, setup: SLUGGISH, seed: 1 };
@@ -282,7 +282,7 @@ fn a_transfer_is_complete_before_all_are() {
             for _ in 0..10 {
                 transfer.start()?;
                 eventually("the transfer", || {
-                    // One of so many is under way for nearly as long as any can be.
+                    // Of so many, one is under way for nearly the longest time.
                     (0..50).for_each(|_| other().unwrap());
                     transfer.test().unwrap()
                 });

@@ -1,5 +1,5 @@
-//! Handles of two jobs, or of two PEs of one, in one program: no call takes both, and nothing is
-//! written. And functions of the program that call the job from inside of one of its calls.
+//! Handles of two jobs, or of two PEs of one job, in one program: no call takes both, and none
+//! writes anything. And functions of the program that call the job from inside of one of its calls.
 
 use crate::ground;
 use crate::setup::{Meeting, Run, Setup};
@@ -16,7 +16,7 @@ on_every_fabric!(
     rights_that_panic,
 );
 
-/// Its half can be cut evenly among three.
+/// Half of it can be cut evenly among three.
 const LEN: usize = 120;
 const PATTERN: u64 = 0x5555_AAAA_5555_AAAA;
 
@@ -32,7 +32,7 @@ fn filled(job: &Job) -> Result<Window<u64>> {
     Ok(window)
 }
 
-/// Gives each call `own`, which belongs with `job`, beside `other`, which does not.
+/// Makes each call with `own`, which belongs to `job`, and `other`, which does not.
 fn mix(job: &Job, own: &Window<u64>, other: &Window<u64>) -> Result<()> {
     let last = job.npes() - 1;
     for (one, two) in [(own, other), (other, own)] {
@@ -50,7 +50,7 @@ fn mix(job: &Job, own: &Window<u64>, other: &Window<u64>) -> Result<()> {
     Ok(())
 }
 
-/// Every collective refuses these.
+/// Every collective refuses these windows.
 fn collect(team: &Team, root: usize, to: Span<'_, u64>, from: Span<'_, u64>) -> Result<()> {
     misuse(team.broadcast(root, to, from));
     misuse(team.scatter(root, to, from));
@@ -90,7 +90,7 @@ fn handles_of_another_job(setup: Setup) {
                 *theirs.lock().unwrap() = Some(filled(inner)?);
                 Ok(())
             })?;
-            // A window that has outlived its job.
+            // The window outlives its job.
             let theirs = theirs.into_inner().unwrap().expect("made above");
             mix(job, &window, &theirs)?;
             unchanged(&theirs);
@@ -145,7 +145,7 @@ fn keys_of_another_job(setup: Setup) {
     }
 }
 
-/// Rights are asked for before the call begins, so the function may call the job.
+/// The function of rights is called before the collective call begins, so it may call the job.
 fn rights_that_ask_the_job(setup: Setup) {
     for run in setup.runs(&[1, 2, 3]) {
         run.job(|job| {
@@ -169,7 +169,7 @@ fn rights_that_ask_the_job(setup: Setup) {
     }
 }
 
-/// What panics there panics before the others could wait for anything but the call itself.
+/// If it panics, the other PEs wait for nothing but the call itself.
 fn rights_that_panic(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {

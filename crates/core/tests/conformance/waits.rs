@@ -1,5 +1,5 @@
-//! Waiting on words: every comparison, one, any, all and some of many; by every kind of write;
-//! awake and asleep.
+//! Waits for words: every comparison; one, any, all and some of many words; ended by every kind of
+//! write; awake and asleep.
 
 use crate::setup::{ALL, FEW, LONG, Meeting, Setup, eventually};
 use memonet_core::{Cmp, Error, Job, Result, SignalOp, Window, Word};
@@ -38,7 +38,7 @@ fn holds(cmp: Cmp, word: i64, value: i64) -> bool {
     }
 }
 
-/// What holds already ends a wait, and only that.
+/// A wait ends at once if its condition holds already, and only then.
 fn every_comparison(setup: Setup) {
     for run in setup.runs(&[1, 2]) {
         run.job(|job| {
@@ -100,7 +100,7 @@ fn every_comparison_waits(setup: Setup) {
                         let next = if down { TURN - i } else { i };
                         w.remote(1, 0)?.store(next);
                         if cmp == Cmp::Eq && next == value {
-                            // Equality is not there to stay: the other must have seen it.
+                            // Equality does not last: the other PE must have seen it.
                             seen.wait_until(0, Cmp::Ge, round as u64 + 1)?;
                         }
                         job.fence()?;
@@ -188,7 +188,7 @@ fn every_kind_of_write_ends_a_wait(setup: Setup) {
     }
 }
 
-/// The same for one that has waited long enough to be asleep, from one that then says no more.
+/// Each write wakes a PE that is asleep by then; its writer makes no further call.
 fn a_sleeper_sees_every_kind_of_write(setup: Setup) {
     for run in setup.runs(&[2]) {
         let meeting = Arc::new(Meeting::new(2));
@@ -203,7 +203,7 @@ fn a_sleeper_sees_every_kind_of_write(setup: Setup) {
                     let seen = w.wait().timeout(LONG).until(0, Cmp::Ne, 0);
                     assert!(matches!(seen, Ok(1)), "way {i}: {seen:?}");
                 }
-                // No call of memonet, which might wake the other.
+                // No call of memonet, which might wake the other PE.
                 meeting.meet();
                 job.barrier()?;
                 w.fill(0..3, 0);
@@ -219,7 +219,7 @@ fn any_gives_the_first(setup: Setup) {
         run.job(|job| {
             let (me, n) = (job.pe(), job.npes());
             let w = job.window::<u32>(n)?;
-            // Each in turn writes its own word; places are places in the list, not elements.
+            // Each PE in turn writes its own word. Results are places in the list, not elements.
             let list: Vec<usize> = (0..n).rev().collect();
             for writer in 0..n {
                 if me == writer {
@@ -240,7 +240,7 @@ fn any_gives_the_first(setup: Setup) {
     }
 }
 
-/// A word that comes and goes counts once it has been seen.
+/// A value that was seen counts even if it has changed since.
 fn all_need_not_hold_at_once(setup: Setup) {
     for run in setup.runs(FEW) {
         let meeting = Arc::new(Meeting::new(2));
@@ -266,7 +266,7 @@ fn all_need_not_hold_at_once(setup: Setup) {
                 w.wait_until_all(&[1, 1, 0], Cmp::Ge, 1)?;
             }
             job.barrier()?;
-            // One by one, from several sides.
+            // One by one, by several PEs.
             let everybody = job.window::<u16>(job.npes())?;
             for to in 0..job.npes() {
                 everybody.remote(to, job.pe())?.store(3);
@@ -394,7 +394,7 @@ fn a_wait_can_go_on_after_its_deadline(setup: Setup) {
     }
 }
 
-/// Too far away for a clock to hold.
+/// Deadlines that no clock can show.
 fn the_longest_deadline(setup: Setup) {
     for run in setup.runs(&[2]) {
         run.job(|job| {

@@ -1,5 +1,5 @@
-//! Programs that ask for less order than they rely on. The shuffling fabric catches each of them:
-//! otherwise a test that passes on it would prove nothing.
+//! Programs that rely on more order than they ask for. The reordering fabric must break each of
+//! them: otherwise a test that passes on it would prove nothing.
 
 use crate::setup::{Meeting, Run, SHUFFLED, SHUFFLED_SLOWLY, Setup};
 use memonet_core::{Cmp, Job, Result, SignalOp, Window};
@@ -27,7 +27,7 @@ fn surprises(setup: Setup, seed: u64, send: Send) -> usize {
                     count.fetch_add(1, Ordering::Relaxed);
                 }
             }
-            // The sender's next call would complete what is under way.
+            // The sender's next call would complete its writes.
             looked.meet();
             job.barrier()?;
             assert_eq!(data.remote(1, 0)?.load()?, round, "late, but not lost");
@@ -38,7 +38,7 @@ fn surprises(setup: Setup, seed: u64, send: Send) -> usize {
     total.load(Ordering::Relaxed)
 }
 
-/// The mistake shows, on a busy machine at last where there is time to look.
+/// The mistake shows; on a busy machine perhaps only with the slow fabric.
 fn caught(send: Send) {
     let mut runs = [SHUFFLED, SHUFFLED_SLOWLY]
         .into_iter()
@@ -80,7 +80,7 @@ fn a_fence_on_the_wrong_side() {
     });
 }
 
-/// The control: the same with a fence where it belongs.
+/// The control: the program with its fence.
 #[test]
 fn never_with_a_fence() {
     for seed in 0..SEEDS {
@@ -94,7 +94,7 @@ fn never_with_a_fence() {
     }
 }
 
-/// Only data of the same call comes before a signal.
+/// A signal orders only the data of its own call.
 #[test]
 fn an_earlier_put_and_the_signal_of_another() {
     caught(|_, data, flag, round| {
@@ -103,7 +103,7 @@ fn an_earlier_put_and_the_signal_of_another() {
     });
 }
 
-/// A get may overtake one's own store.
+/// A get may overtake an earlier store of its PE.
 #[test]
 fn a_get_after_a_store_without_quiet() {
     let seen: usize = (0..SEEDS)
@@ -128,8 +128,7 @@ fn a_get_after_a_store_without_quiet() {
 
 type Begin = fn(&Window<u64>, &Window<u64>) -> Result<()>;
 
-/// Changes the source of what `begin` puts, from the second window into the first at PE 1, too
-/// early.
+/// Changes the source too early: `begin` puts from the second window into the first one at PE 1.
 fn source_changed_before_quiet(begin: Begin) {
     let total = Arc::new(AtomicUsize::new(0));
     for seed in 0..SEEDS {

@@ -1,5 +1,5 @@
-//! Windows: made and freed in step, zero at first, never on top of each other, and gone when nobody
-//! has them any more.
+//! Windows: made and freed in step, zero at first, never overlapping, and freed when no PE has them
+//! any more.
 
 use crate::setup::{Dice, NEAR, Setup, mark, marks};
 use memonet_core::{Error, Job, Result, Window, WindowOptions};
@@ -20,7 +20,7 @@ on_every_fabric!(
     windows_outlive_the_job,
 );
 
-/// A window, the number by which all PEs know it, and what this PE's part holds.
+/// A window, its number at all PEs, and the contents of this PE's part.
 struct Known {
     number: usize,
     window: Window<u64>,
@@ -46,7 +46,7 @@ impl Known {
     }
 }
 
-/// Made and freed by all, in an order that chance gives.
+/// All PEs make and free windows, in random order.
 fn windows_come_and_go(setup: Setup) {
     for run in setup.runs(&[1, 2, 3, 5, 9]) {
         run.job(move |job| {
@@ -67,7 +67,7 @@ fn windows_come_and_go(setup: Setup) {
     }
 }
 
-/// Each PE drops when it likes; only what all have dropped is used again.
+/// Each PE drops windows at any time. Only memory that all have dropped is used again.
 fn dropped_in_different_orders(setup: Setup) {
     for run in setup.runs(&[2, 3, 5, 9]) {
         run.job(move |job| {
@@ -97,8 +97,8 @@ fn new_windows_are_zero(setup: Setup) {
                     let mut theirs = vec![1; len];
                     w.get(next, 0, &mut theirs)?;
                     assert!(theirs[..len - 1].iter().all(|&v| v == 0), "{len} elements, from afar");
-                    // At once: nobody may have it before it is zero everywhere, or this would be
-                    // lost.
+                    // Written at once: no PE may get the window before it is zero everywhere, or
+                    // this write could be lost.
                     w.put(next, len - 1, &[7])?;
                     job.barrier()?;
                     let mut expected = vec![0; len];
@@ -114,7 +114,7 @@ fn new_windows_are_zero(setup: Setup) {
     }
 }
 
-/// A put that nobody completed must not land in what is made where its target was.
+/// A put that was not completed must not land in a new window at the place of its target.
 fn what_is_still_under_way_spares_new_windows(setup: Setup) {
     for run in setup.many_runs(&[2, 3], 4) {
         run.job(|job| {
@@ -142,7 +142,7 @@ fn what_is_still_under_way_spares_new_windows(setup: Setup) {
     }
 }
 
-/// A source that is dropped while a transport still reads it is not used again before.
+/// A source that is dropped while a fabric reads it is not used again before that ends.
 fn sources_under_way_are_kept(setup: Setup) {
     for run in setup.many_runs(&[2, 3], 4) {
         run.job(|job| {
@@ -166,7 +166,7 @@ fn sources_under_way_are_kept(setup: Setup) {
     }
 }
 
-/// Far more in all than there is, one after the other.
+/// Windows one after the other, with far more memory in all than there is.
 #[test]
 fn memory_is_used_again() {
     for run in NEAR.runs(&[1, 2]) {
@@ -188,7 +188,7 @@ fn memory_is_used_again() {
                 assert_eq!(w.local_ptr(), address, "round {round}");
                 if round % 3 == 0 { w.free()? } else { drop(w) }
             }
-            // In many small pieces too.
+            // In many small windows, too.
             for _ in 0..3 {
                 let pieces =
                     (0..50).map(|_| job.window::<u8>(size / 64)).collect::<Result<Vec<_>>>()?;
@@ -227,7 +227,7 @@ fn pages_are_given_back() {
                 } else {
                     w.free()?;
                 }
-                // Mapped as long as the job, whoever has it now.
+                // The memory stays mapped as long as the job.
                 assert!(resident(address, LEN) < 1024, "freed pages are given back");
                 job.barrier()?;
             }
@@ -236,7 +236,7 @@ fn pages_are_given_back() {
     }
 }
 
-/// There is no use after free: what anybody can still name is not free.
+/// No use after free: memory that any PE can still address is not free.
 fn clones_keep_the_memory(setup: Setup) {
     for run in setup.runs(&[2, 3]) {
         run.job(|job| {
@@ -246,7 +246,7 @@ fn clones_keep_the_memory(setup: Setup) {
             w.free()?;
             let others = (0..3).map(|_| job.window::<u64>(50)).collect::<Result<Vec<_>>>()?;
             if let Some(clone) = &clone {
-                // Others have let go of their handles; their parts are still there.
+                // Other PEs have dropped their handles; their parts still exist.
                 for to in 0..n {
                     clone.put(to, 0, &marks(0, to, 50))?;
                 }
@@ -277,7 +277,7 @@ fn every_alignment(setup: Setup) {
             let wide = job.window::<u128>(1)?;
             let bytes = job.window::<u8>(8)?;
             assert!(words.local_ptr().is_aligned() && wide.local_ptr().is_aligned());
-            // Words of any size can be had in any window.
+            // Any window has words of any size.
             bytes.remote_word::<u64>(1, 0)?.store(1);
             wide.remote_word::<f64>(1, 8)?.store(1.0);
             job.barrier()
@@ -285,7 +285,7 @@ fn every_alignment(setup: Setup) {
     }
 }
 
-/// An error for all, and all is as it was.
+/// All PEs get an error, and nothing has changed.
 fn too_large(setup: Setup) {
     for run in setup.runs(&[1, 3]) {
         run.job(|job| {
@@ -345,11 +345,11 @@ fn different_requests(setup: Setup) {
                 }),
                 "rights",
             );
-            // A different call altogether.
+            // Another kind of call.
             let spare = kept.clone();
             let refused = if mine { spare.free() } else { job.window::<u64>(6).map(drop) };
             assert!(matches!(refused, Err(Error::Unequal { .. })), "{refused:?}");
-            // All is as before, for everybody.
+            // Nothing has changed at any PE.
             kept.put((job.pe() + 1) % job.npes(), 0, &[1, 2, 3])?;
             let w = job.window::<u64>(3)?;
             assert_eq!((kept.to_vec(), w.to_vec()), (vec![1, 2, 3], vec![0; 3]));
@@ -427,7 +427,7 @@ fn windows_outlive_job_handles(setup: Setup) {
     }
 }
 
-/// What a PE returned can still be read.
+/// A window that a PE returned can still be read.
 fn windows_outlive_the_job(setup: Setup) {
     for run in setup.many_runs(&[1, 3], 1) {
         let windows = run.results(|job| -> Result<Window<u64>> {

@@ -1,4 +1,4 @@
-//! Words: stores and loads of every width, never torn, and nothing beside them touched.
+//! Words: stores and loads of every width, never torn, without touching neighbours.
 
 use crate::setup::{FEW, Run, Setup};
 use memonet_core::{Job, Read, Result, Word, Write};
@@ -15,7 +15,7 @@ on_every_fabric!(
     remotes_work_in_other_threads,
 );
 
-/// Bits that tell all bytes of a word apart, then the ends of the range.
+/// Values whose bytes all differ, then the ends of the range.
 const PATTERNS: [u64; 5] = [0x0123_4567_89AB_CDEF, u64::MAX, 0, 0x8000_0080_8000_8080, 1];
 
 /// Runs a piece of code for each type of word.
@@ -36,7 +36,7 @@ macro_rules! for_each_word {
     }};
 }
 
-/// What a word of this width holds after `bits` were stored; floats compare by their bits.
+/// The value of a word of this width after `bits` were stored. Floats compare by their bits.
 fn narrowed<T: Word>(bits: u64) -> u64 {
     T::from_bits(bits).to_bits()
 }
@@ -146,7 +146,7 @@ fn neighbours_keep_their_bytes(setup: Setup) {
         let mine = w.remote_as::<Write>(0, me)?;
         for i in 0..=120u64 {
             mine.store(T::from_bits(i + me as u64));
-            // Without a fence, the last store need not be the last to arrive.
+            // Without a fence, the last store may arrive before others.
             if i % 40 == 39 {
                 job.fence()?;
             }
@@ -225,7 +225,7 @@ fn remotes_know_where_they_point(setup: Setup) {
     }
 }
 
-/// The memory under a remote stays what it was, whatever became of the handles.
+/// A remote keeps its memory, even when all handles of the window are dropped.
 fn remotes_outlive_handles(setup: Setup) {
     for run in setup.runs(FEW) {
         run.job(|job| {
@@ -233,7 +233,7 @@ fn remotes_outlive_handles(setup: Setup) {
             let w = job.window::<u64>(4)?;
             let remote = w.remote((me + 1) % n, 2)?;
             drop(w);
-            // Would take the place, if it were free.
+            // Would get that memory, if it were free.
             let others: Vec<_> = (0..4).map(|_| job.window::<u64>(4)).collect::<Result<_>>()?;
             remote.store(77);
             job.quiet()?;

@@ -34,7 +34,8 @@ pub unsafe fn create_in_team(
         return give(Ctx::INVALID);
     }
     let members = match team {
-        Team::WORLD | Team::SHARED => None,
+        Team::WORLD => None,
+        _ if state.team(call, team).len() == state.job.npes() && team == Team::SHARED => None,
         _ => Some(state.team(call, team).members().into()),
     };
     give(ALL.insert(Made { team, members }).map_or(Ctx::INVALID, Ctx))

@@ -48,6 +48,7 @@ pub unsafe fn init_thread(call: &'static str, requested: c_int, provided: *mut c
         LEVEL.store(requested, Ordering::Relaxed);
         or_die(call, state.job.take_part(Participation::Taking));
         or_die(call, state.compare_statics());
+        or_die(call, state.meet_node());
         or_die(call, memory::begin(state));
         set_current(Some(state));
         environment::tell(state);

@@ -87,7 +87,8 @@ impl State {
     #[inline]
     pub fn team(&self, call: &'static str, team: Team) -> &memonet_core::Team {
         match team {
-            Team::WORLD | Team::SHARED => self.job.world(),
+            Team::WORLD => self.job.world(),
+            Team::SHARED => self.node(),
             _ => teams::get(call, team),
         }
     }

@@ -30,7 +30,7 @@ impl Team {
     pub const INVALID: Team = Team(0);
     /// `SHMEM_TEAM_WORLD`.
     pub const WORLD: Team = Team(1);
-    /// `SHMEM_TEAM_SHARED`: on one machine, the same PEs.
+    /// `SHMEM_TEAM_SHARED`: the PEs of this PE's node.
     pub const SHARED: Team = Team(2);
 }
 

@@ -5,7 +5,7 @@ use crate::state::shared::Shared;
 use crate::state::{near, statics};
 use memonet_core::unstable::launch::Participation;
 use memonet_core::unstable::segment::{Segment, Spot, page_size};
-use memonet_core::{Error, Job, SymmetricRange};
+use memonet_core::{Error, Job, SymmetricRange, Team};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -22,6 +22,8 @@ pub struct State {
     pub(super) statics: Vec<Shared>,
     /// The reason why static data is not symmetric, if it is not.
     pub(super) no_statics: OnceLock<String>,
+    /// The PEs of this PE's node, where other PEs are far.
+    node: OnceLock<Team>,
 }
 
 /// The state; null while the library is not initialised.
@@ -55,6 +57,7 @@ pub unsafe fn join() -> Result<&'static State, &'static Error> {
             check: job.is_checked(),
             statics,
             no_statics: no_statics.map_or_else(OnceLock::new, |why| OnceLock::from(why.to_owned())),
+            node: OnceLock::new(),
             segment,
             job,
         })
@@ -111,6 +114,24 @@ impl State {
         // SAFETY: the offset lies in the heap or in static data. The only objects of the job there
         // are blocks of the C program; use after free is the program's own mistake.
         unsafe { self.segment.at(pe, offset, bytes) }
+    }
+
+    /// Makes the team of this PE's node. *Collective.*
+    ///
+    /// # Errors
+    /// Those of [`Team::split_by_node`].
+    pub fn meet_node(&self) -> memonet_core::Result<()> {
+        let has_far = (0..self.job.npes()).any(|pe| !self.job.is_near(pe));
+        if has_far && self.node.get().is_none() {
+            // Only one thread initialises the library.
+            let _ = self.node.set(self.job.world().split_by_node()?);
+        }
+        Ok(())
+    }
+
+    /// The PEs whose memory this process has mapped.
+    pub fn node(&self) -> &Team {
+        self.node.get().unwrap_or_else(|| self.job.world())
     }
 
     /// `bytes` at an offset in the segment of every PE.

@@ -2,9 +2,10 @@
 //! call.
 //!
 //! The table below covers two areas of addresses: the heap and the program's static data. In each,
-//! PE `pe`'s counterpart of an address is mapped at `address + bias + pe * stride`. The table lists
-//! no PE while the library is not initialised, where peers are far, and while all checks are on.
-//! Then, and for everything unusual, callers take the long way
+//! near PE `pe`'s counterpart of an address is mapped at `address + bias + pe * stride`. The table
+//! lists no PE while the library is not initialised, and while all checks are on. Where some PEs
+//! are far, it lists the near ones if their numbers follow each other. For PEs that are not listed,
+//! and for everything unusual, callers take the long way
 //! ([`State::spot`](crate::state::library::State::spot)), which also reports mistakes.
 
 use crate::state::handle::Ctx;
@@ -58,7 +59,7 @@ pub struct Near {
     pub written: AtomicPtr<AtomicU8>,
     pub statics: Area,
     pub stride: AtomicUsize,
-    /// The number of near PEs; 0: accesses are counted, or no PE is near.
+    /// The number of PEs where all are near; 0: accesses are counted, or some PEs are far.
     pub npes: AtomicUsize,
     pub me: AtomicUsize,
     /// For each of the first PEs: the distance in bytes from an address of this PE's heap to its
@@ -89,11 +90,23 @@ pub struct Area {
 pub struct Reads {
     /// Reads until the next one that the library sees.
     pub left: AtomicUsize,
-    /// The number of near PEs; 0: accesses are not counted, or no PE is near.
+    /// The number of PEs where all are near; 0: accesses are not counted, or some PEs are far.
     pub npes: AtomicUsize,
     /// As [`Near::apart`]. An even number: the header counts the read.
     pub apart: [AtomicUsize; NEAR_PES],
 }
+
+/// The PEs of this node, where others are far.
+struct Node {
+    first: AtomicUsize,
+    /// 0: none.
+    pes: AtomicUsize,
+    /// As `pes`, where accesses are counted.
+    counted: AtomicUsize,
+}
+
+static NODE: Node =
+    Node { first: AtomicUsize::new(0), pes: AtomicUsize::new(0), counted: AtomicUsize::new(0) };
 
 /// Writes until the next one that the library looks at, and writes from one look to the next.
 /// Threads may lose counts.
@@ -138,35 +151,42 @@ impl Area {
     }
 }
 
-/// Opens the table for a job. It stays closed unless all PEs are near.
+/// Opens the table for a job's near PEs.
 pub fn open(job: &Job, segment: &'static Segment, statics: Option<&Shared>) {
-    let Some(first) = segment.first() else { return };
-    let heap = segment.heap();
+    let pes = segment.near_pes();
+    if pes.is_empty() {
+        return;
+    }
+    let (zero, heap) = (segment.zero(), segment.heap());
     let start = segment.local() as usize + heap.start as usize;
-    NEAR.heap.set(start, (heap.end - heap.start) as usize, first, heap.start);
+    NEAR.heap.set(start, (heap.end - heap.start) as usize, zero, heap.start);
     if let Some(shared) = statics {
-        NEAR.statics.set(shared.pages.start, shared.pages.len(), first, shared.offset);
+        NEAR.statics.set(shared.pages.start, shared.pages.len(), zero, shared.offset);
     }
     NEAR.me.store(job.pe(), Ordering::Relaxed);
     NEAR.stride.store(segment.size(), Ordering::Relaxed);
     NEAR.written.store(segment.written().as_ptr().cast_mut(), Ordering::Relaxed);
+    NODE.first.store(pes.start, Ordering::Relaxed);
     SEGMENT.store(std::ptr::from_ref(segment).cast_mut(), Ordering::Release);
     let counts = segment.shares_cpu();
     if counts {
         READS.left.store(PERIOD as usize, Ordering::Relaxed);
-        READS.npes.store(job.npes(), Ordering::Release);
-    } else {
-        NEAR.npes.store(job.npes(), Ordering::Release);
     }
+    let count = match (pes.len() == job.npes(), counts) {
+        (true, false) => &NEAR.npes,
+        (true, true) => &READS.npes,
+        (false, false) => &NODE.pes,
+        (false, true) => &NODE.counted,
+    };
+    count.store(pes.len(), Ordering::Release);
     if !inlined::are_replaced() {
         let bias = NEAR.heap.bias.load(Ordering::Relaxed);
-        for (pe, (write, read)) in NEAR.apart.iter().zip(&READS.apart).take(job.npes()).enumerate()
-        {
+        for pe in pes.take_while(|&pe| pe < NEAR_PES) {
             // Distances are whole pages, so adding 1 never gives 0.
             let apart = bias.wrapping_add(pe * segment.size()).wrapping_add(1);
             let apart = apart + usize::from(counts);
-            write.store(apart, Ordering::Release);
-            read.store(apart, Ordering::Release);
+            NEAR.apart[pe].store(apart, Ordering::Release);
+            READS.apart[pe].store(apart, Ordering::Release);
         }
     }
 }
@@ -174,8 +194,9 @@ pub fn open(job: &Job, segment: &'static Segment, statics: Option<&Shared>) {
 /// Closes the table: each call takes the long way from now on.
 pub fn close() {
     call_functions();
-    NEAR.npes.store(0, Ordering::Release);
-    READS.npes.store(0, Ordering::Release);
+    for count in [&NEAR.npes, &READS.npes, &NODE.pes, &NODE.counted] {
+        count.store(0, Ordering::Release);
+    }
     SEGMENT.store(std::ptr::null_mut(), Ordering::Release);
     NEAR.statics.start.store(NOWHERE, Ordering::Relaxed);
 }
@@ -213,13 +234,19 @@ fn find<const COUNTED: bool>(
         &NEAR.statics
     };
     let is_near = |npes: &AtomicUsize| (pe as u32 as usize) < npes.load(Ordering::Relaxed);
+    let is_of_node = |pes: &AtomicUsize| {
+        let from_first = (pe as u32 as usize).wrapping_sub(NODE.first.load(Ordering::Relaxed));
+        from_first < pes.load(Ordering::Relaxed)
+    };
     let mut counted = false;
     if !is_near(&NEAR.npes) {
-        if !COUNTED || !is_near(&READS.npes) {
-            return None;
-        }
         less_often();
-        counted = true;
+        if !is_of_node(&NODE.pes) {
+            if !COUNTED || !is_near(&READS.npes) && !is_of_node(&NODE.counted) {
+                return None;
+            }
+            counted = true;
+        }
     }
     let part = pe as usize * NEAR.stride.load(Ordering::Relaxed);
     let there = address.wrapping_add(area.bias.load(Ordering::Relaxed)).wrapping_add(part);

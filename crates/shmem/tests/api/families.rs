@@ -20,6 +20,10 @@ fn everywhere(file: &'static str) {
         let job = Job::new(c(file), npes).far(seed);
         job.env("EVERY", &every.to_string()).env("SEED", &seed.to_string()).succeed();
     }
+    // Nodes of 2 and 1; nodes to which PEs are dealt in turn, with other numbers of CPUs.
+    for (npes, settings) in [(3, "delay_us=20,reorder=1"), (4, "deal=1,cpus=1")] {
+        Job::new(c(file), npes).mixed(settings).env("EVERY", "8").succeed();
+    }
     // With all checks on, nothing is wrong either.
     Job::new(c(file), 3).env("MEMONET_CHECK", "1").env("EVERY", "3").succeed();
 }

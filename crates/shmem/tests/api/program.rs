@@ -175,6 +175,12 @@ impl Job {
         self
     }
 
+    /// With two PEs on a node, and the test network between nodes.
+    pub fn mixed(mut self, settings: &str) -> Self {
+        self.fabric = Some(format!("far:nodes=2,{settings}"));
+        self
+    }
+
     pub fn arg(mut self, arg: &str) -> Self {
         self.args.push(arg.into());
         self

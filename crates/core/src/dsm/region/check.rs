@@ -1,10 +1,10 @@
-//! Who wrote which byte: finding data races.
+//! Finds data races: records the writer of each byte.
 //!
-//! Every release has a number, in the order of releases. For each byte of the region its home knows
-//! the number and the PE of the last release that changed it. Who releases a change of a byte that
-//! another has released with a number above that of its own last acquire has not seen that: neither
-//! of the two came before the other, as far as acquires and releases say. Races that end in the
-//! same values are not seen, nor are reads.
+//! Releases are numbered in their order. For each byte of the region, its home has the number and
+//! the PE of the last release that changed it. A race is found when a PE releases a change of a
+//! byte that another PE released with a number above that of this PE's last acquire: this PE has
+//! not seen that release, so neither change came before the other, as far as acquires and releases
+//! say. Races that write equal values are not found, nor are races with reads.
 
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
@@ -15,11 +15,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::super::mutex::{Guard, Mutex};
 use super::Region;
 
-/// What checking takes.
+/// A PE's state for checking.
 pub(super) struct Check {
-    /// Releases so far; whoever has it checks and releases alone.
+    /// Number of releases. The PE that holds the mutex checks and releases alone.
     releases: Mutex<u64>,
-    /// What it was at this PE's last acquire.
+    /// Number of releases at this PE's last acquire.
     acquired: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Check {
 }
 
 impl Release<'_> {
-    /// This PE has changed these bytes of a page.
+    /// Records that this release changes these bytes of a page, and notes a race.
     pub(super) fn wrote<T: Plain>(
         &mut self,
         region: &Region<T>,
@@ -72,12 +72,12 @@ impl Release<'_> {
             });
         }
         writers.fill(*self.number << 16 | (me + 1));
-        // SAFETY: as above.
+        // SAFETY: as above; a put only reads them.
         unsafe { words.put(pe, writers.as_ptr().cast(), 8 * writers.len()) }?;
         Ok(())
     }
 
-    /// All is released: the next one may.
+    /// Ends the release, so that the next may begin, and reports a race.
     pub(super) fn end(self) -> Result<()> {
         self.number.release()?;
         self.race.map_or(Ok(()), Err)

@@ -1,4 +1,4 @@
-//! Guards: ranges of a region in use.
+//! Guards of ranges of a region.
 
 use crate::base::shm::{self, Plain};
 use std::ops::Range;
@@ -19,8 +19,8 @@ pub struct Writing<'a, T: Plain> {
     pub(super) base: Option<*mut T>,
 }
 
-// SAFETY: the base is an address in a mapping that the region keeps, used only through
-// `crate::base::shm`.
+// SAFETY: the base leads into a mapping that the region keeps, and is accessed only through
+// `crate::base::shm`, which any thread may use.
 unsafe impl<T: Plain> Send for Reading<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Plain> Sync for Reading<'_, T> {}
@@ -82,7 +82,7 @@ macro_rules! reads {
                 self.base.map(|base| if self.range.is_empty() { std::ptr::dangling() } else { base.cast_const() })
             }
 
-            /// Cuts `count` elements from `index` on, and what belongs to them, where they do not
+            /// Cuts `count` elements from `index` on, and the slice `with` alike, into pieces that
             /// lie together.
             fn pieces<S: Cut>(&self, mut index: usize, mut count: usize, mut with: S) -> impl Iterator<Item = (usize, S)> {
                 let end = index.checked_add(count);
@@ -107,7 +107,7 @@ macro_rules! reads {
 
 reads!(Reading Writing);
 
-/// A slice of either kind.
+/// A shared or a mutable slice.
 trait Cut: Sized {
     fn none() -> Self;
     fn cut(self, at: usize) -> (Self, Self);

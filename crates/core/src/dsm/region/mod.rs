@@ -14,22 +14,22 @@
 //!
 //! # How it is kept
 //!
-//! **Near**, guards lead to the page at its home: one copy for all, nothing to do at release or
-//! acquire but to order accesses. [`get`](Reading::get) and [`set`](Writing::set) are a load and a
-//! store of it.
+//! **Near**, guards lead to the page at its home: one copy for all PEs. Release and acquire only
+//! order accesses. [`get`](Reading::get) and [`set`](Writing::set) are a load and a store of the
+//! page.
 //!
 //! *Why guards give no slices.* A `&[T]` says that nobody writes these bytes while it lives, and a
-//! `&mut [T]` that nobody else reads them; compilers act on it: they read twice, or early. Release
-//! consistency has that for programs without races alone, and no guard can see whether a program is
-//! one: no lock belongs to a range, and others' write guards are words of other processes that
-//! nobody asks. So safe calls of two PEs would make undefined behaviour. Slices of cells or atomics
-//! change nothing: a cell is one thread's, and atomics are of words. To exclude others is what
-//! locks are for: guards of [`Mutex`](super::Mutex) and [`RwLock`](super::RwLock) are references to
-//! shared data. And who knows that no other PE writes a range may say so:
-//! [`as_ptr`](Reading::as_ptr) gives its place.
+//! `&mut [T]` that nobody else reads them. Compilers rely on that: they read twice, or early. Under
+//! release consistency only programs without races keep it, and a guard cannot see whether a
+//! program is one: no lock belongs to a range, and asking for other PEs' write guards would take
+//! messages. So safe calls of two PEs would make undefined behaviour. Slices of cells or atomics
+//! change nothing: a cell is one thread's, and atomics are of words. Exclusion is the business of
+//! locks: guards of [`Mutex`](super::Mutex) and [`RwLock`](super::RwLock) are references to shared
+//! data. A program that knows that no other PE writes a range may say so:
+//! [`as_ptr`](Reading::as_ptr) gives its address.
 //!
-//! **Far** (and when checking), a PE keeps copies of pages in its own part of the window, each page
-//! at the same place as at its home:
+//! **Far** (and when checking), a PE keeps copies of pages in its own part of the window, each at
+//! the offset that the page has at its home:
 //!
 //! ```text
 //!             guard: get                         write guard                     release
@@ -40,23 +40,28 @@
 //!                          stale
 //! ```
 //!
-//! *Several writers of a page.* Each puts only the elements that differ from its twin, so nobody
-//! puts an old value over another's new one: what others write in a race-free program, this PE has
-//! not changed. A home writes its pages in place, and counts their versions up at release.
+//! **I1.** *Several PEs may write a page.* Each puts only the elements that differ from its twin:
+//! in a race-free program it has not changed what other PEs write, so it puts no old value over a
+//! new one. A home writes its pages in place, and counts their versions up at release.
 //!
-//! *What acquire sees.* A release puts its elements, fences, then counts the versions up, and
-//! completes both; nothing of that waits for anything but its end. Then it looks at them: where one
-//! is a single step from that of this PE's copy, the step was its own, and the copy is of the new
-//! version. Who acquires afterwards holds all its copies for stale; at the next guard it reads the
-//! version, and finds it changed, and then gets the page, or finds that the copy has everything.
-//! The version is read before the page: a copy may be newer than its version says, never older.
+//! **I2.** *An acquire sees all earlier releases.* A release puts its elements, fences, then counts
+//! the versions up, and completes both. A PE that acquires afterwards makes all its copies stale.
+//! Its next guard reads the version, finds it changed, and gets the page; or the version is that of
+//! its copy, which then has everything.
 //!
-//! *Threads.* Pages under a write guard keep their twin at a release (it becomes what was
-//! released), and are not made stale by an acquire: drop guards before.
+//! **I3.** *A copy is never older than its version says*, because the version is read before the
+//! page. It may be newer.
 //!
-//! *Deaths.* Guards, releases and acquires do not wait, but for the fabric; [`Region::barrier`]
-//! ends with `PeerFailed`. What a PE that died had not released is lost; what a home that died had,
-//! is lost on fabrics whose memory dies with it.
+//! **I4.** *A release may give its own copy the new version.* After the release it reads the
+//! versions. If one is a single step from that of this PE's copy, the step was its own, and the
+//! copy is of the new version.
+//!
+//! *Threads.* Pages under a write guard keep their twin at a release (it becomes the released
+//! page), and an acquire does not make them stale: drop guards before.
+//!
+//! *Deaths.* Guards, releases and acquires wait only for the fabric; [`Region::barrier`] ends with
+//! `PeerFailed`. What a dead PE had not released is lost; so are pages whose home died, on fabrics
+//! where memory dies with its PE.
 
 mod check;
 mod guards;
@@ -68,6 +73,7 @@ pub use guards::{Reading, Writing};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
 use crate::endpoint::pe::Pe;
+use crate::endpoint::route::Route;
 use crate::job::Job;
 use crate::team::Team;
 use crate::window::{Window, element_bytes};
@@ -164,11 +170,11 @@ pub struct Region<T> {
     len: usize,
     page: usize,
     placement: Placement,
-    /// Of the region in each segment.
+    /// Where the region begins in each segment.
     offset: u64,
-    /// Home of each page + 1, as far as it is known here.
+    /// Home of each page + 1; 0: not known here.
     homes: Box<[AtomicU32]>,
-    /// Where pages are kept that are not used in place.
+    /// Copies of pages; `None` where all pages are used in place.
     pages: Option<Pages>,
     check: Option<Check>,
     counters: Arc<Counters>,
@@ -215,7 +221,7 @@ impl<T: Plain> Region<T> {
             let (index, size) = (len, size_of::<T>());
             size_for(bytes, page, options.checked).ok_or(Error::Overflow { index, size })
         });
-        // The others are not to wait for what this PE refuses.
+        // The error must reach the other PEs, which would wait for this one.
         let (count, size) = sized.map_err(|error| job.refuse_window(error))?;
         let terms =
             [len, size_of::<T>(), page, options.placement as usize, usize::from(options.checked)];
@@ -320,12 +326,12 @@ impl<T: Plain> Region<T> {
     /// # Errors
     /// As for [`release`](Self::release), and [`Error::PeerFailed`].
     pub fn barrier(&self) -> Result<()> {
-        // The others are not to wait for one that found a race.
+        // A PE that found a race still meets the others, which would wait for it.
         let raced = self.release();
         self.world.barrier()?;
         self.acquire()?;
         if self.check.is_some() {
-            // What is written from here on comes after everybody's acquire.
+            // Writes after this barrier come after every PE's acquire.
             self.world.barrier()?;
         }
         raced
@@ -348,44 +354,44 @@ impl<T: Plain> Region<T> {
         range.start / self.elements_per_page()..(range.end - 1) / self.elements_per_page() + 1
     }
 
-    /// Bytes of a page that are elements: all but of the last.
+    /// Bytes of a page that are elements: fewer in the last page.
     fn bytes_of(&self, page: usize) -> usize {
         (self.len * size_of::<T>() - page * self.page).min(self.page)
     }
 
-    /// Offset in a segment.
+    /// Offset of a page in a segment.
     fn page_at(&self, page: usize) -> u64 {
         self.offset + (page * self.page) as u64
     }
 
     fn version_at(&self, page: usize) -> u64 {
-        self.page_at(self.homes.len()) + (page * VERSION) as u64
+        self.page_at(self.homes.len()) + (page * VERSION_BYTES) as u64
     }
 
     fn home_word_at(&self, page: usize) -> u64 {
-        self.version_at(self.homes.len()) + (page * HOME) as u64
+        self.version_at(self.homes.len()) + (page * HOME_BYTES) as u64
     }
 
-    /// Of the words that tell who wrote a page, when checking: one for each of its bytes.
+    /// Offset of the words that record the writers of a page, one for each byte, when checking.
     fn writers_at(&self, page: usize) -> u64 {
         self.home_word_at(self.homes.len()) + 8 * (page * self.page) as u64
     }
 
-    /// Offset in the home's segment of the page that all copies are of.
+    /// Offset of the original page in its home's segment.
     fn original_at(&self, page: usize) -> u64 {
         match self.check {
-            // What others put there must not look like what this PE writes.
+            // The home needs a twin of its own writes, which puts of other PEs must not change.
             Some(_) => self.writers_at(self.homes.len()) + (page * self.page) as u64,
             None => self.page_at(page),
         }
     }
 
-    /// Whether this PE uses a page with that home in place.
+    /// Whether this PE uses pages of that home in place.
     fn in_place(&self, home: usize) -> bool {
         home == self.pe.me() && self.check.is_none()
     }
 
-    /// The home of a page; this PE, if it has none.
+    /// The home of a page. A page without a home gets this PE.
     fn home(&self, page: usize) -> Result<usize> {
         match self.homes[page].load(Ordering::Relaxed) {
             0 => self.touch(page),
@@ -405,7 +411,7 @@ impl<T: Plain> Region<T> {
         Ok(home as usize - 1)
     }
 
-    /// Makes a range usable; gives where it begins, if all of it lies together.
+    /// Makes a range usable. Gives its address, if all of it lies together.
     fn enter(&self, range: &Range<usize>, write: bool) -> Result<Option<*mut T>> {
         if range.start > range.end {
             return Err(Error::Misuse("a range of a region that ends before it begins"));
@@ -434,18 +440,18 @@ impl<T: Plain> Region<T> {
         Ok(Some(base.cast::<T>().wrapping_add(range.start % self.elements_per_page())))
     }
 
-    /// Where this PE uses a page.
+    /// Address of a page for this PE.
     fn page_base(&self, page: usize) -> Result<*mut u8> {
         if self.pages.is_some() {
             return Ok(self.pe.local(self.page_at(page)));
         }
         match self.pe.route(self.home(page)?, self.page_at(page)) {
-            crate::endpoint::route::Route::Near(base) => Ok(base),
-            crate::endpoint::route::Route::Far(_) => unreachable!("far pages are kept here"),
+            Route::Near(base) => Ok(base),
+            Route::Far(_) => unreachable!("far pages have copies here"),
         }
     }
 
-    /// Where this PE uses an element of a range that does not lie together.
+    /// Address of an element of a range that does not lie together.
     fn element(&self, index: usize) -> *mut T {
         let base =
             self.page_base(index / self.elements_per_page()).expect("its guard has asked for it");
@@ -453,17 +459,17 @@ impl<T: Plain> Region<T> {
     }
 }
 
-/// Pages of so many bytes of data, and bytes of all that belongs to them.
+/// Number of pages for so many bytes of data, and bytes that each PE's part needs for them.
 fn size_for(bytes: usize, page: usize, checked: bool) -> Option<(usize, usize)> {
     let count = bytes.div_ceil(page);
-    // Who wrote each byte; and the homes' pages, beside copies that are theirs alone.
+    // A word for each byte's writer; and the original pages beside the homes' own copies.
     let checks = if checked { page.checked_mul(8 + 1)? } else { 0 };
-    let each = page.checked_add(VERSION + HOME)?.checked_add(checks)?;
+    let each = page.checked_add(VERSION_BYTES + HOME_BYTES)?.checked_add(checks)?;
     let size = count.checked_mul(each).filter(|&size| size <= isize::MAX as usize)?;
     Some((count, size))
 }
 
-/// What it is called where its use is reported.
+/// The name in reports.
 const NAME: &str = "region";
-const VERSION: usize = 8;
-const HOME: usize = 8;
+const VERSION_BYTES: usize = 8;
+const HOME_BYTES: usize = 8;

@@ -10,35 +10,34 @@ use std::sync::{Mutex, MutexGuard};
 use super::super::diff;
 use super::Region;
 
-/// Versions of pages that are not so many apart are got together: that is less than another round
-/// trip.
-const APART: usize = 256;
+/// Versions of changed pages closer than this are got with one message: the versions between them
+/// cost less than another round trip.
+const APART_PAGES: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Absent,
-    /// As of this version, at least; to be asked for a newer one before it is used.
+    /// Of this version or a newer one. The home is asked for its version before the next use.
     Stale(u64),
     Clean(u64),
 }
 
 struct Page {
     state: State,
-    /// What the page was before this PE wrote to it.
+    /// The page before this PE wrote to it.
     twin: Option<Box<[u8]>>,
-    /// A page whose home this is was written to.
+    /// Whether this PE wrote to the page in place, as its home.
     written: bool,
-    /// Write guards.
+    /// Number of write guards.
     guards: usize,
 }
 
-/// Copies of all pages, in this PE's part of the window; here is what is known of them.
+/// States of this PE's copies. The copies lie in its part of the window.
 pub(super) struct Pages(Mutex<Known>);
 
 struct Known {
     pages: Vec<Page>,
-    /// Twins that are not needed now: to give them back and ask for them again costs more than a
-    /// page's copy does.
+    /// Unused twins: freeing and allocating them costs more than a page's copy does.
     spare: Vec<Box<[u8]>>,
 }
 
@@ -62,7 +61,7 @@ impl Pages {
         lock(&self.0)
     }
 
-    /// From now on newer versions are asked for.
+    /// Makes all copies without a write guard stale.
     pub(super) fn make_stale(&self) {
         for page in self.lock().pages.iter_mut().filter(|page| page.guards == 0) {
             if let State::Clean(version) = page.state {
@@ -71,18 +70,18 @@ impl Pages {
         }
     }
 
-    /// A write guard of these ends.
+    /// Ends a write guard of these pages.
     pub(super) fn written(&self, pages: Range<usize>) {
         self.lock().pages[pages].iter_mut().for_each(|page| page.guards -= 1);
     }
 }
 
 impl<T: Plain> Region<T> {
-    /// Makes this PE's copies of `pages` usable, and writable if that is wanted.
+    /// Brings this PE's copies of `pages` up to date, and gives them twins if `write`.
     pub(super) fn fetch(&self, cache: &Pages, pages: Range<usize>, write: bool) -> Result<()> {
         let mut all = cache.lock();
         let homes = pages.clone().map(|page| self.home(page)).collect::<Result<Vec<_>>>()?;
-        // Neighbours of one home are asked for together.
+        // One message asks for neighbouring pages of one home.
         let first = pages.start;
         let mut start = pages.start;
         while start < pages.end {
@@ -103,7 +102,7 @@ impl<T: Plain> Region<T> {
             known.written |= here;
             if known.twin.is_none() && !here {
                 let mut twin = all.twin(bytes);
-                // SAFETY: the page lies in this PE's part; the twin is private, and as long.
+                // SAFETY: the page lies in this PE's part; the twin is private and as long.
                 unsafe { shm::copy(twin.as_mut_ptr(), at, bytes) };
                 all.pages[page].twin = Some(twin);
             }
@@ -111,12 +110,12 @@ impl<T: Plain> Region<T> {
         Ok(())
     }
 
-    /// Gets what is not up to date of pages of one home.
+    /// Gets those pages of one home that are not up to date.
     fn refresh(&self, all: &mut [Page], pages: Range<usize>, home: usize) -> Quick<()> {
         if all[pages.clone()].iter().all(|page| matches!(page.state, State::Clean(_))) {
             return Ok(());
         }
-        // Before the pages: see "what acquire sees".
+        // I3: versions before pages.
         let versions = self.versions(pages.clone(), home)?;
         let mut get: Option<Range<usize>> = None;
         for (page, version) in pages.clone().zip(versions) {
@@ -150,12 +149,12 @@ impl<T: Plain> Region<T> {
         let bytes = (pages.len() - 1) * self.page + self.bytes_of(pages.end - 1);
         self.counters.sent(1, bytes);
         let (from, to) = (self.original_at(pages.start), self.pe.local(self.page_at(pages.start)));
-        // SAFETY: the pages lie in this PE's part; none of them has a twin, so nobody has written
-        // to the copies.
+        // SAFETY: the pages lie in this PE's part. None of them has a twin, so no guard writes to
+        // the copies.
         unsafe { self.pe.route(home, from).get(&self.pe, to, bytes) }
     }
 
-    /// Puts what this PE has written to the homes of its pages.
+    /// Puts this PE's changes to the homes of their pages.
     pub(super) fn release_pages(&self, cache: &Pages) -> Result<()> {
         let mut known = cache.lock();
         let Known { pages: all, spare } = &mut *known;
@@ -170,11 +169,12 @@ impl<T: Plain> Region<T> {
             let mut put = page.written && page.twin.is_none();
             if let Some(mut twin) = page.twin.take() {
                 now.resize(twin.len(), 0u8);
-                // SAFETY: the page lies in this PE's part; `now` is private, and as long.
+                // SAFETY: the page lies in this PE's part; `now` is private and as long.
                 unsafe {
                     shm::copy(now.as_mut_ptr(), self.pe.local(self.page_at(number)), now.len())
                 };
                 let mut result = Ok(());
+                // I1
                 diff::changed_runs(&now, &twin, size_of::<T>(), |run| {
                     put = true;
                     let mut one = || -> Result<()> {
@@ -183,7 +183,8 @@ impl<T: Plain> Region<T> {
                         }
                         let to = self.pe.route(home, self.original_at(number) + run.start as u64);
                         self.counters.sent(1, run.len());
-                        // SAFETY: a run of a private copy, put where it belongs in the page.
+                        // SAFETY: the source is a run of a private copy; the target is that run of
+                        // the original page.
                         Ok(unsafe { to.put(&self.pe, now[run.clone()].as_ptr(), run.len()) }?)
                     };
                     if result.is_ok() {
@@ -203,6 +204,7 @@ impl<T: Plain> Region<T> {
                 changed.push((number, home));
             }
         }
+        // I2
         self.pe.fence()?;
         for &(page, home) in &changed {
             let version = self.pe.route(home, self.version_at(page));
@@ -210,16 +212,16 @@ impl<T: Plain> Region<T> {
             self.counters.sent(usize::from(self.pe.has_far()), 0);
         }
         self.pe.complete_writes()?;
-        self.look_at_versions(all, changed)?;
+        self.keep_current(all, changed)?;
         check.map_or(Ok(()), |check| check.end())
     }
 
-    /// After a release: copies to which nobody else has released anything since they came are of
-    /// the new version. Others stay what they are, to be got again.
-    fn look_at_versions(&self, all: &mut [Page], mut changed: Vec<(usize, usize)>) -> Quick<()> {
+    /// I4: after a release, gives copies that no other PE has changed the new version. Other copies
+    /// keep their old version, and are got again.
+    fn keep_current(&self, all: &mut [Page], mut changed: Vec<(usize, usize)>) -> Quick<()> {
         changed.retain(|&(page, _)| matches!(all[page].state, State::Clean(_)));
         changed.sort_unstable_by_key(|&(page, home)| (home, page));
-        for run in changed.chunk_by(|a, b| a.1 == b.1 && b.0 - a.0 < APART) {
+        for run in changed.chunk_by(|a, b| a.1 == b.1 && b.0 - a.0 < APART_PAGES) {
             let ((first, home), (last, _)) = (run[0], run[run.len() - 1]);
             let versions = self.versions(first..last + 1, home)?;
             for &(page, _) in run {
@@ -234,7 +236,8 @@ impl<T: Plain> Region<T> {
         Ok(())
     }
 
-    /// Versions of pages of one home, or of some between them that are not.
+    /// Versions of pages of one home. Those of pages between them that have another home mean
+    /// nothing.
     fn versions(&self, pages: Range<usize>, home: usize) -> Quick<Vec<u64>> {
         let mut versions = vec![0u64; pages.len()];
         // SAFETY: private memory, as long as the versions of these pages.

@@ -1,6 +1,6 @@
-//! A counter at the first member: the last to arrive tells everybody. Each PE has to run only once
-//! per phase, which is what counts when they share CPUs. Near members all poll one word at the
-//! first member, so that telling them is one store; far members are told each in its own segment.
+//! A counter at the first member: the last member to arrive announces the phase. Each PE has to run
+//! only once per phase, which counts most when they share CPUs. Near members all poll one word at
+//! the first member, so one store announces the phase; a far member has a word in its own segment.
 
 use super::{Phases, Slot};
 use crate::base::bells::Bells;
@@ -12,13 +12,13 @@ use std::mem::offset_of;
 
 pub(super) struct Central {
     counter: Route,
-    /// Where completion is announced: the first member's word, or everybody's.
+    /// The words that announce completion: the first member's, or all members'.
     release: Vec<Route>,
-    /// The one of them that this PE polls.
+    /// The one of these words that this PE polls.
     polled: Route,
-    /// Where members sleep, beside the first member's word.
+    /// The bells beside the first member's word, on which members sleep.
     bells: Option<Bells>,
-    /// Members that this PE wakes where they sleep on their own doorbells: those that are near.
+    /// Near members, which this PE wakes where they sleep on their own doorbells.
     sleepers: Box<[usize]>,
 }
 
@@ -28,7 +28,7 @@ impl Central {
         let counter = slot.word(0, offset_of!(BarrierSlot, counter));
         let pe = &slot.pe;
         let sleepers = slot.members.iter().copied().filter(|&member| pe.is_near(member)).collect();
-        // Which of the two is used, all members find alike.
+        // From the record, so that all members decide alike.
         if pe.record().are_near(slot.members.iter().copied()) {
             let (first, bells) = (release(0), bells(slot));
             return Central { counter, release: vec![first], polled: first, bells, sleepers };
@@ -66,7 +66,7 @@ impl Phases for Central {
             if let Some(bells) = self.bells {
                 bells.wake_all();
             }
-            // A PE that relays for others sleeps on its own doorbell.
+            // A PE that also relays for other barriers sleeps on its own doorbell.
             for &member in &self.sleepers {
                 slot.pe.control().doorbell(member).ring_ordered();
             }
@@ -81,7 +81,7 @@ impl Phases for Central {
 
     #[inline(always)]
     fn poll(&self, _slot: &Slot, phase: u64) -> Quick<bool> {
-        let Route::Near(word) = self.polled else { unreachable!("what is polled is mapped") };
+        let Route::Near(word) = self.polled else { unreachable!("the polled word is mapped") };
         // SAFETY: an aligned word of a barrier slot, in a segment that the slot's PE keeps mapped.
         Ok(unsafe { shm::load(word.cast::<u64>()) } >= phase)
     }

@@ -1,5 +1,5 @@
-//! In round r each member tells the one 2^r further on, once it has heard from the one 2^(r-1)
-//! behind: after the last round it has heard, at second hand, from all.
+//! In round r each member notifies the member 2^r further on, after it was notified in round r - 1
+//! by the member 2^(r-1) behind. After the last round it knows, at second hand, of all arrivals.
 
 use super::{Mailbox, Phases, Slot};
 use crate::base::error::Quick;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub(super) struct Dissemination {
     partners: Vec<Mailbox>,
-    /// Rounds of the current phase that have been told.
-    told: AtomicUsize,
+    /// Rounds of the current phase in which this PE has notified.
+    notified: AtomicUsize,
 }
 
 fn round_word(round: usize) -> usize {
@@ -25,12 +25,12 @@ impl Dissemination {
             let partner = (slot.rank + (1 << round)) % n;
             slot.mailbox(partner, slot.word(partner, round_word(round)))
         });
-        Dissemination { partners: partners.collect(), told: AtomicUsize::new(0) }
+        Dissemination { partners: partners.collect(), notified: AtomicUsize::new(0) }
     }
 
-    fn tell(&self, slot: &Slot, round: usize, phase: u64) {
+    fn notify(&self, slot: &Slot, round: usize, phase: u64) {
         if let Some(partner) = self.partners.get(round) {
-            slot.tell(partner, phase);
+            slot.notify(partner, phase);
         }
     }
 }
@@ -39,21 +39,21 @@ impl Phases for Dissemination {
     const PASSIVE: bool = false;
 
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
-        self.tell(slot, 0, phase);
-        self.told.store(1, Ordering::Relaxed);
+        self.notify(slot, 0, phase);
+        self.notified.store(1, Ordering::Relaxed);
         Ok(())
     }
 
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool> {
-        let mut told = self.told.load(Ordering::Relaxed);
-        while told <= self.partners.len() {
-            if slot.read_own(round_word(told - 1)) < phase {
+        let mut notified = self.notified.load(Ordering::Relaxed);
+        while notified <= self.partners.len() {
+            if slot.read_own(round_word(notified - 1)) < phase {
                 break;
             }
-            self.tell(slot, told, phase);
-            told += 1;
+            self.notify(slot, notified, phase);
+            notified += 1;
         }
-        self.told.store(told, Ordering::Relaxed);
-        Ok(told > self.partners.len())
+        self.notified.store(notified, Ordering::Relaxed);
+        Ok(notified > self.partners.len())
     }
 }

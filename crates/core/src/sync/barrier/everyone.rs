@@ -6,11 +6,11 @@ use crate::base::error::Quick;
 use crate::base::layout::BarrierSlot;
 use std::mem::offset_of;
 
-/// Bytes in a word.
+/// The most members: a word has as many bytes.
 pub(super) const MOST: usize = 8;
 
 pub(super) struct Everyone {
-    /// The others, and this PE's byte in their words.
+    /// This PE's byte in the word of each other member.
     others: Vec<Mailbox>,
     mask: u64,
 }
@@ -36,7 +36,7 @@ impl Phases for Everyone {
     #[inline(always)]
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
         for other in &self.others {
-            slot.tell(other, phase as u8);
+            slot.notify(other, phase as u8);
         }
         Ok(())
     }
@@ -52,14 +52,14 @@ pub(super) fn byte_mask(bytes: impl Iterator<Item = usize>) -> u64 {
     bytes.map(|byte| 0xFF << (8 * byte)).fold(0, |a, b| a | b)
 }
 
-/// Whether every byte of `word` under `mask` tells of `phase` or of the one after it.
+/// Whether every byte of `word` under `mask` is the low byte of `phase` or of the phase after it.
 #[inline]
 pub(super) fn all_at(word: u64, mask: u64, phase: u64) -> bool {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const TOPS: u64 = 0x80 * ONES;
     let phases = (phase & 0xFF) * ONES;
-    // Eight subtractions at once: the top bit of each byte, set first, keeps a borrow from the
-    // next, and is put right after.
+    // Eight subtractions at once. The top bit of each byte is set first, to keep a borrow from the
+    // next byte, and corrected afterwards.
     let ahead = ((word | TOPS) - (phases & !TOPS)) ^ ((word ^ !phases) & TOPS);
     ahead & mask & !ONES == 0
 }

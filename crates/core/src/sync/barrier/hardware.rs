@@ -1,5 +1,4 @@
-//! The network's own barrier. There is one for a job, and the barrier that the job begins with has
-//! it.
+//! The network's own barrier. A job has one, and its first barrier uses it.
 
 use super::{Phases, Slot};
 use crate::base::error::{Quick, Result};
@@ -7,10 +6,10 @@ use crate::base::settings::ENV_BARRIER;
 use crate::endpoint::fabric::HardwareBarrier;
 use crate::endpoint::pe::Pe;
 
-/// The slot of the first barrier, that of all PEs, which all make before anything else.
+/// The slot of the world's barrier, which all PEs make before any other.
 const FIRST: usize = 0;
 
-/// Whether hardware makes the barrier in this slot.
+/// Whether hardware serves the barrier in this slot.
 pub(super) fn serves(pe: &Pe, slot: usize) -> Result<bool> {
     if slot != FIRST || !pe.has_far() || std::env::var_os(ENV_BARRIER).is_some() {
         return Ok(false);

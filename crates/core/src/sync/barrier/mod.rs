@@ -1,33 +1,38 @@
 //! Split-phase barriers.
 //!
-//! A phase has two halves: [`arrive`](Barrier::arrive) says that this PE is there,
-//! [`Arrival::wait`] returns when all are. Between the two a PE does work that does not depend on
-//! the others. [`step`](Barrier::step) is the form with one call per phase: it ends the previous
+//! A phase has two halves: [`arrive`](Barrier::arrive) announces this PE, and [`Arrival::wait`]
+//! returns when all PEs have arrived. Between the two a PE does work that does not depend on the
+//! others. [`step`](Barrier::step) is the form with one call per phase: it completes the previous
 //! phase and arrives at the next.
 //!
-//! Four algorithms move the news by themselves; all of them only store growing numbers into words
-//! of the barrier's slot in the members' segments, through routes, so they run on every fabric:
+//! Five algorithms need no hardware. All of them only store growing numbers into words of the
+//! barrier's slot in the members' segments, through routes, so they run on every fabric:
 //!
 //! | algorithm | stores per PE | steps on the way | chosen |
 //! |---|---|---|---|
 //! | [`everyone`] | n - 1 | 1 | up to 8 PEs with a CPU each: eight arrivals are one 8-byte load |
 //! | [`central`] | 1, the last one n | 2 | more PEs than CPUs: each PE has to run once |
 //! | [`tree`] | 1 to 9 | 2 log8 n | on request: fewest messages at any one place |
+//! | [`nodes`] | 1, the last one of a node one for each other node | 2 | PEs on up to 16 nodes, of which some have several: one message crosses for each pair of nodes |
 //! | [`dissemination`] | log2 n | log2 n | else |
 //!
-//! The barrier of all PEs that a job begins with is made by [`hardware`] where the network has some
-//! for it, without any store.
+//! [`hardware`] makes the first barrier of a job, that of all PEs, where the network has one,
+//! without any store.
 //!
-//! **Why no phase is passed too early.** A word holds the last phase of which it tells, and phases
-//! only grow. A PE waits for "at least my phase". No PE can be more than one phase ahead of
-//! another: to end phase p it needs, directly or along the chain of stores, everybody's arrival at
-//! p. So words never need resetting, and the low byte of a phase, of which `everyone` and `tree`
-//! send only that, tells p - 1, p and p + 1 apart.
+//! **Proof that no phase is passed too early.**
+//!
+//! * B1: A word holds the last phase that it announces, and phases only grow. A PE waits for "at
+//!   least my phase".
+//! * B2: No PE is more than one phase ahead of another: to complete phase p it needs every PE's
+//!   arrival at p, directly or along the chain of stores.
+//! * B3: So words never need resetting. The low byte of a phase, which is all that `everyone` and
+//!   `tree` send up, tells p - 1, p and p + 1 apart.
 
 mod central;
 mod dissemination;
 mod everyone;
 mod hardware;
+mod nodes;
 mod relayed;
 mod tree;
 
@@ -48,18 +53,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How the news of arrivals travels.
+/// The way in which PEs learn of arrivals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
     /// Each member stores a byte into a word of each other.
     Everyone,
-    /// A counter at the first member; the last to arrive tells all.
+    /// A counter at the first member; the last member to arrive announces the phase.
     Central,
     /// Bytes up a tree of eight children each, phase numbers down.
     Tree,
-    /// In round r, each member tells the one 2^r further on.
+    /// In round r, each member notifies the one 2^r further on.
     Dissemination,
-    /// The network tells when all have arrived.
+    /// A counter on each node; the last member of a node that arrives notifies the other nodes.
+    Nodes,
+    /// The network says when all have arrived.
     Hardware,
 }
 
@@ -70,21 +77,23 @@ impl std::fmt::Display for Algorithm {
             Algorithm::Central => "central",
             Algorithm::Tree => "tree",
             Algorithm::Dissemination => "dissemination",
+            Algorithm::Nodes => "nodes",
             Algorithm::Hardware => "hardware",
         })
     }
 }
 
 impl Algorithm {
-    /// Whether a PE's arrival is all that the others need of it. With the other algorithms PEs pass
-    /// on each other's news, in every wait and test of the library, whatever it is for: a PE that
-    /// computes for long between arriving and waiting should test now and then.
+    /// Whether the other PEs need no more of a PE than its arrival. With the other algorithms PEs
+    /// relay each other's arrivals, in every wait and test of the library. Then a PE that computes
+    /// for long between arriving and waiting should test now and then.
     pub fn is_passive(self) -> bool {
         match self {
             Algorithm::Everyone => everyone::Everyone::PASSIVE,
             Algorithm::Central => central::Central::PASSIVE,
             Algorithm::Tree => tree::Tree::PASSIVE,
             Algorithm::Dissemination => dissemination::Dissemination::PASSIVE,
+            Algorithm::Nodes => nodes::Nodes::PASSIVE,
             Algorithm::Hardware => hardware::Hardware::PASSIVE,
         }
     }
@@ -92,7 +101,7 @@ impl Algorithm {
     /// The algorithm that `MEMONET_BARRIER` forces for `n` members, if it does.
     ///
     /// # Errors
-    /// [`Error::Environment`] where that cannot serve them.
+    /// [`Error::Environment`] where the algorithm cannot serve `n` members.
     pub(crate) fn forced(n: usize) -> Result<Option<Self>> {
         let Some(value) = std::env::var_os(ENV_BARRIER) else { return Ok(None) };
         let bad = |problem: String| Error::Environment {
@@ -112,8 +121,8 @@ impl Algorithm {
     }
 
     /// The algorithm for a team: the one that `MEMONET_BARRIER` forces, or the one that measured
-    /// fastest (`memonet bench barrier`). All members choose the same one, as they ask the job's
-    /// record alone.
+    /// fastest (`memonet bench barrier`). All members choose the same one, as the choice depends on
+    /// the job's record alone.
     ///
     /// # Errors
     /// As for [`forced`](Self::forced).
@@ -122,16 +131,30 @@ impl Algorithm {
             let record = pe.record();
             record.are_near(members.iter().copied()) && record.is_crowded(members[0])
         };
+        let shares_nodes = || {
+            let nodes = if pe.record().is_mixed() { nodes::count(pe, members) } else { 1 };
+            (2..=nodes::MOST).contains(&nodes) && nodes < members.len()
+        };
         Ok(match Self::forced(members.len())? {
             Some(forced) => forced,
             None if shares_cpus() => Algorithm::Central,
+            None if shares_nodes() => Algorithm::Nodes,
             None if members.len() <= everyone::MOST => Algorithm::Everyone,
             None => Algorithm::Dissemination,
         })
     }
 }
 
-/// The words of one barrier slot, and who shares them.
+/// The rank of a PE among these members.
+pub(crate) fn rank_of(members: &[usize], pe: usize) -> Option<usize> {
+    // In the world, and in teams of its first PEs, a PE's number is its rank.
+    if members.get(pe) == Some(&pe) {
+        return Some(pe);
+    }
+    members.iter().position(|&member| member == pe)
+}
+
+/// The words of one barrier slot, and the PEs that share them.
 #[derive(Clone)]
 struct Slot {
     pe: Arc<Pe>,
@@ -140,7 +163,7 @@ struct Slot {
     slot: usize,
     /// Address of this PE's own slot.
     own: OwnSlot,
-    /// How many each member had dropped in this slot before.
+    /// The teams and barriers that each member had dropped in this slot before.
     ended: Arc<[u64]>,
 }
 
@@ -159,7 +182,7 @@ impl Slot {
         self.pe.route(self.members[rank], Pe::barrier_slot(self.slot) + offset as u64)
     }
 
-    /// Address of a word of this PE's own slot, to poll.
+    /// Address of a word of this PE's own slot.
     fn own(&self, offset: usize) -> *mut u64 {
         self.own.0.wrapping_add(offset).cast()
     }
@@ -171,42 +194,42 @@ impl Slot {
         unsafe { shm::load(self.own(offset)) }
     }
 
-    /// A word of a member's slot, for [`tell`](Self::tell).
+    /// A word of a member's slot, for [`notify`](Self::notify).
     fn mailbox(&self, rank: usize, word: Route) -> Mailbox {
         let bell =
             matches!(word, Route::Near(_)).then(|| self.pe.control().doorbell(self.members[rank]));
         Mailbox { word, bell }
     }
 
-    /// Stores news into a member's word and wakes it.
+    /// Stores into a member's word, and wakes that member.
     #[inline(always)]
-    fn tell<T: shm::Word>(&self, to: &Mailbox, value: T) {
+    fn notify<T: shm::Word>(&self, to: &Mailbox, value: T) {
         to.word.store(&self.pe, value);
-        // Far, the fabric rings.
+        // Far, the fabric wakes it.
         if let Some(bell) = to.bell {
             self.pe.ring_bell(bell);
         }
     }
 }
 
-/// Where a member looks for news, and the bell that wakes it where this PE has to.
+/// A word that a member polls, and the doorbell that wakes it where this PE has to.
 struct Mailbox {
     word: Route,
     bell: Option<Doorbell>,
 }
 
-/// What an algorithm must do. The methods are called by one thread at a time, and never block.
+/// A barrier algorithm. The methods are called by one thread at a time, and never block.
 trait Phases {
     /// See [`Algorithm::is_passive`].
     const PASSIVE: bool;
-    /// Where the members sleep, if not each on its own doorbell.
+    /// The bells on which members sleep, if not each on its own doorbell.
     #[inline(always)]
     fn bells(&self) -> Option<Bells> {
         None
     }
-    /// Tells of this PE's arrival at `phase`.
+    /// Announces this PE's arrival at `phase`.
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()>;
-    /// Passes on what has arrived; whether `phase` is complete.
+    /// Relays arrivals. Gives whether `phase` is complete.
     fn poll(&self, slot: &Slot, phase: u64) -> Quick<bool>;
 }
 
@@ -216,11 +239,11 @@ enum Selected {
     Central(central::Central),
     Tree(Relayed<tree::Tree>),
     Dissemination(Relayed<dissemination::Dissemination>),
+    Nodes(nodes::Nodes),
     Hardware(hardware::Hardware),
 }
 
-/// Evaluates the expression for the barrier's algorithm: which it is, is asked once per call and
-/// not once per look.
+/// Evaluates the expression for the barrier's algorithm: one branch per call, and none per look.
 macro_rules! by_way {
     ($barrier:expr, $way:ident => $what:expr) => {
         match &$barrier.way {
@@ -228,6 +251,7 @@ macro_rules! by_way {
             Selected::Central($way) => $what,
             Selected::Tree($way) => $what,
             Selected::Dissemination($way) => $what,
+            Selected::Nodes($way) => $what,
             Selected::Hardware($way) => $what,
         }
     };
@@ -235,8 +259,23 @@ macro_rules! by_way {
 
 /// A barrier over the members of a team. Made by [`Team::new_barrier`](crate::Team::new_barrier).
 ///
-/// It may be dropped once its last phase is complete: whoever arrives at it afterwards arrives at
-/// nothing. Dropped before, its place among the job's barriers is lost.
+/// A PE may drop it once its last phase is complete; no member may then arrive any more. Dropped
+/// before that, its slot is lost to the job.
+///
+/// ```
+/// # use memonet_core::Job;
+/// # Job::threads(3, |job| -> memonet_core::Result<()> {
+/// let window = job.window::<u64>(1)?;
+/// let barrier = job.world().new_barrier()?;
+/// window.put_one((job.pe() + 1) % 3, 0, job.pe() as u64)?;
+/// let arrival = barrier.arrive()?; // the put is visible before any PE passes
+/// while !arrival.test()? {
+///     // work that does not depend on the other PEs
+/// }
+/// assert_eq!(window.read(0), (job.pe() as u64 + 2) % 3);
+/// # Ok(())
+/// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+/// ```
 pub struct Barrier {
     slot: Slot,
     algorithm: Algorithm,
@@ -245,13 +284,13 @@ pub struct Barrier {
     complete: AtomicU64,
     /// Set while a thread is in one of the calls.
     busy: AtomicBool,
-    /// Its place is never used again.
+    /// The slot is never used again.
     lost: AtomicBool,
 }
 
 impl Barrier {
-    /// A barrier in `slot`, whose words are zero on every member; each member has dropped `ended`
-    /// in it before.
+    /// A barrier in `slot`, whose words are zero at every member. `ended` says how many teams and
+    /// barriers each member has dropped in it before.
     pub(crate) fn new(
         pe: Arc<Pe>,
         members: Arc<[usize]>,
@@ -284,6 +323,7 @@ impl Barrier {
                 &slot,
                 dissemination::Dissemination::new(&slot),
             )),
+            Algorithm::Nodes => Selected::Nodes(nodes::Nodes::new(&slot)),
             Algorithm::Hardware => Selected::Hardware(hardware::Hardware),
         };
         Barrier {
@@ -297,7 +337,7 @@ impl Barrier {
         }
     }
 
-    /// Its place is not to be used again, as something may still be written there.
+    /// Keeps the slot from being used again, as stores to it may still arrive.
     pub(crate) fn keep_slot(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
@@ -320,7 +360,7 @@ impl Barrier {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    /// Runs `f` unless another thread of this PE is in this barrier: two of them would count as two
+    /// Runs `f` unless another thread of this PE is in this barrier: two threads would count as two
     /// PEs.
     #[inline(always)]
     fn alone<R>(&self, f: impl FnOnce() -> Quick<R>) -> Quick<R> {
@@ -346,7 +386,7 @@ impl Barrier {
     }
 
     /// Keeps the other threads of this PE out of this barrier, for a call that passes it several
-    /// times: one that passed in between would end the call at the other PEs.
+    /// times: a thread that passed in between would end the call at the other PEs.
     ///
     /// # Errors
     /// [`Error::Misuse`] while another thread is in this barrier.
@@ -354,8 +394,8 @@ impl Barrier {
         if self.take() { Ok(Whole(self)) } else { Err(*two_threads()) }
     }
 
-    /// Arrives at the next phase: this PE's earlier writes are visible at their targets before
-    /// anybody can pass it. If the previous phase is not complete yet (its [`Arrival`] was dropped
+    /// Arrives at the next phase. This PE's earlier writes are visible at their targets before any
+    /// PE passes the phase. If the previous phase is not complete yet (its [`Arrival`] was dropped
     /// without waiting), waits for it first.
     ///
     /// # Errors
@@ -368,8 +408,21 @@ impl Barrier {
     /// The one call per phase (RBC): waits until the previous phase is complete, and arrives at the
     /// next.
     ///
-    /// A PE that returns from its k-th `step` knows that every PE has made its (k-1)-th. The last
-    /// phase is ended by [`wait`](Self::wait).
+    /// When a PE returns from its k-th `step`, every PE has made its (k-1)-th. [`wait`](Self::wait)
+    /// completes the last phase.
+    ///
+    /// ```
+    /// # use memonet_core::Job;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let barrier = job.world().new_barrier()?;
+    /// for k in 1..=10 {
+    ///     barrier.step()?; // every PE has made step k - 1
+    ///     // the work of round k
+    /// }
+    /// barrier.wait()?; // every PE has made step 10
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
     ///
     /// # Errors
     /// As for [`arrive`](Self::arrive).
@@ -395,8 +448,24 @@ impl Barrier {
 
     /// [`wait`](Self::wait) with a deadline.
     ///
+    /// ```
+    /// # use memonet_core::{Error, Job};
+    /// # use std::time::Duration;
+    /// # Job::threads(2, |job| -> memonet_core::Result<()> {
+    /// let barrier = job.world().new_barrier()?;
+    /// barrier.step()?;
+    /// while let Err(error) = barrier.wait_timeout(Duration::from_millis(10)) {
+    ///     match error {
+    ///         Error::Timeout { .. } => println!("PE {} still waits", job.pe()),
+    ///         error => return Err(error),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }).unwrap().into_iter().for_each(|r| r.unwrap());
+    /// ```
+    ///
     /// # Errors
-    /// [`Error::Timeout`]; the phase goes on and can be waited for again.
+    /// [`Error::Timeout`]: the phase goes on, and the PE may wait for it again.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<()> {
         let limit = Limit::new(timeout);
         Ok(self.alone(|| by_way!(self, way => self.finish(way, limit.patience())))?)
@@ -421,27 +490,27 @@ impl Barrier {
         self.wait().inspect_err(|error| self.end_if_interrupted(error))
     }
 
-    /// Ends the use of this barrier, and so of its team, if `error` says that a collective call was
+    /// Makes this barrier, and so its team, unusable if `error` says that a collective call was
     /// interrupted: members no longer agree on the next call.
     #[cold]
     pub(crate) fn end_if_interrupted(&self, error: &Error) {
         if matches!(error, Error::Interrupted { .. }) {
             self.keep_slot();
-            // For good: all later calls find it taken.
+            // Never cleared: all later calls find the barrier busy.
             self.busy.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Ends the phase that may be under way, and arrives at the next.
+    /// Completes the phase that may be under way, and arrives at the next.
     #[inline(always)]
     fn next(&self, way: &impl Phases) -> Quick<()> {
-        // A write that failed is this PE's error; the others are not to wait for ever because of
-        // it.
+        // A write that failed is this PE's error: it arrives all the same, so that the others do
+        // not wait for ever.
         self.arrive_next(way)??;
         if self.slot.pe.has_far() { self.slot.pe.surface() } else { Ok(()) }
     }
 
-    /// [`next`](Self::next), with what earlier writes failed with apart.
+    /// [`next`](Self::next). The inner result is that of earlier writes.
     #[inline(always)]
     fn arrive_next(&self, way: &impl Phases) -> Quick<Quick<()>> {
         if let Some(error) = ending::refusal(&self.slot.pe) {
@@ -456,8 +525,8 @@ impl Barrier {
     #[inline(always)]
     fn arrive_at<P: Phases>(&self, way: &P, phase: u64) -> Quick<()> {
         if P::PASSIVE {
-            // Told before the arrival itself, so never behind it.
-            self.tell_done(phase);
+            // Before the arrival itself: a PE that sees the arrival also sees this.
+            self.publish_done(phase);
         }
         way.arrive(&self.slot, phase)?;
         self.arrived.store(phase, Ordering::Relaxed);
@@ -508,13 +577,13 @@ impl Barrier {
     fn complete<P: Phases>(&self, phase: u64) {
         self.complete.store(phase, Ordering::Relaxed);
         if !P::PASSIVE {
-            self.tell_done(phase);
+            self.publish_done(phase);
         }
     }
 
-    /// Lets others see that this PE has done its part of `phase`, should it leave now.
+    /// Publishes that this PE has done its part of `phase`, in case it leaves the job now.
     #[inline(always)]
-    fn tell_done(&self, phase: u64) {
+    fn publish_done(&self, phase: u64) {
         // SAFETY: an aligned word of this PE's own slot.
         unsafe { shm::store(self.slot.own(offset_of!(BarrierSlot, done)), phase) };
     }
@@ -527,14 +596,7 @@ impl Barrier {
         f: impl FnOnce(Terms<'_>) -> R,
     ) -> R {
         let arrived = |pe: usize| {
-            let members = &self.slot.members;
-            // In the team of all, and in teams of the first PEs, without a search.
-            let rank = if members.get(pe) == Some(&pe) {
-                Some(pe)
-            } else {
-                members.iter().position(|&member| member == pe)
-            };
-            let word = rank.map(|rank| {
+            let word = rank_of(&self.slot.members, pe).map(|rank| {
                 self.slot.word(rank, offset_of!(BarrierSlot, done)).load::<u64>(&self.slot.pe)
             });
             matches!(word, Some(Ok(at)) if at >= self.phase())
@@ -550,9 +612,10 @@ impl Barrier {
 
 impl Drop for Barrier {
     fn drop(&mut self) {
-        // Every store into this PE's slot tells of an arrival, and all arrivals at a complete phase
-        // have been seen. Where the last phase is not complete, some are still to come, and the
-        // slot is never used again. Others may still be looking at words of this slot.
+        // Every store into this PE's slot announces an arrival, and all arrivals at a complete
+        // phase have been seen. Where the last phase is not complete, some are still to come, and
+        // the slot is never used again. Otherwise it rests until all members have dropped it, as
+        // others may still read its words.
         if matches!(by_way!(self, way => self.poll(way)), Ok(true))
             && !self.lost.load(Ordering::Relaxed)
         {
@@ -569,12 +632,12 @@ fn two_threads() -> Box<Error> {
     ))
 }
 
-/// A barrier that one call has for itself; see [`Barrier::hold`].
+/// A barrier that one call keeps for itself; see [`Barrier::hold`].
 pub(crate) struct Whole<'a>(&'a Barrier);
 
 impl Whole<'_> {
-    /// Arrives and waits. What the program's earlier writes failed with surfaces at a later call:
-    /// it must not end this one at one PE alone.
+    /// Arrives and waits. An error of the program's earlier writes surfaces at a later call: it
+    /// must not end this call at one PE alone.
     pub(crate) fn pass(&self) -> Result<()> {
         let barrier = self.0;
         by_way!(barrier, way => {
@@ -586,7 +649,7 @@ impl Whole<'_> {
         Ok(())
     }
 
-    /// The phase that the next [`pass`](Self::pass) ends.
+    /// The phase that the next [`pass`](Self::pass) completes.
     pub(crate) fn next_phase(&self) -> u64 {
         self.0.phase() + 1
     }

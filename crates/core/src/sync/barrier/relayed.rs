@@ -1,13 +1,13 @@
-//! Barriers whose members pass on each other's news.
+//! Barriers whose members relay each other's arrivals.
 //!
-//! With such an algorithm a PE that has arrived still owes something: others wait for what it
-//! passes on. So every wait of the PE pays, whatever it waits for: its barriers register with it,
-//! and [`Pe::progress`](crate::endpoint::pe::Pe::progress) moves those on that are under way.
-//! Without that, two PEs that wait for two overlapping barriers in different orders would wait for
-//! ever.
+//! With such an algorithm a PE that has arrived still has work to do: others wait for arrivals that
+//! it relays. So every wait of the PE does this work, whatever it waits for. The barriers register
+//! with the PE, and [`Pe::progress`](crate::endpoint::pe::Pe::progress) moves on those that are
+//! under way. Without that, two PEs that wait for two overlapping barriers in different orders
+//! would wait for ever.
 //!
-//! One thread at a time works on a barrier's words: whoever holds `at`. A thread that only passes
-//! by leaves it to the holder.
+//! One thread at a time works on a barrier's words: the one that holds `at`. Another thread that
+//! finds `at` locked leaves the work to the holder.
 
 use super::{Phases, Slot};
 use crate::base::error::Quick;
@@ -16,7 +16,7 @@ use crate::endpoint::fabric::Due;
 use crate::endpoint::progress::Relay;
 use std::sync::{Arc, Mutex};
 
-/// An algorithm whose members pass on news.
+/// An algorithm whose members relay arrivals.
 pub(super) struct Relayed<P>(Arc<Relaying<P>>);
 
 struct Relaying<P> {
@@ -67,10 +67,10 @@ impl<P: Phases> Phases for Relayed<P> {
 
 impl<P: Phases + Send + Sync> Relay for Relaying<P> {
     fn relay(&self) -> Option<Due> {
-        // A thread that has it moves on too, or has just done so: then the next look of a wait
-        // does, after one poll interval at most.
+        // A thread that holds the lock moves the barrier on, or has just done so. Then the next
+        // look of a wait does, after one poll interval at most.
         let mut at = try_lock(&self.at)?;
-        // An error is met again, and reported, by the wait for this barrier.
+        // The wait for this barrier meets the error again, and reports it.
         drop(self.move_on(&mut at));
         None
     }

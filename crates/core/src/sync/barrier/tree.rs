@@ -1,5 +1,6 @@
-//! A tree of eight children each: a parent sees all of its children arrive with one load, the root
-//! tells them, they tell theirs. With up to nine members this is gathering and announcing.
+//! A tree with eight children each: a parent sees all of its children arrive with one load. The
+//! root announces completion to its children, and they to theirs. Up to nine members, this is one
+//! step up and one down.
 
 use super::everyone::{all_at, byte_mask};
 use super::{Mailbox, Phases, Slot};
@@ -11,11 +12,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const FAN: usize = 8;
 
 pub(super) struct Tree {
-    /// The parent, and this PE's byte in its word.
+    /// This PE's byte in its parent's word.
     parent: Option<Mailbox>,
     children: Vec<Mailbox>,
     mask: u64,
-    /// The phase that this PE has last passed up.
+    /// The last phase of which this PE has notified its parent.
     passed_up: AtomicU64,
 }
 
@@ -37,7 +38,7 @@ impl Phases for Tree {
     const PASSIVE: bool = false;
 
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
-        // A leaf's news leaves now; a parent's when its children are there.
+        // A leaf notifies its parent now; any other PE, after its children have arrived.
         self.poll(slot, phase).map(drop)
     }
 
@@ -47,7 +48,7 @@ impl Phases for Tree {
                 return Ok(false);
             }
             if let Some(parent) = &self.parent {
-                slot.tell(parent, phase as u8);
+                slot.notify(parent, phase as u8);
             }
             self.passed_up.store(phase, Ordering::Relaxed);
         }
@@ -55,7 +56,7 @@ impl Phases for Tree {
             return Ok(false);
         }
         for child in &self.children {
-            slot.tell(child, phase);
+            slot.notify(child, phase);
         }
         Ok(true)
     }

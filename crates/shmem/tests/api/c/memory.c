@@ -165,7 +165,8 @@ static void pointers(void) {
         long *there = (long *)shmem_ptr(&block[1], pe), *again = (long *)shmem_team_ptr(SHMEM_TEAM_WORLD, &block[1], pe);
         long *fixed = (long *)shmem_ptr(&variable, pe);
         CHECK(there == again && !shmem_team_ptr(SHMEM_TEAM_INVALID, block, pe), "PE %d", pe);
-        CHECK(!getenv("MEMONET_FABRIC") == (there != NULL) || pe == me, "PE %d", pe);
+        CHECK(!getenv("MEMONET_FABRIC") <= (there != NULL), "PE %d", pe);
+        CHECK((shmem_team_translate_pe(SHMEM_TEAM_WORLD, pe, SHMEM_TEAM_SHARED) >= 0) == (there != NULL), "PE %d", pe);
         if (there) CHECK(there[0] == pe * 10 + 1 && there[1] == pe * 10 + 2, "PE %d", pe);
         if (fixed) CHECK(*fixed == pe + 1000, "PE %d", pe);
     }
@@ -173,7 +174,8 @@ static void pointers(void) {
     long *next = (long *)shmem_ptr(block, (me + 1) % npes);
     if (next) *next = me;
     shmem_barrier_all();
-    CHECK(!next || block[0] == (me + npes - 1) % npes, "a store by pointer");
+    int last = (me + npes - 1) % npes;
+    CHECK(!shmem_ptr(block, last) || block[0] == last, "a store by pointer");
     shmem_free(block);
 }
 

@@ -55,7 +55,11 @@ static void make_teams(void) {
     CHECK(npes <= MAX_PES, "too many PEs for this program");
     for (int pe = 0; pe < npes; pe++) everybody[pe] = pe;
     struct team *world = add_team("the world", SHMEM_TEAM_WORLD, everybody, npes);
-    add_team("those that share memory", SHMEM_TEAM_SHARED, everybody, npes);
+    static int variable;
+    int near[MAX_PES], nodes = 0;
+    for (int pe = 0; pe < npes; pe++)
+        if (shmem_ptr(&variable, pe)) near[nodes++] = pe;
+    add_team("those that share memory", SHMEM_TEAM_SHARED, near, nodes);
     split("the last PE alone", world, npes - 1, 1, 1);
     struct team *even = split("even PEs", world, 0, 2, (npes + 1) / 2);
     if (npes > 1) split("odd PEs", world, 1, 2, npes / 2);

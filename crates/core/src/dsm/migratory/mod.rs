@@ -1,26 +1,27 @@
-//! Data that move to whoever locks them and stay there, for PEs that reach each other through a
-//! fabric: who locks again, and nobody asked meanwhile, sends nothing.
+//! Data that move to the PE that locks them and stay there, for PEs that reach each other through a
+//! fabric. A PE that locks again before another PE has asked sends nothing.
 //!
-//! Who is in is the business of [`chain`](super::chain); the threads of one PE stand in a queue of
-//! their own before that. This file moves the data.
+//! [`queue`] decides which PE is in; the threads of one PE stand in a queue of their own before
+//! that. This file moves the data.
 //!
-//! Each PE has a copy of them, of some *version*: how often they were released changed. With it
-//! come *stamps*: for each block of the data the version in which it last changed. Who comes in
-//! gets the stamps from the PE that had them last, and the blocks that are newer than its own
-//! version; data of so few bytes that another round trip would cost more are got with the stamps.
-//! Nobody writes to another's copy, so whatever is late does no harm.
+//! Each PE has a copy of the data, of some *version*: the number of releases that changed them.
+//! Beside the copy lie *stamps*: for each block the version in which it last changed. A PE that
+//! enters gets the stamps from the PE that had the data last, and the blocks that are newer than
+//! its own version. Data so small that another round trip would cost more come with the stamps.
+//! Nobody writes to another PE's copy, so a late message does no harm.
 //!
-//! Before it may change the data, a PE keeps a *twin* of them. What differs from it when it leaves
-//! gets the new version's stamp.
+//! Before it may change the data, a PE keeps a *twin* of them. When it leaves, blocks that differ
+//! from the twin get the new version's stamp.
 //!
-//! **Deaths.** The *seal* of a copy tells what it is worth: its version, and whether it is that
-//! (`CLEAN`), or its twin is (`HELD`), or neither, as it and its twin are being made (0; then the
-//! one it comes from has it). The newest of all that can be read is the last released version,
-//! unless the memory of the PE that released it has died with it: then it is the newest that
-//! somebody else has got. To be sure of the last one takes a message at each release: that is what
+//! **Deaths.** A copy's *seal* holds its version and says where that version lies: in the copy
+//! (`CLEAN`), in its twin (`HELD`), or in neither while both are written (0; then the PE that it
+//! comes from has it). The newest version that can be read is the last released one, unless the
+//! memory of the PE that released it has died with it: then it is the newest that another PE has
+//! got. To be sure of the last one takes a message at each release: that is what
 //! [`Mutex::with_shadow`](super::Mutex::with_shadow) is for.
 
-use super::chain::{self, Chain, Word, World};
+mod queue;
+
 use super::diff;
 use super::stats::Counters;
 use crate::base::error::{Error, Quick, Result};
@@ -35,21 +36,24 @@ use std::cell::{Cell, UnsafeCell};
 use std::ops::Range;
 use std::sync::Arc;
 
+use queue::{Queue, Word, World};
+
+// Offsets of the words, in bytes.
 const LAST: u64 = 0;
 const NEWS: u64 = 8;
 const SEAL: u64 = 16;
-/// State and absent of a slot, beside each other.
+/// State and absent of each slot, so that one get reads both.
 const STATES: u64 = 32;
 const NEXT: u64 = 64;
 const PASSED: u64 = 80;
 const THREADS: u64 = 128;
-/// Where version, stamps, and data begin, one behind the other; the data aligned to 128.
+/// Version, then stamps, then data. The data are aligned to 128.
 const REST: u64 = 256;
 
-/// Blocks of which changes are known one by one.
+/// The most blocks: their changes are known one by one.
 const BLOCKS: usize = 64;
-/// Bytes that are got at once, changed or not.
-const AT_ONCE: usize = 2048;
+/// Data up to this size come with their stamps, changed or not: the message is still short.
+const AT_ONCE_BYTES: usize = 2048;
 
 const CLEAN: u64 = 1;
 const HELD: u64 = 2;
@@ -57,24 +61,25 @@ const HELD: u64 = 2;
 /// The lock as a PE sees it.
 pub(super) struct Migratory {
     pe: Arc<Pe>,
-    /// Of the words in each segment.
+    /// Where the words begin in each segment.
     offset: u64,
     home: usize,
     threads: Tickets,
     mine: UnsafeCell<Mine>,
     bytes: usize,
     block: usize,
-    /// Where the data are; their twin is behind them.
+    /// Offset of the data behind the words; their twin follows them.
     copy: u64,
 }
 
 struct Mine {
-    chain: Chain,
+    queue: Queue,
     /// Version of this PE's copy; 0: none.
     version: Cell<u64>,
 }
 
-// SAFETY: `mine` is used by the thread alone that is in by `threads`; all else is shared as it is.
+// SAFETY: `mine` is used only by the thread that `threads` lets in, one at a time; all other fields
+// are `Sync`.
 unsafe impl Sync for Migratory {}
 
 fn room(bytes: usize) -> u64 {
@@ -82,34 +87,34 @@ fn room(bytes: usize) -> u64 {
 }
 
 impl Migratory {
-    /// Bytes of the words, of data, and of their twin.
+    /// Bytes of the words, the data and their twin.
     pub(super) fn size(bytes: usize, npes: usize) -> usize {
         let most = REST + 8 * (1 + BLOCKS as u64) + 128;
         most as usize + 2 * room(bytes) as usize + tickets::tail_for(npes)
     }
 
-    /// The lock whose words and data are at `offset` of the segments, zero so far.
+    /// The lock whose words and data begin at `offset` of each segment, all zero so far.
     ///
     /// # Safety
-    /// There are [`size`](Self::size) bytes, of a window that lives as long as this, and that
-    /// nothing else uses.
+    /// [`size`](Self::size) bytes there belong to a window that outlives the lock, and nothing else
+    /// uses them.
     pub(super) unsafe fn new(pe: Arc<Pe>, offset: u64, bytes: usize) -> Self {
         let block = bytes.div_ceil(BLOCKS).next_multiple_of(8).max(64);
         let home = super::home_of(offset, pe.npes());
         let copy = (REST + 8 * (1 + bytes.div_ceil(block) as u64)).next_multiple_of(128);
         let tail = copy + 2 * room(bytes);
-        // SAFETY: the caller promises the room; both places are aligned, as the offset is.
+        // SAFETY: the caller promises the room; the offset is aligned, and so are both places.
         let threads =
             unsafe { Tickets::new(pe.local(offset + THREADS), pe.local(offset + tail), pe.npes()) };
-        let mine = Mine { chain: Chain::new(pe.me() == home), version: Cell::new(0) };
+        let mine = Mine { queue: Queue::new(pe.me() == home), version: Cell::new(0) };
         Migratory { offset, home, threads, mine: UnsafeCell::new(mine), bytes, block, copy, pe }
     }
 
-    /// Makes the home the first owner, of `initial`, as long as the data; before anybody locks
-    /// there is a barrier.
+    /// Makes the home the first owner, with `initial` as data. A barrier follows before any PE
+    /// locks.
     ///
     /// # Safety
-    /// Nobody uses the lock yet, and `initial` is private memory.
+    /// No PE uses the lock yet, and `initial` is private memory as long as the data.
     pub(super) unsafe fn start(&self, initial: *const u8) -> Result<()> {
         if self.pe.me() != self.home {
             return Ok(());
@@ -119,11 +124,11 @@ impl Migratory {
         (0..self.blocks()).for_each(|block| self.store(self.stamp(block), 1));
         self.store(self.version(), 1);
         self.store(SEAL, 1 << 2 | CLEAN);
-        // SAFETY: the caller promises that nobody is in.
+        // SAFETY: the caller promises that no thread is in.
         unsafe { &*self.mine.get() }.version.set(1);
-        let (last, word, open) = chain::beginning(self.home);
+        let (last, word, open) = queue::beginning(self.home);
         self.store(place(word), open);
-        // By the fabric, as all that follows.
+        // Only the fabric's atomics update this word.
         self.route(self.home, LAST).fetch_op(&self.pe, AtomicOp::Swap, last)?;
         Ok(())
     }
@@ -140,7 +145,7 @@ impl Migratory {
         REST + 8 * (1 + block as u64)
     }
 
-    /// This PE's data.
+    /// This PE's copy of the data.
     #[inline(always)]
     pub(super) fn data(&self) -> *mut u8 {
         self.local(self.copy)
@@ -151,7 +156,7 @@ impl Migratory {
         self.copy + room(self.bytes)
     }
 
-    /// Bytes of all that is got at once: version, stamps and data.
+    /// Bytes of version, stamps and data.
     #[inline(always)]
     fn all(&self) -> usize {
         (self.copy - self.version()) as usize + self.bytes
@@ -179,8 +184,8 @@ impl Migratory {
         unsafe { shm::store(self.local(at).cast(), value) }
     }
 
-    /// Comes in, with the data as they are; nothing if time is up before that.
-    // Out of line, so that near callers stay as short as they are.
+    /// Enters, with the newest data in this PE's copy; `None` if time is up before that.
+    // Out of line, so that callers on the near path stay short.
     #[inline(never)]
     pub(super) fn enter(&self, counters: &Counters, patience: Patience<'_>) -> Quick<Option<u32>> {
         patience.begin(&self.pe);
@@ -193,10 +198,10 @@ impl Migratory {
             Patience::Within(limit) => self.threads.enter_within(&self.pe, Mode::Alone, limit)?,
         };
         counters.used();
-        // SAFETY: of this PE's threads this one is in alone, until it leaves.
-        let Mine { chain, version } = unsafe { &mut *self.mine.get() };
+        // SAFETY: `threads` has let this thread in alone, until it leaves.
+        let Mine { queue, version } = unsafe { &mut *self.mine.get() };
         let world = Here::new(self, counters, version, patience);
-        let entered = chain.enter(&world);
+        let entered = queue.enter(&world);
         world.count();
         if matches!(entered, Ok(true)) {
             self.keep_twin();
@@ -207,36 +212,36 @@ impl Migratory {
         entered.map(|_| None)
     }
 
-    /// Leaves; `changed`: the data may have been.
+    /// Leaves; `changed` says that the data may differ from the twin.
     #[inline(never)]
     pub(super) fn leave(&self, counters: &Counters, ticket: u32, changed: bool) -> Quick<()> {
         // SAFETY: as in `enter`.
-        let Mine { chain, version } = unsafe { &mut *self.mine.get() };
+        let Mine { queue, version } = unsafe { &mut *self.mine.get() };
         if changed {
             self.stamp_changes(version);
         }
         self.store(SEAL, version.get() << 2 | CLEAN);
-        let left = chain.leave(&Here::new(self, counters, version, Patience::Forever));
+        let left = queue.leave(&Here::new(self, counters, version, Patience::Forever));
         self.threads.leave(&self.pe, ticket, Mode::Alone);
         left
     }
 
     #[inline]
     fn keep_twin(&self) {
-        // SAFETY: both are the data's length of this PE's part, and apart.
+        // SAFETY: copy and twin lie in this PE's part, do not overlap, and have the data's length.
         unsafe { shm::copy(self.local(self.twin()), self.data(), self.bytes) };
     }
 
-    /// Takes back what this PE, which is in, has changed.
+    /// Undoes the changes of this PE, which is in.
     pub(super) fn restore_twin(&self) {
         // SAFETY: as in `keep_twin`.
         unsafe { shm::copy(self.data(), self.local(self.twin()), self.bytes) };
     }
 
-    /// Gives what was changed a new version.
+    /// Stamps changed blocks with a new version.
     fn stamp_changes(&self, version: &Cell<u64>) {
         let (new, mut changed) = (version.get() + 1, false);
-        if self.all() <= AT_ONCE {
+        if self.all() <= AT_ONCE_BYTES {
             self.store(self.version(), new);
             version.set(new);
             return;
@@ -261,7 +266,7 @@ impl Migratory {
         }
     }
 
-    /// Bytes of the data in blocks that are newer than `version`, neighbouring blocks together.
+    /// Byte ranges of blocks newer than `version`, neighbours joined.
     fn newer_than(&self, version: u64) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for block in (0..self.blocks()).filter(|&block| self.load(self.stamp(block)) > version) {
@@ -284,19 +289,19 @@ impl Migratory {
         Ok(words)
     }
 
-    /// What a wait depends on: all PEs live, and none leaves while it is in, or waits.
+    /// Terms of waits: all PEs live, and none leaves while it is in or waits.
     fn terms<R>(&self, patience: Patience<'_>, f: impl FnOnce(Terms<'_>) -> R) -> R {
         let left_free = |pe: usize| {
-            (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !chain::is_busy(words)))
+            (0..2).all(|slot| matches!(self.look(pe, slot), Ok(words) if !queue::is_busy(words)))
         };
         f(Terms { awaiting: Awaiting::Lock { is_free_of: &left_free }, patience })
     }
 
-    /// Copies the newest version that can be read into `to`, after a death.
+    /// Copies the newest readable version into `to`, after a death.
     pub(super) fn newest(&self, to: &mut [u8]) -> Quick<()> {
         loop {
             let seal = |pe: usize| self.route(pe, SEAL).load::<u64>(&self.pe);
-            // Those that cannot be read have died; what the others have got counts.
+            // A seal that cannot be read is that of a dead PE.
             let seals = (0..self.pe.npes()).filter_map(|pe| Some((seal(pe).ok()?, pe)));
             let Some((found, pe)) =
                 seals.filter(|&(seal, _)| seal != 0).max_by_key(|&(seal, _)| seal >> 2)
@@ -309,7 +314,7 @@ impl Migratory {
             let at = if found & HELD != 0 { self.twin() } else { self.copy };
             // SAFETY: `to` is private memory, as long as the data.
             unsafe { self.route(pe, at).get(&self.pe, to.as_mut_ptr(), to.len()) }?;
-            // If it was used meanwhile, that may have been half of something.
+            // A changed seal means that the copy may have been read while it was written.
             if seal(pe)? == found {
                 return Ok(());
             }
@@ -317,7 +322,7 @@ impl Migratory {
     }
 }
 
-/// Offset of a word of the queue.
+/// Offset of a word of the queue, in bytes.
 #[inline(always)]
 fn place(word: Word) -> u64 {
     match word {
@@ -329,9 +334,9 @@ fn place(word: Word) -> u64 {
     }
 }
 
-/// The world, for one call.
+/// The [`World`] of one call.
 struct Here<'a> {
-    owned: &'a Migratory,
+    lock: &'a Migratory,
     counters: &'a Counters,
     version: &'a Cell<u64>,
     patience: Patience<'a>,
@@ -342,12 +347,12 @@ struct Here<'a> {
 impl<'a> Here<'a> {
     #[inline(always)]
     fn new(
-        owned: &'a Migratory,
+        lock: &'a Migratory,
         counters: &'a Counters,
         version: &'a Cell<u64>,
         patience: Patience<'a>,
     ) -> Self {
-        Here { owned, counters, version, patience, sent: Cell::new(0) }
+        Here { lock, counters, version, patience, sent: Cell::new(0) }
     }
 
     #[inline(always)]
@@ -360,15 +365,15 @@ impl<'a> Here<'a> {
 
     fn send(&self) -> &Pe {
         self.sent.set(self.sent.get() + 1);
-        &self.owned.pe
+        &self.lock.pe
     }
 
-    /// Gets bytes from where they lie in `from`'s part to the same place in this PE's.
+    /// Gets `len` bytes at `at` of `from`'s part into the same place of this PE's part.
     fn get(&self, from: usize, at: u64, len: usize) -> Quick<()> {
         self.counters.sent(1, len);
-        // SAFETY: `len` bytes at `at` are version, stamps or data of this PE, which nobody uses
-        // until it is in.
-        unsafe { self.owned.route(from, at).get(&self.owned.pe, self.owned.local(at), len) }
+        // SAFETY: `len` bytes at `at` are version, stamps or data of this PE's copy, which no
+        // thread uses before this call has entered.
+        unsafe { self.lock.route(from, at).get(&self.lock.pe, self.lock.local(at), len) }
     }
 }
 
@@ -377,98 +382,99 @@ impl World for Here<'_> {
 
     #[inline(always)]
     fn me(&self) -> usize {
-        self.owned.pe.me()
+        self.lock.pe.me()
     }
 
     #[inline(always)]
     fn load(&self, word: Word) -> Quick<u64> {
-        Ok(self.owned.load(place(word)))
+        Ok(self.lock.load(place(word)))
     }
 
     #[inline(always)]
     fn store(&self, word: Word, value: u64) -> Quick<()> {
-        self.owned.store(place(word), value);
+        self.lock.store(place(word), value);
         Ok(())
     }
 
     #[inline(always)]
     fn publish(&self, word: Word, value: u64) -> Quick<()> {
-        // Not the fabric's: an exchange of the processor is a store and a fence in one.
+        // The fabric never updates these words; the processor's exchange is a store and a fence in
+        // one.
         // SAFETY: as in `Migratory::load`.
-        unsafe { shm::fetch_op(self.owned.local(place(word)), 8, AtomicOp::Swap, value) };
+        unsafe { shm::fetch_op(self.lock.local(place(word)), 8, AtomicOp::Swap, value) };
         Ok(())
     }
 
     fn swap_last(&self, position: u64) -> Quick<u64> {
-        self.owned.route(self.owned.home, LAST).fetch_op(self.send(), AtomicOp::Swap, position)
+        self.lock.route(self.lock.home, LAST).fetch_op(self.send(), AtomicOp::Swap, position)
     }
 
     fn swap_absent(&self, pe: usize, slot: usize, expected: u64, new: u64) -> Quick<u64> {
-        let word = self.owned.route(pe, place(Word::Absent(slot)));
+        let word = self.lock.route(pe, place(Word::Absent(slot)));
         let was = word.compare_swap(self.send(), expected, new)?;
         shm::full_fence();
         Ok(was)
     }
 
     fn write(&self, pe: usize, word: Word, value: u64) -> Quick<()> {
-        self.owned.route(pe, place(word)).store(self.send(), value);
+        self.lock.route(pe, place(word)).store(self.send(), value);
         Ok(())
     }
 
     fn complete(&self) -> Quick<()> {
-        self.owned.pe.complete_writes()
+        self.lock.pe.complete_writes()
     }
 
     fn look(&self, pe: usize, slot: usize) -> Quick<[u64; 2]> {
         self.send();
-        self.owned.look(pe, slot)
+        self.lock.look(pe, slot)
     }
 
-    fn tell(&self, pe: usize, news: u64) -> Quick<()> {
-        let word = self.owned.route(pe, place(Word::News));
+    fn notify(&self, pe: usize, news: u64) -> Quick<()> {
+        let word = self.lock.route(pe, place(Word::News));
         word.signal(self.send(), pe, SignalOp::Set, news)
     }
 
     fn is_late(&self) -> Quick<bool> {
-        Ok(self.patience.late(&self.owned.pe).is_some())
+        Ok(self.patience.late(&self.lock.pe).is_some())
     }
 
     fn wait(&self, word: Word, wanted: impl Fn(u64) -> bool) -> Quick<Option<u64>> {
-        let pe = &*self.owned.pe;
-        let mut look = || Some(self.owned.load(place(word))).filter(|&value| wanted(value));
+        let pe = &*self.lock.pe;
+        let mut look = || Some(self.lock.load(place(word))).filter(|&value| wanted(value));
         if let Patience::Try = self.patience {
             return match wait::test(pe, look) {
                 Some(value) => Ok(Some(value)),
                 None => self
-                    .owned
+                    .lock
                     .terms(Patience::Try, |terms| terms.departed(pe))
                     .map_or(Ok(None), |error| Err(error.into())),
             };
         }
-        match self.owned.terms(self.patience, |terms| wait::until(pe, terms, &mut look)) {
+        match self.lock.terms(self.patience, |terms| wait::until(pe, terms, &mut look)) {
             Ok(value) => Ok(Some(value)),
             Err(error) if matches!(*error, Error::Timeout { .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    fn bring(&self, from: usize) -> Quick<()> {
-        let owned = self.owned;
-        if from == owned.pe.me() {
+    fn fetch(&self, from: usize) -> Quick<()> {
+        let lock = self.lock;
+        if from == lock.pe.me() {
             return Ok(());
         }
         let have = self.version.replace(0);
-        owned.store(SEAL, 0);
-        let head = (owned.stamp(owned.blocks()) - owned.version()) as usize;
-        if owned.all() <= AT_ONCE {
-            self.get(from, owned.version(), owned.all())?;
+        lock.store(SEAL, 0);
+        let head = (lock.stamp(lock.blocks()) - lock.version()) as usize;
+        if lock.all() <= AT_ONCE_BYTES {
+            self.get(from, lock.version(), lock.all())?;
         } else {
-            self.get(from, owned.version(), head)?;
-            for run in owned.newer_than(have) {
-                self.get(from, owned.copy + run.start as u64, run.len())?;
+            self.get(from, lock.version(), head)?;
+            for run in lock.newer_than(have) {
+                self.get(from, lock.copy + run.start as u64, run.len())?;
             }
         }
-        self.version.set(owned.load(owned.version()));
+        self.version.set(lock.load(lock.version()));
         self.counters.handed_over();
         Ok(())
     }
@@ -497,8 +503,8 @@ mod tests {
         }
     }
 
-    /// Has this thread run on a CPU that the other does not, where there are two: what one CPU does
-    /// is in order for all of its threads.
+    /// Pins the two threads to different CPUs, where there are two: threads of one CPU see its
+    /// accesses in order.
     fn pin(me: usize) {
         let cpus = crate::lifecycle::launch::cpu_list();
         let mut mine = rustix::thread::CpuSet::new();
@@ -506,27 +512,27 @@ mod tests {
         rustix::thread::sched_setaffinity(None, &mine).expect("a CPU of this process's mask");
     }
 
-    /// Two that publish, and then look at the other's word: one of them sees it. The model of the
-    /// queue relies on that.
+    /// Of two PEs that publish and then read each other's word, one sees the other's value. The
+    /// model of the queue relies on that.
     #[test]
     fn what_is_published_is_visible_before_what_follows() {
         const WORD: Word = Word::State(0);
         let words = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
         let at = [const { Apart(AtomicU64::new(0)) }; 2];
         let late = [const { Apart(AtomicU64::new(0)) }; 2];
-        // Stores to what the other has just written take long, and keep those behind them in the
-        // processor.
+        // Stores to lines that the other PE has just written take long, and hold back the stores
+        // behind them.
         let slow = [const { Apart(AtomicU64::new(0)) }; 8];
         let both_late = Job::threads_with(&crate::far::options(""), 2, |job| -> Result<u64> {
             let (me, other) = (job.pe(), 1 - job.pe());
             pin(me);
             let window = job.window::<CacheLine>(Migratory::size(8, 2).div_ceil(LINE))?;
             let offset = window.inner.heap_offset().expect("it is a window of the heap");
-            // SAFETY: the window has that size, is kept to the end, and nothing else uses it.
-            let owned = unsafe { Migratory::new(job.pe.clone(), offset, 8) };
+            // SAFETY: the window has that size, outlives the lock, and nothing else uses it.
+            let lock = unsafe { Migratory::new(job.pe.clone(), offset, 8) };
             let (counters, version) = (Counters::default(), Cell::new(0));
-            let here = Here::new(&owned, &counters, &version, Patience::Forever);
-            words[me].store(owned.local(place(WORD)).cast::<u64>(), Ordering::Release);
+            let here = Here::new(&lock, &counters, &version, Patience::Forever);
+            words[me].store(lock.local(place(WORD)).cast::<u64>(), Ordering::Release);
             job.barrier()?;
             let theirs = words[other].load(Ordering::Acquire);
             let mut both_late = 0;
@@ -535,8 +541,8 @@ mod tests {
                 until_at(&at[other].0, 2 * round);
                 slow.iter().for_each(|word| word.0.store(round, Ordering::Relaxed));
                 here.publish(WORD, round)?;
-                // SAFETY: the same word of the other PE, a thread of this process, which keeps
-                // it until the barrier below.
+                // SAFETY: this word of the other PE, a thread of this process, stays mapped until
+                // the barrier below.
                 let seen = unsafe { shm::load(theirs) };
                 late[me].0.store(u64::from(seen != round), Ordering::Relaxed);
                 at[me].0.store(2 * round + 1, Ordering::Release);

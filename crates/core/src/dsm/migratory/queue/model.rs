@@ -1,17 +1,17 @@
-//! All that can happen to a few PEs that use the queue: every interleaving of what they do, every
-//! order in which what they write is delivered, and stores that stay in their processor until a
-//! fence. Time may be up at any moment for who has not got all of it.
+//! Explores all that can happen to a few PEs that use the queue: every interleaving of their steps,
+//! every order of delivery of their writes, and stores that stay in the processor until a fence. A
+//! call with a time limit may find its time up at any moment.
 //!
-//! A PE is the code itself, run again from the beginning of its call for each step, with the
-//! answers that it got: it stops where it wants one more. States that were seen before are not
+//! A PE is the code itself. For each step its call runs again from the beginning, with the answers
+//! that it got so far, and stops where it needs one more. States that were seen before are not
 //! explored again.
 
-use super::{Chain, Position, Word, World, beginning};
+use super::{Position, Queue, Word, World, beginning};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
-/// What a PE asks for next.
+/// A PE's next operation.
 #[derive(Debug, Clone, Copy)]
 enum Ask {
     Load(Word),
@@ -22,23 +22,23 @@ enum Ask {
     Write(usize, Word, u64),
     Complete,
     Look(usize, Word),
-    /// Whether time is up.
+    /// Is time up?
     Late,
-    /// With the word, if it is as wanted.
+    /// Holds the word's value if it is as wanted.
     Wait(Option<u64>),
-    Bring(usize),
-    /// It is in, and reads the data.
+    Fetch(usize),
+    /// Reads the data, as the PE that is in.
     Read,
-    /// It adds one to what it read, and leaves.
+    /// Adds one to the data, and leaves.
     Add,
 }
 
 const TIME_IS_UP: u64 = u64::MAX;
 
-/// No answer is there yet.
+/// The next answer is not known yet.
 struct Stop;
 
-/// A call of a PE, as far as it has come.
+/// A PE's call as far as its answers go.
 struct Replay<'a> {
     me: usize,
     answers: &'a [u64],
@@ -60,11 +60,11 @@ impl Replay<'_> {
         Err(Stop)
     }
 
-    fn call(&self, chain: &mut Chain) -> Result<(), Stop> {
-        if chain.enter(self)? {
+    fn call(&self, queue: &mut Queue) -> Result<(), Stop> {
+        if queue.enter(self)? {
             self.ask(Ask::Read)?;
             self.ask(Ask::Add)?;
-            chain.leave(self)?;
+            queue.leave(self)?;
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl World for Replay<'_> {
             self.ask(Ask::Look(pe, Word::Absent(slot)))?,
         ])
     }
-    fn tell(&self, pe: usize, news: u64) -> Result<(), Stop> {
+    fn notify(&self, pe: usize, news: u64) -> Result<(), Stop> {
         self.ask(Ask::Write(pe, Word::News, news)).map(drop)
     }
     fn is_late(&self) -> Result<bool, Stop> {
@@ -114,12 +114,12 @@ impl World for Replay<'_> {
         let answer = self.ask(Ask::Wait(now))?;
         Ok(Some(answer).filter(|&answer| answer != TIME_IS_UP))
     }
-    fn bring(&self, from: usize) -> Result<(), Stop> {
-        self.ask(Ask::Bring(from)).map(drop)
+    fn fetch(&self, from: usize) -> Result<(), Stop> {
+        self.ask(Ask::Fetch(from)).map(drop)
     }
 }
 
-/// A PE's words, as everybody sees them.
+/// A PE's words as all PEs see them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 struct Words {
     state: [u64; 2],
@@ -154,15 +154,15 @@ impl Words {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Pe {
     words: Words,
-    /// Stores that only this PE sees yet.
+    /// Stores that only this PE sees so far.
     stored: Vec<(Word, u64)>,
     data: u64,
-    /// What it read, while it is in.
+    /// What it read; `None` unless it is in.
     read: Option<u64>,
-    chain: Chain,
-    /// Of the call under way.
+    queue: Queue,
+    /// Answers to the call under way.
     answers: Vec<u64>,
-    /// Whether each call that is left has time.
+    /// The calls to come, last first: whether each may wait for ever.
     calls: Vec<bool>,
 }
 
@@ -170,13 +170,13 @@ struct Pe {
 struct State {
     pes: Vec<Pe>,
     last: u64,
-    /// By whom, and what: sorted.
+    /// Writes on their way, sorted: writer, target, word, value.
     under_way: Vec<(usize, usize, Word, u64)>,
-    /// How often somebody was in.
+    /// How often a PE was in.
     turns: u64,
 }
 
-/// What the world must keep for the queue to be right; the tests take it away.
+/// A guarantee that the queue depends on; tests take it away.
 #[derive(Clone, Copy, PartialEq)]
 enum Broken {
     Nothing,
@@ -197,7 +197,7 @@ impl State {
                 stored: Vec::new(),
                 data: 0,
                 read: None,
-                chain: Chain::new(number == 0),
+                queue: Queue::new(number == 0),
                 answers: Vec::new(),
                 calls: calls.iter().rev().copied().collect(),
             }
@@ -210,11 +210,11 @@ impl State {
         }
     }
 
-    /// What a PE wants next, where it has a call to make.
+    /// The PE's next operation, if it has a call to make.
     fn asks(&mut self, me: usize) -> Option<Ask> {
         let pe = &mut self.pes[me];
         while !pe.calls.is_empty() {
-            let mut chain = pe.chain.clone();
+            let mut queue = pe.queue.clone();
             let replay = Replay {
                 me,
                 answers: &pe.answers,
@@ -222,17 +222,17 @@ impl State {
                 asks: Cell::new(None),
                 memory: &pe.words,
             };
-            if replay.call(&mut chain).is_err() {
+            if replay.call(&mut queue).is_err() {
                 return replay.asks.get();
             }
             pe.calls.pop();
             pe.answers.clear();
-            pe.chain = chain;
+            pe.queue = queue;
         }
         None
     }
 
-    /// Does what makes no difference to others, nor others to it.
+    /// Runs operations that no other PE can observe or influence.
     fn settle(mut self, broken: Broken) -> State {
         for me in 0..self.pes.len() {
             while let Some(ask @ (Ask::Store(..) | Ask::Complete)) = self.asks(me)
@@ -276,7 +276,7 @@ impl State {
         all.into_iter().map(|state| state.settle(broken)).collect()
     }
 
-    /// Does it, unless it has to wait.
+    /// Carries out an operation; `None` if it has to wait.
     fn answer(&mut self, me: usize, ask: Ask, broken: Broken) -> Option<u64> {
         match ask {
             Ask::Load(word) => {
@@ -316,7 +316,7 @@ impl State {
             Ask::Look(pe, word) => return Some(*self.pes[pe].words.at(word)),
             Ask::Late => {}
             Ask::Wait(now) => return now,
-            Ask::Bring(from) => {
+            Ask::Fetch(from) => {
                 assert!(self.pes[from].read.is_none(), "PE {me} gets what PE {from} is changing");
                 self.pes[me].data = self.pes[from].data;
             }
@@ -335,14 +335,13 @@ impl State {
     }
 }
 
-/// Explores all that can happen to PEs with these calls, each with or without all the time in the
-/// world; gives the number of states.
+/// Explores all states of PEs that make these calls, and gives their number. `true` is a call
+/// without a time limit.
 fn explore(calls: &[&[bool]], broken: Broken) -> usize {
     let patient =
         calls.iter().map(|calls| calls.iter().filter(|&&time| time).count() as u64).sum::<u64>();
     let start = State::new(calls);
-    // What was seen is known by 64 bits of it: two of so many states that share them are not to be
-    // expected.
+    // 64 bits of hash stand for a state: a collision among so few states is not to be expected.
     let hasher = BuildHasherDefault::<DefaultHasher>::new();
     let mut seen = HashSet::from([hasher.hash_one(&start)]);
     let mut open = vec![start];
@@ -362,7 +361,7 @@ fn explore(calls: &[&[bool]], broken: Broken) -> usize {
     seen.len()
 }
 
-/// A call with all the time in the world, and one whose time may be up whenever it waits.
+/// A call without a time limit, and one whose time may be up whenever it waits.
 const LOCK: bool = true;
 const TRY: bool = false;
 
@@ -390,7 +389,7 @@ fn three_lock() {
     all_goes_well(&[&[LOCK], &[LOCK], &[LOCK]]);
 }
 
-/// Without optimisation only the first one: all take minutes then. `make loom` runs them.
+/// Without optimisation this takes minutes, so only the first world runs. `make loom` runs all.
 #[test]
 fn larger_worlds() {
     let worlds: &[&[&[bool]]] = &[
@@ -409,7 +408,7 @@ fn larger_worlds() {
         .for_each(|calls| all_goes_well(calls));
 }
 
-/// The model finds what is wrong.
+/// The model finds the errors that missing guarantees cause.
 #[test]
 fn without_fences_or_completion_it_fails() {
     for broken in [Broken::Fences, Broken::Completion] {
@@ -418,10 +417,10 @@ fn without_fences_or_completion_it_fails() {
     }
 }
 
-/// A world whose other PE stands before this one. It comes back and gives up between any two looks.
+/// A world in which the PE before this one comes back and gives up between any two looks.
 struct Restless {
-    /// It is found waiting, and tells of each change; or it is found away.
-    tells: bool,
+    /// Each look finds it waiting, and it notifies of each change; or each look finds it away.
+    notifies: bool,
     looks: Cell<u32>,
 }
 
@@ -455,9 +454,9 @@ impl World for Restless {
     fn look(&self, _: usize, _: usize) -> Result<[u64; 2], Stop> {
         self.looks.set(self.looks.get() + 1);
         assert!(self.looks.get() < 100, "it looks, though its time is up");
-        Ok([super::BUSY, if self.tells { 0 } else { super::AWAY }])
+        Ok([super::BUSY, if self.notifies { 0 } else { super::AWAY }])
     }
-    fn tell(&self, _: usize, _: u64) -> Result<(), Stop> {
+    fn notify(&self, _: usize, _: u64) -> Result<(), Stop> {
         Ok(())
     }
     fn is_late(&self) -> Result<bool, Stop> {
@@ -466,16 +465,16 @@ impl World for Restless {
     fn wait(&self, word: Word, _: impl Fn(u64) -> bool) -> Result<Option<u64>, Stop> {
         Ok(Some(if word == Word::News { super::AWAY } else { 0 }))
     }
-    fn bring(&self, _: usize) -> Result<(), Stop> {
+    fn fetch(&self, _: usize) -> Result<(), Stop> {
         Ok(())
     }
 }
 
 #[test]
 fn one_before_that_comes_and_goes_does_not_keep_others() {
-    for tells in [false, true] {
-        let world = Restless { tells, looks: Cell::new(0) };
-        assert!(matches!(Chain::new(false).enter(&world), Ok(false)));
+    for notifies in [false, true] {
+        let world = Restless { notifies, looks: Cell::new(0) };
+        assert!(matches!(Queue::new(false).enter(&world), Ok(false)));
     }
 }
 

@@ -1,0 +1,137 @@
+//! Operations on several PEs at once that a network may provide in hardware.
+
+use crate::base::error::Result;
+
+/// A barrier of all PEs in the network's hardware. It does not order writes: a PE completes its
+/// writes before it arrives.
+pub trait HardwareBarrier {
+    /// Whether the hardware serves this job. Each PE calls it once, before anything else, and all
+    /// get the same answer.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn join(&self) -> Result<bool>;
+
+    /// Makes this PE arrive at its next phase. It has seen the previous phase complete.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn arrive(&self) -> Result<()>;
+
+    /// Number of complete phases.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn complete(&self) -> Result<u64>;
+}
+
+/// Collectives of all PEs in the network's hardware, on a few bytes, or on unsigned words of 64
+/// bits. Like those of the library, they are no barriers, and do not order writes. A PE has one
+/// under way at a time; all PEs make the same ones in the same order. The end of one ends a
+/// [park](super::fabric::VirtualClock::park), as a change of memory does.
+pub trait NetworkCollectives {
+    /// The most bytes of a PE's part; 0 if the hardware does not serve this job. Each PE calls it
+    /// once, before anything but [`HardwareBarrier::join`], and all get the same answer.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn join(&self) -> Result<usize>;
+
+    /// Begins this PE's next collective, with its part. All parts have one length, in whole words
+    /// for a collective that combines words.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn begin(&self, what: NetworkCollective, part: &[u8]) -> Result<()>;
+
+    /// Whether this PE's collective has ended. Then its result, if it gets one, is in `result`,
+    /// which is as long as its part. A further call is an error.
+    ///
+    /// # Errors
+    /// As for [`join`](Self::join).
+    fn end(&self, result: &mut [u8]) -> Result<bool>;
+}
+
+/// A collective that a network may provide.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkCollective {
+    /// All PEs get the bytes of one.
+    Broadcast {
+        /// The PE whose bytes they are.
+        root: u32,
+    },
+    /// One PE gets the combination of all parts.
+    Reduce {
+        /// The PE that gets it.
+        root: u32,
+        /// How words are combined.
+        operator: WordOperator,
+    },
+    /// All PEs get the combination of all parts.
+    AllReduce(WordOperator),
+    /// Each PE gets the combination of the parts up to its own.
+    Scan(WordOperator),
+}
+
+/// How unsigned words of 64 bits are combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WordOperator {
+    /// The sum, wrapping.
+    Add,
+    /// The least.
+    Min,
+    /// The largest.
+    Max,
+    /// The bitwise and.
+    And,
+    /// The bitwise or.
+    Or,
+}
+
+/// Datagrams to several PEs at once, which the network copies. All bytes of a datagram that arrives
+/// are those that were sent. Nothing else is promised: it may be lost, late, or arrive twice, and
+/// neither fence nor quiet waits for it. An arrival ends a
+/// [park](super::fabric::VirtualClock::park), as a change of memory does.
+pub trait Datagrams {
+    /// Joins a new group of these PEs, of which this PE is one. Each member calls it with the same
+    /// list, and for each list and purpose equally often and in the same order. All get a group, or
+    /// none if the network cannot serve it. Returns when datagrams to the group reach all members.
+    /// If a member leaves the job instead, members that still wait get no group.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn join(&self, members: &[usize], purpose: u32) -> Result<Option<DatagramGroup>>;
+
+    /// Sends a datagram to all other members, or to one. Longer bytes are cut into datagrams of
+    /// [`most`](DatagramGroup::most) bytes, at most [`DATAGRAMS_AT_ONCE`]. The bytes may be reused
+    /// on return.
+    ///
+    /// # Errors
+    /// Errors of the network; a lost datagram is none.
+    fn send(&self, group: DatagramGroup, to: Option<usize>, bytes: &[u8]) -> Result<()>;
+
+    /// Gives `take` the next datagram that has arrived here by the group; false if there is none.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn receive(&self, group: DatagramGroup, take: &mut dyn FnMut(&[u8])) -> Result<bool>;
+
+    /// Leaves a group. It ends when all members have left.
+    ///
+    /// # Errors
+    /// Errors of the network.
+    fn leave(&self, group: DatagramGroup) -> Result<()>;
+}
+
+/// The most datagrams that one call sends.
+pub const DATAGRAMS_AT_ONCE: usize = 16;
+
+/// A group for datagrams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DatagramGroup {
+    /// The group's number, chosen by the fabric and equal at all members. No other group that a
+    /// member is in, or was in lately, has it: late datagrams of other groups are told apart by it.
+    pub number: u32,
+    /// The most bytes of a datagram.
+    pub most: usize,
+}

@@ -1,0 +1,278 @@
+//! Shows the machine's time to the program of an attached process.
+//!
+//! Programs ask for the time, and sleep, by a few functions of the kernel and of libc. Their code
+//! is [replaced](super::patch) in this process, whether they are linked statically or not. The
+//! processor's cycle counter traps, and the handler gives the same time.
+//!
+//! | the program asks for | it gets |
+//! |---|---|
+//! | a clock, or cycles | a reading of the [machine's time](super::clock) |
+//! | sleep | sleep in the machine's time, while other PEs run; also by waiting for [no descriptors](super::polls) |
+//! | a wait for its other threads, with a limit | a wait in real time, as [long](super::threads) |
+//! | random bytes of the kernel | bytes from the run's seed and the PE's number, so that a run repeats itself |
+//!
+//! Where this cannot be done (another processor than x86-64, valgrind, a kernel that forbids to
+//! write code), programs see real time, and each PE says so.
+
+use super::clock::{self, SWITCHED_ON_S, errno, fail, timespec};
+use super::{patch, process};
+use crate::base::shm;
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// State of the random bytes.
+static RANDOM: AtomicU64 = AtomicU64::new(0);
+static SHOWN: AtomicBool = AtomicBool::new(false);
+
+/// Makes the program see the machine's time, and get random bytes from `seed`. Takes effect once;
+/// called before the program has threads.
+pub(super) fn show(cpu_scale: Option<f64>, seed: u64) {
+    if SHOWN.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    RANDOM.store(seed, Ordering::Relaxed);
+    clock::start(cpu_scale);
+    let kernels = [
+        ("__vdso_clock_gettime", clock_gettime as *const () as usize),
+        ("__vdso_gettimeofday", gettimeofday as *const () as usize),
+        ("__vdso_time", time as *const () as usize),
+    ];
+    let clocks = kernels.into_iter().all(|(name, ours)| {
+        // SAFETY: the kernel's function for this process has this signature; the process has no
+        // other thread yet that could be in it.
+        patch::of_kernel(name).is_some_and(|theirs| unsafe { patch::replace(&theirs, ours) })
+    });
+    let libcs = [
+        (libc::clock_nanosleep as *const () as usize, clock_nanosleep as *const () as usize),
+        (libc::getrandom as *const () as usize, getrandom as *const () as usize),
+        (libc::execve as *const () as usize, execve as *const () as usize),
+    ];
+    // SAFETY: as above, for functions of libc.
+    let replaced = |(theirs, ours)| unsafe { patch::replace(&patch::of_program(theirs), ours) };
+    // `execve` among them: cycles must not trap in the next program.
+    let sleeps = libcs.into_iter().all(replaced);
+    #[cfg(target_arch = "x86_64")]
+    let sleeps = sleeps && super::polls::replacements().into_iter().all(replaced);
+    // SAFETY: as above.
+    #[cfg(all(target_arch = "x86_64", target_env = "gnu"))]
+    let sleeps = sleeps && unsafe { super::threads::replace() };
+    let cycles = sleeps && trap_cycles();
+    let all = [(clocks, "its clocks"), (sleeps, "its sleeps"), (cycles, "its cycle counter")];
+    REAL.get_or_init(|| {
+        all.into_iter().filter(|(shown, _)| !shown).map(|(_, what)| what).collect()
+    });
+}
+
+/// Means by which this process still sees real time.
+static REAL: OnceLock<Vec<&str>> = OnceLock::new();
+
+/// The warning for the user, if the process sees real time by any means.
+pub(super) fn complaint(pe: usize) -> Option<String> {
+    let real = REAL.get().filter(|real| !real.is_empty())?.join(", ");
+    Some(format!(
+        "memonet: PE {pe} sees real time by {real}, not the simulated machine's: what it measures by that is wrong. The code of the kernel's and libc's functions \
+         could not be replaced, or PR_SET_TSC is refused (valgrind, a kernel without vDSO, a container or a policy that forbids writable code, a processor \
+         other than x86-64): run it without these, or have it measure by `Job` and shmem calls alone"
+    ))
+}
+
+/// Replaces the kernel's function, which reports errors as negative numbers.
+unsafe extern "C" fn clock_gettime(clock: c_int, to: *mut libc::timespec) -> c_int {
+    match clock::on(clock) {
+        Some(_) if to.is_null() => -libc::EFAULT,
+        Some(time) => {
+            // SAFETY: the program passes an address that it may write.
+            unsafe { to.write(timespec(time)) };
+            0
+        }
+        // SAFETY: the program's own call, passed on.
+        None => match unsafe { libc::syscall(libc::SYS_clock_gettime, clock, to) } {
+            0 => 0,
+            _ => -errno(),
+        },
+    }
+}
+
+unsafe extern "C" fn gettimeofday(to: *mut libc::timeval, zone: *mut libc::timezone) -> c_int {
+    let time = clock::read();
+    // SAFETY: the program passes addresses that it may write, or null.
+    unsafe {
+        if !to.is_null() {
+            to.write(libc::timeval {
+                tv_sec: (time.as_secs() + SWITCHED_ON_S) as libc::time_t,
+                tv_usec: time.subsec_micros().into(),
+            });
+        }
+        if !zone.is_null() {
+            zone.cast::<[c_int; 2]>().write([0, 0]);
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn time(to: *mut libc::time_t) -> libc::time_t {
+    let time = (clock::read().as_secs() + SWITCHED_ON_S) as libc::time_t;
+    if !to.is_null() {
+        // SAFETY: the program passes an address that it may write.
+        unsafe { to.write(time) };
+    }
+    time
+}
+
+/// Replaces libc's function, which reports errors as positive numbers. libc's other sleeps call it.
+unsafe extern "C" fn clock_nanosleep(
+    clock: c_int,
+    flags: c_int,
+    wish: *const libc::timespec,
+    left: *mut libc::timespec,
+) -> c_int {
+    // SAFETY: the program passes an address that it may read.
+    let wished = unsafe { wish.read() };
+    let (Ok(seconds), Ok(nanos @ ..1_000_000_000)) =
+        (u64::try_from(wished.tv_sec), u32::try_from(wished.tv_nsec))
+    else {
+        return libc::EINVAL;
+    };
+    let wished = Duration::new(seconds, nanos);
+    let time = match (flags & libc::TIMER_ABSTIME, clock::on(clock)) {
+        (0, _) => wished,
+        (_, Some(now)) => wished.saturating_sub(now),
+        (_, None) => return libc::EINVAL,
+    };
+    if process::sleep(time) {
+        return 0;
+    }
+    let time = timespec(time);
+    // Real time: the process is not the PE, or has not joined yet.
+    // SAFETY: the program's own call, with a time on this stack frame.
+    match unsafe {
+        libc::syscall(libc::SYS_clock_nanosleep, libc::CLOCK_MONOTONIC, 0, &raw const time, left)
+    } {
+        0 => 0,
+        _ => errno(),
+    }
+}
+
+unsafe extern "C" fn getrandom(to: *mut c_void, len: usize, _flags: u32) -> isize {
+    // SplitMix64.
+    let next = || {
+        let state = RANDOM
+            .fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed)
+            .wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ mixed >> 31).to_le_bytes()
+    };
+    for at in (0..len).step_by(8) {
+        let bytes = next();
+        // SAFETY: the program's buffer has `len` bytes, and no byte behind them is written.
+        unsafe { shm::copy(to.cast::<u8>().add(at), bytes.as_ptr(), (len - at).min(8)) };
+    }
+    len as isize
+}
+
+/// Turns the trap of cycles off: the next program would inherit it without a handler.
+unsafe extern "C" fn execve(
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    set_cycles(libc::PR_TSC_ENABLE);
+    // SAFETY: the program's own call, passed on.
+    unsafe { libc::syscall(libc::SYS_execve, path, argv, envp) };
+    let failed = errno();
+    set_cycles(libc::PR_TSC_SIGSEGV);
+    fail(failed)
+}
+
+fn set_cycles(how: c_int) -> bool {
+    // SAFETY: changes this thread's access to its cycle counter alone.
+    unsafe { libc::prctl(libc::PR_SET_TSC, how as c_long, 0, 0, 0) == 0 }
+}
+
+/// The handler before ours, for faults that are not ours.
+#[cfg(target_arch = "x86_64")]
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+#[cfg(not(target_arch = "x86_64"))]
+fn trap_cycles() -> bool {
+    false
+}
+
+/// Makes readings of the cycle counter show the machine's time.
+#[cfg(target_arch = "x86_64")]
+fn trap_cycles() -> bool {
+    // SAFETY: all zeros is a valid value of the structure; the handler has the signature that the
+    // flags ask for, and stays loaded as long as the program.
+    unsafe {
+        let mut ours: libc::sigaction = std::mem::zeroed();
+        ours.sa_sigaction = trapped as *const () as usize;
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        let mut before: libc::sigaction = std::mem::zeroed();
+        if libc::sigaction(libc::SIGSEGV, &ours, &mut before) != 0 {
+            return false;
+        }
+        let _ = BEFORE.set(before);
+    }
+    set_cycles(libc::PR_TSC_SIGSEGV)
+}
+
+/// The two instructions that read the counter; the second gives the CPU's number too.
+#[cfg(target_arch = "x86_64")]
+const READ_CYCLES: [u8; 2] = [0x0F, 0x31];
+#[cfg(target_arch = "x86_64")]
+const READ_CYCLES_AND_CPU: [u8; 3] = [0x0F, 0x01, 0xF9];
+
+#[cfg(target_arch = "x86_64")]
+unsafe extern "C" fn trapped(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives a handler with SA_SIGINFO the thread's state, to which nothing else
+    // refers.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let at = registers[libc::REG_RIP as usize] as *const u8;
+    // SI_KERNEL excludes faults of addresses. SAFETY: the kernel describes the signal in `info`.
+    // The thread stopped at an instruction that it may not use, so that instruction is mapped. Its
+    // third byte is read only if the first two begin an instruction of three.
+    let length = unsafe {
+        match (*info).si_code {
+            libc::SI_KERNEL if at.cast::<[u8; 2]>().read() == READ_CYCLES => 2,
+            libc::SI_KERNEL
+                if at.cast::<[u8; 2]>().read() == READ_CYCLES_AND_CPU[..2]
+                    && at.add(2).read() == READ_CYCLES_AND_CPU[2] =>
+            {
+                3
+            }
+            _ => 0,
+        }
+    };
+    if length > 0 {
+        let cycles = clock::read().as_nanos() as u64;
+        registers[libc::REG_RAX as usize] = (cycles & 0xFFFF_FFFF) as i64;
+        registers[libc::REG_RDX as usize] = (cycles >> 32) as i64;
+        if length == 3 {
+            registers[libc::REG_RCX as usize] = 0;
+        }
+        registers[libc::REG_RIP as usize] += length;
+        return;
+    }
+    let before = BEFORE.get().copied();
+    match before {
+        Some(before)
+            if before.sa_sigaction != libc::SIG_DFL && before.sa_sigaction != libc::SIG_IGN =>
+        {
+            // SAFETY: the handler that was installed before, called as the kernel would; handlers
+            // of one and of three arguments find these in the same registers.
+            let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
+                unsafe { std::mem::transmute(before.sa_sigaction) };
+            handler(signal, info, context);
+        }
+        // The fault comes again, and ends the process.
+        // SAFETY: as in `trap_cycles`.
+        _ => unsafe {
+            let mut default: libc::sigaction = std::mem::zeroed();
+            default.sa_sigaction = libc::SIG_DFL;
+            libc::sigaction(libc::SIGSEGV, &default, std::ptr::null_mut());
+        },
+    }
+}
