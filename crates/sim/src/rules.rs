@@ -3,7 +3,7 @@
 use crate::host::Answer;
 use crate::time::Ps;
 use memonet_core::unstable::fabric::FarAddress;
-use memonet_core::unstable::hosted::{Ask, Hosted, MOST};
+use memonet_core::unstable::hosted::{Ask, Hosted, MOST_BYTES};
 
 /// No network takes longer packets.
 const LONGEST_PACKET_BYTES: usize = 1 << 20;
@@ -36,7 +36,7 @@ impl Rules {
     ) -> Result<(), &'static str> {
         in_time(at)?;
         let is_block = matches!(ask, Ask::Put { .. } | Ask::Get { .. });
-        let most = if is_block { MOST } else { LONGEST_PACKET_BYTES };
+        let most = if is_block { MOST_BYTES } else { LONGEST_PACKET_BYTES };
         if ask.gives().max(ask.takes()) > most {
             return Err("no block is that long");
         }

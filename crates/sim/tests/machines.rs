@@ -188,6 +188,27 @@ fn mistakes_name_line_and_key() {
     }
 }
 
+/// Packets of 64 B and of 1 MiB are allowed, as the error says.
+#[test]
+fn packets_have_limits() {
+    for (name, packet) in
+        [("sr2201", "packet = { value = 1024"), ("dimmnet-2", "packet = { value = 2048")]
+    {
+        let text = BUILT_IN.iter().find(|(built_in, _)| *built_in == name).unwrap().1;
+        assert!(text.contains(packet), "{name}");
+        let with = |bytes: u32| text.replacen(packet, &format!("packet = {{ value = {bytes}"), 1);
+        for bytes in [64, 1 << 20] {
+            let machine = Machine::parse("mine.toml", &with(bytes), None).unwrap();
+            World::build(&machine, 2, 1, Box::new(PlainMemory::new(2, 64)))
+                .unwrap_or_else(|e| panic!("{name}: {e}"));
+        }
+        for bytes in [63, (1 << 20) + 1] {
+            let said = complaint(&with(bytes), None);
+            assert!(said.contains("nic.packet must be from 64 B to 1 MiB"), "{name}: {said}");
+        }
+    }
+}
+
 #[test]
 fn what_is_no_machine_file_is_named_by_its_line() {
     assert!(complaint("kind = ", None).contains("line 1"), "not TOML");

@@ -134,7 +134,7 @@ impl CommandWordDma {
     pub fn build(machine: &Machine, nodes: u32) -> Result<CommandWordDma, MachineError> {
         let (nic, host) = (machine.section("nic"), machine.section("host"));
         let (packet, words) = (nic.bytes("packet")?, nic.count("command_words")?);
-        if !(64..1 << 20).contains(&packet) {
+        if !(64..=1 << 20).contains(&packet) {
             return Err(nic.error("packet", "must be from 64 B to 1 MiB"));
         }
         if !(4..1 << 24).contains(&words) {

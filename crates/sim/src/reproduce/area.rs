@@ -28,13 +28,13 @@ impl Area {
         Area { job: job.clone(), offset: heap.start, bytes }
     }
 
-    /// Where a byte of it is at a PE.
+    /// Address of a byte of the area at a PE.
     pub fn at(&self, pe: u32, byte: usize) -> FarAddress {
         assert!(byte < self.bytes, "experiments stay in their areas");
         FarAddress { pe, region: 0, offset: self.offset + byte as u64 }
     }
 
-    /// The word there, for the library's collectives.
+    /// The word at this byte, for the library's collectives.
     pub fn place(&self, byte: usize) -> SymmetricRange {
         // SAFETY: the word lies in the area, which is allocated, or lies in an empty heap.
         let place = unsafe { self.job.segment().place(self.offset + byte as u64, 8) };
@@ -46,7 +46,7 @@ impl Area {
         self.job.segment().local().wrapping_add(self.offset as usize + byte).cast()
     }
 
-    /// The word here.
+    /// Reads this PE's word.
     pub fn load(&self, byte: usize) -> u64 {
         // SAFETY: `new` and `at_the_start` made sure that the area lies in the heap of this PE's
         // segment, which the job keeps mapped. `word` checks that the word lies in the area, and
@@ -54,13 +54,13 @@ impl Area {
         unsafe { shm::load(self.word(byte)) }
     }
 
-    /// Looks until the word here is this.
+    /// Waits until this PE's word has this value.
     pub fn wait_for(&self, byte: usize, value: u64) {
         let seen = self.job.segment().wait(|| (self.load(byte) == value).then_some(()));
         seen.expect("nobody dies in an experiment");
     }
 
-    /// Looks until the word here is this, then makes it 0.
+    /// Waits until this PE's word has this value, then clears it.
     pub fn wait_and_clear(&self, byte: usize, value: u64) {
         self.wait_for(byte, value);
         // SAFETY: the word is mapped and aligned, for the reasons given in `load`.
@@ -68,9 +68,9 @@ impl Area {
     }
 }
 
-/// Asks this PE's NIC for something that it does.
+/// Gives this PE's NIC an operation.
 pub fn ask(what: HostOp) -> Answer {
-    // SAFETY: experiments have the NIC write in their areas alone.
+    // SAFETY: the NIC writes only to the experiment's own area.
     let answer = unsafe { Host::here().ask(what) };
     answer.expect("the NIC does what its own experiments ask for")
 }

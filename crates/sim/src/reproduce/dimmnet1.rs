@@ -9,9 +9,9 @@ use crate::packet::{Destination, Node, Payload};
 use crate::run::{Done, Host, Options, run as run_on};
 use memonet_core::Job;
 
-/// Repetitions whose mean is taken; enough for the phase of the looks to be of no account.
+/// Repetitions per mean: so many that the phase of the looks averages out.
 pub const SAMPLES: u64 = 2000;
-/// Where the ping-pong lands: a page of LLCM.
+/// The page of LLCM that the ping-pong writes to.
 pub const PLACE: u64 = 0x8000;
 /// The two-node environments that were measured.
 pub const ENVIRONMENTS: [&str; 5] = ["A", "B", "C", "D", "E"];
@@ -32,9 +32,9 @@ pub fn seed(to: Destination, page: u64) -> Header {
     }
 }
 
-/// What a program of the NIC's own interface does, and expects to succeed.
+/// Gives the NIC a command of its own interface, which must succeed.
 pub fn nic(command: crate::host::Command) -> u64 {
-    // SAFETY: experiments have the NIC write in their areas alone.
+    // SAFETY: the NIC writes only to the experiment's own area.
     let answer = unsafe { Host::here().command(command) };
     answer.expect("the NIC takes the commands of its own experiments").value
 }
@@ -112,7 +112,7 @@ pub fn run() -> Result<Outcome, Error> {
                 let note = "its stages count as their rows say, 373 ns; with the printed total of 343 it would be 30 ns less";
                 [internal.note(note), external.note(note), both]
             }
-            // What is outside of SWIF was published as the difference of the two.
+            // The time outside of SWIF was published as the difference of the two.
             "D" => [internal.fitted(), external.fitted(), both],
             "E" => [internal, external, both].map(|row| row.note("the P3-850's software constant, scaled by 1 in ns: see the notes")),
             "design" => {

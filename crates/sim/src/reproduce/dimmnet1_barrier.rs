@@ -17,13 +17,13 @@ use crate::packet::{Destination, Node, Payload};
 use crate::run::{Options, run as run_on, sleep};
 use crate::time::Ps;
 
-/// Children of a gatherer, itself among them: the bytes of a word.
+/// Children of a gatherer, including itself: the bytes of a word.
 const ARITY: u32 = 8;
-/// In the page: the words of each level, then where announcements come, then the words of the
+/// Offsets in the page, behind the words of the levels: the announcement, and the words of the
 /// rounds.
 const RELEASE: u16 = 0x100;
 const ROUNDS: u16 = 0x200;
-/// Kick pages: one for each node, then one for the multicast of each level.
+/// The first kick page for multicasts, one for each level. Pages below it are for the nodes.
 const MULTICAST_PAGES: u32 = 1024;
 
 /// A node's part in the tree: the levels at which it gathers, and the node that gathers above
@@ -101,7 +101,7 @@ impl Part {
     }
 }
 
-/// The mean time of a barrier of `n` nodes, in ns; announced by multicast, or to one after the
+/// The mean time of a barrier of `n` nodes, in ns, announced by multicast or by one store after the
 /// other.
 pub fn tree(machine: &Machine, n: u32, looks: Looks, multicast: bool) -> Result<f64, Error> {
     let mask_time = machine.section("program").time("barrier_mask")?;
@@ -113,7 +113,7 @@ pub fn tree(machine: &Machine, n: u32, looks: Looks, multicast: bool) -> Result<
     Ok(done.results[0])
 }
 
-/// The mean time of a barrier in which pairs exchange, in ns; `n` is a power of two.
+/// The mean time of a shuffle-exchange barrier, in ns; `n` is a power of two.
 fn shuffle(machine: &Machine, n: u32) -> Result<f64, Error> {
     let done = run_on(machine, n as usize, &Options::default(), |job| {
         let me = job.pe() as u32;
@@ -122,8 +122,7 @@ fn shuffle(machine: &Machine, n: u32) -> Result<f64, Error> {
         }
         mean(|phase| {
             for round in 0..n.ilog2() {
-                // The partner may be a phase ahead, never two: so the phases take turns with two
-                // words.
+                // The partner may be one phase ahead, but not two, so two words suffice.
                 let place = ROUNDS + 8 * round as u16 + 4 * (phase & 1) as u16;
                 nic(command::kick(me ^ 1 << round, place, Payload::word(4, phase)));
                 nic(command::wait(

@@ -9,29 +9,29 @@ use crate::nic::memory_slot::command::{self, BANK, Header, Looks};
 use crate::packet::{Destination, Node, Payload};
 use crate::run::{Host, Options, run as run_on};
 
-/// Bytes of the largest block.
-const BLOCK: usize = 464;
-/// Blocks of a measurement.
+/// The largest block.
+const BLOCK_BYTES: usize = 464;
+/// Blocks in a measurement.
 const BLOCKS: u64 = 1000;
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 
-/// MB/s that come into the bank of each of `senders` peers, together: blocks from window to bank,
-/// until the last has been announced by a store.
+/// MB/s into the banks of the peers of all senders, together: blocks from window to bank, until a
+/// store announces the last block.
 fn bandwidth(machine: &Machine, senders: u32, block: usize) -> Result<f64, Error> {
     let done = run_on(machine, 2, &Options::default(), |job| {
         let (me, other) = (job.pe() as u32, 1 - job.pe() as u32);
         nic(command::attach(1));
-        nic(command::register(1, me, 1, 0, BANK / PAGE));
+        nic(command::register(1, me, 1, 0, BANK / PAGE_BYTES));
         nic(command::map(0, &seed(Destination::Node(Node(other)), PLACE)));
         let header =
             Header { process: other, region: 1, ..seed(Destination::Node(Node(other)), 0) };
-        // Both begin together.
+        // Both nodes begin together.
         nic(command::kick(0, 8, Payload::word(4, 1)));
         nic(command::wait(PLACE + 8, 4, u32::MAX.into(), 1, Looks::Words));
         let start = Host::here().now();
         if me < senders {
             let data = Payload::copy(&vec![1; block]);
-            let per_page = PAGE / block as u64;
+            let per_page = PAGE_BYTES / block as u64;
             for number in 0..BLOCKS {
                 let header = Header { address: number % per_page * block as u64, ..header };
                 let send = if number == 0 { command::block } else { command::next_block };
@@ -50,10 +50,10 @@ fn bandwidth(machine: &Machine, senders: u32, block: usize) -> Result<f64, Error
 
 pub fn run() -> Result<Outcome, Error> {
     const FIGURE: &str = "dimmnet-1 design: bandwidth of blocks";
-    const SIZES: [usize; 7] = [8, 16, 32, 64, 128, 256, BLOCK];
+    const SIZES: [usize; 7] = [8, 16, 32, 64, 128, 256, BLOCK_BYTES];
     let machine = machine("design")?;
     let mut outcome = Outcome::default();
-    // As it would be without the burst that is assumed: a line is four uncacheable writes.
+    // Without the assumed burst, a line takes four uncacheable writes.
     let mut uncached = machine.clone();
     uncached.set(
         "host.line",
@@ -65,12 +65,12 @@ pub fn run() -> Result<Outcome, Error> {
     outcome.rows = vec![
         Row::predicted("dimmnet-1.design.remote_write", "ns", round_trip(&machine, 8)? / 2.0)
             .note("half of a ping-pong of 8 bytes by one store, software and the receiver's look included"),
-        Row::predicted("dimmnet-1.design.unidirectional_mb_s", "MB/s", bandwidth(&machine, 1, BLOCK)?).note(burst),
-        Row::predicted("dimmnet-1.design.bidirectional_mb_s", "MB/s", bandwidth(&machine, 2, BLOCK)?).note(burst),
+        Row::predicted("dimmnet-1.design.unidirectional_mb_s", "MB/s", bandwidth(&machine, 1, BLOCK_BYTES)?).note(burst),
+        Row::predicted("dimmnet-1.design.bidirectional_mb_s", "MB/s", bandwidth(&machine, 2, BLOCK_BYTES)?).note(burst),
         Row::predicted(
             "dimmnet-1.design.unidirectional_mb_s_without_bursts",
             "MB/s",
-            bandwidth(&uncached, 1, BLOCK)?,
+            bandwidth(&uncached, 1, BLOCK_BYTES)?,
         )
         .note("the same where a line is four uncacheable writes, as published for the P3-850"),
     ];

@@ -1,4 +1,4 @@
-//! DIMMnet-1: what one way of the ping-pong of 4 bytes by one store is made of, stage by stage.
+//! DIMMnet-1: the stages of one way of the ping-pong of 4 bytes by one store.
 
 use super::dimmnet1::{ENVIRONMENTS, PLACE, machine, nic, round_trip, seed};
 use super::outcome::{Outcome, Role, Row};
@@ -10,7 +10,7 @@ use crate::packet::{Destination, Node, Payload};
 use crate::run::{Options, run as run_on};
 use crate::time::Ps;
 
-/// What the host writes and what the NIC does with it, whose times were published.
+/// The stages whose times were published: the host's write, and those in the NIC.
 const STAGES: [&str; 8] = [
     "host_write",
     "transaction_queue",
@@ -33,12 +33,12 @@ fn column(variant: &str) -> usize {
     }
 }
 
-/// What one store went through in the NIC, from the host's write to LLCM.
+/// The stages of one store, from the host's write to LLCM.
 fn stages(machine: &Machine) -> Result<Vec<(&'static str, Ps)>, Error> {
     let options = Options { record: true, ..Options::default() };
     let done = run_on(machine, 1, &options, |_| {
         nic(command::map(0, &seed(Destination::Node(Node(0)), PLACE)));
-        // The first fills the header TLB.
+        // The first store fills the header TLB.
         for number in 1..=2 {
             nic(command::kick(0, 0, Payload::word(4, number)));
             nic(command::wait(PLACE, 4, u32::MAX.into(), number, Looks::Words));

@@ -1,5 +1,5 @@
-//! DIMMnet-2: the same data to three receivers, one after the other and by multicast, against point
-//! to point.
+//! DIMMnet-2: data to three receivers, one after the other and by multicast, compared with point to
+//! point.
 
 use super::area::{Area, ask};
 use super::outcome::{Curve, Outcome, Row};
@@ -41,7 +41,7 @@ fn join(job: &Job) -> u32 {
     ask(HostOp::Group(join)).value as u32
 }
 
-/// Sends data once: each call returns when the NIC has read it.
+/// Sends data once. A call returns when the NIC has read them.
 fn send(area: &Area, way: Way, group: u32, data: &Payload) {
     let receivers = match way {
         Way::PointToPoint => 1..2,
@@ -61,8 +61,7 @@ fn send(area: &Area, way: Way, group: u32, data: &Payload) {
     }
 }
 
-/// MB/s of the data at each receiver: messages of a size one after the other, until the last has
-/// come.
+/// MB/s at each receiver, of messages one after the other, until the last has arrived.
 fn throughput(bytes: usize, way: Way) -> Result<f64, Error> {
     let messages = if bytes > 1 << 16 { 4 } else { 200 };
     let times = on_four(|job| {
@@ -111,12 +110,12 @@ fn latency(way: Way) -> Result<f64, Error> {
     Ok(sum / ROUNDS as f64)
 }
 
-/// What 16 MB to three others take, in ns. Windows, channel and the broadcast's group are there
+/// Times of 16 MB to three other PEs, in ns. Windows, channel and the broadcast's group are made
 /// before.
 struct Library {
-    /// By puts to one after the other.
+    /// By puts, to one PE after the other.
     puts: f64,
-    /// By a channel, to readers each of which has all of it in order.
+    /// By a channel: each reader gets all data in order.
     channel: f64,
     broadcast: f64,
 }

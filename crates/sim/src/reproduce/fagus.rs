@@ -1,5 +1,4 @@
-//! Fagus on DIMMnet-1: what receiving a message costs and where, and `comm_sync` over stores and
-//! over UDP.
+//! Fagus on DIMMnet-1: the costs of receiving a message, and `comm_sync` over stores and over UDP.
 
 use super::dimmnet1::{PLACE, machine, nic, seed};
 use super::dimmnet1_barrier;
@@ -16,13 +15,13 @@ use memonet_core::Cmp;
 
 const PAGE: u64 = 4096;
 const BLOCK: usize = 464;
-/// Messages of a measurement; their mean is taken.
+/// Messages per mean.
 const MESSAGES: u64 = 400;
-/// In the page: where the announcement lies, and the receiver's word that it has taken the message.
+/// Offsets in the page: the announcement, and the receiver's word that it has taken the message.
 const ANNOUNCED: u16 = 0x10;
 const TAKEN: u16 = 0x20;
 
-/// Where the time of a message went, in ns: what each part takes, and all of it.
+/// The times of a message's parts, and of all of them, in ns.
 #[derive(Debug, Clone, Copy, Default)]
 struct Costs {
     send: f64,
@@ -36,7 +35,7 @@ fn word(at: u16, value: u64) -> crate::host::Command {
     command::wait(PLACE + u64::from(at), 4, u32::MAX.into(), value, Looks::Words)
 }
 
-/// Time since `since`, which becomes now.
+/// The time since `since`, which becomes the present.
 fn lap(since: &mut Ps) -> f64 {
     let now = Host::here().now();
     let time = (now - *since).as_ns();
@@ -44,8 +43,8 @@ fn lap(since: &mut Ps) -> f64 {
     time
 }
 
-/// Messages from node 1 to node 0, one at a time. With a detection thread, that one polls and wakes
-/// the receiver.
+/// Messages from node 1 to node 0, one at a time. A detection thread, if there is one, polls and
+/// wakes the receiver.
 fn messages(machine: &Machine, thread: bool) -> Result<Costs, Error> {
     let program = machine.section("program");
     let (sync, tick) = (program.time("fagus_sync")?, program.time("scheduler_tick")?);
@@ -86,7 +85,7 @@ fn messages(machine: &Machine, thread: bool) -> Result<Costs, Error> {
                 costs.sync += lap(&mut since);
                 nic(command::switch_banks());
                 costs.switch += lap(&mut since);
-                // SAFETY: a read of the NIC's own memory.
+                // SAFETY: the NIC only reads its own memory.
                 let got = unsafe {
                     Host::here().command(command::read(BANK, bytes as u32, Looks::Halves))
                 };
@@ -113,13 +112,13 @@ fn messages(machine: &Machine, thread: bool) -> Result<Costs, Error> {
     })
 }
 
-/// An announcement from one node until the other has seen it, in ns: half of a round trip.
+/// Time from a node's announcement until the other node sees it, in ns: half of a round trip.
 fn announcement(machine: &Machine) -> Result<f64, Error> {
     Ok(super::dimmnet1::round_trip(machine, 4)? / 2.0)
 }
 
-/// `comm_sync` of parent and child over any network: the child says that it has come, the parent
-/// that it may go on. In us.
+/// The time of `comm_sync` of parent and child over any network, in us: the child announces its
+/// arrival, and the parent lets it go on.
 fn comm_sync(machine: &Machine, software: Ps) -> Result<f64, Error> {
     let software = software.to_duration();
     let times = 200;

@@ -1,11 +1,11 @@
-//! Leave one out: each published figure that a constant could have been fitted on, predicted by the
-//! constant that the others give.
+//! Leave one out: predicts each published figure that a constant could have been fitted on, with
+//! the constant that the other figures give.
 
 use super::outcome::{Role, Row};
 use super::published::published;
 use crate::error::Error;
 
-/// A published figure, and how it comes out of a machine with another constant.
+/// A published figure, and its simulation with any constant.
 pub struct Figure<'a> {
     id: &'static str,
     unit: &'static str,
@@ -22,8 +22,8 @@ impl<'a> Figure<'a> {
         Figure { id, unit, simulate: Box::new(simulate) }
     }
 
-    /// The constant that makes this figure come out as published. It is added once or twice a
-    /// message, so figures are straight lines of it.
+    /// The constant with which the simulation gives the published figure. It is added once or twice
+    /// a message, so figures are linear in it.
     fn wants(&self, published: f64) -> Result<f64, Error> {
         const FAR: f64 = 1000.0;
         let (none, far) = ((self.simulate)(0.0)?, (self.simulate)(FAR)?);
@@ -31,8 +31,8 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// A row for each figure: what comes out with the mean of the constants that the other figures
-/// want, each for itself; and in its note what each of these alone makes of it.
+/// A row for each figure: its prediction with the mean of the constants that fit the other figures.
+/// The note has the prediction with each of these constants alone.
 pub fn left_out(figures: &[Figure<'_>]) -> Result<Vec<Row>, Error> {
     let published = |figure: &Figure<'_>| {
         published(figure.id).expect("a figure is left out only where it was published")
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_figure_itself_has_no_say() {
-        // One loop that is a line through what was published at 324, and one that wants 100 more.
+        // One line that gives its published figure at 324, and one that gives it at 100 more.
         let figures = [
             Figure::new("dimmnet-1.internal_loop.D", "ns", |software| Ok(432.0 + software)),
             Figure::new("dimmnet-1.internal_loop.A", "ns", |software| Ok(494.0 + software)),

@@ -2,11 +2,11 @@
 //!
 //! An experiment is a function in the file of its system. It runs programs, over the library or
 //! over a NIC's own interface, and gives [`Row`]s (a figure each) and [`Curve`]s (to be drawn). It
-//! never sees the published figures: rows are compared with them afterwards, by their ids.
+//! never sees the published figures: its rows are compared with them afterwards, by their ids.
 //!
-//! To add one: write `fn() -> Result<Outcome, Error>`, and add it to [`EXPERIMENTS`]. A row whose
-//! figure a constant of a machine file was fitted on says so by [`Row::fitted`]; one that only
-//! shows what went in says so by [`Row::input`].
+//! To add one: write `fn() -> Result<Outcome, Error>`, and add it to [`EXPERIMENTS`]. A row on
+//! whose figure a constant of a machine file was fitted is marked by [`Row::fitted`], a row of the
+//! model's own components by [`Row::input`].
 
 mod area;
 mod dimmnet1;
@@ -31,9 +31,9 @@ pub use scale::{MOST, scale};
 /// A published experiment, or several that belong together.
 #[derive(Debug, Clone, Copy)]
 pub struct Experiment {
-    /// The experiment's name: that of the system, perhaps with more behind a dot.
+    /// The experiment's name: that of its system, which a dot and a part may follow.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub summary: &'static str,
     run: fn() -> Result<Outcome, Error>,
 }
@@ -90,7 +90,7 @@ pub const SCALE: Experiment = Experiment {
 };
 
 impl Experiment {
-    /// Runs the experiment, and puts the published figures beside its rows.
+    /// Runs the experiment, and adds the published figures to its rows.
     ///
     /// # Errors
     /// [`Error`], of the machine file or of the run.
@@ -103,7 +103,7 @@ impl Experiment {
     }
 }
 
-/// The experiments whose name this is, or begins with: all for `None`.
+/// The experiments whose name is or begins with this one; all for `None`.
 pub fn experiments(name: Option<&str>) -> Vec<Experiment> {
     let wanted = |experiment: &Experiment| {
         name.is_none_or(|name| {

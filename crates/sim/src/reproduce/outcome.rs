@@ -1,4 +1,4 @@
-//! What experiments give: figures beside the published ones, and curves.
+//! Results of experiments: figures beside the published ones, and curves.
 
 /// The part of a row in the comparison with published figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,9 +7,10 @@ pub enum Role {
     Predicted,
     /// A constant was fitted on the published figure, or chosen in knowledge of it.
     Fitted,
-    /// Predicted with a constant that was fitted anew, on all other figures of its kind.
+    /// The simulation predicted the figure, with a constant fitted on all other figures of its
+    /// kind.
     LeftOut,
-    /// The row shows components that went into the model.
+    /// The row shows components of the model itself.
     Input,
 }
 
@@ -26,7 +27,7 @@ pub struct Row {
     pub published: Option<f64>,
     /// The row's part in the comparison.
     pub role: Role,
-    /// What a reader should know.
+    /// A remark for the reader.
     pub note: Option<String>,
     /// How the publication contradicts itself. The figure is shown as it was published.
     pub contradiction: Option<String>,
@@ -35,26 +36,26 @@ pub struct Row {
 /// Points to draw.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
-    /// The figure that it belongs to.
+    /// The figure that the curve belongs to.
     pub figure: &'static str,
-    /// What it shows.
+    /// The name of the curve.
     pub label: String,
-    /// What lies across, and in what unit.
+    /// The x axis, with its unit.
     pub x: &'static str,
-    /// What lies up, and in what unit.
+    /// The y axis, with its unit.
     pub y: &'static str,
     /// In the order of x.
     pub points: Vec<(f64, f64)>,
 }
 
-/// What an experiment gives.
+/// The results of an experiment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// Figures.
     pub rows: Vec<Row>,
     /// Curves.
     pub curves: Vec<Curve>,
-    /// What a reader of the report should know: rules, contradictions in what was published.
+    /// Remarks for the report: rules, contradictions in the publications.
     pub notes: Vec<String>,
 }
 
@@ -72,45 +73,45 @@ impl Row {
         }
     }
 
-    /// Gives what was published where it is no figure of `published.toml`.
+    /// Adds a published figure that is not in `published.toml`.
     pub fn published(self, published: f64) -> Row {
         Row { published: Some(published), ..self }
     }
 
-    /// Flags what was published, which is shown all the same.
+    /// Flags the published figure as contradictory. It is shown all the same.
     pub fn contradiction(self, how: impl Into<String>) -> Row {
         Row { contradiction: Some(how.into()), ..self }
     }
 
-    /// Says that a constant was fitted on the published figure, which the machine file says too.
+    /// Marks the row as one on whose figure a constant was fitted, as the machine file says too.
     pub fn fitted(self) -> Row {
         Row { role: Role::Fitted, ..self }
     }
 
-    /// Says that it shows components, beside their published sum.
+    /// Marks the row as one of the model's components, beside their published sum.
     pub fn input(self, published: f64) -> Row {
         Row { role: Role::Input, ..self.published(published) }
     }
 
-    /// Says something about it.
+    /// Adds a remark.
     pub fn note(self, note: impl Into<String>) -> Row {
         Row { note: Some(note.into()), ..self }
     }
 
-    /// By how much the simulated figure exceeds the published one.
+    /// The relative error: how much the simulated figure exceeds the published one.
     pub fn error_percent(&self) -> Option<f64> {
         self.published.map(|published| (self.simulated / published - 1.0) * 100.0)
     }
 }
 
-/// The median and the largest of the errors of predicted rows, as percentages without sign, and how
-/// many there are.
+/// Median and maximum of the errors of predicted rows, as absolute percentages, and the number of
+/// these rows.
 pub fn errors<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Option<(f64, f64, usize)> {
     errors_of(Role::Predicted, rows)
 }
 
-/// The median and the largest of the errors of rows of one role, as percentages without sign, and
-/// the number of those rows.
+/// Median and maximum of the errors of rows of one role, as absolute percentages, and the number of
+/// these rows.
 pub fn errors_of<'a>(
     role: Role,
     rows: impl IntoIterator<Item = &'a Row>,

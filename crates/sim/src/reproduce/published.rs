@@ -1,4 +1,4 @@
-//! What was published: `published.toml`.
+//! Published figures: `published.toml`.
 
 use std::sync::OnceLock;
 use toml_edit::{Document, Item, TableLike};
@@ -23,7 +23,7 @@ fn get<'a>(table: &'a dyn TableLike, path: &str) -> Option<&'a Item> {
     }
 }
 
-/// The published result of this id, SYSTEM.NAME, if it is known and a single number.
+/// The published result of this id, SYSTEM.NAME, if it is known and is one number.
 pub fn published(id: &str) -> Option<f64> {
     let (system, name) = id.split_once('.')?;
     let results = get(document().as_table(), &format!("{system}.results"))?.as_table_like()?;

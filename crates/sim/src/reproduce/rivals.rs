@@ -1,5 +1,5 @@
 //! Memory Channel 2 and PCI-SCI, with which the 133 MHz design of DIMMnet-1 was compared: stores to
-//! the other's memory, one way and both.
+//! the other node's memory, in one direction and in both.
 
 use super::area::{Area, ask};
 use super::dimmnet1::mean;
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::packet::Payload;
 use crate::run::{Host, Options, run as run_on};
 
-/// Name of the machine, and that of people.
+/// The machine's name in files, and in reports.
 const RIVALS: [(&str, &str); 2] =
     [("memory-channel-2", "Memory Channel 2"), ("pci-sci", "PCI-SCI")];
 /// Lengths of pauses between two stores, in ns.
@@ -25,7 +25,8 @@ fn remote_write(machine: &Machine) -> Result<f64, Error> {
         let (me, other) = (job.pe() as u32, 1 - job.pe() as u32);
         let store =
             |number| ask(HostOp::Store { to: area.at(other, 0), word: Payload::word(8, number) });
-        // Looks are to have all phases: each answers after another pause, which does not count.
+        // Each node answers after another pause, so that looks have all phases. Pauses do not
+        // count.
         let pause = |number: u64| number * [37, 71][me as usize] % PAUSES;
         job.barrier().expect("nobody dies in an experiment");
         mean(|number| {
@@ -43,8 +44,8 @@ fn remote_write(machine: &Machine) -> Result<f64, Error> {
     Ok(done.results[0] / 2.0 - (PAUSES - 1) as f64 / 2.0)
 }
 
-/// MB/s that come into the memories of the peers of so many senders, together: blocks, until a word
-/// behind the last is seen.
+/// MB/s into the memories of the peers of so many senders, together: blocks, until the word after
+/// the last block is seen.
 fn bandwidth(machine: &Machine, senders: u32, block: usize) -> Result<f64, Error> {
     let blocks = (1 << 20) / block;
     let done = run_on(machine, 2, &Options::default(), |job| {
@@ -74,7 +75,7 @@ fn bandwidth(machine: &Machine, senders: u32, block: usize) -> Result<f64, Error
     Ok(senders as f64 * (blocks * block) as f64 * 1000.0 / slowest)
 }
 
-/// Rows of both, and curves of these block sizes for a figure.
+/// Rows of both machines, and their curves for a figure, over these block sizes.
 pub fn compare(figure: &'static str, sizes: &[usize]) -> Result<(Vec<Row>, Vec<Curve>), Error> {
     let (mut rows, mut curves) = (Vec::new(), Vec::new());
     for (machine_name, name) in RIVALS {

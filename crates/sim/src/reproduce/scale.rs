@@ -1,10 +1,10 @@
 //! Scale: barriers, all-reduce and broadcast on 2 to 65,536 nodes of each kind of network.
 //!
-//! The programs here send the messages of the library's algorithms by themselves. Before a
-//! collective, the library compares arguments among all PEs, to find mistakes; that is too much on
-//! so many nodes. Each operation is done twice. The first time fills tables and caches. The second
-//! time all nodes begin together, and the time ends when the last node is done. No node leaves
-//! before that, because PEs that still wait would ask after a PE that has left.
+//! The programs here send the messages of the library's algorithms themselves. Before a collective,
+//! the library compares arguments among all PEs, to find mistakes; that takes too long on so many
+//! nodes. Each operation is done twice. The first one fills tables and caches. For the second one
+//! all nodes begin together, and its time ends when the last node is done. No node leaves before
+//! that, because PEs that still wait would check a PE that has left.
 
 use super::area::{Area, ask};
 use super::outcome::{Curve, Outcome, Row};
@@ -17,14 +17,14 @@ use crate::run::{Host, Options, run as run_on};
 use crate::world::World;
 use memonet_core::{Goal, Job, SignalOp, Sum};
 
-/// Most nodes.
+/// The most nodes.
 pub const MOST: usize = 1 << 16;
 
 /// One machine for each kind of NIC. The kind `loggp` has two: a slow Ethernet and a fast network.
 const MACHINES: [&str; 6] =
     ["dimmnet-1/D-tree", "sr2201", "dimmnet-2/tree", "rdma-100g", "fast-ethernet-udp", "scc"];
 
-/// What all nodes do together.
+/// An operation of all nodes together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Tree,
@@ -33,7 +33,7 @@ enum Operation {
     Broadcast,
 }
 
-/// Each with its part of rows' ids, and of figures' names.
+/// Operations, each with its part of rows' ids, and of figures' names.
 const OPERATIONS: [(Operation, &str, &str); 4] = [
     (Operation::Tree, "barrier_tree", "scale: barrier by a tree of eight, and by wires"),
     (
@@ -46,14 +46,14 @@ const OPERATIONS: [(Operation, &str, &str); 4] = [
 ];
 
 const FAN: usize = 8;
-/// Where things are in a node's memory, in bytes: what the children in a tree have told, a byte
-/// each; what the parent has; what came in each round.
+/// Offsets in a node's memory, in bytes: a byte from each child in the tree, the parent's word, and
+/// the words of the rounds.
 const GATHERED: usize = 0;
 const RELEASED: usize = 8;
 const DATA: usize = 16;
 const ROUNDS: usize = 64;
 const BYTES: usize = ROUNDS + 16 * 16;
-/// All nodes begin the second time at this time after the start, and leave at twice this time.
+/// All nodes begin the second operation at this time after the start, and leave at twice this time.
 const TOGETHER_NS: u64 = 100_000_000_000;
 
 /// A node among others.
@@ -112,7 +112,7 @@ impl Member {
         }
     }
 
-    /// The sum of all nodes' numbers. In each round pairs exchange what they have.
+    /// The sum of all nodes' numbers. In each round, pairs exchange their partial sums.
     fn all_reduce(&self, phase: u64) {
         let mut sum = self.me as u64;
         for round in 0..self.rounds() {
@@ -124,21 +124,20 @@ impl Member {
         assert_eq!(sum, (self.n * (self.n - 1) / 2) as u64, "the sum of {} nodes' numbers", self.n);
     }
 
-    /// A collective of the library's, of a word that the boards put together, or that the first one
-    /// sends.
+    /// A collective of the library, on a word that the boards combine, or that the first one sends.
     fn in_the_network(&self, goal: Option<Goal>) {
         let (world, to, from) =
             (self.job.world(), self.area.place(RELEASED), self.area.place(DATA));
         assert!(world.most_in_network() >= 8, "the boards serve all");
         let done = match goal {
-            // SAFETY: any bytes are a number.
+            // SAFETY: any bytes are valid numbers.
             Some(goal) => unsafe { world.combine_values::<u64>(Sum, goal, to, from) },
             None => world.broadcast_places(0, to, from),
         };
         done.expect("nobody dies in an experiment");
     }
 
-    /// A word of the first node's, down the tree.
+    /// A word of the first node, sent down the tree.
     fn broadcast(&self, phase: u64) {
         if self.me > 0 {
             self.area.wait_for(RELEASED, phase);
@@ -149,7 +148,7 @@ impl Member {
     }
 }
 
-/// Does nothing until this time after the start, in ns.
+/// Sleeps until this time after the start, in ns.
 fn stay_until(job: &Job, moment: u64) {
     let left = moment.checked_sub(Host::here().now().0 / 1000);
     job.compute(left.expect("what comes before is over by then"));
@@ -171,7 +170,7 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
                 stay_until(&job, TOGETHER_NS);
             }
             match operation {
-                // What the library has the boards do.
+                // The library leaves these to the boards.
                 Operation::AllReduce if wires => member.in_the_network(Some(Goal::All)),
                 Operation::Broadcast if wires => member.in_the_network(None),
                 _ if wires => job.barrier().expect("the wires work"),
@@ -188,15 +187,16 @@ fn time(machine: &Machine, nodes: usize, operation: Operation) -> Result<f64, Er
     Ok(done.results.into_iter().fold(0.0, f64::max))
 }
 
-/// Numbers of nodes: powers of two, as pairs exchange; from 16 on every other one, and the last.
+/// Numbers of nodes: powers of two, because pairs exchange; from 16 on every other one, and the
+/// last.
 fn sizes(most: usize) -> Vec<usize> {
     let last = most.min(MOST).ilog2();
     let powers = (1..=last).filter(|power| power % 2 == 0 || *power < 4 || *power == last);
     powers.map(|power| 1 << power).collect()
 }
 
-/// How many nodes the machine has, of so many: as many, or the largest power of two, and why no
-/// more.
+/// The number of nodes that a machine can have, up to so many: all, or the largest power of two
+/// with the reason.
 fn room(machine: &Machine, most: usize) -> Result<(usize, Option<MachineError>), Error> {
     let built =
         |nodes: usize| World::build(machine, nodes as u32, 1, Box::new(PlainMemory::new(nodes, 0)));
@@ -210,10 +210,11 @@ fn room(machine: &Machine, most: usize) -> Result<(usize, Option<MachineError>),
     }
 }
 
-/// All operations on all machines, up to `most` nodes; `progress` is told what comes next.
+/// Runs all operations on all machines, up to `most` nodes. Calls `progress` with the name of each
+/// run before it.
 ///
 /// # Errors
-/// [`Error`], of a run.
+/// [`Error`] of a run.
 pub fn scale(most: usize, mut progress: impl FnMut(String)) -> Result<Outcome, Error> {
     let mut outcome = Outcome::default();
     let most = most.clamp(2, MOST);
@@ -261,7 +262,7 @@ pub fn scale(most: usize, mut progress: impl FnMut(String)) -> Result<Outcome, E
 mod tests {
     use super::*;
 
-    /// Twice as many boards are twice as far apart, also where the first has its result long before
+    /// Twice as many boards are twice as far apart, even where the first has its result long before
     /// the last.
     #[test]
     fn nobody_leaves_while_others_wait() {

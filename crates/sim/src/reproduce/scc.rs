@@ -21,14 +21,14 @@ fn hardware(nodes: usize) -> Result<f64, Error> {
     Ok(times.min().expect("a barrier on the wires").as_ns())
 }
 
-/// The times of the library's barriers, which are the wires', between which PEs compute for times
-/// of their own: each PE's, from its arrival on, in ns.
+/// The times of the library's barriers, which use the wires, in ns: for each PE from its arrival
+/// on. Between barriers, PEs compute for different times.
 fn software(nodes: usize) -> Result<Vec<f64>, Error> {
     const ROUNDS: u64 = 50;
     let done = run_on(&Machine::load("scc")?, nodes, &Options::default(), |job| {
         let mut times = Vec::new();
         for round in 1..=ROUNDS {
-            // Up to 3 us apart, differently in each round.
+            // Arrivals differ by up to 3 us, differently in each round.
             job.compute((round * 997 + job.pe() as u64 * 1409) * 613 % 3000);
             let begin = Host::here().now();
             job.barrier().expect(ALL);
@@ -39,7 +39,7 @@ fn software(nodes: usize) -> Result<Vec<f64>, Error> {
     Ok(done.results.concat())
 }
 
-/// A barrier of messages: all to one, then one to all. The mean, in ns.
+/// The mean time of a barrier of messages, all to one and then one to all, in ns.
 fn messages(machine: &str, nodes: usize) -> Result<f64, Error> {
     const ROUNDS: u64 = 10;
     let done = run_on(&Machine::load(machine)?, nodes, &Options::default(), |job| {
@@ -67,8 +67,8 @@ fn messages(machine: &str, nodes: usize) -> Result<f64, Error> {
     Ok(done.results.into_iter().fold(0.0, f64::max))
 }
 
-/// A collective of the library's, of 8 bytes at each, until the last has its result, in ns. On SCC
-/// it is in the network.
+/// The time of a collective of the library, with 8 bytes at each PE, until the last has its result,
+/// in ns. On SCC it is done in the network.
 fn collective(machine: &str, nodes: usize, what: Goal) -> Result<f64, Error> {
     const ROUNDS: u64 = 10;
     const MILLISECOND: u64 = 1_000_000;
@@ -78,7 +78,7 @@ fn collective(machine: &str, nodes: usize, what: Goal) -> Result<f64, Error> {
         let world = job.world();
         let mut moments = Vec::new();
         for _ in 0..ROUNDS {
-            // All begin at the next whole millisecond.
+            // All PEs begin at the next whole millisecond.
             job.compute(MILLISECOND - Host::here().now().0 / 1000 % MILLISECOND);
             moments.push(Host::here().now());
             match what {
@@ -126,7 +126,7 @@ fn over(
     nodes.iter().map(|&nodes| Ok((nodes, time(nodes)?))).collect()
 }
 
-/// What goes into the model is shown beside what comes out.
+/// Components of the model beside its results.
 fn wires(outcome: &mut Outcome) -> Result<(), Error> {
     let nodes: Vec<usize> = (2..=64).collect();
     let times = over(&nodes, hardware)?;
@@ -155,7 +155,7 @@ fn with_software(outcome: &mut Outcome) -> Result<(), Error> {
         let mut times = software(nodes)?;
         times.sort_by(f64::total_cmp);
         times.dedup_by(|a, b| (*a - *b).abs() < 1.0);
-        // Nothing but whole looks can be seen.
+        // A PE sees completion only at its next look.
         first.push((nodes, times[0]));
         second.extend(times.get(1).map(|&time| (nodes, time)));
     }

@@ -9,13 +9,13 @@ use crate::nic::command_word::{CommandWord, Start, allow, build, start};
 use crate::run::{Host, Options, run as run_on};
 
 const KEY: u32 = 0x2201;
-/// Longer transfers than this are faster by less than a part in a thousand.
+/// Longer transfers than this are less than 0.1 % faster.
 const LONG_BYTES: usize = 4 << 20;
-/// A curve has reached its peak, to the eye, when it is this near.
+/// A curve visibly reaches its peak at this part of it.
 const REACHED: f64 = 0.95;
 
-/// One way, in ns: half of a ping-pong between neighbours. Each word is built once, and started
-/// again and again; the receiver spins on its flag.
+/// The time of one way, in ns: half of a ping-pong between neighbours. Each word is built once and
+/// started many times; the receiver spins on its flag.
 fn one_way(bytes: usize, how: Start) -> Result<f64, Error> {
     let rounds = if bytes > 1 << 16 { 4 } else { 100 };
     let done = run_on(&Machine::load("sr2201")?, 2, &Options::default(), |job| {
@@ -47,12 +47,12 @@ fn one_way(bytes: usize, how: Start) -> Result<f64, Error> {
     Ok(done.results[0])
 }
 
-/// MB/s.
+/// The bandwidth of transfers of a size, in MB/s.
 fn bandwidth(bytes: usize, how: Start) -> Result<f64, Error> {
     Ok(bytes as f64 * 1000.0 / one_way(bytes, how)?)
 }
 
-/// The least number of bytes at which a part of the peak is reached.
+/// The smallest transfer, in bytes, that reaches a part of the peak.
 fn reaches(part: f64, peak: f64, how: Start) -> Result<f64, Error> {
     let (mut below, mut from) = (0, LONG_BYTES / 8);
     while from - below > 1 {
