@@ -7,11 +7,13 @@
 //!
 //! 1. the simulated machine, where its launcher has started it on one;
 //! 2. the fabric that `MEMONET_FABRIC` names;
-//! 3. none: all peers are near.
+//! 3. streams between hosts, where its launcher has started it with an agent;
+//! 4. none: all peers are near.
 
 use memonet_core::unstable::fabric::Fabric;
 use memonet_core::unstable::{Seat, far, hosted};
 use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result};
+use memonet_tcp::agent::AgentBroker;
 
 /// Makes the fabric of one PE.
 pub type Connect = Box<dyn Fn(&Seat) -> Result<Box<dyn Fabric>> + Send + Sync>;
@@ -27,10 +29,24 @@ pub struct Kind {
 }
 
 /// All fabrics that users can ask for by name.
-pub const FABRICS: &[Kind] = &[Kind { name: "far", usage: far::USAGE, parse: parse_far }];
+pub const FABRICS: &[Kind] = &[
+    Kind { name: "far", usage: far::USAGE, parse: parse_far },
+    Kind { name: memonet_tcp::NAME, usage: memonet_tcp::local::USAGE, parse: parse_tcp },
+    Kind { name: memonet_ofi::NAME, usage: memonet_ofi::USAGE, parse: parse_ofi },
+];
 
 fn parse_far(settings: &str) -> std::result::Result<Connect, String> {
     let spec = far::Spec::parse(settings)?;
+    Ok(Box::new(move |seat| spec.connect(seat)))
+}
+
+fn parse_tcp(settings: &str) -> std::result::Result<Connect, String> {
+    let spec = memonet_tcp::local::Spec::parse(settings)?;
+    Ok(Box::new(move |seat| spec.connect(seat)))
+}
+
+fn parse_ofi(settings: &str) -> std::result::Result<Connect, String> {
+    let spec = memonet_ofi::Spec::parse(settings)?;
     Ok(Box::new(move |seat| spec.connect(seat)))
 }
 
@@ -67,10 +83,21 @@ pub fn options(spec: &str) -> Result<JobOptions> {
 pub fn init() -> Result<Job> {
     let asked = std::env::var_os(ENV_FABRIC);
     let asked = asked.map(|spec| parse(&spec.to_string_lossy())).transpose()?;
-    Job::init_with(|seat| match hosted::join(seat)? {
-        Some(machine) => Ok(Some(machine)),
-        None => asked.map(|connect| connect(seat)).transpose(),
+    Job::init_with(|seat| {
+        let machine = hosted::join(seat)?;
+        match (machine, asked) {
+            (Some(machine), _) => Ok(Some(machine)),
+            (None, Some(connect)) => connect(seat).map(Some),
+            (None, None) => between_hosts(seat),
+        }
     })
+}
+
+/// The fabric of a job on several hosts, if this PE's launcher has started one.
+fn between_hosts(seat: &Seat) -> Result<Option<Box<dyn Fabric>>> {
+    let Some(broker) = AgentBroker::inherit()? else { return Ok(None) };
+    let fabric = memonet_tcp::Tcp::new(seat, Box::new(broker))?;
+    Ok(Some(Box::new(fabric)))
 }
 
 #[cfg(test)]
@@ -80,10 +107,21 @@ mod tests {
     #[test]
     fn each_fabric_is_found_by_its_name() {
         for kind in FABRICS {
-            let job = Job::threads_with(&options(kind.name).unwrap(), 2, |job| job.fabric());
+            let mut spec = kind.name.to_owned();
+            if kind.name == memonet_ofi::NAME {
+                const PROVIDER: &str = "tcp;ofi_rxm";
+                if let Err(why) = memonet_ofi::available(PROVIDER) {
+                    println!("SKIPPED: {why}");
+                    continue;
+                }
+                spec = format!("{spec}:provider={PROVIDER}");
+            }
+            let job = Job::threads_with(&options(&spec).unwrap(), 2, |job| job.fabric());
             assert_eq!(job.unwrap(), [Some(kind.name); 2]);
         }
-        for bad in ["", "near", "far:delay_us", "far:delay_us=x", "far:pace=1"] {
+        for bad in
+            ["", "near", "far:delay_us", "far:delay_us=x", "far:pace=1", "tcp:pace=1", "ofi:pace=1"]
+        {
             assert!(matches!(parse(bad).err(), Some(Error::Environment { .. })), "{bad}");
         }
     }

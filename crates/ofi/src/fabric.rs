@@ -1,0 +1,623 @@
+//! The calls of the library.
+
+use crate::hub::{COPIED, Hub, Way};
+use crate::meeting::Meeting;
+use crate::message::{EAGER, Head, Kind};
+use crate::net::{Net, Region};
+use crate::peer::State;
+use crate::shared::{self, Shared};
+use crate::sys;
+use crate::thread::{self, Progress};
+use memonet_core::unstable::Seat;
+use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, Signal, SignalOp};
+use memonet_core::unstable::shm::{self, AtomicOp};
+use memonet_core::{Access, Cause, Error, Result};
+use rustix::fd::{AsFd, BorrowedFd};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Looks in vain before a call sleeps, where each PE has a CPU.
+const SPINS: u32 = 200;
+/// The longest sleep of a call before it looks whether its peer has gone, in milliseconds.
+const LONGEST_NAP: i64 = 8;
+/// Threads of a PE that wait and are woken by what comes. More of them sleep for a while instead:
+/// each message would wake all.
+const SLEEPERS: u32 = 4;
+/// In every so manieth look in vain, waits of the library see to it that only what comes next ends
+/// a sleep. Where PEs share CPUs, in each: there they sleep soon.
+const REST: u32 = 4;
+
+/// The fabric of one PE.
+pub struct Ofi {
+    shared: Arc<Shared>,
+    progress: Mutex<Option<Progress>>,
+    record: Record,
+    is_hardware: bool,
+    needs_local: bool,
+    /// Most bytes of an operation of the provider.
+    most: usize,
+}
+
+/// How a call that waits passes the time.
+struct Patience {
+    rounds: u32,
+    /// How long the next sleep is, in milliseconds.
+    nap: i64,
+    waiting: bool,
+}
+
+impl Ofi {
+    /// The fabric of the PE in this seat, by the provider of that name, or by one with hardware.
+    ///
+    /// # Errors
+    /// [`Fabric`](Error::Fabric) where there is no libfabric, or no such provider;
+    /// [`System`](Error::System).
+    pub fn new(seat: &Seat, provider: Option<&str>, meeting: Box<dyn Meeting>) -> Result<Self> {
+        let local = provider.is_some_and(|name| name.starts_with("tcp") || name == "sockets");
+        let source = local.then_some(c"127.0.0.1");
+        let net = thread::without_signals(|| Net::open(provider, source));
+        let net = net.map_err(crate::error::failed)?;
+        let record = meeting.record().with_costs(Some(costs(net.is_hardware())));
+        let (is_hardware, needs_local) = (net.is_hardware(), net.needs_local());
+        let most = net.most.min(1 << 30);
+        let hub = Hub::new(seat, net, meeting)?;
+        let epoll =
+            shared::watch(&hub).map_err(|error| crate::error::system("epoll_create", error))?;
+        let shared = Shared {
+            epoll,
+            has_queue: hub.net.fd().is_some(),
+            hub: Mutex::new(hub),
+            vain: AtomicU32::new(0),
+            me: seat.pe() as u32,
+            crowded: seat.npes() > seat.cpus(),
+            process: AtomicI32::new(0),
+            calls: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            ends: AtomicBool::new(false),
+        };
+        let (shared, progress) = (shared.into(), Mutex::default());
+        Ok(Ofi { shared, progress, record, is_hardware, needs_local, most })
+    }
+
+    /// Begins a call: it is counted, and refused in a process that the PE has forked off.
+    #[inline]
+    fn enter(&self) -> Result<()> {
+        let (shared, process) = (&*self.shared, this_process());
+        if shared.process.load(Ordering::Relaxed) != process {
+            self.begin(process)?;
+        }
+        // Lost counts do no harm.
+        shared.calls.store(shared.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The first call: this process is the PE, and gets its progress thread.
+    #[cold]
+    fn begin(&self, process: i32) -> Result<()> {
+        if self.shared.process.load(Ordering::Relaxed) != 0 {
+            return Err(Error::Misuse(
+                "this process was forked off by the PE, and has no way to far PEs: leave those to \
+                 the process that joined, or fork before that",
+            ));
+        }
+        let mut progress = self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if progress.is_none() {
+            *progress = Some(thread::start(self.shared.clone())?);
+            self.shared.process.store(process, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hub> {
+        self.shared.lock()
+    }
+
+    /// Tries until it succeeds; nothing where the peer is gone.
+    fn until<R>(
+        &self,
+        pe: u32,
+        mut tried: impl FnMut(&mut Hub) -> Result<Option<R>>,
+    ) -> Result<Option<R>> {
+        self.enter()?;
+        let mut hub = self.lock();
+        let mut patience = Patience { rounds: 0, nap: 1, waiting: false };
+        let result = loop {
+            match tried(&mut hub) {
+                Ok(None) => {}
+                done => break done,
+            }
+            let peer = hub.peer(pe);
+            match peer.state {
+                State::Gone(_) => break Ok(None),
+                State::Failed(_) => break Err(peer.error()),
+                State::Alive | State::Broken(..) => hub = self.round(hub, pe, &mut patience),
+            }
+        };
+        if patience.waiting {
+            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// A round of a call that waits for a peer: everything of this PE moves on meanwhile.
+    fn round<'a>(
+        &'a self,
+        mut hub: MutexGuard<'a, Hub>,
+        pe: u32,
+        patience: &mut Patience,
+    ) -> MutexGuard<'a, Hub> {
+        let shared = &*self.shared;
+        if !patience.waiting {
+            patience.waiting = true;
+            shared.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        patience.rounds += 1;
+        if hub.pump() {
+            (patience.rounds, patience.nap) = (0, 1);
+            return hub;
+        }
+        // Threads that wait share CPUs, too.
+        let alone = shared.waiting.load(Ordering::Relaxed) == 1 && !shared.crowded;
+        let sleeps = !alone || patience.rounds > SPINS;
+        if sleeps || patience.rounds.is_multiple_of(64) {
+            hub.look_after(pe);
+        }
+        if shared.waiting.load(Ordering::Relaxed) > SLEEPERS {
+            drop(hub);
+            std::thread::park_timeout(Duration::from_millis(patience.nap as u64));
+            patience.nap = (patience.nap * 2).min(LONGEST_NAP);
+        } else if sleeps {
+            shared.sleep(hub, patience.nap);
+            patience.nap = (patience.nap * 2).min(LONGEST_NAP);
+        } else {
+            drop(hub);
+            std::hint::spin_loop();
+        }
+        shared.lock()
+    }
+
+    fn is_own(&self, at: FarAddress) -> bool {
+        at.pe == self.shared.me
+    }
+
+    /// Where a place of this PE's own memory is.
+    fn own(&self, at: FarAddress, len: usize) -> *mut u8 {
+        let (me, len) = (self.shared.me, len as u64);
+        let place = self.lock().memory.place(me, at.region, at.offset, len, Access::None);
+        place.expect("the library resolves only what is mapped")
+    }
+
+    /// A write to this PE's own memory is done: whoever sleeps looks.
+    fn wake(&self) {
+        self.lock().seat.wake();
+    }
+
+    /// Sends a message to a peer's CPU, in order; nothing where the peer is gone.
+    fn tell(&self, pe: u32, head: &Head, block: &[u8]) -> Result<Option<()>> {
+        self.until(pe, |hub| {
+            if !hub.is_ready(pe, &Way::Message) {
+                return Ok(None);
+            }
+            hub.post(pe, head, block);
+            hub.note_written(pe);
+            Ok(Some(()))
+        })
+    }
+
+    /// Asks a peer's CPU for a word.
+    fn ask(&self, at: FarAddress, head: Head) -> Result<u64> {
+        let pe = at.pe;
+        let asked = self.until(pe, |hub| {
+            let ready = hub.is_ready(pe, &Way::Message);
+            Ok(ready.then(|| hub.ask(pe, head.at(at))))
+        });
+        let gone = || Err(self.lock().peer(pe).error());
+        let Some(ticket) = asked? else { return gone() };
+        match self.until(pe, |hub| Ok(hub.answer(ticket))) {
+            Ok(Some(Some(held))) => return Ok(held),
+            Ok(Some(None)) => {
+                return Err(crate::error::failed(format!("PE {pe} refuses an update at {at:?}")));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                self.lock().drop_answer(ticket);
+                return Err(error);
+            }
+        }
+        self.lock().drop_answer(ticket);
+        gone()
+    }
+
+    /// Writes a block; afterwards, where there is one, `then` is sent to a PE.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes; if `until_sent`, during the call, otherwise until the
+    /// next quiet.
+    unsafe fn write(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        then: Option<(u32, Head)>,
+        until_sent: bool,
+    ) -> Result<()> {
+        self.enter()?;
+        let (mut copied, pe) = (len <= COPIED, to.pe);
+        let batch = {
+            let mut hub = self.lock();
+            let mut source: Option<Region> = None;
+            if !copied && self.needs_local {
+                // SAFETY: the caller keeps the source until the operations on it are complete, and
+                // the batch drops the registration then.
+                source = unsafe { hub.net.register(src, len, sys::WRITE) }.ok();
+                copied = source.is_none();
+            }
+            let needed = then.is_some() || !copied;
+            if needed { hub.batch(pe, then, source, until_sent && !copied) } else { 0 }
+        };
+        let most = if copied { COPIED } else { self.most };
+        let mut done = 0;
+        while done < len {
+            let some = most.min(len - done);
+            let place = FarAddress { offset: to.offset + done as u64, ..to };
+            let piece = (src.wrapping_add(done), some);
+            // SAFETY: as the caller promises.
+            let started = self.until(pe, |hub| unsafe {
+                Ok(hub.write(place, piece, copied, batch)?.then_some(()))
+            });
+            if !matches!(started, Ok(Some(()))) {
+                self.lock().drop_batch(batch);
+                return started.map(|_| ());
+            }
+            done += some;
+        }
+        self.lock().close_batch(batch);
+        if until_sent && !copied {
+            let sent = self.until(pe, |hub| Ok(hub.take_batch(batch).then_some(())));
+            self.lock().drop_batch(batch);
+            return sent.map(|_| ());
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    /// As for [`write`](Self::write).
+    unsafe fn write_and_signal(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: Signal,
+        until_sent: bool,
+    ) -> Result<()> {
+        let at = signal.at;
+        let head = Head::signal(self.shared.me, signal);
+        if self.is_own(to) || len == 0 {
+            // SAFETY: as the caller promises.
+            unsafe { self.put_nbi(to, src, len) }?;
+        } else if at.pe == to.pe && len <= EAGER {
+            let mut block = [0; EAGER];
+            // SAFETY: the caller promises the source; it fits.
+            unsafe { shm::copy(block.as_mut_ptr(), src, len) };
+            let head = Head { len: len as u32, ..head.at(to) };
+            return self.tell(at.pe, &head, &block[..len]).map(|_| ());
+        } else if self.is_own(at) {
+            // SAFETY: as the caller promises.
+            unsafe { self.write(to, src, len, None, until_sent) }?;
+            self.quiet()?;
+        } else {
+            // SAFETY: as the caller promises.
+            return unsafe { self.write(to, src, len, Some((at.pe, head)), until_sent) };
+        }
+        if !self.is_own(at) {
+            return self.tell(at.pe, &head, &[]).map(|_| ());
+        }
+        let word = self.own(at, 8);
+        // SAFETY: the library has resolved the word, aligned and writable.
+        unsafe {
+            match signal.op {
+                SignalOp::Set => shm::store(word.cast(), signal.value),
+                SignalOp::Add => _ = shm::fetch_op(word, 8, AtomicOp::Add, signal.value),
+            }
+        }
+        self.wake();
+        Ok(())
+    }
+
+    fn try_store(&self, to: FarAddress, size: usize, bits: u64) -> Result<()> {
+        if self.is_hardware {
+            let word = bits.to_ne_bytes();
+            // SAFETY: the word is copied during the call. Machines with libfabric's hardware have
+            // the low byte first.
+            return unsafe { self.write(to, word.as_ptr(), size, None, true) };
+        }
+        let signal = Signal { at: to, op: SignalOp::Set, value: bits };
+        let head = Head { size: size as u8, ..Head::signal(self.shared.me, signal) };
+        self.tell(to.pe, &head, &[]).map(|_| ())
+    }
+}
+
+fn this_process() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+/// About what operations cost: choices depend on it.
+fn costs(is_hardware: bool) -> Costs {
+    let (put_ns, get_ns, bytes_per_s) =
+        if is_hardware { (2_000, 3_000, 12_000_000_000) } else { (15_000, 30_000, 1_000_000_000) };
+    Costs {
+        put_ns,
+        get_ns,
+        bytes_per_s,
+        hardware_gets: is_hardware,
+        hardware_atomics: false,
+        eager_bytes: COPIED,
+    }
+}
+
+impl Fabric for Ofi {
+    fn name(&self) -> &'static str {
+        crate::error::NAME
+    }
+
+    fn store(&self, to: FarAddress, size: usize, bits: u64) {
+        if self.is_own(to) {
+            // SAFETY: the library has resolved the word, aligned and writable.
+            unsafe { shm::store_sized(self.own(to, size), size, bits) };
+            return self.wake();
+        }
+        if let Err(error) = self.try_store(to, size, bits)
+            && self.shared.process.load(Ordering::Relaxed) == this_process()
+        {
+            self.lock().late.get_or_insert(error);
+        }
+    }
+
+    unsafe fn put(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
+        if self.is_own(to) {
+            // SAFETY: the caller promises the source.
+            return unsafe { self.put_nbi(to, src, len) };
+        }
+        // SAFETY: as above.
+        unsafe { self.write(to, src, len, None, true) }
+    }
+
+    unsafe fn put_nbi(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
+        if self.is_own(to) {
+            // SAFETY: the caller promises the source; the library has resolved the place.
+            unsafe { shm::copy_overlapping(self.own(to, len), src, len) };
+            self.wake();
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { self.write(to, src, len, None, false) }
+    }
+
+    unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
+        if self.is_own(from) {
+            // SAFETY: the caller promises the destination; the library has resolved the place.
+            unsafe { shm::copy_overlapping(dst, self.own(from, len), len) };
+            return Ok(());
+        }
+        self.enter()?;
+        let pe = from.pe;
+        let batch = self.lock().batch(pe, None, None, true);
+        let read = || {
+            let mut done = 0;
+            while done < len {
+                let some = COPIED.min(len - done);
+                let place = FarAddress { offset: from.offset + done as u64, ..from };
+                let piece = (dst.wrapping_add(done), some);
+                // SAFETY: the caller promises the destination for the call, which drops the batch
+                // before it returns.
+                let started = self
+                    .until(pe, |hub| unsafe { Ok(hub.read(place, piece, batch)?.then_some(())) })?;
+                if started.is_none() {
+                    return Ok(None);
+                }
+                done += some;
+            }
+            self.lock().close_batch(batch);
+            self.until(pe, |hub| Ok(hub.take_batch(batch).then_some(())))
+        };
+        let came = read();
+        let mut hub = self.lock();
+        hub.drop_batch(batch);
+        match came? {
+            Some(()) => Ok(()),
+            None => Err(hub.peer(pe).error()),
+        }
+    }
+
+    unsafe fn put_signal(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        // SAFETY: the caller promises the source.
+        unsafe { self.write_and_signal(to, src, len, Signal { at: signal, op, value }, true) }
+    }
+
+    unsafe fn put_signal_nbi(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        // SAFETY: the caller promises the source. An answer of the target to the signal says that
+        // the block before it is complete.
+        unsafe { self.write_and_signal(to, src, len, Signal { at: signal, op, value }, false) }
+    }
+
+    fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
+        if self.is_own(at) {
+            // SAFETY: the library has resolved the word, aligned and writable.
+            let old = unsafe { shm::fetch_op(self.own(at, size), size, op, operand) };
+            self.wake();
+            return Ok(old);
+        }
+        let head = Head::new(Kind::Update, self.shared.me);
+        self.ask(at, Head { size: size as u8, op, value: operand, ..head })
+    }
+
+    fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
+        if self.is_own(at) {
+            let word = self.own(at, size);
+            // SAFETY: as in `fetch_op`.
+            let old = unsafe { shm::compare_swap_sized(word, size, expected, new) };
+            self.wake();
+            return Ok(old);
+        }
+        let head = Head::new(Kind::CompareSwap, self.shared.me);
+        self.ask(at, Head { size: size as u8, other: expected, value: new, ..head })
+    }
+
+    fn fence(&self) -> Result<()> {
+        self.enter()?;
+        self.lock().fences += 1;
+        Ok(())
+    }
+
+    fn quiet(&self) -> Result<()> {
+        self.enter()?;
+        let awaited = {
+            let mut hub = self.lock();
+            let awaited = hub.take_awaited();
+            awaited.iter().for_each(|&pe| hub.flush(pe));
+            awaited
+        };
+        let mut result = Ok(());
+        for pe in awaited {
+            let quiet = self.until(pe, |hub| {
+                hub.flush(pe);
+                Ok(hub.peer(pe).is_quiet().then_some(()))
+            });
+            result = result.and(quiet.map(|_| ()));
+        }
+        let late = self.lock().late.take();
+        late.map_or(result, Err)
+    }
+
+    fn is_quiet(&self) -> Result<bool> {
+        self.enter()?;
+        let mut hub = self.lock();
+        let awaited = hub.take_awaited();
+        awaited.iter().for_each(|&pe| hub.flush(pe));
+        hub.pump();
+        hub.settle();
+        let mut is_quiet = true;
+        for pe in awaited {
+            hub.flush(pe);
+            let failed = matches!(hub.peer(pe).state, State::Failed(_));
+            if failed {
+                let error = hub.peer(pe).error();
+                hub.late.get_or_insert(error);
+            } else if !hub.peer(pe).is_quiet() {
+                hub.note_written(pe);
+                is_quiet = false;
+            }
+        }
+        hub.late.take().map_or(Ok(is_quiet), Err)
+    }
+
+    fn progress(&self) -> bool {
+        // A forked child moves nothing, and whoever has the lock does it.
+        if self.enter().is_err() {
+            return false;
+        }
+        let shared = &*self.shared;
+        let Ok(mut hub) = shared.hub.try_lock() else { return false };
+        if hub.has_broken_peers() {
+            hub.settle();
+        }
+        let mut moved = hub.pump();
+        let vain = shared.vain.load(Ordering::Relaxed);
+        let sleeps = shared.crowded || vain % REST == REST - 1;
+        if !moved && sleeps && shared.has_queue && !hub.may_sleep() {
+            moved = hub.pump();
+        }
+        drop(hub);
+        shared.vain.store(if moved { 0 } else { vain.saturating_add(1) }, Ordering::Relaxed);
+        moved
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.shared.has_queue.then(|| self.shared.epoll.as_fd())
+    }
+
+    fn add_range(&self, range: Range<u64>) {
+        self.lock().memory.add_range(range);
+    }
+
+    fn remove_range(&self, range: Range<u64>) {
+        let mut hub = self.lock();
+        hub.memory.remove_range(&range);
+        hub.forget_keys(0, range.start, range.end);
+    }
+
+    unsafe fn map_region(
+        &self,
+        _: u32,
+        _: u32,
+        _: *mut u8,
+        _: usize,
+        _: BorrowedFd<'_>,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    fn unmap_region(&self, _: u32, _: u32) {}
+
+    fn serves_parts(&self) -> bool {
+        true
+    }
+
+    unsafe fn open_part(&self, region: u32, base: *mut u8, len: usize, rights: &[Access]) {
+        // SAFETY: the caller promises that it stays mapped and writable until it is closed.
+        unsafe { self.lock().memory.open_part(region, base, len, rights) };
+    }
+
+    fn close_part(&self, region: u32) {
+        let mut hub = self.lock();
+        hub.memory.close_part(region);
+        hub.forget_keys(region, 0, u64::MAX);
+    }
+
+    fn departed(&self, pe: u32, cause: Cause) {
+        if self.enter().is_ok() {
+            self.lock().departed(pe, cause);
+        }
+    }
+
+    fn record(&self) -> Record {
+        self.record.clone()
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        self.record.costs().copied()
+    }
+}
+
+impl Drop for Ofi {
+    fn drop(&mut self) {
+        let progress = self.progress.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(progress) = progress.take() else { return };
+        if self.shared.process.load(Ordering::Relaxed) != this_process() {
+            // Thread and endpoint are the parent's.
+            std::mem::forget(progress);
+            return std::mem::forget(self.shared.clone());
+        }
+        self.shared.ends.store(true, Ordering::Release);
+        progress.end();
+        self.lock().drain();
+    }
+}

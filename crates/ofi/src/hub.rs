@@ -1,0 +1,846 @@
+//! All that a PE shares with its peers: the endpoint, operations under way, what is to be sent. One
+//! lock is around it.
+
+use crate::buffers::{Buffer, Pool};
+use crate::meeting::Meeting;
+use crate::memory::Memory;
+use crate::message::{self, Head, Kind};
+use crate::net::{Event, Net, Posted, Region};
+use crate::peer::{Found, Peer, State};
+use crate::serve;
+use crate::sys::Room;
+use memonet_core::unstable::Seat;
+use memonet_core::unstable::fabric::FarAddress;
+use memonet_core::unstable::shm;
+use memonet_core::{Cause, Error, Result};
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+/// Bytes of a large buffer: blocks up to it are copied, larger ones are sent from where they lie.
+pub const COPIED: usize = 64 << 10;
+/// Receives that wait for messages.
+const RECEIVES: usize = 64;
+/// Messages for a peer that wait to be sent, when calls that add one wait.
+const QUEUED: usize = 64;
+/// How long an operation has failed when its peer counts as failed, though nobody says that it has
+/// gone.
+const SETTLED: Duration = Duration::from_millis(100);
+/// Looks for what a PE has sent before it went.
+const LAST_LOOKS: u32 = 1000;
+/// Other PEs' addresses are looked for in every so manieth look, unless one is awaited.
+const ADDRESSES: u32 = 64;
+
+/// An operation that the provider has.
+#[repr(C)]
+struct Op {
+    /// The provider's, while it has the operation. The first, as it gets the address of the whole.
+    room: Room,
+    index: usize,
+    what: Option<What>,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Receive(Buffer),
+    Send { pe: u32, buffer: Buffer },
+    Write { pe: u32, buffer: Option<(Buffer, Size)>, batch: u64 },
+    Read { pe: u32, buffer: (Buffer, Size), batch: u64, to: *mut u8, len: usize },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Size {
+    Small,
+    Large,
+}
+
+/// Operations that are complete together.
+struct Batch {
+    pe: u32,
+    /// Those under way, and whether more are to come.
+    left: usize,
+    is_open: bool,
+    has_failed: bool,
+    /// Whether a call waits for it, and takes it away.
+    is_waited_for: bool,
+    /// Whether what follows counts as deferred: from when all operations were started. A fence
+    /// before them would otherwise wait for it.
+    is_counted: bool,
+    /// What is sent when all are complete.
+    then: Option<(u32, Head)>,
+    /// The registration of the source, which ends then.
+    source: Option<Region>,
+}
+
+impl Batch {
+    fn is_over(&self) -> bool {
+        self.left == 0 && !self.is_open && !self.has_failed
+    }
+}
+
+/// How a call goes on.
+pub(crate) enum Way {
+    /// By an access of the network.
+    Access,
+    /// By a message to the peer's CPU.
+    Message,
+}
+
+// SAFETY: addresses in it are of buffers that belong to the hub, or of memory that callers keep
+// until the operations on it have ended.
+unsafe impl Send for Hub {}
+
+pub(crate) struct Hub {
+    pub(crate) seat: Seat,
+    pub(crate) memory: Memory,
+    meeting: Box<dyn Meeting>,
+    peers: Vec<Peer>,
+    /// Boxed, as the provider has their addresses.
+    #[allow(clippy::vec_box, reason = "the vector grows, and the operations stay where they are")]
+    ops: Vec<Box<Op>>,
+    free: Vec<usize>,
+    batches: HashMap<u64, Batch>,
+    /// What requests were answered with; nothing before, or where they were refused.
+    answers: HashMap<u64, Option<Option<u64>>>,
+    last: u64,
+    small: Pool,
+    large: Pool,
+    with_output: Vec<u32>,
+    /// Peers for which a quiet may have to wait.
+    awaited: Vec<u32>,
+    broken: Vec<u32>,
+    unknown: usize,
+    /// Whether the provider has not taken an operation since the last sleep.
+    was_put_off: bool,
+    pub(crate) fences: u64,
+    /// What could not be returned to a caller.
+    pub(crate) late: Option<Error>,
+    events: Vec<Event>,
+    looks: u32,
+    mark: u32,
+    /// The last: it is closed after what belongs to it.
+    pub(crate) net: Net,
+}
+
+impl Hub {
+    pub(crate) fn new(seat: &Seat, net: Net, meeting: Box<dyn Meeting>) -> Result<Self> {
+        meeting.begin(&net.address().map_err(crate::error::failed)?)?;
+        let (base, len) = seat.segment();
+        let job = seat.job();
+        let mut hub = Hub {
+            // SAFETY: the seat, which the hub has, keeps the segment mapped.
+            memory: unsafe { Memory::new(seat.pe() as u32, base, len) },
+            seat: seat.clone(),
+            meeting,
+            peers: (0..seat.npes() as u32).map(Peer::new).collect(),
+            ops: Vec::new(),
+            free: Vec::new(),
+            batches: HashMap::new(),
+            answers: HashMap::new(),
+            last: 0,
+            small: Pool::new(message::MOST, RECEIVES, 1024),
+            large: Pool::new(COPIED, 4, 32),
+            with_output: Vec::new(),
+            awaited: Vec::new(),
+            broken: Vec::new(),
+            unknown: 0,
+            was_put_off: false,
+            fences: 0,
+            late: None,
+            events: Vec::new(),
+            looks: 0,
+            mark: (job ^ job >> 32) as u32,
+            net,
+        };
+        for _ in 0..RECEIVES {
+            let buffer = hub.buffer(Size::Small)?.expect("nobody has taken any");
+            hub.receive(buffer);
+        }
+        Ok(hub)
+    }
+
+    pub(crate) fn meeting(&self) -> &dyn Meeting {
+        &*self.meeting
+    }
+
+    fn me(&self) -> u32 {
+        self.seat.pe() as u32
+    }
+
+    pub(crate) fn peer(&mut self, pe: u32) -> &mut Peer {
+        &mut self.peers[pe as usize]
+    }
+
+    fn number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    fn buffer(&mut self, size: Size) -> Result<Option<Buffer>> {
+        let pool = match size {
+            Size::Small => &mut self.small,
+            Size::Large => &mut self.large,
+        };
+        pool.take(&mut self.net).map_err(crate::error::failed)
+    }
+
+    fn give_back(&mut self, (buffer, size): (Buffer, Size)) {
+        match size {
+            Size::Small => self.small.give_back(buffer),
+            Size::Large => self.large.give_back(buffer),
+        }
+    }
+
+    /// An operation, and what the provider knows it by.
+    fn op(&mut self, what: What) -> (usize, *mut c_void) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            let index = self.ops.len();
+            self.ops.push(Box::new(Op { room: [0; 8], index, what: None }));
+            index
+        });
+        let op = &mut *self.ops[index];
+        op.what = Some(what);
+        (index, (&raw mut *op).cast())
+    }
+
+    /// The provider has not taken it.
+    fn not_taken(&mut self, index: usize) {
+        self.ops[index].what = None;
+        self.free.push(index);
+        self.was_put_off = true;
+    }
+
+    fn receive(&mut self, buffer: Buffer) {
+        let (index, context) = self.op(What::Receive(buffer));
+        // SAFETY: buffer and operation are the hub's, which closes the endpoint before it frees
+        // them.
+        let posted = unsafe { self.net.receive(buffer.at, message::MOST, buffer.desc, context) };
+        match posted {
+            Ok(Posted::Yes) => {}
+            Ok(Posted::Later) => self.not_taken(index),
+            Err(why) => {
+                self.not_taken(index);
+                self.late.get_or_insert(crate::error::failed(why));
+            }
+        }
+    }
+
+    /// Whether an operation to a peer may be started now. What it waits for is under way.
+    pub(crate) fn is_ready(&mut self, pe: u32, way: &Way) -> bool {
+        if self.address(pe).is_none() {
+            return false;
+        }
+        let fences = self.fences;
+        let peer = &self.peers[pe as usize];
+        if !peer.is_alive() || peer.queue.len() >= QUEUED {
+            return false;
+        }
+        if peer.fence == fences {
+            return true;
+        }
+        // Accesses may overtake messages, and messages accesses.
+        let may_go = match way {
+            Way::Message => peer.has_written(),
+            Way::Access => {
+                self.flush(pe);
+                self.peers[pe as usize].is_quiet()
+            }
+        };
+        if may_go && matches!(way, Way::Access) {
+            self.peers[pe as usize].fence = fences;
+        }
+        may_go
+    }
+
+    /// The number of a peer's endpoint. Where its address is not known, it is asked for.
+    fn address(&mut self, pe: u32) -> Option<u64> {
+        let peer = &mut self.peers[pe as usize];
+        if peer.address.is_none() && !peer.asked && peer.is_alive() {
+            peer.asked = true;
+            self.unknown += 1;
+            if let Err(error) = self.meeting.ask(pe) {
+                self.fail(pe, error.to_string());
+            }
+        }
+        self.peers[pe as usize].address
+    }
+
+    pub(crate) fn take_addresses(&mut self) -> bool {
+        let mut some = false;
+        loop {
+            match self.meeting.next() {
+                Ok(None) => return some,
+                Ok(Some((pe, address))) => self.meet(pe, &address),
+                Err(error) => {
+                    self.late.get_or_insert(error);
+                    return some;
+                }
+            }
+            some = true;
+        }
+    }
+
+    fn meet(&mut self, pe: u32, address: &[u8]) {
+        let Some(peer) = self.peers.get_mut(pe as usize).filter(|peer| peer.address.is_none())
+        else {
+            return;
+        };
+        if std::mem::take(&mut peer.asked) {
+            self.unknown -= 1;
+        }
+        match self.net.insert(address) {
+            Ok(number) => self.peers[pe as usize].address = Some(number),
+            Err(why) => self.fail(pe, why),
+        }
+    }
+
+    /// A message for a peer: sent now, or as soon as can be.
+    pub(crate) fn post(&mut self, pe: u32, head: &Head, block: &[u8]) {
+        let peer = &mut self.peers[pe as usize];
+        if peer.has_ended() {
+            return;
+        }
+        if head.kind == Kind::Signal {
+            peer.signals += 1;
+        }
+        let mut bytes = Vec::with_capacity(message::HEAD + block.len());
+        bytes.extend_from_slice(&head.encode(self.mark));
+        bytes.extend_from_slice(block);
+        peer.queue.push_back(bytes);
+        if peer.queue.len() == 1 && !self.with_output.contains(&pe) {
+            self.with_output.push(pe);
+        }
+        self.send(pe);
+    }
+
+    /// Sends what the provider takes.
+    fn send(&mut self, pe: u32) -> bool {
+        let mut moved = false;
+        while self.peers[pe as usize].is_alive() && !self.peers[pe as usize].queue.is_empty() {
+            let Some(to) = self.address(pe) else { break };
+            let buffer = match self.buffer(Size::Small) {
+                Ok(Some(buffer)) => buffer,
+                Ok(None) => break,
+                Err(error) => {
+                    self.late.get_or_insert(error);
+                    break;
+                }
+            };
+            let bytes = &self.peers[pe as usize].queue[0];
+            let len = bytes.len();
+            // SAFETY: a message fits into a buffer, which nobody else has.
+            unsafe { shm::copy(buffer.at, bytes.as_ptr(), len) };
+            let (index, context) = self.op(What::Send { pe, buffer });
+            // SAFETY: as in `receive`.
+            match unsafe { self.net.send(buffer.at, len, buffer.desc, to, context) } {
+                Ok(Posted::Yes) => {
+                    let peer = &mut self.peers[pe as usize];
+                    peer.queue.pop_front();
+                    peer.others += 1;
+                    moved = true;
+                    continue;
+                }
+                Ok(Posted::Later) => {}
+                Err(why) => self.has_broken(pe, why),
+            }
+            self.not_taken(index);
+            self.small.give_back(buffer);
+            break;
+        }
+        moved
+    }
+
+    fn send_all(&mut self) -> bool {
+        let (mut moved, mut index) = (false, 0);
+        while let Some(&pe) = self.with_output.get(index) {
+            moved |= self.send(pe);
+            if self.peers[pe as usize].queue.is_empty() {
+                self.with_output.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        moved
+    }
+
+    /// A quiet has to look after the peer.
+    pub(crate) fn note_written(&mut self, pe: u32) {
+        let peer = &mut self.peers[pe as usize];
+        if !peer.is_awaited {
+            peer.is_awaited = true;
+            self.awaited.push(pe);
+        }
+    }
+
+    /// Peers that a quiet waits for; it notes again those for which it does not.
+    pub(crate) fn take_awaited(&mut self) -> Vec<u32> {
+        let awaited = std::mem::take(&mut self.awaited);
+        awaited.iter().for_each(|&pe| self.peers[pe as usize].is_awaited = false);
+        awaited
+    }
+
+    /// Asks a peer whether it has done all signals, once its blocks are visible.
+    pub(crate) fn flush(&mut self, pe: u32) {
+        let me = self.me();
+        let peer = &mut self.peers[pe as usize];
+        if peer.has_written() && peer.flush_asked < peer.signals && peer.is_alive() {
+            peer.flush_asked = peer.signals;
+            let head = Head { value: peer.signals, ..Head::new(Kind::Flush, me) };
+            self.post(pe, &head, &[]);
+        }
+    }
+
+    /// The key of a peer's place; nothing yet where it has to be asked for.
+    fn key(&mut self, at: FarAddress, len: usize) -> Result<Option<(u64, u64)>> {
+        let me = self.me();
+        let peer = &mut self.peers[at.pe as usize];
+        match peer.key(at.region, at.offset, len as u64) {
+            Found::At(address, key) => return Ok(Some((address, key))),
+            Found::Refused => {
+                let what = format!(
+                    "PE {} refuses access to {len} bytes at offset {} of its region {}",
+                    at.pe, at.offset, at.region
+                );
+                return Err(crate::error::failed(what));
+            }
+            Found::Unknown => {}
+        }
+        let asked = (at.region, at.offset);
+        if !peer.keys_asked.contains(&asked) {
+            peer.keys_asked.push(asked);
+            self.post(at.pe, &Head::new(Kind::Key, me).at(at), &[]);
+        }
+        Ok(None)
+    }
+
+    /// Operations that are complete together, and what follows them.
+    pub(crate) fn batch(
+        &mut self,
+        pe: u32,
+        then: Option<(u32, Head)>,
+        source: Option<Region>,
+        is_waited_for: bool,
+    ) -> u64 {
+        let number = self.number();
+        let batch = Batch {
+            pe,
+            left: 0,
+            is_open: true,
+            has_failed: false,
+            is_waited_for,
+            is_counted: false,
+            then,
+            source,
+        };
+        self.batches.insert(number, batch);
+        number
+    }
+
+    /// No more operations belong to it.
+    pub(crate) fn close_batch(&mut self, number: u64) {
+        let Some(batch) = self.batches.get_mut(&number) else { return };
+        batch.is_open = false;
+        if let Some((to, _)) = batch.then {
+            batch.is_counted = true;
+            self.peers[to as usize].deferred += 1;
+            self.note_written(to);
+        }
+        self.end_batch(number);
+    }
+
+    /// Whether all its operations are complete: asked by the call that waits for it.
+    pub(crate) fn take_batch(&mut self, number: u64) -> bool {
+        let is_over = self.batches.get(&number).is_some_and(Batch::is_over);
+        is_over && self.batches.remove(&number).is_some()
+    }
+
+    /// Its operations' results are not wanted any more, nor what follows them.
+    pub(crate) fn drop_batch(&mut self, number: u64) {
+        if let Some(Batch { then: Some((to, _)), is_counted: true, .. }) =
+            self.batches.remove(&number)
+        {
+            let peer = &mut self.peers[to as usize];
+            peer.deferred = peer.deferred.saturating_sub(1);
+        }
+    }
+
+    fn end_batch(&mut self, number: u64) {
+        let Some(batch) = self.batches.get_mut(&number).filter(|batch| batch.is_over()) else {
+            return;
+        };
+        let (then, keeps) = (batch.then.take(), batch.is_waited_for);
+        if !keeps {
+            self.batches.remove(&number);
+        }
+        if let Some((to, head)) = then
+            && self.peers[to as usize].deferred > 0
+        {
+            self.peers[to as usize].deferred -= 1;
+            self.post(to, &head, &[]);
+        }
+    }
+
+    /// Starts a write; false where that has to be tried again.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes: during the call if it is copied, otherwise until the
+    /// batch is done.
+    pub(crate) unsafe fn write(
+        &mut self,
+        to: FarAddress,
+        src: (*const u8, usize),
+        copied: bool,
+        batch: u64,
+    ) -> Result<bool> {
+        let (src, len) = src;
+        if !self.is_ready(to.pe, &Way::Access) {
+            return Ok(false);
+        }
+        let Some(place) = self.key(to, len)? else { return Ok(false) };
+        let Some(number) = self.address(to.pe) else { return Ok(false) };
+        let (from, desc, buffer) = if copied {
+            let size = if len > message::MOST { Size::Large } else { Size::Small };
+            let Some(buffer) = self.buffer(size)? else { return Ok(false) };
+            // SAFETY: the caller promises the source; the buffer is long enough, and nobody else's.
+            unsafe { shm::copy(buffer.at, src, len) };
+            (buffer.at.cast_const(), buffer.desc, Some((buffer, size)))
+        } else {
+            let source = self.batches.get(&batch).and_then(|batch| batch.source.as_ref());
+            (src, source.map_or(null_mut(), Region::desc), None)
+        };
+        let (index, context) = self.op(What::Write { pe: to.pe, buffer, batch });
+        // SAFETY: the buffer is the hub's, as the operation is; a source that is not copied is kept
+        // by the caller.
+        match unsafe { self.net.write((from, len, desc), number, place, context) } {
+            Ok(Posted::Yes) => {
+                self.peers[to.pe as usize].writes += 1;
+                if let Some(batch) = self.batches.get_mut(&batch) {
+                    batch.left += 1;
+                }
+                self.note_written(to.pe);
+                return Ok(true);
+            }
+            Ok(Posted::Later) => {}
+            Err(why) => self.has_broken(to.pe, why),
+        }
+        self.not_taken(index);
+        if let Some(buffer) = buffer {
+            self.give_back(buffer);
+        }
+        Ok(false)
+    }
+
+    /// Starts a read of at most [`COPIED`] bytes; false where that has to be tried again.
+    ///
+    /// # Safety
+    /// `to` is writable for `len` bytes until the batch is done or dropped.
+    pub(crate) unsafe fn read(
+        &mut self,
+        from: FarAddress,
+        (to, len): (*mut u8, usize),
+        batch: u64,
+    ) -> Result<bool> {
+        if self.address(from.pe).is_none() || !self.peers[from.pe as usize].is_alive() {
+            return Ok(false);
+        }
+        let Some(place) = self.key(from, len)? else { return Ok(false) };
+        let Some(number) = self.address(from.pe) else { return Ok(false) };
+        let size = if len > message::MOST { Size::Large } else { Size::Small };
+        let Some(buffer) = self.buffer(size)? else { return Ok(false) };
+        let what = What::Read { pe: from.pe, buffer: (buffer, size), batch, to, len };
+        let (index, context) = self.op(what);
+        // SAFETY: buffer and operation are the hub's.
+        match unsafe { self.net.read((buffer.at, len, buffer.desc), number, place, context) } {
+            Ok(Posted::Yes) => {
+                self.peers[from.pe as usize].others += 1;
+                if let Some(batch) = self.batches.get_mut(&batch) {
+                    batch.left += 1;
+                }
+                return Ok(true);
+            }
+            Ok(Posted::Later) => {}
+            Err(why) => self.has_broken(from.pe, why),
+        }
+        self.not_taken(index);
+        self.give_back((buffer, size));
+        Ok(false)
+    }
+
+    /// Asks a peer's CPU; gives what the answer is known by.
+    pub(crate) fn ask(&mut self, pe: u32, head: Head) -> u64 {
+        let ticket = self.number();
+        self.answers.insert(ticket, None);
+        self.post(pe, &Head { ticket, ..head }, &[]);
+        ticket
+    }
+
+    /// The answer, once: a value, or that it was refused.
+    pub(crate) fn answer(&mut self, ticket: u64) -> Option<Option<u64>> {
+        let answer = (*self.answers.get(&ticket)?)?;
+        self.answers.remove(&ticket);
+        Some(answer)
+    }
+
+    /// Nobody waits for the answer any more.
+    pub(crate) fn drop_answer(&mut self, ticket: u64) {
+        self.answers.remove(&ticket);
+    }
+
+    /// Lets the provider work, takes what has come, and sends. Says whether anything moved.
+    pub(crate) fn pump(&mut self) -> bool {
+        let mut events = std::mem::take(&mut self.events);
+        if let Err(why) = self.net.events(&mut events) {
+            self.late.get_or_insert(crate::error::failed(why));
+        }
+        let mut moved = !events.is_empty();
+        for event in events.drain(..) {
+            self.take_event(event);
+        }
+        self.events = events;
+        if !self.with_output.is_empty() {
+            moved |= self.send_all();
+        }
+        self.looks = self.looks.wrapping_add(1);
+        if self.unknown > 0 || self.looks.is_multiple_of(ADDRESSES) {
+            moved |= self.take_addresses();
+        }
+        moved
+    }
+
+    /// Whether nothing has come, so that the next thing that comes ends a sleep.
+    pub(crate) fn may_sleep(&mut self) -> bool {
+        self.net.may_sleep()
+    }
+
+    /// Whether the provider may have to be called though nothing comes.
+    pub(crate) fn is_restless(&mut self) -> bool {
+        std::mem::take(&mut self.was_put_off) || self.unknown > 0 || !self.with_output.is_empty()
+    }
+
+    /// Whether anything is under way that may need this PE.
+    pub(crate) fn is_busy(&self) -> bool {
+        let waits = |peer: &Peer| peer.is_alive() && peer.writes + peer.others > 0;
+        self.unknown > 0 || !self.with_output.is_empty() || self.peers.iter().any(waits)
+    }
+
+    /// What this PE owes to others is sent, before its endpoint is closed.
+    pub(crate) fn drain(&mut self) {
+        let start = Instant::now();
+        while self.is_busy() && start.elapsed() < SETTLED {
+            self.pump();
+            self.settle();
+        }
+    }
+
+    fn take_event(&mut self, event: Event) {
+        let (Event::Complete { context, .. } | Event::Failed { context, .. }) = event;
+        if context.is_null() {
+            if let Event::Failed { why, .. } = event {
+                self.late.get_or_insert(crate::error::failed(why));
+            }
+            return;
+        }
+        // SAFETY: the provider gives back what it was given: an operation, which the hub keeps.
+        let index = unsafe { (*context.cast::<Op>()).index };
+        let Some(what) = self.ops[index].what.take() else { return };
+        self.free.push(index);
+        let (failed, len) = match event {
+            Event::Complete { len, .. } => (None, len),
+            Event::Failed { why, .. } => (Some(why), 0),
+        };
+        match what {
+            What::Receive(buffer) => {
+                if failed.is_none() {
+                    self.take_message(buffer, len);
+                }
+                self.receive(buffer);
+            }
+            What::Send { pe, buffer } => {
+                self.small.give_back(buffer);
+                self.peers[pe as usize].others -= 1;
+                if let Some(why) = failed {
+                    self.has_broken(pe, why);
+                }
+            }
+            What::Write { pe, buffer, batch } => {
+                if let Some(buffer) = buffer {
+                    self.give_back(buffer);
+                }
+                let peer = &mut self.peers[pe as usize];
+                // It counts as failed until it is known why.
+                if !peer.has_ended() && failed.is_none() {
+                    peer.writes -= 1;
+                }
+                self.ended(pe, batch, failed);
+            }
+            What::Read { pe, buffer, batch, to, len } => {
+                let wanted = self.batches.contains_key(&batch) && failed.is_none();
+                if wanted {
+                    // SAFETY: the caller keeps the destination until the batch is done or dropped.
+                    unsafe { shm::copy(to, buffer.0.at, len) };
+                }
+                self.give_back(buffer);
+                self.peers[pe as usize].others -= 1;
+                self.ended(pe, batch, failed);
+            }
+        }
+    }
+
+    /// An operation of a batch has ended.
+    fn ended(&mut self, pe: u32, batch: u64, failed: Option<String>) {
+        if let Some(batch) = self.batches.get_mut(&batch) {
+            batch.left -= 1;
+            batch.has_failed |= failed.is_some();
+        }
+        if let Some(why) = failed {
+            self.has_broken(pe, why);
+        }
+        self.end_batch(batch);
+    }
+
+    fn take_message(&mut self, buffer: Buffer, len: usize) {
+        let len = len.min(message::MOST);
+        // SAFETY: the provider has written so many bytes, and has the buffer no more.
+        let bytes = unsafe { std::slice::from_raw_parts(buffer.at, len) };
+        let Some(head) = Head::decode(bytes, self.mark) else { return };
+        if head.from as usize >= self.peers.len() {
+            return;
+        }
+        match head.kind {
+            Kind::Held | Kind::Refused => {
+                let held = (head.kind == Kind::Held).then_some(head.value);
+                if let Some(answer) = self.answers.get_mut(&head.ticket) {
+                    *answer = Some(held);
+                }
+            }
+            Kind::Flushed => {
+                let peer = &mut self.peers[head.from as usize];
+                if head.value <= peer.signals {
+                    peer.flushed = peer.flushed.max(head.value);
+                }
+                if head.other != 0 {
+                    let why = format!("PE {} has refused a signal to its memory", head.from);
+                    self.late.get_or_insert(crate::error::failed(why));
+                }
+            }
+            Kind::KeyIs => {
+                let peer = &mut self.peers[head.from as usize];
+                peer.learn(head.region, head.ticket, serve::granted(&head));
+            }
+            _ => self.serve(head, &bytes[message::HEAD..]),
+        }
+    }
+
+    fn serve(&mut self, head: Head, block: &[u8]) {
+        let Hub { memory, net, peers, seat, late, .. } = self;
+        let refused = &mut peers[head.from as usize].has_refused;
+        let said = serve::serve(seat.pe() as u32, memory, net, (&head, block), refused);
+        seat.wake();
+        let said = said.unwrap_or_else(|(head, why)| {
+            late.get_or_insert(crate::error::failed(why));
+            Some(head)
+        });
+        if let Some(said) = said {
+            self.post(head.from, &said, &[]);
+        }
+    }
+
+    fn has_broken(&mut self, pe: u32, why: String) {
+        if self.peers[pe as usize].is_alive() {
+            self.peers[pe as usize].state = State::Broken(Instant::now(), why);
+            self.broken.push(pe);
+        }
+    }
+
+    /// The pair has failed.
+    fn fail(&mut self, pe: u32, why: String) {
+        if !self.peers[pe as usize].has_ended() {
+            self.end(pe, State::Failed(why));
+        }
+    }
+
+    fn end(&mut self, pe: u32, state: State) {
+        // What was started has buffers that may not come back.
+        let lost = self.peers[pe as usize].writes + self.peers[pe as usize].others;
+        self.small.lose(lost);
+        self.large.lose(lost.min(32));
+        let peer = &mut self.peers[pe as usize];
+        peer.end(state);
+        if std::mem::take(&mut peer.asked) {
+            self.unknown -= 1;
+        }
+        self.broken.retain(|&other| other != pe);
+        self.with_output.retain(|&other| other != pe);
+        let mut others = Vec::new();
+        self.batches.retain(|_, batch| {
+            if batch.pe != pe {
+                return true;
+            }
+            let then = batch.then.take().filter(|(to, _)| batch.is_counted && *to != pe);
+            others.extend(then);
+            false
+        });
+        // Their blocks are gone; they may have arrived.
+        for (to, _) in others {
+            let peer = &mut self.peers[to as usize];
+            peer.deferred = peer.deferred.saturating_sub(1);
+        }
+    }
+
+    /// A peer is gone: what it has sent is taken, and nothing waits for it any more.
+    pub(crate) fn departed(&mut self, pe: u32, cause: Cause) {
+        let mut looks = 0;
+        while looks < LAST_LOOKS && self.pump() {
+            looks += 1;
+        }
+        if !matches!(self.peers[pe as usize].state, State::Gone(_)) {
+            self.end(pe, State::Gone(cause));
+        }
+    }
+
+    pub(crate) fn has_broken_peers(&self) -> bool {
+        !self.broken.is_empty()
+    }
+
+    /// Finds out why operations have failed: their PEs have gone, or, after a while, the pairs have
+    /// failed.
+    pub(crate) fn settle(&mut self) {
+        for index in (0..self.broken.len()).rev() {
+            let pe = self.broken[index];
+            let State::Broken(since, why) = self.peers[pe as usize].state.clone() else {
+                self.broken.swap_remove(index);
+                continue;
+            };
+            if let Some(cause) = self.seat.departed(pe as usize) {
+                self.departed(pe, cause);
+            } else if since.elapsed() > SETTLED {
+                self.fail(pe, why);
+            }
+        }
+    }
+
+    /// Looks whether a PE that a call waits for has gone.
+    pub(crate) fn look_after(&mut self, pe: u32) {
+        self.settle();
+        if self.peers[pe as usize].is_alive()
+            && let Some(cause) = self.seat.departed(pe as usize)
+        {
+            self.departed(pe, cause);
+        }
+    }
+
+    /// Keys of these offsets are good no more, at any peer.
+    pub(crate) fn forget_keys(&mut self, region: u32, start: u64, end: u64) {
+        self.peers.iter_mut().for_each(|peer| peer.forget(region, start, end));
+    }
+}
+
+impl Drop for Hub {
+    fn drop(&mut self) {
+        // From here on the provider touches no buffer, and no registration is in use.
+        self.net.shut();
+        self.batches.clear();
+        self.memory.clear();
+    }
+}

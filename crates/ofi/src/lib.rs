@@ -1,0 +1,105 @@
+//! The fabric of memonet over libfabric: remote memory access by the network's own hardware.
+//!
+//! Remote memory access, completion, registration and addressing are libfabric's. What is ours:
+//! requests to the owner's CPU, waits, and failure. libfabric is loaded when a job asks for it
+//! (`sys.rs`); a PE has one reliable datagram endpoint (`net.rs`).
+//!
+//! ```text
+//! Ofi (fabric.rs)    calls of the library, and what they wait for
+//!   Hub (hub.rs)     operations under way, peers, buffers, behind one lock
+//!     Net            endpoint, completion queue, address table
+//!     Peer           address, keys, messages to send, what it has not completed
+//!     Memory         this PE's own memory: registrations, rights
+//!     serve          what others ask of this PE's CPU
+//!   Shared           the lock, and how a thread sleeps until something comes
+//!   thread.rs        lets the provider work while no thread of the PE does
+//!   Meeting          where addresses come from: between PEs of one machine, local datagrams
+//! ```
+//!
+//! # What becomes of each operation
+//!
+//! | operation | becomes |
+//! |---|---|
+//! | store | a write of the word; with a provider in software a message, as those may write a word in two pieces |
+//! | put | writes. Up to [`COPIED`] bytes are copied into a registered buffer, and the call returns; more are sent from where they lie, registered for the call where the provider wants that |
+//! | get | reads into registered buffers, of at most [`COPIED`] bytes each, several under way at once |
+//! | signal | a message to the owner's CPU |
+//! | put and signal | one message with block and signal where both fit; otherwise writes, and the message once these are complete |
+//! | atomics | a message to the owner's CPU, and its answer |
+//! | key of a range | a message when a PE first needs it, and its answer; kept until the range goes out of use |
+//!
+//! # The proof
+//!
+//! * O1. **Completion.** Each write asks for `FI_DELIVERY_COMPLETE`: when it is complete, its bytes
+//!   are visible at the target.
+//! * O2. **Messages** of a pair are sent in one order (a queue for each peer) and taken in it: the
+//!   endpoint is asked for `FI_ORDER_SAS`. The owner's CPU does them one after the other. So once a
+//!   flush is answered, all signals before it have been done.
+//! * O3. **A signal comes after its block.** Either one message has both, and the owner writes the
+//!   block first; or the message is queued when all writes of the block are complete (O1).
+//! * O4. **Fence.** It is a number. The first write to a peer after it waits until all writes to
+//!   that peer are complete and all signals flushed; a message waits for the writes alone, as
+//!   messages keep their order (O2).
+//! * O5. **Quiet** waits for all writes (O1), then for deferred signals to be queued, then for an
+//!   answer to a flush (O2). So all is visible.
+//! * O6. **Atomics** are done by the owner's CPU, each by one message that is taken once. Near PEs
+//!   use the same instructions on the same words, so near and far atomics are one kind.
+//! * O7. **Waking.** The owner's CPU rings the sleeper when it has done a message. Nobody sees what
+//!   the network writes: a wait that polls finds it, and for a sleeper the progress thread rings
+//!   whenever the completion queue has ended its sleep. A sleeper looks from time to time anyway.
+//! * O8. **Rights.** The key that a PE gets of a part of a restricted window is of a registration
+//!   with that PE's right, so the network refuses more. Messages are checked against the right, the
+//!   bounds and the alignment before anything is written. A signal that is refused is an error of
+//!   the sender's quiet.
+//! * O9. **Keys end.** A range is deregistered before its pages go, and each PE drops all keys of
+//!   its offsets then. An allocation at the same offsets involves all PEs, so nobody asks for the
+//!   new key before the owner has the new range.
+//! * O10. **Death.** When a PE is gone, nothing is sent to it, all that waits for it ends, and
+//!   registrations of sources end. A read goes to a buffer of the fabric and is copied by the call
+//!   that waits, so a late answer never writes to the caller's memory; the buffer is not used again
+//!   before the provider has given it back. An operation that fails makes the peer's state
+//!   uncertain: it is gone if the job says so within a tenth of a second, and otherwise the pair
+//!   has failed.
+//! * O11. **Every wait ends.** A call that waits lets the provider work, serves others, and looks
+//!   whether its peer has gone. A PE that waits for room to send still serves, so no two PEs wait
+//!   for each other.
+//!
+//! # Trade-offs
+//!
+//! * One lock for all of a PE's operations, and an endpoint that relies on it. A call holds it for
+//!   about as long as libfabric takes; a call that waits gives it back between two looks.
+//! * Gets are copied once, whatever their length: no buffer of the program is ever written late.
+//! * Providers in software (`tcp;ofi_rxm`) need the target's CPU to work; the progress thread gives
+//!   it. They are for tests: over plain sockets the fabric `tcp` is faster.
+//!
+//! Tested with `tcp;ofi_rxm` of libfabric 1.17 and 2.5 alone: no network with remote memory access
+//! in hardware was at hand.
+
+mod buffers;
+mod error;
+mod fabric;
+mod hub;
+mod meeting;
+mod memory;
+mod message;
+mod net;
+mod peer;
+mod serve;
+mod shared;
+mod spec;
+mod sys;
+mod thread;
+
+pub use error::NAME;
+pub use fabric::Ofi;
+pub use hub::COPIED;
+pub use meeting::{Local, Meeting};
+pub use spec::{Spec, USAGE};
+
+/// Whether libfabric has a provider of that name here; or why not.
+///
+/// # Errors
+/// What is missing.
+pub fn available(provider: &str) -> Result<(), String> {
+    net::Net::open(Some(provider), None).map(|_| ())
+}

@@ -1,0 +1,57 @@
+//! What the PE's threads and the progress thread share.
+
+use crate::hub::Hub;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
+use std::sync::{Mutex, MutexGuard};
+
+/// What the PE's threads and the progress thread share.
+pub(crate) struct Shared {
+    pub(crate) hub: Mutex<Hub>,
+    /// The completion queue, where it has a descriptor, and the meeting.
+    pub(crate) epoll: OwnedFd,
+    pub(crate) has_queue: bool,
+    pub(crate) me: u32,
+    /// Whether PEs share CPUs.
+    pub(crate) crowded: bool,
+    /// The process that uses the fabric; 0 until one does.
+    pub(crate) process: AtomicI32,
+    /// Calls so far: the progress thread sees by it whether anybody polls.
+    pub(crate) calls: AtomicU32,
+    /// Calls of `progress` in which nothing moved, since something did.
+    pub(crate) vain: AtomicU32,
+    /// Threads that wait in calls.
+    pub(crate) waiting: AtomicU32,
+    pub(crate) ends: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Hub> {
+        // A panic with the lock has been printed.
+        self.hub.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Sleeps until something comes, for at most so many milliseconds. Says whether anything has.
+    pub(crate) fn sleep(&self, mut hub: MutexGuard<'_, Hub>, most: i64) -> bool {
+        if self.has_queue && !hub.may_sleep() {
+            return true;
+        }
+        let most = if self.has_queue && !hub.is_restless() { most } else { 1 };
+        drop(hub);
+        let time = Timespec { tv_sec: 0, tv_nsec: most * 1_000_000 };
+        // Interrupted, it looks once more.
+        poll(&mut [PollFd::new(&self.epoll, PollFlags::IN)], Some(&time))
+            .is_ok_and(|ready| ready > 0)
+    }
+}
+
+/// All that ends a sleep.
+pub(crate) fn watch(hub: &Hub) -> rustix::io::Result<OwnedFd> {
+    let watched = epoll::create(CreateFlags::CLOEXEC)?;
+    for fd in hub.net.fd().into_iter().chain([hub.meeting().fd()]) {
+        epoll::add(&watched, fd, EventData::new_u64(0), EventFlags::IN)?;
+    }
+    Ok(watched)
+}

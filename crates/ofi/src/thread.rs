@@ -1,0 +1,84 @@
+//! The progress thread: it works while no thread of the PE does.
+//!
+//! While the PE polls, the thread sleeps on a clock, for a millisecond at a time: if it slept on
+//! the queue, each message would wake it, and it would take the CPU from the thread that polls.
+//! After a millisecond without a call it sleeps on the queue's descriptor, where there is one, and
+//! otherwise looks once a millisecond.
+
+use crate::shared::Shared;
+use memonet_core::Result;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const TICK: Duration = Duration::from_millis(1);
+/// The longest sleep on descriptors, in milliseconds: with something under way, a provider may need
+/// to be called though nothing comes.
+const BUSY: i64 = 1;
+const IDLE: i64 = 10;
+
+/// The thread, for its owner.
+pub(crate) struct Progress(JoinHandle<()>);
+
+impl Progress {
+    /// Waits for the thread, which was told to end.
+    pub(crate) fn end(self) {
+        self.0.thread().unpark();
+        // It panics only by a mistake in this crate, and that panic was printed.
+        let _ = self.0.join();
+    }
+}
+
+pub(crate) fn start(shared: Arc<Shared>) -> Result<Progress> {
+    let thread = without_signals(|| {
+        std::thread::Builder::new().name("memonet-ofi".into()).spawn(move || run(&shared))
+    });
+    thread.map(Progress).map_err(|error| crate::error::system("starting a thread", error))
+}
+
+/// Threads that `f` starts take no signals: those are the program's.
+pub(crate) fn without_signals<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: plain sets of signals, filled by the first calls and restored by the last.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let result = f();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        result
+    }
+}
+
+fn run(shared: &Shared) {
+    let ends = || shared.ends.load(Ordering::Acquire);
+    let mut seen = shared.calls.load(Ordering::Relaxed);
+    while !ends() {
+        std::thread::park_timeout(TICK);
+        while !ends() && !polls(shared, &mut seen) {
+            sleep(shared);
+        }
+    }
+}
+
+/// Whether there was a call since the last look, or one waits.
+fn polls(shared: &Shared, seen: &mut u32) -> bool {
+    let calls = shared.calls.load(Ordering::Relaxed);
+    let before = std::mem::replace(seen, calls);
+    calls != before || shared.waiting.load(Ordering::Relaxed) > 0
+}
+
+/// Takes what has come, and sleeps until something comes. What the network has written to the PE's
+/// memory meanwhile wakes nobody: so this does.
+fn sleep(shared: &Shared) {
+    let mut hub = shared.lock();
+    while hub.pump() {}
+    hub.take_addresses();
+    hub.settle();
+    let most = if hub.is_busy() { BUSY } else { IDLE };
+    if shared.sleep(hub, most) {
+        let mut hub = shared.lock();
+        while hub.pump() {}
+        hub.seat.wake();
+    }
+}

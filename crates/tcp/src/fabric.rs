@@ -1,0 +1,542 @@
+//! The calls of the library.
+
+use crate::broker::Broker;
+use crate::forks;
+use crate::hub::Hub;
+use crate::peer::{Peer, State};
+use crate::shared::Shared;
+use crate::thread::{self, Progress};
+use crate::wire::{Home, Link, Place};
+use memonet_core::unstable::Seat;
+use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, SignalOp};
+use memonet_core::unstable::shm::{self, AtomicOp};
+use memonet_core::{Access, Cause, Result};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Looks in vain after which waits of the library look at sockets in every [`RARELY`]th call only:
+/// these are calls of the system, and such a wait may be for near memory.
+const OFTEN: u32 = 4096;
+const RARELY: u32 = 16;
+
+/// The fabric of one PE.
+pub struct Tcp {
+    shared: Arc<Shared>,
+    progress: Mutex<Option<Progress>>,
+}
+
+/// How a call that waits passes the time.
+struct Patience {
+    rounds: u32,
+    waiting: bool,
+}
+
+/// Looks in vain before a call sleeps, where each PE has a CPU.
+const SPINS: u32 = 1000;
+
+impl Tcp {
+    /// The fabric of the PE in this seat. It uses nothing of the broker before it is used itself.
+    ///
+    /// # Errors
+    /// [`System`](memonet_core::Error::System).
+    pub fn new(seat: &Seat, broker: Box<dyn Broker>) -> Result<Self> {
+        forks::count()?;
+        let crowded = broker.record().pes_per_cpu(seat.pe()).is_none_or(|sharing| sharing > 1);
+        let hub = Hub::new(seat, broker)?;
+        let shared = Shared {
+            pollers: hub.pollers.clone(),
+            hub: Mutex::new(hub),
+            me: seat.pe() as u32,
+            crowded,
+            used_by: AtomicU64::new(0),
+            calls: AtomicU32::new(0),
+            vain: AtomicU32::new(0),
+            waiting: AtomicU32::new(0),
+            ends: AtomicBool::new(false),
+        };
+        Ok(Tcp { shared: shared.into(), progress: Mutex::default() })
+    }
+
+    /// Whether PEs share CPUs though the record does not say so.
+    #[must_use]
+    pub fn crowded(mut self, crowded: bool) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.crowded |= crowded;
+        }
+        self
+    }
+
+    /// Begins a call: it is counted, and refused in a process that the PE has forked off.
+    #[inline]
+    fn enter(&self) -> Result<()> {
+        let (shared, generation) = (&*self.shared, forks::generation());
+        if shared.used_by.load(Ordering::Relaxed) != generation {
+            self.begin(generation)?;
+        }
+        // Lost counts do no harm.
+        shared.calls.store(shared.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The first call: this process is the PE, and gets its progress thread.
+    #[cold]
+    fn begin(&self, generation: u64) -> Result<()> {
+        if self.shared.used_by.load(Ordering::Relaxed) != 0 {
+            return Err(forks::not_the_pe());
+        }
+        let mut progress = self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if progress.is_none() {
+            *progress = Some(thread::start(self.shared.clone())?);
+            self.shared.used_by.store(generation, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Hub> {
+        self.shared.lock()
+    }
+
+    /// The hub with room for a record to a peer; nothing where the peer is gone, and does not need
+    /// it.
+    #[inline]
+    fn room(
+        &self,
+        pe: u32,
+        has_room: impl Fn(&Link) -> bool,
+    ) -> Result<Option<MutexGuard<'_, Hub>>> {
+        self.enter()?;
+        let mut hub = self.lock();
+        let mut patience = Patience { rounds: 0, waiting: false };
+        loop {
+            let peer = hub.peer(pe);
+            match peer.state {
+                State::Alive if has_room(&peer.link) => break,
+                State::Gone(_) => {
+                    self.done(patience);
+                    return Ok(None);
+                }
+                State::Failed(_) => {
+                    self.done(patience);
+                    return Err(peer.error());
+                }
+                State::Alive | State::Broken(_) => hub = self.round(hub, pe, &mut patience),
+            }
+        }
+        self.done(patience);
+        Ok(Some(hub))
+    }
+
+    /// A round of a call that waits for a peer. It reads, applies and sends for all peers meanwhile
+    /// (W3), and sees whether the peer has gone.
+    fn round<'a>(
+        &'a self,
+        mut hub: MutexGuard<'a, Hub>,
+        pe: u32,
+        patience: &mut Patience,
+    ) -> MutexGuard<'a, Hub> {
+        let shared = &*self.shared;
+        if !patience.waiting {
+            patience.waiting = true;
+            shared.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        patience.rounds += 1;
+        if hub.pump(Some(pe)) {
+            patience.rounds = 0;
+            return hub;
+        }
+        let sleeps = shared.crowded || patience.rounds > SPINS;
+        if sleeps || patience.rounds.is_multiple_of(64) {
+            hub.look_after(pe);
+            if hub.look_at_all() {
+                return hub;
+            }
+        }
+        if !sleeps {
+            drop(hub);
+            std::hint::spin_loop();
+            return self.lock();
+        }
+        hub.want_writes();
+        drop(hub);
+        let fd = shared.pollers.fd();
+        let most = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        // Interrupted, it looks once more.
+        let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&most));
+        self.lock()
+    }
+
+    fn done(&self, patience: Patience) {
+        if patience.waiting {
+            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until `is_done` says so of a peer, or the peer is gone or has failed.
+    fn wait<'a>(
+        &'a self,
+        mut hub: MutexGuard<'a, Hub>,
+        pe: u32,
+        is_done: impl Fn(&Peer) -> bool,
+    ) -> MutexGuard<'a, Hub> {
+        let mut patience = Patience { rounds: 0, waiting: false };
+        loop {
+            // One whose stream ended in order owes nothing.
+            let waits = hub.existing(pe).is_some_and(|peer| {
+                let ends = matches!(peer.state, State::Gone(_) | State::Failed(_));
+                !ends && !is_done(peer)
+            });
+            if !waits {
+                break;
+            }
+            hub = self.round(hub, pe, &mut patience);
+        }
+        self.done(patience);
+        hub
+    }
+
+    /// Where a place of this PE's own memory is.
+    fn own(&self, at: FarAddress, len: usize) -> *mut u8 {
+        let (me, all) = (self.shared.me, Access::None);
+        let place = self.lock().memory.place(me, all, at.region as u16, at.offset, len as u64);
+        place.expect("the library resolves only what is mapped")
+    }
+
+    fn is_own(&self, at: FarAddress) -> bool {
+        at.pe == self.shared.me
+    }
+
+    /// # Safety
+    /// `src` is readable for `len` bytes; if `until_sent`, during the call, otherwise until the
+    /// next quiet.
+    unsafe fn write(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: Option<(Place, SignalOp, u64)>,
+        until_sent: bool,
+    ) -> Result<()> {
+        let Some(mut hub) = self.room(to.pe, Link::has_room)? else { return Ok(()) };
+        let link = &mut hub.peer(to.pe).link;
+        // SAFETY: the caller keeps the source until it was sent, for which `until_sent` waits here,
+        // and which a quiet includes.
+        let end = if len > 0 { unsafe { link.put(place(to), src, len) } } else { 0 };
+        if let Some((at, op, value)) = signal {
+            link.signal(at, op, value);
+        }
+        hub.added(to.pe, signal.is_some() || end > 0);
+        if !until_sent || end == 0 {
+            return Ok(());
+        }
+        let hub = self.wait(hub, to.pe, |peer| peer.link.written() >= end);
+        match hub.existing(to.pe) {
+            Some(peer) if matches!(peer.state, State::Failed(_)) => Err(peer.error()),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Safety
+    /// As for [`write`](Self::write).
+    unsafe fn write_and_signal(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: (FarAddress, SignalOp, u64),
+        until_sent: bool,
+    ) -> Result<()> {
+        let (at, op, value) = signal;
+        let own = self.is_own(to);
+        if !own && at.pe == to.pe {
+            // SAFETY: as the caller promises.
+            return unsafe { self.write(to, src, len, Some((place(at), op, value)), until_sent) };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.put_nbi(to, src, len) }?;
+        if !own {
+            self.quiet()?;
+        }
+        if !self.is_own(at) {
+            let signal = Some((place(at), op, value));
+            // SAFETY: a signal alone has no source.
+            return unsafe { self.write(at, std::ptr::null(), 0, signal, true) };
+        }
+        let word = self.own(at, 8);
+        // SAFETY: the library has resolved the word, aligned and writable.
+        unsafe {
+            match op {
+                SignalOp::Set => shm::store(word.cast(), value),
+                SignalOp::Add => _ = shm::fetch_op(word, 8, AtomicOp::Add, value),
+            }
+        }
+        self.lock().seat.wake();
+        Ok(())
+    }
+
+    /// Asks a peer, and waits for the answer.
+    fn ask(&self, pe: u32, request: impl FnOnce(&mut Link) -> u64) -> Result<()> {
+        let Some(mut hub) = self.room(pe, Link::may_ask)? else {
+            return Err(self.lock().peer(pe).error());
+        };
+        let ticket = request(&mut hub.peer(pe).link);
+        hub.added(pe, true);
+        let mut hub = self.wait(hub, pe, |peer| peer.link.answered() >= ticket);
+        let peer = hub.peer(pe);
+        if peer.link.answered() < ticket {
+            return Err(peer.error());
+        }
+        if peer.link.was_refused(ticket) { Err(crate::errors::refused(pe)) } else { Ok(()) }
+    }
+}
+
+fn place(at: FarAddress) -> Place {
+    Place { region: at.region as u16, offset: at.offset }
+}
+
+impl Fabric for Tcp {
+    fn name(&self) -> &'static str {
+        crate::errors::NAME
+    }
+
+    fn store(&self, to: FarAddress, size: usize, bits: u64) {
+        if self.is_own(to) {
+            // SAFETY: the library has resolved the word, aligned and writable.
+            unsafe { shm::store_sized(self.own(to, size), size, bits) };
+            return self.lock().seat.wake();
+        }
+        match self.room(to.pe, Link::has_room) {
+            Ok(Some(mut hub)) => {
+                hub.peer(to.pe).link.store(place(to), size, bits);
+                hub.added(to.pe, false);
+            }
+            Ok(None) => {}
+            // In a forked child the lock may never be free, and there is no quiet.
+            Err(_) if self.shared.used_by.load(Ordering::Relaxed) != forks::generation() => {}
+            Err(error) => _ = self.lock().late.get_or_insert(error),
+        }
+    }
+
+    unsafe fn put(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
+        if self.is_own(to) {
+            // SAFETY: the caller promises the source.
+            return unsafe { self.put_nbi(to, src, len) };
+        }
+        // SAFETY: as above.
+        unsafe { self.write(to, src, len, None, true) }
+    }
+
+    unsafe fn put_nbi(&self, to: FarAddress, src: *const u8, len: usize) -> Result<()> {
+        if self.is_own(to) {
+            // SAFETY: the caller promises the source; the library has resolved the place.
+            unsafe { shm::copy_overlapping(self.own(to, len), src, len) };
+            self.lock().seat.wake();
+            return Ok(());
+        }
+        // SAFETY: as above.
+        unsafe { self.write(to, src, len, None, false) }
+    }
+
+    unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
+        if self.is_own(from) {
+            // SAFETY: the caller promises the destination; the library has resolved the place.
+            unsafe { shm::copy_overlapping(dst, self.own(from, len), len) };
+            return Ok(());
+        }
+        // SAFETY: the caller keeps the destination for the call, and when it returns the request
+        // was answered or the link has ended.
+        self.ask(from.pe, |link| unsafe { link.get(place(from), dst, len) })
+    }
+
+    unsafe fn put_signal(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        // SAFETY: the caller promises the source.
+        unsafe { self.write_and_signal(to, src, len, (signal, op, value), true) }
+    }
+
+    unsafe fn put_signal_nbi(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: FarAddress,
+        op: SignalOp,
+        value: u64,
+    ) -> Result<()> {
+        // SAFETY: the caller promises the source. An answer of the target to the signal says that
+        // the block before it was sent.
+        unsafe { self.write_and_signal(to, src, len, (signal, op, value), false) }
+    }
+
+    fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
+        if self.is_own(at) {
+            // SAFETY: the library has resolved the word, aligned and writable.
+            let old = unsafe { shm::fetch_op(self.own(at, size), size, op, operand) };
+            self.lock().seat.wake();
+            return Ok(old);
+        }
+        let mut old = 0;
+        let into = &raw mut old;
+        // SAFETY: `old` lives until the request was answered or the link has ended.
+        self.ask(at.pe, |link| unsafe { link.update(place(at), size, op, operand, into) })?;
+        // SAFETY: the address of the local; the answer was written by the thread that read it,
+        // under the lock.
+        Ok(unsafe { into.read() })
+    }
+
+    fn compare_swap(&self, at: FarAddress, size: usize, expected: u64, new: u64) -> Result<u64> {
+        if self.is_own(at) {
+            let word = self.own(at, size);
+            // SAFETY: as in `fetch_op`.
+            let old = unsafe { shm::compare_swap_sized(word, size, expected, new) };
+            self.lock().seat.wake();
+            return Ok(old);
+        }
+        let mut old = 0;
+        let into = &raw mut old;
+        // SAFETY: as in `fetch_op`.
+        let request =
+            |link: &mut Link| unsafe { link.compare_swap(place(at), size, expected, new, into) };
+        self.ask(at.pe, request)?;
+        // SAFETY: as in `fetch_op`.
+        Ok(unsafe { into.read() })
+    }
+
+    fn fence(&self) -> Result<()> {
+        // W1 keeps order; this sends what is still here.
+        self.enter()?;
+        self.lock().write_all();
+        Ok(())
+    }
+
+    fn quiet(&self) -> Result<()> {
+        self.enter()?;
+        let mut hub = self.lock();
+        if hub.flush() {
+            hub.write_all();
+            let goals: Vec<(u32, u64)> = hub.goals().collect();
+            for (pe, goal) in goals {
+                hub = self.wait(hub, pe, |peer| peer.link.acknowledged() >= goal);
+            }
+            hub.forget_quiet();
+        }
+        hub.late.take().map_or(Ok(()), Err)
+    }
+
+    fn is_quiet(&self) -> Result<bool> {
+        self.enter()?;
+        let mut hub = self.lock();
+        if hub.flush() {
+            hub.write_all();
+            hub.pump(None);
+            hub.look_at_all();
+            hub.settle();
+            hub.forget_quiet();
+        }
+        match hub.late.take() {
+            Some(error) => Err(error),
+            None => Ok(hub.awaited.is_empty()),
+        }
+    }
+
+    fn progress(&self) -> bool {
+        // A forked child moves nothing.
+        if self.enter().is_err() {
+            return false;
+        }
+        let shared = &*self.shared;
+        let vain = shared.vain.load(Ordering::Relaxed);
+        let skips = vain > OFTEN && !shared.calls.load(Ordering::Relaxed).is_multiple_of(RARELY);
+        // Whoever has the lock does it.
+        let Some(mut hub) = (if skips { None } else { shared.hub.try_lock().ok() }) else {
+            return false;
+        };
+        if hub.has_broken() {
+            hub.settle();
+        }
+        let moved = hub.pump(None);
+        drop(hub);
+        shared.vain.store(if moved { 0 } else { vain.saturating_add(1) }, Ordering::Relaxed);
+        moved
+    }
+
+    unsafe fn map_region(
+        &self,
+        _: u32,
+        _: u32,
+        _: *mut u8,
+        _: usize,
+        _: BorrowedFd<'_>,
+    ) -> Result<()> {
+        // Parts are reached at their homes.
+        Ok(())
+    }
+
+    fn unmap_region(&self, _: u32, _: u32) {}
+
+    fn serves_parts(&self) -> bool {
+        true
+    }
+
+    unsafe fn open_part(&self, region: u32, base: *mut u8, len: usize, rights: &[Access]) {
+        // A forked child serves nobody.
+        if self.enter().is_err() {
+            return;
+        }
+        // SAFETY: the caller promises that it stays mapped until it is closed.
+        unsafe { self.lock().memory.add(region as u16, base, len as u64, rights) };
+    }
+
+    fn close_part(&self, region: u32) {
+        if self.enter().is_err() {
+            return;
+        }
+        let mut hub = self.lock();
+        if let Some((start, len)) = hub.memory.remove(region as u16) {
+            hub.forget_memory(start, len);
+        }
+    }
+
+    fn departed(&self, pe: u32, cause: Cause) {
+        if self.enter().is_ok() {
+            self.lock().departed(pe, cause);
+        }
+    }
+
+    fn take_part(&self, to_successor: bool) -> Result<()> {
+        self.lock().broker().take_part(to_successor)
+    }
+
+    fn record(&self) -> Record {
+        self.lock().broker().record()
+    }
+
+    fn costs(&self) -> Option<Costs> {
+        self.lock().broker().record().costs().copied()
+    }
+}
+
+impl Drop for Tcp {
+    fn drop(&mut self) {
+        let progress = self.progress.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let Some(progress) = progress.take() else { return };
+        if self.shared.used_by.load(Ordering::Relaxed) != forks::generation() {
+            // The thread is the parent's, and so are the streams.
+            return std::mem::forget(progress);
+        }
+        self.shared.ends.store(true, Ordering::Release);
+        self.shared.pollers.ring();
+        progress.end();
+        let mut hub = self.lock();
+        hub.write_all();
+        hub.close();
+    }
+}

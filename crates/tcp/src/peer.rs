@@ -1,0 +1,131 @@
+//! A peer: its link, and the stream that carries it.
+
+use crate::socket::{self, PIECES, Received};
+use crate::wire::{Bad, Came, Home, Link, Piece, Role};
+use memonet_core::{Cause, Error};
+use rustix::fd::{AsFd, OwnedFd};
+use std::time::Instant;
+
+/// Whether a peer can be reached.
+#[derive(Debug, Clone)]
+pub(crate) enum State {
+    /// It can, or will be.
+    Alive,
+    /// Its stream has ended, and nobody has said yet why.
+    Broken(Instant),
+    /// It has left the job.
+    Gone(Cause),
+    /// The pair has failed, though the peer may live: for this reason, if it is not that its stream
+    /// has ended.
+    Failed(Option<String>),
+}
+
+/// Why a stream cannot be read on.
+pub(crate) enum Ended {
+    /// It has ended, or was reset.
+    Stream,
+    /// The peer has sent what cannot be.
+    Bad(Bad),
+}
+
+/// A peer of this PE.
+pub(crate) struct Peer {
+    pub(crate) pe: u32,
+    pub(crate) link: Link,
+    pub(crate) state: State,
+    pub(crate) socket: Option<OwnedFd>,
+    /// A stream that the peer asked for while this PE's own was under way (S2).
+    pub(crate) aside: Option<OwnedFd>,
+    /// Whether this PE has asked for a stream that has not come yet.
+    pub(crate) asked: bool,
+    /// Streams that have ended before the peer's hello.
+    pub(crate) unheard: u32,
+    /// Whether the loop is told when the stream takes bytes again.
+    pub(crate) wants_to_write: bool,
+    /// Whether it is in the list of peers with output, and of those to be acknowledged by.
+    pub(crate) has_output: bool,
+    pub(crate) is_awaited: bool,
+}
+
+/// Bytes that are read where a large block is expected, so that most of it goes to its place.
+const SHORT: usize = 256;
+
+impl Peer {
+    pub(crate) fn new(me: u32, pe: u32) -> Self {
+        Peer {
+            pe,
+            link: Link::new(me, pe, Role::Asked),
+            state: State::Alive,
+            socket: None,
+            aside: None,
+            asked: false,
+            unheard: 0,
+            wants_to_write: false,
+            has_output: false,
+            is_awaited: false,
+        }
+    }
+
+    /// Whether there is no stream to it, and none will come.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        self.socket.is_none() && !self.asked && matches!(self.state, State::Alive)
+    }
+
+    /// Whether a stream to it is still to be chosen.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let chosen = self.socket.is_some() && self.link.may_send();
+        matches!(self.state, State::Alive) && !chosen
+    }
+
+    /// What an operation fails with that needs the peer.
+    pub(crate) fn error(&self) -> Error {
+        let failed = |cause| Error::PeerFailed { pe: self.pe as usize, cause };
+        match &self.state {
+            State::Gone(cause) => failed(*cause),
+            State::Failed(Some(why)) => crate::errors::failed(why.clone()),
+            _ => failed(Cause::Exit(-1)),
+        }
+    }
+
+    /// Sends what can be sent now. Says whether something was.
+    pub(crate) fn write(&mut self) -> Result<bool, Ended> {
+        let Some(socket) = &self.socket else { return Ok(false) };
+        let mut moved = false;
+        while self.link.has_output() {
+            let mut pieces = [Piece { start: std::ptr::null(), len: 0 }; PIECES];
+            let count = self.link.output(&mut pieces);
+            // SAFETY: by W9, all that a link has to send stays readable until it was sent.
+            let sent = unsafe { socket::send(socket.as_fd(), &pieces[..count]) };
+            match sent.map_err(|_| Ended::Stream)? {
+                0 => break,
+                sent => self.link.sent(sent),
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Reads once, and applies what has come; nothing where nothing has.
+    pub(crate) fn read(
+        &mut self,
+        buffer: &mut [u8],
+        home: &impl Home,
+    ) -> Result<Option<Came>, Ended> {
+        let Some(socket) = &self.socket else { return Ok(None) };
+        let direct = self.link.direct();
+        let short = direct.is_none() && self.link.expects_blocks();
+        let most = if short { SHORT } else { buffer.len() };
+        // SAFETY: the link says where a payload goes, which was checked, and stays (`Home`).
+        let came = unsafe { socket::receive(socket.as_fd(), direct, &mut buffer[..most]) };
+        match came.map_err(|_| Ended::Stream)? {
+            Received::Nothing => Ok(None),
+            Received::End => Err(Ended::Stream),
+            Received::Bytes(bytes) => {
+                let placed = direct.map_or(0, |(_, len)| len.min(bytes));
+                let rest = &buffer[..bytes - placed];
+                self.link.received(placed, rest, home).map(Some).map_err(Ended::Bad)
+            }
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What the threads of a PE share, and the lock.
+
+use crate::hub::Hub;
+use crate::pollers::Pollers;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What the PE's threads and the progress thread share.
+pub(crate) struct Shared {
+    pub(crate) hub: Mutex<Hub>,
+    pub(crate) pollers: Arc<Pollers>,
+    pub(crate) me: u32,
+    /// Whether PEs of this node share CPUs.
+    pub(crate) crowded: bool,
+    /// The generation of the process that uses the fabric; 0 until one does.
+    pub(crate) used_by: AtomicU64,
+    /// Calls so far: the progress thread sees by it whether anybody polls.
+    pub(crate) calls: AtomicU32,
+    /// Calls of `progress` in which nothing moved, since something did.
+    pub(crate) vain: AtomicU32,
+    /// Threads that wait in calls.
+    pub(crate) waiting: AtomicU32,
+    pub(crate) ends: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Hub> {
+        // A panic with the lock has been printed; links check what they are given.
+        self.hub.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}

@@ -1,0 +1,75 @@
+//! Sending from where blocks lie, and receiving to where they go.
+//!
+//! These two calls take addresses, as other PEs may write to that memory meanwhile: no reference to
+//! it may exist, and the calls of rustix take references.
+
+use crate::wire::Piece;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use std::io::{Error, ErrorKind, Result};
+
+/// Most pieces that go in one call.
+pub(crate) const PIECES: usize = 32;
+
+/// Sends the first of these bytes; gives how many, 0 if none can be taken now.
+///
+/// # Safety
+/// The pieces are readable.
+pub(crate) unsafe fn send(socket: BorrowedFd<'_>, pieces: &[Piece]) -> Result<usize> {
+    let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; PIECES];
+    for (part, piece) in parts.iter_mut().zip(pieces) {
+        *part = libc::iovec { iov_base: piece.start.cast_mut().cast(), iov_len: piece.len };
+    }
+    // SAFETY: all zeros are a message header that names nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = pieces.len().min(PIECES) as _;
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the header names `parts`, whose pieces the caller promises.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
+    if sent >= 0 { Ok(sent as usize) } else { unless_busy(Error::last_os_error()).map(|()| 0) }
+}
+
+/// What has come on a socket.
+pub(crate) enum Received {
+    /// So many bytes.
+    Bytes(usize),
+    /// None now.
+    Nothing,
+    /// None ever.
+    End,
+}
+
+/// Receives to `direct`, if there is something, and then to `buffer`.
+///
+/// # Safety
+/// `direct` is writable for as many bytes as it says.
+pub(crate) unsafe fn receive(
+    socket: BorrowedFd<'_>,
+    direct: Option<(*mut u8, usize)>,
+    buffer: &mut [u8],
+) -> Result<Received> {
+    let mut parts = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 2];
+    let mut count = 0;
+    for (start, len) in direct.into_iter().chain([(buffer.as_mut_ptr(), buffer.len())]) {
+        parts[count] = libc::iovec { iov_base: start.cast(), iov_len: len };
+        count += 1;
+    }
+    // SAFETY: as in `send`.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = count as _;
+    // SAFETY: the header names the buffer, and what the caller promises.
+    let came = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
+    match came {
+        0 => Ok(Received::End),
+        came if came > 0 => Ok(Received::Bytes(came as usize)),
+        _ => unless_busy(Error::last_os_error()).map(|()| Received::Nothing),
+    }
+}
+
+fn unless_busy(error: Error) -> Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}

@@ -1,0 +1,299 @@
+//! How streams begin and end: asked for by both sides at once, refused, late, broken, and with
+//! garbage on them.
+
+mod common;
+
+use common::Dice;
+use memonet_core::unstable::Seat;
+use memonet_core::unstable::fabric::{Fabric, FarAddress, Record};
+use memonet_core::{Cause, Cmp, Error, Job, JobOptions, Result};
+use memonet_tcp::{Broker, Event, Tcp};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{
+    AddressFamily, SendFlags, Shutdown, SocketFlags, SocketType, send, shutdown, socketpair,
+};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::{Duration, Instant};
+
+/// What brokers of a job share.
+struct Exchange {
+    queues: Vec<Queue>,
+    dice: Mutex<Dice>,
+    /// Most that an answer takes.
+    delay_us: usize,
+    /// Whether PEs get no streams to higher ones: with two, they are told so at once, and with
+    /// more when the other has asked.
+    only_down: bool,
+    /// A second handle on each stream that was made, with the PE that asked.
+    made: Mutex<Vec<(u32, u32, OwnedFd)>>,
+}
+
+/// What is to come to a PE.
+struct Queue {
+    events: Mutex<VecDeque<(Instant, Event)>>,
+    timer: OwnedFd,
+}
+
+impl Queue {
+    fn new() -> Self {
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags).unwrap();
+        Queue { events: Mutex::default(), timer }
+    }
+
+    /// Has the timer ring when the first event is due, if there is one.
+    fn set(&self, events: &VecDeque<(Instant, Event)>) {
+        let first = events.iter().map(|(due, _)| due.saturating_duration_since(Instant::now()));
+        let wait = first.min().map(|time| i64::from(time.subsec_nanos().max(1)));
+        let value = Timespec { tv_sec: 0, tv_nsec: wait.unwrap_or(0) };
+        let spec = Itimerspec { it_interval: Timespec::default(), it_value: value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &spec).unwrap();
+    }
+}
+
+impl Exchange {
+    fn new(npes: usize, seed: u64, delay_us: usize, only_down: bool) -> Arc<Self> {
+        Arc::new(Exchange {
+            queues: (0..npes).map(|_| Queue::new()).collect(),
+            dice: Mutex::new(Dice(seed)),
+            delay_us,
+            only_down,
+            made: Mutex::default(),
+        })
+    }
+
+    fn tell(&self, pe: u32, event: Event) {
+        let delay = self.dice.lock().unwrap().below(self.delay_us + 1) as u64;
+        let due = Instant::now() + Duration::from_micros(delay);
+        let queue = &self.queues[pe as usize];
+        let mut events = queue.events.lock().unwrap();
+        events.push_back((due, event));
+        queue.set(&events);
+    }
+
+    /// After all that was told before.
+    fn tell_last(&self, pe: u32, event: Event) {
+        let queue = &self.queues[pe as usize];
+        let mut events = queue.events.lock().unwrap();
+        let due = events.iter().map(|(due, _)| *due).max().unwrap_or_else(Instant::now);
+        events.push_back((due, event));
+        queue.set(&events);
+    }
+
+    fn options(self: &Arc<Self>) -> JobOptions {
+        let exchange = self.clone();
+        JobOptions::new().fabric(move |seat: &Seat| {
+            let broker = Clerk { exchange: exchange.clone(), me: seat.pe() as u32 };
+            Ok(Box::new(Tcp::new(seat, Box::new(broker))?.crowded(true)) as Box<dyn Fabric>)
+        })
+    }
+
+    /// Ends the streams between two PEs.
+    fn cut(&self, one: u32, other: u32) {
+        for (a, b, socket) in self.made.lock().unwrap().iter() {
+            if (*a, *b) == (one, other) || (*b, *a) == (one, other) {
+                shutdown(socket, Shutdown::Both).unwrap();
+            }
+        }
+    }
+}
+
+struct Clerk {
+    exchange: Arc<Exchange>,
+    me: u32,
+}
+
+impl Broker for Clerk {
+    fn record(&self) -> Record {
+        let npes = self.exchange.queues.len();
+        Record::nodes(&(0..npes as u32).collect::<Vec<_>>(), &vec![1; npes])
+    }
+
+    fn connect(&self, pe: u32) -> Result<()> {
+        let (exchange, me) = (&self.exchange, self.me);
+        if exchange.only_down && pe > me {
+            if exchange.queues.len() == 2 {
+                exchange.tell(me, Event::Refused { pe, why: "a firewall".into() });
+            }
+            return Ok(());
+        }
+        let flags = SocketFlags::CLOEXEC;
+        let (one, other) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+        exchange.made.lock().unwrap().push((me, pe, one.try_clone().unwrap()));
+        exchange.tell(me, Event::Connected { pe, socket: one });
+        exchange.tell(pe, Event::Accepted { pe: me, socket: other });
+        if exchange.only_down {
+            let why = "what comes later".into();
+            exchange.tell_last(pe, Event::Refused { pe: me, why });
+        }
+        Ok(())
+    }
+
+    fn next(&self) -> Result<Option<Event>> {
+        let queue = &self.exchange.queues[self.me as usize];
+        let mut events = queue.events.lock().unwrap();
+        let due = events.iter().position(|(due, _)| *due <= Instant::now());
+        let event = due.and_then(|index| events.remove(index)).map(|(_, event)| event);
+        queue.set(&events);
+        Ok(event)
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.exchange.queues[self.me as usize].timer.as_fd()
+    }
+}
+
+/// All PEs write to all, at once, and what they wrote is there.
+fn all_to_all(exchange: &Arc<Exchange>, npes: usize) {
+    let results = Job::threads_with(&exchange.options(), npes, |job| -> Result<()> {
+        let (me, n) = (job.pe(), job.npes());
+        let words = job.window::<u64>(2 * n)?;
+        for round in 1..=20 {
+            for pe in 0..n {
+                words.remote(pe, me)?.store(round);
+                words.remote(pe, n + me)?.fetch_add(1)?;
+            }
+            job.barrier()?;
+            for pe in 0..n {
+                assert_eq!((words.read(pe), words.read(n + pe)), (round, round));
+            }
+            job.barrier()?;
+        }
+        Ok(())
+    });
+    for result in results.unwrap() {
+        result.unwrap();
+    }
+}
+
+#[test]
+fn both_sides_ask_at_once() {
+    for seed in 0..60 {
+        let (npes, delay_us) = (2 + seed as usize % 3, [0, 300, 3000][seed as usize % 3]);
+        let exchange = Exchange::new(npes, seed, delay_us, false);
+        all_to_all(&exchange, npes);
+    }
+}
+
+#[test]
+fn one_side_alone_can_connect() {
+    for seed in 0..20 {
+        let exchange = Exchange::new(3, seed, 1000, true);
+        all_to_all(&exchange, 3);
+    }
+}
+
+#[test]
+fn nobody_can_connect() {
+    let exchange = Exchange::new(2, 1, 100, true);
+    let said = Arc::new(Mutex::new(String::new()));
+    let heard = said.clone();
+    let options = JobOptions::new().fabric(move |seat: &Seat| {
+        let broker = Clerk { exchange: exchange.clone(), me: seat.pe() as u32 };
+        let tcp = Tcp::new(seat, Box::new(broker))?;
+        if seat.pe() == 0 {
+            let (from, mut word) = (FarAddress { pe: 1, region: 0, offset: 0 }, 0u64);
+            // SAFETY: a local word.
+            let got = unsafe { tcp.get(from, (&raw mut word).cast(), 8) };
+            *heard.lock().unwrap() = got.unwrap_err().to_string();
+        }
+        Ok(Box::new(tcp))
+    });
+    Job::threads_with(&options, 2, |_| ()).unwrap();
+    let said = said.lock().unwrap();
+    assert!(said.contains("a firewall"), "{said}");
+}
+
+/// Both PEs live on, but have lost each other.
+#[test]
+fn a_broken_stream_is_a_failure_of_the_pair() {
+    let exchange = Exchange::new(2, 1, 0, false);
+    let (cutter, both) = (exchange.clone(), Barrier::new(2));
+    let results = Job::threads_with(&exchange.options(), 2, move |job| {
+        let words = job.window::<u64>(2).unwrap();
+        let other = 1 - job.pe();
+        let remote = words.remote(other, 0).unwrap();
+        job.barrier().unwrap();
+        both.wait();
+        if job.pe() == 1 {
+            cutter.cut(0, 1);
+        }
+        // Whatever comes of the word that was on its way.
+        let start = Instant::now();
+        let failed = std::iter::repeat_with(|| remote.fetch_add(1)).find_map(|added| added.err());
+        assert!(start.elapsed() < Duration::from_secs(20));
+        let failed = failed.expect("it is repeated until then");
+        remote.store(1);
+        (failed, job.quiet().err(), job.quiet().err())
+    });
+    for (pe, (failed, quiet, again)) in results.unwrap().into_iter().enumerate() {
+        let is_of_pair = |error: &Error| matches!(error, Error::PeerFailed { pe: lost, cause: Cause::Exit(-1) } if *lost == 1 - pe);
+        assert!(is_of_pair(&failed), "PE {pe}: {failed}");
+        assert!(quiet.is_some_and(|error| is_of_pair(&error)) && again.is_none(), "PE {pe}");
+    }
+}
+
+#[test]
+fn garbage_on_a_stream_is_a_failure_that_names_its_sender() {
+    let exchange = Exchange::new(2, 1, 0, false);
+    let (forger, told) = (exchange.clone(), AtomicBool::new(false));
+    let results = Job::threads_with(&exchange.options(), 2, move |job| {
+        let words = job.window::<u64>(2).unwrap();
+        job.barrier().unwrap();
+        if job.pe() == 1 {
+            // As if PE 1 had sent it; and PE 0 as well, as one does not know which end is whose.
+            for (_, _, socket) in forger.made.lock().unwrap().iter() {
+                // The first may be the end of all.
+                let _ = send(socket, &[0xAB; 48], SendFlags::NOSIGNAL);
+            }
+        }
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(20) && !told.load(Ordering::Relaxed) {
+            if let Err(error) = job.quiet() {
+                told.store(true, Ordering::Relaxed);
+                return error.to_string();
+            }
+            let _ = words.test_any(&[0], Cmp::Ne, 0);
+        }
+        "nothing".into()
+    });
+    let said = results.unwrap();
+    let names = |(pe, text): (usize, &String)| {
+        text.contains(&format!("PE {} sent a record of kind 171", 1 - pe))
+    };
+    assert!(said.iter().enumerate().any(names), "{said:?}");
+}
+
+/// A child of a PE has no way to far PEs, and does not harm those of its parent.
+#[test]
+fn a_forked_child_leaves_the_streams_alone() {
+    let exchange = Exchange::new(2, 1, 0, false);
+    let results = Job::threads_with(&exchange.options(), 2, |job| {
+        let words = job.window::<u64>(2).unwrap();
+        let remote = words.remote(1 - job.pe(), 0).unwrap();
+        remote.fetch_add(1).unwrap();
+        // SAFETY: the child is one thread, which takes no lock that another thread can have.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            remote.store(9);
+            let refused = matches!(remote.fetch_add(1), Err(Error::Misuse(_)));
+            // SAFETY: ends the child, and runs nothing of the parent's.
+            unsafe { libc::_exit(i32::from(!refused)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` lives on this stack frame.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        job.barrier().unwrap();
+        remote.fetch_add(1).unwrap();
+        job.barrier().unwrap();
+        (status, words.read(0))
+    });
+    assert_eq!(results.unwrap(), [(0, 2); 2]);
+}

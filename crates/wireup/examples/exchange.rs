@@ -1,0 +1,86 @@
+//! Processes of another launcher find each other:
+//! `mpiexec -n 4 exchange [--limit SECONDS] [PROGRAM ARGUMENT...]`.
+//!
+//! Each puts a value, meets the others, and gets their values. Then those of each node meet, and
+//! the nodes tell each other. With a PROGRAM, the process becomes that one afterwards: one of MPI's
+//! shows that it may go on with the connection.
+
+use memonet_wireup::nodes::Neighbours;
+use memonet_wireup::pmi::{Pmi, Relay};
+use memonet_wireup::pmix::Pmix;
+use memonet_wireup::{Error, Exchange};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Result<()> {
+    let mut words = std::env::args().skip(1).peekable();
+    let mut limit = Duration::from_secs(30);
+    if words.next_if(|word| word == "--limit").is_some() {
+        limit = Duration::from_secs_f64(words.next().ok_or("--limit SECONDS")?.parse()?);
+    }
+    let program = words.next().map(|program| {
+        let mut command = Command::new(program);
+        command.args(words);
+        command
+    });
+    if let Some(mut pmi) = Pmi::inherit()? {
+        exchange(&mut pmi, limit, "PMI-1")?;
+        return match program {
+            Some(program) if std::env::var_os("SLURM_STEP_ID").is_some() => relay(&pmi, program),
+            Some(mut program) => Err(program.exec().into()),
+            None => Ok(pmi.end()?),
+        };
+    }
+    let mut pmix = Pmix::inherit()?.ok_or("no launcher has left a connection")?;
+    exchange(&mut pmix, limit, "PMIx")?;
+    pmix.end()?;
+    program.map_or(Ok(()), |mut program| Err(program.exec().into()))
+}
+
+/// Runs a program whose MPI initialises after this process has.
+fn relay(pmi: &Pmi, mut program: Command) -> Result<()> {
+    let (relay, later) = Relay::new(pmi.descriptor().try_clone_to_owned()?)?;
+    rustix::io::fcntl_setfd(&later, rustix::io::FdFlags::empty())?;
+    let mut child = program.env("PMI_FD", later.as_raw_fd().to_string()).spawn()?;
+    drop(later);
+    relay.run()?;
+    let status = child.wait()?;
+    if status.success() { Ok(()) } else { Err(status.to_string().into()) }
+}
+
+fn exchange(with: &mut impl Exchange, limit: Duration, how: &str) -> Result<()> {
+    let (rank, size) = (with.rank(), with.size());
+    let value = |rank: u32| vec![rank as u8; 3000];
+    with.put("example", &value(rank))?;
+    with.fence("the example's values", limit)?;
+    for peer in 0..size {
+        if with.get(peer, "example")? != value(peer) {
+            return Err(format!("process {rank}: not what process {peer} has put").into());
+        }
+    }
+    let none = with.get(size - 1, "other");
+    if !matches!(none, Err(Error::Nothing { .. })) {
+        return Err(format!("a value that nobody has put: {none:?}").into());
+    }
+    println!("{how}: {rank} of {size} has the values of all");
+
+    let near = Neighbours::meet(with, limit)?;
+    if near.leads() {
+        for guest in near.welcome(limit)? {
+            // Any descriptor; a job's memory, say.
+            guest.give(std::io::stdin().as_fd())?;
+        }
+    } else {
+        near.visit(None, limit)?;
+    }
+    let nodes = near.tell(with, b"", limit)?;
+    if near.leads() {
+        let nodes: Vec<_> = nodes.into_iter().map(|node| node.processes).collect();
+        println!("{how}: {rank} leads {:?} of {nodes:?}", near.here());
+    }
+    Ok(with.fence("the example's end", limit)?)
+}
