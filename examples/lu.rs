@@ -1,10 +1,10 @@
 //! Splits a dense matrix into a lower and an upper triangle, without pivoting:
 //! `memonet run -n 4 target/release/examples/lu [SIZE]`.
 //!
-//! As in SPLASH, a page is a square block, at home with the PE that works on it; diagonals of
-//! blocks are dealt out in turn, so that every PE has some of each row and column. What is copied
-//! out of the region is used for as many operations as a block has rows, and there are two barriers
-//! for as many rows.
+//! As in SPLASH, a page is a square block, whose home is the PE that works on it. Diagonals of
+//! blocks are dealt out in turn, so that every PE has some of each row and column. Each copied
+//! element is used for as many operations as a block has rows, and there are two barriers for so
+//! many rows.
 
 use memonet::Result;
 use memonet::dsm::{Placement, Region, RegionOptions};
@@ -20,61 +20,16 @@ fn main() -> Result<()> {
     let size = report::argument(1024).next_multiple_of(SIDE);
     let blocks = size / SIDE;
     let job = memonet::init()?;
-    let (me, n) = (job.pe(), job.npes());
     let options = RegionOptions::new().page(8 * AREA).placement(Placement::FirstTouch);
-    let matrix = Region::<f64>::with(&job, size * size, options)?;
-    let place = |row: usize, column: usize| (row * blocks + column) * AREA;
-    let mine = |row: usize, column: usize| (row + column) % n == me;
-    let read = |row, column, to: &mut [f64]| -> Result<()> {
-        let start = place(row, column);
-        matrix.read(start..start + AREA)?.read_into(start, to);
-        Ok(())
-    };
-    let write = |row, column, from: &[f64]| -> Result<()> {
-        let start = place(row, column);
-        matrix.write(start..start + AREA)?.write_from(start, from);
-        Ok(())
-    };
-    for (row, column) in square(0..blocks).filter(|&(row, column)| mine(row, column)) {
-        write(row, column, &initial(row, column, size))?;
+    let region = Region::with(&job, size * size, options)?;
+    let matrix = Matrix { region, blocks, me: job.pe(), npes: job.npes() };
+    for (row, column) in square(0..blocks).filter(|&(row, column)| matrix.is_mine(row, column)) {
+        matrix.write(row, column, &initial(row, column, size))?;
     }
-    matrix.barrier()?;
+    matrix.region.barrier()?;
 
     let clock = report::Clock::start();
-    let [mut own, mut left, mut above, mut corner] = std::array::from_fn(|_| vec![0.0; AREA]);
-    for step in 0..blocks {
-        if mine(step, step) {
-            read(step, step, &mut own)?;
-            split(&mut own);
-            write(step, step, &own)?;
-        }
-        matrix.barrier()?;
-        read(step, step, &mut corner)?;
-        for other in step + 1..blocks {
-            if mine(other, step) {
-                read(other, step, &mut own)?;
-                eliminate_below(&mut own, &corner);
-                write(other, step, &own)?;
-            }
-            if mine(step, other) {
-                read(step, other, &mut own)?;
-                eliminate_beside(&mut own, &corner);
-                write(step, other, &own)?;
-            }
-        }
-        matrix.barrier()?;
-        // Who works on a block in the next step has it from here: no barrier.
-        for row in step + 1..blocks {
-            read(row, step, &mut left)?;
-            for column in (step + 1..blocks).filter(|&column| mine(row, column)) {
-                read(step, column, &mut above)?;
-                read(row, column, &mut own)?;
-                subtract(&mut own, &left, &above);
-                write(row, column, &own)?;
-            }
-        }
-    }
-    matrix.barrier()?;
+    matrix.split()?;
     let parallel = clock.seconds();
 
     let right = || {
@@ -84,11 +39,80 @@ fn main() -> Result<()> {
         split_all(&mut alone, blocks);
         let sequential = clock.seconds();
         // Bit for bit: each element goes through the same operations, also row by row.
-        let same = matrix.read(0..size * size)?.to_vec() == alone.concat()
+        let same = matrix.region.read(0..size * size)?.to_vec() == alone.concat()
             && alone == row_by_row(blocks, size);
         Ok((same, sequential))
     };
-    report::end(&job, right, parallel, &[matrix.stats()])
+    report::end(&job, right, parallel, &[matrix.region.stats()])
+}
+
+/// The matrix, and which of its blocks this PE works on.
+struct Matrix {
+    region: Region<f64>,
+    blocks: usize,
+    me: usize,
+    npes: usize,
+}
+
+impl Matrix {
+    fn is_mine(&self, row: usize, column: usize) -> bool {
+        (row + column) % self.npes == self.me
+    }
+
+    fn place(&self, row: usize, column: usize) -> usize {
+        (row * self.blocks + column) * AREA
+    }
+
+    fn read(&self, row: usize, column: usize, to: &mut [f64]) -> Result<()> {
+        let start = self.place(row, column);
+        self.region.read(start..start + AREA)?.read_into(start, to);
+        Ok(())
+    }
+
+    fn write(&self, row: usize, column: usize, from: &[f64]) -> Result<()> {
+        let start = self.place(row, column);
+        self.region.write(start..start + AREA)?.write_from(start, from);
+        Ok(())
+    }
+
+    /// Splits the whole matrix in place. *Collective.*
+    fn split(&self) -> Result<()> {
+        let blocks = self.blocks;
+        let [mut own, mut left, mut above, mut corner] = std::array::from_fn(|_| vec![0.0; AREA]);
+        for step in 0..blocks {
+            if self.is_mine(step, step) {
+                self.read(step, step, &mut own)?;
+                split(&mut own);
+                self.write(step, step, &own)?;
+            }
+            self.region.barrier()?;
+            self.read(step, step, &mut corner)?;
+            for other in step + 1..blocks {
+                if self.is_mine(other, step) {
+                    self.read(other, step, &mut own)?;
+                    eliminate_below(&mut own, &corner);
+                    self.write(other, step, &own)?;
+                }
+                if self.is_mine(step, other) {
+                    self.read(step, other, &mut own)?;
+                    eliminate_beside(&mut own, &corner);
+                    self.write(step, other, &own)?;
+                }
+            }
+            self.region.barrier()?;
+            // No barrier follows: the PE that needs a block in the next step works on it here.
+            for row in step + 1..blocks {
+                self.read(row, step, &mut left)?;
+                for column in (step + 1..blocks).filter(|&column| self.is_mine(row, column)) {
+                    self.read(step, column, &mut above)?;
+                    self.read(row, column, &mut own)?;
+                    subtract(&mut own, &left, &above);
+                    self.write(row, column, &own)?;
+                }
+            }
+        }
+        self.region.barrier()
+    }
 }
 
 /// Rows and columns of blocks.
@@ -156,7 +180,7 @@ fn subtract(own: &mut [f64], left: &[f64], above: &[f64]) {
     }
 }
 
-/// The same on one PE, in private memory and without copies.
+/// Splits the whole matrix on one PE, in private memory and without copies.
 fn split_all(all: &mut [Vec<f64>], blocks: usize) {
     for step in 0..blocks {
         split(&mut all[step * blocks + step]);
@@ -175,7 +199,7 @@ fn split_all(all: &mut [Vec<f64>], blocks: usize) {
     }
 }
 
-/// The same as one learns it, without blocks; its result in blocks.
+/// Splits the whole matrix row by row, as in textbooks. The result is in blocks.
 fn row_by_row(blocks: usize, size: usize) -> Vec<Vec<f64>> {
     let of_row = |row: usize| {
         (0..blocks).flat_map(move |column| {

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""memonet beside other libraries: the same C program against each, in one run, and the report docs/performance.md.
+"""memonet beside other libraries: one C program, compiled against each library, in one run. Writes docs/performance.md.
 
     tests/peers/peers.py [--quick] [--only NAME,NAME] [--rows ROW,ROW] [--pes N,N] [--output FILE]
     tests/peers/peers.py --only raw,memonet,openmpi --rows barrier,"busy barrier" --pes 4
-    tests/peers/peers.py --keep FILE --pause-after 100     # again and again, until it is done: exit status 3 says that it is not
+    tests/peers/peers.py --keep FILE --pause-after 100     # repeat while the exit status is 3: it is not done yet
 
-Installs what is missing (Debian's Open MPI with its OSHMEM; wheels of MPICH, Open MPI and Intel MPI, in virtual environments under
-target/peers). A peer that cannot be had, or fails, is left out with a note. Rounds of all are interleaved; what is reported are medians.
-Each peer gets, row by row, the best of its settings. slices.py decides what compares with what.
+Installs missing libraries (Debian's Open MPI with its OSHMEM; wheels of MPICH, Open MPI and Intel MPI, in virtual environments under
+target/peers). A library that cannot be installed, or fails, is left out with a note. Rounds of all libraries are interleaved; the report has
+medians. Each library gets the best of its settings, row by row. slices.py decides which slices compare.
 """
 
 import argparse
@@ -30,7 +30,7 @@ HERE = Path(__file__).resolve().parent
 WORK = ROOT / "target" / "peers"
 CPUS = len(os.sched_getaffinity(0))
 TIME_OUT = 240
-# A setting that measure.c makes: as many PEs on each CPU, as memonet's launcher starts them.
+# A setting of measure.c: equally many PEs are bound to each CPU, as memonet's launcher does.
 BOUND = "bound"
 
 
@@ -43,7 +43,7 @@ def output(*command, **options):
 
 
 class Peer:
-    """A library: how its program is compiled, and the ways in which it is started."""
+    """A library: how to compile its program, and how to start it in each setting."""
 
     def __init__(self, name, version, compile_with, start, settings):
         self.name, self.version, self.compile_with, self.start, self.settings = name, version, compile_with, start, settings
@@ -59,7 +59,7 @@ class Peer:
         return [*words, str(self.program), *arguments], {**os.environ, **environment}
 
     def settings_for(self, npes):
-        """With a CPU for each PE all are bound to it; where they do not come out even, nobody is."""
+        """Without `bound` where each PE has a CPU, to which all settings bind it, or where PEs do not divide evenly among CPUs."""
         return [setting for setting in self.settings if setting != BOUND or npes > CPUS and npes % CPUS == 0]
 
 
@@ -105,7 +105,7 @@ def wheel(*packages):
 
 
 def compiler(folder):
-    """Without the wheel's own wrapper, which knows only where it was built."""
+    """Not the wheel's own wrapper, which has the paths of the machine that built it."""
     return ["cc", "-DWITH_MPI", f"-I{folder / 'include'}", f"-L{folder / 'lib'}", f"-Wl,-rpath,{folder / 'lib'}", "-Wl,--no-as-needed", "-lmpi"]
 
 
@@ -148,7 +148,7 @@ MAKERS = {"raw": raw, "memonet": memonet, "oshmem": oshmem, "mpich": mpich, "ope
 
 
 def run(peer, npes, setting, arguments):
-    """Slices by row and unit, and why there are no more."""
+    """Slices by row and unit, and the failure if there was one."""
     command, environment = peer.command(npes, setting, *arguments)
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
     try:
@@ -166,11 +166,11 @@ def run(peer, npes, setting, arguments):
 
 
 class Busy:
-    """Strangers: a process on each CPU that computes all the time.
+    """Interference: a process on each CPU that computes all the time.
 
-    Linux shares each CPU out among sessions first (`sched_autogroup_enabled`), then among the processes of each. Strangers of the
-    PEs' own session are what a user gets who starts both in one terminal, in one batch job, or in a container. Strangers of
-    another session never come between two PEs that yield to each other: they only take half of the time, in slices.
+    Linux shares each CPU out among sessions first (`sched_autogroup_enabled`), then among the processes of each. Interference of the
+    PEs' own session is what a user gets who starts both in one terminal, in one batch job, or in a container. Interference of
+    another session never comes between two PEs that yield to each other: it only takes half of the time, in slices.
     """
 
     def __init__(self, own_session):
@@ -189,39 +189,39 @@ class Busy:
 
 
 def starts(peer, setting, npes):
-    """Milliseconds from the command to its end, of a program that measures nothing."""
+    """Milliseconds from start to end of a program that measures nothing."""
     command, environment = peer.command(npes, setting)
     begin = time.monotonic()
     subprocess.run(command, env=environment, check=True, capture_output=True, timeout=TIME_OUT)
     return (time.monotonic() - begin) * 1e3
 
 
-STRANGERS = {"busy ": False, "busy apart ": True}
+INTERFERENCE = {"busy ": False, "busy apart ": True}
 START = "start and end"
-# Kind of strangers, PEs, rows: all that measure.c has, where none are named.
+# Kind of interference, PEs, rows (none named: all rows of measure.c).
 JOBS = [("", 2, []), ("", 4, []), ("", 8, ["barrier", "sync", "allreduce_8"]), ("", 16, ["barrier", "sync", "allreduce_8"]),
         ("busy ", 2, ["barrier"]), ("busy ", 4, ["barrier"]), ("busy apart ", 4, ["barrier"]), (START, 16, [""])]
 
 
 def chosen(rows, pes):
-    """Those of the jobs that have the rows and numbers of PEs asked for; nothing asked for is all."""
+    """The jobs with these rows and numbers of PEs; all where none are given."""
     for prefix, npes, names in JOBS:
         if pes and npes not in pes:
             continue
         if rows and names:
             names = [name for name in names if prefix + name in rows]
         elif rows:
-            names = [row for row in rows if row != START and not row.startswith(tuple(STRANGERS))]
+            names = [row for row in rows if row != START and not row.startswith(tuple(INTERFERENCE))]
         if names or not rows:
             yield prefix, npes, names
 
 
 class Pause(Exception):
-    """Others want the machine."""
+    """The time until the pause is over."""
 
 
 class Measurement:
-    """What was run, and what came of it. With a file, all of it stands there too, and what stands there is not run again."""
+    """The runs, and their results. With a file, results are kept there, and runs in the file are not repeated."""
 
     def __init__(self, peers, seconds, keep, pause_after):
         self.peers = {peer.name: peer for peer in peers}
@@ -263,11 +263,11 @@ class Measurement:
             except (subprocess.SubprocessError, OSError) as error:
                 failed = str(error)
         elif prefix:
-            # Long enough for many of the scheduler's slices, or a round would be a stranger's turn or none.
-            with Busy(STRANGERS[prefix]):
+            # Long enough for many time slices of the scheduler, so that a round has its share of interference.
+            with Busy(INTERFERENCE[prefix]):
                 found, failed = run(peer, npes, setting, [str(max(self.seconds, 1.8)), "-", *rows])
         else:
-            # Of more PEs than two, some share a CPU.
+            # Round trips are measured only where each PE has a CPU.
             found, failed = run(peer, npes, setting, [str(self.seconds), self.place.name if npes == 2 else "-", *rows])
         if failed:
             say(f"  {failed}")
@@ -279,7 +279,7 @@ class Measurement:
 
 
 def measure(measurement, jobs, rounds, most_rounds, enough):
-    """All jobs in each round; then more rounds of those rows of two PEs for which somebody has too few slices in the placement of the row."""
+    """All jobs in each round; then more rounds of those rows of two PEs for which a library has too few slices in the row's placement."""
     peers = measurement.peers.values()
     for round in range(1, rounds + 1):
         for prefix, npes, rows in jobs:
@@ -294,8 +294,8 @@ def measure(measurement, jobs, rounds, most_rounds, enough):
 
 
 def by_setting(peers, results):
-    """Beside strangers, which settings stand them: the medians of each, in their unit."""
-    rows = [row for row in results.slices if row.name.startswith(tuple(STRANGERS))]
+    """The medians of each setting under interference, in the rows' units."""
+    rows = [row for row in results.slices if row.name.startswith(tuple(INTERFERENCE))]
     if not rows:
         return []
     lines = ["", "| setting | " + " | ".join(f"{row.name}, {row.pes} PEs" for row in rows) + " |", "|---|" + "---|" * len(rows)]
@@ -311,25 +311,25 @@ def processor():
 
 
 def about_placements(results):
-    """Which there were, and what was thrown away."""
+    """The placements seen, and the slices dropped."""
     looked_at, elsewhere, moved = results.thrown_away()
     if not looked_at:
         return []
     places = ", ".join(f"{place.low:.0f} to {place.high:.0f} ns" for place in results.places())
     return ["* A virtual machine's two CPUs may be threads of one core at one moment and of distant ones at the next. So each slice of a row of two PEs has a raw",
-            "  round trip between their CPUs right before and right after it, in the same processes and the same page for all libraries; `round trip` is the median of",
-            f"  those of the slices that count, in ns. Placements seen, the commonest first: {places}. A row counts the slices of one placement, that in",
-            f"  which the library that has fewest there has most, and more are taken of who has too few. Of {looked_at:,} such slices, {elsewhere:,} were thrown away as of",
-            f"  another placement than their row's, and {moved:,} as of two placements or none (a round trip was disturbed)."]
+            "  round trip between their CPUs right before and right after it, in the slice's processes and in one page for all libraries. `round trip` is the median of",
+            f"  the round trips of the counted slices, in ns. Placements seen, the commonest first: {places}. A row counts the slices of one placement: that in",
+            "  which the library with the fewest slices there has most. A library with too few slices is measured again. Of",
+            f"  {looked_at:,} slices, {elsewhere:,} were dropped because their placement was not the row's, and {moved:,} because it changed or a round trip was disturbed."]
 
 
 def about_lines(results):
-    """What the luck of an address is worth."""
+    """The effect of addresses on round trips."""
     spread = results.spread(Row("pingpong", 2))
     if not spread:
         return []
-    return [f"* How long a cache line takes from CPU to CPU depends on its address. Each slice of `pingpong` and `payload_flag` has flags of its own: from {spread[0]:.0f} to {spread[1]:.0f} ns",
-            "  for eight slices of ten of raw's `pingpong`. The lines of barriers and locks are wherever a library has them in a run, so such rows differ from run to run by as much."]
+    return ["* The time of a cache line from CPU to CPU depends on its address. Each slice of `pingpong` and `payload_flag` has flags of its own. The middle 80 % of raw's",
+            f"  `pingpong` slices take {spread[0]:.0f} to {spread[1]:.0f} ns. The lines of barriers and locks lie where a library puts them in a run, so such rows differ from run to run by as much."]
 
 
 def report(peers, missing, measurement, rounds):
@@ -337,26 +337,26 @@ def report(peers, missing, measurement, rounds):
     rows = list(results.slices)
 
     def order(row):
-        return row.pes, row.name.startswith(tuple(STRANGERS)), rows.index(row)
+        return row.pes, row.name.startswith(tuple(INTERFERENCE)), rows.index(row)
 
     table = results.table([peer.name for peer in peers], order) + by_setting(peers, results)
     text = ["# Beside other libraries", "",
             "Written by `make peers` (`tests/peers/peers.py`): one C program (`tests/peers/measure.c`), compiled against each library, all in one run.",
             "", f"* Machine: {CPUS} CPUs, {processor()}; Linux {platform.release()}.",
-            f"* Rounds, interleaved: {rounds} or more, in each several slices of {measurement.seconds:g} s together; here the medians of the slices, where there are {FEW} or more.",
-            "  With few rounds, rows may be of moments in which the processor was slow, which round trips hardly show.",
+            f"* Rounds, interleaved: {rounds} or more, each with several slices of {measurement.seconds:g} s in all. Figures are medians of slices, where there are {FEW} or more.",
+            "  With few rounds, a row may show a moment in which the processor was slow, which round trips hardly reveal.",
             "* `raw` is what loads and stores of shared memory allow: the limit. MPI: one-sided operations on a window that is always open, flushed.",
-            "* `busy`: beside a computing stranger on each CPU, of the same session, so that each process has the same share of a CPU. A PE that yields,",
-            "  yields to the stranger, who keeps the CPU for a slice of the scheduler; who sleeps until it is woken gets it back at once: `raw`, `sleep` is the",
-            "  limit. `busy apart`: the strangers are of another session, to which Linux gives half of each CPU, whatever the PEs do.",
-            f"* `{BOUND}`: PEs that share CPUs are bound, as many to each, as memonet's launcher does where it comes out even.",
+            "* `busy`: with interference, a process on each CPU that computes all the time, of the PEs' session, so that each process has an equal share of a CPU.",
+            "  A PE that yields lets that process run for a time slice of the scheduler; a PE that sleeps gets the CPU back when it is woken: `raw`, `sleep` is the",
+            "  limit. `busy apart`: the computing processes are of another session, to which Linux gives half of each CPU, whatever the PEs do.",
+            f"* `{BOUND}`: equally many PEs are bound to each CPU, as memonet's launcher does where PEs divide evenly among CPUs.",
             "* Broadcast and all-to-all include the barrier that their buffers need before they are used again.",
             *about_placements(results),
             *about_lines(results),
-            "* `of raw`: how much of the limit memonet reaches. Where that is 1, what loads and stores cost bounds the row: the copies and two barriers of `alltoall_64K`,",
-            "  out of and into the second cache, which no kind of copy makes faster; changes of processes where PEs share CPUs.",
-            "* The column before it is how many times faster memonet is than the best of the others.", "",
-            "| library | version | settings, of which each row shows the best |", "|---|---|---|",
+            "* `of raw`: the part of the limit that memonet reaches. Where it is 1, the cost of loads and stores bounds the row: the copies and two barriers of",
+            "  `alltoall_64K`, out of and into the second-level cache, which no kind of copy makes faster; changes of processes where PEs share CPUs.",
+            "* `best peer / memonet`: how many times faster memonet is than the best of the others.", "",
+            "| library | version | settings (each row shows the best) |", "|---|---|---|",
             *[f"| {p.name} | {p.version} | {', '.join(p.settings)} |" for p in peers], "", *table,
             "", *[f"* Left out: {why}" for why in missing],
             *[f"* {name} ({setting}), {prefix}{npes} PEs: {why}" for (prefix, npes, name, setting), why in measurement.notes.items()]]
@@ -366,13 +366,13 @@ def report(peers, missing, measurement, rounds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one short round")
-    parser.add_argument("--only", default=",".join(MAKERS), help="of " + ",".join(MAKERS))
-    parser.add_argument("--rows", default="", help="of the report, separated by commas")
-    parser.add_argument("--pes", default="", help="of 2, 4, 8, 16")
+    parser.add_argument("--only", default=",".join(MAKERS), help="libraries, of " + ",".join(MAKERS))
+    parser.add_argument("--rows", default="", help="rows of the report, separated by commas")
+    parser.add_argument("--pes", default="", help="numbers of PEs, of 2, 4, 8, 16")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--most-rounds", type=int, default=20, help="of rows of two PEs, where CPUs change their places")
+    parser.add_argument("--most-rounds", type=int, default=20, help="most rounds of rows of two PEs, where CPUs change their placement")
     parser.add_argument("--seconds", type=float, default=0.15, help="per row and round")
-    parser.add_argument("--keep", type=Path, help="append what is measured to this file, and go on from what is there")
+    parser.add_argument("--keep", type=Path, help="append results to this file, and skip runs that are in it")
     parser.add_argument("--pause-after", type=float, default=0, help="seconds, with --keep")
     parser.add_argument("--output", type=Path, help="write the report there")
     options = parser.parse_args()

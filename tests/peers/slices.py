@@ -1,25 +1,25 @@
-"""What is made of slices: which of them compare, and a table of those that do.
+"""Decides which slices compare, and makes a table of those that do.
 
 A slice is a short time of one row of one library, with a raw round trip between the CPUs of PE 0 and PE 1 right before and right after it.
-A virtual machine's CPUs may be near to each other at one moment and far apart at the next, and what two PEs can reach changes with that, so
-a row takes the slices of one placement alone. Which, is decided by round trips and by numbers of slices, never by what was measured.
+A virtual machine's CPUs may be near to each other at one moment and far apart at the next, and the speed of two PEs changes with that. So a
+row takes the slices of one placement alone. Round trips and numbers of slices decide which, never the measured values.
 """
 
 import statistics
 from typing import NamedTuple, Optional
 
-# Round trips of one placement are within this factor of each other: clocks drift, too. Placements are farther apart.
-WIDTH = 1.5
-# A placement that holds less of all slices than this is a disturbance.
+# Round trips of one placement differ by at most this factor, as clocks drift. Those of different placements differ by more.
+WIDTH_FACTOR = 1.5
+# A placement with a smaller part of all slices is a disturbance.
 SHARE = 0.02
-# With fewer slices than this in the row's placement, a library has no figure there.
+# The fewest slices in the row's placement with which a library has a figure.
 FEW = 5
 HIGHER = {"M/s", "MB/s"}
 
 
 class Slice(NamedTuple):
     value: float
-    # Nanoseconds; None where the row's PEs share CPUs, so that there is nothing to look at.
+    # Round trips in nanoseconds; None where the row's PEs share CPUs.
     before: Optional[float]
     after: Optional[float]
 
@@ -29,7 +29,7 @@ class Placement(NamedTuple):
     high: float
 
     def holds(self, slice):
-        """Also where none was looked at."""
+        """True for slices without round trips."""
         return all(trip is None or self.low <= trip <= self.high for trip in (slice.before, slice.after))
 
 
@@ -37,13 +37,13 @@ ANYWHERE = Placement(0, float("inf"))
 
 
 def placements(slices):
-    """Where the CPUs were: ranges of round trips that do not overlap, the commonest first."""
+    """Placements of the CPUs: ranges of round trips that do not overlap, the commonest first."""
     trips = sorted(trip for slice in slices for trip in (slice.before, slice.after) if trip is not None)
     least, found = max(1, SHARE * len(trips)), []
     while trips:
         first, last, end = 0, 0, 0
         for begin, trip in enumerate(trips):
-            while end < len(trips) and trips[end] <= trip * WIDTH:
+            while end < len(trips) and trips[end] <= trip * WIDTH_FACTOR:
                 end += 1
             if end - begin > last - first:
                 first, last = begin, end
@@ -51,13 +51,13 @@ def placements(slices):
             break
         placement = Placement(trips[first], trips[last - 1])
         found.append(placement)
-        # What is left on both sides of it are two groups, or a range could reach across.
-        trips = [trip for trip in trips if trip < placement.low / WIDTH ** 0.5 or trip > placement.high * WIDTH ** 0.5]
+        # Leaves a gap, so that no range reaches across this one.
+        trips = [trip for trip in trips if trip < placement.low / WIDTH_FACTOR ** 0.5 or trip > placement.high * WIDTH_FACTOR ** 0.5]
     return found or [ANYWHERE]
 
 
 def choose(places, contenders):
-    """The placement of a row: the one in which the contender that has fewest slices there has most. `contenders`: lists of slices."""
+    """The placement of a row: the one in which the contender with the fewest slices has most. `contenders`: lists of slices."""
     return max(places, key=lambda place: min((sum(map(place.holds, slices)) for slices in contenders), default=0))
 
 
@@ -67,7 +67,7 @@ class Row(NamedTuple):
 
 
 class Results:
-    """Slices by row and contender, which is a library with a setting of it."""
+    """Slices by row and contender: a library with one of its settings."""
 
     def __init__(self):
         self.slices, self.units = {}, {}
@@ -83,7 +83,7 @@ class Results:
         return placements(self.all())
 
     def figures(self, row, places):
-        """The row's placement, and the medians there of the contenders that have enough."""
+        """The row's placement, and the medians there of contenders with enough slices."""
         place = choose(places, self.slices[row].values())
         there = {who: [slice.value for slice in slices if place.holds(slice)] for who, slices in self.slices[row].items()}
         return place, {who: statistics.median(values) for who, values in there.items() if len(values) >= min(FEW, len(self.slices[row][who]))}
@@ -99,13 +99,13 @@ class Results:
         return lacking
 
     def spread(self, row):
-        """Between which figures the middle 80 % of all slices of a row lie that count, of who reaches the limit; None without a few."""
+        """The range of the middle 80 % of raw's counted slices of a row; None for too few slices."""
         place = choose(self.places(), self.slices[row].values()) if row in self.slices else ANYWHERE
         values = sorted(slice.value for (library, _), slices in self.slices.get(row, {}).items() if library == "raw" for slice in slices if place.holds(slice))
         return (values[len(values) // 10], values[-1 - len(values) // 10]) if len(values) >= FEW else None
 
     def thrown_away(self):
-        """Of the slices with round trips: how many there are, how many were taken elsewhere than their row, and how many in no one place."""
+        """Numbers of slices with round trips: all, those of another placement than their row's, and those of no one placement."""
         places, looked_at, elsewhere, moved = self.places(), 0, 0, 0
         for contenders in self.slices.values():
             place = choose(places, contenders.values())

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         "die" => die(&argument),
         "bereave" => bereave(argument.parse().expect("a PE")),
         "late" => late(),
+        "orphan" => orphan(&argument),
         "interrupts" => interrupts(),
         "leave" => leave(&argument),
         "end" => end(),
@@ -484,6 +485,26 @@ fn interrupts() -> Result<()> {
     // Time for a second one, if there were one.
     std::thread::sleep(Duration::from_millis(200));
     println!("PE {pe}: {} interrupt", COUNT.load(Ordering::Relaxed));
+    Ok(())
+}
+
+/// The last PE goes, or ends the job, while all others wait for it. They need not reach it.
+fn orphan(how: &str) -> Result<()> {
+    let job = memonet::init()?;
+    if job.pe() + 1 < job.npes() {
+        let error = job.barrier().unwrap_err();
+        println!("PE {} saw: {error}", job.pe());
+        return Err(error);
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    match how {
+        // SAFETY: sends a signal to this process; no pointers.
+        "kill" => drop(unsafe { libc::raise(libc::SIGKILL) }),
+        "exit" => job.exit(9),
+        "return" => {}
+        "forever" => std::thread::sleep(Duration::from_secs(1000)),
+        other => panic!("there is no way {other:?}"),
+    }
     Ok(())
 }
 

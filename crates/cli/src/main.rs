@@ -29,6 +29,9 @@ enum Command {
     /// Start a parallel program with the options of other launchers: `oshrun -np 4 ./program`. A
     /// link named `oshrun` to this program does so, too
     Oshrun(run::Words),
+    /// The PEs of one host, for `memonet run --hosts` on another
+    #[command(hide = true)]
+    Agent(run::agent::Args),
     /// Show what this machine offers to jobs, and what is wrong with it
     Doctor(doctor::Args),
     /// Run a real program on real data
@@ -53,11 +56,12 @@ fn end_without_readers() {
 fn main() -> ExitCode {
     let result = bench::part().or_else(|| run::oshrun(std::env::args_os())).unwrap_or_else(|| {
         let cli = Cli::parse_from(run::spell_out_np(std::env::args_os()));
-        if !matches!(cli.command, Command::Run(_)) {
+        if !matches!(cli.command, Command::Run(_) | Command::Agent(_)) {
             end_without_readers();
         }
         match cli.command {
             Command::Run(args) => run::run(args),
+            Command::Agent(args) => run::agent::run(args),
             Command::Oshrun(_) => unreachable!("handled above"),
             Command::Doctor(args) => doctor::run(args),
             Command::Demo(args) => demo::run(args),

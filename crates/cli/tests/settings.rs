@@ -71,3 +71,23 @@ fn an_error_names_the_variable_that_its_limit_comes_from() {
     );
     assert!(!need(&[]).contains("(MEMONET_SEGMENT_SIZE"));
 }
+
+/// PEs that meet in different ways would wait for each other for ever.
+#[test]
+fn settings_that_differ_between_pes_are_refused() {
+    for (name, value) in [
+        ("MEMONET_BARRIER", "tree"),
+        ("MEMONET_COLLECTIVES", "direct"),
+        ("MEMONET_MULTICAST", "near"),
+        ("MEMONET_FABRIC", "far"),
+    ] {
+        let setting = format!("{name}={value}");
+        let ended =
+            run(&["-n", "1", &pe(), "init", ":", "-n", "1", "env", &setting, &pe(), "init"]);
+        assert!(
+            ended.status == 42
+                && ended.stderr.contains("differs from what another PE of this job has"),
+            "{ended:?}"
+        );
+    }
+}

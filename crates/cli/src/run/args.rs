@@ -5,13 +5,14 @@ use std::ffi::{OsStr, OsString};
 use anyhow::{Result, bail};
 use clap::{CommandFactory, FromArgMatches, Parser};
 
-use super::spec::{Options, Program, Spec};
+use super::spec::{ALL, Options, Program, Spec};
 use super::values::pes;
 
 /// The arguments of `memonet run`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   memonet run -n 4 ./program arguments
+  memonet run --hosts a:4,b:4 ./program           4 PEs on each of two hosts
   memonet run -n 1 ./server : -n 3 ./client       one job of 4 PEs, two programs
   memonet run -n 2 --label gdb -batch -ex run ./program
   memonet run -n 2 valgrind ./program
@@ -21,18 +22,37 @@ Exit status: that of the first PE that failed (128 + the number of a signal that
 --timeout, 126 or 127 if a program cannot be started, otherwise 0.")]
 pub struct Args {
     #[command(flatten)]
-    part: Part,
+    first: First,
     #[command(flatten)]
     options: Options,
 }
 
-/// One program of a job: the words between two `:`.
+/// The first program of a job: on several hosts, the list says how many PEs there are.
+#[derive(Debug, clap::Args)]
+struct First {
+    /// Number of PEs (also -np)
+    #[arg(
+        short,
+        value_name = "N",
+        value_parser = pes,
+        required_unless_present_any = ["hosts", "hostfile"]
+    )]
+    n: Option<usize>,
+    /// Program and its arguments; ` : -n N PROGRAM [ARGUMENTS]...` adds another program to the job
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    command: Vec<OsString>,
+}
+
+/// A further program of a job: the words between two `:`.
 #[derive(Debug, clap::Args)]
 struct Part {
-    /// Number of PEs (also -np)
     #[arg(short, value_name = "N", value_parser = pes)]
     n: usize,
-    /// Program and its arguments; ` : -n N PROGRAM [ARGUMENTS]...` adds another program to the job
     #[arg(
         required = true,
         trailing_var_arg = true,
@@ -45,16 +65,22 @@ struct Part {
 impl Args {
     /// The job that these arguments ask for.
     pub fn spec(self) -> Result<Spec> {
-        let Args { mut options, part: Part { n, command } } = self;
+        let Args { mut options, first: First { n, command } } = self;
         if let Some(fabric) = options.fabric.take() {
             options.environment.push(("MEMONET_FABRIC".into(), fabric));
         }
         let mut parts = command.split(|word| word == ":");
         let first = parts.next().unwrap_or_default();
-        let mut programs = vec![program(n, first)?];
+        // On several hosts: as many as the hosts have room for.
+        let mut programs = vec![program(n.unwrap_or(ALL), first)?];
         for words in parts {
             let Part { n, command } = Part::read(words)?;
             programs.push(program(n, &command)?);
+        }
+        if n.is_none() && programs.len() > 1 {
+            bail!(
+                "with several programs, each needs its number of PEs: give the first one -n, too"
+            );
         }
         Ok(Spec { programs, options })
     }

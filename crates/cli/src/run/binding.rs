@@ -112,8 +112,8 @@ impl Binding {
         }
     }
 
-    /// Describes the binding.
-    pub fn describe(&self, npes: usize) -> String {
+    /// Describes the binding of `npes` PEs from `first` on.
+    pub fn describe(&self, first: usize, npes: usize) -> String {
         let head = format!("{npes} PEs on {} CPUs", self.cpus.len());
         let mut text = match self.share {
             Share::All(_) => {
@@ -128,7 +128,7 @@ impl Binding {
         for pe in 0..npes {
             let list: Vec<String> =
                 self.of(pe).unwrap_or_default().iter().map(usize::to_string).collect();
-            text += &format!("\nPE {pe}: CPU {}", list.join(" "));
+            text += &format!("\nPE {}: CPU {}", first + pe, list.join(" "));
         }
         text
     }

@@ -4,6 +4,9 @@
 //! or under a tool. The guard waits for the launcher's death, finds these processes by a mark in
 //! their environment, and ends them.
 //!
+//! In a job on several hosts, the guard of the launcher also [beats](Beats): other hosts must not
+//! take a launcher that is stopped for one that is lost.
+//!
 //! The guard is a child of the launcher, which collects it when the job has ended, in whatever way:
 //! an orphan would stay forever where process 1 collects nothing, as in many containers. The
 //! guard's end sends no signal, and only a wait with `__WCLONE` reports it. So waits for PEs, or
@@ -18,7 +21,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use memonet_core::unstable::settings::ENV_MARK;
-use rustix::io::retry_on_intr;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
@@ -42,17 +46,27 @@ pub struct Guard {
 struct Orders {
     end: OwnedFd,
     mark: String,
+    beats: Beats,
+}
+
+/// What the guard writes again and again while the launcher lives, even while the launcher is
+/// stopped, so that agents on other hosts do not take it for dead. The pipes do not block.
+#[derive(Default)]
+pub struct Beats {
+    pub to: Vec<OwnedFd>,
+    pub bytes: &'static [u8],
+    pub interval: Duration,
 }
 
 impl Guard {
     /// Starts the guard. Call it before anything else of the job is made: the guard must not be a
     /// part of the job.
-    pub fn post() -> Result<Guard> {
+    pub fn post(beats: Beats) -> Result<Guard> {
         let since_1970 = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         // Of constant length: the layout of a program's first page of stack must not depend on it.
         let mark = format!(":{:010}-{}:", getpid().as_raw_pid(), since_1970.as_nanos());
         let (end, lifeline) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
-        let orders = Orders { end, mark: mark.clone() };
+        let orders = Orders { end, mark: mark.clone(), beats };
         let mut stack = vec![0u8; STACK_BYTES];
         let range = stack.as_mut_ptr_range();
         let argument: *const Orders = &orders;
@@ -124,12 +138,48 @@ fn stand_by(orders: &Orders) {
     // SAFETY: as above; this is the pipe's one descriptor that is read from now on.
     unsafe {
         libc::dup2(orders.end.as_raw_fd(), 0);
-        libc::close_range(3, libc::c_uint::MAX, 0);
     }
     std::mem::forget(null);
+    close_all_but(&orders.beats.to);
 
-    if retry_on_intr(|| rustix::io::read(rustix::stdio::stdin(), &mut [0; 1])) == Ok(0) {
+    if launcher_is_gone(&orders.beats) {
+        // Agents see their streams end.
+        close_all_but(&[]);
         hunt(&orders.mark);
+    }
+}
+
+/// Closes all descriptors of this process from 3 on, except these.
+fn close_all_but(kept: &[OwnedFd]) {
+    let mut kept: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
+    kept.sort_unstable();
+    let mut from = 3;
+    for end in kept.into_iter().chain([u32::MAX]) {
+        if end > from {
+            // SAFETY: from here on, this process uses none of these descriptors.
+            unsafe { libc::close_range(from, end - u32::from(end < u32::MAX), 0) };
+        }
+        from = end.saturating_add(1);
+    }
+}
+
+/// Writes heartbeats until the launcher has ended. False if nothing can tell that.
+fn launcher_is_gone(beats: &Beats) -> bool {
+    let stdin = rustix::stdio::stdin();
+    let interval = Timespec::try_from(beats.interval).ok().filter(|_| !beats.to.is_empty());
+    loop {
+        let mut end = [PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
+        match poll(&mut end, interval.as_ref()) {
+            Ok(0) => {
+                for to in &beats.to {
+                    // A full pipe has bytes that say as much; a closed one has no reader.
+                    let _ = rustix::io::write(to, beats.bytes);
+                }
+            }
+            Ok(_) => return retry_on_intr(|| rustix::io::read(stdin, &mut [0; 1])) == Ok(0),
+            Err(Errno::INTR) => {}
+            Err(_) => return false,
+        }
     }
 }
 

@@ -10,24 +10,36 @@ use super::spec::Options;
 
 /// Descriptors for each PE: its pidfd and two pipes.
 const PER_PE: u64 = 3;
+/// Descriptors for each host: a process, and pipes to and from it, some of them twice.
+const PER_HOST: u64 = 8;
 /// Descriptors of the launcher itself, and of the other ends of pipes while a PE is started.
 const OWN: u64 = 64;
 
 /// Raises the limit to the descriptors of `npes` PEs. Returns the limit as it was. The PEs get that
 /// one, because a larger limit breaks programs that use `select`.
 pub fn raise_descriptors(npes: usize) -> Result<Rlimit> {
-    let before = getrlimit(Resource::Nofile);
-    let needed = npes as u64 * PER_PE + OWN;
     // One more for each PE under a wrapper. Without it, the launcher notices such a PE's end only
     // when its wrapper ends.
-    let wanted = needed + npes as u64;
+    raise(npes, "PEs", PER_PE, 1)
+}
+
+/// Raises the limit to the descriptors of agents on so many hosts.
+pub fn raise_descriptors_for_hosts(hosts: usize) -> Result<Rlimit> {
+    raise(hosts, "hosts", PER_HOST, 0)
+}
+
+/// Raises the limit for so many PEs or hosts, with `more` for each of them where possible.
+fn raise(count: usize, what: &str, each: u64, more: u64) -> Result<Rlimit> {
+    let before = getrlimit(Resource::Nofile);
+    let needed = count as u64 * each + OWN;
+    let wanted = needed + count as u64 * more;
     let limit = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
     if limit(before.current) >= wanted {
         return Ok(before);
     }
     if limit(before.maximum) < needed {
         bail!(
-            "{npes} PEs need {needed} open descriptors, but the hard limit is {}. Use fewer PEs, or raise it (`ulimit -Hn {needed}` as root, or nofile in /etc/security/limits.conf)",
+            "{count} {what} need {needed} open descriptors, but the hard limit is {}. Use fewer {what}, or raise it (`ulimit -Hn {needed}` as root, or nofile in /etc/security/limits.conf)",
             before.maximum.unwrap_or_default()
         );
     }

@@ -50,10 +50,10 @@ pub trait Sink {
 }
 
 impl Stream {
-    /// A stream that is read from `fd`.
-    pub fn new(fd: OwnedFd, source: Source) -> Stream {
+    /// A stream that is read from `fd`, or [received](Self::receive).
+    pub fn new(fd: Option<OwnedFd>, source: Source) -> Stream {
         Stream {
-            fd: Some(fd),
+            fd,
             source,
             unfinished: Vec::new(),
             since: None,
@@ -76,10 +76,7 @@ impl Stream {
     pub fn read(&mut self, scratch: &mut [u8], now: Instant, sink: &mut impl Sink) -> bool {
         let Some(fd) = &self.fd else { return false };
         match rustix::io::read(fd, &mut *scratch) {
-            Ok(n) if n > 0 => {
-                sink.heard(self.source, now);
-                self.add(&scratch[..n], now, sink);
-            }
+            Ok(n) if n > 0 => self.receive(&scratch[..n], now, sink),
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return false,
             _ => {
@@ -89,6 +86,12 @@ impl Stream {
             }
         }
         self.fd.is_some()
+    }
+
+    /// Takes what the PE has written next, and passes whole lines on.
+    pub fn receive(&mut self, text: &[u8], now: Instant, sink: &mut impl Sink) {
+        sink.heard(self.source, now);
+        self.add(text, now, sink);
     }
 
     fn add(&mut self, text: &[u8], now: Instant, sink: &mut impl Sink) {
@@ -188,7 +191,7 @@ mod tests {
     fn stream() -> (Stream, Taken, Instant) {
         let (fd, _) = rustix::pipe::pipe().unwrap();
         let source = Source { pe: 0, target: Target::Stdout };
-        (Stream::new(fd, source), Taken::default(), Instant::now())
+        (Stream::new(Some(fd), source), Taken::default(), Instant::now())
     }
 
     #[test]

@@ -14,19 +14,26 @@
 //! that the waits of others end early, and then reports it. Where the process that joined runs
 //! under another one (a script, a tool), the launcher watches both.
 
+pub mod agent;
 mod args;
 mod binding;
+mod control;
+mod course;
+mod events;
 mod family;
 mod guard;
+mod hosts;
 mod joined;
 mod last_words;
 mod limits;
 mod lines;
 mod machine;
 mod mpi;
+mod net;
 mod oom;
 mod oshrun;
 mod phase;
+mod processes;
 mod program;
 mod pulse;
 mod report;
@@ -36,6 +43,7 @@ mod spawn;
 mod spec;
 mod starts;
 mod stats;
+mod stream;
 mod supervisor;
 mod values;
 mod verdict;
@@ -50,11 +58,11 @@ use memonet_core::unstable::launch::{JobFile, available_cpus};
 use memonet_core::unstable::settings;
 
 pub use args::{Args, spell_out_np};
+use course::Outcome;
 pub use limits::pes_by_descriptors;
 use program::CannotStart;
 pub use program::this_program;
 pub use spec::{Options, Program, Spec};
-use supervisor::Outcome;
 pub use values::pes;
 
 /// `memonet run`.
@@ -115,6 +123,9 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn start(spec: Spec) -> Result<Outcome> {
+    if spec.options.several.is_asked() {
+        return hosts::run(spec);
+    }
     let Spec { programs, mut options } = spec;
     let stats =
         options.stats.then(|| stats::Stats::collect(&mut options.environment)).transpose()?;
@@ -130,7 +141,7 @@ fn start(spec: Spec) -> Result<Outcome> {
     // From here on, a signal that would end this process is read while the PEs run, so that nothing
     // is left behind.
     let signals = signals::Signals::catch()?;
-    let guard = guard::Guard::post()?;
+    let guard = guard::Guard::post(guard::Beats::default())?;
     let job =
         JobFile::create_with(npes, if plan.is_some() { 1 } else { available_cpus() }, segment)?;
     let passages = plan.as_ref().map(|plan| plan.passages(npes)).transpose()?;
@@ -152,13 +163,14 @@ fn start(spec: Spec) -> Result<Outcome> {
         supervisor.say(&warning);
     }
     if options.verbose {
-        supervisor.say(&binding.describe(npes));
+        supervisor.say(&binding.describe(0, npes));
     }
     let of_pe = images
         .iter()
         .zip(&programs)
         .flat_map(|(image, program)| std::iter::repeat_n(image, program.n));
-    let mut starts = starts::Starts { spawner, images: of_pe.collect(), binding: &binding };
+    let mut starts =
+        starts::Starts { spawner, images: of_pe.collect(), binding: &binding, first: 0 };
     match plan.zip(passages) {
         Some((plan, passages)) => {
             supervisor.simulate(plan.start(supervisor.job(), passages, binding.shared())?)?

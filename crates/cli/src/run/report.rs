@@ -29,12 +29,12 @@ pub fn failure(
     who: &str,
     after_finalizing: bool,
     cause: Cause,
-    hints: &mut Hints,
+    hint: Option<String>,
     streams: &[Stream; 2],
 ) -> String {
     let finalized = if after_finalizing { "finalised, then " } else { "" };
     let mut text = format!("{who}: {finalized}{}", how(cause));
-    if let Some(hint) = hint(cause, hints) {
+    if let Some(hint) = hint {
         text += &format!(". {hint}");
     }
     // After the message of a panic or an abort, destructors and handlers may write more.
@@ -59,7 +59,8 @@ fn how(cause: Cause) -> String {
     }
 }
 
-fn hint(cause: Cause, hints: &mut Hints) -> Option<String> {
+/// What may explain a cause.
+pub fn hint(cause: Cause, hints: &mut Hints) -> Option<String> {
     let hint = match cause {
         Cause::Signal(libc::SIGSEGV) if !hints.checked => {
             "If it called OpenSHMEM, MEMONET_CHECK=1 may name the call and the argument"
@@ -82,6 +83,8 @@ pub fn exit_status(cause: Cause) -> u8 {
         Cause::Exit(0) | Cause::Finalized => 1,
         Cause::Exit(code) => code as u8,
         Cause::Panic => 101,
+        // What was left of it has been killed.
+        Cause::Host(_) => 128 + libc::SIGKILL as u8,
     }
 }
 

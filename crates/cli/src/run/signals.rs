@@ -44,6 +44,16 @@ impl Signals {
             .into_iter()
             .filter(|&signal| !is_ignored(signal))
             .for_each(|signal| caught.add(signal));
+        Signals::catch_these(caught)
+    }
+
+    /// Begins to catch the ends of children alone: any other signal that ends this process is to do
+    /// so.
+    pub fn catch_children() -> Result<Signals> {
+        Signals::catch_these(SigSet::from(Signal::SIGCHLD))
+    }
+
+    fn catch_these(caught: SigSet) -> Result<Signals> {
         let mut mask_before = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&caught), Some(&mut mask_before))
             .context("sigprocmask")?;

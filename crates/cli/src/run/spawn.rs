@@ -11,6 +11,7 @@ use std::ptr;
 
 use anyhow::{Context, Result};
 use memonet_core::unstable::launch::JobFile;
+use memonet_core::unstable::settings::ENV_AGENT_FD;
 use rustix::io::retry_on_intr;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Rlimit, WaitId, WaitIdOptions, waitid};
@@ -31,6 +32,15 @@ pub struct Child {
     pub stdout: OwnedFd,
     /// A pipe from its standard error; reads do not block.
     pub stderr: OwnedFd,
+}
+
+/// What a PE inherits besides the job's memory, in a job on several hosts.
+#[derive(Default)]
+pub struct Extras {
+    /// Where the PE asks its agent for sockets.
+    pub seat: Option<OwnedFd>,
+    /// Standard input, where it is not that of this process.
+    pub stdin: Option<OwnedFd>,
 }
 
 /// What the starts of all PEs have in common.
@@ -94,14 +104,18 @@ impl Spawner {
         image: &Image,
         job: &JobFile,
         cpus: Option<CpuSet>,
+        extras: &Extras,
     ) -> Result<Child> {
         let (stdout, stdout_of_child) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
         let (stderr, stderr_of_child) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
         rustix::io::ioctl_fionbio(&stdout, true)?;
         rustix::io::ioctl_fionbio(&stderr, true)?;
         let of_pe = job.environment(pe);
+        let seat = extras.seat.as_ref().map(|seat| seat.as_raw_fd());
+        let of_seat = seat.map(|seat| (ENV_AGENT_FD, seat.to_string()));
         let of_pe: Vec<CString> = of_pe
             .iter()
+            .chain(&of_seat)
             .map(|(name, value)| entry(name.as_ref(), value.as_ref()))
             .collect::<Result<_>>()?;
         let argv = pointers(image.argv.iter());
@@ -111,7 +125,11 @@ impl Spawner {
             path: image.path.as_ptr(),
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
-            stdin: (pe != 0).then_some(self.null.as_raw_fd()),
+            stdin: match &extras.stdin {
+                Some(stdin) => Some(stdin.as_raw_fd()),
+                None => (pe != 0).then_some(self.null.as_raw_fd()),
+            },
+            seat,
             stdout: stdout_of_child.as_raw_fd(),
             stderr: stderr_of_child.as_raw_fd(),
             parent: self.parent,
@@ -173,6 +191,7 @@ struct Order<'a> {
     argv: *const *const c_char,
     envp: *const *const c_char,
     stdin: Option<c_int>,
+    seat: Option<c_int>,
     stdout: c_int,
     stderr: c_int,
     parent: libc::pid_t,
@@ -224,6 +243,10 @@ fn become_program(order: &Order<'_>) -> Result<std::convert::Infallible, Step> {
         }
         if let Some(stdin) = order.stdin {
             done(libc::dup2(stdin, 0), Step::Prepare("dup2"))?;
+        }
+        if let Some(seat) = order.seat {
+            // Of all children, this one alone inherits it.
+            done(libc::fcntl(seat, libc::F_SETFD, 0), Step::Prepare("fcntl"))?;
         }
         done(libc::dup2(order.stdout, 1), Step::Prepare("dup2"))?;
         done(libc::dup2(order.stderr, 2), Step::Prepare("dup2"))?;

@@ -15,10 +15,13 @@ pub struct Spec {
     pub options: Options,
 }
 
+/// As many PEs as the hosts of the job have slots.
+pub const ALL: usize = 0;
+
 /// A program of a job.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// Number of PEs that run it.
+    /// Number of PEs that run it, or [`ALL`].
     pub n: usize,
     /// A path, or a name to look up in `PATH`.
     pub program: OsString,
@@ -60,6 +63,8 @@ pub struct Options {
     /// Print the CPUs and the process id of each PE
     #[arg(short, long)]
     pub verbose: bool,
+    #[command(flatten, next_help_heading = "Several hosts")]
+    pub several: Several,
     #[command(flatten, next_help_heading = "Simulated machine")]
     pub simulated: Simulated,
 }
@@ -75,6 +80,49 @@ impl Options {
     pub fn decides(&self, variable: &str) -> bool {
         std::env::var_os(variable).is_some()
             || self.environment.iter().any(|(name, _)| name == variable)
+    }
+}
+
+/// How to run a job on several hosts.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Several {
+    /// Run on these hosts, with so many PEs on each: `a:4,b:4`. Without numbers, -n PEs in equal
+    /// shares
+    #[arg(long, value_name = "LIST", conflicts_with_all = ["hostfile", "machine", "stats"])]
+    pub hosts: Option<String>,
+    /// Run on the hosts of a file, one in a line: `a:4` or `a slots=4`
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "stats"])]
+    pub hostfile: Option<PathBuf>,
+    /// Start memonet on each host by `COMMAND HOST WORDS...` [default: ssh -o BatchMode=yes -T]
+    #[arg(long, value_name = "COMMAND")]
+    pub launch_agent: Option<String>,
+    /// Let hosts reach each other by this network interface, or by that of this network
+    /// (`10.0.0.0/8`) [default: any that is up]
+    #[arg(long, value_name = "NAME|CIDR")]
+    pub interface: Option<String>,
+    /// Whether a host is lost of which nothing was heard for 2 seconds [default: on]
+    #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
+    pub heartbeat: Option<Heartbeat>,
+}
+
+/// Whether silence of a host is taken for a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Heartbeat {
+    /// It is
+    On,
+    /// It is not
+    Off,
+}
+
+impl Several {
+    /// Whether the job runs on hosts of a list.
+    pub fn is_asked(&self) -> bool {
+        self.hosts.is_some() || self.hostfile.is_some()
+    }
+
+    /// Whether silence of a host is taken for a loss.
+    pub fn heartbeat(&self) -> bool {
+        self.heartbeat != Some(Heartbeat::Off)
     }
 }
 

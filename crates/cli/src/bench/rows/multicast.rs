@@ -248,29 +248,10 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
     if let Some(ring) = RawMulticast::new(job, &words) {
         let (block, copied) = (&block, &copied);
         contenders.push(Contender::limit("a bare ring between as many", move || {
-            let part = len.min(ring.most() / size_of::<u64>());
-            sampled(job, blocks, || {
-                for first in (0..len).step_by(part) {
-                    if me == 0 {
-                        ring.push(black_box(&block[first..first + part]));
-                        continue;
-                    }
-                    ring.pop(part * size_of::<u64>(), |at| {
-                        if in_place {
-                            // SAFETY: a part of the ring, which the writer does not change before
-                            // this returns.
-                            return check_lines(unsafe {
-                                std::slice::from_raw_parts(at.cast(), part)
-                            });
-                        }
-                        let to = &mut copied.borrow_mut()[first..first + part];
-                        // SAFETY: a part of the ring, which the writer does not change before this
-                        // returns. The private part is as long.
-                        unsafe { raw::copy(to.as_mut_ptr().cast(), at, size_of_val(to)) };
-                        Ok(())
-                    })?;
-                }
-                Ok(())
+            sampled(job, blocks, || match (me, in_place) {
+                (0, _) => push_all(&ring, block),
+                (_, true) => check_all(&ring, len),
+                (_, false) => pop_all(&ring, &mut copied.borrow_mut()),
             })
             .map(rate)
         }));
@@ -289,6 +270,46 @@ fn bandwidth_of(bench: &mut Bench<'_>, row: &Row, in_place: bool) -> Result<()> 
         Ok(rates(row.size as f64, samples))
     }));
     bench.interleave(row, &mut contenders)
+}
+
+/// Words of a block of `len` words that a ring takes at once.
+fn part_of(ring: &RawMulticast<'_>, len: usize) -> usize {
+    len.min(ring.most() / size_of::<u64>())
+}
+
+/// Writes a block to a bare ring, in parts.
+fn push_all(ring: &RawMulticast<'_>, block: &[u64]) -> Result<()> {
+    let part = part_of(ring, block.len());
+    for first in (0..block.len()).step_by(part) {
+        ring.push(black_box(&block[first..first + part]));
+    }
+    Ok(())
+}
+
+/// Reads a block of `len` words in a bare ring, in parts.
+fn check_all(ring: &RawMulticast<'_>, len: usize) -> Result<()> {
+    let part = part_of(ring, len);
+    for _ in (0..len).step_by(part) {
+        ring.pop(part * size_of::<u64>(), |at| {
+            // SAFETY: a part of the ring, which the writer does not change before this returns.
+            check_lines(unsafe { std::slice::from_raw_parts(at.cast(), part) })
+        })?;
+    }
+    Ok(())
+}
+
+/// Copies a block out of a bare ring, in parts.
+fn pop_all(ring: &RawMulticast<'_>, to: &mut [u64]) -> Result<()> {
+    let part = part_of(ring, to.len());
+    for first in (0..to.len()).step_by(part) {
+        ring.pop(part * size_of::<u64>(), |at| {
+            let to = &mut to[first..first + part];
+            // SAFETY: a part of the ring, which the writer does not change before this returns. The
+            // private part is as long.
+            unsafe { raw::copy(to.as_mut_ptr().cast(), at, size_of_val(to)) };
+        });
+    }
+    Ok(())
 }
 
 /// Bytes that each reader receives by datagrams.

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use anyhow::Result;
 
+use super::super::events::listen;
 use super::super::machine::{News, Simulation};
-use super::super::source::Target;
 use super::super::starts::Starts;
-use super::{LAST_READS, MACHINE, Supervisor, listen};
+use super::{MACHINE, Supervisor};
 
 impl Supervisor {
     /// Lets the engine of this machine decide when PEs are started.
@@ -22,24 +22,21 @@ impl Supervisor {
         while let Some(news) = self.simulation.as_mut().and_then(Simulation::news) {
             match news {
                 News::Start(pe, done) => {
-                    let starting = self.phase.starts();
+                    let starting = self.processes.phase.starts();
                     if starting {
                         self.start(pe, starts)?;
                     }
                     let _ = done.send(starting);
                 }
                 News::PassOn(pe, done) => {
-                    for target in [Target::Stdout, Target::Stderr] {
-                        self.read_stream(pe, target, LAST_READS);
-                    }
+                    self.course.read_all(pe);
                     let _ = done.send(());
                 }
                 News::Ended(result) => {
                     self.simulation = None;
                     if let Err(error) = result {
-                        self.say(&format!("{error:#}"));
-                        self.status.get_or_insert(1);
-                        self.hurry(Instant::now());
+                        self.course.fail(&format!("{error:#}"), 1);
+                        self.processes.hurry(Instant::now());
                     }
                 }
             }
@@ -51,6 +48,13 @@ impl Supervisor {
     pub(super) fn tell_engine(&self, pe: usize) {
         if let Some(simulation) = &self.simulation {
             simulation.left(pe);
+        }
+    }
+
+    /// The same for the PEs whose ends nobody reports.
+    pub(super) fn tell_engine_of_unreported(&mut self) {
+        for pe in self.processes.take_unreported() {
+            self.tell_engine(pe);
         }
     }
 }

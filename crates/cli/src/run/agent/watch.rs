@@ -1,0 +1,377 @@
+//! The agent's loop while its PEs run.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use memonet_core::Cause;
+use memonet_core::unstable::launch::{Departures, JobFile, State};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::input::Input;
+use super::line::Line;
+use super::prepare::Ready;
+use crate::run::control::codec::Bytes;
+use crate::run::control::messages::{Death, Order, ToAgent, ToLauncher};
+use crate::run::course::{End, LAST_READS};
+use crate::run::events::{self, forget, listen};
+use crate::run::family::Family;
+use crate::run::guard::Guard;
+use crate::run::net::Switchboard;
+use crate::run::phase::Phase;
+use crate::run::processes::Processes;
+use crate::run::pulse::Keepers;
+use crate::run::report::{self, Hints};
+use crate::run::signals::Signals;
+use crate::run::source::Target;
+use crate::run::spawn::{Child, Extras, Spawner};
+use crate::run::spec::Options;
+use crate::run::starts::Starts;
+use crate::run::supervisor::GLANCE;
+use crate::run::wakeup::Wakeup;
+
+const SIGNALS: u64 = u64::MAX - 10;
+const OUTPUT: u64 = u64::MAX - 11;
+const DEPARTURES: u64 = u64::MAX - 12;
+const INPUT: u64 = u64::MAX - 13;
+
+/// Bytes of output that may be on the way to the launcher. Further output waits in its pipes.
+const WINDOW_BYTES: usize = 1 << 20;
+/// Bytes of output in one message.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// The PEs of this host.
+pub struct Watch<'a> {
+    line: &'a mut Line,
+    /// The first PE of the node.
+    first: usize,
+    npes: usize,
+    /// What the PEs write: standard output and error of each.
+    outputs: Vec<[Option<OwnedFd>; 2]>,
+    /// Reports outputs. A set of its own, so that one call stops reading from all of them.
+    output: OwnedFd,
+    reading: bool,
+    /// Bytes on the way to the launcher.
+    owed: usize,
+    input: Option<Input>,
+    /// The states of the node's PEs that the launcher was told.
+    told: Vec<State>,
+    /// The launcher knows that the job is to exit.
+    exiting: bool,
+    departures: Arc<Wakeup>,
+    hints: Hints,
+    switchboard: Switchboard,
+    _keepers: Keepers,
+    // Dropped in this order, as in the supervisor.
+    processes: Processes,
+    signals: Signals,
+}
+
+impl<'a> Watch<'a> {
+    /// Starts the PEs.
+    pub fn begin(
+        line: &'a mut Line,
+        ready: Ready,
+        description: &[u8],
+        heap: u64,
+        signals: Signals,
+        guard: Guard,
+        order: Order,
+    ) -> Result<Self> {
+        let (first, npes, near) = (order.first as usize, order.npes as usize, ready.image_of.len());
+        let job = JobFile::create_node(npes, near, ready.findings.cpus as usize, heap)?;
+        let far = (0..npes).filter(|pe| !(first..first + near).contains(pe));
+        // A wait for a PE elsewhere must not take it for one that has not joined.
+        far.for_each(|pe| job.replicate(pe, State::Joined));
+        let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &Options::default())?;
+        let departures = watch_departures(&job)?;
+        let mut switchboard = Switchboard::start(ready.listening, description)?;
+        let family = Family::found(guard)?;
+        listen(&line.events, &signals, SIGNALS)?;
+        listen(&line.events, &*departures, DEPARTURES)?;
+        let output = events::set()?;
+        listen(&line.events, &output, OUTPUT)?;
+        let images = ready.image_of.iter().map(|&image| &ready.images[image]).collect();
+        let mut starts = Starts { spawner, images, binding: &ready.binding, first };
+        let keepers = Keepers::start(ready.binding.shared_cpus(), &job);
+        let mut processes = Processes::new(first, family, job);
+        let (mut outputs, mut numbers, mut input) = (Vec::new(), Vec::new(), None);
+        for pe in first..first + near {
+            let mut extras = Extras { seat: Some(switchboard.seat(pe)?), stdin: None };
+            if pe == 0 {
+                let (pipe, stdin) = Input::new()?;
+                (input, extras.stdin) = (Some(pipe), Some(stdin));
+            }
+            let (child, _) = starts.start(pe, processes.job(), &extras)?;
+            let Child { pid, pidfd, stdout, stderr } = child;
+            processes.adopt(pid, pidfd, &line.events)?;
+            for (target, fd) in [&stdout, &stderr].into_iter().enumerate() {
+                listen(&output, fd, token(pe - first, target))?;
+            }
+            outputs.push([Some(stdout), Some(stderr)]);
+            numbers.push(pid.as_raw_pid());
+        }
+        for text in ready.notes {
+            line.send(&ToLauncher::Say { text });
+        }
+        line.send(&ToLauncher::Started { processes: numbers });
+        Ok(Watch {
+            line,
+            first,
+            npes,
+            outputs,
+            output,
+            reading: true,
+            owed: 0,
+            input,
+            told: vec![State::Joined; near],
+            exiting: false,
+            departures,
+            hints: Hints::new(&Options::default()),
+            switchboard,
+            _keepers: keepers,
+            processes,
+            signals,
+        })
+    }
+
+    /// Watches the PEs until all have ended. False if the launcher is gone, or has ended them.
+    pub fn run(mut self) -> Result<bool> {
+        while self.processes.are_alive() {
+            let next = self.next();
+            let pass = self.line.pass(next)?;
+            for message in pass.messages {
+                if !self.obey(message)? {
+                    return Ok(self.give_up());
+                }
+            }
+            if pass.lost {
+                return Ok(self.give_up());
+            }
+            self.handle_ends(&pass.events);
+            for event in pass.events {
+                match event {
+                    SIGNALS => while self.signals.next().is_some() {},
+                    OUTPUT => self.read_output()?,
+                    DEPARTURES => self.departures.clear(),
+                    _ => {}
+                }
+            }
+            self.tell_states();
+            if let Some(text) = self.processes.pass(Instant::now()) {
+                self.line.send(&ToLauncher::Say { text });
+            }
+            self.flush()?;
+        }
+        self.finish()
+    }
+
+    /// Ends the PEs at once.
+    fn give_up(mut self) -> bool {
+        self.processes.kill(|_, _| true);
+        false
+    }
+
+    fn next(&self) -> Option<Instant> {
+        let phase = self.processes.phase;
+        let glance = matches!(phase, Phase::Running).then(|| Instant::now() + GLANCE);
+        [phase.until(), glance, self.processes.next_check()].into_iter().flatten().min()
+    }
+
+    /// Carries out what the launcher asks for. False if nothing is to go on.
+    fn obey(&mut self, message: ToAgent) -> Result<bool> {
+        match message {
+            ToAgent::Stdin { bytes } => {
+                if let Some(input) = &mut self.input {
+                    input.add(&bytes.0);
+                }
+            }
+            ToAgent::State { pe, state, first } => self.note_state(pe as usize, state, first),
+            ToAgent::Exit { status } => {
+                self.exiting = true;
+                self.processes.job().exit(status);
+            }
+            ToAgent::Signal { number } => {
+                // PEs here have no terminal, without which the kernel ignores SIGTSTP.
+                let signal = Signal::from_named_raw(number);
+                let stop = signal == Some(Signal::TSTP);
+                self.processes.send_all(if stop { Some(Signal::STOP) } else { signal });
+            }
+            ToAgent::Hurry {} => self.processes.hurry(Instant::now()),
+            ToAgent::Written { bytes } => self.owed = self.owed.saturating_sub(bytes as usize),
+            ToAgent::Closed { target } => {
+                // As in a shell's pipeline, a PE that writes again gets SIGPIPE.
+                self.outputs
+                    .iter_mut()
+                    .filter_map(|all| all.get_mut(target as usize))
+                    .for_each(|output| *output = None);
+            }
+            ToAgent::End {} => return Ok(false),
+            ToAgent::Job { .. } | ToAgent::Start { .. } => bail!("the job has begun before"),
+        }
+        Ok(true)
+    }
+
+    /// Has the record of a PE say what its host tells.
+    fn note_state(&mut self, pe: usize, state: u64, first: bool) {
+        let state = State::from_word(state);
+        if pe >= self.npes {
+            return;
+        }
+        if !(self.first..self.first + self.outputs.len()).contains(&pe) {
+            self.processes.job().replicate(pe, state);
+            self.tell_switchboard(pe, state);
+        }
+        if first && matches!(state, State::Dead(_)) {
+            self.processes.job().set_first_death(pe);
+        }
+    }
+
+    fn tell_switchboard(&self, pe: usize, state: State) {
+        if matches!(state, State::Dead(_) | State::Done) {
+            self.switchboard.departed(pe);
+        }
+    }
+
+    fn handle_ends(&mut self, events: &[u64]) {
+        let asked = self.processes.job().exit_status();
+        // Before the ends are judged: an end that follows from a request is no failure.
+        if let Some(status) = asked
+            && self.processes.exit_as_asked(&self.line.events)
+            && !std::mem::replace(&mut self.exiting, true)
+        {
+            self.line.send(&ToLauncher::Exit { status });
+        }
+        let ended = |&event: &u64| self.processes.ended(event);
+        let mut ends: Vec<End> = events.iter().filter_map(ended).collect();
+        ends.extend(self.processes.look_for_joined(&self.line.events));
+        self.processes.reap();
+        self.processes.take_unreported();
+        // Other hosts are told before the user is.
+        self.tell_states();
+        for end in ends {
+            self.read_all(end.pe);
+            let hint = match end.cause.filter(|_| !end.sent) {
+                Some(cause) => report::hint(cause, &mut self.hints),
+                None => None,
+            };
+            let cause = end.cause.map(|cause: Cause| State::Dead(cause).to_word());
+            let End { pe, joined, after_finalizing, sent, .. } = end;
+            let pe = pe as u32;
+            let death = Death { pe, cause, joined, after_finalizing, sent, hint };
+            self.line.send(&ToLauncher::Ended { death });
+        }
+    }
+
+    /// Tells what has become of the node's PEs, if that is new.
+    fn tell_states(&mut self) {
+        for index in 0..self.told.len() {
+            let pe = self.first + index;
+            let state = self.processes.job().state(pe);
+            if state == State::Empty || state == self.told[index] {
+                continue;
+            }
+            self.told[index] = state;
+            self.line.send(&ToLauncher::State { pe: pe as u32, state: state.to_word() });
+            self.tell_switchboard(pe, state);
+        }
+    }
+
+    fn read_output(&mut self) -> Result<()> {
+        for token in events::ready(&self.output, Some(&Duration::ZERO))? {
+            self.read(token as usize / 2, token as usize % 2);
+        }
+        Ok(())
+    }
+
+    fn read_all(&mut self, pe: usize) {
+        for target in [Target::Stdout, Target::Stderr] {
+            let mut reads = 0..LAST_READS;
+            while reads.next().is_some() && self.read(pe - self.first, target as usize) {}
+        }
+    }
+
+    /// Reads once. False if there is nothing to read now.
+    fn read(&mut self, index: usize, target: usize) -> bool {
+        let Some(fd) = &self.outputs[index][target] else { return false };
+        let mut bytes = vec![0; PIECE_BYTES];
+        match rustix::io::read(fd, &mut bytes) {
+            Ok(n) if n > 0 => bytes.truncate(n),
+            Err(Errno::INTR) => return true,
+            Err(Errno::AGAIN) => return false,
+            _ => {
+                bytes.clear();
+                self.outputs[index][target] = None;
+            }
+        }
+        self.owed += bytes.len();
+        let more = !bytes.is_empty();
+        let pe = (self.first + index) as u32;
+        self.line.send(&ToLauncher::Output { pe, target: target as u8, bytes: Bytes(bytes) });
+        more
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let read = self.owed < WINDOW_BYTES;
+        if read != self.reading {
+            self.reading = read;
+            match read {
+                true => listen(&self.line.events, &self.output, OUTPUT)?,
+                false => forget(&self.line.events, &self.output)?,
+            }
+        }
+        if let Some(input) = &mut self.input {
+            let bytes = input.flush(&self.line.events, INPUT)? as u32;
+            if bytes > 0 {
+                self.line.send(&ToLauncher::Taken { bytes });
+            }
+        }
+        Ok(())
+    }
+
+    /// After the end of all PEs: ends the processes that they left behind, and passes on the last
+    /// output.
+    fn finish(mut self) -> Result<bool> {
+        for text in self.processes.end_family() {
+            self.line.send(&ToLauncher::Say { text });
+        }
+        (self.first..self.first + self.outputs.len()).for_each(|pe| self.read_all(pe));
+        self.tell_states();
+        self.line.send(&ToLauncher::Finished {});
+        self.line.send_all()?;
+        Ok(true)
+    }
+}
+
+fn token(index: usize, target: usize) -> u64 {
+    (index * 2 + target) as u64
+}
+
+/// Wakes the agent's loop whenever a PE has gone: finalised, ended or died. By a thread, as the
+/// count is a word of the job's memory.
+fn watch_departures(job: &JobFile) -> Result<Arc<Wakeup>> {
+    let departures = Departures::of(job)?;
+    let wakeup = Arc::new(Wakeup::new()?);
+    let of_thread = Arc::downgrade(&wakeup);
+    let watch = move || {
+        let mut seen = departures.count();
+        // Until the loop has ended.
+        while let Some(wakeup) = of_thread.upgrade() {
+            let now = departures.count();
+            if now != seen {
+                seen = now;
+                wakeup.wake();
+            }
+            drop(wakeup);
+            departures.sleep(seen, GLANCE);
+        }
+    };
+    std::thread::Builder::new()
+        .name("departures".into())
+        .stack_size(64 << 10)
+        .spawn(watch)
+        .context("cannot start a thread")?;
+    Ok(wakeup)
+}

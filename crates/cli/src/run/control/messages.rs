@@ -1,0 +1,308 @@
+//! The messages.
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+
+use super::codec::{Bytes, wire_enum, wire_struct};
+
+/// What an agent is to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Order {
+    /// The host, as the user has named it.
+    pub host: String,
+    /// The host's place in the list.
+    pub node: u32,
+    /// PEs of the job.
+    pub npes: u32,
+    /// The first PE of the node.
+    pub first: u32,
+    /// The programs of the node's PEs, in order.
+    pub programs: Vec<Part>,
+    /// Their environment, but for what names a host.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Their working directory.
+    pub folder: OsString,
+    /// Whether to bind each PE to CPUs of its own; `None`: as it fits.
+    pub bind: Option<bool>,
+    /// Describe the binding.
+    pub verbose: bool,
+    /// Take silence for a loss.
+    pub heartbeat: bool,
+    /// The interface to listen on.
+    pub interface: Option<String>,
+}
+
+/// Some PEs and their program.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Part {
+    /// PEs.
+    pub n: u32,
+    /// The program.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+/// What an agent has found on its host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// CPUs that the job may use.
+    pub cpus: u32,
+    /// Bytes of windows that each PE can have.
+    pub heap: u64,
+    /// Where the node's agent listens.
+    pub addresses: Vec<SocketAddr>,
+    /// The processor's architecture.
+    pub architecture: String,
+    /// Bytes of a page.
+    pub page: u32,
+}
+
+/// The end of a process, as in [`End`](crate::run::course::End).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Death {
+    pub pe: u32,
+    /// The word of the state that the cause stands in; `None` for an end in order.
+    pub cause: Option<u64>,
+    pub joined: Option<i32>,
+    pub after_finalizing: bool,
+    pub sent: bool,
+    pub hint: Option<String>,
+}
+
+/// From the launcher to an agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToAgent {
+    /// Prepare for this job.
+    Job { order: Order },
+    /// Start the PEs: the job as `memonet_tcp::agent` describes it, secret included, and the bytes
+    /// of windows that each PE has.
+    Start { job: Bytes, heap: u64 },
+    /// Input for PE 0; empty at its end.
+    Stdin { bytes: Bytes },
+    /// What has become of a PE. `first`: it died before all others.
+    State { pe: u32, state: u64, first: bool },
+    /// A PE has ended the whole job with this status.
+    Exit { status: u8 },
+    /// Send a signal to all PEs.
+    Signal { number: i32 },
+    /// End the PEs: SIGTERM, and a second later SIGKILL.
+    Hurry {},
+    /// End the PEs by SIGKILL, and yourself.
+    End {},
+    /// So many bytes of output were passed on.
+    Written { bytes: u32 },
+    /// Nobody reads this output of the PEs any more: 0 for standard output, 1 for error.
+    Closed { target: u8 },
+}
+
+/// From an agent to the launcher.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToLauncher {
+    /// What the agent has found; it waits for the start.
+    Ready { findings: Findings },
+    /// It cannot be, and with which exit status the job is to end.
+    Refused { why: String, status: u8 },
+    /// The processes of its PEs.
+    Started { processes: Vec<i32> },
+    /// What a PE has written: 0 for standard output, 1 for error. Empty at its end.
+    Output { pe: u32, target: u8, bytes: Bytes },
+    /// A process has ended.
+    Ended { death: Death },
+    /// What has become of a PE.
+    State { pe: u32, state: u64 },
+    /// A PE has ended the whole job with this status.
+    Exit { status: u8 },
+    /// A message for the user.
+    Say { text: String },
+    /// So many bytes of input were passed on.
+    Taken { bytes: u32 },
+    /// All has ended. Nothing follows.
+    Finished {},
+}
+
+wire_struct!(Order {
+    host,
+    node,
+    npes,
+    first,
+    programs,
+    environment,
+    folder,
+    bind,
+    verbose,
+    heartbeat,
+    interface,
+});
+wire_struct!(Part { n, program, args });
+wire_struct!(Findings { cpus, heap, addresses, architecture, page });
+wire_struct!(Death { pe, cause, joined, after_finalizing, sent, hint });
+wire_enum!(ToAgent {
+    0 => Job { order },
+    1 => Start { job, heap },
+    2 => Stdin { bytes },
+    3 => State { pe, state, first },
+    4 => Exit { status },
+    5 => Signal { number },
+    6 => Hurry {},
+    7 => Written { bytes },
+    8 => Closed { target },
+    9 => End {},
+});
+wire_enum!(ToLauncher {
+    0 => Ready { findings },
+    1 => Refused { why, status },
+    2 => Started { processes },
+    3 => Output { pe, target, bytes },
+    4 => Ended { death },
+    5 => State { pe, state },
+    6 => Exit { status },
+    7 => Say { text },
+    8 => Taken { bytes },
+    9 => Finished {},
+});
+
+#[cfg(test)]
+mod tests {
+    use super::super::codec::{Wire, decode, encode};
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::strategy::BoxedStrategy;
+    use std::os::unix::ffi::OsStringExt;
+
+    fn word() -> impl Strategy<Value = OsString> {
+        prop::collection::vec(any::<u8>(), 0..40).prop_map(OsString::from_vec)
+    }
+
+    fn bytes() -> impl Strategy<Value = Bytes> {
+        prop::collection::vec(any::<u8>(), 0..100).prop_map(Bytes)
+    }
+
+    fn part() -> impl Strategy<Value = Part> {
+        (any::<u32>(), word(), prop::collection::vec(word(), 0..3))
+            .prop_map(|(n, program, args)| Part { n, program, args })
+    }
+
+    fn order() -> impl Strategy<Value = Order> {
+        let numbers = (any::<u32>(), any::<u32>(), any::<u32>(), any::<Option<String>>());
+        let words = (
+            any::<String>(),
+            prop::collection::vec(part(), 0..3),
+            prop::collection::vec((word(), word()), 0..3),
+            word(),
+        );
+        let options = any::<(Option<bool>, bool, bool)>();
+        (numbers, words, options).prop_map(|(numbers, words, options)| Order {
+            node: numbers.0,
+            npes: numbers.1,
+            first: numbers.2,
+            interface: numbers.3,
+            host: words.0,
+            programs: words.1,
+            environment: words.2,
+            folder: words.3,
+            bind: options.0,
+            verbose: options.1,
+            heartbeat: options.2,
+        })
+    }
+
+    fn addresses() -> impl Strategy<Value = Vec<SocketAddr>> {
+        prop::collection::vec(any::<SocketAddr>(), 0..3).prop_map(|mut all| {
+            for address in &mut all {
+                // The text of an address has neither.
+                if let SocketAddr::V6(six) = address {
+                    six.set_flowinfo(0);
+                    six.set_scope_id(0);
+                }
+            }
+            all
+        })
+    }
+
+    fn to_agent() -> BoxedStrategy<ToAgent> {
+        prop_oneof![
+            order().prop_map(|order| ToAgent::Job { order }),
+            (bytes(), any::<u64>()).prop_map(|(job, heap)| ToAgent::Start { job, heap }),
+            bytes().prop_map(|bytes| ToAgent::Stdin { bytes }),
+            any::<(u32, u64, bool)>().prop_map(|(pe, state, first)| ToAgent::State {
+                pe,
+                state,
+                first
+            }),
+            any::<u8>().prop_map(|status| ToAgent::Exit { status }),
+            any::<i32>().prop_map(|number| ToAgent::Signal { number }),
+            Just(ToAgent::Hurry {}),
+            Just(ToAgent::End {}),
+            any::<u32>().prop_map(|bytes| ToAgent::Written { bytes }),
+            any::<u8>().prop_map(|target| ToAgent::Closed { target }),
+        ]
+        .boxed()
+    }
+
+    type Parts = (u32, Option<u64>, Option<i32>, bool, bool, Option<String>);
+
+    fn to_launcher() -> BoxedStrategy<ToLauncher> {
+        let findings = (any::<(u32, u64, u32, String)>(), addresses());
+        prop_oneof![
+            findings.prop_map(|((cpus, heap, page, architecture), addresses)| {
+                let findings = Findings { cpus, heap, addresses, architecture, page };
+                ToLauncher::Ready { findings }
+            }),
+            any::<(String, u8)>().prop_map(|(why, status)| ToLauncher::Refused { why, status }),
+            any::<Vec<i32>>().prop_map(|processes| ToLauncher::Started { processes }),
+            (any::<(u32, u8)>(), bytes()).prop_map(|((pe, target), bytes)| ToLauncher::Output {
+                pe,
+                target,
+                bytes
+            }),
+            any::<Parts>().prop_map(|(pe, cause, joined, after_finalizing, sent, hint)| {
+                let death = Death { pe, cause, joined, after_finalizing, sent, hint };
+                ToLauncher::Ended { death }
+            }),
+            any::<(u32, u64)>().prop_map(|(pe, state)| ToLauncher::State { pe, state }),
+            any::<u8>().prop_map(|status| ToLauncher::Exit { status }),
+            any::<String>().prop_map(|text| ToLauncher::Say { text }),
+            any::<u32>().prop_map(|bytes| ToLauncher::Taken { bytes }),
+            Just(ToLauncher::Finished {}),
+        ]
+        .boxed()
+    }
+
+    /// A value is read as it was written, and none of its beginnings, or more than it, is a value.
+    fn travels<T: Wire + PartialEq + std::fmt::Debug>(value: &T) {
+        let bytes = encode(value);
+        assert_eq!(decode::<T>(&bytes).unwrap(), *value);
+        for len in 0..bytes.len() {
+            assert!(decode::<T>(&bytes[..len]).is_err());
+        }
+        assert!(decode::<T>(&[&bytes[..], &[0]].concat()).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn messages_travel(to_agent in to_agent(), to_launcher in to_launcher()) {
+            travels(&to_agent);
+            travels(&to_launcher);
+        }
+
+        #[test]
+        fn garbage_is_an_error_or_a_message(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            if let Ok(message) = decode::<ToAgent>(&bytes) {
+                prop_assert_eq!(decode::<ToAgent>(&encode(&message)).unwrap(), message);
+            }
+            if let Ok(message) = decode::<ToLauncher>(&bytes) {
+                prop_assert_eq!(decode::<ToLauncher>(&encode(&message)).unwrap(), message);
+            }
+        }
+
+        /// A message in which one byte is another.
+        #[test]
+        fn a_changed_byte_harms_nothing(message in to_agent(), at: usize, byte: u8) {
+            let mut bytes = encode(&message);
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            let _ = decode::<ToAgent>(&bytes);
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The control stream between the launcher and an agent: what they say to each other, as bytes.
+//! Nothing here reads or writes.
+//!
+//! ```text
+//!   launcher                                       agent
+//!      │  greeting, Job ─────────────────────────►   │  started by ssh: its standard input and output
+//!      │  ◄──── (a login shell's words) greeting     │
+//!      │  ◄───────────────────────── Ready, Refused  │
+//!      │  Start ─────────────────────────────────►   │  once all agents are ready
+//!      │  ◄──────────────────────────────── Started  │
+//!      │  Stdin, Signal, Exit, State, ... ───────►   │
+//!      │  ◄─────────────── Output, Ended, State, ... │
+//!      │  ◄─────────────────────────────── Finished  │
+//! ```
+//!
+//! After the greeting, which names the version, each message is cut into frames of at most
+//! [`FRAME_BYTES`](frames::FRAME_BYTES). An empty frame is a heartbeat, and may stand between the
+//! frames of one message. The kernel writes a frame to a pipe in one piece, so that two processes
+//! can write to one stream: the launcher, and its guard, which goes on with the heartbeats while
+//! the launcher is stopped.
+
+pub mod codec;
+pub mod frames;
+pub mod messages;

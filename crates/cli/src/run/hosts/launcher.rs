@@ -1,0 +1,620 @@
+//! The launcher's loop: messages of agents, their ends, signals, input and deadlines.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use memonet_core::unstable::launch::State;
+use memonet_core::{Cause, Lost};
+use memonet_tcp::agent::NodeInfo;
+use nix::sys::signal::Signal;
+
+use super::HEARTBEAT;
+use super::call::{CALLS, Caller};
+use super::input::Input;
+use super::node::{Event, Node, Stage, event};
+use crate::run::control::codec::{Bytes, decode};
+use crate::run::control::frames::{Piece, version};
+use crate::run::control::messages::{Death, Findings, ToAgent, ToLauncher};
+use crate::run::course::{Course, End, Outcome};
+use crate::run::events::{self, listen};
+use crate::run::family::Family;
+use crate::run::net;
+use crate::run::phase::{Deed, Phase};
+use crate::run::report;
+use crate::run::signals::Signals;
+use crate::run::source::Target;
+
+const SIGNALS: u64 = u64::MAX;
+const NEWS: u64 = u64::MAX - 1;
+const INPUT: u64 = u64::MAX - 2;
+
+/// All agents must be ready within this time.
+const START: Duration = Duration::from_secs(15);
+/// A host is lost of which nothing was heard for this long.
+pub const SILENCE: Duration = Duration::from_secs(2);
+/// If the loop itself took this long for a pass, this process was stopped: it cannot tell whether
+/// others were silent.
+pub const STOPPED: Duration = Duration::from_millis(750);
+/// Time for an agent that is told to end, or has finished, to do so.
+const LAST_WAIT: Duration = Duration::from_secs(3);
+/// Bytes of output after which an agent is told that they were passed on.
+const OWED_BYTES: usize = 64 << 10;
+
+/// The launcher of a job on several hosts. Dropping it ends the job.
+pub struct Launcher {
+    events: OwnedFd,
+    caller: Caller,
+    phase: Phase,
+    /// When the agents were called.
+    began: Instant,
+    /// A death was published.
+    died: bool,
+    /// All agents were told to end; those that have not by then are ended.
+    ending: Option<Instant>,
+    next_beat: Instant,
+    /// When the loop last began a pass.
+    passed: Instant,
+    heartbeat: bool,
+    input: Input,
+    // Dropped in this order, as in the supervisor of one machine.
+    nodes: Vec<Node>,
+    family: Family,
+    signals: Signals,
+    pub course: Course,
+}
+
+impl Launcher {
+    /// The launcher of a job on these nodes. `course` has all PEs.
+    pub fn new(
+        nodes: Vec<Node>,
+        caller: Caller,
+        heartbeat: bool,
+        signals: Signals,
+        family: Family,
+        course: Course,
+    ) -> Result<Launcher> {
+        let events = events::set()?;
+        listen(&events, &signals, SIGNALS)?;
+        listen(&events, course.news(), NEWS)?;
+        let now = Instant::now();
+        Ok(Launcher {
+            events,
+            caller,
+            phase: Phase::Running,
+            began: now,
+            died: false,
+            ending: None,
+            next_beat: now + HEARTBEAT,
+            passed: now,
+            heartbeat,
+            input: Input::default(),
+            nodes,
+            family,
+            signals,
+            course,
+        })
+    }
+
+    /// Runs the job until it has ended.
+    pub fn run(mut self) -> Result<Outcome> {
+        for node in &mut self.nodes {
+            node.call(&self.caller, &self.events)?;
+        }
+        while self.nodes.iter().any(|node| node.call.is_some()) {
+            let events = events::wait(&self.events, Some(self.next()))?;
+            self.notice_stop();
+            for event in events {
+                match event {
+                    SIGNALS => self.handle_signals()?,
+                    NEWS => self.handle_news(),
+                    INPUT => self.pass_input(),
+                    token => self.handle_node(token)?,
+                }
+            }
+            if self.input.is_due() {
+                self.pass_input();
+            }
+            let nodes = &self.nodes;
+            self.family
+                .reap(|pid| nodes.iter().flat_map(|node| &node.call).any(|c| c.pid() == pid));
+            self.handle_deadlines();
+            self.flush()?;
+        }
+        let left = self.family.end();
+        self.course.finish(left);
+        let (outcome, output) = self.course.outcome();
+        // Dropping the writer writes the last output.
+        drop(self);
+        Ok(outcome.after(&output))
+    }
+
+    fn next(&self) -> Instant {
+        let start = (!self.has_started()).then_some(self.began + START);
+        let now = self.input.is_due().then(Instant::now);
+        let due = [self.phase.until(), self.course.next_due(), self.ending, start, now];
+        due.into_iter().flatten().fold(self.next_beat, Instant::min)
+    }
+
+    /// After a stop, what others have said may lie unread: nobody counts as silent.
+    fn notice_stop(&mut self) {
+        let now = Instant::now();
+        if now - self.passed > STOPPED {
+            self.nodes.iter_mut().for_each(|node| node.heard = now);
+        }
+        self.passed = now;
+    }
+
+    fn handle_node(&mut self, token: u64) -> Result<()> {
+        let (node, event) = event(token);
+        match event {
+            Event::Output => self.hear(node),
+            Event::Errors => self.show_errors(node, false),
+            Event::End => self.end_call(node)?,
+            // Every pass of the loop writes what there is room for.
+            Event::Room => {}
+        }
+        Ok(())
+    }
+
+    /// Reads what an agent has said.
+    fn hear(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let Some(from) = node.from() else { return };
+        let read = from.read();
+        if read.is_some_and(|n| n > 0) {
+            node.heard = Instant::now();
+        }
+        while let Some(from) = self.nodes[at].from() {
+            let handled = match from.next() {
+                Ok(Some(piece)) => self.handle_piece(at, piece),
+                Ok(None) => break,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = handled {
+                let host = self.nodes[at].host.clone();
+                self.course.say(&format!(
+                    "{host}: what memonet's agent there says is no message: {error:#}"
+                ));
+                self.lose(at, Lost::Closed);
+            }
+        }
+        if read.is_none() {
+            match self.nodes[at].stage {
+                // The end of the call says why.
+                Stage::Called | Stage::Greeted | Stage::Ready(_) => self.nodes[at].close(),
+                _ => self.lose(at, Lost::Closed),
+            }
+        }
+    }
+
+    fn handle_piece(&mut self, at: usize, piece: Piece) -> Result<()> {
+        match piece {
+            Piece::Heartbeat => {}
+            Piece::Foreign(line) if line.is_empty() => {}
+            Piece::Foreign(line) => self.say_on(at, &line),
+            Piece::Greeting(theirs) if theirs == version() => {
+                self.nodes[at].stage = Stage::Greeted;
+                self.show_errors(at, false);
+            }
+            Piece::Greeting(theirs) => {
+                let host = &self.nodes[at].host;
+                let text = format!(
+                    "{host} has memonet {theirs}, but this is {}. Install one version on all hosts",
+                    version()
+                );
+                self.give_up(&text, 1);
+            }
+            Piece::Message(bytes) => self.handle_message(at, decode(&bytes)?)?,
+        }
+        Ok(())
+    }
+
+    fn handle_message(&mut self, at: usize, message: ToLauncher) -> Result<()> {
+        match message {
+            ToLauncher::Ready { findings } => {
+                self.nodes[at].stage = Stage::Ready(findings);
+                self.start_if_ready()?;
+            }
+            ToLauncher::Refused { why, status } => {
+                let text = format!("{}: {why}", self.nodes[at].host);
+                self.give_up(&text, status);
+            }
+            ToLauncher::Started { processes } => self.note_start(at, &processes),
+            ToLauncher::Output { pe, target, bytes } => {
+                let pe = self.pe_of(at, pe)?;
+                let target = if target == 0 { Target::Stdout } else { Target::Stderr };
+                self.nodes[at].owed += bytes.0.len();
+                match bytes.0.is_empty() {
+                    true => self.course.close(pe, target),
+                    false => self.course.receive(pe, target, &bytes.0),
+                }
+            }
+            ToLauncher::Ended { death } => self.note_end(at, death)?,
+            ToLauncher::State { pe, state } => {
+                let pe = self.pe_of(at, pe)?;
+                self.publish(pe, State::from_word(state), Some(at));
+            }
+            ToLauncher::Exit { status } => {
+                if self.phase.asked(Instant::now()) {
+                    self.course.asked(status);
+                }
+                let others = self.nodes.iter_mut().enumerate().filter(|(number, _)| *number != at);
+                others.for_each(|(_, node)| node.send(&ToAgent::Exit { status }));
+            }
+            ToLauncher::Say { text } => self.say_on(at, &text),
+            ToLauncher::Taken { bytes } => self.input.taken(bytes as usize),
+            ToLauncher::Finished {} => {
+                let node = &mut self.nodes[at];
+                node.stage = Stage::Finished;
+                node.heard = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// A PE of this node, from a message.
+    fn pe_of(&self, at: usize, pe: u32) -> Result<usize> {
+        let (node, pe) = (&self.nodes[at], pe as usize);
+        let has = (node.first..node.first + node.count).contains(&pe);
+        has.then_some(pe).with_context(|| format!("PE {pe} is not there"))
+    }
+
+    /// Once all agents are ready: has them start the PEs.
+    fn start_if_ready(&mut self) -> Result<()> {
+        let found = |node: &Node| match &node.stage {
+            Stage::Ready(findings) => Some(findings.clone()),
+            _ => None,
+        };
+        let all: Option<Vec<Findings>> = self.nodes.iter().map(found).collect();
+        let Some(all) = all.filter(|_| self.ending.is_none()) else { return Ok(()) };
+        if let Some(text) = self.difference(&all) {
+            self.give_up(&text, 1);
+            return Ok(());
+        }
+        let heap = all.iter().map(|findings| findings.heap).min().unwrap_or_default();
+        let describe = |(node, findings): (&Node, &Findings)| NodeInfo {
+            name: node.host.to_string(),
+            pes: node.count as u32,
+            cpus: findings.cpus,
+            addresses: findings.addresses.clone(),
+        };
+        let nodes = self.nodes.iter().zip(&all).map(describe).collect();
+        for (node, job) in self.nodes.iter_mut().zip(net::describe(nodes)?) {
+            node.send(&ToAgent::Start { job: Bytes(job), heap });
+            node.stage = Stage::Starting;
+        }
+        Ok(())
+    }
+
+    /// What differs between hosts, and must not.
+    fn difference(&self, all: &[Findings]) -> Option<String> {
+        let traits = |findings: &Findings| (findings.architecture.clone(), findings.page);
+        let at = all.iter().position(|findings| traits(findings) != traits(&all[0]))?;
+        let describe = |at: usize| {
+            let Findings { architecture, page, .. } = &all[at];
+            format!("{} has {architecture} and pages of {page} bytes", self.nodes[at].host)
+        };
+        Some(format!(
+            "the hosts are too different for one job: {}, but {}. Leave some out",
+            describe(0),
+            describe(at)
+        ))
+    }
+
+    fn note_start(&mut self, at: usize, processes: &[i32]) {
+        let node = &mut self.nodes[at];
+        node.stage = Stage::Running;
+        node.heard = Instant::now();
+        for (pe, &pid) in (node.first..node.first + node.count).zip(processes) {
+            self.course.started(pe, pid);
+        }
+    }
+
+    /// Whether all PEs run, or have run.
+    fn has_started(&self) -> bool {
+        let has =
+            |node: &Node| matches!(node.stage, Stage::Running | Stage::Finished | Stage::Lost);
+        self.nodes.iter().all(has)
+    }
+
+    fn note_end(&mut self, at: usize, death: Death) -> Result<()> {
+        let pe = self.pe_of(at, death.pe)?;
+        let cause = match death.cause.map(State::from_word) {
+            None => None,
+            Some(State::Dead(cause)) => Some(cause),
+            Some(other) => anyhow::bail!("PE {pe} has ended as {other:?}"),
+        };
+        if death.joined.is_none() {
+            self.nodes[at].running.remove(&pe);
+        }
+        let Death { joined, after_finalizing, sent, hint, .. } = death;
+        self.account_for(&End { pe, cause, joined, after_finalizing, sent, hint });
+        Ok(())
+    }
+
+    fn account_for(&mut self, end: &End) {
+        if self.course.account_for(end, self.phase) {
+            self.phase.failed(Instant::now());
+        }
+    }
+
+    /// Tells all nodes but `origin` what has become of a PE. Deaths get their order here, so that
+    /// all nodes name the same one as the first: these are told to the origin too.
+    fn publish(&mut self, pe: usize, state: State, origin: Option<usize>) {
+        let is_death = matches!(state, State::Dead(_));
+        let first = is_death && !self.died;
+        self.died |= is_death;
+        let message = ToAgent::State { pe: pe as u32, state: state.to_word(), first };
+        let others = self.nodes.iter_mut().enumerate();
+        for (_, node) in others.filter(|(number, _)| first || Some(*number) != origin) {
+            if matches!(node.stage, Stage::Starting | Stage::Running) {
+                node.send(&message);
+            }
+        }
+    }
+
+    /// A host takes no part any more: its PEs are dead to all others.
+    fn lose(&mut self, at: usize, how: Lost) {
+        let node = &mut self.nodes[at];
+        let before = std::mem::replace(&mut node.stage, Stage::Lost);
+        node.close();
+        if let Some(call) = &node.call {
+            call.kill();
+        }
+        if matches!(before, Stage::Lost | Stage::Finished) {
+            node.stage = before;
+            return;
+        }
+        let (running, host) = (std::mem::take(&mut node.running), node.host.clone());
+        if !matches!(before, Stage::Starting | Stage::Running) || self.ending.is_some() {
+            let text = format!("{host}: memonet's agent there has ended before the job began");
+            self.give_up(&text, 1);
+            return;
+        }
+        let cause = Cause::Host(how);
+        for &pe in &running {
+            self.publish(pe, State::Dead(cause), Some(at));
+        }
+        let (joined, after_finalizing, sent, hint) = (None, false, false, None);
+        for pe in running {
+            let hint = hint.clone();
+            self.account_for(&End { pe, cause: Some(cause), joined, after_finalizing, sent, hint });
+        }
+    }
+
+    /// The process that had started an agent has ended.
+    fn end_call(&mut self, at: usize) -> Result<()> {
+        let Some(status) = self.nodes[at].call.as_mut().and_then(|call| call.ended()) else {
+            return Ok(());
+        };
+        // What the agent has said before lies in the pipe. A process that it has left behind may
+        // keep that open.
+        while let Some(from) = self.nodes[at].from() {
+            if from.read().is_none_or(|n| n == 0) {
+                break;
+            }
+            self.hear(at);
+        }
+        self.hear(at);
+        let lines = self.nodes[at].errors(true);
+        let node = &mut self.nodes[at];
+        let command = self.caller.describe(&node.host, "true");
+        node.call = None;
+        if node.stage != Stage::Called {
+            lines.iter().for_each(|line| self.say_on(at, line));
+            self.lose(at, Lost::Closed);
+            return Ok(());
+        }
+        node.close();
+        node.attempt += 1;
+        let missing = matches!(status.code(), Some(126 | 127));
+        if missing && node.attempt < CALLS && self.ending.is_none() {
+            return node.call(&self.caller, &self.events);
+        }
+        let text = self.why_no_agent(at, missing, status, &command, &lines);
+        self.give_up(&text, if missing { 127 } else { 1 });
+        Ok(())
+    }
+
+    fn why_no_agent(
+        &self,
+        at: usize,
+        missing: bool,
+        status: std::process::ExitStatus,
+        command: &str,
+        lines: &[String],
+    ) -> String {
+        let host = &self.nodes[at].host;
+        let said = lines.last().map_or_else(String::new, |line| format!(": {line}"));
+        if missing {
+            return format!(
+                "there is no memonet on {host}, neither at this program's own path nor on PATH{said}. Install it there, or share it with that host"
+            );
+        }
+        format!(
+            "cannot start memonet on {host}: {} has ended with {status}{said}. `{command}` must work without a password",
+            self.caller.program()
+        )
+    }
+
+    /// Ends a job that has not begun, or cannot go on.
+    fn give_up(&mut self, text: &str, status: u8) {
+        if self.ending.is_none() {
+            self.course.fail(text, status);
+            self.end_all();
+        }
+    }
+
+    /// Tells all agents to end.
+    fn end_all(&mut self) {
+        self.nodes.iter_mut().for_each(|node| node.send(&ToAgent::End {}));
+        self.ending = Some(Instant::now() + LAST_WAIT);
+        // An agent that has not answered yet may never do so.
+        for node in self.nodes.iter().filter(|node| node.stage == Stage::Called) {
+            if let Some(call) = &node.call {
+                call.kill();
+            }
+        }
+    }
+
+    fn handle_signals(&mut self) -> Result<()> {
+        while let Some(arrived) = self.signals.next() {
+            let number = arrived.signal as i32;
+            if arrived.signal == Signal::SIGCHLD {
+                // The ends of calls have events of their own.
+                continue;
+            }
+            // PEs on other hosts get nothing from this terminal.
+            self.nodes.iter_mut().for_each(|node| node.send(&ToAgent::Signal { number }));
+            match arrived.signal {
+                Signal::SIGTSTP => {
+                    self.flush()?;
+                    self.signals.stop()?;
+                }
+                Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => {
+                    self.course.interrupt(number);
+                    if !self.has_started() && self.ending.is_none() {
+                        self.course.asked(128 + number as u8);
+                        self.end_all();
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn handle_news(&mut self) {
+        for target in self.course.handle_news() {
+            let message = ToAgent::Closed { target: target as u8 };
+            self.nodes.iter_mut().for_each(|node| node.send(&message));
+        }
+    }
+
+    /// Passes on standard input, to the node with PE 0.
+    fn pass_input(&mut self) {
+        if let Some(bytes) = self.input.read() {
+            self.nodes[0].send(&ToAgent::Stdin { bytes: Bytes(bytes) });
+        }
+    }
+
+    fn show_errors(&mut self, at: usize, all: bool) {
+        // Before the agent has answered, they are part of the reason why it does not.
+        if self.nodes[at].stage != Stage::Called {
+            for line in self.nodes[at].errors(all) {
+                self.say_on(at, &line);
+            }
+        }
+    }
+
+    /// Passes on a message of a host.
+    fn say_on(&mut self, at: usize, text: &str) {
+        let host = self.nodes[at].host.clone();
+        for line in text.lines() {
+            self.course.say(&format!("{host}: {line}"));
+        }
+    }
+
+    fn handle_deadlines(&mut self) {
+        let now = Instant::now();
+        if self.next_beat <= now {
+            self.next_beat = now + HEARTBEAT;
+            self.nodes.iter_mut().for_each(Node::beat);
+        }
+        // A pass itself may have been stopped, too.
+        self.notice_stop();
+        self.handle_silence(now);
+        self.course.pass_on_due(now, |_| false);
+        let nodes = &self.nodes;
+        if self.course.is_overdue(now, || running(nodes)) {
+            match self.has_started() {
+                true => self.hurry(now),
+                false => self.end_all(),
+            }
+        }
+        if let Some(deed) = self.phase.pass(now) {
+            self.carry_out(deed);
+        }
+        if self.ending.is_some_and(|at| at <= now) {
+            self.ending = Some(now + LAST_WAIT);
+            self.nodes.iter().flat_map(|node| &node.call).for_each(|call| call.kill());
+        }
+    }
+
+    fn handle_silence(&mut self, now: Instant) {
+        if !self.has_started() && self.ending.is_none() && now >= self.began + START {
+            let late = |node: &&Node| {
+                !matches!(node.stage, Stage::Ready(_) | Stage::Running | Stage::Finished)
+            };
+            let names: Vec<&str> = self.nodes.iter().filter(late).map(|node| &*node.host).collect();
+            let first = self.nodes.iter().find(late);
+            let command =
+                first.map_or_else(String::new, |node| self.caller.describe(&node.host, "true"));
+            let text = format!(
+                "no answer after {START:?} from {}. Does `{command}` return at once?",
+                names.join(", "),
+            );
+            self.give_up(&text, 1);
+        }
+        for at in 0..self.nodes.len() {
+            let (node, silent) =
+                (&self.nodes[at], now.saturating_duration_since(self.nodes[at].heard));
+            match node.stage {
+                Stage::Running if self.heartbeat && silent > SILENCE => self.lose(at, Lost::Silent),
+                Stage::Finished if silent > LAST_WAIT => {
+                    node.call.iter().for_each(|call| call.kill());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends the job without a grace period.
+    fn hurry(&mut self, now: Instant) {
+        if let Some(deed) = self.phase.hurry(now) {
+            self.carry_out(deed);
+        }
+    }
+
+    fn carry_out(&mut self, deed: Deed) {
+        match deed {
+            Deed::Terminate { .. } => {
+                self.nodes.iter_mut().for_each(|node| node.send(&ToAgent::Hurry {}));
+            }
+            // Agents do that by themselves, a second after `Hurry`.
+            Deed::Kill => {}
+            Deed::Abandon => self.end_all(),
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let passed_on = self.course.flush();
+        for node in &mut self.nodes {
+            if passed_on && node.owed >= OWED_BYTES {
+                let bytes = std::mem::take(&mut node.owed) as u32;
+                node.send(&ToAgent::Written { bytes });
+            }
+            node.flush(&self.events)?;
+        }
+        let reads = self.has_started() && self.ending.is_none();
+        if reads && self.nodes[0].running.contains(&0) {
+            self.input.update(&self.events, INPUT)?;
+        }
+        Ok(())
+    }
+}
+
+/// The PEs that have not ended, as text.
+fn running(nodes: &[Node]) -> String {
+    let running: BTreeSet<usize> = nodes.iter().flat_map(|node| &node.running).copied().collect();
+    report::ranges(&mut running.into_iter().collect::<Vec<_>>())
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        // `Family` waits for their ends.
+        self.nodes.iter().flat_map(|node| &node.call).for_each(|call| call.kill());
+    }
+}

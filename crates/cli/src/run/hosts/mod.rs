@@ -1,0 +1,123 @@
+//! A job on several hosts: the launcher's side.
+//!
+//! ```text
+//!                       .── ssh a ──► agent on a ── PE 0, 1, 2, 3
+//!   launcher ── pipes ──┤                 ║ sockets between PEs, made by agents
+//!                       '── ssh b ──► agent on b ── PE 4, 5, 6, 7
+//! ```
+//!
+//! The launcher has the user: output, input, signals, deadlines, reports and the exit status. An
+//! [agent](super::agent), `memonet agent`, has the PEs of its host: their processes and their
+//! memory. What they say to each other is in [control](super::control). The launcher puts deaths
+//! and requests to exit in one order and passes them on, so that all hosts see the same.
+//!
+//! # The life of a job
+//!
+//! 1. *Called.* The launcher starts `ssh HOST memonet agent` for all hosts at once, and sends each
+//!    the order: programs, arguments, environment, working directory.
+//! 2. *Ready.* Each agent finds its programs and listens on a port. It says what its host has. A
+//!    host on which something is missing says so instead, and the job does not begin (F1).
+//! 3. *Started.* When all are ready, each agent gets the description of all nodes and the size of
+//!    the heap, the least of all. It makes its host's memory and starts its PEs.
+//! 4. *Running.* Output and ends of PEs come to the launcher, and signals and input go to the PEs.
+//!    When a PE has died, finalised or ended, its agent tells, and all agents write that into their
+//!    copies of its record, which end the waits of other PEs.
+//! 5. *Ending.* As on one machine, [`Phase`](super::phase::Phase) decides: after a failure the PEs
+//!    have a moment to end by themselves. Then agents are told to end them, and do so with times of
+//!    their own.
+//! 6. *Finished.* An agent whose PEs have ended passes on their last output, ends what they have
+//!    left behind, and ends. The job has ended when all calls have.
+//!
+//! # Failures
+//!
+//! * F1. *Before the start:* the launcher reports the first one, tells all agents to end, and exits
+//!   with the status that one machine has for it. A host that does not answer within 15 s fails.
+//! * F2. *A PE dies:* its agent publishes that on its host, and tells the launcher, which tells all
+//!   others.
+//! * F3. *A host is lost:* its call ends, its stream ends, or nothing is heard of it for 2 s
+//!   (heartbeats come every 250 ms). Its PEs are dead to all others.
+//! * F4. *The launcher is lost:* an agent whose stream ends, or that hears nothing for 2 s, ends
+//!   its PEs and itself. A launcher that is only stopped is not lost: its [guard](super::guard)
+//!   goes on with the heartbeats.
+//! * F5. *A process is stopped and goes on:* it finds that its own loop has stood still, and does
+//!   not count that time as silence of others.
+//!
+//! *Nothing is left behind.* On its host, an agent is the launcher of its PEs: they end with it, as
+//! do the processes that they have started ([family](super::family), [guard](super::guard)). An
+//! agent ends with its launcher (F4). The launcher waits for all calls, and ends those that stay.
+
+mod call;
+mod input;
+mod launcher;
+mod list;
+mod node;
+mod order;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use memonet_core::unstable::settings;
+
+use super::control::frames;
+use super::course::{Course, Outcome};
+use super::family::Family;
+use super::guard::{Beats, Guard};
+use super::limits;
+use super::signals::Signals;
+use super::spec::{ALL, Options, Program, Spec};
+use call::Caller;
+use launcher::Launcher;
+pub use launcher::{SILENCE, STOPPED};
+use list::Allotment;
+use node::{Node, Pipe};
+pub use order::stays;
+
+/// Time between two heartbeats.
+pub const HEARTBEAT: Duration = Duration::from_millis(250);
+
+/// Runs a job on the hosts that the options name.
+pub fn run(spec: Spec) -> Result<Outcome> {
+    let Spec { mut programs, options } = spec;
+    let nodes = allotments(&mut programs, &options)?;
+    limits::raise_descriptors_for_hosts(nodes.len())?;
+    let orders = order::orders(&programs, &options, &nodes)?;
+    let signals = Signals::catch()?;
+    let pipes = nodes.iter().map(|_| Pipe::new()).collect::<Result<Vec<_>>>()?;
+    let beats = Beats {
+        to: pipes.iter().map(Pipe::share).collect::<Result<_>>()?,
+        bytes: &frames::HEARTBEAT,
+        interval: HEARTBEAT,
+    };
+    let guard = Guard::post(beats)?;
+    let caller = Caller::new(options.several.launch_agent.as_deref(), guard.mark())?;
+    let family = Family::found(guard)?;
+    let mut course = Course::begin(&options)?;
+    for complaint in settings::complaints(options.names_of_variables()) {
+        course.say(&complaint);
+    }
+    let names =
+        programs.iter().flat_map(|program| std::iter::repeat_n(&program.program, program.n));
+    let hosts = nodes.iter().flat_map(|node| std::iter::repeat_n(&node.host, node.count));
+    for (name, host) in names.zip(hosts) {
+        course.add(name.to_string_lossy().into_owned(), Some(host.as_str().into()), [None, None]);
+    }
+    let all = nodes.iter().zip(orders).zip(pipes).enumerate();
+    let nodes = all.map(|(number, ((node, order), pipe))| Node::new(number, node, order, pipe));
+    let heartbeat = options.several.heartbeat();
+    Launcher::new(nodes.collect(), caller, heartbeat, signals, family, course)?.run()
+}
+
+/// Decides which PEs run where.
+fn allotments(programs: &mut [Program], options: &Options) -> Result<Vec<Allotment>> {
+    let hosts = match (&options.several.hosts, &options.several.hostfile) {
+        (Some(list), _) => list::parse(list)?,
+        (None, Some(file)) => list::read(file)?,
+        (None, None) => bail!("there is no list of hosts"),
+    };
+    let npes = programs.iter().map(|program| program.n).sum();
+    let nodes = list::allot(&hosts, Some(npes).filter(|&npes| npes != ALL))?;
+    if let [Program { n, .. }] = programs {
+        *n = nodes.iter().map(|node| node.count).sum();
+    }
+    Ok(nodes)
+}

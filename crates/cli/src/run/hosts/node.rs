@@ -1,0 +1,200 @@
+//! One host of the job, as the launcher knows it.
+
+use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, pipe_with};
+
+use super::call::{Call, Caller};
+use super::list::Allotment;
+use crate::run::control::codec::Wire;
+use crate::run::control::messages::{Findings, Order, ToAgent};
+use crate::run::events::listen;
+use crate::run::stream::{Receiver, Sender};
+
+/// How far a node is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// Its agent was called, and has not answered.
+    Called,
+    /// Its agent has answered with the right version.
+    Greeted,
+    /// Its agent waits for the start.
+    Ready(Findings),
+    /// Its agent starts the PEs.
+    Starting,
+    /// Its PEs were started.
+    Running,
+    /// All of its PEs have ended, and nothing follows.
+    Finished,
+    /// It takes no part any more.
+    Lost,
+}
+
+/// What the events of a node are about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    Output,
+    Errors,
+    End,
+    Room,
+}
+
+const EVENTS: [Event; 4] = [Event::Output, Event::Errors, Event::End, Event::Room];
+
+/// The number that stands for an event of a node.
+pub fn token(node: usize, event: Event) -> u64 {
+    node as u64 * EVENTS.len() as u64 + event as u64
+}
+
+/// The node and event that a number stands for.
+pub fn event(token: u64) -> (usize, Event) {
+    (token as usize / EVENTS.len(), EVENTS[token as usize % EVENTS.len()])
+}
+
+/// The pipe to an agent. It is made before the guard, which writes to it, too.
+pub struct Pipe {
+    read: OwnedFd,
+    write: OwnedFd,
+}
+
+impl Pipe {
+    pub fn new() -> Result<Pipe> {
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
+        rustix::io::ioctl_fionbio(&write, true)?;
+        Ok(Pipe { read, write })
+    }
+
+    /// Another descriptor of the end that is written to.
+    pub fn share(&self) -> Result<OwnedFd> {
+        self.write.try_clone().context("dup")
+    }
+
+    /// Forgets what nobody has read.
+    fn drain(&self) -> Result<()> {
+        rustix::io::ioctl_fionbio(&self.read, true)?;
+        while rustix::io::read(&self.read, &mut [0; 4096]).is_ok_and(|n| n > 0) {}
+        rustix::io::ioctl_fionbio(&self.read, false)?;
+        Ok(())
+    }
+}
+
+/// A host of the job.
+pub struct Node {
+    number: usize,
+    pub host: Arc<str>,
+    pub first: usize,
+    pub count: usize,
+    pub stage: Stage,
+    order: Order,
+    /// How often its agent was called.
+    pub attempt: usize,
+    pub call: Option<Call>,
+    /// The pipe's end for the agent, until the agent has answered.
+    pipe: Pipe,
+    to: Option<Sender<OwnedFd>>,
+    from: Option<Receiver<OwnedFd>>,
+    /// What the call has written to its standard error, and was not shown.
+    errors: Vec<u8>,
+    /// When something was last heard of it.
+    pub heard: Instant,
+    /// Its PEs that have not ended.
+    pub running: BTreeSet<usize>,
+    /// Bytes of output that its agent does not know to be passed on.
+    pub owed: usize,
+}
+
+impl Node {
+    /// A host whose agent will be called.
+    pub fn new(number: usize, allotment: &Allotment, order: Order, pipe: Pipe) -> Node {
+        let Allotment { host, first, count } = allotment;
+        Node {
+            number,
+            host: host.as_str().into(),
+            first: *first,
+            count: *count,
+            stage: Stage::Called,
+            order,
+            attempt: 0,
+            call: None,
+            pipe,
+            to: None,
+            from: None,
+            errors: Vec::new(),
+            heard: Instant::now(),
+            running: (*first..first + count).collect(),
+            owed: 0,
+        }
+    }
+
+    /// Calls its agent, and sends it the order.
+    pub fn call(&mut self, caller: &Caller, events: &OwnedFd) -> Result<()> {
+        self.pipe.drain()?;
+        self.errors.clear();
+        let call = caller.call(&self.host, self.attempt, &self.pipe.read)?;
+        listen(events, &call.pidfd, token(self.number, Event::End))?;
+        rustix::io::ioctl_fionbio(&call.errors, true)?;
+        listen(events, &call.errors, token(self.number, Event::Errors))?;
+        let from = Receiver::new(call.output.try_clone()?)?;
+        listen(events, from.fd(), token(self.number, Event::Output))?;
+        self.to = Some(Sender::new(self.pipe.share()?)?);
+        (self.call, self.from) = (Some(call), Some(from));
+        self.send(&ToAgent::Job { order: self.order.clone() });
+        self.flush(events)
+    }
+
+    /// Adds a message for the agent.
+    pub fn send(&mut self, message: &impl Wire) {
+        if let Some(to) = &mut self.to {
+            to.send(message);
+        }
+    }
+
+    /// Adds a heartbeat.
+    pub fn beat(&mut self) {
+        if let Some(to) = &mut self.to {
+            to.beat();
+        }
+    }
+
+    /// Sends what there is room for.
+    pub fn flush(&mut self, events: &OwnedFd) -> Result<()> {
+        self.to.as_mut().map_or(Ok(()), |to| to.flush(events, token(self.number, Event::Room)))
+    }
+
+    /// The stream from the agent, until it has ended.
+    pub fn from(&mut self) -> Option<&mut Receiver<OwnedFd>> {
+        self.from.as_mut()
+    }
+
+    /// Hears and says no more.
+    pub fn close(&mut self) {
+        (self.to, self.from) = (None, None);
+    }
+
+    /// The lines that the call has written to its standard error since the last time. `all`: the
+    /// last one need not be complete.
+    pub fn errors(&mut self, all: bool) -> Vec<String> {
+        let Some(call) = &self.call else { return Vec::new() };
+        let mut scratch = [0; 4096];
+        loop {
+            match rustix::io::read(&call.errors, &mut scratch) {
+                Ok(n) if n > 0 => self.errors.extend_from_slice(&scratch[..n]),
+                Err(Errno::INTR) => {}
+                _ => break,
+            }
+        }
+        let end = match all {
+            true => self.errors.len(),
+            false => self.errors.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1),
+        };
+        let text: Vec<u8> = self.errors.drain(..end).collect();
+        let text = String::from_utf8_lossy(&text);
+        let lines = text.lines().map(|line| line.trim_end().to_owned());
+        lines.filter(|line| !line.is_empty()).collect()
+    }
+}

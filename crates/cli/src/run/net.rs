@@ -1,0 +1,64 @@
+//! What `memonet_tcp::agent` does for launcher and agents.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use anyhow::Result;
+use memonet_tcp::agent::{self, Job, NodeInfo, Secret};
+
+/// The job's description for each node's agent, with a new secret.
+pub fn describe(nodes: Vec<NodeInfo>) -> Result<Vec<Vec<u8>>> {
+    let (id, secret) = (agent::random()?, Secret::random()?);
+    let pes = nodes.iter().enumerate();
+    let node_of = pes.flat_map(|(node, info)| std::iter::repeat_n(node as u32, info.pes as usize));
+    let mut job = Job { id, secret, node: 0, node_of: node_of.collect(), nodes, costs: None };
+    let nodes = 0..job.nodes.len() as u32;
+    let describe = |node| {
+        job.node = node;
+        Ok(job.encode()?.to_vec())
+    };
+    nodes.map(describe).collect()
+}
+
+/// The node's listening port.
+pub struct Listening(agent::Listener);
+
+impl Listening {
+    /// Listens on the interface that the user has named, or on all.
+    pub fn bind(interface: Option<String>) -> Result<Self> {
+        let mut options = agent::Options::from_environment(interface)?;
+        options.first = reached_at();
+        Ok(Listening(agent::Listener::bind(&options)?))
+    }
+
+    /// Its addresses.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.0.addresses().to_vec()
+    }
+}
+
+/// The address of this host that ssh was called at: client and its port, server and its port.
+fn reached_at() -> Option<IpAddr> {
+    let connection = std::env::var("SSH_CONNECTION").ok()?;
+    connection.split_whitespace().nth(2)?.parse().ok()
+}
+
+/// Makes the streams of a node's PEs.
+pub struct Switchboard(agent::Switchboard);
+
+impl Switchboard {
+    /// Begins to, for the job that the launcher has described.
+    pub fn start(listening: Listening, job: &[u8]) -> Result<Self> {
+        Ok(Switchboard(agent::Switchboard::start(listening.0, Job::decode(job)?)?))
+    }
+
+    /// The descriptor by which a PE asks for streams.
+    pub fn seat(&mut self, pe: usize) -> Result<OwnedFd> {
+        Ok(self.0.seat(pe as u32)?)
+    }
+
+    /// A PE is gone.
+    pub fn departed(&self, pe: usize) {
+        self.0.departed(pe as u32);
+    }
+}
