@@ -59,6 +59,7 @@ const CRATES: &[Rules] = &[
     Rules { name: "sim", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "cli", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "wireup", layers: &[], allowed: &[], circles: Circles::WithAncestors },
+    Rules { name: "dl", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "ofi", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "repair", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "tcp", layers: &[], allowed: &[], circles: Circles::Forbidden },

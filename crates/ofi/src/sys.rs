@@ -10,6 +10,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
+use std::ptr::NonNull;
 use std::sync::OnceLock;
 
 pub(crate) const API: u32 = 1 << 16 | 17;
@@ -402,24 +403,13 @@ pub(crate) fn library() -> Result<&'static Library, String> {
 }
 
 fn load() -> Result<Library, String> {
-    const NAME: &CStr = c"libfabric.so.1";
-    // SAFETY: the name ends with a zero. Constructors of libfabric are run, as in any program that
-    // is linked with it.
-    let handle = unsafe { libc::dlopen(NAME.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    if handle.is_null() {
-        // SAFETY: dlerror gives a string or nothing.
-        let why = unsafe { libc::dlerror().as_ref().map(|text| CStr::from_ptr(text)) };
-        let why = why.map_or("it cannot be loaded".into(), CStr::to_string_lossy);
-        return Err(format!(
-            "{why}. Install libfabric (Debian: libfabric1), or set LD_LIBRARY_PATH"
-        ));
-    }
+    let found = memonet_dl::Library::open(c"libfabric.so.1").map_err(|why| {
+        format!("{why}. Install libfabric (Debian: libfabric1), or set LD_LIBRARY_PATH")
+    })?;
     let symbol = |name: &CStr, version: &CStr| {
-        // SAFETY: a library that was loaded, and strings that end with a zero.
-        let found = unsafe { libc::dlvsym(handle, name.as_ptr(), version.as_ptr()) };
         let missing =
             || format!("libfabric has no {name:?} of version {version:?}: take 1.17 or later");
-        if found.is_null() { Err(missing()) } else { Ok(found) }
+        found.versioned(name, version).map(NonNull::as_ptr).ok_or_else(missing)
     };
     // SAFETY: these functions have these signatures in these versions.
     unsafe {

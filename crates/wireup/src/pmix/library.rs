@@ -2,7 +2,9 @@
 
 use super::abi;
 use crate::error::{Error, Result};
+use memonet_dl as dl;
 use std::ffi::{CStr, CString, c_void};
+use std::ptr::NonNull;
 
 /// The name that 3, 4 and 5 have.
 const NAME: &CStr = c"libpmix.so.2";
@@ -30,22 +32,15 @@ impl Library {
             let path = move |folder| format!("{prefix}/{folder}/{}", NAME.to_string_lossy());
             FOLDERS.iter().filter_map(move |folder| CString::new(path(folder)).ok())
         });
-        let handle = open(NAME, libc::RTLD_NOLOAD)
-            .or_else(|| open(NAME, 0))
-            .or_else(|| paths.find_map(|path| open(&path, 0)));
-        let Some(handle) = handle else {
-            return Err(missing("loading libpmix.so.2, by which the launcher can be asked"));
-        };
+        let found = dl::Library::loaded(NAME)
+            .map_or_else(|| dl::Library::open(NAME), Ok)
+            .or_else(|why| paths.find_map(|path| dl::Library::open(&path).ok()).ok_or(why))
+            .map_err(|why| missing("loading libpmix.so.2, by which the launcher is asked", why))?;
         let find = |name: &CStr| {
-            // SAFETY: the handle is one of `dlopen`, and is never closed.
-            let at = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            if at.is_null() {
-                return Err(missing(&format!(
-                    "finding {} in libpmix.so.2",
-                    name.to_string_lossy()
-                )));
-            }
-            Ok(at)
+            let name_of = name.to_string_lossy();
+            found.symbol(name).map(NonNull::as_ptr).ok_or_else(|| {
+                missing("finding a function in libpmix.so.2", format!("it has no {name_of}"))
+            })
         };
         macro_rules! function {
             ($name:literal, $kind:ty) => {
@@ -78,41 +73,10 @@ impl Library {
     }
 }
 
-/// Loads a library. Without a path `dlopen` would give the program itself.
-fn open(path: &CStr, flags: i32) -> Option<*mut c_void> {
-    if path.is_empty() {
-        return None;
-    }
-    // SAFETY: `path` is a C string. The library's constructors run, as for each library of the
-    // program.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | flags) };
-    (!handle.is_null()).then_some(handle)
-}
-
-fn missing(call: &str) -> Error {
-    // SAFETY: gives a text, or nothing, which stays until this thread's next call.
-    let text = unsafe { libc::dlerror() };
-    let answer = if text.is_null() {
-        "no such library".into()
-    } else {
-        // SAFETY: a C string, as above.
-        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-    };
+fn missing(call: &str, why: String) -> Error {
     Error::System {
         call: call.into(),
-        answer: std::io::Error::other(answer),
+        answer: std::io::Error::other(why),
         hint: "Install OpenPMIx (Debian: libpmix2), or set LD_LIBRARY_PATH to where the launcher has it",
-    }
-}
-
-#[cfg(all(test, not(miri)))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_path_is_no_library() {
-        assert!(open(c"", 0).is_none());
-        assert!(open(c"libthere-is-none.so.2", 0).is_none());
-        assert!(missing("loading").to_string().starts_with("loading: "));
     }
 }
