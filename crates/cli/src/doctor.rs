@@ -327,7 +327,7 @@ fn pidfd() -> Finding {
         Err(error) => bad(
             "pidfd",
             error.to_string(),
-            "use Linux 5.3 or newer, and a seccomp profile that allows pidfd_open",
+            "use Linux 5.9 or newer, and a seccomp profile that allows pidfd_open",
         ),
     }
 }

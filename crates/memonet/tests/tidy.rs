@@ -246,6 +246,7 @@ fn documents_name_what_exists() {
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/bench.md",
+        "docs/cluster.md",
         "docs/conformance.md",
         "docs/decisions.md",
         "docs/machines.md",

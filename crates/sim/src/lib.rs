@@ -71,7 +71,7 @@
 //!
 //! # For the author of a NIC kind
 //!
-//! 1. Read [`nic`]: the trait, the five rules. `nic/loggp.rs` is the shortest example, with remote
+//! 1. Read [`nic`]: the trait, the six rules. `nic/loggp.rs` is the shortest example, with remote
 //!    DMA and without.
 //! 2. Write `nic/KIND.rs` with `KIND::build(&Machine, ...)`, which reads its sections once; add a
 //!    line to `nic::build`, the file in `machines/` to [`machine::BUILT_IN`].

@@ -49,8 +49,9 @@ pub struct Options {
     /// Let the other PEs continue when one fails
     #[arg(long)]
     pub keep_going: bool,
-    /// Choose how PEs reach each other, for tests: `far`, or e.g.
-    /// `far:delay_us=50,reorder=1,seed=7` (sets MEMONET_FABRIC)
+    /// Choose how PEs of one machine reach each other, instead of by memory: `tcp`,
+    /// `ofi:provider=NAME`, or the test fabric, as in `far:delay_us=50,reorder=1,seed=7` (sets
+    /// MEMONET_FABRIC)
     #[arg(long, value_name = "SPEC")]
     pub fabric: Option<String>,
     /// Set an environment variable in all PEs (may be repeated)

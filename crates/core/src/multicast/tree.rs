@@ -31,6 +31,9 @@
 //!   a PE that finalises with a shown block stays until that is popped. After it has left, it is
 //!   shown nothing more. Only exit handlers ignore that: the program's references end with the
 //!   process.
+//! * T6: *A dropped reader is sent no later record in place of an earlier one.* T3 no longer keeps
+//!   the records that it lacks, which the fabric may still be reading. So the writer waits until
+//!   all puts are done before it overwrites any of them.
 //!
 //! On a channel whose readers may be dropped, or die, all readers are the writer's children: so
 //! none depends on another.

@@ -246,6 +246,9 @@ impl Writer {
             reader.dropped.add(&self.pe, 1);
             self.forget(reader.pe);
         }
+        if !slow.is_empty() {
+            self.pe.flush_far(); // T6
+        }
     }
 
     fn forget(&mut self, pe: usize) {

@@ -5,16 +5,16 @@ use crate::setup::in_another_process;
 use memonet_core::{ENV_BARRIER, ENV_COLLECTIVES, ENV_MULTICAST, Error, Job};
 
 fn everything_with(algorithm: &str) {
-    // The most and the least helpful fabric.
+    // The most and the least helpful fabric. Of the mixed programs those with barriers in them.
     let tests = [
         "barriers::near",
         "among::near",
         "teams::near",
-        "mixed::near",
+        "mixed::near::of_",
         "barriers::shuffled",
         "among::shuffled",
         "teams::shuffled",
-        "mixed::shuffled",
+        "mixed::shuffled::of_",
     ];
     in_another_process(&tests, &[(ENV_BARRIER, algorithm)]);
 }
@@ -39,26 +39,40 @@ fn dissemination() {
     everything_with("dissemination");
 }
 
+fn collectives_by(way: &str) {
+    let tests = [
+        "collectives::near",
+        "collectives::shuffled",
+        "mixed::near",
+        "mixed::shuffled",
+        "strided::near",
+        "strided::shuffled",
+    ];
+    in_another_process(&tests, &[(ENV_COLLECTIVES, way)]);
+}
+
 #[test]
-fn collectives_by_each_way() {
-    for way in ["line", "eager", "direct"] {
-        in_another_process(
-            &[
-                "collectives::near",
-                "collectives::shuffled",
-                "mixed::near",
-                "mixed::shuffled",
-                "strided::near",
-                "strided::shuffled",
-            ],
-            &[(ENV_COLLECTIVES, way)],
-        );
-    }
+fn collectives_by_lines() {
+    collectives_by("line");
+}
+
+#[test]
+fn collectives_by_eager_buffers() {
+    collectives_by("eager");
+}
+
+#[test]
+fn collectives_by_direct_steps() {
+    collectives_by("direct");
+}
+
+#[test]
+fn collectives_by_pigeons() {
     in_another_process(&["in_a_process_with_a_bad_way"], &[(ENV_COLLECTIVES, "pigeon")]);
 }
 
 #[test]
-#[ignore = "started by `collectives_by_each_way`"]
+#[ignore = "started by `collectives_by_pigeons`"]
 fn in_a_process_with_a_bad_way() {
     if std::env::var_os(ENV_COLLECTIVES).is_some() {
         let refused = Job::threads(2, |_| ()).unwrap_err();
@@ -101,26 +115,35 @@ fn in_a_process_with_everyone() {
     }
 }
 
+fn multicast_by(way: &str) {
+    let tests = [
+        "multicast::near",
+        "multicast::shuffled",
+        "multicast_ends::near",
+        "multicast_ends::shuffled",
+    ];
+    in_another_process(&tests, &[(ENV_MULTICAST, way)]);
+}
+
 #[test]
-fn multicast_by_each_way() {
-    for way in ["tree", "udp:239.77.7.7:17700@127.0.0.1"] {
-        in_another_process(
-            &[
-                "multicast::near",
-                "multicast::shuffled",
-                "multicast_ends::near",
-                "multicast_ends::shuffled",
-            ],
-            &[(ENV_MULTICAST, way)],
-        );
-    }
+fn multicast_by_a_tree() {
+    multicast_by("tree");
+}
+
+#[test]
+fn multicast_by_datagrams() {
+    multicast_by("udp:239.77.7.7:17700@127.0.0.1");
+}
+
+#[test]
+fn multicast_by_what_cannot_be() {
     for bad in ["udp:10.0.0.1:99", "udp:239.77.7.7:0"] {
         in_another_process(&["in_a_process_with_a_bad_delivery"], &[(ENV_MULTICAST, bad)]);
     }
 }
 
 #[test]
-#[ignore = "started by `multicast_by_each_way`"]
+#[ignore = "started by `multicast_by_what_cannot_be`"]
 fn in_a_process_with_a_bad_delivery() {
     if let Ok(way) = std::env::var(ENV_MULTICAST) {
         let refused = Job::threads(2, |_| ()).expect_err("refused before any channel is made");

@@ -1,8 +1,9 @@
 //! The conformance suite. It tests the promises of the contract in
 //! [`memonet_core::unstable::fabric`] and of the public calls' documentation, for near and far
-//! peers, on the most helpful and the least helpful fabric.
+//! peers, on each fabric: the most helpful and the least helpful one, sockets, libfabric. Where
+//! libfabric is missing, its tests say so and are skipped.
 //!
-//! [`ground`] makes the PEs, threads here. Other crates run these tests on PEs of their own.
+//! [`ground`] makes the PEs, threads here. The simulator runs these tests on PEs of its own.
 //!
 //! A test is a function of a [`setup::Setup`]; `on_every_fabric!` makes it a test on each. A test
 //! that hangs fails after [`setup::PATIENCE`], and the others go on.
@@ -15,7 +16,9 @@ macro_rules! on_every_fabric {
             $(
                 #[test]
                 fn $test() {
-                    super::$test(crate::setup::$setup);
+                    if crate::setup::$setup.is_here() {
+                        super::$test(crate::setup::$setup);
+                    }
                 }
             )*
         }
@@ -27,6 +30,10 @@ macro_rules! on_every_fabric {
         on_every_fabric!(@ shuffled SHUFFLED [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ mixed MIXED [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ dealt DEALT [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ streams STREAMS [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ streams_mixed STREAMS_MIXED [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ streams_dealt STREAMS_DEALT [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ libfabric LIBFABRIC [$($test)* $($($threads)*)?]);
     };
 }
 

@@ -3,7 +3,7 @@
 use crate::failure::{blames, with_a_death};
 use crate::ground::nap;
 use crate::multicast::{others, reads_in_place, small, with_capacity};
-use crate::setup::{Dice, Meeting, Setup, eventually};
+use crate::setup::{Dice, Meeting, SHUFFLED_SLOWLY, Setup, eventually};
 use memonet_core::{Cause, Delivery, Error, Multicast};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -165,6 +165,31 @@ fn a_dropped_reader_sees_no_torn_block(setup: Setup) {
                 job.barrier()?;
             }
             Ok(())
+        });
+    }
+}
+
+/// Records to a dropped reader are still under way. Those that come later do not take their place.
+#[test]
+fn a_dropped_reader_is_sent_nothing_wrong() {
+    for run in SHUFFLED_SLOWLY.runs(&[2, 3]) {
+        run.job(move |job| {
+            let mut channel =
+                job.multicast::<u64>(0, &others(job, 0), small().drop_slow(Duration::ZERO))?;
+            if job.pe() == 0 {
+                for number in 0..300u64 {
+                    channel.publish(&[number; 100])?;
+                }
+            } else {
+                let mut buffer = Vec::new();
+                let ended = (0..300u64).find_map(|number| {
+                    let ended = channel.recv(&mut buffer).err();
+                    assert!(ended.is_some() || buffer == [number; 100], "{number}: {buffer:?}");
+                    ended
+                });
+                assert!(matches!(ended, None | Some(Error::Dropped)), "{ended:?}");
+            }
+            job.barrier()
         });
     }
 }

@@ -5,6 +5,7 @@ pub use crate::ground::{Meeting, nap, yield_now};
 use memonet_core::unstable::segment::{Segment, Spot};
 use memonet_core::{Job, Result, SymmetricRange};
 use std::panic::resume_unwind;
+use std::sync::OnceLock;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -87,6 +88,21 @@ pub const MIXED: Setup =
 /// at once.
 pub const DEALT: Setup = Setup { name: "dealt", spec: Some("far:nodes=2,deal=1,cpus=1"), seeds: 1 };
 
+/// Streams of sockets between all PEs.
+pub const STREAMS: Setup = Setup { name: "streams", spec: Some("tcp"), seeds: 1 };
+/// Nodes of two PEs, with streams between nodes.
+pub const STREAMS_MIXED: Setup =
+    Setup { name: "streams, mixed", spec: Some("tcp:nodes=2"), seeds: 1 };
+/// As many nodes, to which PEs are dealt in turn; every other node has one CPU.
+pub const STREAMS_DEALT: Setup =
+    Setup { name: "streams, dealt", spec: Some("tcp:nodes=2,deal=1,cpus=1"), seeds: 1 };
+
+/// What libfabric offers on every machine.
+const PROVIDER: &str = "tcp;ofi_rxm";
+/// Endpoints of libfabric between all PEs.
+pub const LIBFABRIC: Setup =
+    Setup { name: "libfabric", spec: Some("ofi:provider=tcp;ofi_rxm"), seeds: 1 };
+
 /// A reordering fabric so slow that a PE can look between two deliveries, even on a busy machine.
 pub const SHUFFLED_SLOWLY: Setup =
     Setup { name: "slowly shuffled", spec: Some("far:delay_us=50000,reorder=1"), seeds: 3 };
@@ -95,10 +111,27 @@ pub const SHUFFLED_SLOWLY: Setup =
 pub const SLUGGISH: Setup = Setup { name: "sluggish", spec: Some("far:delay_us=20000"), seeds: 1 };
 
 impl Setup {
-    /// Another fabric, as `ground` understands `spec`.
-    #[allow(dead_code, reason = "for the fabrics of other crates")]
+    /// Another way, as `ground` understands `spec`.
+    #[allow(dead_code, reason = "for PEs of the simulator")]
     pub const fn of(name: &'static str, spec: &'static str) -> Setup {
         Setup { name, spec: Some(spec), seeds: 1 }
+    }
+
+    /// Whether this machine has what the fabric needs. Where it has not, says so.
+    pub fn is_here(self) -> bool {
+        static MISSING: OnceLock<Option<String>> = OnceLock::new();
+        if !self.is_libfabric() {
+            return true;
+        }
+        let missing = MISSING.get_or_init(|| memonet_fabrics::libfabric_has(PROVIDER).err());
+        if let Some(why) = missing {
+            eprintln!("SKIPPED, nothing was tested: {why}");
+        }
+        missing.is_none()
+    }
+
+    pub fn is_libfabric(self) -> bool {
+        self.spec.is_some_and(|spec| spec.starts_with("ofi"))
     }
 
     /// Whether there is no fabric: all peers' memory is mapped.
@@ -118,7 +151,7 @@ impl Setup {
 
     /// Whether the fabric is one between hosts.
     fn is_between_hosts(self) -> bool {
-        self.spec.is_some_and(|spec| spec.starts_with("tcp") || spec.starts_with("ofi"))
+        self.is_libfabric() || self.spec.is_some_and(|spec| spec.starts_with("tcp"))
     }
 
     /// Whether these PEs of a job of so many have each other's memory mapped.
@@ -147,8 +180,12 @@ impl Setup {
     }
 
     fn seeded(self, sizes: &[usize], seeds: u64) -> Vec<Run> {
+        // Connections of libfabric in software take long. What a large job does stands on the
+        // calls that a small one makes.
+        let most = if self.is_libfabric() { 3.max(sizes[0]) } else { usize::MAX };
         sizes
             .iter()
+            .filter(|&&npes| npes <= most)
             // Large jobs are slow, and one seed reorders their many messages enough.
             .flat_map(|&npes| (0..if npes > 5 { 1 } else { seeds }).map(move |seed| (npes, seed)))
             .map(|(npes, seed)| Run { npes, setup: self, seed: 1 + seed * 100 + npes as u64 })
