@@ -11,7 +11,9 @@ use std::sync::LazyLock;
 static EXAMPLES: LazyLock<PathBuf> = LazyLock::new(|| {
     let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "memonet", "--examples", "--target-dir"]);
+    // With the command, whose dependencies have more features: else all would be built once more.
+    build.args(["build", "--quiet", "--package", "memonet", "--package", "memonet-cli"]);
+    build.args(["--examples", "--target-dir"]);
     build.arg(profile.parent().unwrap());
     if profile.ends_with("release") {
         build.arg("--release");

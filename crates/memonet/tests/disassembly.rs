@@ -9,7 +9,8 @@ use std::process::Command;
 fn instructions(function: &str) -> Vec<String> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
-    // The release build that everything else of the workspace shares.
+    // The release build that everything else of the workspace shares: with the command, whose
+    // dependencies have more features.
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .parent()
         .expect("a folder in the target folder")
@@ -18,6 +19,8 @@ fn instructions(function: &str) -> Vec<String> {
         .args([
             "build",
             "--release",
+            "--package=memonet",
+            "--package=memonet-cli",
             "--example",
             "store_probe",
             "--manifest-path",
