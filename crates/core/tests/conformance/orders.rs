@@ -53,52 +53,56 @@ fn a_fence_orders_data_before_a_flag(setup: Setup) {
     }
 }
 
+/// Writes a block in one of eight ways, and a fence.
+fn write_and_fence(
+    kind: usize,
+    job: &Job,
+    data: &Window<u64>,
+    source: &Window<u64>,
+    signals: &Window<u64>,
+    round: usize,
+) -> Result<()> {
+    let block = marks(0, round, 9);
+    match kind {
+        0 => (0..9).try_for_each(|i| data.remote(1, i).map(|r| r.store(block[i])))?,
+        1 => data.put(1, 0, &block)?,
+        2 => data.put_nbi(1, 0, source, 0..9)?,
+        3 => (0..3).try_for_each(|i| data.put_strided(1, i, 3, &block[i..], 3, 3))?,
+        4 => data.put_indexed(
+            1,
+            &[8, 7, 6, 5, 4, 3, 2, 1, 0],
+            &block.iter().rev().copied().collect::<Vec<_>>(),
+        )?,
+        5 => data.put_signal(1, 0, &block, signals, 1, SignalOp::Set, 1)?,
+        6 => {
+            let mut transfer = data.prepare(1, 0, source, 0..9)?;
+            transfer.start()?;
+            job.fence()?;
+            // Only order is tested here, not completion.
+            drop(transfer);
+            return Ok(());
+        }
+        _ => (0..9).try_for_each(|i| data.remote(1, i)?.set(block[i]))?,
+    }
+    job.fence()
+}
+
+/// Tells of a round in one of seven ways.
+fn tell(kind: usize, data: &Window<u64>, flags: &Window<u64>, round: u64) -> Result<()> {
+    match kind {
+        0 => flags.remote(1, 0)?.store(round),
+        1 => drop(flags.remote(1, 0)?.fetch_add(1)?),
+        2 => flags.signal(1, 0, SignalOp::Set, round)?,
+        3 => flags.signal(1, 0, SignalOp::Add, 1)?,
+        4 => flags.put(1, 0, &[round])?,
+        5 => drop(flags.remote(1, 0)?.compare_swap(round - 1, round)?),
+        _ => data.put_signal(1, 0, &[], flags, 0, SignalOp::Set, round)?,
+    }
+    Ok(())
+}
+
 /// All calls that write, before the fence; all calls that write a word, after it.
 fn a_fence_orders_every_kind_of_write(setup: Setup) {
-    fn write(
-        kind: usize,
-        job: &Job,
-        data: &Window<u64>,
-        source: &Window<u64>,
-        signals: &Window<u64>,
-        round: usize,
-    ) -> Result<()> {
-        let block = marks(0, round, 9);
-        match kind {
-            0 => (0..9).try_for_each(|i| data.remote(1, i).map(|r| r.store(block[i])))?,
-            1 => data.put(1, 0, &block)?,
-            2 => data.put_nbi(1, 0, source, 0..9)?,
-            3 => (0..3).try_for_each(|i| data.put_strided(1, i, 3, &block[i..], 3, 3))?,
-            4 => data.put_indexed(
-                1,
-                &[8, 7, 6, 5, 4, 3, 2, 1, 0],
-                &block.iter().rev().copied().collect::<Vec<_>>(),
-            )?,
-            5 => data.put_signal(1, 0, &block, signals, 1, SignalOp::Set, 1)?,
-            6 => {
-                let mut transfer = data.prepare(1, 0, source, 0..9)?;
-                transfer.start()?;
-                job.fence()?;
-                // Only order is tested here, not completion.
-                drop(transfer);
-                return Ok(());
-            }
-            _ => (0..9).try_for_each(|i| data.remote(1, i)?.set(block[i]))?,
-        }
-        job.fence()
-    }
-    fn tell(kind: usize, data: &Window<u64>, flags: &Window<u64>, round: u64) -> Result<()> {
-        match kind {
-            0 => flags.remote(1, 0)?.store(round),
-            1 => drop(flags.remote(1, 0)?.fetch_add(1)?),
-            2 => flags.signal(1, 0, SignalOp::Set, round)?,
-            3 => flags.signal(1, 0, SignalOp::Add, 1)?,
-            4 => flags.put(1, 0, &[round])?,
-            5 => drop(flags.remote(1, 0)?.compare_swap(round - 1, round)?),
-            _ => data.put_signal(1, 0, &[], flags, 0, SignalOp::Set, round)?,
-        }
-        Ok(())
-    }
     for run in setup.runs(FEW) {
         run.job(|job| {
             let [data, source, flags] = [9, 9, 2].map(|len| job.window::<u64>(len));
@@ -109,7 +113,7 @@ fn a_fence_orders_every_kind_of_write(setup: Setup) {
                     round += 1;
                     if job.pe() == 0 {
                         source.write_from(0, &marks(0, round, 9));
-                        write(kind, job, &data, &source, &flags, round)?;
+                        write_and_fence(kind, job, &data, &source, &flags, round)?;
                         tell(telling, &data, &flags, round as u64)?;
                         // `source` must stay as it is until then.
                         job.quiet()?;

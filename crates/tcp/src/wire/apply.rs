@@ -36,6 +36,16 @@ fn length(kind: Kind) -> usize {
     if kind == Kind::CompareSwap { LONGEST } else { HEADER }
 }
 
+/// What a record does with the memory that it names.
+#[inline]
+fn wants(kind: Kind) -> Access {
+    match kind {
+        Kind::Get => Access::Read,
+        Kind::Update | Kind::CompareSwap => Access::ReadWrite,
+        _ => Access::Write,
+    }
+}
+
 impl Link {
     /// Applies what has come: the first `direct` bytes have been put where
     /// [`direct`](Self::direct) said, and `bytes` follow. Says what has changed.
@@ -111,6 +121,22 @@ impl Link {
         Ok(Some((header, new)))
     }
 
+    /// Whether the record is the greeting. Nothing comes before that, and nothing after the end.
+    #[inline]
+    fn greets(&mut self, header: &Header) -> Result<bool, Bad> {
+        let kind = header.kind;
+        if header.pe != self.me {
+            Err(Bad::Pe(kind, header.pe))
+        } else if !self.inbox.greeted {
+            self.inbox.greeted = kind == Kind::Hello && header.value == VERSION;
+            self.inbox.greeted.then_some(true).ok_or(Bad::Hello)
+        } else if self.inbox.closed || kind == Kind::Hello {
+            Err(Bad::Time(kind))
+        } else {
+            Ok(false)
+        }
+    }
+
     /// Applies a record, or begins to; `new` is the word that follows the header of a compare and
     /// swap.
     fn apply(
@@ -120,25 +146,12 @@ impl Link {
         home: &impl Home,
         came: &mut Came,
     ) -> Result<(), Bad> {
-        let Header { kind, offset, value, .. } = header;
-        if header.pe != self.me {
-            return Err(Bad::Pe(kind, header.pe));
-        }
-        if !self.inbox.greeted {
-            let right = kind == Kind::Hello && value == VERSION;
-            self.inbox.greeted = right;
+        if self.greets(&header)? {
             came.answers = true;
-            return if right { Ok(()) } else { Err(Bad::Hello) };
+            return Ok(());
         }
-        if self.inbox.closed || kind == Kind::Hello {
-            return Err(Bad::Time(kind));
-        }
-        let (peer, region) = (self.peer, header.region);
-        let wants = match kind {
-            Kind::Get => Access::Read,
-            Kind::Update | Kind::CompareSwap => Access::ReadWrite,
-            _ => Access::Write,
-        };
+        let (peer, wants) = (self.peer, wants(header.kind));
+        let Header { kind, region, offset, value, .. } = header;
         // Of the segment, all may be reached. Whatever else is not there was taken back.
         let place = |len: usize| match home.place(peer, wants, region, offset, len as u64) {
             None if region == 0 => Err(Bad::Range(kind, offset, len as u64)),
