@@ -212,14 +212,14 @@ fn a_death_is_known_on_all_hosts() {
     let pe = pe();
     let ended = run_on("a:2,b:1,c:1", &[&pe, "orphan", "kill"]);
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
-    let saw = |pe| format!("PE {pe} saw: PE 3 failed: killed by signal 9 (SIGKILL)");
+    let saw = |pe| format!("PE {pe} saw: PE 3 on c failed: killed by signal 9 (SIGKILL)");
     assert_eq!(ended.lines(), (0..3).map(saw).collect::<Vec<_>>(), "{ended:?}");
     let ended = run_on("a:1,b:1", &[&pe, "orphan", "return"]);
     assert_eq!(ended.status, 42, "{ended:?}");
-    assert!(ended.stdout.contains("PE 1 failed: finalised while others"), "{ended:?}");
+    assert!(ended.stdout.contains("PE 1 on b failed: finalised while others"), "{ended:?}");
     let ended = run_on("a:1,b:1", &[&pe, "late"]);
     assert_eq!(ended.status, 42, "{ended:?}");
-    assert!(ended.stderr.contains("PE 1 failed: finalised while others"), "{ended:?}");
+    assert!(ended.stderr.contains("PE 1 on b failed: finalised while others"), "{ended:?}");
 }
 
 #[test]
@@ -305,7 +305,7 @@ fn waits_for_pes_of_a_lost_host_end() {
     send(agents(job.pid())[1], Signal::KILL);
     let ended = job.end();
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
-    assert!(ended.stdout.contains("PE 0 saw: PE 1 failed: its host is lost"), "{ended:?}");
+    assert!(ended.stdout.contains("PE 0 saw: PE 1 on b failed: its host is lost"), "{ended:?}");
 }
 
 #[test]

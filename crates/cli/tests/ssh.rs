@@ -277,7 +277,7 @@ fn agents_are_started_by_ssh() {
     let program = pe();
     let ended = hosts.run(&["--hosts", "h2:2,h3:1", &program, "orphan", "kill"]);
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
-    assert!(ended.stdout.contains("PE 0 saw: PE 2 failed: killed by signal 9"), "{ended:?}");
+    assert!(ended.stdout.contains("PE 0 saw: PE 2 on h3 failed: killed by signal 9"), "{ended:?}");
 
     for (list, said) in [
         ("h2,nohost", "`ssh -o BatchMode=yes -T nohost true` must work"),

@@ -210,7 +210,7 @@ impl Queue {
 
     /// The error of an operation that needs an answer from a PE that is gone.
     fn check_alive(&self, pe: u32) -> Result<()> {
-        let failed = |&cause: &Cause| Err(Error::PeerFailed { pe: pe as usize, cause });
+        let failed = |&cause: &Cause| Err(Error::PeerFailed { pe: pe as usize, cause, host: None });
         self.gone.get(&pe).map_or(Ok(()), failed)
     }
 

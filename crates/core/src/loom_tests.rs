@@ -57,7 +57,7 @@ fn job(npes: usize) -> Vec<Arc<Pe>> {
     let control = Arc::new(Control::create(mapping, geometry, npes, npes, None));
     // SAFETY: the header's counter lies in the mapping, aligned.
     unsafe { shm::load(control.departures()) };
-    assert_eq!(control.first_death(), None);
+    assert_eq!(control.death(0), None);
     let pes: Vec<_> =
         (0..npes).map(|me| Arc::new(Pe::new(control.clone(), me, None, None))).collect();
     for pe in &pes {
@@ -227,7 +227,7 @@ mod departure {
     use super::*;
 
     fn assert_killed(ended: Quick<()>, pe: usize) {
-        let Err(Error::PeerFailed { pe: dead, cause }) = ended.map_err(|error| *error) else {
+        let Err(Error::PeerFailed { pe: dead, cause, .. }) = ended.map_err(|error| *error) else {
             panic!("the wait ended without naming the dead")
         };
         assert_eq!((dead, cause), (pe, Cause::Signal(9)));
@@ -251,6 +251,24 @@ mod departure {
                 launcher.join().unwrap();
             });
         }
+    }
+
+    /// Two deaths, of which a wait sees both or the first one, but never the second one alone: it
+    /// always names the first.
+    #[test]
+    fn the_first_of_two_deaths_is_named() {
+        explore(3, || {
+            let pes = job(3);
+            let launcher = pes[0].clone();
+            let launcher = thread::spawn(move || {
+                let dead = State::Dead(Cause::Signal(9));
+                assert!(launcher.control().depart(2, dead) && launcher.control().depart(1, dead));
+            });
+            let terms = Terms::forever(Awaiting::WordOf(&[1, 2]));
+            let ended = wait::until(&pes[0], terms, || (read(&pes[0], 0) != 0).then_some(()));
+            assert_killed(ended, 2);
+            launcher.join().unwrap();
+        });
     }
 
     /// What a PE wrote before it died counts, though it rang nobody.

@@ -115,7 +115,7 @@ impl Peer {
 
     /// What an operation fails with that needs the peer.
     pub(crate) fn error(&self) -> Error {
-        let failed = |cause| Error::PeerFailed { pe: self.pe as usize, cause };
+        let failed = |cause| Error::PeerFailed { pe: self.pe as usize, cause, host: None };
         match &self.state {
             State::Gone(cause) => failed(*cause),
             State::Failed(why) | State::Broken(_, why) => {

@@ -7,6 +7,7 @@ use crate::peer::{Ended, Peer, State};
 use crate::pollers::{Pollers, Ready};
 use crate::wire::{Came, Role};
 use memonet_core::unstable::Seat;
+use memonet_core::unstable::fabric::Record;
 use memonet_core::{Cause, Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ use std::time::{Duration, Instant};
 /// With so many bytes of records for a peer, they are sent.
 pub const BATCH: usize = 16 << 10;
 /// How long a stream has been broken when its peer counts as failed, though nobody says that it has
-/// gone.
-const SETTLED: Duration = Duration::from_millis(100);
+/// gone: longer than it takes until the loss of a host is known.
+const SETTLED: Duration = Duration::from_secs(3);
 /// So many streams to a PE may end before its hello: its process may have become another program.
 const MOST_UNHEARD: u32 = 20;
 /// Bytes that are read at once.
@@ -29,6 +30,7 @@ const REST: u32 = 64;
 pub(crate) struct Hub {
     pub(crate) seat: Seat,
     broker: Box<dyn Broker>,
+    record: Record,
     pub(crate) memory: Memory,
     peers: Vec<Option<Box<Peer>>>,
     pub(crate) pollers: std::sync::Arc<Pollers>,
@@ -59,6 +61,7 @@ impl Hub {
             seat: seat.clone(),
             peers: (0..seat.npes()).map(|_| None).collect(),
             pollers: Pollers::new(broker.fd())?.into(),
+            record: broker.record(),
             broker,
             buffer: vec![0; BUFFER].into(),
             with_output: Vec::new(),
@@ -82,8 +85,9 @@ impl Hub {
 
     /// A peer, to which nothing needs to be sent.
     fn known(&mut self, pe: u32) -> &mut Peer {
-        let me = self.me();
-        self.peers[pe as usize].get_or_insert_with(|| Box::new(Peer::new(me, pe)))
+        let (me, record) = (self.me(), &self.record);
+        let new = || Box::new(Peer::new(me, pe, record.host(pe as usize)));
+        self.peers[pe as usize].get_or_insert_with(new)
     }
 
     /// A peer, of which this PE has something to ask: a stream to it is made.

@@ -4,6 +4,7 @@ use crate::socket::{self, PIECES, Received};
 use crate::wire::{Bad, Came, Home, Link, Piece, Role};
 use memonet_core::{Cause, Error};
 use rustix::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Whether a peer can be reached.
@@ -31,6 +32,8 @@ pub(crate) enum Ended {
 /// A peer of this PE.
 pub(crate) struct Peer {
     pub(crate) pe: u32,
+    /// Its host, where that has a name.
+    host: Option<Arc<str>>,
     pub(crate) link: Link,
     pub(crate) state: State,
     pub(crate) socket: Option<OwnedFd>,
@@ -51,9 +54,10 @@ pub(crate) struct Peer {
 const SHORT: usize = 256;
 
 impl Peer {
-    pub(crate) fn new(me: u32, pe: u32) -> Self {
+    pub(crate) fn new(me: u32, pe: u32, host: Option<Arc<str>>) -> Self {
         Peer {
             pe,
+            host,
             link: Link::new(me, pe, Role::Asked),
             state: State::Alive,
             socket: None,
@@ -80,7 +84,8 @@ impl Peer {
 
     /// What an operation fails with that needs the peer.
     pub(crate) fn error(&self) -> Error {
-        let failed = |cause| Error::PeerFailed { pe: self.pe as usize, cause };
+        let failed =
+            |cause| Error::PeerFailed { pe: self.pe as usize, cause, host: self.host.clone() };
         match &self.state {
             State::Gone(cause) => failed(*cause),
             State::Failed(Some(why)) => crate::errors::failed(why.clone()),

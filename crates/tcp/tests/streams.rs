@@ -234,7 +234,7 @@ fn a_broken_stream_is_a_failure_of_the_pair() {
         (failed, job.quiet().err(), job.quiet().err())
     });
     for (pe, (failed, quiet, again)) in results.unwrap().into_iter().enumerate() {
-        let is_of_pair = |error: &Error| matches!(error, Error::PeerFailed { pe: lost, cause: Cause::Exit(-1) } if *lost == 1 - pe);
+        let is_of_pair = |error: &Error| matches!(error, Error::PeerFailed { pe: lost, cause: Cause::Exit(-1), .. } if *lost == 1 - pe);
         assert!(is_of_pair(&failed), "PE {pe}: {failed}");
         assert!(quiet.is_some_and(|error| is_of_pair(&error)) && again.is_none(), "PE {pe}");
     }

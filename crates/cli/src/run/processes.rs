@@ -47,6 +47,8 @@ pub struct Processes {
     next_check: Instant,
     /// PEs whose ends were published, but are no [`End`].
     unreported: Vec<usize>,
+    /// Deaths for others to publish, where these order them.
+    unordered: Option<Vec<(usize, Cause)>>,
     /// How far the job is on its way to its end.
     pub phase: Phase,
     family: Family,
@@ -63,9 +65,28 @@ impl Processes {
             unseen: BTreeSet::new(),
             next_check: Instant::now(),
             unreported: Vec::new(),
+            unordered: None,
             phase: Phase::Running,
             family,
             job,
+        }
+    }
+
+    /// From now on, deaths are not published here, but [given](Self::take_unordered) to who orders
+    /// them.
+    pub fn order_elsewhere(&mut self) {
+        self.unordered = Some(Vec::new());
+    }
+
+    /// Deaths since the last call that were not published here.
+    pub fn take_unordered(&mut self) -> Vec<(usize, Cause)> {
+        self.unordered.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn publish(&mut self, pe: usize, cause: Cause) {
+        match &mut self.unordered {
+            Some(deaths) => deaths.push((pe, cause)),
+            None => self.job.depart(pe, cause),
         }
     }
 
@@ -126,7 +147,7 @@ impl Processes {
         let on_purpose = matches!(self.phase, Phase::Exiting(_))
             && (self.all[index].killed || !matches!(how, Cause::Signal(_)));
         if let Some(cause) = verdict.cause.filter(|_| verdict.concerns_others() && !on_purpose) {
-            self.job.depart(self.first + index, cause);
+            self.publish(self.first + index, cause);
         }
         self.all[index].pidfd = None;
         self.all[index].joined = None;
@@ -210,7 +231,7 @@ impl Processes {
             self.kill(|_, other| other == pe);
             return None;
         }
-        self.job.depart(pe, cause);
+        self.publish(pe, cause);
         Some(self.end(index, Some(cause), Some(pid), false))
     }
 
@@ -299,7 +320,7 @@ impl Processes {
         let pe = self.first + index;
         if self.all[index].pidfd.take().is_some() {
             self.alive -= 1;
-            self.job.depart(pe, Cause::Signal(libc::SIGKILL));
+            self.publish(pe, Cause::Signal(libc::SIGKILL));
             self.unreported.push(pe);
         }
     }

@@ -1,5 +1,6 @@
 //! Every error of the library: what happened, why, and what to do about it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Result of a memonet call.
@@ -58,6 +59,10 @@ impl std::fmt::Display for Cause {
     }
 }
 
+fn on(host: Option<&str>) -> String {
+    host.map_or_else(String::new, |host| format!(" on {host}"))
+}
+
 /// The usual name of a signal, for messages.
 pub fn signal_name(signal: i32) -> &'static str {
     match signal {
@@ -88,12 +93,14 @@ pub fn signal_name(signal: i32) -> &'static str {
 #[non_exhaustive]
 pub enum Error {
     /// A PE that this call depends on is gone.
-    #[error("PE {pe} failed: {cause}")]
+    #[error("PE {pe}{} failed: {cause}", on(host.as_deref()))]
     PeerFailed {
         /// The PE that is gone.
         pe: usize,
         /// How it went.
         cause: Cause,
+        /// Its host, in a job on several.
+        host: Option<Arc<str>>,
     },
     /// The fabric between the PEs refused or failed; it names cause and fix.
     #[error("{fabric}: {problem}")]

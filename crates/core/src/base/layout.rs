@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.
@@ -78,8 +78,8 @@ pub struct JobHeader {
     _pad: [u32; 7],
     /// Number of PEs that are gone (dead, finalising or done).
     pub departures: u32,
-    /// One more than the number of the first PE that died: others may have ended because of that.
-    pub first_dead: u32,
+    /// Number of deaths whose places in the order of deaths were decided here.
+    pub deaths: u32,
     /// The exit status with which a PE has ended the whole job on purpose, as `status.rs` writes
     /// it.
     pub exit: u32,

@@ -11,7 +11,8 @@
 //! In a job on several hosts, each host's memory has a record of every PE. Those of PEs on other
 //! hosts are written by the host's agent alone, which follows what those hosts tell.
 //!
-//! `Done` and `Dead` are final; every step is one compare-and-swap.
+//! `Done` and `Dead` are final; every step is one compare-and-swap. The word of a death also has
+//! its [place](Place) in the order of the job's deaths.
 //!
 //! *A stray store does not look like a PE that left in order.* A launcher lets the other PEs of a
 //! job go on, for as long as they like, when one ends that is `Done`, [`Participation::NotYet`] or
@@ -35,6 +36,35 @@ pub(crate) fn exit_word(status: u8) -> u32 {
 /// The status in such a word; `None` for any other.
 pub(crate) fn exit_status(word: u32) -> Option<u8> {
     (word & !0xFF == EXIT).then_some(word as u8)
+}
+
+/// The bits of the word of [`State::Dead`] that have its [`Place`].
+const PLACE_SHIFT: u32 = 16;
+const PLACE: u64 = 0xFFFF << PLACE_SHIFT;
+
+/// The place of a death in the order of a job's deaths: the first one has the least. Deaths from
+/// the 65,535th on share a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place(u16);
+
+impl Place {
+    /// The place of a death whose place is not known yet: behind all others.
+    pub const LAST: Place = Place(u16::MAX);
+
+    /// The place of the `nth` death, counted from 1.
+    pub fn nth(nth: u32) -> Place {
+        Place(u16::try_from(nth).unwrap_or(u16::MAX))
+    }
+
+    /// The place in the word of a death.
+    pub(crate) fn of_word(word: u64) -> Place {
+        Place((word >> PLACE_SHIFT) as u16)
+    }
+
+    /// The word of a death in this place.
+    pub(crate) fn with(self, state: State) -> u64 {
+        state.to_word() | u64::from(self.0) << PLACE_SHIFT
+    }
 }
 
 /// Whether a PE takes part in the job's doings, as far as its front end lets it: one may let it
@@ -95,6 +125,7 @@ impl State {
 
     /// The state that a word stands for; `None` for a word that the library does not write.
     pub(crate) fn read(word: u64) -> Option<Self> {
+        let word = if word & 0xFF == 4 { word & !PLACE } else { word };
         let value = (word >> 32) as u32 as i32;
         let state = match (word & 0xFF, word >> 8 & 0xFF) {
             (0, _) => State::Empty,
@@ -141,6 +172,12 @@ mod tests {
             .chain(dead.into_iter().chain(lost).map(State::Dead));
         for state in states {
             assert_eq!(State::from_word(state.to_word()), state);
+            if let State::Dead(_) = state {
+                for place in [Place::nth(1), Place::nth(700), Place::nth(70_000)] {
+                    let word = place.with(state);
+                    assert_eq!((State::from_word(word), Place::of_word(word)), (state, place));
+                }
+            }
         }
     }
 

@@ -522,7 +522,7 @@ impl Homed {
             }
         };
         read().map_err(|error| match self.pe.control().state(self.home).departed() {
-            Some(cause) => Error::PeerFailed { pe: self.home, cause }.into(),
+            Some(cause) => self.pe.failed(self.home, cause).into(),
             None => error,
         })
     }

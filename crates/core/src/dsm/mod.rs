@@ -90,7 +90,7 @@ fn window(
 
 /// The error of calls after a panic; `number` is the poison word: number + 1 of the PE.
 fn panicked(number: u32) -> Error {
-    Error::PeerFailed { pe: number as usize - 1, cause: Cause::Panic }
+    Error::PeerFailed { pe: number as usize - 1, cause: Cause::Panic, host: None }
 }
 
 /// The error of a rescue by the holder itself.

@@ -114,7 +114,7 @@ impl NearData {
                     None if torn => copy(self.data, to),
                     None => {
                         let cause = departed.unwrap_or(Cause::Panic);
-                        return Err(Error::PeerFailed { pe: who, cause });
+                        return Err(pe.failed(who, cause));
                     }
                 }
                 return Ok(());

@@ -7,7 +7,7 @@ use crate::base::layout::{Geometry, JobHeader, MAGIC, PeRecord, VERSION};
 use crate::base::memory::Mapping;
 use crate::base::process::Identity;
 use crate::base::shm;
-use crate::base::status::{Participation, State, exit_status, exit_word};
+use crate::base::status::{Participation, Place, State, exit_status, exit_word};
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 
@@ -384,9 +384,12 @@ impl Control {
         }
     }
 
-    /// Publishes that a PE has left, and wakes all PEs that may wait for it. False if it was done
-    /// or dead already.
+    /// Publishes that a PE has left, and wakes all PEs that may wait for it. A death is the next
+    /// one in the order. False if it was done or dead already.
     pub(crate) fn depart(&self, pe: usize, to: State) -> bool {
+        if let State::Dead(cause) = to {
+            return self.die(pe, cause, self.next_place());
+        }
         loop {
             // SAFETY: as in `state`.
             let found = unsafe { shm::load(self.status(pe)) };
@@ -405,36 +408,66 @@ impl Control {
         self.replace_status(pe, from.to_word(), to)
     }
 
-    fn replace_status(&self, pe: usize, found: u64, to: State) -> bool {
+    fn replace_word(&self, pe: usize, found: u64, to: u64) -> bool {
         // SAFETY: as in `state`.
-        if unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, found, to.to_word()) }
-            != found
-        {
+        unsafe { shm::compare_swap_sized(self.status(pe).cast(), 8, found, to) == found }
+    }
+
+    fn replace_status(&self, pe: usize, found: u64, to: State) -> bool {
+        if !self.replace_word(pe, found, to.to_word()) {
             return false;
-        }
-        if let State::Dead(_) = to {
-            // SAFETY: `first_dead` lies in the mapped header, aligned to 4.
-            unsafe { shm::compare_swap_sized(self.first_dead().cast(), 4, 0, pe as u64 + 1) };
         }
         self.announce_departure();
         true
     }
 
-    fn first_dead(&self) -> *mut u32 {
-        header!(self.mapping, first_dead)
+    /// [`depart`](Self::depart) by a death in this place of the order. A death that was published
+    /// in a later place gets this one.
+    pub(crate) fn die(&self, pe: usize, cause: Cause, place: Place) -> bool {
+        loop {
+            // SAFETY: as in `state`.
+            let found = unsafe { shm::load(self.status(pe)) };
+            let is_new = match State::read(found) {
+                Some(State::Done) => return false,
+                Some(State::Dead(_)) if Place::of_word(found) <= place => return false,
+                Some(State::Dead(_)) => false,
+                _ => true,
+            };
+            if self.replace_word(pe, found, place.with(State::Dead(cause))) {
+                if is_new {
+                    self.announce_departure();
+                }
+                return true;
+            }
+        }
     }
 
-    /// Says which PE died first, where the order of deaths was decided elsewhere.
-    pub(crate) fn set_first_death(&self, pe: usize) {
-        // SAFETY: as in `depart`.
-        unsafe { shm::store(self.first_dead(), pe as u32 + 1) };
+    /// The next place in the order of the deaths that are published here.
+    fn next_place(&self) -> Place {
+        // SAFETY: `deaths` lies in the mapped header, aligned to 4.
+        let before = unsafe { shm::fetch_op(self.deaths().cast(), 4, shm::AtomicOp::Add, 1) };
+        Place::nth(before as u32 + 1)
     }
 
-    /// The PE that died first, if any has.
-    pub(crate) fn first_death(&self) -> Option<usize> {
-        // SAFETY: as in `depart`.
-        let word = unsafe { shm::load(self.first_dead()) } as usize;
-        word.checked_sub(1).filter(|&pe| pe < self.geometry.npes)
+    /// Leaves the order of deaths to others: those that are published here without a place get the
+    /// last one. Called before there is any PE.
+    pub(crate) fn order_no_deaths(&self) {
+        // SAFETY: as above.
+        unsafe { shm::store(self.deaths(), u32::from(u16::MAX)) };
+    }
+
+    fn deaths(&self) -> *mut u32 {
+        header!(self.mapping, deaths)
+    }
+
+    /// How a PE died, if it did, and the place of its death.
+    pub(crate) fn death(&self, pe: usize) -> Option<(Place, Cause)> {
+        // SAFETY: as in `state`.
+        let word = unsafe { shm::load(self.status(pe)) };
+        match State::from_word(word) {
+            State::Dead(cause) => Some((Place::of_word(word), cause)),
+            _ => None,
+        }
     }
 
     /// Asks the launcher to end all PEs, and to exit with this status unless another PE has asked

@@ -71,8 +71,7 @@ pub(crate) fn refusal_of_child(pe: &Pe) -> Option<Error> {
 #[cold]
 #[inline(never)]
 fn refused(pe: &Pe) -> Option<Error> {
-    not_the_pe(pe)
-        .or_else(|| HERE.get().then(|| Error::PeerFailed { pe: pe.me(), cause: Cause::Finalized }))
+    not_the_pe(pe).or_else(|| HERE.get().then(|| pe.failed(pe.me(), Cause::Finalized)))
 }
 
 /// Records that the exit handlers of this process run.

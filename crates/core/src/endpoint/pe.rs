@@ -9,7 +9,7 @@ use super::moved::{Progress, Watcher};
 use super::record::Record;
 use super::typed::Layers;
 use crate::base::doorbell::Doorbell;
-use crate::base::error::{Error, Quick, Result};
+use crate::base::error::{Cause, Error, Quick, Result};
 use crate::base::shm;
 use std::ops::Range;
 use std::sync::Arc;
@@ -200,6 +200,11 @@ impl Pe {
     /// The job record, which is equal at all PEs.
     pub(crate) fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// The error of what needs a PE that is gone.
+    pub(crate) fn failed(&self, pe: usize, cause: Cause) -> Error {
+        Error::PeerFailed { pe, cause, host: self.record.host(pe) }
     }
 
     /// The fabric, if there is one.

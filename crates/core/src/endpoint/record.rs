@@ -16,6 +16,8 @@ use std::sync::Arc;
 pub struct Record {
     nodes: Nodes,
     costs: Option<Costs>,
+    /// The host of each node, in a job on several hosts.
+    hosts: Option<Arc<[Arc<str>]>>,
 }
 
 /// Costs of operations on far memory, for choices between algorithms.
@@ -69,12 +71,12 @@ impl Node {
 impl Record {
     /// A job on one node.
     pub fn one_node(pes: usize, cpus: usize) -> Self {
-        Record { nodes: Nodes::One(Node { pes, cpus }), costs: None }
+        Record { nodes: Nodes::One(Node { pes, cpus }), costs: None, hosts: None }
     }
 
     /// A job in which every access goes through a fabric, to a PE's own memory too.
     pub fn all_far() -> Self {
-        Record { nodes: Nodes::None, costs: None }
+        Record { nodes: Nodes::None, costs: None, hosts: None }
     }
 
     /// A job on these nodes. `node_of` has each PE's node, as an index into `cpus`, the CPUs of
@@ -89,7 +91,19 @@ impl Record {
             Some(&node) => Nodes::One(node),
             None => Nodes::Several { node_of: node_of.into(), nodes: nodes.into() },
         };
-        Record { nodes, costs: None }
+        Record { nodes, costs: None, hosts: None }
+    }
+
+    /// This record with the names of the nodes' hosts, for messages.
+    pub fn with_hosts(self, hosts: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let hosts = hosts.into_iter().collect();
+        Record { hosts: Some(hosts), ..self }
+    }
+
+    /// The host of a PE, in a job on several hosts.
+    pub fn host(&self, pe: usize) -> Option<Arc<str>> {
+        let Nodes::Several { node_of, .. } = &self.nodes else { return None };
+        self.hosts.as_ref()?.get(*node_of.get(pe)? as usize).cloned()
     }
 
     /// This record with the fabric's costs, if it knows them and has far peers.

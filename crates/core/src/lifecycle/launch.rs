@@ -7,7 +7,7 @@ pub use crate::base::memory::page_size;
 use crate::base::memory::{JOB_FILE, Mapping, create_memfd};
 pub use crate::base::process::{Stat, UNKNOWN, end_of, is_asleep};
 pub use crate::base::settings::{ENV_FD, ENV_NPES, ENV_PE, ENV_SEGMENT_SIZE};
-pub use crate::base::status::{Participation, State};
+pub use crate::base::status::{Participation, Place, State};
 use crate::endpoint::control::Control;
 pub use crate::lifecycle::departures::Departures;
 pub use crate::lifecycle::pulse::Pulse;
@@ -60,7 +60,9 @@ impl JobFile {
                 "Set MEMONET_SEGMENT_SIZE lower",
             ));
         }
-        Self::of(geometry, note, near, cpus, address::choose(&geometry))
+        let file = Self::of(geometry, note, near, cpus, address::choose(&geometry))?;
+        file.control.order_no_deaths();
+        Ok(file)
     }
 
     /// [`create_with`](Self::create_with) for at most `limit` PEs that share this process, and so
@@ -176,9 +178,12 @@ impl JobFile {
         }
     }
 
-    /// Says which PE died first, where nodes may have seen deaths in different orders.
-    pub fn set_first_death(&self, pe: usize) {
-        self.control.set_first_death(pe);
+    /// [`depart`](Self::depart), where the launcher of several nodes has given the death its place.
+    /// It is a later one than that of each death published here in this way. A death that was
+    /// [published](Self::depart) meanwhile gets this place.
+    pub fn die(&self, pe: usize, cause: Cause, place: Place) {
+        self.control.set_gone(pe);
+        self.control.die(pe, cause, place);
     }
 
     /// Publishes that a PE of another node has ended the whole job with this status, unless
@@ -373,6 +378,22 @@ mod tests {
         job.exit(7);
         job.exit(8);
         assert_eq!((job.exit_status(), job.is_exiting(0)), (Some(7), false));
+    }
+
+    #[test]
+    fn a_death_gets_its_place_once() {
+        let job = JobFile::create_node(3, 2, 1, 8 << 20).unwrap();
+        let departures = Departures::of(&job).unwrap();
+        let (killed, ended) = (Cause::Signal(9), Cause::Exit(1));
+        let deaths = || [0, 1, 2].map(|pe| job.control.death(pe));
+        // The launcher is silent, then orders; a second order changes nothing.
+        job.depart(1, killed);
+        assert_eq!(deaths(), [None, Some((Place::LAST, killed)), None]);
+        job.die(2, ended, Place::nth(1));
+        job.die(1, killed, Place::nth(2));
+        job.die(2, killed, Place::nth(3));
+        let placed = [None, Some((Place::nth(2), killed)), Some((Place::nth(1), ended))];
+        assert_eq!((deaths(), departures.count()), (placed, 2));
     }
 
     #[test]

@@ -276,7 +276,7 @@ impl Writer {
         match error {
             // A reader that has finalised may still be reading. The writer waits until it drops its
             // end.
-            Error::PeerFailed { pe, cause }
+            Error::PeerFailed { pe, cause, .. }
                 if self.survive && cause != Cause::Finalized && self.reads_no_more(pe) =>
             {
                 self.forget(pe);

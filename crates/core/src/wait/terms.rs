@@ -1,4 +1,26 @@
 //! What a wait depends on, and when it ends without what it looks for.
+//!
+//! # One order of deaths
+//!
+//! *Contract.* If PEs die that a wait depends on, the wait names the one that died first, in an
+//! order of all deaths of the job that is one for all its nodes. So waits that depend on the same
+//! PEs name the same one, on whatever node they are.
+//!
+//! *Proof.* 1. On one node, the launcher publishes deaths one after the other, each with the next
+//! [place](crate::base::status::Place). On several, their one launcher gives the places and tells
+//! each node's agent in their order, and the agent publishes in that order. So at any moment, a
+//! node has published a beginning of the order. 2. A death and its place are one word, which does
+//! not change. 3. A look at all members is not one moment. But when a first look has found a death
+//! in place p, all deaths before it are published; a second look therefore sees each of them, and
+//! the least place it finds among the members is p or the least of those before it. A death that is
+//! published meanwhile has a later place than these. 4. Of two waits with the same members, both of
+//! which have seen a death, each names the least place of a beginning of the order. The longer
+//! beginning only adds later places, so it is the same one.
+//!
+//! *Limits.* PEs of [`Job::threads`](crate::Job::threads) and of other launchers publish deaths
+//! themselves, so two that die at once may be seen in either order. An agent whose launcher is
+//! silent publishes a death in the [last place](crate::base::status::Place::LAST), until the
+//! launcher gives it one.
 
 use super::limit::Patience;
 use crate::base::error::{Cause, Error};
@@ -35,30 +57,43 @@ impl<'a> Terms<'a> {
 
     #[cold]
     fn departed_member(&self, pe: &Pe) -> Option<Error> {
-        let (members, done) = (self.awaiting.members(), self.awaiting.done());
+        // The second look is step 3 of the proof.
+        if let Some((dead, cause)) = self.first_death(pe).and_then(|_| self.first_death(pe)) {
+            return Some(pe.failed(dead, cause));
+        }
+        let done = self.awaiting.done();
         let mut left = 0;
         let mut finalized = None;
-        let first = pe.control().first_death();
-        let first = first.filter(|other| members.is_none_or(|members| members.contains(other)));
-        let everyone = 0..if members.is_none() { pe.npes() } else { 0 };
-        let members = members.unwrap_or_default().iter().copied();
-        for other in first.into_iter().chain(members).chain(everyone) {
+        for other in self.members(pe) {
             match pe.control().state(other).departed() {
                 Some(Cause::Finalized) if done.is_some_and(|done| done(other)) => {}
                 Some(Cause::Finalized) => finalized = Some(other),
-                // A PE that died is to blame, not one that left because of that.
-                Some(cause) => return Some(Error::PeerFailed { pe: other, cause }),
-                None if other != pe.me() => left += 1,
-                None => {}
+                // One that has died by now is seen at the next look.
+                _ if other != pe.me() => left += 1,
+                _ => {}
             }
         }
         if !self.awaiting.is_word() {
             left = 0;
         }
         // No other PE may ever write this word: waiting on would be a hang.
-        (left == 0)
-            .then_some(finalized)
-            .flatten()
-            .map(|pe| Error::PeerFailed { pe, cause: Cause::Finalized })
+        let finalized = (left == 0).then_some(finalized).flatten();
+        finalized.map(|other| pe.failed(other, Cause::Finalized))
+    }
+
+    /// The PEs that the wait depends on.
+    fn members(&self, pe: &Pe) -> impl Iterator<Item = usize> {
+        let members = self.awaiting.members();
+        let everyone = 0..if members.is_none() { pe.npes() } else { 0 };
+        members.unwrap_or_default().iter().copied().chain(everyone)
+    }
+
+    /// The first of these PEs that died: it is to blame, not one that died or left because of that.
+    fn first_death(&self, pe: &Pe) -> Option<(usize, Cause)> {
+        let deaths = self.members(pe).filter_map(|other| {
+            let (place, cause) = pe.control().death(other)?;
+            Some((place, other, cause))
+        });
+        deaths.min_by_key(|&(place, other, _)| (place, other)).map(|(_, dead, cause)| (dead, cause))
     }
 }

@@ -544,7 +544,7 @@ impl<T: Plain> Window<T> {
                 return Ok(true);
             }
             match state {
-                State::Dead(cause) => Err(Error::PeerFailed { pe: holder, cause }),
+                State::Dead(cause) => Err(pe.failed(holder, cause)),
                 _ => Ok(false),
             }
         };

@@ -88,7 +88,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
 pub fn blames<T>(result: Result<T>, victim: usize, why: Cause, what: &str) {
     let result = result.map(drop);
     let right =
-        matches!(result, Err(Error::PeerFailed { pe, cause }) if pe == victim && cause == why);
+        matches!(result, Err(Error::PeerFailed { pe, cause, .. }) if pe == victim && cause == why);
     assert!(right, "{what}: {result:?}, not the fault of PE {victim}");
 }
 

@@ -567,7 +567,7 @@ fn finalising_completes_writes_first() {
                     let left = flag.wait().depends_on(&[2]).until(0, Cmp::Eq, 1);
                     assert!(matches!(
                         left,
-                        Err(Error::PeerFailed { pe: 2, cause: Cause::Finalized })
+                        Err(Error::PeerFailed { pe: 2, cause: Cause::Finalized, .. })
                     ));
                     // This takes a while to complete.
                     for round in 0..40 {

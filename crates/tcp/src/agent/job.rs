@@ -134,7 +134,8 @@ impl Description {
     /// The job record.
     pub fn record(&self) -> Record {
         let cpus: Vec<usize> = self.nodes.iter().map(|node| node.cpus as usize).collect();
-        Record::nodes(&self.node_of, &cpus)
+        let hosts = self.nodes.iter().map(|node| node.name.as_str().into());
+        Record::nodes(&self.node_of, &cpus).with_hosts(hosts)
     }
 
     /// The node of a PE, if there is such a PE.

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use memonet_core::Cause;
-use memonet_core::unstable::launch::{Departures, JobFile, State};
+use memonet_core::unstable::launch::{Departures, JobFile, Place, State};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
+use super::deaths::Deaths;
 use super::input::Input;
 use super::line::Line;
 use super::prepare::Ready;
@@ -58,6 +59,8 @@ pub struct Watch<'a> {
     input: Option<Input>,
     /// The states of the node's PEs that the launcher was told.
     told: Vec<State>,
+    /// Deaths that the launcher was told, and has not ordered.
+    deaths: Deaths,
     /// The launcher knows that the job is to exit.
     exiting: bool,
     departures: Arc<Wakeup>,
@@ -97,6 +100,7 @@ impl<'a> Watch<'a> {
         let mut starts = Starts { spawner, images, binding: &ready.binding, first };
         let keepers = Keepers::start(ready.binding.shared_cpus(), &job);
         let mut processes = Processes::new(first, family, job);
+        processes.order_elsewhere();
         let (mut outputs, mut numbers, mut input) = (Vec::new(), Vec::new(), None);
         for pe in first..first + near {
             let mut extras = Extras { seat: Some(switchboard.seat(pe)?), stdin: None };
@@ -127,6 +131,7 @@ impl<'a> Watch<'a> {
             owed: 0,
             input,
             told: vec![State::Joined; near],
+            deaths: Deaths::default(),
             exiting: false,
             departures,
             hints: Hints::new(&Options::default()),
@@ -160,6 +165,7 @@ impl<'a> Watch<'a> {
                 }
             }
             self.tell_states();
+            self.publish_overdue();
             if let Some(text) = self.processes.pass(Instant::now()) {
                 self.line.send(&ToLauncher::Say { text });
             }
@@ -177,7 +183,8 @@ impl<'a> Watch<'a> {
     fn next(&self) -> Option<Instant> {
         let phase = self.processes.phase;
         let glance = matches!(phase, Phase::Running).then(|| Instant::now() + GLANCE);
-        [phase.until(), glance, self.processes.next_check()].into_iter().flatten().min()
+        let due = [phase.until(), glance, self.processes.next_check(), self.deaths.due()];
+        due.into_iter().flatten().min()
     }
 
     /// Carries out what the launcher asks for. False if nothing is to go on.
@@ -188,7 +195,7 @@ impl<'a> Watch<'a> {
                     input.add(&bytes.0);
                 }
             }
-            ToAgent::State { pe, state, first } => self.note_state(pe as usize, state, first),
+            ToAgent::State { pe, state, place } => self.note_state(pe as usize, state, place),
             ToAgent::Exit { status } => {
                 self.exiting = true;
                 self.processes.job().exit(status);
@@ -214,18 +221,30 @@ impl<'a> Watch<'a> {
         Ok(true)
     }
 
-    /// Has the record of a PE say what its host tells.
-    fn note_state(&mut self, pe: usize, state: u64, first: bool) {
+    /// Has the record of a PE say what its host tells, or, for a death, what the launcher has
+    /// ordered (D2).
+    fn note_state(&mut self, pe: usize, state: u64, place: u32) {
         let state = State::from_word(state);
         if pe >= self.npes {
             return;
         }
-        if !(self.first..self.first + self.outputs.len()).contains(&pe) {
-            self.processes.job().replicate(pe, state);
-            self.tell_switchboard(pe, state);
+        let is_here = (self.first..self.first + self.outputs.len()).contains(&pe);
+        match state {
+            State::Dead(cause) => {
+                self.deaths.ordered(pe);
+                self.processes.job().die(pe, cause, Place::nth(place));
+            }
+            _ if is_here => return,
+            _ => self.processes.job().replicate(pe, state),
         }
-        if first && matches!(state, State::Dead(_)) {
-            self.processes.job().set_first_death(pe);
+        self.tell_switchboard(pe, state);
+    }
+
+    /// Publishes deaths on this host that the launcher has not ordered in time (D3).
+    fn publish_overdue(&mut self) {
+        for (pe, cause) in self.deaths.overdue(Instant::now()) {
+            self.processes.job().depart(pe, cause);
+            self.tell_switchboard(pe, State::Dead(cause));
         }
     }
 
@@ -267,16 +286,26 @@ impl<'a> Watch<'a> {
 
     /// Tells what has become of the node's PEs, if that is new.
     fn tell_states(&mut self) {
+        for (pe, cause) in self.processes.take_unordered() {
+            // D1.
+            self.deaths.told(pe, cause, Instant::now());
+            self.tell(pe, State::Dead(cause));
+        }
         for index in 0..self.told.len() {
             let pe = self.first + index;
             let state = self.processes.job().state(pe);
-            if state == State::Empty || state == self.told[index] {
-                continue;
+            // Its death was told before.
+            let is_told = matches!(self.told[index], State::Dead(_)) || state == self.told[index];
+            if state != State::Empty && !is_told {
+                self.tell(pe, state);
+                self.tell_switchboard(pe, state);
             }
-            self.told[index] = state;
-            self.line.send(&ToLauncher::State { pe: pe as u32, state: state.to_word() });
-            self.tell_switchboard(pe, state);
         }
+    }
+
+    fn tell(&mut self, pe: usize, state: State) {
+        self.told[pe - self.first] = state;
+        self.line.send(&ToLauncher::State { pe: pe as u32, state: state.to_word() });
     }
 
     fn read_output(&mut self) -> Result<()> {

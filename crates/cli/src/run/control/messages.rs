@@ -80,8 +80,8 @@ pub enum ToAgent {
     Start { job: Bytes, heap: u64 },
     /// Input for PE 0; empty at its end.
     Stdin { bytes: Bytes },
-    /// What has become of a PE. `first`: it died before all others.
-    State { pe: u32, state: u64, first: bool },
+    /// What has become of a PE. `place`: for a death, its place among all deaths of the job.
+    State { pe: u32, state: u64, place: u32 },
     /// A PE has ended the whole job with this status.
     Exit { status: u8 },
     /// Send a signal to all PEs.
@@ -141,7 +141,7 @@ wire_enum!(ToAgent {
     0 => Job { order },
     1 => Start { job, heap },
     2 => Stdin { bytes },
-    3 => State { pe, state, first },
+    3 => State { pe, state, place },
     4 => Exit { status },
     5 => Signal { number },
     6 => Hurry {},
@@ -225,10 +225,10 @@ mod tests {
             order().prop_map(|order| ToAgent::Job { order }),
             (bytes(), any::<u64>()).prop_map(|(job, heap)| ToAgent::Start { job, heap }),
             bytes().prop_map(|bytes| ToAgent::Stdin { bytes }),
-            any::<(u32, u64, bool)>().prop_map(|(pe, state, first)| ToAgent::State {
+            any::<(u32, u64, u32)>().prop_map(|(pe, state, place)| ToAgent::State {
                 pe,
                 state,
-                first
+                place
             }),
             any::<u8>().prop_map(|status| ToAgent::Exit { status }),
             any::<i32>().prop_map(|number| ToAgent::Signal { number }),

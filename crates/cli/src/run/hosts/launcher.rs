@@ -49,8 +49,8 @@ pub struct Launcher {
     phase: Phase,
     /// When the agents were called.
     began: Instant,
-    /// A death was published.
-    died: bool,
+    /// Deaths that were published.
+    deaths: u32,
     /// All agents were told to end; those that have not by then are ended.
     ending: Option<Instant>,
     next_beat: Instant,
@@ -84,7 +84,7 @@ impl Launcher {
             caller,
             phase: Phase::Running,
             began: now,
-            died: false,
+            deaths: 0,
             ending: None,
             next_beat: now + HEARTBEAT,
             passed: now,
@@ -340,15 +340,15 @@ impl Launcher {
         }
     }
 
-    /// Tells all nodes but `origin` what has become of a PE. Deaths get their order here, so that
-    /// all nodes name the same one as the first: these are told to the origin too.
+    /// Tells all nodes but `origin` what has become of a PE. A death gets its place here, and is
+    /// told to the origin too (D2).
     fn publish(&mut self, pe: usize, state: State, origin: Option<usize>) {
         let is_death = matches!(state, State::Dead(_));
-        let first = is_death && !self.died;
-        self.died |= is_death;
-        let message = ToAgent::State { pe: pe as u32, state: state.to_word(), first };
+        self.deaths += u32::from(is_death);
+        let place = if is_death { self.deaths } else { 0 };
+        let message = ToAgent::State { pe: pe as u32, state: state.to_word(), place };
         let others = self.nodes.iter_mut().enumerate();
-        for (_, node) in others.filter(|(number, _)| first || Some(*number) != origin) {
+        for (_, node) in others.filter(|(number, _)| is_death || Some(*number) != origin) {
             if matches!(node.stage, Stage::Starting | Stage::Running) {
                 node.send(&message);
             }

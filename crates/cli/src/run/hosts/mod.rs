@@ -32,8 +32,8 @@
 //!
 //! * F1. *Before the start:* the launcher reports the first one, tells all agents to end, and exits
 //!   with the status that one machine has for it. A host that does not answer within 15 s fails.
-//! * F2. *A PE dies:* its agent publishes that on its host, and tells the launcher, which tells all
-//!   others.
+//! * F2. *A PE dies:* its agent tells the launcher, which tells all agents, that one included; then
+//!   each publishes it on its host. The next part says why.
 //! * F3. *A host is lost:* its call ends, its stream ends, or nothing is heard of it for 2 s
 //!   (heartbeats come every 250 ms). Its PEs are dead to all others.
 //! * F4. *The launcher is lost:* an agent whose stream ends, or that hears nothing for 2 s, ends
@@ -41,6 +41,25 @@
 //!   goes on with the heartbeats.
 //! * F5. *A process is stopped and goes on:* it finds that its own loop has stood still, and does
 //!   not count that time as silence of others.
+//!
+//! # One order of deaths
+//!
+//! *Contract.* Waits that depend on the same PEs, and end because some of these died, name the same
+//! PE on all hosts, the first in one order of all deaths. A killed PE is known on all hosts within
+//! 0.3 s, and on its own host within that time even if the launcher is silent.
+//!
+//! * D1. An agent does not publish a death on its host. It tells the launcher.
+//! * D2. The launcher gives each death the next place, and sends it to all agents before it handles
+//!   another one. An agent publishes a death when it comes from the launcher, with its place.
+//! * D3. If the launcher has not answered within 250 ms, the agent publishes the death on its host
+//!   in the last place. A place that comes later replaces that.
+//!
+//! *Proof.* The streams keep order, and one process gives the places. So by D2 each host has
+//! published a beginning of the order of deaths at any moment, and the rest is the proof at the
+//! head of `memonet_core`'s `wait/terms.rs`. A death takes one message to the launcher and one
+//! back, which wait for no other. *The limit* is D3: while a launcher is stopped or cut off, a host
+//! may name its own dead where another host names an earlier one. Without D3, waits there would
+//! last as long as the launcher is stopped.
 //!
 //! *Nothing is left behind.* On its host, an agent is the launcher of its PEs: they end with it, as
 //! do the processes that they have started ([family](super::family), [guard](super::guard)). An

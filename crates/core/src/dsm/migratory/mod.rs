@@ -307,8 +307,8 @@ impl Migratory {
                 seals.filter(|&(seal, _)| seal != 0).max_by_key(|&(seal, _)| seal >> 2)
             else {
                 let departed = |pe: usize| self.pe.control().state(pe).departed();
-                let dead = (0..self.pe.npes())
-                    .find_map(|pe| Some(Error::PeerFailed { pe, cause: departed(pe)? }));
+                let dead =
+                    (0..self.pe.npes()).find_map(|pe| Some(self.pe.failed(pe, departed(pe)?)));
                 return Err(dead.expect("somebody has the data, or has died with them").into());
             };
             let at = if found & HELD != 0 { self.twin() } else { self.copy };
