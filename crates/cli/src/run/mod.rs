@@ -19,6 +19,7 @@ mod args;
 mod binding;
 mod control;
 mod course;
+mod datagrams;
 mod events;
 mod family;
 mod guard;

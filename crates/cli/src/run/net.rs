@@ -4,10 +4,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use anyhow::Result;
-use memonet_tcp::agent::{self, Job, NodeInfo, Secret};
+use memonet_tcp::agent::{self, End, Heart, Job, NodeInfo, Secret};
 
-/// The job's description for each node's agent, with a new secret.
-pub fn describe(nodes: Vec<NodeInfo>) -> Result<Vec<Vec<u8>>> {
+use super::datagrams::Datagrams;
+
+/// The job's description for each node's agent, with a new secret, and the launcher's end of the
+/// heartbeats with that agent.
+pub fn describe(nodes: Vec<NodeInfo>) -> Result<Vec<(Vec<u8>, Heart)>> {
     let (id, secret) = (agent::random()?, Secret::random()?);
     let pes = nodes.iter().enumerate();
     let node_of = pes.flat_map(|(node, info)| std::iter::repeat_n(node as u32, info.pes as usize));
@@ -15,7 +18,7 @@ pub fn describe(nodes: Vec<NodeInfo>) -> Result<Vec<Vec<u8>>> {
     let nodes = 0..job.nodes.len() as u32;
     let describe = |node| {
         job.node = node;
-        Ok(job.encode()?.to_vec())
+        Ok((job.encode()?.to_vec(), Heart::new(&job, End::Launcher)))
     };
     nodes.map(describe).collect()
 }
@@ -31,10 +34,20 @@ impl Listening {
         Ok(Listening(agent::Listener::bind(&options)?))
     }
 
+    /// Takes its sockets for heartbeats.
+    pub fn take_datagrams(&mut self) -> Datagrams {
+        Datagrams::of_agent(self.0.take_datagrams())
+    }
+
     /// Its addresses.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.0.addresses().to_vec()
     }
+}
+
+/// The agent's end of the heartbeats, for the job that the launcher has described.
+pub fn heart(job: &[u8]) -> Result<Heart> {
+    Ok(Heart::new(&Job::decode(job)?, End::Agent))
 }
 
 /// The address of this host that ssh was called at: client and its port, server and its port.

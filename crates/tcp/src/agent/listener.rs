@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::ops::RangeInclusive;
 
 /// Connections that the kernel keeps until the agent takes them.
@@ -58,12 +58,13 @@ pub fn parse_ports(text: &str) -> Result<RangeInclusive<u16>> {
     }
 }
 
-/// A node's listening sockets: one port on each of its addresses. It is made before the job is
-/// known, as its addresses are part of the job.
+/// A node's listening sockets: one port on each of its addresses, for streams and for datagrams. It
+/// is made before the job is known, as its addresses are part of the job.
 #[derive(Debug)]
 pub struct Listener {
     addresses: Vec<SocketAddr>,
     sockets: Vec<OwnedFd>,
+    datagrams: Vec<UdpSocket>,
 }
 
 impl Listener {
@@ -77,7 +78,7 @@ impl Listener {
         };
         for port in ports {
             match listen_on(&ips, port) {
-                Ok((addresses, sockets)) => return Ok(Listener { addresses, sockets }),
+                Ok(listener) => return Ok(listener),
                 Err((_, Errno::ADDRINUSE)) => {}
                 Err((address, e)) => {
                     return Err(Error::System {
@@ -108,6 +109,11 @@ impl Listener {
         &self.addresses
     }
 
+    /// Takes the sockets for datagrams, which do not block.
+    pub fn take_datagrams(&mut self) -> Vec<UdpSocket> {
+        std::mem::take(&mut self.datagrams)
+    }
+
     pub(super) fn into_sockets(self) -> Vec<OwnedFd> {
         self.sockets
     }
@@ -119,18 +125,16 @@ fn list(ips: &[IpAddr]) -> String {
 
 /// Listens on one port of all addresses, which the kernel chooses if it is 0. An address that has
 /// vanished, or is not ready yet, is left out, unless no other is left.
-fn listen_on(
-    ips: &[IpAddr],
-    mut port: u16,
-) -> std::result::Result<(Vec<SocketAddr>, Vec<OwnedFd>), (SocketAddr, Errno)> {
-    let (mut addresses, mut sockets) = (Vec::new(), Vec::new());
+fn listen_on(ips: &[IpAddr], mut port: u16) -> std::result::Result<Listener, (SocketAddr, Errno)> {
+    let (mut addresses, mut sockets, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
     let mut vanished = None;
     for &ip in ips {
         match listen_at(SocketAddr::new(ip, port)) {
-            Ok((address, socket)) => {
+            Ok((address, socket, both)) => {
                 port = address.port();
                 addresses.push(address);
                 sockets.push(socket);
+                datagrams.push(both);
             }
             Err(e @ (Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT)) => {
                 vanished = Some((SocketAddr::new(ip, port), e));
@@ -140,11 +144,11 @@ fn listen_on(
     }
     match vanished {
         Some(failed) if sockets.is_empty() => Err(failed),
-        _ => Ok((addresses, sockets)),
+        _ => Ok(Listener { addresses, sockets, datagrams }),
     }
 }
 
-fn listen_at(address: SocketAddr) -> std::result::Result<(SocketAddr, OwnedFd), Errno> {
+fn listen_at(address: SocketAddr) -> std::result::Result<(SocketAddr, OwnedFd, UdpSocket), Errno> {
     let socket = stream_socket(&address)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
@@ -153,8 +157,11 @@ fn listen_at(address: SocketAddr) -> std::result::Result<(SocketAddr, OwnedFd), 
     sockopt::set_socket_reuseaddr(&socket, true)?;
     bind(&socket, &address)?;
     listen(&socket, BACKLOG)?;
-    let bound = getsockname(&socket)?;
-    Ok((bound.try_into().map_err(|_| Errno::AFNOSUPPORT)?, socket))
+    let bound = getsockname(&socket)?.try_into().map_err(|_| Errno::AFNOSUPPORT)?;
+    let refused = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+    let datagrams = UdpSocket::bind::<SocketAddr>(bound).map_err(refused)?;
+    datagrams.set_nonblocking(true).map_err(refused)?;
+    Ok((bound, socket, datagrams))
 }
 
 /// A socket for streams to or at an address: it does not block, and is closed on exec.

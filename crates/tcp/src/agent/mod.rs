@@ -45,6 +45,7 @@
 //! * **Data**: they travel as they are. Somebody on the way can read and change them, also by
 //!   passing on a handshake. Where that matters, let the job use a network of its own
 //!   (`--interface`), or an encrypted one, such as WireGuard's.
+//! * Heartbeats ([`Heart`]) against somebody on the way who holds them back.
 //! * The time of an agent: somebody who fills links or queues delays the making of streams.
 //! * PEs and agents against other processes of the same user on the same host.
 
@@ -54,6 +55,7 @@ mod dial;
 mod dials;
 mod guests;
 mod handshake;
+mod heartbeat;
 mod interfaces;
 mod job;
 mod listener;
@@ -67,6 +69,7 @@ mod switchboard;
 mod tests;
 
 pub use broker::AgentBroker;
+pub use heartbeat::{End, HEARTBEAT_BYTES, Heart, heartbeat_node};
 pub use job::{Description, Job, NodeInfo, Wrong};
 pub use listener::{Listener, Options, parse_ports};
 pub use secret::{Secret, random};

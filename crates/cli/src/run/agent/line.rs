@@ -4,16 +4,19 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use anyhow::Result;
+use memonet_tcp::agent::Heart;
 
 use crate::run::control::codec::{Wire, decode};
 use crate::run::control::frames::{Piece, version};
 use crate::run::control::messages::ToAgent;
+use crate::run::control::vigil::Vigil;
+use crate::run::datagrams::{Datagrams, Pulse};
 use crate::run::events::{self, listen};
-use crate::run::hosts::{HEARTBEAT, SILENCE, STOPPED};
 use crate::run::stream::{Receiver, Sender};
 
 const MESSAGES: u64 = u64::MAX;
 const ROOM: u64 = u64::MAX - 1;
+const DATAGRAMS: u64 = u64::MAX - 2;
 
 /// The connection. The agent's loop is a loop of [passes](Self::pass).
 pub struct Line {
@@ -23,11 +26,9 @@ pub struct Line {
     pub events: OwnedFd,
     /// Take silence for a loss.
     pub heartbeat: bool,
-    /// When something was last heard.
-    heard: Instant,
-    next_beat: Instant,
-    /// When the last pass ended.
-    passed: Instant,
+    vigil: Vigil,
+    /// Heartbeats as datagrams, once the job's secret is known.
+    pulse: Option<Pulse>,
     lost: bool,
 }
 
@@ -47,17 +48,22 @@ impl Line {
         let events = events::set()?;
         let from = Receiver::new(rustix::stdio::stdin())?;
         listen(&events, from.fd(), MESSAGES)?;
-        let (to, now) = (Sender::new(rustix::stdio::stdout())?, Instant::now());
+        let to = Sender::new(rustix::stdio::stdout())?;
         Ok(Line {
             from,
             to,
             events,
             heartbeat: true,
-            heard: now,
-            next_beat: now + HEARTBEAT,
-            passed: now,
+            vigil: Vigil::begin(Instant::now()),
+            pulse: None,
             lost: false,
         })
+    }
+
+    /// From now on, datagrams are signs of life, too.
+    pub fn begin_pulse(&mut self, heart: Heart, datagrams: Datagrams) -> Result<()> {
+        self.pulse = Some(Pulse::begin(heart, datagrams, &self.events, DATAGRAMS)?);
+        Ok(())
     }
 
     /// Adds a message.
@@ -68,30 +74,29 @@ impl Line {
     /// Sends what waits, and waits for events until `next` at most.
     pub fn pass(&mut self, next: Option<Instant>) -> Result<Pass> {
         self.to.flush(&self.events, ROOM)?;
-        let until = next.map_or(self.next_beat, |next| next.min(self.next_beat));
+        let until = next.map_or(self.vigil.next(), |next| next.min(self.vigil.next()));
         let mut events = events::wait(&self.events, Some(until))?;
         let now = Instant::now();
-        if now - self.passed > STOPPED {
-            // This process was stopped: what the launcher has said meanwhile lies unread.
-            self.heard = now;
+        self.vigil.pass(now);
+        if events.contains(&DATAGRAMS) && self.pulse.as_mut().is_some_and(Pulse::hear) {
+            self.vigil.hear(now);
         }
-        self.passed = now;
         let messages = match events.contains(&MESSAGES) {
             true => self.hear(now),
             false => Vec::new(),
         };
-        events.retain(|&event| event != MESSAGES && event != ROOM);
-        if self.next_beat <= now {
-            self.next_beat = now + HEARTBEAT;
+        events.retain(|&event| ![MESSAGES, ROOM, DATAGRAMS].contains(&event));
+        if self.vigil.is_due(now) {
             self.to.beat();
+            self.pulse.iter_mut().for_each(Pulse::beat);
         }
-        self.lost |= self.heartbeat && now.saturating_duration_since(self.heard) > SILENCE;
+        self.lost |= self.heartbeat && self.vigil.is_lost(now);
         Ok(Pass { events, messages, lost: self.lost })
     }
 
     fn hear(&mut self, now: Instant) -> Vec<ToAgent> {
         self.lost |= self.from.read().is_none();
-        self.heard = now;
+        self.vigil.hear(now);
         let mut messages = Vec::new();
         loop {
             let message = match self.from.next() {

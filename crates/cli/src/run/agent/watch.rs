@@ -20,7 +20,7 @@ use crate::run::course::{End, LAST_READS};
 use crate::run::events::{self, forget, listen};
 use crate::run::family::Family;
 use crate::run::guard::Guard;
-use crate::run::net::Switchboard;
+use crate::run::net::{self, Switchboard};
 use crate::run::phase::Phase;
 use crate::run::processes::Processes;
 use crate::run::pulse::Keepers;
@@ -76,7 +76,7 @@ impl<'a> Watch<'a> {
     /// Starts the PEs.
     pub fn begin(
         line: &'a mut Line,
-        ready: Ready,
+        mut ready: Ready,
         description: &[u8],
         heap: u64,
         signals: Signals,
@@ -90,6 +90,7 @@ impl<'a> Watch<'a> {
         far.for_each(|pe| job.replicate(pe, State::Joined));
         let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &Options::default())?;
         let departures = watch_departures(&job)?;
+        line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
         let mut switchboard = Switchboard::start(ready.listening, description)?;
         let family = Family::found(guard)?;
         listen(&line.events, &signals, SIGNALS)?;

@@ -22,3 +22,4 @@
 pub mod codec;
 pub mod frames;
 pub mod messages;
+pub mod vigil;

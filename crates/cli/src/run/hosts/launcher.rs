@@ -10,7 +10,6 @@ use memonet_core::{Cause, Lost};
 use memonet_tcp::agent::NodeInfo;
 use nix::sys::signal::Signal;
 
-use super::HEARTBEAT;
 use super::call::{CALLS, Caller};
 use super::input::Input;
 use super::node::{Event, Node, Stage, event};
@@ -18,6 +17,7 @@ use crate::run::control::codec::{Bytes, decode};
 use crate::run::control::frames::{Piece, version};
 use crate::run::control::messages::{Death, Findings, ToAgent, ToLauncher};
 use crate::run::course::{Course, End, Outcome};
+use crate::run::datagrams::{self, Datagrams};
 use crate::run::events::{self, listen};
 use crate::run::family::Family;
 use crate::run::net;
@@ -29,14 +29,10 @@ use crate::run::source::Target;
 const SIGNALS: u64 = u64::MAX;
 const NEWS: u64 = u64::MAX - 1;
 const INPUT: u64 = u64::MAX - 2;
+const DATAGRAMS: u64 = u64::MAX - 3;
 
 /// All agents must be ready within this time.
 const START: Duration = Duration::from_secs(15);
-/// A host is lost of which nothing was heard for this long.
-pub const SILENCE: Duration = Duration::from_secs(2);
-/// If the loop itself took this long for a pass, this process was stopped: it cannot tell whether
-/// others were silent.
-pub const STOPPED: Duration = Duration::from_millis(750);
 /// Time for an agent that is told to end, or has finished, to do so.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 /// Bytes of output after which an agent is told that they were passed on.
@@ -53,10 +49,8 @@ pub struct Launcher {
     deaths: u32,
     /// All agents were told to end; those that have not by then are ended.
     ending: Option<Instant>,
-    next_beat: Instant,
-    /// When the loop last began a pass.
-    passed: Instant,
     heartbeat: bool,
+    datagrams: Datagrams,
     input: Input,
     // Dropped in this order, as in the supervisor of one machine.
     nodes: Vec<Node>,
@@ -78,17 +72,17 @@ impl Launcher {
         let events = events::set()?;
         listen(&events, &signals, SIGNALS)?;
         listen(&events, course.news(), NEWS)?;
-        let now = Instant::now();
+        let datagrams = Datagrams::of_launcher();
+        datagrams.listen(&events, DATAGRAMS)?;
         Ok(Launcher {
             events,
             caller,
             phase: Phase::Running,
-            began: now,
+            began: Instant::now(),
             deaths: 0,
             ending: None,
-            next_beat: now + HEARTBEAT,
-            passed: now,
             heartbeat,
+            datagrams,
             input: Input::default(),
             nodes,
             family,
@@ -110,6 +104,7 @@ impl Launcher {
                     SIGNALS => self.handle_signals()?,
                     NEWS => self.handle_news(),
                     INPUT => self.pass_input(),
+                    DATAGRAMS => self.hear_datagrams(),
                     token => self.handle_node(token)?,
                 }
             }
@@ -134,16 +129,15 @@ impl Launcher {
         let start = (!self.has_started()).then_some(self.began + START);
         let now = self.input.is_due().then(Instant::now);
         let due = [self.phase.until(), self.course.next_due(), self.ending, start, now];
-        due.into_iter().flatten().fold(self.next_beat, Instant::min)
+        let called = self.nodes.iter().filter(|node| node.call.is_some());
+        let beats = called.map(|node| node.vigil.next());
+        due.into_iter().flatten().chain(beats).min().unwrap_or(self.began)
     }
 
     /// After a stop, what others have said may lie unread: nobody counts as silent.
     fn notice_stop(&mut self) {
         let now = Instant::now();
-        if now - self.passed > STOPPED {
-            self.nodes.iter_mut().for_each(|node| node.heard = now);
-        }
-        self.passed = now;
+        self.nodes.iter_mut().for_each(|node| node.vigil.pass(now));
     }
 
     fn handle_node(&mut self, token: u64) -> Result<()> {
@@ -158,13 +152,27 @@ impl Launcher {
         Ok(())
     }
 
+    /// Reads heartbeats that have come as datagrams.
+    fn hear_datagrams(&mut self) {
+        let (now, nodes) = (Instant::now(), &mut self.nodes);
+        self.datagrams.receive(|bytes, _| {
+            let node = datagrams::node_of(bytes).and_then(|node| nodes.get_mut(node));
+            let Some(node) = node else { return };
+            // After its end, an agent's last datagram may still be on its way.
+            let counts = node.stage == Stage::Running;
+            if node.heart.as_mut().is_some_and(|heart| heart.hears(bytes)) && counts {
+                node.vigil.hear(now);
+            }
+        });
+    }
+
     /// Reads what an agent has said.
     fn hear(&mut self, at: usize) {
         let node = &mut self.nodes[at];
         let Some(from) = node.from() else { return };
         let read = from.read();
         if read.is_some_and(|n| n > 0) {
-            node.heard = Instant::now();
+            node.vigil.hear(Instant::now());
         }
         while let Some(from) = self.nodes[at].from() {
             let handled = match from.next() {
@@ -248,7 +256,7 @@ impl Launcher {
             ToLauncher::Finished {} => {
                 let node = &mut self.nodes[at];
                 node.stage = Stage::Finished;
-                node.heard = Instant::now();
+                node.vigil.hear(Instant::now());
             }
         }
         Ok(())
@@ -281,7 +289,9 @@ impl Launcher {
             addresses: findings.addresses.clone(),
         };
         let nodes = self.nodes.iter().zip(&all).map(describe).collect();
-        for (node, job) in self.nodes.iter_mut().zip(net::describe(nodes)?) {
+        let described = self.nodes.iter_mut().zip(all).zip(net::describe(nodes)?);
+        for ((node, findings), (job, heart)) in described {
+            (node.heart, node.addresses) = (Some(heart), findings.addresses);
             node.send(&ToAgent::Start { job: Bytes(job), heap });
             node.stage = Stage::Starting;
         }
@@ -306,7 +316,7 @@ impl Launcher {
     fn note_start(&mut self, at: usize, processes: &[i32]) {
         let node = &mut self.nodes[at];
         node.stage = Stage::Running;
-        node.heard = Instant::now();
+        node.vigil.hear(Instant::now());
         for (pe, &pid) in (node.first..node.first + node.count).zip(processes) {
             self.course.started(pe, pid);
         }
@@ -519,9 +529,10 @@ impl Launcher {
 
     fn handle_deadlines(&mut self) {
         let now = Instant::now();
-        if self.next_beat <= now {
-            self.next_beat = now + HEARTBEAT;
-            self.nodes.iter_mut().for_each(Node::beat);
+        for node in self.nodes.iter_mut().filter(|node| node.call.is_some()) {
+            if node.vigil.is_due(now) {
+                node.beat(&self.datagrams);
+            }
         }
         // A pass itself may have been stopped, too.
         self.notice_stop();
@@ -559,11 +570,12 @@ impl Launcher {
             self.give_up(&text, 1);
         }
         for at in 0..self.nodes.len() {
-            let (node, silent) =
-                (&self.nodes[at], now.saturating_duration_since(self.nodes[at].heard));
+            let node = &self.nodes[at];
             match node.stage {
-                Stage::Running if self.heartbeat && silent > SILENCE => self.lose(at, Lost::Silent),
-                Stage::Finished if silent > LAST_WAIT => {
+                Stage::Running if self.heartbeat && node.vigil.is_lost(now) => {
+                    self.lose(at, Lost::Silent);
+                }
+                Stage::Finished if node.vigil.silence(now) > LAST_WAIT => {
                     node.call.iter().for_each(|call| call.kill());
                 }
                 _ => {}

@@ -34,11 +34,12 @@
 //!   with the status that one machine has for it. A host that does not answer within 15 s fails.
 //! * F2. *A PE dies:* its agent tells the launcher, which tells all agents, that one included; then
 //!   each publishes it on its host. The next part says why.
-//! * F3. *A host is lost:* its call ends, its stream ends, or nothing is heard of it for 2 s
-//!   (heartbeats come every 250 ms). Its PEs are dead to all others.
-//! * F4. *The launcher is lost:* an agent whose stream ends, or that hears nothing for 2 s, ends
+//! * F3. *A host is lost:* its call ends, its stream ends, or nothing is heard of it for 2.25 s.
+//!   Heartbeats come every 250 ms, by the stream and as [datagrams](super::datagrams), of which
+//!   each alone will do ([vigil](super::control::vigil)). Its PEs are dead to all others.
+//! * F4. *The launcher is lost:* an agent whose stream ends, or that hears nothing for 2.25 s, ends
 //!   its PEs and itself. A launcher that is only stopped is not lost: its [guard](super::guard)
-//!   goes on with the heartbeats.
+//!   goes on with the heartbeats of the streams.
 //! * F5. *A process is stopped and goes on:* it finds that its own loop has stood still, and does
 //!   not count that time as silence of others.
 //!
@@ -72,12 +73,11 @@ mod list;
 mod node;
 mod order;
 
-use std::time::Duration;
-
 use anyhow::{Result, bail};
 use memonet_core::unstable::settings;
 
 use super::control::frames;
+use super::control::vigil::HEARTBEAT;
 use super::course::{Course, Outcome};
 use super::family::Family;
 use super::guard::{Beats, Guard};
@@ -86,13 +86,9 @@ use super::signals::Signals;
 use super::spec::{ALL, Options, Program, Spec};
 use call::Caller;
 use launcher::Launcher;
-pub use launcher::{SILENCE, STOPPED};
 use list::Allotment;
 use node::{Node, Pipe};
 pub use order::stays;
-
-/// Time between two heartbeats.
-pub const HEARTBEAT: Duration = Duration::from_millis(250);
 
 /// Runs a job on the hosts that the options name.
 pub fn run(spec: Spec) -> Result<Outcome> {

@@ -1,11 +1,13 @@
 //! One host of the job, as the launcher knows it.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use memonet_tcp::agent::Heart;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -13,6 +15,8 @@ use super::call::{Call, Caller};
 use super::list::Allotment;
 use crate::run::control::codec::Wire;
 use crate::run::control::messages::{Findings, Order, ToAgent};
+use crate::run::control::vigil::Vigil;
+use crate::run::datagrams::Datagrams;
 use crate::run::events::listen;
 use crate::run::stream::{Receiver, Sender};
 
@@ -100,8 +104,11 @@ pub struct Node {
     from: Option<Receiver<OwnedFd>>,
     /// What the call has written to its standard error, and was not shown.
     errors: Vec<u8>,
-    /// When something was last heard of it.
-    pub heard: Instant,
+    /// Whether it lives.
+    pub vigil: Vigil,
+    /// Heartbeats as datagrams, once its agent has the job's secret, and where they go.
+    pub heart: Option<Heart>,
+    pub addresses: Vec<SocketAddr>,
     /// Its PEs that have not ended.
     pub running: BTreeSet<usize>,
     /// Bytes of output that its agent does not know to be passed on.
@@ -125,7 +132,9 @@ impl Node {
             to: None,
             from: None,
             errors: Vec::new(),
-            heard: Instant::now(),
+            vigil: Vigil::begin(Instant::now()),
+            heart: None,
+            addresses: Vec::new(),
             running: (*first..first + count).collect(),
             owed: 0,
         }
@@ -154,10 +163,13 @@ impl Node {
         }
     }
 
-    /// Adds a heartbeat.
-    pub fn beat(&mut self) {
-        if let Some(to) = &mut self.to {
-            to.beat();
+    /// Adds a heartbeat to the stream, and sends one as a datagram.
+    pub fn beat(&mut self, datagrams: &Datagrams) {
+        let Some(to) = &mut self.to else { return };
+        to.beat();
+        if let Some(heart) = &mut self.heart {
+            let beat = heart.beat();
+            self.addresses.iter().for_each(|&address| datagrams.send(&beat, address));
         }
     }
 
