@@ -10,7 +10,7 @@ use crate::wire::{Home, Link, Place};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, SignalOp};
 use memonet_core::unstable::shm::{self, AtomicOp};
-use memonet_core::{Access, Cause, Result};
+use memonet_core::{Access, Cause, Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -47,6 +47,7 @@ impl Tcp {
         let hub = Hub::new(seat, broker)?;
         let shared = Shared {
             pollers: hub.pollers.clone(),
+            has_failed: hub.has_failed.clone(),
             hub: Mutex::new(hub),
             me: seat.pe() as u32,
             crowded,
@@ -121,7 +122,7 @@ impl Tcp {
                     self.done(patience);
                     return Err(peer.error());
                 }
-                State::Alive | State::Broken(_) => hub = self.round(hub, pe, &mut patience),
+                State::Alive | State::Broken(..) => hub = self.round(hub, pe, &mut patience),
             }
         }
         self.done(patience);
@@ -509,6 +510,13 @@ impl Fabric for Tcp {
         if self.enter().is_ok() {
             self.lock().departed(pe, cause);
         }
+    }
+
+    fn unreachable(&self) -> Vec<(u32, Error)> {
+        if self.shared.has_failed.load(Ordering::Relaxed) && self.enter().is_ok() {
+            return self.lock().failed();
+        }
+        Vec::new()
     }
 
     fn take_part(&self, to_successor: bool) -> Result<()> {

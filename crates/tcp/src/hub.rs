@@ -10,6 +10,8 @@ use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::Record;
 use memonet_core::{Cause, Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// With so many bytes of records for a peer, they are sent.
@@ -33,7 +35,9 @@ pub(crate) struct Hub {
     record: Record,
     pub(crate) memory: Memory,
     peers: Vec<Option<Box<Peer>>>,
-    pub(crate) pollers: std::sync::Arc<Pollers>,
+    pub(crate) pollers: Arc<Pollers>,
+    /// Whether a pair has ever failed.
+    pub(crate) has_failed: Arc<AtomicBool>,
     buffer: Box<[u8]>,
     /// Peers for which there is output.
     with_output: Vec<u32>,
@@ -61,6 +65,7 @@ impl Hub {
             seat: seat.clone(),
             peers: (0..seat.npes()).map(|_| None).collect(),
             pollers: Pollers::new(broker.fd())?.into(),
+            has_failed: Arc::default(),
             record: broker.record(),
             broker,
             buffer: vec![0; BUFFER].into(),
@@ -304,6 +309,10 @@ impl Hub {
             }
             Event::Accepted { pe, socket } => {
                 let peer = self.known(pe);
+                if let State::Broken(_, Some(_)) = peer.state {
+                    // This PE was refused, but the other one gets through.
+                    peer.state = State::Alive;
+                }
                 let asked = peer.asked || peer.socket.is_some();
                 if !peer.is_wanted() {
                 } else if asked && me < pe {
@@ -320,7 +329,12 @@ impl Hub {
                 }
                 match peer.aside.take() {
                     Some(socket) => self.attach(pe, socket, Role::Accepted), // S2
-                    None => self.fail(pe, Some(why)),
+                    // Its agent may know that it has gone before this host's does.
+                    None => {
+                        peer.state = State::Broken(Instant::now(), Some(why));
+                        self.broken.push(pe);
+                        self.seat.wake();
+                    }
                 }
             }
         }
@@ -383,7 +397,7 @@ impl Hub {
             // Another is made when there is something to send.
             Ended::Stream if in_order => self.peers[pe as usize] = None,
             Ended::Stream => {
-                peer.state = State::Broken(Instant::now());
+                peer.state = State::Broken(Instant::now(), None);
                 self.broken.push(pe);
             }
         }
@@ -401,6 +415,15 @@ impl Hub {
         if loses {
             self.late.get_or_insert(error);
         }
+        self.has_failed.store(true, Ordering::Relaxed);
+        // Waits that depend on it end.
+        self.seat.wake();
+    }
+
+    /// The pairs that have failed, with their errors.
+    pub(crate) fn failed(&self) -> Vec<(u32, Error)> {
+        let failed = |peer: &&Box<Peer>| matches!(peer.state, State::Failed(_));
+        self.peers.iter().flatten().filter(failed).map(|peer| (peer.pe, peer.error())).collect()
     }
 
     /// A peer is gone: what it has written is applied, and nothing waits for it any more.
@@ -424,16 +447,17 @@ impl Hub {
     pub(crate) fn settle(&mut self) {
         for index in (0..self.broken.len()).rev() {
             let pe = self.broken[index];
-            let Some(State::Broken(since)) = self.existing(pe).map(|peer| &peer.state) else {
+            let Some(State::Broken(since, why)) = self.existing(pe).map(|peer| &peer.state) else {
                 self.broken.swap_remove(index);
                 continue;
             };
             let late = since.elapsed() > SETTLED;
+            let why = why.clone().filter(|_| late);
             if let Some(cause) = self.seat.departed(pe as usize) {
                 self.departed(pe, cause);
             } else if late {
                 self.broken.swap_remove(index);
-                self.fail(pe, None);
+                self.fail(pe, why);
             }
         }
     }

@@ -12,8 +12,9 @@ use std::time::Instant;
 pub(crate) enum State {
     /// It can, or will be.
     Alive,
-    /// Its stream has ended, and nobody has said yet why.
-    Broken(Instant),
+    /// Its stream has ended, or there is none for this reason, and nobody has said yet whether it
+    /// has gone.
+    Broken(Instant, Option<String>),
     /// It has left the job.
     Gone(Cause),
     /// The pair has failed, though the peer may live: for this reason, if it is not that its stream

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub(crate) struct Shared {
     pub(crate) hub: Mutex<Hub>,
     pub(crate) pollers: Arc<Pollers>,
+    /// Whether a pair has ever failed.
+    pub(crate) has_failed: Arc<AtomicBool>,
     pub(crate) me: u32,
     /// Whether PEs of this node share CPUs.
     pub(crate) crowded: bool,

@@ -30,6 +30,8 @@ struct Exchange {
     /// Whether PEs get no streams to higher ones: with two, they are told so at once, and with
     /// more when the other has asked.
     only_down: bool,
+    /// Whether all PEs are refused.
+    closed: AtomicBool,
     /// A second handle on each stream that was made, with the PE that asked.
     made: Mutex<Vec<(u32, u32, OwnedFd)>>,
 }
@@ -64,6 +66,7 @@ impl Exchange {
             dice: Mutex::new(Dice(seed)),
             delay_us,
             only_down,
+            closed: AtomicBool::new(false),
             made: Mutex::default(),
         })
     }
@@ -117,6 +120,10 @@ impl Broker for Clerk {
 
     fn connect(&self, pe: u32) -> Result<()> {
         let (exchange, me) = (&self.exchange, self.me);
+        if exchange.closed.load(Ordering::Relaxed) {
+            exchange.tell(me, Event::Refused { pe, why: format!("PE {pe} is behind a firewall") });
+            return Ok(());
+        }
         if exchange.only_down && pe > me {
             if exchange.queues.len() == 2 {
                 exchange.tell(me, Event::Refused { pe, why: "a firewall".into() });
@@ -209,6 +216,48 @@ fn nobody_can_connect() {
     Job::threads_with(&options, 2, |_| ()).unwrap();
     let said = said.lock().unwrap();
     assert!(said.contains("a firewall"), "{said}");
+}
+
+/// A wait for a PE to which there is no stream ends, and says why.
+#[test]
+fn waits_for_who_cannot_be_reached_end() {
+    let exchange = Exchange::new(2, 1, 100, false);
+    exchange.closed.store(true, Ordering::Relaxed);
+    let both = Barrier::new(2);
+    let results = Job::threads_with(&exchange.options(), 2, move |job| {
+        let first = job.barrier().unwrap_err();
+        // It has said so once; the pair stays as it is.
+        let again = job.barrier().unwrap_err();
+        // Neither leaves before the other one has seen it.
+        both.wait();
+        [first, again].map(|error| error.to_string())
+    });
+    for (pe, errors) in results.unwrap().into_iter().enumerate() {
+        let says = |error: &String| error.contains(&format!("PE {} is behind a firewall", 1 - pe));
+        assert!(errors.iter().all(says), "{errors:?}");
+    }
+}
+
+/// The same where the stream breaks while both wait.
+#[test]
+fn waits_for_words_of_who_is_lost_end() {
+    let exchange = Exchange::new(2, 1, 0, false);
+    let (cutter, both) = (exchange.clone(), Barrier::new(2));
+    let results = Job::threads_with(&exchange.options(), 2, move |job| {
+        let words = job.window::<u64>(1).unwrap();
+        job.barrier().unwrap();
+        both.wait();
+        if job.pe() == 1 {
+            cutter.cut(0, 1);
+        }
+        let error = words.wait_until(0, Cmp::Ne, 0).unwrap_err();
+        both.wait();
+        error
+    });
+    for (pe, error) in results.unwrap().into_iter().enumerate() {
+        let is_of_pair = matches!(error, Error::PeerFailed { pe: lost, .. } if lost == 1 - pe);
+        assert!(is_of_pair, "PE {pe}: {error}");
+    }
 }
 
 /// Both PEs live on, but have lost each other.

@@ -28,7 +28,7 @@ pub use super::network::{
 pub use super::record::{Costs, Record};
 pub use super::virtual_clock::{Due, VirtualClock};
 use crate::base::access::Access;
-use crate::base::error::{Cause, Result};
+use crate::base::error::{Cause, Error, Result};
 use crate::base::shm::AtomicOp;
 pub use crate::endpoint::awaiting::Awaited;
 use rustix::fd::BorrowedFd;
@@ -249,6 +249,15 @@ pub trait Fabric: Send + Sync {
     /// [`Error::PeerFailed`]: crate::Error::PeerFailed
     /// [`Seat::departed`]: crate::unstable::Seat::departed
     fn departed(&self, _pe: u32, _cause: Cause) {}
+
+    /// PEs that this PE can reach no more, and never will, though nobody says that they are gone:
+    /// each with its error, which names PE, host and why. By order of PEs.
+    ///
+    /// Waits that depend on such a PE end with its error. Each check of a wait asks, so it costs
+    /// next to nothing while there is none.
+    fn unreachable(&self) -> Vec<(u32, Error)> {
+        Vec::new()
+    }
 
     /// The clock of this PE's virtual time, if the fabric simulates time.
     fn clock(&self) -> Option<&dyn VirtualClock> {

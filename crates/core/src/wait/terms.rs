@@ -49,10 +49,20 @@ impl<'a> Terms<'a> {
             return Some(error);
         }
         // SAFETY: the header's counter lies in the mapping that `pe` holds.
-        if unsafe { shm::load(pe.control().departures()) } == 0 {
-            return None;
-        }
-        self.departed_member(pe)
+        let departures = unsafe { shm::load(pe.control().departures()) };
+        let departed = if departures == 0 { None } else { self.departed_member(pe) };
+        departed.or_else(|| self.unreachable_member(pe))
+    }
+
+    /// The error of a member whose part is still to come, and that the fabric cannot reach.
+    fn unreachable_member(&self, pe: &Pe) -> Option<Error> {
+        let mut unreachable = pe.far_fabric()?.unreachable();
+        let (members, done) = (self.awaiting.members(), self.awaiting.done());
+        unreachable.retain(|&(other, _)| {
+            members.is_none_or(|members| members.contains(&(other as usize)))
+                && !done.is_some_and(|done| done(other as usize))
+        });
+        unreachable.into_iter().next().map(|(_, error)| error)
     }
 
     #[cold]
