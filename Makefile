@@ -1,6 +1,7 @@
 # make test   installs what the tests need, then runs every test
 # make check  the quick part: formatting, clippy, unit tests of the core
 # make fuzz   FUZZ (ten million) datagrams of any kind, and FUZZ_SEEDS (a hundred) seeds of each bad network, for the repair protocol
+# make cluster-test   jobs on several hosts, for half an hour: kills of PEs, agents, launchers and hosts (KILLS=200 of each), cuts (CUTS="0.1 ... 5" seconds), a soak (SOAK=600 seconds, LOSS=1 percent of packets lost), GARBLED (ten million) garbled records and handshakes, and CONNECTIONS (10,000) of them through sockets; as root, as it makes hosts of network namespaces
 # make loom   every interleaving of the hand-written synchronisation
 # make conformance SUITE="FOLDER..."   OpenSHMEM programs of others, from folders on this machine: which of them work
 # make peers   measures memonet beside other libraries, and writes docs/performance.md
@@ -14,6 +15,16 @@ CARGO ?= cargo
 
 FUZZ ?= 10000000
 FUZZ_SEEDS ?= 100
+KILLS ?= 200
+CUTS ?= 0.1 0.5 1 1.5 1.8 2 2.5 3 4 5
+SOAK ?= 600
+LOSS ?= 1
+GARBLED ?= 10000000
+CONNECTIONS ?= 10000
+SEED ?= 1
+COMMA := ,
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
 PREFIX ?= /usr/local
 INSTALLED = $(DESTDIR)$(abspath $(PREFIX))
 TARGET = $(or $(CARGO_TARGET_DIR),target)
@@ -22,7 +33,7 @@ ALIASES ?= 0
 LINKS := $(addprefix lib/,libsma.a libsma.so liboshmem.a liboshmem.so)
 IS_OURS = [ "$$(readlink $$alias)" = "libmemonet.$${alias\#*.}" ]
 
-.PHONY: test check lint loom fuzz deps peers conformance prefix install uninstall
+.PHONY: test check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
 test: deps lint
 	$(CARGO) build --workspace --all-targets
 	$(CARGO) build --release -p memonet-cli -p memonet-shmem
@@ -41,6 +52,13 @@ lint:
 
 fuzz:
 	REPAIR_FUZZ=$(FUZZ) REPAIR_SEEDS=$(FUZZ_SEEDS) $(CARGO) test --release -p memonet-repair --test fuzz --test simulator -- --nocapture
+
+cluster-test:
+	MEMONET_TEST_RECORDS=$(GARBLED) MEMONET_TEST_HANDSHAKES=$(GARBLED) MEMONET_TEST_CONNECTIONS=$(CONNECTIONS) \
+	  $(CARGO) test --release -p memonet-tcp --lib --test codec -- garb
+	MEMONET_TEST_TOOLS=1 MEMONET_TEST_SEED=$(SEED) MEMONET_TEST_KILLS=$(KILLS) MEMONET_TEST_HOST_KILLS=$(KILLS) \
+	  MEMONET_TEST_CUTS=$(subst $(SPACE),$(COMMA),$(strip $(CUTS))) MEMONET_TEST_SOAK=$(SOAK) MEMONET_TEST_LOSS=$(LOSS) \
+	  $(CARGO) test --release -p memonet-cli --test failures -- --nocapture --test-threads=1
 
 loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests

@@ -24,6 +24,8 @@ fn main() -> ExitCode {
         "bereave" => bereave(argument.parse().expect("a PE")),
         "late" => late(),
         "orphan" => orphan(&argument),
+        "mourn" => mourn(),
+        "soak" => soak(argument.parse().expect("a number of seconds")),
         "interrupts" => interrupts(),
         "leave" => leave(&argument),
         "end" => end(),
@@ -386,6 +388,72 @@ fn wait(job: &Job, window: &Window<u64>, lock: &Lock) -> Result<()> {
         std::thread::sleep(Duration::from_millis(500));
     }
     Err(error)
+}
+
+/// Waits, odd PEs for a word and even ones in a barrier, until a PE dies, and tells which one.
+fn mourn() -> Result<()> {
+    let job = memonet::init()?;
+    let window = job.window::<u64>(1)?;
+    let error = loop {
+        // Odd PEs do not come to the second one.
+        if let Err(error) = job.barrier() {
+            break error;
+        }
+        if job.pe() % 2 == 1 {
+            break window.wait_until(0, Cmp::Ne, 0).unwrap_err();
+        }
+    };
+    println!("PE {} saw: {error}", job.pe());
+    Err(error)
+}
+
+/// Words that a PE has of each PE, behind one that all add to.
+const SLICE: usize = 4000;
+
+/// For some seconds, all PEs draw the same operations. Each does its own ones, and compares what
+/// its memory and its gets say with a model, in which the operations were done one after the other.
+fn soak(seconds: u64) -> Result<()> {
+    let job = memonet::init()?;
+    let (me, n) = (job.pe(), job.npes());
+    // A sum, whether to stop, and for each PE the words that it alone writes.
+    let window = job.window::<u64>(2 + n * SLICE)?;
+    let mut model = vec![vec![0u64; 2 + n * SLICE]; n];
+    let (began, mut chance, mut rounds) = (Instant::now(), 1u64, 0u64);
+    let mut draw = |below: usize| {
+        chance = chance.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (chance >> 33) as usize % below
+    };
+    job.barrier()?;
+    while window.read(1) == 0 {
+        for _ in 0..8 * n {
+            let (from, to, value) = (draw(n), draw(n), draw(1 << 30) as u64);
+            let at = draw(SLICE);
+            let len = 1 + draw(SLICE - at).min(if draw(4) == 0 { SLICE } else { 8 });
+            let begin = 2 + from * SLICE + at;
+            let block: Vec<u64> = (value..value + len as u64).collect();
+            model[to][0] = model[to][0].wrapping_add(value);
+            model[to][begin..begin + len].copy_from_slice(&block);
+            if from == me {
+                window.put(to, begin, &block)?;
+                window.remote(to, 0)?.fetch_add(value)?;
+            }
+        }
+        rounds += 1;
+        if me == 0 && began.elapsed() > Duration::from_secs(seconds) {
+            (0..n).try_for_each(|pe| window.put_one(pe, 1, 1))?;
+        }
+        job.barrier()?;
+        let stops = window.read(1);
+        model.iter_mut().for_each(|words| words[1] = stops);
+        assert!(window.to_vec() == model[me], "PE {me}, round {rounds}: not what was written");
+        let (other, mut got) = (draw(n), vec![0; SLICE]);
+        window.get(other, 2 + me * SLICE, &mut got)?;
+        let right = &model[other][2 + me * SLICE..][..SLICE];
+        assert!(got == right, "PE {me}, round {rounds}: PE {other} does not have what was put");
+        job.barrier()?;
+    }
+    println!("PE {me} has done {rounds} rounds");
+    Ok(())
 }
 
 /// PE `victim` is killed while all others sleep in a barrier that it has not come to.

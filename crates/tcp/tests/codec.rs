@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Memory, give, take};
+use common::{Dice, Memory, give, take};
 use memonet_core::SignalOp;
 use memonet_core::unstable::shm::AtomicOp;
 use memonet_tcp::wire::{Bad, HEADER, Header, Kind, Link, Place, Role};
@@ -123,6 +123,51 @@ proptest! {
     ) {
         let whole = in_parts(&ops, &[usize::MAX]);
         prop_assert_eq!(whole, in_parts(&ops, &cuts));
+    }
+}
+
+/// Streams of right records in which bytes were changed, swapped and lost; as many records as
+/// `MEMONET_TEST_RECORDS` says.
+#[test]
+fn garbled_records_do_no_harm() {
+    let count = std::env::var("MEMONET_TEST_RECORDS").ok();
+    let count: u64 = count.map_or(50_000, |count| count.parse().expect("a number"));
+    let mut dice = Dice(11);
+    let source = [7u8; 64];
+    for _ in 0..count.div_ceil(10) {
+        let memory = Memory::new(BYTES);
+        let (mut here, mut there) = (Link::new(0, 1, Role::Accepted), greeted(&memory));
+        let answers = Answers::of(&mut there);
+        for _ in 0..10 {
+            let place = Place { region: 0, offset: dice.below(BYTES / 8) as u64 * 8 };
+            let value = dice.below(1 << 30) as u64;
+            match dice.below(3) {
+                0 => here.store(place, 8, value),
+                1 => here.signal(place, SignalOp::Add, value),
+                // SAFETY: the source outlives the link.
+                _ => _ = unsafe { here.put(place, source.as_ptr(), dice.below(64)) },
+            }
+        }
+        let mut stream = VecDeque::new();
+        while take(&mut here, usize::MAX, &mut stream) > 0 {}
+        // Behind the hello, which was heard.
+        let mut bytes = Vec::from(stream).split_off(HEADER);
+        for _ in 0..=dice.below(4) {
+            let at = dice.below(bytes.len());
+            match dice.below(4) {
+                0 => bytes[at] = dice.below(256) as u8,
+                1 => bytes[at] ^= 1 << dice.below(8),
+                2 => bytes.swap(at, dice.below(at + 1)),
+                _ => drop(bytes.drain(at..at + dice.below(bytes.len() - at).min(30))),
+            }
+            if bytes.is_empty() {
+                break;
+            }
+        }
+        let (mut stream, part) = (VecDeque::from(bytes), 1 + dice.below(100));
+        while !stream.is_empty() && give(&mut there, &mut stream, part, &memory).is_ok() {}
+        memory.check();
+        answers.check();
     }
 }
 

@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod cluster;
+
 use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
@@ -142,7 +144,7 @@ impl Job {
         self.end_within(SOON)
     }
 
-    fn end_within(mut self, limit: Duration) -> Ended {
+    pub fn end_within(mut self, limit: Duration) -> Ended {
         let status = wait_within(&mut self.launcher, limit);
         let stdout = self.stdout.take().unwrap().join().unwrap();
         let stderr = self.stderr.take().unwrap().join().unwrap();

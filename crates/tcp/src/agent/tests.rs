@@ -293,6 +293,47 @@ fn another_secret_or_job_gets_nothing() {
     });
 }
 
+/// Connections with garbled hellos, as many as `MEMONET_TEST_CONNECTIONS` says, and as many garbled
+/// datagrams, keep nobody from his stream.
+#[test]
+fn garbage_by_sockets_does_no_harm() {
+    let count = std::env::var("MEMONET_TEST_CONNECTIONS").ok();
+    let count: u64 = count.map_or(300, |count| count.parse().expect("a number"));
+    let mut cluster = cluster(&[1, 1]);
+    let (a, b) = (cluster.pe(0), cluster.pe(1));
+    let job = &cluster.jobs[0];
+    let member = Member::new(&job.secret, job.id, 0, &job.node_of);
+    let link = Link { from_node: 0, to_node: 1, from_pe: 0, to_pe: 1 };
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut state = 5u64;
+    let mut roll = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let address = cluster.addresses[1];
+    for _ in 0..count {
+        let mut bytes = Connecting::new(&member, &link, &super::random().unwrap()).1;
+        for _ in 0..=roll(3) {
+            let at = roll(bytes.len());
+            bytes[at] ^= 1 << roll(8);
+        }
+        bytes.truncate(1 + roll(2 * bytes.len()));
+        let mut socket = std::net::TcpStream::connect(address).unwrap();
+        // The agent may have sent it away already.
+        let _ = socket.write_all(&bytes);
+        datagrams.send_to(&bytes, address).unwrap();
+        if roll(4) == 0 {
+            let ended = socket.set_read_timeout(Some(Duration::from_secs(20)));
+            ended.unwrap();
+            let _ = socket.shutdown(std::net::Shutdown::Write);
+            let got = socket.read(&mut [0; 1]);
+            assert!(got.is_err() || got.is_ok_and(|bytes| bytes == 0), "a stranger got an answer");
+        }
+    }
+    assert!(a.next().unwrap().is_none() && b.next().unwrap().is_none());
+    connect(&a, &b);
+}
+
 /// A program says hello again on the channel of the one that it was before: it gets streams that
 /// came for the PE, and no answers to what it has not asked.
 #[test]

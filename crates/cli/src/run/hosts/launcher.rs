@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 use super::call::{CALLS, Caller};
 use super::input::Input;
 use super::node::{Event, Node, Stage, event};
+use super::reports::Reports;
 use crate::run::control::codec::{Bytes, decode};
 use crate::run::control::frames::{Piece, version};
 use crate::run::control::messages::{Death, Findings, ToAgent, ToLauncher};
@@ -47,6 +48,7 @@ pub struct Launcher {
     began: Instant,
     /// Deaths that were published.
     deaths: u32,
+    reports: Reports,
     /// All agents were told to end; those that have not by then are ended.
     ending: Option<Instant>,
     heartbeat: bool,
@@ -80,6 +82,7 @@ impl Launcher {
             phase: Phase::Running,
             began: Instant::now(),
             deaths: 0,
+            reports: Reports::default(),
             ending: None,
             heartbeat,
             datagrams,
@@ -257,6 +260,7 @@ impl Launcher {
                 let node = &mut self.nodes[at];
                 node.stage = Stage::Finished;
                 node.vigil.hear(Instant::now());
+                self.silence(at);
             }
         }
         Ok(())
@@ -340,13 +344,16 @@ impl Launcher {
             self.nodes[at].running.remove(&pe);
         }
         let Death { joined, after_finalizing, sent, hint, .. } = death;
-        self.account_for(&End { pe, cause, joined, after_finalizing, sent, hint });
+        self.reports.ended(End { pe, cause, joined, after_finalizing, sent, hint });
+        self.account();
         Ok(())
     }
 
-    fn account_for(&mut self, end: &End) {
-        if self.course.account_for(end, self.phase) {
-            self.phase.failed(Instant::now());
+    fn account(&mut self) {
+        while let Some(end) = self.reports.next() {
+            if self.course.account_for(&end, self.phase) {
+                self.phase.failed(Instant::now());
+            }
         }
     }
 
@@ -356,6 +363,9 @@ impl Launcher {
         let is_death = matches!(state, State::Dead(_));
         self.deaths += u32::from(is_death);
         let place = if is_death { self.deaths } else { 0 };
+        if is_death {
+            self.reports.died(pe);
+        }
         let message = ToAgent::State { pe: pe as u32, state: state.to_word(), place };
         let others = self.nodes.iter_mut().enumerate();
         for (_, node) in others.filter(|(number, _)| is_death || Some(*number) != origin) {
@@ -390,8 +400,17 @@ impl Launcher {
         let (joined, after_finalizing, sent, hint) = (None, false, false, None);
         for pe in running {
             let hint = hint.clone();
-            self.account_for(&End { pe, cause: Some(cause), joined, after_finalizing, sent, hint });
+            let cause = Some(cause);
+            self.reports.ended(End { pe, cause, joined, after_finalizing, sent, hint });
         }
+        self.silence(at);
+    }
+
+    /// Nothing more comes of a host.
+    fn silence(&mut self, at: usize) {
+        let node = &self.nodes[at];
+        self.reports.forget(node.first..node.first + node.count);
+        self.account();
     }
 
     /// The process that had started an agent has ended.

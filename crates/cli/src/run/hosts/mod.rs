@@ -58,7 +58,8 @@
 //! *Proof.* The streams keep order, and one process gives the places. So by D2 each host has
 //! published a beginning of the order of deaths at any moment, and the rest is the proof at the
 //! head of `memonet_core`'s `wait/terms.rs`. A death takes one message to the launcher and one
-//! back, which wait for no other. *The limit* is D3: while a launcher is stopped or cut off, a host
+//! back, which wait for no other. The launcher's own report blames in this order, too
+//! ([reports]). *The limit* is D3: while a launcher is stopped or cut off, a host
 //! may name its own dead where another host names an earlier one. Without D3, waits there would
 //! last as long as the launcher is stopped.
 //!
@@ -72,6 +73,7 @@ mod launcher;
 mod list;
 mod node;
 mod order;
+mod reports;
 
 use anyhow::{Result, bail};
 use memonet_core::unstable::settings;
