@@ -38,6 +38,19 @@ fn agents_are_started_by_ssh() {
     assert_eq!(ended.status, 126, "{ended:?}");
 }
 
+/// The PE that is refused learns it in a wait, though no call asks for that stream again.
+#[test]
+fn a_firewall_between_two_hosts_is_named() {
+    let Some(hosts) = Hosts::new(3) else { return };
+    (hosts.refuse(2, 3), hosts.refuse(3, 2));
+    let ended = hosts.run(&["--keep-going", "--hosts", "h1,h2,h3", &pe(), "mourn"]);
+    assert_eq!(ended.status, 42, "{ended:?}");
+    let named =
+        |pe, host| ended.stderr.contains(&format!("tcp: PE {pe} on {host} cannot be reached"));
+    assert!(named(1, "h2") || named(2, "h3"), "{ended:?}");
+    assert!(ended.stderr.contains("or a firewall is in the way"), "{ended:?}");
+}
+
 #[test]
 fn a_host_that_is_cut_off_is_lost_and_ends_its_pes() {
     let Some(hosts) = Hosts::new(3) else { return };

@@ -210,16 +210,27 @@ impl Hosts {
     /// Has the switch lose so many percent of what it passes on. False where this kernel cannot do
     /// that.
     pub fn lose(&self, percent: u32) -> bool {
-        let rules = format!(
-            "table bridge loss {{ chain passed {{ type filter hook forward priority 0; policy accept; numgen random mod 100 < {percent} drop; }} }}"
-        );
-        let mut nft = self.in_network_of(*self.inits.last().unwrap(), "nft");
-        let output = nft.arg(rules).output();
+        let rule = format!("numgen random mod 100 < {percent} drop");
+        let output = self.filter(*self.inits.last().unwrap(), "bridge", "forward", &rule);
         let works = output.as_ref().is_ok_and(|output| output.status.success());
         if !works {
             skip(&format!("nothing is lost, as `nft` does not do that here: {output:?}"));
         }
         works
+    }
+
+    /// Has a host refuse streams from another one, but for those to its ssh server.
+    pub fn refuse(&self, host: usize, from: usize) {
+        let begins = "tcp flags & (syn | ack) == syn tcp dport != 22";
+        let rule = format!("ip saddr 10.78.0.{from} {begins} reject with tcp reset");
+        let output = self.filter(self.inits[host - 1], "ip", "input", &rule).unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    fn filter(&self, init: i32, family: &str, hook: &str, rule: &str) -> std::io::Result<Output> {
+        let chain = format!("type filter hook {hook} priority 0\npolicy accept\n{rule}\n");
+        let table = format!("table {family} test {{\nchain passed {{\n{chain}}}\n}}\n");
+        self.in_network_of(init, "nft").arg(table).output()
     }
 
     /// Ends all processes of a host at once.
