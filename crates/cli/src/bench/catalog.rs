@@ -3,15 +3,21 @@
 use super::row::Row;
 use super::spec::Spec;
 use super::table::SPECS;
+use super::table_of_hosts::SPECS_OF_HOSTS;
 
 /// Every row, in the order of the table. `cpus` bounds the barriers.
 pub fn rows(cpus: usize) -> Vec<Row> {
     SPECS.iter().flat_map(|spec| spec.rows(cpus)).collect()
 }
 
+/// Every row that is measured between hosts, in the order of their table.
+pub fn rows_of_hosts() -> Vec<Row> {
+    SPECS_OF_HOSTS.iter().flat_map(|spec| spec.rows(0)).collect()
+}
+
 /// The specification of a row.
 pub fn spec(row: &Row) -> &'static Spec {
-    let found = SPECS.iter().find(|spec| spec.name == row.spec);
+    let found = SPECS.iter().chain(SPECS_OF_HOSTS).find(|spec| spec.name == row.spec);
     found.expect("rows are made from the specifications")
 }
 
@@ -57,8 +63,12 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        let names: std::collections::BTreeSet<_> = SPECS.iter().map(|spec| spec.name).collect();
-        assert_eq!(names.len(), SPECS.len());
+        let all = || SPECS.iter().chain(SPECS_OF_HOSTS);
+        let names: std::collections::BTreeSet<_> = all().map(|spec| spec.name).collect();
+        assert_eq!(names.len(), all().count());
+        let ids: std::collections::BTreeSet<_> =
+            rows_of_hosts().into_iter().map(|row| row.id).collect();
+        assert_eq!(ids.len(), rows_of_hosts().len());
     }
 
     #[test]

@@ -4,9 +4,11 @@
 //!   the command      run: filter, groups of rows, table and files        (here, report, plot)
 //!        |
 //!   processes        a job; a process for each sample; this process      (job, pe, apart, part)
+//!        |           jobs on several hosts                               (hosts)
 //!        |           busy processes beside the job                       (interference)
 //!        v
 //!   the table        each row once: name, unit, limit, PEs, function     (table, spec, catalog)
+//!        |           rows between hosts                                  (table_of_hosts)
 //!        |
 //!        v
 //!   the rows         one function each                                   (rows)
@@ -22,6 +24,7 @@
 
 mod apart;
 mod catalog;
+mod hosts;
 mod interference;
 mod job;
 mod part;
@@ -34,6 +37,7 @@ mod rows;
 mod spec;
 mod stats;
 mod table;
+mod table_of_hosts;
 mod toolkit;
 
 use std::fs::File;
@@ -45,6 +49,8 @@ use anyhow::{Context, Result, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use memonet_core::unstable::launch::available_cpus;
 
+use crate::run::Chosen;
+use hosts::Hosts;
 use part::Part;
 pub use report::{Machine, Measured};
 use row::Row;
@@ -57,6 +63,11 @@ use stats::Record;
   memonet bench                                  all rows, about two minutes
   memonet bench --quick barrier startup          few rounds of some rows, within ten seconds
   memonet bench --json bench.json --plot .       also as data and as figures
+  memonet bench --hosts a,b                      what lies between hosts, each row beside bare sockets
+  memonet bench --hosts a,b --list               what these rows are
+
+With --hosts, other rows are measured: by jobs with one or two PEs on each host, between the first two hosts or
+over all of them. memonet must be at the same path on each host. Without it, the bench measures this machine.
 
 `ratio` is memonet over the limit. Each round gives the ratio of its two medians; the table shows the median of
 these ratios, and in `rounds` their number.
@@ -78,6 +89,8 @@ pub struct Args {
     /// List what each row measures and what its limit is, and measure nothing
     #[arg(long)]
     list: bool,
+    #[command(flatten, next_help_heading = "Several hosts")]
+    chosen: Chosen,
 }
 
 /// If a `memonet bench` started this process: plays the part that it was started for.
@@ -89,6 +102,7 @@ pub fn part() -> Option<Result<ExitCode>> {
 fn play(part: Part) -> Result<()> {
     match part {
         Part::Pe { rows, effort, records } => pe::run(&rows, effort, records),
+        Part::PeOnHosts { rows, effort, ground } => pe::run_on_hosts(&rows, effort, ground),
         Part::Interference { cpu, parent } => interference::run(cpu, parent),
         Part::Join => memonet::init().map(drop).map_err(Into::into),
         Part::Sample { row, round, effort } => apart::run(&row, round, effort),
@@ -101,10 +115,15 @@ pub fn run(args: Args) -> Result<ExitCode> {
 }
 
 fn bench(args: &Args) -> Result<()> {
-    let mut rows = catalog::select(catalog::rows(available_cpus()), &args.filter);
+    let hosts = Hosts::of(&args.chosen)?;
+    let (all, option) = match hosts {
+        Some(_) => (catalog::rows_of_hosts(), " --hosts a,b"),
+        None => (catalog::rows(available_cpus()), ""),
+    };
+    let mut rows = catalog::select(all, &args.filter);
     ensure!(
         !rows.is_empty(),
-        "no row has an id that contains `{}`: `memonet bench --list` shows them",
+        "no row has an id that contains `{}`: `memonet bench{option} --list` shows them",
         args.filter.join("` or `")
     );
     if args.list {
@@ -123,8 +142,9 @@ fn bench(args: &Args) -> Result<()> {
             .with_context(|| format!("cannot make the folder {}", folder.display()))?;
     }
 
-    let machine = Machine::found(args.quick);
-    let measured = measure_all(&rows, args.quick, &machine)?;
+    let mut machine = Machine::found(args.quick);
+    machine.hosts = hosts.as_ref().map_or(Vec::new(), |hosts| hosts.names.clone());
+    let measured = measure_all(&rows, args.quick, &machine, hosts.as_ref())?;
     if !left_out.is_empty() {
         let left_out = left_out.join(", ");
         writeln!(
@@ -150,14 +170,19 @@ pub fn measure_rows(ids: &[&str], quick: bool) -> Result<(Machine, Vec<Measured>
     let machine = Machine::found(quick);
     let mut measured = Vec::new();
     for row in &rows {
-        let records = measure(std::slice::from_ref(row), quick)
+        let records = measure(std::slice::from_ref(row), quick, None)
             .with_context(|| format!("cannot measure {}", row.id))?;
         measured.push(Measured::new(row, &records)?);
     }
     Ok((machine, measured))
 }
 
-fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measured>> {
+fn measure_all(
+    rows: &[Row],
+    quick: bool,
+    machine: &Machine,
+    hosts: Option<&Hosts>,
+) -> Result<Vec<Measured>> {
     let mut out = std::io::stdout();
     writeln!(out, "{machine}\n{}", report::HEADER)?;
     let bar = ProgressBar::new(rows.len() as u64);
@@ -170,8 +195,8 @@ fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measu
             0..=2 => spec.clone(),
             _ => format!("{spec} with {pes} PEs"),
         });
-        let records =
-            measure(rows, quick).with_context(|| format!("cannot measure {}", rows[0].id))?;
+        let records = measure(rows, quick, hosts)
+            .with_context(|| format!("cannot measure {}", rows[0].id))?;
         for row in rows {
             let row = Measured::new(row, &records)?;
             bar.suspend(|| writeln!(out, "{row}"))?;
@@ -183,12 +208,17 @@ fn measure_all(rows: &[Row], quick: bool, machine: &Machine) -> Result<Vec<Measu
     Ok(measured)
 }
 
-fn measure(rows: &[Row], quick: bool) -> Result<Vec<Record>> {
+const NEEDS_HOSTS: &str = "the row is measured between hosts: give --hosts a,b";
+
+fn measure(rows: &[Row], quick: bool, hosts: Option<&Hosts>) -> Result<Vec<Record>> {
     let spec = catalog::spec(&rows[0]);
     let effort = spec.effort(quick);
     match spec.measure {
         Measure::Pes(_) | Measure::Joining { .. } => job::measure(rows, effort),
         Measure::Process(_) => apart::measure(rows, effort),
         Measure::Here(measure) => measure(rows, effort),
+        Measure::PesOnHosts(_) => hosts.context(NEEDS_HOSTS)?.measure(rows, effort),
+        Measure::WithAndWithoutFar(_) => hosts.context(NEEDS_HOSTS)?.measure_near(rows, effort),
+        Measure::Hosts(measure) => measure(hosts.context(NEEDS_HOSTS)?, rows, effort),
     }
 }

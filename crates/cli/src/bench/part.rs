@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::row::{Effort, Row};
+use super::row::{Effort, Ground, Row};
 
 /// What a process of the bench does.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -13,6 +13,8 @@ pub enum Part {
     /// A PE of the job that measures `rows`, all of one specification. It appends what it has
     /// measured to the file behind the descriptor `records`.
     Pe { rows: Vec<Row>, effort: Effort, records: RawFd },
+    /// The same on several hosts. It writes what it has measured to standard output.
+    PeOnHosts { rows: Vec<Row>, effort: Effort, ground: Ground },
     /// Keeps a CPU busy until `parent` is gone.
     Interference { cpu: usize, parent: u32 },
     /// Joins its job and ends.

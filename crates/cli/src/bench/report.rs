@@ -14,7 +14,7 @@ use super::stats::{Better, Record, Summary, sum_over_pes, summarise};
 
 /// Names of the table's columns.
 pub const HEADER: &str = "\
-row                     unit               min     median        p99        max  slowest PE      limit   ratio rounds  OSU row";
+row                        unit               min     median        p99        max  slowest PE      limit   ratio rounds  OSU row";
 
 /// One row, measured.
 #[derive(Serialize)]
@@ -91,7 +91,7 @@ impl fmt::Display for Measured {
         let or_dash = |value: Option<String>| value.unwrap_or("-".into());
         write!(
             f,
-            "{:<23} {:<11} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>10} {:>7} {:>6}  {}",
+            "{:<26} {:<11} {:>10} {:>10} {:>10} {:>10}  {:>10} {:>10} {:>7} {:>6}  {}",
             self.id,
             self.unit,
             digits(self.min),
@@ -135,6 +135,8 @@ pub struct Machine {
     pub load: f64,
     pub memonet: &'static str,
     pub quick: bool,
+    /// The hosts between which was measured; none for a bench of this machine alone.
+    pub hosts: Vec<String>,
 }
 
 impl Machine {
@@ -160,17 +162,20 @@ impl Machine {
                 .unwrap_or_default(),
             memonet: env!("CARGO_PKG_VERSION"),
             quick,
+            hosts: Vec::new(),
         }
     }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { cpu, cpus, memory_mib, kernel, load, memonet, quick } = self;
+        let Self { cpu, cpus, memory_mib, kernel, load, memonet, quick, hosts } = self;
+        let between = if hosts.is_empty() { "" } else { ", between " };
         let quick = if *quick { ", quick" } else { "" };
         write!(
             f,
-            "memonet {memonet} on {cpu}, {cpus} CPUs, {memory_mib} MiB, Linux {kernel}, load {load}{quick}"
+            "memonet {memonet} on {cpu}, {cpus} CPUs, {memory_mib} MiB, Linux {kernel}, load {load}{quick}{between}{}",
+            hosts.join(", ")
         )
     }
 }

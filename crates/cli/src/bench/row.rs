@@ -10,10 +10,19 @@ pub struct Row {
     pub id: String,
     /// Name of the row's specification in the catalog.
     pub spec: String,
-    /// PEs of the job that measures it.
+    /// PEs of the job that measures it; in a bench of several hosts, of each host.
     pub pes: usize,
     /// Bytes of one operation, 0 where that means nothing.
     pub size: usize,
+}
+
+/// Where the PEs of a job on several hosts are.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ground {
+    /// Hosts, with equally many PEs each.
+    pub hosts: usize,
+    /// The network interface that the user has chosen.
+    pub interface: Option<String>,
 }
 
 /// How long something is measured.

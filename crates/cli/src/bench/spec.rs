@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use super::hosts::Hosts;
 use super::row::{Effort, Row};
 use super::stats::{Better, Record, Sample};
 use super::toolkit::Bench;
@@ -35,7 +36,7 @@ pub enum Variants {
         pes: usize,
         sizes: &'static [usize],
     },
-    /// One row for each number of PEs.
+    /// One row for each number of PEs; between hosts, of PEs of each host.
     Pes {
         pes: &'static [usize],
         size: usize,
@@ -44,7 +45,7 @@ pub enum Variants {
     PesUpToCpus,
     /// One row with this number of waiting PEs, and one more PE that ends the wait.
     Waiters(usize),
-    /// One row for each pair of PEs and bytes.
+    /// One row for each pair of PEs, between hosts of each host, and bytes.
     PesAndSizes(&'static [(usize, usize)]),
 }
 
@@ -66,6 +67,13 @@ pub enum Measure {
     Process(fn(&Row, round: usize, Effort) -> Result<Sample>),
     /// The process of the command measures.
     Here(fn(&[Row], Effort) -> Result<Vec<Record>>),
+    /// The PEs of a job on all hosts measure the rows together.
+    PesOnHosts(fn(&mut Bench<'_>, &[Row]) -> Result<()>),
+    /// The PEs of a job on all hosts and those of a job on the first host alone measure, in turns:
+    /// the second is the limit of the first.
+    WithAndWithoutFar(fn(&mut Bench<'_>, &[Row]) -> Result<()>),
+    /// The process of the command measures jobs on these hosts.
+    Hosts(fn(&Hosts, &[Row], Effort) -> Result<Vec<Record>>),
 }
 
 /// Properties of few rows; [`PLAIN`] for all others.

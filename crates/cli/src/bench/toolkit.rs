@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 use memonet::{Job, Window};
 
-use super::row::{Effort, Row};
+use super::row::{Effort, Ground, Row};
 use super::stats::{LIBRARY, Record, thin};
 
 /// Values kept of one PE's samples of one series in one round.
@@ -15,6 +15,8 @@ const KEPT: usize = 200;
 pub struct Bench<'a> {
     pub job: &'a Job,
     pub effort: Effort,
+    /// On several hosts.
+    ground: Option<Ground>,
     /// Number of rows that PE 0 has declared over, in a window of each PE; made when first needed.
     ended: Option<(Window<u64>, u64)>,
     records: Vec<Record>,
@@ -39,7 +41,23 @@ impl<'a> Contender<'a> {
 
 impl<'a> Bench<'a> {
     pub fn new(job: &'a Job, effort: Effort) -> Self {
-        Self { job, effort, ended: None, records: Vec::new() }
+        Self { job, effort, ground: None, ended: None, records: Vec::new() }
+    }
+
+    /// The same, on several hosts with equally many PEs each.
+    pub fn on_hosts(job: &'a Job, effort: Effort, ground: Ground) -> Self {
+        Self { ground: Some(ground), ..Self::new(job, effort) }
+    }
+
+    /// The first PE of the second host, if there is one.
+    pub fn far_peer(&self) -> Option<usize> {
+        let hosts = self.ground.as_ref().map_or(1, |ground| ground.hosts);
+        (hosts > 1).then(|| self.job.npes() / hosts)
+    }
+
+    /// The network interface that the user has chosen.
+    pub fn interface(&self) -> Option<String> {
+        self.ground.as_ref()?.interface.clone()
     }
 
     /// The records of this PE.

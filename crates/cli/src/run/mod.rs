@@ -60,7 +60,9 @@ use memonet_core::unstable::settings;
 
 pub use args::{Args, spell_out_np};
 use course::Outcome;
+pub use hosts::Chosen;
 pub use limits::pes_by_descriptors;
+pub use net::listen;
 use program::CannotStart;
 pub use program::this_program;
 pub use spec::{Options, Program, Spec};

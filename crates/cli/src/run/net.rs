@@ -29,9 +29,7 @@ pub struct Listening(agent::Listener);
 impl Listening {
     /// Listens on the interface that the user has named, or on all.
     pub fn bind(interface: Option<String>) -> Result<Self> {
-        let mut options = agent::Options::from_environment(interface)?;
-        options.first = reached_at();
-        Ok(Listening(agent::Listener::bind(&options)?))
+        Ok(Listening(listen(interface)?))
     }
 
     /// Takes its sockets for heartbeats.
@@ -48,6 +46,13 @@ impl Listening {
 /// The agent's end of the heartbeats, for the job that the launcher has described.
 pub fn heart(job: &[u8]) -> Result<Heart> {
     Ok(Heart::new(&Job::decode(job)?, End::Agent))
+}
+
+/// A port of this host, at the addresses that other hosts of a job are told of.
+pub fn listen(interface: Option<String>) -> Result<agent::Listener> {
+    let mut options = agent::Options::from_environment(interface)?;
+    options.first = reached_at();
+    Ok(agent::Listener::bind(&options)?)
 }
 
 /// The address of this host that ssh was called at: client and its port, server and its port.

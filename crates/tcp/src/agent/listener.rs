@@ -114,7 +114,8 @@ impl Listener {
         std::mem::take(&mut self.datagrams)
     }
 
-    pub(super) fn into_sockets(self) -> Vec<OwnedFd> {
+    /// The sockets, one for each address: they do not block.
+    pub fn into_sockets(self) -> Vec<OwnedFd> {
         self.sockets
     }
 }

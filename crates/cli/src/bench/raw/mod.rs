@@ -3,6 +3,7 @@
 
 pub mod barrier;
 pub mod multicast;
+pub mod stream;
 pub mod udp;
 
 use std::hint::black_box;

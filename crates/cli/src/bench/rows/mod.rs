@@ -4,8 +4,12 @@
 pub mod barriers;
 pub mod blocks;
 pub mod collectives;
+pub mod far;
+pub mod far_meetings;
+pub mod far_startup;
 pub mod multicast;
 pub mod mutex_far;
+pub mod near_beside_far;
 pub mod process;
 pub mod shared;
 pub mod simulated;

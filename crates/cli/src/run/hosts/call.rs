@@ -31,20 +31,19 @@ pub struct Call {
     pub errors: OwnedFd,
 }
 
+/// The words before the host of a command there: those of `--launch-agent`, or ssh's.
+pub fn reach(agent: Option<&str>) -> impl Iterator<Item = OsString> + '_ {
+    agent.unwrap_or("ssh -o BatchMode=yes -T").split_whitespace().map(OsString::from)
+}
+
 /// How often an agent is called: at this program's own path, then as PATH has it.
 pub const CALLS: usize = 2;
 
 impl Caller {
     /// `agent` is the command of `--launch-agent`.
     pub fn new(agent: Option<&str>, mark: (String, OsString)) -> Result<Caller> {
-        let words = agent.unwrap_or("ssh -o BatchMode=yes -T").split_whitespace();
         let memonet = std::env::current_exe().context("cannot find the memonet program")?;
-        Ok(Caller {
-            words: words.map(OsString::from).collect(),
-            by_shell: agent.is_none(),
-            memonet,
-            mark,
-        })
+        Ok(Caller { words: reach(agent).collect(), by_shell: agent.is_none(), memonet, mark })
     }
 
     /// The command that starts `program` on a host, for messages.
@@ -118,7 +117,7 @@ impl Call {
 }
 
 /// A word as a shell reads it.
-fn quoted(word: &OsStr) -> OsString {
+pub fn quoted(word: &OsStr) -> OsString {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(byte);
     if word.as_encoded_bytes().iter().all(plain) {
         return word.to_owned();

@@ -68,6 +68,7 @@
 //! agent ends with its launcher (F4). The launcher waits for all calls, and ends those that stay.
 
 mod call;
+mod chosen;
 mod input;
 mod launcher;
 mod list;
@@ -87,6 +88,7 @@ use super::limits;
 use super::signals::Signals;
 use super::spec::{ALL, Options, Program, Spec};
 use call::Caller;
+pub use chosen::Chosen;
 use launcher::Launcher;
 use list::Allotment;
 use node::{Node, Pipe};
