@@ -1,6 +1,10 @@
 //! `memonet doctor`: shows what this machine offers to jobs, what is wrong with it, and how to fix
 //! it.
 
+mod host;
+mod hosts;
+mod talk;
+
 use std::ffi::OsString;
 use std::fs::read_to_string;
 use std::process::ExitCode;
@@ -20,12 +24,17 @@ pub struct Args {
     /// Be a PE of the job that tests this machine
     #[arg(long, hide = true)]
     as_pe: bool,
+    /// Be the end on a host of `memonet doctor --hosts`
+    #[arg(long, hide = true)]
+    as_host: bool,
     /// Show which algorithms barriers and collectives use on this machine
     #[arg(long)]
     collectives: bool,
     /// Show the environment variables that memonet reads, and their values
     #[arg(long)]
     settings: bool,
+    #[command(flatten, next_help_heading = "Several hosts")]
+    chosen: run::Chosen,
 }
 
 /// One check and its result.
@@ -49,10 +58,33 @@ enum Verdict {
 
 use Verdict::{Bad, Good, Poor};
 
+/// What is looked at on each host.
+const CHECKS: &[fn() -> Finding] = &[
+    cpus,
+    memory,
+    huge_pages,
+    nodes,
+    clock,
+    memfd,
+    pidfd,
+    futex,
+    membarrier,
+    address_space,
+    file_size,
+    descriptors,
+    processes,
+];
+
 /// `memonet doctor`.
 pub fn run(args: Args) -> Result<ExitCode> {
     if args.as_pe {
         return be_pe();
+    }
+    if args.as_host {
+        return host::run();
+    }
+    if let Some(names) = args.chosen.names()? {
+        return hosts::run(&args.chosen, &names);
     }
     if args.collectives {
         return collectives();
@@ -68,24 +100,9 @@ pub fn run(args: Args) -> Result<ExitCode> {
         system.release().to_string_lossy(),
         system.machine().to_string_lossy()
     );
-    let checks = [
-        cpus,
-        memory,
-        huge_pages,
-        nodes,
-        clock,
-        memfd,
-        pidfd,
-        futex,
-        membarrier,
-        address_space,
-        file_size,
-        descriptors,
-        processes,
-        variables,
-    ];
     let mut bad = 0;
-    for finding in checks.into_iter().map(|check| check()).chain(std::iter::once_with(job)) {
+    let own: [fn() -> Finding; 2] = [variables, job];
+    for finding in CHECKS.iter().chain(&own).map(|check| check()) {
         let (mark, fix) = match &finding.verdict {
             Good => ("ok  ", None),
             Poor { fix } => ("note", Some(fix)),

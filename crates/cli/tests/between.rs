@@ -1,5 +1,5 @@
-//! `memonet bench --hosts`, on hosts that are processes of this machine: instead of ssh, a small
-//! script starts what belongs there.
+//! `memonet bench --hosts` and `memonet doctor --hosts`, on hosts that are processes of this
+//! machine: instead of ssh, a small script starts what belongs there.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 /// Instead of ssh: called as `SCRIPT HOST WORDS...`.
-const SCRIPTS: [(&str, &str); 2] = [
+const SCRIPTS: [(&str, &str); 5] = [
     ("local", "shift; exec \"$@\""),
     // A login shell says something first. The second host cannot be reached.
     (
@@ -16,6 +16,9 @@ const SCRIPTS: [(&str, &str); 2] = [
         "test $1 = a || { echo \"ssh: connect to host $1: No route to host\" >&2; exit 255; }; \
          printf 'Welcome\\n\\nprompt> '; shift; exec \"$@\"",
     ),
+    ("on_path", "case $2 in /*) exit 127;; esac; shift 2; exec MEMONET \"$@\""),
+    ("missing", "exit 127"),
+    ("other", "echo 'error: unexpected argument --as-host found' >&2; exit 2"),
 ];
 
 fn script(name: &str) -> String {
@@ -121,4 +124,40 @@ fn a_host_that_cannot_be_reached_ends_a_bench_with_the_reason() {
     assert!(!output.status.success());
     let said = text(&output.stderr);
     assert!(said.contains("No route to host") && said.contains("far_get.8"), "{said}");
+}
+
+#[test]
+fn doctor_looks_at_hosts_and_all_pairs() {
+    for by in ["local", "on_path"] {
+        let output = memonet(&["doctor"], "a,b,c", by);
+        let shown = text(&output.stdout);
+        assert!(output.status.success(), "{shown}");
+        for line in ["a to b", "a to c", "b to a", "b to c", "c to a", "c to b"] {
+            let line = format!("  ok    {line}         TCP and handshake, ");
+            assert!(shown.contains(&line), "{line}: {shown}");
+        }
+        for what in
+            ["reach", "memonet", "CPUs", "memory", "descriptors", "time", "MTU", "libfabric"]
+        {
+            assert!(shown.matches(what).count() >= 3, "{what}: {shown}");
+        }
+        assert!(shown.contains("UDP multicast passes"), "{shown}");
+        assert!(shown.contains("Jobs can run on these 3 hosts."), "{shown}");
+    }
+}
+
+#[test]
+fn doctor_says_why_a_host_is_out_of_reach_and_what_helps() {
+    for (by, why, fix) in [
+        ("half", "No route to host", "must work without a password"),
+        ("missing", "exit status: 127", "install memonet there"),
+        ("other", "unexpected argument", "install one version"),
+    ] {
+        let output = memonet(&["doctor"], "a,b", by);
+        let shown = text(&output.stdout);
+        assert!(!output.status.success(), "{shown}");
+        let bad = shown.lines().find(|line| line.contains("BAD ") && line.contains("reach"));
+        assert!(bad.is_some_and(|line| line.contains(why)), "{shown}");
+        assert!(shown.contains(fix) && shown.contains("Jobs cannot run"), "{shown}");
+    }
 }

@@ -15,6 +15,8 @@ use memonet_core::unstable::{Seat, far, hosted};
 use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result};
 use memonet_tcp::agent::AgentBroker;
 
+pub use memonet_ofi::hardware;
+
 /// Makes the fabric of one PE.
 pub type Connect = Box<dyn Fn(&Seat) -> Result<Box<dyn Fabric>> + Send + Sync>;
 

@@ -96,6 +96,14 @@ pub use hub::COPIED;
 pub use meeting::{Local, Meeting};
 pub use spec::{Spec, USAGE};
 
+/// The provider that drives hardware of this machine; or why there is none.
+///
+/// # Errors
+/// What is missing.
+pub fn hardware() -> Result<String, String> {
+    net::Net::open(None, None).map(|net| net.provider.clone())
+}
+
 /// Whether libfabric has a provider of that name here; or why not.
 ///
 /// # Errors

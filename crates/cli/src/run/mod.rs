@@ -59,10 +59,11 @@ use memonet_core::unstable::launch::{JobFile, available_cpus};
 use memonet_core::unstable::settings;
 
 pub use args::{Args, spell_out_np};
+pub use control::frames::version;
 use course::Outcome;
 pub use hosts::Chosen;
 pub use limits::pes_by_descriptors;
-pub use net::listen;
+pub use net::{describe, listen, reached_at};
 use program::CannotStart;
 pub use program::this_program;
 pub use spec::{Options, Program, Spec};

@@ -56,7 +56,7 @@ pub fn listen(interface: Option<String>) -> Result<agent::Listener> {
 }
 
 /// The address of this host that ssh was called at: client and its port, server and its port.
-fn reached_at() -> Option<IpAddr> {
+pub fn reached_at() -> Option<IpAddr> {
     let connection = std::env::var("SSH_CONNECTION").ok()?;
     connection.split_whitespace().nth(2)?.parse().ok()
 }

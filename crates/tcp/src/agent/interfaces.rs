@@ -5,16 +5,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address of this host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Interface {
-    pub(super) name: String,
-    pub(super) network: Network,
+pub struct Interface {
+    /// The interface's name.
+    pub name: String,
+    /// The address, and the network in which it is.
+    pub network: Network,
 }
 
 /// An address with the length of its network's prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Network {
-    pub(super) address: IpAddr,
-    pub(super) prefix: u8,
+pub struct Network {
+    /// The address.
+    pub address: IpAddr,
+    /// Bits that all addresses of the network have in common.
+    pub prefix: u8,
 }
 
 impl Network {
@@ -43,7 +47,10 @@ impl Network {
 }
 
 /// All addresses of interfaces that are up.
-pub(super) fn interfaces() -> Result<Vec<Interface>> {
+///
+/// # Errors
+/// [`Error::System`].
+pub fn interfaces() -> Result<Vec<Interface>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: `list` is a place for the pointer that the call gives.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {

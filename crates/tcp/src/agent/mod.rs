@@ -70,6 +70,7 @@ mod tests;
 
 pub use broker::AgentBroker;
 pub use heartbeat::{End, HEARTBEAT_BYTES, Heart, heartbeat_node};
+pub use interfaces::{Interface, Network, interfaces};
 pub use job::{Description, Job, NodeInfo, Wrong};
 pub use listener::{Listener, Options, parse_ports};
 pub use secret::{Secret, random};
