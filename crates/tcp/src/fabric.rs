@@ -48,6 +48,7 @@ impl Tcp {
         let shared = Shared {
             pollers: hub.pollers.clone(),
             has_failed: hub.has_failed.clone(),
+            keeps_back: hub.keeps_back.clone(),
             hub: Mutex::new(hub),
             me: seat.pe() as u32,
             crowded,
@@ -445,6 +446,17 @@ impl Fabric for Tcp {
         match hub.late.take() {
             Some(error) => Err(error),
             None => Ok(hub.awaited.is_empty()),
+        }
+    }
+
+    fn send(&self) {
+        let keeps_back = self.shared.keeps_back.load(Ordering::Relaxed);
+        // A forked child sends nothing. Whoever has the lock is about to send, or the wait does.
+        if keeps_back
+            && self.enter().is_ok()
+            && let Ok(mut hub) = self.shared.hub.try_lock()
+        {
+            hub.write_all();
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Hub {
     buffer: Box<[u8]>,
     /// Peers for which there is output.
     with_output: Vec<u32>,
+    /// Whether there are such, for threads without the lock.
+    pub(crate) keeps_back: std::sync::Arc<AtomicBool>,
     /// Peers that have not acknowledged all.
     pub(crate) awaited: Vec<u32>,
     /// Peers whose stream is broken, and nobody knows why yet.
@@ -70,6 +72,7 @@ impl Hub {
             broker,
             buffer: vec![0; BUFFER].into(),
             with_output: Vec::new(),
+            keeps_back: Default::default(),
             awaited: Vec::new(),
             broken: Vec::new(),
             active: None,
@@ -141,6 +144,7 @@ impl Hub {
         if !peer.has_output {
             peer.has_output = true;
             self.with_output.push(pe);
+            self.keeps_back.store(true, Ordering::Relaxed);
         }
         if self.thread_sleeps {
             self.thread_sleeps = false;
@@ -188,6 +192,7 @@ impl Hub {
                 }
             }
         }
+        self.keeps_back.store(self.has_output(), Ordering::Relaxed);
         moved
     }
 

@@ -11,6 +11,8 @@ pub(crate) struct Shared {
     pub(crate) pollers: Arc<Pollers>,
     /// Whether a pair has ever failed.
     pub(crate) has_failed: Arc<AtomicBool>,
+    /// The hub's.
+    pub(crate) keeps_back: Arc<AtomicBool>,
     pub(crate) me: u32,
     /// Whether PEs of this node share CPUs.
     pub(crate) crowded: bool,

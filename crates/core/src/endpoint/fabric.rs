@@ -157,6 +157,10 @@ pub trait Fabric: Send + Sync {
     /// Whether all earlier operations are visible at their targets. Does not wait.
     fn is_quiet(&self) -> Result<bool>;
 
+    /// Sends what was kept back to be sent with more: the PE is about to wait. With nothing to send
+    /// it costs a few instructions, as near waits call it too.
+    fn send(&self) {}
+
     /// Lets a fabric work that has no thread or hardware of its own. Every wait and test of a PE
     /// that is not simulated calls it, from any thread and often: with nothing to do it returns at
     /// once.

@@ -37,6 +37,14 @@ impl Pe {
         moved
     }
 
+    /// Sends what the fabric has kept back: what this PE is about to wait for may be the answer.
+    #[inline]
+    pub(crate) fn send_written(&self) {
+        if let Some(fabric) = self.far_fabric() {
+            fabric.send();
+        }
+    }
+
     /// Sleeps until `bell` is rung after `ticket`, until the fabric's descriptor is readable, or
     /// until `time` has passed. May wake spuriously.
     ///

@@ -84,6 +84,7 @@ pub(crate) fn first_looks<R>(pe: &Pe, look: &mut impl FnMut() -> Option<R>) -> O
     if found.is_some() {
         return found;
     }
+    pe.send_written();
     // The answer to what was just sent: nothing may come between it and the caller, not even a
     // clock.
     if cfg!(not(loom)) && !pe.crowded() { policy::spin(look) } else { None }
