@@ -6,7 +6,9 @@
 //! sent: so what was started is visible after a bounded time, whatever the PE does then. After a
 //! millisecond without a call it sleeps on the sockets, until one of these ends its sleep:
 //!
-//! * something comes: it applies that, and sleeps there again, unless there has been a call;
+//! * something comes: it applies that, and sleeps there again, unless there has been a call. If a
+//!   thread of the PE sleeps in a wait, it is woken, whatever has come: awake, it polls for a while,
+//!   and answers what follows at once;
 //! * the PE adds something to send: it sends that a millisecond later, with all that was added
 //!   meanwhile.
 
@@ -95,7 +97,11 @@ fn sleep(shared: &Shared) -> bool {
     let mut hub = shared.lock();
     shared.pollers.silence();
     let added = !std::mem::replace(&mut hub.thread_sleeps, false);
-    hub.look_at_all();
+    if hub.look_at_all() && !shared.crowded {
+        // A thread that sleeps in a wait of the library stays awake for a while, and answers what
+        // follows faster than this one.
+        hub.seat.wake();
+    }
     hub.settle();
     !added
 }

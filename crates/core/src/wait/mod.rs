@@ -113,7 +113,7 @@ fn stay_awake<R>(
     terms: Terms<'_>,
     look: &mut impl FnMut() -> Option<R>,
 ) -> Quick<Option<R>> {
-    let (start, interference) = (cycles(), Interference::of(pe));
+    let (mut start, interference) = (cycles(), Interference::of(pe));
     let mut policy = Policy::choose(pe, &terms, &interference, start);
     let sharing = pe.pes_per_cpu() as u64;
     let (patience, most) = (AWAKE_CYCLES * sharing, GAP_CYCLES * sharing.min(MOST_GAPS));
@@ -131,14 +131,19 @@ fn stay_awake<R>(
         if found.is_some() {
             return Ok(found);
         }
-        if let Some(found) = check(pe, terms, look)? {
+        let moved = pe.progress();
+        if let Some(found) = check_end(pe, terms, look)? {
             return Ok(Some(found));
         }
         if gap {
             break;
         }
-        // What a fabric does in a check takes its time.
+        // What a fabric does takes its time.
         last = if pe.has_far() { cycles() } else { now };
+        if moved {
+            // A PE that far PEs talk to answers them faster awake, whatever it waits for.
+            start = last;
+        }
     }
     Ok(None)
 }
@@ -147,6 +152,15 @@ fn stay_awake<R>(
 /// interrupted.
 fn check<R>(pe: &Pe, terms: Terms<'_>, look: &mut impl FnMut() -> Option<R>) -> Quick<Option<R>> {
     pe.progress();
+    check_end(pe, terms, look)
+}
+
+/// The rest of a check, after the fabric has worked.
+fn check_end<R>(
+    pe: &Pe,
+    terms: Terms<'_>,
+    look: &mut impl FnMut() -> Option<R>,
+) -> Quick<Option<R>> {
     match terms.departed(pe).or_else(|| terms.patience.late(pe)) {
         // A PE that has left may have done its part just before: what it wrote is visible now that
         // its departure is.
