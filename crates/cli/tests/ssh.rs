@@ -42,7 +42,8 @@ fn agents_are_started_by_ssh() {
 #[test]
 fn a_firewall_between_two_hosts_is_named() {
     let Some(hosts) = Hosts::new(3) else { return };
-    (hosts.refuse(2, 3), hosts.refuse(3, 2));
+    hosts.refuse(2, 3);
+    hosts.refuse(3, 2);
     let ended = hosts.run(&["--keep-going", "--hosts", "h1,h2,h3", &pe(), "mourn"]);
     assert_eq!(ended.status, 42, "{ended:?}");
     let named =

@@ -427,8 +427,9 @@ impl Hub {
 
     /// The pairs that have failed, with their errors.
     pub(crate) fn failed(&self) -> Vec<(u32, Error)> {
-        let failed = |peer: &&Box<Peer>| matches!(peer.state, State::Failed(_));
-        self.peers.iter().flatten().filter(failed).map(|peer| (peer.pe, peer.error())).collect()
+        let peers = self.peers.iter().flatten();
+        let failed = peers.filter(|peer| matches!(peer.state, State::Failed(_)));
+        failed.map(|peer| (peer.pe, peer.error())).collect()
     }
 
     /// A peer is gone: what it has written is applied, and nothing waits for it any more.

@@ -312,7 +312,7 @@ fn meet(hosts: &mut [Host]) -> Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
-    for (host, job) in all.iter_mut().zip(run::describe(nodes)?) {
+    for (host, (job, _)) in all.iter_mut().zip(run::describe(nodes)?) {
         host.ask(&ToHost::Meet { job });
     }
     for host in all {
