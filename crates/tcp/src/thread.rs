@@ -7,8 +7,8 @@
 //! millisecond without a call it sleeps on the sockets, until one of these ends its sleep:
 //!
 //! * something comes: it applies that, and sleeps there again, unless there has been a call. If a
-//!   thread of the PE sleeps in a wait, it is woken, whatever has come: awake, it polls for a while,
-//!   and answers what follows at once;
+//!   thread of the PE sleeps in a wait, it is woken, whatever has come: awake, it polls for a
+//!   while, and answers what follows at once;
 //! * the PE adds something to send: it sends that a millisecond later, with all that was added
 //!   meanwhile.
 

@@ -1,4 +1,5 @@
-//! Hosts with networks, names, processes and ssh servers of their own: namespaces that a test makes.
+//! Hosts with networks, names, processes and ssh servers of their own: namespaces that a test
+//! makes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

@@ -16,11 +16,11 @@
 //!    (`sleep.rs`).
 //!
 //! Every wait ends: with what it looks for; with [`Error::PeerFailed`] when a PE that it depends on
-//! is gone, or this PE is [ending itself](crate::endpoint::ending); with the
-//! [fabric's error](crate::endpoint::fabric::Fabric::unreachable) of a PE that it depends on and
-//! cannot reach; with [`Error::Timeout`]; or with [`Error::Interrupted`] when this PE's front end asks for it ([`Attention`]). A departure
-//! moves a counter that every check reads, and a death wakes every PE's doorbell, too. A PE that
-//! sleeps in a barrier sees it at its next look, within 50 ms.
+//! is gone, or this PE is [ending itself](crate::endpoint::ending); with the [fabric's
+//! error](crate::endpoint::fabric::Fabric::unreachable) of a PE that it depends on and cannot
+//! reach; with [`Error::Timeout`]; or with [`Error::Interrupted`] when this PE's front end asks for
+//! it ([`Attention`]). A departure moves a counter that every check reads, and a death wakes every
+//! PE's doorbell, too. A PE that sleeps in a barrier sees it at its next look, within 50 ms.
 
 mod attention;
 pub(crate) mod complete;

@@ -25,8 +25,8 @@
 //! bytes name job, node and sender. So it was made for this connection and in this direction: what
 //! an end has said itself, or what another agent says, is refused. 3. An end counts on with each
 //! datagram, and a secret is for one job. So a datagram with a greater counter than all before was
-//! made after them, and each is accepted once at most. 4. What is refused returns before anything is
-//! written.
+//! made after them, and each is accepted once at most. 4. What is refused returns before anything
+//! is written.
 //!
 //! *The limit:* somebody on the way can hold datagrams back, or throw them away, as somebody who
 //! cuts a cable does.
