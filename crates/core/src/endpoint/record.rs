@@ -140,6 +140,25 @@ impl Record {
         }
     }
 
+    /// The indices of these PEs by node, ascending; nodes in the order of their first PEs.
+    pub(crate) fn by_node(&self, pes: &[usize]) -> Vec<Vec<usize>> {
+        let all = 0..pes.len();
+        let (node_of, count) = match &self.nodes {
+            Nodes::One(_) => return vec![all.collect()],
+            Nodes::None => return all.map(|index| vec![index]).collect(),
+            Nodes::Several { node_of, nodes } => (node_of, nodes.len()),
+        };
+        let (mut places, mut by_node) = (vec![None; count], Vec::<Vec<usize>>::new());
+        for (index, &pe) in pes.iter().enumerate() {
+            let place = *places[node_of[pe] as usize].get_or_insert_with(|| {
+                by_node.push(Vec::new());
+                by_node.len() - 1
+            });
+            by_node[place].push(index);
+        }
+        by_node
+    }
+
     /// PEs for each CPU on a PE's node; `None` if there are no nodes.
     pub fn pes_per_cpu(&self, pe: usize) -> Option<usize> {
         let node = match &self.nodes {
@@ -168,6 +187,9 @@ mod tests {
         assert!(!record.are_near([0, 1]) && !record.are_near([2, 1]));
         assert_eq!([0, 1, 2, 3].map(|pe| record.pes_per_cpu(pe)), [2, 1, 2, 2].map(Some));
         assert!(record.is_crowded(3) && !record.is_crowded(1));
+        assert_eq!(record.by_node(&[3, 1, 0]), [vec![0, 2], vec![1]]);
+        assert_eq!(Record::one_node(2, 1).by_node(&[1, 0]), [[0, 1]]);
+        assert_eq!(Record::all_far().by_node(&[1, 0]), [[0], [1]]);
     }
 
     #[test]

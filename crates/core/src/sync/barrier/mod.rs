@@ -13,7 +13,7 @@
 //! | [`everyone`] | n - 1 | 1 | up to 8 PEs with a CPU each: eight arrivals are one 8-byte load |
 //! | [`central`] | 1, the last one n | 2 | more PEs than CPUs: each PE has to run once |
 //! | [`tree`] | 1 to 9 | 2 log8 n | on request: fewest messages at any one place |
-//! | [`nodes`] | 1, the last one of a node one for each other node | 2 | PEs on up to 16 nodes, of which some have several: one message crosses for each pair of nodes |
+//! | [`nodes`] | 1, one PE of each node one for each other node, or log2 of these | 3, or 2 + log2 of the nodes | PEs on several nodes, of which some have several: one message crosses for each pair of up to 8 nodes; between more, dissemination |
 //! | [`dissemination`] | log2 n | log2 n | else |
 //!
 //! [`hardware`] makes the first barrier of a job, that of all PEs, where the network has one,
@@ -132,8 +132,8 @@ impl Algorithm {
             record.are_near(members.iter().copied()) && record.is_crowded(members[0])
         };
         let shares_nodes = || {
-            let nodes = if pe.record().is_mixed() { nodes::count(pe, members) } else { 1 };
-            (2..=nodes::MOST).contains(&nodes) && nodes < members.len()
+            let nodes = pe.record().by_node(members).len();
+            (2..members.len()).contains(&nodes)
         };
         Ok(match Self::forced(members.len())? {
             Some(forced) => forced,
@@ -239,7 +239,7 @@ enum Selected {
     Central(central::Central),
     Tree(Relayed<tree::Tree>),
     Dissemination(Relayed<dissemination::Dissemination>),
-    Nodes(nodes::Nodes),
+    Nodes(Relayed<nodes::Nodes>),
     Hardware(hardware::Hardware),
 }
 
@@ -323,7 +323,7 @@ impl Barrier {
                 &slot,
                 dissemination::Dissemination::new(&slot),
             )),
-            Algorithm::Nodes => Selected::Nodes(nodes::Nodes::new(&slot)),
+            Algorithm::Nodes => Selected::Nodes(Relayed::new(&slot, nodes::Nodes::new(&slot))),
             Algorithm::Hardware => Selected::Hardware(hardware::Hardware),
         };
         Barrier {
