@@ -28,6 +28,7 @@ use crate::lifecycle::start::Seat;
 use rustix::fd::BorrowedFd;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -77,7 +78,15 @@ impl Spec {
     /// # Errors
     /// None.
     pub fn connect(&self, seat: &Seat) -> Result<Box<dyn Fabric>> {
-        Ok(Box::new(Far::new(seat.control().clone(), seat.pe(), self)))
+        self.connect_counted(seat, &Arc::default())
+    }
+
+    /// [`connect`](Self::connect), with a count of what this PE sends.
+    ///
+    /// # Errors
+    /// None.
+    pub fn connect_counted(&self, seat: &Seat, sent: &Arc<Sent>) -> Result<Box<dyn Fabric>> {
+        Ok(Box::new(Far::new(seat.control().clone(), seat.pe(), self, sent)))
     }
 
     /// Whether the call that sends an operation delivers it.
@@ -93,6 +102,24 @@ pub(crate) fn options(settings: &str) -> crate::lifecycle::start::JobOptions {
     crate::lifecycle::start::JobOptions::new().fabric(move |seat| spec.connect(seat))
 }
 
+/// What PEs have sent, or fetched, by this fabric.
+#[derive(Debug, Default)]
+pub struct Sent {
+    /// Bytes of puts and gets that are longer than a word.
+    pub bytes: AtomicU64,
+    /// Signals, with data or without.
+    pub signals: AtomicU64,
+}
+
+impl Sent {
+    fn count(&self, bytes: usize, is_signal: bool) {
+        if bytes > size_of::<u64>() {
+            self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+        self.signals.fetch_add(u64::from(is_signal), Ordering::Relaxed);
+    }
+}
+
 /// The fabric of one PE.
 pub(crate) struct Far {
     shared: Arc<Wire>,
@@ -103,6 +130,7 @@ pub(crate) struct Far {
 struct Wire {
     control: Arc<Control>,
     spec: Spec,
+    sent: Arc<Sent>,
     /// Address and length of the mapped parts of restricted windows, by PE and region.
     regions: RwLock<HashMap<(u32, u32), (usize, usize)>>,
     /// The announced ranges of this PE's segment: the end of each by its start. An operation on
@@ -166,10 +194,11 @@ impl What {
 }
 
 impl Far {
-    pub(crate) fn new(control: Arc<Control>, me: usize, spec: &Spec) -> Self {
+    pub(crate) fn new(control: Arc<Control>, me: usize, spec: &Spec, sent: &Arc<Sent>) -> Self {
         let shared = Arc::new(Wire {
             control,
             spec: *spec,
+            sent: sent.clone(),
             regions: RwLock::default(),
             ranges: Mutex::default(),
             queue: Mutex::new(Queue {
@@ -281,6 +310,8 @@ impl Wire {
         if let Some(signal) = then {
             self.place(signal.at, 8);
         }
+        let is_signal = then.is_some() || matches!(what, What::Signal { .. });
+        self.sent.count(what.len(), is_signal);
         let mut queue = self.lock();
         let epoch = queue.epoch;
         if queue.gone.contains_key(&to.pe) {
@@ -433,6 +464,7 @@ impl Fabric for Far {
     }
 
     unsafe fn get(&self, from: FarAddress, dst: *mut u8, len: usize) -> Result<()> {
+        self.shared.sent.count(len, false);
         // The memory of dead PEs stays mapped.
         let from = self.shared.place(from, len);
         // SAFETY: the caller promises the destination, which may overlap a source in this PE's own

@@ -137,7 +137,10 @@ pub struct BarrierSlot {
     /// How many of the network's collectives the owner has come to, in the slot of the world. Read
     /// by who wants to know who did not.
     pub collectives: u64,
-    _pad: [u64; 14],
+    /// The last step of the team that goes by nodes and of which the owner has done its part. Read
+    /// by who wants to know whether a member that has left still owed something.
+    pub relayed: u64,
+    _pad: [u64; 13],
     /// `everyone` and `tree`: a byte per member or child, its low phase byte.
     pub gather: u64,
     _pad2: [u64; 15],
@@ -195,8 +198,8 @@ pub struct StepLine {
     pub number: u64,
 }
 
-/// Where the members of a team tell its owner: a line of each rank for each turn. In the slot of
-/// the team's barrier.
+/// Where the members of a team tell its owner: a line of each rank for each turn. Steps that go by
+/// nodes number the lines otherwise. In the slot of the team's barrier.
 #[repr(C, align(128))]
 pub struct Lines {
     /// By rank, then by turn.

@@ -73,6 +73,9 @@ impl Team {
             }
             algorithm = self.choose_without_multicast(call);
         }
+        if algorithm == Algorithm::Nodes {
+            return self.broadcast_by_nodes(root, to, from);
+        }
         self.hand_out(algorithm, root, to, from, |_| from)
     }
 

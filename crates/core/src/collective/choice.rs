@@ -7,6 +7,7 @@
 //! | algorithm | chosen for | reason, as measured |
 //! |---|---|---|
 //! | [`Network`](Algorithm::Network) | a few bytes or integers, where the fabric makes collectives | no message at all |
+//! | [`Nodes`](Algorithm::Nodes) | members on several nodes, some on one: broadcasts, all-gathers, gathers and reductions of which all elements fit an eager buffer, all-reduces on up to [`MOST_CHAINED`] nodes of consecutive ranks | data cross to a node once, and a head talks to log2 of the nodes; [the rest gains nothing](super::nodes) |
 //! | [`Line`](Algorithm::Line) | up to [`LINE`] bytes for each | only one cache line travels; wins on 2 to 16 near PEs wherever the data fit, and far |
 //! | [`Published`](Algorithm::Published) | up to [`EAGER_BYTES`] bytes, near; far where rounds have no room | saves a meeting; members read in place |
 //! | [`Pushed`](Algorithm::Pushed) | up to [`EAGER_BYTES`] bytes, far | a get waits for an answer, and is software at the target in some networks: all-reduce of 1 KiB by 16 on dimmnet-2 1231 us by gets, 119 by puts |
@@ -17,10 +18,15 @@
 //! Measured with `memonet bench broadcast all_reduce`; `docs/decisions.md` has more. Teams of more
 //! than [`MAX_LINED`](crate::base::layout::MAX_LINED) members have no lines.
 
+use super::nodes::Shape;
+use super::operator::Goal;
 use crate::base::layout::{EAGER_BYTES, LINE};
 use crate::team::Team;
 use crate::team::forced::Forced;
 use std::sync::atomic::Ordering;
+
+/// The most nodes of a chain. It takes as many steps, one after the other.
+const MOST_CHAINED: usize = 4;
 
 /// How the data of a collective travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +35,8 @@ pub enum Algorithm {
     Network,
     /// The root sends datagrams, which the network copies.
     Multicast,
+    /// Inside a node by memory, between nodes by one member of each.
+    Nodes,
     /// Bytes travel in the cache line by which a member notifies another.
     Line,
     /// Each member writes its bytes into its own eager buffer, and notifies the members that read
@@ -48,6 +56,7 @@ impl std::fmt::Display for Algorithm {
         f.write_str(match self {
             Algorithm::Network => "network",
             Algorithm::Multicast => "multicast",
+            Algorithm::Nodes => "nodes",
             Algorithm::Line => "line",
             Algorithm::Published => "published",
             Algorithm::Pushed => "pushed",
@@ -88,7 +97,7 @@ pub(super) enum Call {
     Combine {
         bytes: usize,
         element: usize,
-        to_one: bool,
+        goal: Goal,
         words: Option<usize>,
     },
 }
@@ -101,11 +110,25 @@ pub(super) struct Facts {
     pub(super) lines: bool,
     /// Whether all members are near to each other.
     pub(super) near: bool,
+    /// The members' nodes, where collectives may go by them.
+    pub(super) nodes: Option<Shape>,
     pub(super) forced: Option<Forced>,
     /// The most bytes of a collective that the network makes.
     pub(super) in_network: usize,
     /// The bytes from which on a broadcast goes by multicast.
     pub(super) multicast_from: Option<usize>,
+}
+
+/// Whether a call goes by nodes.
+fn by_nodes(call: Call, facts: &Facts) -> bool {
+    let Some(Shape { nodes, consecutive }) = facts.nodes else { return false };
+    match call {
+        Call::Broadcast { .. } | Call::Gather { to_all: true, .. } => true,
+        Call::Gather { all, to_all: false, .. } => all <= EAGER_BYTES,
+        Call::Combine { bytes, .. } if bytes.saturating_mul(facts.members) <= EAGER_BYTES => true,
+        Call::Combine { goal: Goal::All, .. } => consecutive && nodes <= MOST_CHAINED,
+        _ => false,
+    }
 }
 
 /// The algorithm of a call.
@@ -120,8 +143,9 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
         Call::Broadcast { bytes } if facts.multicast_from.is_some_and(|from| bytes >= from) => {
             Algorithm::Multicast
         }
-        Call::Broadcast { bytes } => choose(Call::Scatter { each: bytes, all: bytes }, facts),
         Call::Combine { words: Some(bytes), .. } if in_network(bytes) => Algorithm::Network,
+        _ if by_nodes(call, facts) => Algorithm::Nodes,
+        Call::Broadcast { bytes } => choose(Call::Scatter { each: bytes, all: bytes }, facts),
         Call::Scatter { each, .. } | Call::Gather { each, .. } | Call::AllToAll { each, .. }
             if in_line(each) =>
         {
@@ -136,12 +160,12 @@ pub(super) fn choose(call: Call, facts: &Facts) -> Algorithm {
         Call::Gather { each, to_all: true, .. } if facts.near && eager(each) => by_buffers,
         Call::Gather { all, to_all: true, .. } if !facts.near && eager(all) => by_buffers,
         Call::Collect if facts.near && !direct => Algorithm::Published,
-        Call::Combine { bytes, element, to_one, .. } => {
+        Call::Combine { bytes, element, goal, .. } => {
             let has_rounds = !facts.near && facts.members * element <= EAGER_BYTES;
             match eager(bytes) {
                 true if has_rounds => Algorithm::Rounds,
                 true => Algorithm::Published,
-                false if has_rounds && !to_one => Algorithm::Rounds,
+                false if has_rounds && !matches!(goal, Goal::Root(_)) => Algorithm::Rounds,
                 false => Algorithm::Direct,
             }
         }
@@ -166,6 +190,10 @@ impl Team {
             members: self.len(),
             lines: self.steps().are_lines(),
             near: self.is_near(),
+            nodes: match self.forced() {
+                None | Some(Forced::Nodes) => self.shape(),
+                Some(_) => None,
+            },
             forced: self.forced(),
             in_network: if failed { 0 } else { network.most },
             multicast_from: self.multicast_from(),
@@ -175,7 +203,7 @@ impl Team {
     /// The algorithm of an all-reduce in which each member of this team gives `bytes` bytes, as
     /// integers of 64 bits. Most other collectives use the same one.
     pub fn collective_algorithm(&self, bytes: usize) -> Algorithm {
-        self.choose(Call::Combine { bytes, element: 8, to_one: false, words: Some(bytes) })
+        self.choose(Call::Combine { bytes, element: 8, goal: Goal::All, words: Some(bytes) })
     }
 
     /// The number of bytes from which on this team's next broadcast goes by multicast; `None` where
@@ -200,6 +228,7 @@ mod tests {
         members: 4,
         lines: true,
         near: true,
+        nodes: None,
         forced: None,
         in_network: 0,
         multicast_from: None,
@@ -207,7 +236,8 @@ mod tests {
     const FAR: Facts = Facts { near: false, ..NEAR };
 
     fn reduce(bytes: usize, to_one: bool) -> Call {
-        Call::Combine { bytes, element: 8, to_one, words: Some(bytes) }
+        let goal = if to_one { Goal::Root(0) } else { Goal::All };
+        Call::Combine { bytes, element: 8, goal, words: Some(bytes) }
     }
 
     #[test]
@@ -257,8 +287,37 @@ mod tests {
             choose(Call::Broadcast { bytes: EAGER_BYTES + 1 }, &facts),
             Algorithm::Multicast
         );
-        let call = Call::Combine { bytes: 8, element: 8, to_one: false, words: None };
+        let call = Call::Combine { bytes: 8, element: 8, goal: Goal::All, words: None };
         assert_eq!(choose(call, &facts), Algorithm::Line);
+    }
+
+    #[test]
+    fn by_nodes() {
+        let on = |nodes, consecutive| Facts { nodes: Some(Shape { nodes, consecutive }), ..FAR };
+        let (runs, dealt) = (on(2, true), on(2, false));
+        for call in [
+            Call::Broadcast { bytes: 8 },
+            Call::Broadcast { bytes: 1 << 20 },
+            Call::Gather { each: 1 << 20, all: 4 << 20, to_all: true },
+            reduce(EAGER_BYTES / 4, false),
+            reduce(EAGER_BYTES / 4, true),
+        ] {
+            assert_eq!([runs, dealt].map(|facts| choose(call, &facts)), [Algorithm::Nodes; 2]);
+        }
+        let larger = reduce(EAGER_BYTES / 4 + 8, false);
+        assert_eq!(choose(larger, &runs), Algorithm::Nodes);
+        for facts in [dealt, on(MOST_CHAINED + 1, true)] {
+            assert_eq!(choose(larger, &facts), Algorithm::Rounds);
+        }
+        for call in [
+            reduce(EAGER_BYTES / 4 + 8, true),
+            Call::Combine { bytes: 1 << 20, element: 8, goal: Goal::Inclusive, words: None },
+            Call::Scatter { each: 8, all: 32 },
+            Call::AllToAll { each: 8, all: 32 },
+            Call::Gather { each: 1 << 20, all: 4 << 20, to_all: false },
+        ] {
+            assert_ne!(choose(call, &runs), Algorithm::Nodes, "{call:?}");
+        }
     }
 
     /// In a team so large that an eager buffer does not hold one element of each member.

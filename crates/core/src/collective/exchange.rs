@@ -153,6 +153,11 @@ impl Team {
                 }
                 self.take(me, from, block(me))
             }
+            (None, Algorithm::Nodes) => self.all_gather_by_nodes(to, from, writable),
+            (Some(root), Algorithm::Nodes) => match self.gather_by_nodes(root, from)? {
+                Some(room) => self.take(me, room, to),
+                None => Ok(()),
+            },
             (None, Algorithm::Pushed) => {
                 let eager_buffer = self.swap(from.bytes, |_| self.here(from))?;
                 self.take(me, eager_buffer, to)

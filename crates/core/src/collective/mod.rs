@@ -37,6 +37,9 @@
 //! datagrams that the network copies (`multicast`), larger broadcasts to two or more members go by
 //! datagrams instead of directly, once that pays.
 //!
+//! **Where members are on several nodes**, and some share one, most collectives go inside a node by
+//! memory, and between nodes by one member of each ([`nodes`]).
+//!
 //! A member's memory is read and written only while the member is in the call, or before that if
 //! its destination is [`Ready`](Destinations::Ready). A member stays in the call no longer than
 //! these accesses need: where PEs share CPUs, a collective costs each PE as many turns as the
@@ -81,6 +84,7 @@ mod choice;
 mod exchange;
 mod multicast;
 mod network;
+mod nodes;
 mod operator;
 mod pushed;
 mod reduce;

@@ -9,7 +9,7 @@
 use super::choice::{Algorithm, Call};
 use super::network::as_words;
 use super::operator::{Elements, Goal, Number, Operator, Sum};
-use super::steps::nothing;
+use super::steps::{Step, nothing};
 use super::{BLOCK_BYTES, EAGER_BYTES, Scratch, Span, SymmetricRange, check_apart, check_length};
 use crate::base::error::{Error, Result};
 use crate::base::shm::{self, Plain};
@@ -231,16 +231,19 @@ impl Team {
         let algorithm = self.choose(Call::Combine {
             bytes: from.bytes,
             element: elements.size,
-            to_one: matches!(goal, Goal::Root(_)),
+            goal,
             words: as_words(elements, goal, from.bytes),
         });
         match (algorithm, elements.integers) {
             (Algorithm::Network, Some(integers)) => {
                 self.combine_in_network(elements.size, integers, goal, to, from)
             }
+            (Algorithm::Nodes, _) if from.bytes * self.len() > EAGER_BYTES => {
+                self.all_reduce_by_chain(elements, to, from)
+            }
             (Algorithm::Rounds, _) => self.combine_pushed(elements, goal, to, from),
-            (Algorithm::Line | Algorithm::Published, _) => {
-                self.combine_small(algorithm == Algorithm::Line, elements, goal, to, from)
+            (Algorithm::Line | Algorithm::Published | Algorithm::Nodes, _) => {
+                self.combine_small(algorithm, elements, goal, to, from)
             }
             _ => self.combine_directly(elements, goal, to, from),
         }
@@ -300,35 +303,18 @@ impl Team {
     /// Each member sends or publishes its elements, and combines those that it needs.
     fn combine_small(
         &self,
-        by_lines: bool,
+        algorithm: Algorithm,
         elements: &Elements<'_>,
         goal: Goal,
         to: SymmetricRange,
         from: SymmetricRange,
     ) -> Result<()> {
-        let (me, all) = (self.rank(), 0..self.len());
-        let root = match goal {
-            Goal::Root(root) => Some(root),
-            _ => None,
+        let me = self.rank();
+        let Some(given) = self.exchange_small(algorithm, goal, from)? else {
+            return Ok(());
         };
-        let step = self.step(root.is_none())?;
-        let eager_buffer = self.eager_buffer(step).part(0, from.bytes);
-        if root != Some(me) {
-            let notified = root.map_or(all.clone(), |root| root..root + 1);
-            if by_lines {
-                self.notify(step, notified, |_| from)?;
-            } else {
-                self.take(me, from, eager_buffer)?;
-                self.notify(step, notified, nothing)?;
-            }
-        }
-        match root {
-            None => self.meet(step)?,
-            Some(root) if root == me => self.await_from(step, all.clone())?,
-            Some(_) => return Ok(()),
-        }
         let ranks = match goal {
-            Goal::All | Goal::Root(_) => all,
+            Goal::All | Goal::Root(_) => 0..self.len(),
             Goal::Inclusive => 0..me + 1,
             Goal::Exclusive => 0..me,
         };
@@ -339,10 +325,16 @@ impl Team {
             // SAFETY: both halves of `memory` have room for an eager buffer. A line, and this
             // member's own source, lie in this PE's segment.
             unsafe {
-                match by_lines {
+                match given {
                     _ if rank == me => shm::copy(into, self.here(from), from.bytes),
-                    true => shm::copy(into, self.line(step, rank), from.bytes),
-                    false => self.fetch(rank, eager_buffer, into)?,
+                    Given::Lines(step) => shm::copy(into, self.line(step, rank), from.bytes),
+                    Given::Buffers(step) => {
+                        let theirs = self.eager_buffer(step).part(0, from.bytes);
+                        self.fetch(rank, theirs, into)?;
+                    }
+                    Given::Room(head, room) => {
+                        self.fetch(head, room.part(rank * from.bytes, from.bytes), into)?;
+                    }
                 }
             }
             Ok(())
@@ -356,4 +348,55 @@ impl Team {
         }
         Ok(())
     }
+
+    /// Gives the elements of all members to those that combine them; `None` at the others.
+    fn exchange_small(
+        &self,
+        algorithm: Algorithm,
+        goal: Goal,
+        from: SymmetricRange,
+    ) -> Result<Option<Given>> {
+        let (me, all) = (self.rank(), 0..self.len());
+        let root = match goal {
+            Goal::Root(root) => Some(root),
+            _ => None,
+        };
+        if algorithm == Algorithm::Nodes {
+            return Ok(match root {
+                Some(root) => self.gather_by_nodes(root, from)?.map(|room| Given::Room(me, room)),
+                None => {
+                    let (head, room) = self.spread_by_nodes(from, None)?;
+                    Some(Given::Room(head, room))
+                }
+            });
+        }
+        let by_lines = algorithm == Algorithm::Line;
+        let step = self.step(root.is_none())?;
+        if root != Some(me) {
+            let notified = root.map_or(all.clone(), |root| root..root + 1);
+            if by_lines {
+                self.notify(step, notified, |_| from)?;
+            } else {
+                self.take(me, from, self.eager_buffer(step).part(0, from.bytes))?;
+                self.notify(step, notified, nothing)?;
+            }
+        }
+        match root {
+            None => self.meet(step)?,
+            Some(root) if root == me => self.await_from(step, all)?,
+            Some(_) => return Ok(None),
+        }
+        Ok(Some(if by_lines { Given::Lines(step) } else { Given::Buffers(step) }))
+    }
+}
+
+/// Where the elements of other members are.
+#[derive(Clone, Copy)]
+enum Given {
+    /// In their lines.
+    Lines(Step),
+    /// In their eager buffers.
+    Buffers(Step),
+    /// In a room of this member, side by side.
+    Room(usize, SymmetricRange),
 }

@@ -254,7 +254,9 @@ impl Council<'_> {
 
     /// Zeroes this PE's part of a slot that it has claimed.
     fn clear(&self, slot: usize) {
-        let (lines, lined) = (Pe::lines(slot), self.members.len().min(MAX_LINED));
+        // Where there are several nodes, steps use other lines than one of each rank.
+        let used = if self.pe.record().is_mixed() { MAX_LINED } else { self.members.len() };
+        let (lines, lined) = (Pe::lines(slot), used.min(MAX_LINED));
         let barrier = self.pe.local(Pe::barrier_slot(slot));
         // SAFETY: this PE's own slot, all but its last word, and the lines by which members of the
         // new team, which are some of these, will notify it. No PE uses them: by A2 all have

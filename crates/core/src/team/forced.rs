@@ -16,6 +16,8 @@ pub(crate) enum Forced {
     Direct,
     /// Multicast for broadcasts.
     Multicast,
+    /// By nodes where the members are on several, and nothing in the network.
+    Nodes,
 }
 
 impl Forced {
@@ -29,11 +31,12 @@ impl Forced {
             Some("eager") => Ok(Some(Forced::Eager)),
             Some("direct") => Ok(Some(Forced::Direct)),
             Some("multicast") => Ok(Some(Forced::Multicast)),
+            Some("nodes") => Ok(Some(Forced::Nodes)),
             _ => Err(Error::Environment {
                 name: ENV_COLLECTIVES,
                 value: value.to_string_lossy().into_owned(),
                 problem: "names no way for collectives".into(),
-                fix: "Use line, eager, direct or multicast, or unset it",
+                fix: "Use line, eager, direct, multicast or nodes, or unset it",
             }),
         }
     }
@@ -42,6 +45,7 @@ impl Forced {
 impl Team {
     /// Whether a team of so many members notifies by lines; otherwise by its barrier.
     pub(crate) fn has_lines(members: usize, forced: Option<Forced>) -> bool {
-        members <= MAX_LINED && matches!(forced, None | Some(Forced::Line | Forced::Multicast))
+        members <= MAX_LINED
+            && matches!(forced, None | Some(Forced::Line | Forced::Multicast | Forced::Nodes))
     }
 }

@@ -47,6 +47,11 @@
 //! `await_from` one at members that await: as many at each member. Such a barrier is a meeting
 //! inside of its step (I3).
 //!
+//! **Steps that go by nodes** (`collective/nodes.rs`) number a member's lines otherwise than by
+//! ranks, so they have lines in large teams, too. They call `put_and_tell` and `await_lines`. A
+//! member that has ended its part of such a step says so in a word of its own: others may still
+//! wait for what it sent by a third member, and see there that it left nothing undone.
+//!
 //! A step orders only its own messages, after writes to this PE's own memory. Before a notification
 //! of puts into others' memory comes a [`fence`](crate::endpoint::pe::Pe::fence).
 
@@ -54,7 +59,9 @@ use super::Team;
 use super::forced::Forced;
 use super::place::SymmetricRange;
 use crate::base::error::{Error, Result};
-use crate::base::layout::{EAGER_BYTES, EagerBuffer, LINE, StepLine, SystemArea, TURNS};
+use crate::base::layout::{
+    BarrierSlot, EAGER_BYTES, EagerBuffer, LINE, StepLine, SystemArea, TURNS,
+};
 use crate::base::shm;
 use crate::endpoint::ending;
 use crate::endpoint::pe::Pe;
@@ -210,13 +217,29 @@ impl Team {
         to: SymmetricRange,
         from: *const u8,
     ) -> Result<()> {
-        let pe = self.pe();
         if !self.steps().lines {
             // SAFETY: the callers' sources are readable for the place's bytes, and lie elsewhere.
             return unsafe { self.deliver(rank, to, from) };
         }
-        let number = self.number_at(step, self.rank(), rank);
-        // SAFETY: as above; the number is in the line that this member has in the other's segment.
+        // SAFETY: as above; this member has a line in the other's segment.
+        unsafe { self.put_and_tell(step, (rank, self.rank()), to, from) }
+    }
+
+    /// Puts data into a member's `to`, then notifies it by one of its lines.
+    ///
+    /// # Safety
+    /// `from` is readable for the place's bytes and does not overlap with the place. The line is
+    /// this member's in this step.
+    pub(crate) unsafe fn put_and_tell(
+        &self,
+        step: Step,
+        (rank, line): (usize, usize),
+        to: SymmetricRange,
+        from: *const u8,
+    ) -> Result<()> {
+        let pe = self.pe();
+        let number = self.number_at(step, line, rank);
+        // SAFETY: as the caller promises.
         unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, number, step.number) }?;
         if let Route::Near(_) = number {
             pe.ring(self.members()[rank]);
@@ -250,14 +273,15 @@ impl Team {
         Ok(())
     }
 
-    /// Offset in a segment of the line by which a member notifies the segment's owner.
-    fn line_at(&self, step: Step, rank: usize) -> u64 {
-        Pe::lines(self.slot()) + ((rank * TURNS + step.turn) * size_of::<StepLine>()) as u64
+    /// Offset in a segment of one of the lines by which members notify the segment's owner: that of
+    /// a rank, unless the step numbers the lines otherwise.
+    fn line_at(&self, step: Step, line: usize) -> u64 {
+        Pe::lines(self.slot()) + ((line * TURNS + step.turn) * size_of::<StepLine>()) as u64
     }
 
-    /// The number in the line by which one member notifies another.
-    fn number_at(&self, step: Step, sender: usize, receiver: usize) -> Route {
-        let number = self.line_at(step, sender) + offset_of!(StepLine, number) as u64;
+    /// The number in a line of a member.
+    fn number_at(&self, step: Step, line: usize, receiver: usize) -> Route {
+        let number = self.line_at(step, line) + offset_of!(StepLine, number) as u64;
         self.pe().route(self.members()[receiver], number)
     }
 
@@ -269,9 +293,53 @@ impl Team {
     /// Whether a member's message has come; true for this member itself.
     #[inline]
     fn has_come(&self, step: Step, rank: usize) -> bool {
-        let number = self.line(step, rank).wrapping_add(offset_of!(StepLine, number));
+        rank == self.rank() || self.has_been_told(step, rank)
+    }
+
+    /// Whether the message of a line has come.
+    #[inline]
+    fn has_been_told(&self, step: Step, line: usize) -> bool {
+        let number = self.line(step, line).wrapping_add(offset_of!(StepLine, number));
         // SAFETY: an aligned word of a line in this PE's segment.
-        rank == self.rank() || unsafe { shm::load(number.cast::<u64>()) } == step.number
+        unsafe { shm::load(number.cast::<u64>()) == step.number }
+    }
+
+    /// Waits for the messages of lines, in a step that goes by nodes.
+    ///
+    /// # Errors
+    /// As for [`await_from`](Self::await_from). A member counts as gone unless it had done its part
+    /// of the step, as what it owed may reach this one through others.
+    pub(crate) fn await_lines(&self, step: Step, lines: Range<usize>) -> Result<()> {
+        let mut next = lines.start;
+        self.wait_in_step(&|pe| self.has_relayed(step, pe), || {
+            while next < lines.end && self.has_been_told(step, next) {
+                next += 1;
+            }
+            (next == lines.end).then_some(())
+        })
+    }
+
+    /// Publishes that this member has done its part of a step that goes by nodes, in case it leaves
+    /// the job now.
+    pub(crate) fn publish_relayed(&self, step: Step) {
+        // SAFETY: an aligned word of this PE's own slot.
+        unsafe { shm::store(self.pe().local(self.relayed_at()).cast::<u64>(), step.number) };
+    }
+
+    /// Whether a member has done its part of a step that goes by nodes.
+    pub(crate) fn has_relayed(&self, step: Step, pe: usize) -> bool {
+        let last = self.pe().route(pe, self.relayed_at()).load::<u64>(self.pe());
+        last.is_ok_and(|last| last >= step.number)
+    }
+
+    fn relayed_at(&self) -> u64 {
+        Pe::barrier_slot(self.slot()) + offset_of!(BarrierSlot, relayed) as u64
+    }
+
+    /// Counts a step that goes by nodes as a meeting.
+    pub(crate) fn count_meeting(&self) {
+        let met = &self.steps().met;
+        met.store(met.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Waits for the messages of members.

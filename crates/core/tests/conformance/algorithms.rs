@@ -67,6 +67,12 @@ fn collectives_by_direct_steps() {
 }
 
 #[test]
+fn collectives_by_leaders_of_nodes() {
+    let tests = ["collectives::dealt", "mixed::mixed", "nodes::teams"];
+    in_another_process(&tests, &[(ENV_COLLECTIVES, "nodes")]);
+}
+
+#[test]
 fn collectives_by_pigeons() {
     in_another_process(&["in_a_process_with_a_bad_way"], &[(ENV_COLLECTIVES, "pigeon")]);
 }

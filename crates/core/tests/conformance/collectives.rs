@@ -63,7 +63,7 @@ fn spans(w: &Window<u64>) -> Result<memonet_core::Span<'_, u64>> {
     w.span(1..w.len() - 1)
 }
 
-fn broadcasts(setup: Setup) {
+pub fn broadcasts(setup: Setup) {
     for run in setup.runs(&sizes_here(&PES)) {
         run.job(|job| {
             for len in LENGTHS {
@@ -115,7 +115,7 @@ fn reduce_with<O: Operator<u64> + Send + Sync>(
     Ok(())
 }
 
-fn reductions(setup: Setup) {
+pub fn reductions(setup: Setup) {
     for run in setup.runs(&sizes_here(&PES)) {
         run.job(|job| {
             for len in lengths(job.npes()) {
@@ -152,7 +152,7 @@ fn reductions_by_a_function_that_does_not_commute(setup: Setup) {
     }
 }
 
-fn floating_point_sums_are_the_same_everywhere(setup: Setup) {
+pub fn floating_point_sums_are_the_same_everywhere(setup: Setup) {
     for run in setup.runs(&sizes_here(&[3, 8])) {
         run.job(|job| {
             for len in [3, 700] {
@@ -175,7 +175,7 @@ fn floating_point_sums_are_the_same_everywhere(setup: Setup) {
     }
 }
 
-fn scans(setup: Setup) {
+pub fn scans(setup: Setup) {
     for run in setup.runs(&sizes_here(&PES)) {
         run.job(|job| {
             let me = job.pe();
@@ -211,7 +211,7 @@ fn scans(setup: Setup) {
     }
 }
 
-fn all_gathers_and_gathers(setup: Setup) {
+pub fn all_gathers_and_gathers(setup: Setup) {
     for run in setup.runs(&sizes_here(&PES)) {
         run.job(|job| {
             let n = job.npes();

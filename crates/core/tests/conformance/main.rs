@@ -60,6 +60,7 @@ mod multicast;
 mod multicast_ends;
 mod mutex_failures;
 mod mutexes;
+mod nodes;
 mod orders;
 mod outside;
 mod refusals;

@@ -157,7 +157,7 @@ fn windows(job: &Job) -> Result<[Window<u64>; 2]> {
     Ok([job.window(job.npes() * MOST)?, job.window(job.npes() * MOST)?])
 }
 
-fn of_the_world(setup: Setup) {
+pub fn of_the_world(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 8, 9]), 3) {
         run.job(move |job| {
             let [to, from] = windows(job)?;
@@ -174,7 +174,7 @@ fn of_the_world(setup: Setup) {
 }
 
 /// Each PE is in the world, and in a team of the odd or of the even, ranked the other way round.
-fn of_two_teams_in_turn(setup: Setup) {
+pub fn of_two_teams_in_turn(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[3, 5, 8]), 3) {
         run.job(move |job| {
             let ([to, from], [to_half, from_half]) = (windows(job)?, windows(job)?);
@@ -202,7 +202,7 @@ fn of_two_teams_in_turn(setup: Setup) {
 
 /// Elements whose sizes divide some, all or none of lines, eager buffers and parts. Their operators
 /// show the order of combination: affine maps and triangular matrices.
-fn reductions_about_every_limit(setup: Setup) {
+pub fn reductions_about_every_limit(setup: Setup) {
     for run in setup.many_runs(&sizes_here(&[1, 2, 3, 5, 9]), 2) {
         run.job(move |job| {
             let nibbles =

@@ -156,14 +156,19 @@ impl Setup {
 
     /// Whether these PEs of a job of so many have each other's memory mapped.
     pub fn are_near(self, pes: &[usize], npes: usize) -> bool {
-        let pairs = self.spec.is_some_and(|spec| spec.contains("nodes=2"));
-        let node = |pe: usize| match self.spec {
-            None => Some(0),
-            Some(spec) if pairs && spec.contains("deal=1") => Some(pe % npes.div_ceil(2)),
-            Some(_) if pairs => Some(pe / 2),
+        let of_node = |spec: &str| {
+            let (_, rest) = spec.split_once("nodes=")?;
+            let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
+            digits.parse::<usize>().ok()
+        };
+        let of_node = self.spec.and_then(of_node);
+        let node = |pe: usize| match (self.spec, of_node) {
+            (None, _) => Some(0),
+            (Some(spec), Some(count)) if spec.contains("deal=1") => Some(pe % npes.div_ceil(count)),
+            (Some(_), Some(count)) => Some(pe / count),
             // The test fabric is between a PE and itself, too.
-            Some(_) if self.is_between_hosts() && npes == 1 => Some(0),
-            Some(_) => None,
+            (Some(_), None) if self.is_between_hosts() && npes == 1 => Some(0),
+            (Some(_), None) => None,
         };
         pes.iter().all(|&pe| node(pe).is_some() && node(pe) == node(pes[0]))
     }
