@@ -34,10 +34,10 @@
 //!   with the status that one machine has for it. A host that does not answer within 15 s fails.
 //! * F2. *A PE dies:* its agent tells the launcher, which tells all agents, that one included; then
 //!   each publishes it on its host. The next part says why.
-//! * F3. *A host is lost:* its call ends, its stream ends, or nothing is heard of it for 2.25 s.
+//! * F3. *A host is lost:* its call ends, its stream ends, or nothing is heard of it for 2.4 s.
 //!   Heartbeats come every 250 ms, by the stream and as [datagrams](super::datagrams), of which
 //!   each alone will do ([vigil](super::control::vigil)). Its PEs are dead to all others.
-//! * F4. *The launcher is lost:* an agent whose stream ends, or that hears nothing for 2.25 s, ends
+//! * F4. *The launcher is lost:* an agent whose stream ends, or that hears nothing for 2.4 s, ends
 //!   its PEs and itself. A launcher that is only stopped is not lost: its [guard](super::guard)
 //!   goes on with the heartbeats of the streams.
 //! * F5. *A process is stopped and goes on:* it finds that its own loop has stood still, and does
