@@ -194,6 +194,13 @@ impl Slot {
         unsafe { shm::load(self.own(offset)) }
     }
 
+    /// Publishes that this PE has done its part of `phase`, in case it leaves the job now.
+    #[inline(always)]
+    fn publish_done(&self, phase: u64) {
+        // SAFETY: an aligned word of this PE's own slot.
+        unsafe { shm::store(self.own(offset_of!(BarrierSlot, done)), phase) };
+    }
+
     /// A word of a member's slot, for [`notify`](Self::notify).
     fn mailbox(&self, rank: usize, word: Route) -> Mailbox {
         let bell =
@@ -526,7 +533,7 @@ impl Barrier {
     fn arrive_at<P: Phases>(&self, way: &P, phase: u64) -> Quick<()> {
         if P::PASSIVE {
             // Before the arrival itself: a PE that sees the arrival also sees this.
-            self.publish_done(phase);
+            self.slot.publish_done(phase);
         }
         way.arrive(&self.slot, phase)?;
         self.arrived.store(phase, Ordering::Relaxed);
@@ -577,15 +584,8 @@ impl Barrier {
     fn complete<P: Phases>(&self, phase: u64) {
         self.complete.store(phase, Ordering::Relaxed);
         if !P::PASSIVE {
-            self.publish_done(phase);
+            self.slot.publish_done(phase);
         }
-    }
-
-    /// Publishes that this PE has done its part of `phase`, in case it leaves the job now.
-    #[inline(always)]
-    fn publish_done(&self, phase: u64) {
-        // SAFETY: an aligned word of this PE's own slot.
-        unsafe { shm::store(self.slot.own(offset_of!(BarrierSlot, done)), phase) };
     }
 
     #[inline(always)]

@@ -136,6 +136,9 @@ impl Nodes {
             word.signal(&slot.pe, pe, SignalOp::Set, phase)?;
             next += 1;
             self.sent.store(next, Ordering::Relaxed);
+            if next == self.others.len() {
+                slot.publish_done(phase);
+            }
         }
         Ok(())
     }
@@ -153,6 +156,10 @@ impl Phases for Nodes {
 
     fn arrive(&self, slot: &Slot, phase: u64) -> Quick<()> {
         self.sent.store(0, Ordering::Relaxed);
+        if self.leader.is_some() {
+            // The others need no more of this PE than its arrival.
+            slot.publish_done(phase);
+        }
         let before = self.counter.fetch_op(&slot.pe, AtomicOp::Add, 1u64)?;
         let Some(leader) = self.leader else {
             return self.send(slot, phase);
