@@ -17,9 +17,7 @@
 pub mod agent;
 mod args;
 mod binding;
-mod control;
 mod course;
-mod events;
 mod family;
 mod guard;
 mod hosts;
@@ -43,7 +41,6 @@ mod spawn;
 mod spec;
 mod starts;
 mod stats;
-mod stream;
 mod supervisor;
 mod values;
 mod verdict;

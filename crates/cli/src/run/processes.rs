@@ -14,12 +14,12 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::course::End;
-use super::events::listen;
 use super::family::Family;
 use super::joined::{self, CHECK, Found, Joined};
 use super::phase::{Deed, HANDLERS, Phase};
 use super::report;
 use super::verdict::Verdict;
+use memonet_control::events::listen;
 
 /// Added to a process's index: stands for the process that joined as this PE, if it is not the one
 /// that was started.

@@ -14,7 +14,6 @@ use nix::sys::signal::Signal;
 use rustix::process::{self, Pid};
 
 use super::course::{Course, End, Outcome};
-use super::events::{self, listen};
 use super::family::Family;
 use super::machine::Simulation;
 use super::phase::Phase;
@@ -23,6 +22,7 @@ use super::signals::Signals;
 use super::spawn::{Child, Extras};
 use super::spec::Options;
 use super::starts::Starts;
+use memonet_control::events::{self, listen};
 
 /// Time between two checks whether a PE has asked for the end of the job. Such a PE signals the
 /// launcher. But the signal does not arrive where the launcher has another process id than the PE

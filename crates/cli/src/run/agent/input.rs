@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use crate::run::events::{forget, listen_for_room};
+use memonet_control::events::{forget, listen_for_room};
 
 /// The pipe to PE 0, and what waits for it.
 pub struct Input {

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use crate::run::control::codec::{Wire, decode};
-use crate::run::control::frames::{Piece, version};
-use crate::run::control::messages::ToAgent;
-use crate::run::events::{self, listen};
-use crate::run::hosts::{HEARTBEAT, SILENCE, STOPPED};
-use crate::run::stream::{Receiver, Sender};
+use memonet_control::codec::{Wire, decode};
+use memonet_control::events::{self, listen};
+use memonet_control::frames::{Piece, version};
+use memonet_control::messages::ToAgent;
+use memonet_control::stream::{Receiver, Sender};
+use memonet_control::{HEARTBEAT, SILENCE, STOPPED};
 
 const MESSAGES: u64 = u64::MAX;
 const ROOM: u64 = u64::MAX - 1;

@@ -15,11 +15,11 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-use super::control::messages::{Order, ToAgent, ToLauncher};
 use super::guard::{Beats, Guard};
 use super::program::CannotStart;
 use super::signals::Signals;
 use line::Line;
+use memonet_control::messages::{Order, ToAgent, ToLauncher};
 use watch::Watch;
 
 /// The arguments of `memonet agent`.

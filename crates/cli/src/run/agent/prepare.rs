@@ -7,12 +7,12 @@ use memonet_core::unstable::launch::{available_cpus, heap_size, page_size};
 use rustix::process::Rlimit;
 
 use crate::run::binding::{self, Binding};
-use crate::run::control::messages::{Findings, Order};
 use crate::run::hosts::stays;
 use crate::run::net::Listening;
 use crate::run::program::{self, CannotStart, Image};
 use crate::run::spec::{Bind, Options, Program};
 use crate::run::{limits, mpi};
+use memonet_control::messages::{Findings, Order};
 
 /// All that a host has for the job.
 pub struct Ready {

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use anyhow::Result;
 use rustix::io::Errno;
 
-use crate::run::events::{forget, listen};
+use memonet_control::events::{forget, listen};
 
 /// Bytes that may be on the way to PE 0.
 const WINDOW_BYTES: usize = 64 << 10;

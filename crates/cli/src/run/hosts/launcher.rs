@@ -10,33 +10,26 @@ use memonet_core::{Cause, Lost};
 use memonet_tcp::agent::NodeInfo;
 use nix::sys::signal::Signal;
 
-use super::HEARTBEAT;
 use super::call::{CALLS, Caller};
 use super::input::Input;
 use super::node::{Event, Node, Stage, event};
-use crate::run::control::codec::{Bytes, decode};
-use crate::run::control::frames::{Piece, version};
-use crate::run::control::messages::{Death, Findings, ToAgent, ToLauncher};
 use crate::run::course::{Course, End, Outcome};
-use crate::run::events::{self, listen};
 use crate::run::family::Family;
 use crate::run::net;
 use crate::run::phase::{Deed, Phase};
 use crate::run::report;
 use crate::run::signals::Signals;
 use crate::run::source::Target;
+use memonet_control::codec::{Bytes, decode};
+use memonet_control::events::{self, listen};
+use memonet_control::frames::{Piece, version};
+use memonet_control::messages::{Death, Findings, ToAgent, ToLauncher};
+use memonet_control::{HEARTBEAT, SILENCE, START, STOPPED};
 
 const SIGNALS: u64 = u64::MAX;
 const NEWS: u64 = u64::MAX - 1;
 const INPUT: u64 = u64::MAX - 2;
 
-/// All agents must be ready within this time.
-const START: Duration = Duration::from_secs(15);
-/// A host is lost of which nothing was heard for this long.
-pub const SILENCE: Duration = Duration::from_secs(2);
-/// If the loop itself took this long for a pass, this process was stopped: it cannot tell whether
-/// others were silent.
-pub const STOPPED: Duration = Duration::from_millis(750);
 /// Time for an agent that is told to end, or has finished, to do so.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 /// Bytes of output after which an agent is told that they were passed on.

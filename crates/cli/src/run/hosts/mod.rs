@@ -8,7 +8,7 @@
 //!
 //! The launcher has the user: output, input, signals, deadlines, reports and the exit status. An
 //! [agent](super::agent), `memonet agent`, has the PEs of its host: their processes and their
-//! memory. What they say to each other is in [control](super::control). The launcher puts deaths
+//! memory. What they say to each other is in [control](memonet_control). The launcher puts deaths
 //! and requests to exit in one order and passes them on, so that all hosts see the same.
 //!
 //! # The life of a job
@@ -53,12 +53,9 @@ mod list;
 mod node;
 mod order;
 
-use std::time::Duration;
-
 use anyhow::{Result, bail};
 use memonet_core::unstable::settings;
 
-use super::control::frames;
 use super::course::{Course, Outcome};
 use super::family::Family;
 use super::guard::{Beats, Guard};
@@ -67,13 +64,10 @@ use super::signals::Signals;
 use super::spec::{ALL, Options, Program, Spec};
 use call::Caller;
 use launcher::Launcher;
-pub use launcher::{SILENCE, STOPPED};
 use list::Allotment;
+use memonet_control::{HEARTBEAT, frames};
 use node::{Node, Pipe};
 pub use order::stays;
-
-/// Time between two heartbeats.
-pub const HEARTBEAT: Duration = Duration::from_millis(250);
 
 /// Runs a job on the hosts that the options name.
 pub fn run(spec: Spec) -> Result<Outcome> {

@@ -11,10 +11,10 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::call::{Call, Caller};
 use super::list::Allotment;
-use crate::run::control::codec::Wire;
-use crate::run::control::messages::{Findings, Order, ToAgent};
-use crate::run::events::listen;
-use crate::run::stream::{Receiver, Sender};
+use memonet_control::codec::Wire;
+use memonet_control::events::listen;
+use memonet_control::messages::{Findings, Order, ToAgent};
+use memonet_control::stream::{Receiver, Sender};
 
 /// How far a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use memonet_core::unstable::settings::{
 };
 
 use super::list::Allotment;
-use crate::run::control::messages::{Order, Part};
 use crate::run::spec::{Bind, Options, Program};
+use memonet_control::messages::{Order, Part};
 
 /// Variables that name a host, a login or a process, and so mean nothing on another host.
 const OF_THIS_HOST: [&str; 19] = [

@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::super::events::listen;
 use super::super::machine::{News, Simulation};
 use super::super::starts::Starts;
 use super::{MACHINE, Supervisor};
+use memonet_control::events::listen;
 
 impl Supervisor {
     /// Lets the engine of this machine decide when PEs are started.

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use anyhow::Result;
 use rustix::io::Errno;
 
-use super::control::codec::{Wire, encode};
-use super::control::frames::{HEARTBEAT, Piece, Reader, frame, frame_len, greeting};
+use super::codec::{Wire, encode};
 use super::events;
+use super::frames::{HEARTBEAT, Piece, Reader, frame, frame_len, greeting};
 
 /// Bytes read at once.
 const SCRATCH_BYTES: usize = 64 << 10;
