@@ -23,6 +23,7 @@
 //! would tell its launcher: `State`, `Exit` and `Finished`. That is `memonet_fabrics`' part.
 
 pub mod codec;
+pub mod departures;
 pub mod events;
 pub mod frames;
 pub mod messages;

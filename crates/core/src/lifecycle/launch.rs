@@ -330,6 +330,17 @@ pub fn available_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
+/// CPUs that `pes` PEs of this node may use together. Where this process is bound to some, as one
+/// of them, the others have equally many of their own.
+pub fn cpus_of(pes: usize) -> usize {
+    // SAFETY: reads a number.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
+    match available_cpus() {
+        mine if mine < online => (mine * pes).min(online),
+        mine => mine,
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -108,6 +108,11 @@ impl Listener {
         &self.addresses
     }
 
+    /// Its sockets, for a process that keeps them and closes all else.
+    pub fn sockets(&self) -> &[OwnedFd] {
+        &self.sockets
+    }
+
     pub(super) fn into_sockets(self) -> Vec<OwnedFd> {
         self.sockets
     }

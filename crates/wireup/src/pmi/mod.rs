@@ -135,6 +135,18 @@ impl Pmi {
         self.stream.descriptor()
     }
 
+    /// Ends the session of a process that is no more, by a copy of its connection: what nobody has
+    /// ended, Hydra takes for a failure. A session that MPI has ended is left alone.
+    pub fn end_for(connection: OwnedFd, limit: Duration) {
+        let (stream, end) = (Stream::new(connection), Instant::now() + limit);
+        if stream.send("cmd=finalize\n").is_ok() {
+            // The end of a request of the process may come before, and the server then closes.
+            while stream.one_of_lines(end).is_ok_and(|line| !line.starts_with(b"cmd=finalize_ack"))
+            {
+            }
+        }
+    }
+
     /// Ends the session, of a process that ends in order and whose MPI needs it no more.
     ///
     /// # Errors
