@@ -176,6 +176,11 @@ impl JobFile {
         }
     }
 
+    /// The PE that died first on this node, if any has.
+    pub fn first_death(&self) -> Option<usize> {
+        self.control.first_death()
+    }
+
     /// Says which PE died first, where nodes may have seen deaths in different orders.
     pub fn set_first_death(&self, pe: usize) {
         self.control.set_first_death(pe);

@@ -42,6 +42,7 @@ struct Process {
     pidfd: Option<OwnedFd>,
     /// Its connection to the launcher.
     connection: Option<OwnedFd>,
+    has_session: bool,
 }
 
 impl Agent {
@@ -79,7 +80,8 @@ impl Agent {
 impl Process {
     /// Waits for a PE's registration.
     fn register(pe: u32, guest: &OwnedFd) -> Self {
-        let none = Process { pe, own: 0, seen: 0, pidfd: None, connection: None };
+        let none =
+            Process { pe, own: 0, seen: 0, pidfd: None, connection: None, has_session: false };
         let Ok((said, fds)) = post::receive(guest, FENCE) else { return none };
         let (Ok(own), mut fds) = (said.try_into(), fds.into_iter()) else { return none };
         let (pidfd, connection, program) = (fds.next(), fds.next(), fds.next());
@@ -91,13 +93,15 @@ impl Process {
             (connection, _) => connection,
         };
         let seen = pidfd.as_ref().and_then(number_here).unwrap_or(0);
-        Process { pe, own: u32::from_le_bytes(own), seen, pidfd, connection }
+        let (own, has_session) = (u32::from_le_bytes(own), connection.is_some());
+        Process { pe, own, seen, pidfd, connection, has_session }
     }
 
-    /// Ends the PE's session with the launcher.
+    /// Ends the session of a PE that has ended with the launcher. The connection stays open.
     fn end_session(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            Pmi::end_for(connection, LAST_ANSWER);
+        if self.pidfd.is_none() && std::mem::take(&mut self.has_session) {
+            let ended = self.connection.take().map(|open| Pmi::end_for(open, LAST_ANSWER));
+            self.connection = ended;
         }
     }
 }
@@ -106,7 +110,7 @@ impl Process {
 fn relay(server: OwnedFd, program: OwnedFd) {
     let serve = move || {
         if let Ok(server) = Relay::new(server, program).run() {
-            Pmi::end_for(server, LAST_ANSWER);
+            drop(Pmi::end_for(server, LAST_ANSWER));
         }
     };
     // Without it, an MPI of the program's fails, and says so.
@@ -176,6 +180,7 @@ impl Watch {
         for process in processes.iter_mut().filter(|process| process.pidfd.is_none()) {
             self.job.depart(process.pe as usize, UNKNOWN);
         }
+        self.tell_states(&processes);
         while processes.iter().any(|process| process.pidfd.is_some()) {
             let (news, events) = self.mesh.pass()?;
             news.into_iter().for_each(|news| self.learn(news));
@@ -188,14 +193,15 @@ impl Watch {
             self.follow_successors(&mut processes)?;
             self.tell_exit();
             self.tell_states(&processes);
+            // The other agents know before a launcher may keep this one waiting.
+            self.mesh.flush()?;
+            processes.iter_mut().for_each(Process::end_session);
             if self.can_report && self.mesh.is_whole() {
                 // Launchers wait until nobody can write there any more.
                 self.can_report = false;
                 super::fork::close_stderr();
             }
         }
-        self.tell_states(&processes);
-        processes.iter_mut().for_each(Process::end_session);
         self.mesh.finish()
     }
 
@@ -242,7 +248,6 @@ impl Watch {
         let Some(pidfd) = process.pidfd.take_if(|pidfd| has_ended(pidfd)) else { return Ok(()) };
         forget(self.mesh.events(), &pidfd)?;
         self.job.depart(process.pe as usize, end_of(process.seen, pidfd.as_fd()));
-        process.end_session();
         Ok(())
     }
 
@@ -279,7 +284,11 @@ impl Watch {
 
     /// Tells what has become of the node's PEs, if that is new.
     fn tell_states(&mut self, processes: &[Process]) {
-        for (process, told) in processes.iter().zip(&mut self.told) {
+        let first = self.job.first_death();
+        let mut all: Vec<_> = processes.iter().zip(&mut self.told).collect();
+        // The PE that died first is to blame elsewhere, too.
+        all.sort_by_key(|(process, _)| Some(process.pe as usize) != first);
+        for (process, told) in all {
             let state = self.job.state(process.pe as usize);
             if state == State::Empty || state == *told {
                 continue;

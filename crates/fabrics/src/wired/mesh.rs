@@ -6,8 +6,9 @@
 //! tells all others what it would tell its launcher.
 //!
 //! A stream that is made later than something was told begins with all that was told. An agent that
-//! has finished closes its end, and reads until the other end is closed: what it has said is not
-//! lost, which it would be if it closed with something unread.
+//! has finished closes its direction, and reads until the other agents have closed theirs, or two
+//! seconds: what it has said would be lost if it closed with something unread. So the agents of a
+//! job end together where its PEs do.
 
 use anyhow::{Context, Result, anyhow, bail};
 use memonet_control::codec::decode;
@@ -46,7 +47,7 @@ enum Stage {
     /// There is no stream yet.
     Awaited,
     Linked,
-    /// It has said all.
+    /// It has said all. The stream in this direction stays open.
     Finished,
     Lost,
 }
@@ -57,6 +58,8 @@ struct Peer {
     stage: Stage,
     heard: Instant,
     link: Option<(Sender<OwnedFd>, Receiver<OwnedFd>)>,
+    /// Nothing follows from it.
+    has_closed: bool,
 }
 
 /// The streams of one agent.
@@ -83,6 +86,7 @@ impl Mesh {
             stage: Stage::Awaited,
             heard: now,
             link: None,
+            has_closed: false,
         };
         let peers = broker.job().nodes.iter().map(|node| peer(&node.name)).collect();
         let events = events::set()?;
@@ -133,7 +137,7 @@ impl Mesh {
                 BROKER => self.take_streams(&mut news)?,
                 // Each pass writes what there is room for.
                 event if event % 2 == 1 => {}
-                event => self.hear(((event - EVENTS) / 2) as u32, now, &mut news),
+                event => self.hear(((event - EVENTS) / 2) as u32, now, &mut news)?,
             }
         }
         others.retain(|&event| event < EVENTS);
@@ -146,7 +150,8 @@ impl Mesh {
         Ok((news, others))
     }
 
-    fn flush(&mut self) -> Result<()> {
+    /// Sends what waits, as far as there is room.
+    pub fn flush(&mut self) -> Result<()> {
         for (node, peer) in (0..).zip(&mut self.peers) {
             if let Some((to, _)) = &mut peer.link {
                 to.flush(&self.events, EVENTS + node * 2 + 1)?;
@@ -188,9 +193,9 @@ impl Mesh {
         Ok(())
     }
 
-    fn hear(&mut self, node: u32, now: Instant, news: &mut Vec<News>) {
+    fn hear(&mut self, node: u32, now: Instant, news: &mut Vec<News>) -> Result<()> {
         let peer = &mut self.peers[node as usize];
-        let Some((_, from)) = &mut peer.link else { return };
+        let Some((_, from)) = &mut peer.link else { return Ok(()) };
         let read = from.read();
         if read.is_some_and(|bytes| bytes > 0) {
             peer.heard = now;
@@ -213,11 +218,15 @@ impl Mesh {
         match (heard, read) {
             (Err(why), _) => self.lose(node, Lost::Closed, format!("{why:#}"), news),
             (Ok(()), Some(_)) => {}
-            (Ok(()), None) if peer.stage == Stage::Finished => peer.link = None,
+            (Ok(()), None) if peer.stage == Stage::Finished => {
+                events::forget(&self.events, from.fd())?;
+                peer.has_closed = true;
+            }
             (Ok(()), None) => {
                 self.lose(node, Lost::Closed, "it has closed the connection".into(), news);
             }
         }
+        Ok(())
     }
 
     fn lose(&mut self, node: u32, how: Lost, why: String, news: &mut Vec<News>) {
@@ -247,7 +256,8 @@ impl Mesh {
         self.tell(ToLauncher::Finished {});
         let end = Instant::now() + LAST_WAIT;
         let mut closed = vec![false; self.peers.len()];
-        while Instant::now() < end && self.peers.iter().any(|peer| peer.link.is_some()) {
+        let speaks = |peer: &Peer| peer.link.is_some() && !peer.has_closed;
+        while Instant::now() < end && self.peers.iter().any(speaks) {
             self.flush()?;
             for (peer, closed) in self.peers.iter().zip(&mut closed) {
                 let Some((to, from)) = peer.link.as_ref().filter(|_| !*closed) else { continue };
