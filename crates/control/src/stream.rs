@@ -121,7 +121,7 @@ impl<Fd: AsFd> Receiver<Fd> {
     ///
     /// # Errors
     /// When this is no control stream.
-    pub fn next(&mut self) -> Result<Option<Piece>> {
-        self.reader.next()
+    pub fn next_piece(&mut self) -> Result<Option<Piece>> {
+        self.reader.next_piece()
     }
 }

@@ -1,7 +1,8 @@
 //! The agent of a node: what it does, from the fork to its end.
 
+use super::common::FENCE;
 use super::mesh::{self, Mesh, News};
-use super::{FENCE, post, successor};
+use super::{fork, post, successor};
 use anyhow::{Context, Result};
 use memonet_control::departures::Departures;
 use memonet_control::events::{forget, listen};
@@ -199,7 +200,7 @@ impl Watch {
             if self.can_report && self.mesh.is_whole() {
                 // Launchers wait until nobody can write there any more.
                 self.can_report = false;
-                super::fork::close_stderr();
+                fork::close_stderr();
             }
         }
         self.mesh.finish()

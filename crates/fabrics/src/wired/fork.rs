@@ -1,6 +1,6 @@
 //! A process that goes on without its parent.
 
-use super::system;
+use super::common::system;
 use memonet_core::Result;
 use rustix::fd::{AsRawFd, RawFd};
 use rustix::io::Errno;

@@ -201,7 +201,7 @@ impl Mesh {
             peer.heard = now;
         }
         let mut heard = || -> Result<()> {
-            while let Some(piece) = from.next()? {
+            while let Some(piece) = from.next_piece()? {
                 match understand(piece)? {
                     Some(ToLauncher::State { pe, state }) => {
                         news.push(News::State { node, pe, state });

@@ -62,6 +62,7 @@
 //!   the connection. (`mpiexec sh -c 'a; b'`, where both use memonet or MPI.)
 
 mod agent;
+mod common;
 mod fork;
 mod mesh;
 mod node;
@@ -69,6 +70,7 @@ mod post;
 mod successor;
 
 use agent::Agent;
+use common::{FENCE, system};
 use memonet_control::messages::Findings;
 use memonet_core::unstable::Place;
 use memonet_core::{Error, Result};
@@ -80,13 +82,8 @@ use memonet_wireup::pmi::{Pmi, Relay};
 use memonet_wireup::pmix::Pmix;
 use node::Ready;
 use rustix::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::process::{PidfdFlags, getpid, pidfd_open};
-use std::time::Duration;
-
-/// The longest that a fence takes: the others have to start within it.
-const FENCE: Duration = Duration::from_secs(30);
 
 /// Finds this PE's place in the job that another launcher has started, and its way to streams.
 /// `None` where that launcher has started one process alone.
@@ -226,8 +223,4 @@ fn refused(error: memonet_wireup::Error) -> Error {
         answer: std::io::Error::other(error.to_string()),
         hint: "",
     }
-}
-
-fn system(call: &str, e: Errno, hint: &'static str) -> Error {
-    Error::System { call: call.into(), answer: e.into(), hint }
 }

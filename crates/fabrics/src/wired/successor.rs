@@ -5,7 +5,7 @@ use memonet_core::Result;
 use rustix::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use rustix::net::{SocketAddrUnix, bind, getsockname};
 
-use super::system;
+use super::common::system;
 
 /// How the name of the channel of a process begins. The number is that which the process has for
 /// itself, and keeps.

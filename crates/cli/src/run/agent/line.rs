@@ -94,7 +94,7 @@ impl Line {
         self.heard = now;
         let mut messages = Vec::new();
         loop {
-            let message = match self.from.next() {
+            let message = match self.from.next_piece() {
                 Ok(None) => return messages,
                 Ok(Some(Piece::Message(bytes))) => decode(&bytes).ok(),
                 Ok(Some(Piece::Greeting(theirs))) if theirs != version() => None,

@@ -160,7 +160,7 @@ impl Launcher {
             node.heard = Instant::now();
         }
         while let Some(from) = self.nodes[at].from() {
-            let handled = match from.next() {
+            let handled = match from.next_piece() {
                 Ok(Some(piece)) => self.handle_piece(at, piece),
                 Ok(None) => break,
                 Err(error) => Err(error),
