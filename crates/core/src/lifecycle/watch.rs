@@ -17,8 +17,8 @@
 //! know, and open others. A PE in another pid namespace, or that could not read /proc, is not
 //! watched.
 //!
-//! On several hosts, a PE watches those of its node, and the node's agent. When the agent has ended,
-//! nobody publishes what becomes of PEs elsewhere: then they are lost.
+//! On several hosts, a PE watches those of its node, and the node's agent. When the agent has
+//! ended, nobody publishes what becomes of PEs elsewhere: then they are lost.
 
 use crate::base::clock::rough_now;
 use crate::base::error::{Cause, Lost};

@@ -10,15 +10,15 @@
 //! # The life of a job
 //!
 //! 1. *Wire-up.* PEs find those of their node, and the nodes each other, through the launcher
-//!    ([`memonet_wireup`]). The lowest PE of each node leads it. It listens on a port, puts what its
-//!    node has (addresses, CPUs, memory), and reads what the others have.
-//! 2. *Agent.* The leader forks the node's [agent](agent), which has the listening port, the job's
-//!    secret, and an end of a socket pair for each PE of the node. The PEs have the other ends: the
-//!    leader's own, and those that it has given its guests during the wire-up.
-//! 3. *Registration.* Each PE sends the agent a pidfd of itself and a copy of its connection to the
-//!    launcher. When all have, the agent makes the node's memory, starts the switchboard, and sends
-//!    each PE the memory and the channel by which it gets streams. From here on the PE is one of a
-//!    job of `memonet run --hosts`.
+//!    ([`memonet_wireup`]). The lowest PE of each node leads it. It listens on a port, puts what
+//!    its node has (addresses, CPUs, memory), and reads what the others have.
+//! 2. *Agent.* The leader forks the node's [agent](agent), which has the listening port, the
+//!    job's secret, and an end of a socket pair for each PE of the node. The PEs have the other
+//!    ends: the leader's own, and those that it has given its guests during the wire-up.
+//! 3. *Registration.* Each PE sends the agent a pidfd of itself and a copy of its connection to
+//!    the launcher. When all have, the agent makes the node's memory, starts the switchboard, and
+//!    sends each PE the memory and the channel by which it gets streams. From here on the PE is
+//!    one of a job of `memonet run --hosts`.
 //! 4. *Running.* Agents tell each other ([mesh]) what becomes of their PEs.
 //! 5. *Ending.* When all PEs of its node have ended, an agent says so to all others, and ends.
 //!
@@ -32,10 +32,10 @@
 //! | a program's MPI may use the launcher's connection, before memonet or after it | PMI-1: the agent has a copy of each connection and ends its session when the PE has ended, unless MPI has; Slurm's MPI finds a [relay](memonet_wireup::pmi::Relay). PMIx: this session ends before the program goes on, and MPI's begins for itself |
 //!
 //! **Deaths.** D1. *Of a PE:* its pidfd is readable at its agent, which publishes the death on its
-//! node and tells all other agents. A PE hands its pidfd over before it gets the job's memory, so no
-//! PE of the job is unwatched. D2. *Of a host or an agent:* the stream to the agent ends, or nothing
-//! has come on it for two seconds, or it was not made within fifteen. Each other agent publishes the
-//! deaths of its PEs. D3. *Of this node's own agent:* each PE watches it
+//! node and tells all other agents. A PE hands its pidfd over before it gets the job's memory, so
+//! no PE of the job is unwatched. D2. *Of a host or an agent:* the stream to the agent ends, or
+//! nothing has come on it for two seconds, or it was not made within fifteen. Each other agent
+//! publishes the deaths of its PEs. D3. *Of this node's own agent:* each PE watches it
 //! ([`Place::agent`](memonet_core::unstable::Place)); without it, all PEs elsewhere are lost, and
 //! those of the node watch each other. D4. A death is told on the stream on which what the PE had
 //! finished before was told, so no agent takes a PE that has left in order for dead.
@@ -43,17 +43,17 @@
 //! Agents tell each other, each to each, and none is the first among them: a node whose PEs have
 //! ended takes nothing with it. So nodes may see two deaths in different orders.
 //!
-//! **Ends.** E1. An agent ends when the pidfds of all its PEs are readable, which is what their ends
-//! do. It waits for nothing else for longer than two seconds. E2. A leader that dies before its
-//! agent has all registrations closes nothing that the agent waits for: each PE that dies closes its
-//! own end of the pair, and then counts as dead.
+//! **Ends.** E1. An agent ends when the pidfds of all its PEs are readable, as their ends make them.
+//! It waits for nothing else for longer than two seconds. E2. A leader that dies before its agent
+//! has all registrations closes nothing that the agent waits for: each PE that dies closes its own
+//! end of the pair, and then counts as dead.
 //!
-//! **The fork.** The agent is a fork of the leader without `exec`, so nothing has to be installed. It
-//! is forked when the wire-up is over: a PMIx library that memonet has started has no thread any
-//! more. A program may have threads of its own by then. So the agent uses only what works after such
-//! a fork with glibc: system calls, memory, new threads. It reads no environment, uses no locks that
-//! were made before, and closes all descriptors but its own. It is forked twice, so that no `wait`
-//! of the program finds it.
+//! **The fork.** The agent is a fork of the leader without `exec`, so nothing has to be installed.
+//! It is forked when the wire-up is over: a PMIx library that memonet has started has no thread any
+//! more. A program may have threads of its own by then. So the agent uses only what works after
+//! such a fork with glibc: system calls, memory, new threads. It reads no environment, uses no locks
+//! that were made before, and closes all descriptors but its own. It is forked twice, so that no
+//! `wait` of the program finds it.
 //!
 //! # Limits
 //!
