@@ -83,6 +83,7 @@ pub mod unstable {
     pub use crate::endpoint::{ending, fabric, mixture};
     pub use crate::lifecycle::launch;
     pub use crate::lifecycle::start::Seat;
+    pub use crate::lifecycle::wired::Place;
     pub use crate::wait::polling;
     pub use crate::window::segment;
 

@@ -7,13 +7,17 @@
 //!
 //! 1. the simulated machine, where its launcher has started it on one;
 //! 2. the fabric that `MEMONET_FABRIC` names;
-//! 3. streams between hosts, where its launcher has started it with an agent;
+//! 3. streams between hosts, where it has an agent: of `memonet run --hosts`, or one that PEs of
+//!    another launcher start by themselves (`wired`);
 //! 4. none: all peers are near.
+
+mod wired;
 
 use memonet_core::unstable::fabric::Fabric;
 use memonet_core::unstable::{Seat, far, hosted};
 use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result};
 use memonet_tcp::agent::AgentBroker;
+use std::cell::Cell;
 
 pub use memonet_ofi::hardware;
 
@@ -93,19 +97,29 @@ pub fn options(spec: &str) -> Result<JobOptions> {
 pub fn init() -> Result<Job> {
     let asked = std::env::var_os(ENV_FABRIC);
     let asked = asked.map(|spec| parse(&spec.to_string_lossy())).transpose()?;
-    Job::init_with(|seat| {
+    let broker = Cell::new(None);
+    let wire_up = || {
+        Ok(wired::start()?.map(|(place, agent)| {
+            broker.set(Some(agent));
+            place
+        }))
+    };
+    Job::init_with(wire_up, |seat| {
         let machine = hosted::join(seat)?;
         match (machine, asked) {
             (Some(machine), _) => Ok(Some(machine)),
             (None, Some(connect)) => connect(seat).map(Some),
-            (None, None) => between_hosts(seat),
+            (None, None) => between_hosts(seat, broker.take()),
         }
     })
 }
 
-/// The fabric of a job on several hosts, if this PE's launcher has started one.
-fn between_hosts(seat: &Seat) -> Result<Option<Box<dyn Fabric>>> {
-    let Some(broker) = AgentBroker::inherit()? else { return Ok(None) };
+/// The fabric of a job on several hosts, if this PE's launcher has started one, or the PEs have
+/// `found` each other.
+fn between_hosts(seat: &Seat, found: Option<AgentBroker>) -> Result<Option<Box<dyn Fabric>>> {
+    let Some(broker) = found.map_or_else(AgentBroker::inherit, |found| Ok(Some(found)))? else {
+        return Ok(None);
+    };
     let fabric = memonet_tcp::Tcp::new(seat, Box::new(broker))?;
     Ok(Some(Box::new(fabric)))
 }

@@ -289,6 +289,8 @@ impl Hub {
                 Ok(None) => return some,
                 Ok(Some(event)) => self.take_event(event),
                 Err(error) => {
+                    // Its end is readable for ever.
+                    self.pollers.forget(self.broker.fd());
                     self.late.get_or_insert(error);
                     return some;
                 }

@@ -43,7 +43,8 @@ fn main() -> Result<()> {
 
 /// Runs a program whose MPI initialises after this process has.
 fn relay(pmi: &Pmi, mut program: Command) -> Result<()> {
-    let (relay, later) = Relay::new(pmi.descriptor().try_clone_to_owned()?)?;
+    let (near, later) = Relay::connection()?;
+    let relay = Relay::new(pmi.descriptor().try_clone_to_owned()?, near);
     rustix::io::fcntl_setfd(&later, rustix::io::FdFlags::empty())?;
     let mut child = program.env("PMI_FD", later.as_raw_fd().to_string()).spawn()?;
     drop(later);

@@ -1,6 +1,6 @@
 //! Heartbeats between launcher and agents as datagrams, beside the control streams.
 //!
-//! What the state machines say ([`Heart`], [`Vigil`](super::control::vigil::Vigil)) is sent and
+//! What the state machines say ([`Heart`], [`Vigil`](memonet_control::vigil::Vigil)) is sent and
 //! received here. The launcher sends to all addresses of an agent. The agent sends to where the
 //! last true heartbeat came from, so it needs to know no address. Where datagrams do not pass,
 //! nothing comes, and the heartbeats of the stream alone count. So no failed send is an error.
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use anyhow::Result;
 use memonet_tcp::agent::{HEARTBEAT_BYTES, Heart, heartbeat_node};
 
-use super::events::listen;
+use memonet_control::events::listen;
 
 /// Datagrams that are looked at in a pass: a flood does not keep the loop from its other work.
 const AT_ONCE: usize = 256;

@@ -8,13 +8,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use anyhow::Result;
+use memonet_control::events::listen;
 use memonet_core::Cause;
 use memonet_core::unstable::launch::{JobFile, UNKNOWN};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, pidfd_send_signal, waitid};
 
 use super::course::End;
-use super::events::listen;
 use super::family::Family;
 use super::joined::{self, CHECK, Found, Joined};
 use super::phase::{Deed, HANDLERS, Phase};

@@ -9,12 +9,12 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use memonet_control::events::{self, listen};
 use memonet_core::unstable::launch::{JobFile, Stat, is_asleep};
 use nix::sys::signal::Signal;
 use rustix::process::{self, Pid};
 
 use super::course::{Course, End, Outcome};
-use super::events::{self, listen};
 use super::family::Family;
 use super::machine::Simulation;
 use super::phase::Phase;

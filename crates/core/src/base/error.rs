@@ -293,7 +293,7 @@ pub enum Error {
     },
     /// Started by a launcher through which memonet cannot join.
     #[error(
-        "started by {launcher} as one of {size} processes, but memonet would be {size} jobs of one PE. Start it with `memonet run -n {size} PROGRAM` instead, or unset {variable} to run alone"
+        "started by {launcher} as one of {size} processes, which it gives no way to find each other: memonet would be {size} jobs of one PE. Start it with `srun --mpi=pmi2` under Slurm, or with `memonet run -n {size} PROGRAM`, or unset {variable} to run alone"
     )]
     ForeignLauncher {
         /// Launcher that was recognised.

@@ -24,7 +24,7 @@ use crate::base::process::{Identity, Stat, UNKNOWN};
 use crate::endpoint::control::Control;
 use crate::lifecycle::foreign::Adopted;
 use crate::lifecycle::inherit::inherited;
-use crate::lifecycle::launch::{JobFile, available_cpus};
+use crate::lifecycle::launch::{JobFile, cpus_of};
 use crate::lifecycle::watch::Watch;
 use crate::window::descriptors;
 use rustix::fd::{BorrowedFd, OwnedFd};
@@ -60,7 +60,8 @@ impl Adopted {
     pub(crate) fn join(&self) -> Result<(Control, usize, Option<Watch>)> {
         let mine = Identity::mine();
         let watch = mine.map(|mine| Watch::new(self.rank, self.size, mine));
-        if let Some(control) = mine.and_then(|mine| self.left_by_predecessor(mine)) {
+        if let Some(control) = mine.and_then(|mine| left_by_predecessor(self.rank, self.size, mine))
+        {
             return Ok((control, self.rank, watch));
         }
         let mut meeting = Meeting::new(self)?;
@@ -70,7 +71,7 @@ impl Adopted {
             }
         };
         let control = if self.rank == 0 {
-            let file = JobFile::create(self.size, self.cpus())?;
+            let file = JobFile::create(self.size, cpus_of(self.size))?;
             introduce(file.control());
             // PEs that have the job's memory by then must not wait for this one.
             meeting.hand_out(file.fd()).inspect_err(|_| file.depart(0, UNKNOWN))?;
@@ -86,39 +87,28 @@ impl Adopted {
         };
         Ok((control, self.rank, watch))
     }
+}
 
-    /// The job's memory, if this process has met the other PEs already, as another program that has
-    /// not taken part in anything.
-    fn left_by_predecessor(&self, mine: Identity) -> Option<Control> {
-        let name = format!("/memfd:{} (deleted)", JOB_FILE);
-        let is_a_job = |entry: &DirEntry| {
-            std::fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(&name))
-        };
-        let descriptors = std::fs::read_dir("/proc/self/fd").ok()?.flatten().filter(is_a_job);
-        let numbers: Vec<usize> =
-            descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-        let attach = |number| {
-            // A descriptor of another job may be closed: the program does not know it.
-            let fd = inherited(number).ok()?;
-            let size = memory::sealed_size(&fd).ok()?;
-            let control = Control::attach(fd, size, self.size, self.rank).ok()?;
-            control.is_left_to_successor(self.rank, mine).then_some(control)
-        };
-        let control = numbers.into_iter().find_map(attach)?;
-        control.mapping().hand_down(false);
-        Some(control)
-    }
-
-    /// CPUs of all PEs together. If the launcher has bound this PE to some, the other PEs have
-    /// equally many of their own.
-    fn cpus(&self) -> usize {
-        // SAFETY: reads a number.
-        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
-        match available_cpus() {
-            mine if mine < online => (mine * self.size).min(online),
-            mine => mine,
-        }
-    }
+/// The job's memory, if this process has met the other PEs already, as another program that has not
+/// taken part in anything.
+pub(super) fn left_by_predecessor(pe: usize, npes: usize, mine: Identity) -> Option<Control> {
+    let name = format!("/memfd:{} (deleted)", JOB_FILE);
+    let is_a_job = |entry: &DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|file| file == Path::new(&name))
+    };
+    let descriptors = std::fs::read_dir("/proc/self/fd").ok()?.flatten().filter(is_a_job);
+    let numbers: Vec<usize> =
+        descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let attach = |number| {
+        // A descriptor of another job may be closed: the program does not know it.
+        let fd = inherited(number).ok()?;
+        let size = memory::sealed_size(&fd).ok()?;
+        let control = Control::attach(fd, size, npes, pe).ok()?;
+        control.is_left_to_successor(pe, mine).then_some(control)
+    };
+    let control = numbers.into_iter().find_map(attach)?;
+    control.mapping().hand_down(false);
+    Some(control)
 }
 
 /// A PE's socket for meeting the others.

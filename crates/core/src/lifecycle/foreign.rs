@@ -50,7 +50,7 @@ pub(crate) fn found() -> Result<Option<Adopted>> {
 /// Several processes by the variables of launchers that do not say all that it takes to form a job:
 /// a script of Slurm's without `srun`, or a launcher that speaks PMIx alone.
 fn hinted(number: impl Fn(&str) -> Option<usize>) -> Option<Error> {
-    if KNOWN.iter().any(|(_, [size, ..])| std::env::var_os(size).is_some()) {
+    if !tells_no_size() {
         // That launcher has started one process, inside of what another has reserved.
         return None;
     }
@@ -64,8 +64,17 @@ fn hinted(number: impl Fn(&str) -> Option<usize>) -> Option<Error> {
 
 /// Whether another launcher has started this process, even as the only one.
 pub(crate) fn is_launched() -> bool {
-    let launched = |(_, [size, ..]): &(&str, [&str; 3])| std::env::var_os(size).is_some();
-    KNOWN.iter().any(launched) && found().is_ok()
+    has_connection() || !tells_no_size() && found().is_ok()
+}
+
+/// Whether no variable says how many processes there are. PMIx alone does not.
+pub(super) fn tells_no_size() -> bool {
+    KNOWN.iter().all(|(_, [size, ..])| std::env::var_os(size).is_none())
+}
+
+/// Whether the launcher has left a connection by which processes find each other: PMI-1, or PMIx.
+pub(super) fn has_connection() -> bool {
+    ["PMI_FD", "PMIX_NAMESPACE"].iter().any(|name| std::env::var_os(name).is_some())
 }
 
 impl Adopted {

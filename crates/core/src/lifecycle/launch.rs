@@ -178,6 +178,11 @@ impl JobFile {
         }
     }
 
+    /// The place of a PE's death among all deaths that are published here, if it has died.
+    pub fn death(&self, pe: usize) -> Option<Place> {
+        self.control.death(pe).map(|(place, _)| place)
+    }
+
     /// [`depart`](Self::depart), where the launcher of several nodes has given the death its place.
     /// It is a later one than that of each death published here in this way. A death that was
     /// [published](Self::depart) meanwhile gets this place.
@@ -333,6 +338,17 @@ pub fn cpu_list() -> Vec<usize> {
 pub fn available_cpus() -> usize {
     // std reads the mask, and both versions of cgroups.
     std::thread::available_parallelism().map_or(1, |n| n.get())
+}
+
+/// CPUs that `pes` PEs of this node may use together. Where this process is bound to some, as one
+/// of them, the others have equally many of their own.
+pub fn cpus_of(pes: usize) -> usize {
+    // SAFETY: reads a number.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as usize;
+    match available_cpus() {
+        mine if mine < online => (mine * pes).min(online),
+        mine => mine,
+    }
 }
 
 #[cfg(all(test, not(loom)))]

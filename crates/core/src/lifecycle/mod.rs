@@ -10,3 +10,4 @@ pub mod launch;
 pub(crate) mod pulse;
 pub(crate) mod start;
 pub(crate) mod watch;
+pub(crate) mod wired;

@@ -2,6 +2,8 @@
 
 use super::inherit::{inherit, lost_descriptor};
 use super::launch::{JobFile, available_cpus};
+use super::watch::Watch;
+use super::wired::Place;
 use super::{alike, foreign};
 use crate::base::error::{Cause, Error, Result};
 use crate::base::layout::MAX_PES;
@@ -123,7 +125,11 @@ impl Job {
     /// # Errors
     /// [`Error::Environment`], [`Error::ControlPage`], [`Error::ForeignLauncher`],
     /// [`Error::System`]: each says what to do.
+    ///
+    /// Another launcher's PEs on several hosts find their places by `wire_up`, which gives none
+    /// where that launcher has started one process alone.
     pub fn init_with(
+        wire_up: impl FnOnce() -> Result<Option<Place>>,
         connect: impl FnOnce(&Seat) -> Result<Option<Box<dyn Fabric>>>,
     ) -> Result<Job> {
         let _one_at_a_time = lock(&JOINING);
@@ -138,16 +144,7 @@ impl Job {
                 let (control, me) = inherit()?;
                 (control, me, None)
             }
-            None => match lost_descriptor().map_or_else(foreign::found, Err)? {
-                Some(adopted) => {
-                    warn_of_unknown_settings(adopted.rank());
-                    adopted.join()?
-                }
-                None => {
-                    warn_of_unknown_settings(0);
-                    (JobFile::create(1, available_cpus())?.into_control()?, 0, None)
-                }
-            },
+            None => lost_descriptor().map_or_else(|| without_launcher(wire_up), Err)?,
         };
         alike::compare(&control)?;
         control.publish_own_segment(me);
@@ -287,6 +284,28 @@ impl Job {
         })?;
         Ok(results.into_iter().map(|result| result.expect("only a panic gives none")).collect())
     }
+}
+
+/// Joins a job that memonet's launcher has not started: of another launcher, or of this PE alone.
+fn without_launcher(
+    wire_up: impl FnOnce() -> Result<Option<Place>>,
+) -> Result<(Control, usize, Option<Watch>)> {
+    let found = foreign::found();
+    if let Ok(Some(adopted)) = &found {
+        warn_of_unknown_settings(adopted.rank());
+        return adopted.join();
+    }
+    let may_be_several = found.is_err() || foreign::tells_no_size();
+    if may_be_several
+        && foreign::has_connection()
+        && let Some(place) = wire_up()?
+    {
+        warn_of_unknown_settings(place.pe);
+        return place.join();
+    }
+    found?;
+    warn_of_unknown_settings(0);
+    Ok((JobFile::create(1, available_cpus())?.into_control()?, 0, None))
 }
 
 /// Refuses bad settings at the start, not when they are first used.

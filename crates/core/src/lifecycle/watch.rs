@@ -16,9 +16,12 @@
 //! no such process, or one that has ended: programs commonly close all descriptors that they do not
 //! know, and open others. A PE in another pid namespace, or that could not read /proc, is not
 //! watched.
+//!
+//! On several hosts, a PE watches those of its node, and the node's agent. When the agent has
+//! ended, nobody publishes what becomes of PEs elsewhere: then they are lost.
 
 use crate::base::clock::rough_now;
-use crate::base::error::Cause;
+use crate::base::error::{Cause, Lost};
 use crate::base::process::{Identity, Stat, UNKNOWN, end_of};
 use crate::base::status::State;
 use crate::endpoint::control::Control;
@@ -39,8 +42,17 @@ pub(crate) struct Watch {
     namespace: u32,
     /// Milliseconds of the rough clock at the last check.
     checked_ms: AtomicU64,
-    /// Pidfds of the processes; `None` where there was no room for a descriptor.
+    /// Pidfds of the processes, that of the agent last; `None` where there was no room for a
+    /// descriptor.
     pidfds: Mutex<Vec<Option<OwnedFd>>>,
+    agent: Option<Agent>,
+}
+
+/// The agent of this node. Without it nobody tells what becomes of PEs elsewhere.
+struct Agent {
+    who: Identity,
+    /// PEs elsewhere.
+    far: Vec<usize>,
 }
 
 impl Watch {
@@ -50,8 +62,21 @@ impl Watch {
             me,
             namespace: mine.namespace,
             checked_ms: AtomicU64::new(0),
-            pidfds: Mutex::new((0..npes).map(|_| None).collect()),
+            pidfds: Mutex::new((0..=npes).map(|_| None).collect()),
+            agent: None,
         }
+    }
+
+    /// Also watches the node's agent, which is this process. Without it, the PEs elsewhere, `far`,
+    /// are lost.
+    pub(crate) fn with_agent(mut self, agent: Option<i32>, far: Vec<usize>) -> Self {
+        let identity = |pid: i32| {
+            let (pid, namespace) = (u32::try_from(pid).ok()?, self.namespace);
+            Some(Identity { pid, namespace, started: Stat::of(pid)?.started })
+        };
+        // One that has ended by now has no identity, but its channel ends what uses it.
+        self.agent = agent.and_then(identity).map(|who| Agent { who, far });
+        self
     }
 
     #[cold]
@@ -59,36 +84,51 @@ impl Watch {
         // A thread that has the lock does the check.
         let Ok(mut pidfds) = self.pidfds.try_lock() else { return };
         let living = |pe: &usize| *pe != self.me && !matches!(control.state(*pe), State::Dead(_));
-        let known: Vec<(usize, Identity)> = (0..pidfds.len())
+        let npes = pidfds.len() - 1;
+        let mut known: Vec<(usize, Identity)> = (0..npes)
             .filter(living)
             .filter_map(|pe| {
                 Some((pe, control.identity(pe).filter(|who| who.namespace == self.namespace)?))
             })
             .collect();
+        let lost = |agent: &&Agent| agent.far.iter().all(|&pe| control.departure(pe).is_some());
+        let agent = self.agent.as_ref().filter(|agent| !lost(agent));
+        known.extend(agent.map(|agent| (npes, agent.who)));
         for &(pe, who) in &known {
             if pidfds[pe].is_none() {
                 pidfds[pe] = open(who);
             }
         }
         let ended = readable(&pidfds);
-        for (pe, who) in known {
-            match &pidfds[pe] {
-                Some(_) if !ended[pe] => {}
-                Some(pidfd) => match Stat::of(who.pid) {
-                    Some(stat) if stat.started == who.started && stat.state != 'Z' => {
-                        // I3: the number stands for another file of the program, which must not be
-                        // closed.
-                        pidfds[pe].take().map(IntoRawFd::into_raw_fd);
-                    }
-                    _ => publish(control, pe, end_of(who.pid as i32, pidfd.as_fd())),
-                },
-                // There is no room for a descriptor, or no such process. A zombie looks alive here.
-                None => match Stat::of(who.pid) {
-                    Some(stat) if stat.started == who.started => {}
-                    _ => publish(control, pe, UNKNOWN),
-                },
+        for (index, who) in known {
+            let Some(cause) = end(who, &mut pidfds[index], ended[index]) else { continue };
+            match agent.filter(|_| index == npes) {
+                Some(agent) => {
+                    let cause = Cause::Host(Lost::Closed);
+                    agent.far.iter().for_each(|&pe| publish(control, pe, cause));
+                }
+                None => publish(control, index, cause),
             }
         }
+    }
+}
+
+/// How a process has ended, if it has. `is_ready`: its pidfd is readable.
+fn end(who: Identity, pidfd: &mut Option<OwnedFd>, is_ready: bool) -> Option<Cause> {
+    if pidfd.is_some() && !is_ready {
+        return None;
+    }
+    let stat = Stat::of(who.pid).filter(|stat| stat.started == who.started);
+    match (pidfd.as_ref(), stat) {
+        (Some(_), Some(stat)) if stat.state != 'Z' => {
+            // I3: the number stands for another file of the program, which must not be closed.
+            pidfd.take().map(IntoRawFd::into_raw_fd);
+            None
+        }
+        (Some(pidfd), _) => Some(end_of(who.pid as i32, pidfd.as_fd())),
+        // There is no room for a descriptor, or no such process. A zombie looks alive here.
+        (None, Some(_)) => None,
+        (None, None) => Some(UNKNOWN),
     }
 }
 

@@ -138,9 +138,19 @@ impl Description {
         Record::nodes(&self.node_of, &cpus).with_hosts(hosts)
     }
 
-    /// The node of a PE, if there is such a PE.
-    pub fn node_of(&self, pe: u32) -> Option<u32> {
-        self.node_of.get(pe as usize).copied()
+    /// The number by which the agent of a node is named as an end of streams: agents follow the
+    /// PEs.
+    pub fn agent_of(&self, node: u32) -> u32 {
+        self.node_of.len() as u32 + node
+    }
+
+    /// The node of a PE, or of an agent that [`agent_of`](Self::agent_of) names; none where there
+    /// is neither.
+    pub fn node_of(&self, end: u32) -> Option<u32> {
+        match end.checked_sub(self.node_of.len() as u32) {
+            None => self.node_of.get(end as usize).copied(),
+            Some(node) => (node < self.nodes.len() as u32).then_some(node),
+        }
     }
 
     /// Refuses what [`decode`](Self::decode) would refuse.

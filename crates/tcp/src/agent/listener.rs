@@ -114,6 +114,11 @@ impl Listener {
         std::mem::take(&mut self.datagrams)
     }
 
+    /// Its sockets, for a process that keeps them and closes all else.
+    pub fn sockets(&self) -> &[OwnedFd] {
+        &self.sockets
+    }
+
     /// The sockets, one for each address: they do not block.
     pub fn into_sockets(self) -> Vec<OwnedFd> {
         self.sockets

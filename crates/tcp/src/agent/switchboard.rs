@@ -27,8 +27,7 @@ const FABRIC: &str = "tcp";
 /// Serves the node's PEs, in a thread of its own, until it is dropped.
 pub struct Switchboard {
     shared: Arc<Shared>,
-    node: u32,
-    node_of: Vec<u32>,
+    job: Description,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -65,14 +64,15 @@ impl Switchboard {
             answer,
             hint: "Raise `ulimit -u`",
         })?;
-        Ok(Switchboard { shared, node: job.node, node_of: job.node_of, thread: Some(thread) })
+        Ok(Switchboard { shared, job: job.description(), thread: Some(thread) })
     }
 
     /// The descriptor that PE `pe` of this node inherits, its number in `MEMONET_AGENT_FD`. It is
     /// closed on exec, so that other children do not get it: clear that in the child that is the
     /// PE, and drop it here once the PE is started. Called again for a PE, it ends the earlier one.
+    /// The agent has a seat too, as [`Description::agent_of`], for streams to other agents.
     pub fn seat(&mut self, pe: u32) -> Result<OwnedFd> {
-        if self.node_of.get(pe as usize) != Some(&self.node) {
+        if self.job.node_of(pe) != Some(self.job.node) {
             return Err(Error::Misuse("a seat at an agent for a PE of another node"));
         }
         let (theirs, ours) = Seat::open()?;
@@ -157,14 +157,17 @@ impl Board {
             poll.add(listener, Token::Listener, EventFlags::IN)
                 .map_err(|e| system("epoll_ctl", e))?;
         }
-        let pes = (0..).zip(&job.node_of).filter(|&(_, &node)| node == job.node);
+        // Agents are ends of streams too: see `Description::agent_of`.
+        let node_of: Vec<u32> =
+            job.node_of.iter().copied().chain(0..job.nodes.len() as u32).collect();
+        let ends = (0..).zip(&node_of).filter(|&(_, &node)| node == job.node);
         Ok(Board {
             shared,
             poll,
             listeners,
             is_open: true,
-            member: Member::new(&job.secret, job.id, job.node, &job.node_of),
-            seats: pes.map(|(pe, _)| (pe, Seat::default())).collect(),
+            member: Member::new(&job.secret, job.id, job.node, &node_of),
+            seats: ends.map(|(end, _)| (end, Seat::default())).collect(),
             job: description,
             record,
             own: interfaces()?,
@@ -289,7 +292,9 @@ impl Board {
     /// A PE of this node asks for a stream.
     fn connect(&mut self, from: u32, to: u32) {
         let refuse = |why| Some(Parcel::Refused { pe: to, why });
-        let node = self.job.node_of(to);
+        // PEs talk to PEs, and agents to agents.
+        let is_pe = |end| self.job.agent_of(0) > end;
+        let node = self.job.node_of(to).filter(|_| is_pe(from) == is_pe(to));
         let name = |node: u32| &self.job.nodes[node as usize].name;
         let answer = match node {
             None => refuse(format!(

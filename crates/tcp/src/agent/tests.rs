@@ -59,6 +59,26 @@ impl Cluster {
     }
 }
 
+/// An agent talks to other agents by the same port, and PEs do not take part in that.
+#[test]
+fn agents_have_streams_of_their_own() {
+    let mut cluster = cluster(&[2, 1]);
+    let of = |node| cluster.jobs[0].description().agent_of(node);
+    let (first, second) = (of(0), of(1));
+    let [a, b] = [first, second].map(|agent| {
+        let node = (agent - first) as usize;
+        AgentBroker::new(cluster.boards[node].seat(agent).unwrap()).unwrap()
+    });
+    b.connect(first).unwrap();
+    assert!(matches!(event(&b), Event::Connected { pe, .. } if pe == first));
+    assert!(matches!(event(&a), Event::Accepted { pe, .. } if pe == second));
+    let pe = cluster.pe(0);
+    for (broker, to) in [(&pe, second), (&a, 2)] {
+        broker.connect(to).unwrap();
+        assert!(refusal(broker, to).contains("there is no PE"));
+    }
+}
+
 fn await_readable(fd: impl AsFd) {
     let limit = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)).unwrap();
@@ -192,6 +212,7 @@ fn all_ask_for_all() {
 fn what_no_stream_leads_to_is_refused() {
     let mut cluster = cluster(&[2, 1]);
     let pe = cluster.pe(0);
+    // 3 is the number of node 0's agent.
     for (of, says) in [(3, "there is no PE 3: the job has 3"), (1, "PE 1 is on host0, as PE 0 is")]
     {
         pe.connect(of).unwrap();

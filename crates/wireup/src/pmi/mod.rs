@@ -135,6 +135,20 @@ impl Pmi {
         self.stream.descriptor()
     }
 
+    /// Ends the session of a process that is no more, by a copy of its connection: what nobody has
+    /// ended, Hydra takes for a failure. A session that MPI has ended is left alone. Gives the
+    /// connection back: under `-disable-auto-cleanup`, Hydra signals all processes when it closes.
+    pub fn end_for(connection: OwnedFd, limit: Duration) -> OwnedFd {
+        let (stream, end) = (Stream::new(connection), Instant::now() + limit);
+        let mut is_open = stream.send("cmd=finalize\n").is_ok();
+        while is_open {
+            // The answer to a request of the process may come before.
+            let line = stream.one_of_lines(end);
+            is_open = line.is_ok_and(|line| !line.starts_with(b"cmd=finalize_ack"));
+        }
+        stream.into_descriptor()
+    }
+
     /// Ends the session, of a process that ends in order and whose MPI needs it no more.
     ///
     /// # Errors

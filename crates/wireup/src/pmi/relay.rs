@@ -26,27 +26,28 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay to a server with which memonet's session has begun, and the program's connection.
+    /// A connection: the relay's end, and the program's.
     ///
     /// # Errors
     /// [`Error::System`].
-    pub fn new(server: OwnedFd) -> Result<(Self, OwnedFd)> {
+    pub fn connection() -> Result<(OwnedFd, OwnedFd)> {
         let flags = SocketFlags::CLOEXEC;
-        let (near, far) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-            .map_err(|e| Error::System {
-                call: "socketpair".into(),
-                answer: e.into(),
-                hint: "Raise `ulimit -n`",
-            })?;
-        let (server, program) = (Stream::new(server), Stream::new(near));
-        Ok((Relay { server, program, begun: Vec::new() }, far))
+        socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).map_err(|e| {
+            Error::System { call: "socketpair".into(), answer: e.into(), hint: "Raise `ulimit -n`" }
+        })
     }
 
-    /// Passes on what both say, until one has closed its connection.
+    /// A relay between a server with which memonet's session has begun, and a program.
+    pub fn new(server: OwnedFd, program: OwnedFd) -> Self {
+        let (server, program) = (Stream::new(server), Stream::new(program));
+        Relay { server, program, begun: Vec::new() }
+    }
+
+    /// Passes on what both say, until one has closed its connection. Gives back that to the server.
     ///
     /// # Errors
     /// [`Error::System`].
-    pub fn run(mut self) -> Result<()> {
+    pub fn run(mut self) -> Result<OwnedFd> {
         loop {
             let (server, program) = (self.server.descriptor(), self.program.descriptor());
             let mut both =
@@ -56,7 +57,7 @@ impl Relay {
                 Err(e) => return Err(Stream::system(e)),
             }
             if !self.answers()? || !self.requests()? {
-                return Ok(());
+                return Ok(self.server.into_descriptor());
             }
         }
     }

@@ -31,6 +31,10 @@ impl Stream {
         Stream { fd }
     }
 
+    pub(super) fn into_descriptor(self) -> OwnedFd {
+        self.fd
+    }
+
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -148,7 +148,8 @@ fn a_relay_answers_what_the_server_does_not() {
         let mut first = Pmi::init(fd.try_clone().unwrap(), rank, 3, QUICK).unwrap();
         first.put("a", b"1").unwrap();
         first.fence("first", LONG).unwrap();
-        let (relay, later) = Relay::new(fd).unwrap();
+        let (near, later) = Relay::connection().unwrap();
+        let relay = Relay::new(fd, near);
         let relay = spawn(move || relay.run());
         for _ in 0..2 {
             let later = later.try_clone().unwrap();

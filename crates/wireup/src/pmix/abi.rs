@@ -7,6 +7,8 @@ use std::mem::{offset_of, size_of};
 
 pub(super) const SUCCESS: c_int = 0;
 pub(super) const ERR_NOT_FOUND: c_int = -46;
+/// The time limit of an operation has passed.
+pub(super) const ERR_TIMEOUT: c_int = -24;
 /// The value is with all processes.
 pub(super) const GLOBAL: u8 = 3;
 /// Stands for the job where a process is named.

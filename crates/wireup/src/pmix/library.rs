@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 /// The name that 3, 4 and 5 have.
 const NAME: &CStr = c"libpmix.so.2";
 /// Where the launcher says that it is installed, and folders that have its library there.
-const PREFIXES: [&str; 2] = ["PMIX_INSTALL_PREFIX", "PMIX_PREFIX"];
+const PREFIXES: [&str; 3] = ["PMIX_INSTALL_PREFIX", "PMIX_PREFIX", "OPAL_PREFIX"];
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/openmpi"];
 
 /// The functions that are used. The library stays loaded until the process ends.

@@ -25,7 +25,7 @@ const MARK: &str = "run";
 /// Programs that processes can run one after the other.
 const MOST_RUNS: u32 = 10_000;
 /// How long the launcher may look for a value.
-const LOOK_SECONDS: i32 = 30;
+const LOOK_SECONDS: i32 = 5;
 
 /// A process's end of PMIx.
 pub struct Pmix {
@@ -115,11 +115,16 @@ impl Pmix {
     }
 
     fn value_of(&self, rank: u32, key: &CStr) -> Result<Option<Value>> {
+        self.look_up(rank, key, true)
+    }
+
+    /// The value that a process has put. `is_here`: this node's server has it already, if anybody.
+    fn look_up(&self, rank: u32, key: &CStr, is_here: bool) -> Result<Option<Value>> {
         self.is_usable()?;
         let process = pmix_proc_t { rank, ..self.me };
         let attributes = [
-            // Fences bring all values: one that is not there yet does not come.
-            attribute(abi::IMMEDIATE, value::of_flag(true)),
+            // A look for a value that nobody has put ends by the time limit alone, otherwise.
+            attribute(abi::IMMEDIATE, value::of_flag(is_here)),
             attribute(abi::TIMEOUT, value::of_int(LOOK_SECONDS)),
         ];
         let mut found: *mut pmix_value_t = std::ptr::null_mut();
@@ -128,7 +133,7 @@ impl Pmix {
             let (info, count) = (attributes.as_ptr(), attributes.len());
             (self.library.get)(&process, key.as_ptr(), info, count, &mut found)
         };
-        if status == abi::ERR_NOT_FOUND {
+        if [abi::ERR_NOT_FOUND, abi::ERR_TIMEOUT].contains(&status) {
             return Ok(None);
         }
         self.check("PMIx_Get", status)?;
@@ -197,7 +202,13 @@ impl Exchange for Pmix {
     }
 
     fn get(&mut self, rank: u32, name: &str) -> Result<Vec<u8>> {
-        match self.value_of(rank, &key(self.run, name))? {
+        let key_of = key(self.run, name);
+        let mut found = self.look_up(rank, &key_of, true)?;
+        if found.is_none() {
+            // Open MPI's server fetches values of other nodes when somebody asks for them.
+            found = self.look_up(rank, &key_of, false)?;
+        }
+        match found {
             Some(Value::Bytes(bytes)) => Ok(bytes),
             Some(_) => {
                 let problem = "is of another type";

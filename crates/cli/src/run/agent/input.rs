@@ -3,10 +3,9 @@
 use std::os::fd::OwnedFd;
 
 use anyhow::{Context, Result};
+use memonet_control::events::{forget, listen_for_room};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
-
-use crate::run::events::{forget, listen_for_room};
 
 /// The pipe to PE 0, and what waits for it.
 pub struct Input {

@@ -4,15 +4,15 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use anyhow::Result;
+use memonet_control::codec::{Wire, decode};
+use memonet_control::events::{self, listen};
+use memonet_control::frames::{Piece, version};
+use memonet_control::messages::ToAgent;
+use memonet_control::stream::{Receiver, Sender};
+use memonet_control::vigil::Vigil;
 use memonet_tcp::agent::Heart;
 
-use crate::run::control::codec::{Wire, decode};
-use crate::run::control::frames::{Piece, version};
-use crate::run::control::messages::ToAgent;
-use crate::run::control::vigil::Vigil;
 use crate::run::datagrams::{Datagrams, Pulse};
-use crate::run::events::{self, listen};
-use crate::run::stream::{Receiver, Sender};
 
 const MESSAGES: u64 = u64::MAX;
 const ROOM: u64 = u64::MAX - 1;
@@ -99,7 +99,7 @@ impl Line {
         self.vigil.hear(now);
         let mut messages = Vec::new();
         loop {
-            let message = match self.from.next() {
+            let message = match self.from.next_piece() {
                 Ok(None) => return messages,
                 Ok(Some(Piece::Message(bytes))) => decode(&bytes).ok(),
                 Ok(Some(Piece::Greeting(theirs))) if theirs != version() => None,

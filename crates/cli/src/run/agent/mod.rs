@@ -15,8 +15,8 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use memonet_control::messages::{Order, ToAgent, ToLauncher};
 
-use super::control::messages::{Order, ToAgent, ToLauncher};
 use super::guard::{Beats, Guard};
 use super::program::CannotStart;
 use super::signals::Signals;

@@ -3,11 +3,11 @@
 use std::ffi::OsStr;
 
 use anyhow::{Result, bail};
+use memonet_control::messages::{Findings, Order};
 use memonet_core::unstable::launch::{available_cpus, heap_size, page_size};
 use rustix::process::Rlimit;
 
 use crate::run::binding::{self, Binding};
-use crate::run::control::messages::{Findings, Order};
 use crate::run::hosts::stays;
 use crate::run::net::Listening;
 use crate::run::program::{self, CannotStart, Image};

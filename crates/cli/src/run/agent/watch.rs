@@ -1,12 +1,15 @@
 //! The agent's loop while its PEs run.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+use memonet_control::codec::Bytes;
+use memonet_control::departures::Departures;
+use memonet_control::events::{self, forget, listen};
+use memonet_control::messages::{Death, Order, ToAgent, ToLauncher};
 use memonet_core::Cause;
-use memonet_core::unstable::launch::{Departures, JobFile, Place, State};
+use memonet_core::unstable::launch::{JobFile, Place, State};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -14,10 +17,7 @@ use super::deaths::Deaths;
 use super::input::Input;
 use super::line::Line;
 use super::prepare::Ready;
-use crate::run::control::codec::Bytes;
-use crate::run::control::messages::{Death, Order, ToAgent, ToLauncher};
 use crate::run::course::{End, LAST_READS};
-use crate::run::events::{self, forget, listen};
 use crate::run::family::Family;
 use crate::run::guard::Guard;
 use crate::run::net::{self, Switchboard};
@@ -31,7 +31,6 @@ use crate::run::spawn::{Child, Extras, Spawner};
 use crate::run::spec::Options;
 use crate::run::starts::Starts;
 use crate::run::supervisor::GLANCE;
-use crate::run::wakeup::Wakeup;
 
 const SIGNALS: u64 = u64::MAX - 10;
 const OUTPUT: u64 = u64::MAX - 11;
@@ -63,7 +62,7 @@ pub struct Watch<'a> {
     deaths: Deaths,
     /// The launcher knows that the job is to exit.
     exiting: bool,
-    departures: Arc<Wakeup>,
+    departures: Departures,
     hints: Hints,
     switchboard: Switchboard,
     _keepers: Keepers,
@@ -89,12 +88,12 @@ impl<'a> Watch<'a> {
         // A wait for a PE elsewhere must not take it for one that has not joined.
         far.for_each(|pe| job.replicate(pe, State::Joined));
         let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &Options::default())?;
-        let departures = watch_departures(&job)?;
+        let departures = Departures::watch(&job)?;
         line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
         let mut switchboard = Switchboard::start(ready.listening, description)?;
         let family = Family::found(guard)?;
         listen(&line.events, &signals, SIGNALS)?;
-        listen(&line.events, &*departures, DEPARTURES)?;
+        listen(&line.events, &departures, DEPARTURES)?;
         let output = events::set()?;
         listen(&line.events, &output, OUTPUT)?;
         let images = ready.image_of.iter().map(|&image| &ready.images[image]).collect();
@@ -377,31 +376,4 @@ impl<'a> Watch<'a> {
 
 fn token(index: usize, target: usize) -> u64 {
     (index * 2 + target) as u64
-}
-
-/// Wakes the agent's loop whenever a PE has gone: finalised, ended or died. By a thread, as the
-/// count is a word of the job's memory.
-fn watch_departures(job: &JobFile) -> Result<Arc<Wakeup>> {
-    let departures = Departures::of(job)?;
-    let wakeup = Arc::new(Wakeup::new()?);
-    let of_thread = Arc::downgrade(&wakeup);
-    let watch = move || {
-        let mut seen = departures.count();
-        // Until the loop has ended.
-        while let Some(wakeup) = of_thread.upgrade() {
-            let now = departures.count();
-            if now != seen {
-                seen = now;
-                wakeup.wake();
-            }
-            drop(wakeup);
-            departures.sleep(seen, GLANCE);
-        }
-    };
-    std::thread::Builder::new()
-        .name("departures".into())
-        .stack_size(64 << 10)
-        .spawn(watch)
-        .context("cannot start a thread")?;
-    Ok(wakeup)
 }

@@ -5,9 +5,8 @@
 use std::os::fd::OwnedFd;
 
 use anyhow::Result;
+use memonet_control::events::{forget, listen};
 use rustix::io::Errno;
-
-use crate::run::events::{forget, listen};
 
 /// Bytes that may be on the way to PE 0.
 const WINDOW_BYTES: usize = 64 << 10;

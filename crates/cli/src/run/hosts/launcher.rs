@@ -5,6 +5,11 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use memonet_control::START;
+use memonet_control::codec::{Bytes, decode};
+use memonet_control::events::{self, listen};
+use memonet_control::frames::{Piece, version};
+use memonet_control::messages::{Death, Findings, ToAgent, ToLauncher};
 use memonet_core::unstable::launch::State;
 use memonet_core::{Cause, Lost};
 use memonet_tcp::agent::NodeInfo;
@@ -14,12 +19,8 @@ use super::call::{CALLS, Caller};
 use super::input::Input;
 use super::node::{Event, Node, Stage, event};
 use super::reports::Reports;
-use crate::run::control::codec::{Bytes, decode};
-use crate::run::control::frames::{Piece, version};
-use crate::run::control::messages::{Death, Findings, ToAgent, ToLauncher};
 use crate::run::course::{Course, End, Outcome};
 use crate::run::datagrams::{self, Datagrams};
-use crate::run::events::{self, listen};
 use crate::run::family::Family;
 use crate::run::net;
 use crate::run::phase::{Deed, Phase};
@@ -32,8 +33,6 @@ const NEWS: u64 = u64::MAX - 1;
 const INPUT: u64 = u64::MAX - 2;
 const DATAGRAMS: u64 = u64::MAX - 3;
 
-/// All agents must be ready within this time.
-const START: Duration = Duration::from_secs(15);
 /// Time for an agent that is told to end, or has finished, to do so.
 const LAST_WAIT: Duration = Duration::from_secs(3);
 /// Bytes of output after which an agent is told that they were passed on.
@@ -178,7 +177,7 @@ impl Launcher {
             node.vigil.hear(Instant::now());
         }
         while let Some(from) = self.nodes[at].from() {
-            let handled = match from.next() {
+            let handled = match from.next_piece() {
                 Ok(Some(piece)) => self.handle_piece(at, piece),
                 Ok(None) => break,
                 Err(error) => Err(error),

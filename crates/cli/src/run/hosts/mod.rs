@@ -8,7 +8,7 @@
 //!
 //! The launcher has the user: output, input, signals, deadlines, reports and the exit status. An
 //! [agent](super::agent), `memonet agent`, has the PEs of its host: their processes and their
-//! memory. What they say to each other is in [control](super::control). The launcher puts deaths
+//! memory. What they say to each other is in [control](memonet_control). The launcher puts deaths
 //! and requests to exit in one order and passes them on, so that all hosts see the same.
 //!
 //! # The life of a job
@@ -36,7 +36,7 @@
 //!   each publishes it on its host. The next part says why.
 //! * F3. *A host is lost:* its call ends, its stream ends, or nothing is heard of it for 2.4 s.
 //!   Heartbeats come every 250 ms, by the stream and as [datagrams](super::datagrams), of which
-//!   each alone will do ([vigil](super::control::vigil)). Its PEs are dead to all others.
+//!   each alone will do ([vigil](memonet_control::vigil)). Its PEs are dead to all others.
 //! * F4. *The launcher is lost:* an agent whose stream ends, or that hears nothing for 2.4 s, ends
 //!   its PEs and itself. A launcher that is only stopped is not lost: its [guard](super::guard)
 //!   goes on with the heartbeats of the streams.
@@ -77,10 +77,10 @@ mod order;
 mod reports;
 
 use anyhow::{Result, bail};
+use memonet_control::frames;
+use memonet_control::vigil::HEARTBEAT;
 use memonet_core::unstable::settings;
 
-use super::control::frames;
-use super::control::vigil::HEARTBEAT;
 use super::course::{Course, Outcome};
 use super::family::Family;
 use super::guard::{Beats, Guard};

@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
+use memonet_control::codec::Wire;
+use memonet_control::events::listen;
+use memonet_control::messages::{Findings, Order, ToAgent};
+use memonet_control::stream::{Receiver, Sender};
+use memonet_control::vigil::Vigil;
 use memonet_tcp::agent::Heart;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::call::{Call, Caller};
 use super::list::Allotment;
-use crate::run::control::codec::Wire;
-use crate::run::control::messages::{Findings, Order, ToAgent};
-use crate::run::control::vigil::Vigil;
 use crate::run::datagrams::Datagrams;
-use crate::run::events::listen;
-use crate::run::stream::{Receiver, Sender};
 
 /// How far a node is.
 #[derive(Debug, Clone, PartialEq, Eq)]

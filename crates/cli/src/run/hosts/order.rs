@@ -3,12 +3,12 @@
 use std::ffi::{OsStr, OsString};
 
 use anyhow::{Context, Result};
+use memonet_control::messages::{Order, Part};
 use memonet_core::unstable::settings::{
     ENV_AGENT_FD, ENV_FD, ENV_MACHINE_FD, ENV_MARK, ENV_NPES, ENV_PE, ENV_STATS_FD,
 };
 
 use super::list::Allotment;
-use crate::run::control::messages::{Order, Part};
 use crate::run::spec::{Bind, Options, Program};
 
 /// Variables that name a host, a login or a process, and so mean nothing on another host.

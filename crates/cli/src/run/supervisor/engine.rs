@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use memonet_control::events::listen;
 
-use super::super::events::listen;
 use super::super::machine::{News, Simulation};
 use super::super::starts::Starts;
 use super::{MACHINE, Supervisor};

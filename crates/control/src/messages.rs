@@ -58,19 +58,25 @@ pub struct Findings {
     pub page: u32,
 }
 
-/// The end of a process, as in [`End`](crate::run::course::End).
+/// The end of a process, as its agent has judged it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Death {
+    /// The PE.
     pub pe: u32,
     /// The word of the state that the cause stands in; `None` for an end in order.
     pub cause: Option<u64>,
+    /// The process that has ended, where it had joined under the one that was started.
     pub joined: Option<i32>,
+    /// The PE had left the job in order before.
     pub after_finalizing: bool,
+    /// It has ended by a signal that the agent has sent.
     pub sent: bool,
+    /// What may help the user.
     pub hint: Option<String>,
 }
 
 /// From the launcher to an agent.
+#[expect(missing_docs, reason = "each message says what its fields are")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToAgent {
     /// Prepare for this job.
@@ -97,6 +103,7 @@ pub enum ToAgent {
 }
 
 /// From an agent to the launcher.
+#[expect(missing_docs, reason = "each message says what its fields are")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToLauncher {
     /// What the agent has found; it waits for the start.

@@ -157,13 +157,13 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
 /// Has a struct travel field by field.
 macro_rules! wire_struct {
     ($name:ident { $($field:ident),* $(,)? }) => {
-        impl $crate::run::control::codec::Wire for $name {
+        impl $crate::codec::Wire for $name {
             fn put(&self, to: &mut Vec<u8>) {
                 $(self.$field.put(to);)*
             }
 
             fn take(bytes: &mut &[u8]) -> anyhow::Result<Self> {
-                Ok($name { $($field: $crate::run::control::codec::Wire::take(bytes)?),* })
+                Ok($name { $($field: $crate::codec::Wire::take(bytes)?),* })
             }
         }
     };
@@ -172,7 +172,7 @@ macro_rules! wire_struct {
 /// Has an enum travel: a number for the variant, then its fields.
 macro_rules! wire_enum {
     ($name:ident { $($tag:literal => $variant:ident { $($field:ident),* }),* $(,)? }) => {
-        impl $crate::run::control::codec::Wire for $name {
+        impl $crate::codec::Wire for $name {
             fn put(&self, to: &mut Vec<u8>) {
                 match self {
                     $($name::$variant { $($field),* } => {
@@ -183,9 +183,9 @@ macro_rules! wire_enum {
             }
 
             fn take(bytes: &mut &[u8]) -> anyhow::Result<Self> {
-                match <u8 as $crate::run::control::codec::Wire>::take(bytes)? {
+                match <u8 as $crate::codec::Wire>::take(bytes)? {
                     $($tag => Ok($name::$variant {
-                        $($field: $crate::run::control::codec::Wire::take(bytes)?),*
+                        $($field: $crate::codec::Wire::take(bytes)?),*
                     }),)*
                     other => anyhow::bail!("no {} has the number {other}", stringify!($name)),
                 }

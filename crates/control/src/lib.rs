@@ -1,5 +1,5 @@
-//! The control stream between the launcher and an agent: what they say to each other, as bytes.
-//! Nothing here reads or writes.
+//! The control stream between the launcher and an agent: what they say to each other. All but
+//! [`stream`] and [`events`] is about bytes, and reads and writes nothing.
 //!
 //! ```text
 //!   launcher                                       agent
@@ -18,8 +18,19 @@
 //! frames of one message. The kernel writes a frame to a pipe in one piece, so that two processes
 //! can write to one stream: the launcher, and its guard, which goes on with the heartbeats while
 //! the launcher is stopped.
+//!
+//! Under another launcher there is no such stream. There each agent tells all other agents what it
+//! would tell its launcher: `State`, `Exit` and `Finished`. That is `memonet_fabrics`' part.
 
 pub mod codec;
+pub mod departures;
+pub mod events;
 pub mod frames;
 pub mod messages;
+pub mod stream;
 pub mod vigil;
+
+use std::time::Duration;
+
+/// All other ends must have answered for the first time within this time.
+pub const START: Duration = Duration::from_secs(15);

@@ -5,9 +5,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use anyhow::Result;
 use rustix::io::Errno;
 
-use super::control::codec::{Wire, encode};
-use super::control::frames::{HEARTBEAT, Piece, Reader, frame, frame_len, greeting};
+use super::codec::{Wire, encode};
 use super::events;
+use super::frames::{HEARTBEAT, Piece, Reader, frame, frame_len, greeting};
 
 /// Bytes read at once.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -121,7 +121,7 @@ impl<Fd: AsFd> Receiver<Fd> {
     ///
     /// # Errors
     /// When this is no control stream.
-    pub fn next(&mut self) -> Result<Option<Piece>> {
-        self.reader.next()
+    pub fn next_piece(&mut self) -> Result<Option<Piece>> {
+        self.reader.next_piece()
     }
 }

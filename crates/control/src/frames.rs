@@ -83,7 +83,7 @@ impl Reader {
     ///
     /// # Errors
     /// When this is no such stream. Nothing more can be read then.
-    pub fn next(&mut self) -> Result<Option<Piece>> {
+    pub fn next_piece(&mut self) -> Result<Option<Piece>> {
         if !self.greeted {
             return self.next_greeting();
         }
@@ -151,7 +151,7 @@ mod tests {
             let len = lengths.next().map_or(rest.len(), |&len| len.clamp(1, rest.len()));
             reader.take(&rest[..len]);
             rest = &rest[len..];
-            while let Some(piece) = reader.next()? {
+            while let Some(piece) = reader.next_piece()? {
                 pieces.push(piece);
             }
         }

@@ -1,0 +1,309 @@
+//! The agent of a node: what it does, from the fork to its end.
+
+use super::common::FENCE;
+use super::mesh::{self, Mesh, News};
+use super::{fork, post, successor};
+use anyhow::{Context, Result};
+use memonet_control::departures::Departures;
+use memonet_control::events::{forget, listen};
+use memonet_control::messages::ToLauncher;
+use memonet_core::Cause;
+use memonet_core::unstable::launch::{JobFile, State, UNKNOWN, end_of};
+use memonet_tcp::agent::{AgentBroker, Job, Listener, Switchboard};
+use memonet_wireup::pmi::{Pmi, Relay};
+use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::time::Duration;
+
+/// How long a launcher may take to end the session of a PE that has ended.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+
+const DEPARTURES: u64 = mesh::EVENTS - 1;
+
+/// All that an agent has when it begins.
+pub struct Agent {
+    pub job: Job,
+    /// Bytes of windows that each PE has.
+    pub heap: u64,
+    /// The PEs of the node, each with the end by which it registers.
+    pub guests: Vec<(u32, OwnedFd)>,
+    pub listener: Listener,
+    /// CPUs that the node's PEs may use.
+    pub cpus: u32,
+}
+
+/// A PE of the node.
+struct Process {
+    pe: u32,
+    /// Its process, as it numbers itself; 0 where it has not registered.
+    own: u32,
+    /// Its process, as this one sees it.
+    seen: i32,
+    /// `None` once it has ended.
+    pidfd: Option<OwnedFd>,
+    /// Its connection to the launcher.
+    connection: Option<OwnedFd>,
+    has_session: bool,
+}
+
+impl Agent {
+    /// The descriptors that it needs.
+    pub fn descriptors(&self) -> Vec<RawFd> {
+        let guests = self.guests.iter().map(|(_, guest)| guest.as_raw_fd());
+        guests.chain(self.listener.sockets().iter().map(AsRawFd::as_raw_fd)).collect()
+    }
+
+    /// Has the node's PEs until they have ended.
+    pub fn live(self) {
+        let Agent { job, heap, guests, listener, cpus } = self;
+        let mut processes: Vec<Process> =
+            guests.iter().map(|(pe, guest)| Process::register(*pe, guest)).collect();
+        let watch = Watch::begin(job, heap, cpus as usize, listener, &guests, &mut processes);
+        match watch {
+            Ok(watch) => {
+                drop(guests);
+                // A PE sees its agent end.
+                if let Err(error) = watch.run(processes) {
+                    eprintln!("memonet: the agent of this node fails: {error:#}");
+                }
+            }
+            Err(error) => {
+                let text = format!("{error:#}");
+                for (_, guest) in &guests {
+                    // Those that have ended need no answer.
+                    let _ = post::send(guest, text.as_bytes(), &[]);
+                }
+            }
+        }
+    }
+}
+
+impl Process {
+    /// Waits for a PE's registration.
+    fn register(pe: u32, guest: &OwnedFd) -> Self {
+        let none =
+            Process { pe, own: 0, seen: 0, pidfd: None, connection: None, has_session: false };
+        let Ok((said, fds)) = post::receive(guest, FENCE) else { return none };
+        let (Ok(own), mut fds) = (said.try_into(), fds.into_iter()) else { return none };
+        let (pidfd, connection, program) = (fds.next(), fds.next(), fds.next());
+        let connection = match (connection, program) {
+            (Some(server), Some(program)) => {
+                relay(server, program);
+                None
+            }
+            (connection, _) => connection,
+        };
+        let seen = pidfd.as_ref().and_then(number_here).unwrap_or(0);
+        let (own, has_session) = (u32::from_le_bytes(own), connection.is_some());
+        Process { pe, own, seen, pidfd, connection, has_session }
+    }
+
+    /// Ends the session of a PE that has ended with the launcher. The connection stays open.
+    fn end_session(&mut self) {
+        if self.pidfd.is_none() && std::mem::take(&mut self.has_session) {
+            let ended = self.connection.take().map(|open| Pmi::end_for(open, LAST_ANSWER));
+            self.connection = ended;
+        }
+    }
+}
+
+/// Stands between a PE's MPI and the launcher, for as long as the PE lives.
+fn relay(server: OwnedFd, program: OwnedFd) {
+    let serve = move || {
+        if let Ok(server) = Relay::new(server, program).run() {
+            drop(Pmi::end_for(server, LAST_ANSWER));
+        }
+    };
+    // Without it, an MPI of the program's fails, and says so.
+    let _ = std::thread::Builder::new().name("relay".into()).spawn(serve);
+}
+
+/// The number of a pidfd's process in this process's namespace.
+fn number_here(pidfd: &OwnedFd) -> Option<i32> {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).ok()?;
+    let number = text.lines().find_map(|line| line.strip_prefix("Pid:"))?;
+    number.trim().parse().ok().filter(|&number| number > 0)
+}
+
+/// The agent while its PEs run.
+struct Watch {
+    job: JobFile,
+    node_of: Vec<u32>,
+    departures: Departures,
+    switchboard: Switchboard,
+    mesh: Mesh,
+    /// What the other agents were told of this node's PEs.
+    told: Vec<State>,
+    /// All agents know that the job is to exit.
+    exiting: bool,
+    can_report: bool,
+}
+
+impl Watch {
+    /// Makes the node's memory, and gives each PE its place.
+    fn begin(
+        job: Job,
+        heap: u64,
+        cpus: usize,
+        listener: Listener,
+        guests: &[(u32, OwnedFd)],
+        processes: &mut [Process],
+    ) -> Result<Self> {
+        let (id, node_of) = (job.id, job.node_of.clone());
+        let (node, description) = (job.node, job.description());
+        let file = JobFile::create_node(node_of.len(), guests.len(), cpus, heap)?;
+        // A wait for a PE elsewhere must not take it for one that has not joined.
+        let far = (0..node_of.len()).filter(|&pe| node_of[pe] != node);
+        far.for_each(|pe| file.replicate(pe, State::Joined));
+        let departures = Departures::watch(&file)?;
+        let mut switchboard = Switchboard::start(listener, job)?;
+        let mesh = Mesh::begin(AgentBroker::new(switchboard.seat(description.agent_of(node))?)?)?;
+        listen(mesh.events(), &departures, DEPARTURES)?;
+        let mut places = Vec::with_capacity(guests.len());
+        for (number, process) in (0..).zip(processes.iter()) {
+            if let Some(pidfd) = &process.pidfd {
+                listen(mesh.events(), pidfd, number)?;
+            }
+            let seat = switchboard.seat(process.pe)?;
+            successor::name(&seat, process.own, &id)?;
+            places.push(seat);
+        }
+        for ((_, guest), seat) in guests.iter().zip(&places) {
+            // One that has ended meanwhile is found out below.
+            let _ = post::send(guest, b"place", &[file.fd(), seat.as_fd()]);
+        }
+        let told = vec![State::Empty; processes.len()];
+        let (exiting, can_report) = (false, true);
+        Ok(Watch { job: file, node_of, departures, switchboard, mesh, told, exiting, can_report })
+    }
+
+    fn run(mut self, mut processes: Vec<Process>) -> Result<()> {
+        for process in processes.iter_mut().filter(|process| process.pidfd.is_none()) {
+            self.job.depart(process.pe as usize, UNKNOWN);
+        }
+        self.tell_states(&processes);
+        while processes.iter().any(|process| process.pidfd.is_some()) {
+            let (news, events) = self.mesh.pass()?;
+            news.into_iter().for_each(|news| self.learn(news));
+            for event in events {
+                match event {
+                    DEPARTURES => self.departures.clear(),
+                    number => self.look_at_end(&mut processes, number)?,
+                }
+            }
+            self.follow_successors(&mut processes)?;
+            self.tell_exit();
+            self.tell_states(&processes);
+            // The other agents know before a launcher may keep this one waiting.
+            self.mesh.flush()?;
+            processes.iter_mut().for_each(Process::end_session);
+            if self.can_report && self.mesh.is_whole() {
+                // Launchers wait until nobody can write there any more.
+                self.can_report = false;
+                fork::close_stderr();
+            }
+        }
+        self.mesh.finish()
+    }
+
+    /// What another agent has told, or its loss.
+    fn learn(&mut self, news: News) {
+        match news {
+            News::State { node, pe, state } => {
+                if self.node_of.get(pe as usize) == Some(&node) {
+                    self.replicate(pe, State::from_word(state));
+                }
+            }
+            News::Exit { status } => {
+                self.exiting = true;
+                self.job.exit(status);
+            }
+            News::Lost { node, how, why } => {
+                let dead = State::Dead(Cause::Host(how));
+                let pes = (0..self.node_of.len()).filter(|&pe| self.node_of[pe] == node);
+                for pe in pes.collect::<Vec<_>>() {
+                    self.replicate(pe as u32, dead);
+                }
+                if self.can_report {
+                    eprintln!("memonet: {why}");
+                }
+            }
+        }
+    }
+
+    fn replicate(&self, pe: u32, state: State) {
+        self.job.replicate(pe as usize, state);
+        self.tell_switchboard(pe, state);
+    }
+
+    fn tell_switchboard(&self, pe: u32, state: State) {
+        if matches!(state, State::Dead(_) | State::Done) {
+            self.switchboard.departed(pe);
+        }
+    }
+
+    /// The process of a PE has ended, unless another one has taken its place.
+    fn look_at_end(&mut self, processes: &mut [Process], number: u64) -> Result<()> {
+        let Some(process) = processes.get_mut(number as usize) else { return Ok(()) };
+        self.follow(process, number)?;
+        let Some(pidfd) = process.pidfd.take_if(|pidfd| has_ended(pidfd)) else { return Ok(()) };
+        forget(self.mesh.events(), &pidfd)?;
+        self.job.depart(process.pe as usize, end_of(process.seen, pidfd.as_fd()));
+        Ok(())
+    }
+
+    fn follow_successors(&self, processes: &mut [Process]) -> Result<()> {
+        for (number, process) in (0..).zip(processes) {
+            self.follow(process, number)?;
+        }
+        Ok(())
+    }
+
+    /// A process that a PE has forked off is the PE, if it has initialised in its place. It can be
+    /// found only where this process numbers processes as the PE does.
+    fn follow(&self, process: &mut Process, number: u64) -> Result<()> {
+        let now = self.job.process(process.pe as usize).filter(|&pid| pid as u32 != process.own);
+        let Some(pid) = now.filter(|_| process.own == process.seen as u32) else { return Ok(()) };
+        let Some(next) = Pid::from_raw(pid) else { return Ok(()) };
+        let Ok(pidfd) = pidfd_open(next, PidfdFlags::empty()) else { return Ok(()) };
+        if let Some(before) = &process.pidfd {
+            forget(self.mesh.events(), before)?;
+        }
+        listen(self.mesh.events(), &pidfd, number).context("watching a PE")?;
+        (process.own, process.seen, process.pidfd) = (pid as u32, pid, Some(pidfd));
+        Ok(())
+    }
+
+    /// Tells the other agents of a PE's request to end the job.
+    fn tell_exit(&mut self) {
+        if let Some(status) = self.job.exit_status()
+            && !std::mem::replace(&mut self.exiting, true)
+        {
+            self.mesh.tell(ToLauncher::Exit { status });
+        }
+    }
+
+    /// Tells what has become of the node's PEs, if that is new.
+    fn tell_states(&mut self, processes: &[Process]) {
+        let mut all: Vec<_> = processes.iter().zip(&mut self.told).collect();
+        // The PE that died first is to blame elsewhere, too.
+        all.sort_by_key(|(process, _)| self.job.death(process.pe as usize));
+        for (process, told) in all {
+            let state = self.job.state(process.pe as usize);
+            if state == State::Empty || state == *told {
+                continue;
+            }
+            *told = state;
+            self.mesh.tell(ToLauncher::State { pe: process.pe, state: state.to_word() });
+            if matches!(state, State::Dead(_) | State::Done) {
+                self.switchboard.departed(process.pe);
+            }
+        }
+    }
+}
+
+fn has_ended(pidfd: &OwnedFd) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::new(pidfd, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}
