@@ -6,8 +6,8 @@
 //! within 2.5 s.
 //!
 //! *Proof.* 1. While it hears the other end, an end beats every [`HEARTBEAT`], by stream and by
-//! datagram. So what was heard last before a cut came at most 0.25 s before it. 2. After [`UNEASY`]
-//! of silence an end beats every [`PROBE`]. A cut of 1.8 s is longer than that, so the first
+//! datagram. So what was heard last before a cut came at most 0.25 s before it. 2. After `UNEASY`
+//! of silence an end beats every `PROBE`. A cut of 1.8 s is longer than that, so the first
 //! datagram after it is sent at most 0.05 s later; after a shorter one, at most 0.25 s later. 3. A
 //! host whose own link was down has forgotten its neighbours' addresses. Its kernel asks for an
 //! address when the first datagram is sent, and then once a second, whatever else is sent. So after
@@ -15,7 +15,7 @@
 //! due 0.25 s after the last one that did: 2.25 s, less than [`SILENCE`]. The rest is for the way,
 //! and for lost datagrams. 4. An end looks at each beat. In silence that is every 0.05 s, so it
 //! finds a loss at most 2.45 s after the last sign of life. 5. An end that was itself stopped for
-//! more than [`STOPPED`] cannot tell whether the other one was silent, because what came lies
+//! more than `STOPPED` cannot tell whether the other one was silent, because what came lies
 //! unread. It begins to count anew.
 
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 pub const HEARTBEAT: Duration = Duration::from_millis(250);
 /// The other end is lost of which nothing was heard for this long.
 pub const SILENCE: Duration = Duration::from_millis(2400);
-/// From this silence on, heartbeats come every [`PROBE`].
+/// From this silence on, heartbeats come every `PROBE`.
 const UNEASY: Duration = Duration::from_millis(500);
 /// Time between two heartbeats in silence.
 const PROBE: Duration = Duration::from_millis(50);
