@@ -114,7 +114,8 @@ impl Listener {
         std::mem::take(&mut self.datagrams)
     }
 
-    /// Its sockets, for a process that keeps them and closes all else.
+    /// Its sockets, for a process that keeps them and closes all else. Those for datagrams are not
+    /// among them: [take](Self::take_datagrams) them first.
     pub fn sockets(&self) -> &[OwnedFd] {
         &self.sockets
     }
