@@ -180,6 +180,54 @@ fn environment_and_folder_are_carried_but_for_what_names_a_host() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), line.repeat(2));
 }
 
+/// Runs in an allocation of Slurm's with the hosts `a` and `b`, whose `srun` starts all here.
+fn run_allocated(args: &[&str], tasks: Option<&str>) -> (Option<i32>, String, String) {
+    use std::os::unix::fs::PermissionsExt;
+    let (mut command, _, folder) = common::command(args);
+    let srun = "#!/bin/sh\nwhile [ $1 != --nodelist ]; do shift; done; shift 2; exec \"$@\"\n";
+    for (name, script) in [("srun", srun), ("scontrol", "#!/bin/sh\necho a b\n")] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, script).unwrap();
+        std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", folder.path().display()));
+    command.env("SLURM_JOB_ID", "1").env("SLURM_JOB_NODELIST", "[a-b]");
+    command.env("SLURM_JOB_CPUS_PER_NODE", "8(x2)");
+    if let Some(tasks) = tasks {
+        command.env("SLURM_NTASKS", "3").env("SLURM_TASKS_PER_NODE", tasks);
+    }
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn an_allocation_of_slurm_has_the_hosts() {
+    let show = &["-n", "3", "--label", "sh", "-c", "echo $MEMONET_NPES"];
+    // Without a number of tasks, each CPU is a slot: then all fit on the first host.
+    for (tasks, on_b) in [(Some("2,1"), vec![2]), (Some("1,2"), vec![1, 2]), (None, vec![])] {
+        let (status, said, errors) = run_allocated(&[&["-v"], &show[..]].concat(), tasks);
+        assert_eq!((status, said.lines().count()), (Some(0), 3), "{said}{errors}");
+        let is_on_b = |pe| {
+            let mut lines = errors.lines();
+            lines.any(|line| {
+                line.starts_with(&format!("memonet: PE {pe} is process ")) && line.contains(" on b")
+            })
+        };
+        assert_eq!((0..3).filter(|&pe| is_on_b(pe)).collect::<Vec<_>>(), on_b, "{errors}");
+    }
+    let (status, _, errors) = run_allocated(&["-n", "4", "true"], Some("2,1"));
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(errors.contains("4 PEs on hosts with 3 slots"), "{errors}");
+    let (status, _, errors) = run_allocated(show, Some("2,x"));
+    assert_eq!(status, Some(1), "{errors}");
+    assert!(errors.contains("Slurm gives \"2,x\" for 2 hosts"), "{errors}");
+    // What is for one machine stays on this one.
+    let (status, said, errors) = run_allocated(&[&["--fabric", "far"], &show[..]].concat(), None);
+    assert_eq!((status, said.lines().count(), &*errors), (Some(0), 3, ""), "{said}");
+}
+
 #[test]
 fn the_first_failure_is_reported_and_ends_the_job() {
     let script = "test $MEMONET_PE != 3 || { echo why; exit 7; }; exec sleep 1000";
@@ -380,6 +428,15 @@ fn a_stopped_agent_is_a_lost_host_unless_the_user_says_otherwise() {
     send(agent, Signal::CONT);
     let ended = job.end();
     assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
+}
+
+/// PEs of different hosts could not reach each other by it.
+#[test]
+fn a_fabric_of_one_machine_is_refused() {
+    let ended = run_on("a:1,b:1", &["--fabric", "far", &pe(), "ring", "nobody"]);
+    assert_eq!(ended.status, 42, "{ended:?}");
+    let said = "names a fabric of one machine, but this job has several hosts";
+    assert!(ended.stderr.contains(said), "{ended:?}");
 }
 
 #[test]

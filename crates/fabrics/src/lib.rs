@@ -95,8 +95,8 @@ pub fn options(spec: &str) -> Result<JobOptions> {
 /// # Errors
 /// As for [`Job::init_with`] and [`parse`].
 pub fn init() -> Result<Job> {
-    let asked = std::env::var_os(ENV_FABRIC);
-    let asked = asked.map(|spec| parse(&spec.to_string_lossy())).transpose()?;
+    let spec = std::env::var_os(ENV_FABRIC).map(|spec| spec.to_string_lossy().into_owned());
+    let asked = spec.as_deref().map(parse).transpose()?;
     let broker = Cell::new(None);
     let wire_up = || {
         Ok(wired::start()?.map(|(place, agent)| {
@@ -105,23 +105,25 @@ pub fn init() -> Result<Job> {
         }))
     };
     Job::init_with(wire_up, |seat| {
-        let machine = hosted::join(seat)?;
-        match (machine, asked) {
-            (Some(machine), _) => Ok(Some(machine)),
+        if let Some(machine) = hosted::join(seat)? {
+            return Ok(Some(machine));
+        }
+        // PEs that have found each other have an agent, or their launcher gives them one.
+        let agent = broker.take().map_or_else(AgentBroker::inherit, |found| Ok(Some(found)))?;
+        match (agent, asked) {
+            (Some(agent), None) => {
+                Ok(Some(Box::new(memonet_tcp::Tcp::new(seat, Box::new(agent))?)))
+            }
+            (Some(_), Some(_)) => Err(Error::Environment {
+                name: ENV_FABRIC,
+                value: spec.unwrap_or_default(),
+                problem: "names a fabric of one machine, but this job has several hosts".into(),
+                fix: "Unset it: PEs of different hosts reach each other by streams of their own",
+            }),
             (None, Some(connect)) => connect(seat).map(Some),
-            (None, None) => between_hosts(seat, broker.take()),
+            (None, None) => Ok(None),
         }
     })
-}
-
-/// The fabric of a job on several hosts, if this PE's launcher has started one, or the PEs have
-/// `found` each other.
-fn between_hosts(seat: &Seat, found: Option<AgentBroker>) -> Result<Option<Box<dyn Fabric>>> {
-    let Some(broker) = found.map_or_else(AgentBroker::inherit, |found| Ok(Some(found)))? else {
-        return Ok(None);
-    };
-    let fabric = memonet_tcp::Tcp::new(seat, Box::new(broker))?;
-    Ok(Some(Box::new(fabric)))
 }
 
 #[cfg(test)]

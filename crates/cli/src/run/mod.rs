@@ -123,7 +123,8 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
     error.downcast_ref::<CannotStart>().map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
 }
 
-fn start(spec: Spec) -> Result<Outcome> {
+fn start(mut spec: Spec) -> Result<Outcome> {
+    hosts::fill_in(&mut spec.options)?;
     if spec.options.several.is_asked() {
         return hosts::run(spec);
     }

@@ -107,6 +107,9 @@ pub fn start(args: &[&str]) -> Job {
 /// The same, with something to read.
 pub fn start_with(args: &[&str], stdin: Stdio) -> Job {
     let (mut command, mark, folder) = command(args);
+    // In a group of its own, with this process as its parent: Ctrl-Z stops no process of a group
+    // that no parent outside of it would continue.
+    command.process_group(0);
     let mut launcher =
         command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let stdout = Some(collect(launcher.stdout.take().unwrap()));

@@ -75,6 +75,7 @@ mod list;
 mod node;
 mod order;
 mod reports;
+mod slurm;
 
 use anyhow::{Result, bail};
 use memonet_control::frames;
@@ -93,6 +94,7 @@ use launcher::Launcher;
 use list::Allotment;
 use node::{Node, Pipe};
 pub use order::stays;
+pub use slurm::fill_in;
 
 /// Runs a job on the hosts that the options name.
 pub fn run(spec: Spec) -> Result<Outcome> {
