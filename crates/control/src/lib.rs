@@ -24,6 +24,7 @@
 
 pub mod codec;
 pub mod departures;
+pub mod descriptors;
 pub mod events;
 pub mod frames;
 pub mod messages;

@@ -16,10 +16,11 @@
 use std::ffi::{OsString, c_int, c_void};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
+use memonet_control::descriptors::close_all_but;
 use memonet_core::unstable::settings::ENV_MARK;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
@@ -140,26 +141,15 @@ fn stand_by(orders: &Orders) {
         libc::dup2(orders.end.as_raw_fd(), 0);
     }
     std::mem::forget(null);
-    close_all_but(&orders.beats.to);
+    let kept: Vec<RawFd> = orders.beats.to.iter().map(AsRawFd::as_raw_fd).collect();
+    // SAFETY: from here on, this process uses none but these and the standard ones.
+    unsafe { close_all_but(&kept) };
 
     if launcher_is_gone(&orders.beats) {
         // Agents see their streams end.
-        close_all_but(&[]);
+        // SAFETY: the heartbeats have ended.
+        unsafe { close_all_but(&[]) };
         hunt(&orders.mark);
-    }
-}
-
-/// Closes all descriptors of this process from 3 on, except these.
-fn close_all_but(kept: &[OwnedFd]) {
-    let mut kept: Vec<u32> = kept.iter().map(|fd| fd.as_raw_fd() as u32).collect();
-    kept.sort_unstable();
-    let mut from = 3;
-    for end in kept.into_iter().chain([u32::MAX]) {
-        if end > from {
-            // SAFETY: from here on, this process uses none of these descriptors.
-            unsafe { libc::close_range(from, end - u32::from(end < u32::MAX), 0) };
-        }
-        from = end.saturating_add(1);
     }
 }
 

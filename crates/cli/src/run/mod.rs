@@ -68,7 +68,9 @@ pub use values::pes;
 
 /// `memonet run`.
 pub fn run(args: Args) -> Result<ExitCode> {
-    carry_out(args.spec()?)
+    let mut spec = args.spec()?;
+    hosts::fill_in(&mut spec.options)?;
+    carry_out(spec)
 }
 
 fn carry_out(spec: Spec) -> Result<ExitCode> {
@@ -123,8 +125,7 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
     error.downcast_ref::<CannotStart>().map_or(ExitCode::FAILURE, |e| ExitCode::from(e.status))
 }
 
-fn start(mut spec: Spec) -> Result<Outcome> {
-    hosts::fill_in(&mut spec.options)?;
+fn start(spec: Spec) -> Result<Outcome> {
     if spec.options.several.is_asked() {
         return hosts::run(spec);
     }

@@ -1,6 +1,7 @@
 //! A process that goes on without its parent.
 
 use super::common::system;
+use memonet_control::descriptors::close_all_but;
 use memonet_core::Result;
 use rustix::fd::{AsRawFd, RawFd};
 use rustix::io::Errno;
@@ -70,7 +71,8 @@ fn live(kept: &[RawFd], life: impl FnOnce()) -> i32 {
             unsafe { libc::dup2(null.as_raw_fd(), standard) };
         }
     }
-    close_all_but(kept);
+    // SAFETY: `life` uses none but these; all else of this process was the PE's.
+    unsafe { close_all_but(kept) };
     match catch_unwind(AssertUnwindSafe(life)) {
         Ok(()) => 0,
         Err(_) => 101,
@@ -83,20 +85,6 @@ fn free_cpus() {
     (0..rustix::thread::CpuSet::MAX_CPU).for_each(|cpu| all.set(cpu));
     // It stays where it is if the kernel refuses.
     let _ = rustix::thread::sched_setaffinity(None, &all);
-}
-
-/// Closes all descriptors from 3 on but these.
-fn close_all_but(kept: &[RawFd]) {
-    let mut kept: Vec<u32> = kept.iter().map(|&fd| fd as u32).collect();
-    kept.sort_unstable();
-    let mut from = 3;
-    for end in kept.into_iter().chain([u32::MAX]) {
-        if end > from {
-            // SAFETY: from here on, this process uses none of these descriptors.
-            unsafe { libc::close_range(from, end - u32::from(end < u32::MAX), 0) };
-        }
-        from = end.saturating_add(1);
-    }
 }
 
 /// Lets nobody wait any longer for the end of what this process could say.

@@ -34,7 +34,7 @@
 //! **Deaths.** D1. *Of a PE:* its pidfd is readable at its agent, which publishes the death on its
 //! node and tells all other agents. A PE hands its pidfd over before it gets the job's memory, so
 //! no PE of the job is unwatched. D2. *Of a host or an agent:* the stream to the agent ends, or
-//! nothing has come on it for two seconds, or it was not made within fifteen. Each other agent
+//! nothing has come on it for 2.4 seconds, or it was not made within fifteen. Each other agent
 //! publishes the deaths of its PEs. D3. *Of this node's own agent:* each PE watches it
 //! ([`Place::agent`](memonet_core::unstable::Place)); without it, all PEs elsewhere are lost, and
 //! those of the node watch each other. D4. A death is told on the stream on which what the PE had

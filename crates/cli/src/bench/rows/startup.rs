@@ -42,6 +42,8 @@ fn job(pes: usize) -> Result<f64> {
     let mut command = Command::new(&program);
     command
         .args(["run", "-n", &pes.to_string()])
+        // Also in an allocation of several hosts, the row is one of this machine.
+        .env_remove("SLURM_JOB_NODELIST")
         .arg(&program)
         .args(Part::Join.arguments()?)
         .stdin(Stdio::null());
