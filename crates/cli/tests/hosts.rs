@@ -430,6 +430,34 @@ fn a_stopped_agent_is_a_lost_host_unless_the_user_says_otherwise() {
     assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
 }
 
+/// The statistics of shared objects come from all hosts, also where a PE has failed.
+#[test]
+fn stats_of_shared_objects_come_from_all_hosts() {
+    let script = format!("{} use; test $MEMONET_PE != 1 || exit 7", pe());
+    let programs: [(&[&str], i32); 2] = [(&[&pe(), "use"], 0), (&["sh", "-c", &script], 7)];
+    for (program, status) in programs {
+        let ended = run_on("a:2,b:1", &[&["--stats"], program].concat());
+        assert_eq!(ended.status, status, "{ended:?}");
+        let table = ended.stderr.lines().skip_while(|line| !line.contains("hand-overs"));
+        let rows = table.skip(1).map(|line| line.split_whitespace().skip(1).take(3).collect());
+        let rows: Vec<Vec<&str>> = rows.collect();
+        let expected = ["mutex 0", "rwlock 1"]
+            .into_iter()
+            .flat_map(|object| (0..3).map(move |pe| format!("{object} {pe}")));
+        let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
+        assert_eq!(rows, expected.collect::<Vec<_>>(), "{ended:?}");
+    }
+    let none = run_on("a:1,b:1", &["--stats", "true"]);
+    assert_eq!(none.stderr, "memonet: no PE that ended in order has had shared objects\n");
+}
+
+#[test]
+fn a_simulated_machine_is_refused_on_several_hosts() {
+    let ended = run_on("a:1,b:1", &["--machine", "scc", "true"]);
+    assert_eq!((ended.status, &*ended.stdout), (1, ""), "{ended:?}");
+    assert!(ended.stderr.contains("a simulated machine lies in one process"), "{ended:?}");
+}
+
 /// PEs of different hosts could not reach each other by it.
 #[test]
 fn a_fabric_of_one_machine_is_refused() {

@@ -89,10 +89,10 @@ impl Options {
 pub struct Several {
     /// Run on these hosts, with so many PEs on each: `a:4,b:4`. Without numbers, -n PEs in equal
     /// shares
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["hostfile", "machine", "stats"])]
+    #[arg(long, value_name = "LIST", conflicts_with = "hostfile")]
     pub hosts: Option<String>,
     /// Run on the hosts of a file, one in a line: `a:4` or `a slots=4`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "stats"])]
+    #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
     /// Start memonet on each host by `COMMAND HOST WORDS...` [default: ssh -o BatchMode=yes -T]
     #[arg(long, value_name = "COMMAND")]

@@ -27,6 +27,8 @@ use crate::run::phase::{Deed, Phase};
 use crate::run::report;
 use crate::run::signals::Signals;
 use crate::run::source::Target;
+use crate::run::spec::Options;
+use crate::run::stats;
 
 const SIGNALS: u64 = u64::MAX;
 const NEWS: u64 = u64::MAX - 1;
@@ -53,6 +55,8 @@ pub struct Launcher {
     heartbeat: bool,
     datagrams: Datagrams,
     input: Input,
+    /// What PEs have written of their shared objects, where the user wants to know.
+    stats: Option<Vec<u8>>,
     // Dropped in this order, as in the supervisor of one machine.
     nodes: Vec<Node>,
     family: Family,
@@ -65,7 +69,7 @@ impl Launcher {
     pub fn new(
         nodes: Vec<Node>,
         caller: Caller,
-        heartbeat: bool,
+        options: &Options,
         signals: Signals,
         family: Family,
         course: Course,
@@ -83,9 +87,10 @@ impl Launcher {
             deaths: 0,
             reports: Reports::default(),
             ending: None,
-            heartbeat,
+            heartbeat: options.several.heartbeat(),
             datagrams,
             input: Input::default(),
+            stats: options.stats.then(Vec::new),
             nodes,
             family,
             signals,
@@ -123,7 +128,11 @@ impl Launcher {
         self.course.finish(left);
         let (outcome, output) = self.course.outcome();
         // Dropping the writer writes the last output.
+        let stats = self.stats.take().filter(|_| self.has_started());
         drop(self);
+        if let Some(lines) = stats {
+            eprint!("{}", stats::table(&lines));
+        }
         Ok(outcome.after(&output))
     }
 
@@ -255,6 +264,9 @@ impl Launcher {
             }
             ToLauncher::Say { text } => self.say_on(at, &text),
             ToLauncher::Taken { bytes } => self.input.taken(bytes as usize),
+            ToLauncher::Stats { lines } => {
+                self.stats.iter_mut().for_each(|all| all.extend_from_slice(&lines.0));
+            }
             ToLauncher::Finished {} => {
                 let node = &mut self.nodes[at];
                 node.stage = Stage::Finished;

@@ -124,8 +124,7 @@ pub fn run(spec: Spec) -> Result<Outcome> {
     }
     let all = nodes.iter().zip(orders).zip(pipes).enumerate();
     let nodes = all.map(|(number, ((node, order), pipe))| Node::new(number, node, order, pipe));
-    let heartbeat = options.several.heartbeat();
-    Launcher::new(nodes.collect(), caller, heartbeat, signals, family, course)?.run()
+    Launcher::new(nodes.collect(), caller, &options, signals, family, course)?.run()
 }
 
 /// Decides which PEs run where.
