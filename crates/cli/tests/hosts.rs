@@ -418,7 +418,7 @@ fn a_stopped_agent_is_a_lost_host_unless_the_user_says_otherwise() {
     send(agents(job.pid())[1], Signal::STOP);
     let ended = job.end();
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
-    assert!(ended.stderr.contains("nothing was heard of it for 2 seconds"), "{ended:?}");
+    assert!(ended.stderr.contains("nothing was heard of it for 2.4 seconds"), "{ended:?}");
 
     let job = start_on("a:1,b:1", &["--heartbeat", "off", "sleep", "4"]);
     sleepers(&job, 2);

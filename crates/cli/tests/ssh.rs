@@ -95,7 +95,7 @@ fn a_host_that_is_cut_off_is_lost_and_ends_its_pes() {
     hosts.cut(3);
     let ended = job.end();
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
-    let said = " on h3): its host is lost: nothing was heard of it for 2 seconds";
+    let said = " on h3): its host is lost: nothing was heard of it for 2.4 seconds";
     assert!(ended.stderr.contains(said), "{ended:?}");
 }
 

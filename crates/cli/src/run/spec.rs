@@ -101,7 +101,7 @@ pub struct Several {
     /// (`10.0.0.0/8`) [default: any that is up]
     #[arg(long, value_name = "NAME|CIDR")]
     pub interface: Option<String>,
-    /// Whether a host is lost of which nothing was heard for 2 seconds [default: on]
+    /// Whether a host is lost of which nothing was heard for 2.4 seconds [default: on]
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
     pub heartbeat: Option<Heartbeat>,
 }

@@ -17,7 +17,7 @@ use memonet_control::events::{self, listen};
 use memonet_control::frames::{Piece, version};
 use memonet_control::messages::ToLauncher;
 use memonet_control::stream::{Receiver, Sender};
-use memonet_control::vigil::Vigil;
+use memonet_control::vigil::{SILENCE, Vigil};
 use memonet_core::Lost;
 use memonet_tcp::agent::AgentBroker;
 use memonet_tcp::{Broker, Event};
@@ -236,13 +236,13 @@ impl Mesh {
     fn notice_silence(&mut self, now: Instant, news: &mut Vec<News>) {
         for node in self.others() {
             let peer = &self.peers[node as usize];
-            let (is_lost, silence) = match peer.stage {
+            let (is_lost, limit) = match peer.stage {
                 Stage::Awaited => (now > self.began + START, START),
-                Stage::Linked => (peer.vigil.is_lost(now), peer.vigil.silence(now)),
+                Stage::Linked => (peer.vigil.is_lost(now), SILENCE),
                 Stage::Finished | Stage::Lost => continue,
             };
             if is_lost {
-                let why = format!("nothing was heard of it for {} seconds", silence.as_secs());
+                let why = format!("nothing was heard of it for {} seconds", limit.as_secs_f64());
                 self.lose(node, Lost::Silent, why, news);
             }
         }
