@@ -99,6 +99,26 @@ fn a_host_that_is_cut_off_is_lost_and_ends_its_pes() {
     assert!(ended.stderr.contains(said), "{ended:?}");
 }
 
+/// The hosts h1, h2 and h3 have a relay, and so have h4 and h5.
+#[test]
+fn a_host_takes_those_with_it_that_it_has_reached() {
+    let Some(hosts) = Hosts::new(5) else { return };
+    let list = ["--hosts", "h1,h2,h3,h4,h5", "--direct-hosts", "2"];
+    let go_on = ["--keep-going", "sh", "-c", "sleep 5; echo $MEMONET_PE"];
+    let job = hosts.start(&[&list[..], &go_on].concat());
+    job.sleepers(5);
+    hosts.off(4);
+    let ended = job.end();
+    assert_eq!((ended.status, ended.lines()), (128 + 9, vec!["0", "1", "2"]), "{ended:?}");
+    for said in [
+        " on h4): its host is lost: nothing was heard of it for 2.4 seconds",
+        "the connection to h4 is lost, and with it these hosts, whose agents were started from there: h5",
+        " on h5): its host is lost: the connection",
+    ] {
+        assert!(ended.stderr.contains(said), "{said}: {ended:?}");
+    }
+}
+
 #[test]
 fn a_host_whose_processes_all_end_is_lost() {
     let Some(hosts) = Hosts::new(3) else { return };

@@ -28,6 +28,7 @@ pub mod descriptors;
 pub mod events;
 pub mod frames;
 pub mod messages;
+pub mod relay;
 pub mod stream;
 pub mod vigil;
 

@@ -97,6 +97,10 @@ pub struct Several {
     /// Start memonet on each host by `COMMAND HOST WORDS...` [default: ssh -o BatchMode=yes -T]
     #[arg(long, value_name = "COMMAND")]
     pub launch_agent: Option<String>,
+    /// Start memonet on up to N hosts from here. On more hosts, some of them start it on the others
+    /// [default: 32]
+    #[arg(long, value_name = "N")]
+    pub direct_hosts: Option<usize>,
     /// Let hosts reach each other by this network interface, or by that of this network
     /// (`10.0.0.0/8`) [default: any that is up]
     #[arg(long, value_name = "NAME|CIDR")]

@@ -36,7 +36,7 @@ UsePAM no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PidFile none
-SetEnv HOME=FOLDER
+SetEnv HOME=FOLDER PATH=FOLDER/bin:/usr/bin:/bin
 Match User daemon
     PubkeyAuthentication no
 ";

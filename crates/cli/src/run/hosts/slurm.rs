@@ -36,7 +36,11 @@ pub fn fill_in(options: &mut Options) -> Result<()> {
         }
         several.hosts = Some(with_slots(&hosts, slots.as_deref())?);
     }
-    several.launch_agent.get_or_insert_with(|| AGENT.into());
+    if several.launch_agent.is_none() {
+        several.launch_agent = Some(AGENT.into());
+        // Steps start no steps.
+        several.direct_hosts.get_or_insert(usize::MAX);
+    }
     Ok(())
 }
 
