@@ -548,6 +548,21 @@ fn an_agent_that_dies_between_is_a_lost_host() {
     assert_eq!((ended.status, &*ended.stdout), (0, "mine\n"), "{ended:?}");
 }
 
+/// Without -n, as many PEs as there are slots.
+#[test]
+fn oshrun_takes_hosts() {
+    let (mut command, _, _folder) = common::command(&[]);
+    let program = command.get_program().to_owned();
+    command = std::process::Command::new(program);
+    command.args(["oshrun", "-H", "a:2,b:1", "--launch-agent", &script("local"), "-iface", "lo"]);
+    command.args(["-l", "--timeout", "40", "sh", "-c", "echo $MEMONET_PE of $MEMONET_NPES"]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[0] 0 of 3", "[1] 1 of 3", "[2] 2 of 3"], "{:?}", output.stderr);
+}
+
 #[test]
 fn hosts_come_from_a_file() {
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -90,7 +90,7 @@ pub mod call;
 mod chosen;
 mod input;
 mod launcher;
-mod list;
+pub mod list;
 pub mod node;
 mod order;
 mod relay;
