@@ -483,6 +483,50 @@ fn a_program_that_is_not_there_starts_nothing() {
     }
 }
 
+/// Whatever the agent cannot start any more: its guard, its threads or PEs. Limits do not hold for
+/// root, so that host has a user of its own.
+#[test]
+fn a_host_that_takes_no_more_processes_is_named() {
+    if !rustix::process::geteuid().is_root() || !common::has("setpriv") {
+        return common::skip("it needs root, to run an agent as another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), executable.clone()).unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // The user must be able to start it.
+    std::fs::copy(env!("CARGO_BIN_EXE_memonet"), path("memonet")).unwrap();
+    let user = 100_000 + std::process::id();
+    let mut limit = 0;
+    loop {
+        limit += 1;
+        assert!(limit < 20, "that is enough for all");
+        let script = format!(
+            "#!/bin/sh\nhost=$1; shift 2; case $host in a) exec {0} \"$@\";; esac\n\
+             exec prlimit --nproc={limit} setpriv --reuid {user} --clear-groups {0} \"$@\"\n",
+            path("memonet")
+        );
+        std::fs::write(path("limited"), script).unwrap();
+        std::fs::set_permissions(path("limited"), executable.clone()).unwrap();
+        let words = ["--hosts", "a:1,b:2", "--launch-agent", &path("limited"), "--interface", "lo"];
+        let program = ["sh", "-c", "cd / && echo $MEMONET_PE"];
+        let (mut command, mark, own) = common::command(&[&words[..], &program].concat());
+        std::fs::set_permissions(own.path(), executable.clone()).unwrap();
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        until("nothing is left", || common::marked(&mark).is_empty());
+        let [said, errors] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        if output.status.success() {
+            assert_eq!((said.lines().count(), &*errors), (3, ""), "{said}");
+            break;
+        }
+        assert!(errors.starts_with("memonet: b: "), "{limit}: {said}{errors}");
+        assert!(errors.contains("ulimit -u"), "{limit}: {said}{errors}");
+        assert_eq!(errors.lines().count(), 1, "{limit}: {said}{errors}");
+    }
+    assert!(limit > 4, "a guard, threads and PEs were refused before");
+}
+
 /// Found out by the kernel alone, when some PEs run already.
 #[test]
 fn a_program_that_the_kernel_refuses_ends_the_job() {

@@ -43,10 +43,10 @@ pub fn run(args: Args) -> Result<ExitCode> {
         return relay::run();
     }
     let signals = Signals::catch_children()?;
-    // Before any thread.
-    let guard = Guard::post(Beats::default())?;
     let mut line = Line::new()?;
-    let done = serve(&mut line, signals, guard).or_else(|error| {
+    // Before any thread. What fails from here on is told to the launcher.
+    let guard = Guard::post(Beats::default());
+    let done = guard.and_then(|guard| serve(&mut line, signals, guard)).or_else(|error| {
         let status = error.downcast_ref::<CannotStart>().map_or(1, |cannot| cannot.status);
         line.send(&ToLauncher::Refused { why: format!("{error:#}"), status });
         line.send_all()?;

@@ -6,10 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::run::limits::why_no_process;
 
 /// How agents are started.
 pub struct Caller {
@@ -122,8 +124,15 @@ impl Caller {
         };
         // SAFETY: system calls alone, which take no lock and allocate nothing.
         unsafe { command.pre_exec(prepare) };
-        let child = command.spawn().with_context(|| {
-            format!("cannot start {}, which starts memonet on other hosts", program.display())
+        let child = command.spawn().map_err(|error| {
+            let hint = match error.raw_os_error() {
+                Some(libc::EAGAIN) => format!(". {}", why_no_process(&error)),
+                _ => String::new(),
+            };
+            anyhow!(
+                "cannot start {}, which starts memonet on other hosts: {error}{hint}",
+                program.display()
+            )
         })?;
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;
