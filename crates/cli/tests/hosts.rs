@@ -180,6 +180,19 @@ fn environment_and_folder_are_carried_but_for_what_names_a_host() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), line.repeat(2));
 }
 
+#[test]
+fn a_variable_chooses_the_interface() {
+    let by = script("local");
+    for (value, status) in [("lo", 0), ("nonesuch0", 1)] {
+        let words = ["--hosts", "a:1,b:1", "--launch-agent", &by, &pe(), "ring", "2"];
+        let (mut command, _, _folder) = common::command(&words);
+        let output = command.env("MEMONET_INTERFACE", value).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{errors}");
+        assert!(status == 0 || errors.contains("nonesuch0"), "{errors}");
+    }
+}
+
 /// Runs in an allocation of Slurm's with the hosts `a` and `b`, whose `srun` starts all here.
 fn run_allocated(args: &[&str], tasks: Option<&str>) -> (Option<i32>, String, String) {
     use std::os::unix::fs::PermissionsExt;

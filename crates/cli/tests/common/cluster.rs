@@ -228,6 +228,18 @@ impl Hosts {
         assert!(output.status.success(), "{output:?}");
     }
 
+    /// Has a host lose what comes from another one by streams, while datagrams pass.
+    pub fn stall(&self, host: usize, from: usize) {
+        let rule = format!("ip saddr 10.78.0.{from} meta l4proto tcp drop");
+        let output = self.filter(self.inits[host - 1], "ip", "input", &rule).unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Ends what [`stall`](Self::stall) or [`refuse`](Self::refuse) has begun there.
+    pub fn pass(&self, host: usize) {
+        must(&mut self.in_network_of(self.inits[host - 1], "nft delete table ip test"));
+    }
+
     fn filter(&self, init: i32, family: &str, hook: &str, rule: &str) -> std::io::Result<Output> {
         let chain = format!("type filter hook {hook} priority 0\npolicy accept\n{rule}\n");
         let table = format!("table {family} test {{\nchain passed {{\n{chain}}}\n}}\n");
