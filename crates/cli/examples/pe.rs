@@ -25,6 +25,8 @@ fn main() -> ExitCode {
         "late" => late(),
         "orphan" => orphan(&argument),
         "mourn" => mourn(),
+        // It stays for a while, so that others do not learn of its end first.
+        "wake" => mourn().inspect_err(|_| std::thread::sleep(Duration::from_secs(3))),
         "soak" => soak(argument.parse().expect("a number of seconds")),
         "interrupts" => interrupts(),
         "leave" => leave(&argument),

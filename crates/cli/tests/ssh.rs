@@ -41,18 +41,30 @@ fn agents_are_started_by_ssh() {
     assert_eq!(ended.status, 126, "{ended:?}");
 }
 
-/// The PE that is refused learns it in a wait, though no call asks for that stream again.
+/// The PE whose stream is refused learns it in a wait, though no call asks for that stream again,
+/// and so does the other one.
 #[test]
 fn a_firewall_between_two_hosts_is_named() {
     let Some(hosts) = Hosts::new(3) else { return };
     hosts.refuse(2, 3);
     hosts.refuse(3, 2);
-    let ended = hosts.run(&["--keep-going", "--hosts", "h1,h2,h3", &pe(), "mourn"]);
+    let ended = hosts.run(&["--keep-going", "--hosts", "h1,h2,h3", &pe(), "wake"]);
     assert_eq!(ended.status, 42, "{ended:?}");
     let named =
         |pe, host| ended.stderr.contains(&format!("tcp: PE {pe} on {host} cannot be reached"));
-    assert!(named(1, "h2") || named(2, "h3"), "{ended:?}");
+    assert!(named(1, "h2") && named(2, "h3"), "{ended:?}");
     assert!(ended.stderr.contains("or a firewall is in the way"), "{ended:?}");
+}
+
+/// The PE that cannot be reached makes the stream.
+#[test]
+fn a_firewall_in_one_direction_is_overcome() {
+    for (host, from) in [(2, 3), (3, 2)] {
+        let Some(hosts) = Hosts::new(3) else { return };
+        hosts.refuse(host, from);
+        let ended = hosts.run(&["--hosts", "h1,h2,h3", &pe(), "soak", "1"]);
+        assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
+    }
 }
 
 /// The launcher of MPICH.

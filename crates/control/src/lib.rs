@@ -20,7 +20,8 @@
 //! the launcher is stopped.
 //!
 //! Under another launcher there is no such stream. There each agent tells all other agents what it
-//! would tell its launcher: `State`, `Exit` and `Finished`. That is `memonet_fabrics`' part.
+//! would tell its launcher: `State`, `Exit`, `Unreached` and `Finished`. That is `memonet_fabrics`'
+//! part.
 
 pub mod codec;
 pub mod datagrams;

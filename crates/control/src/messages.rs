@@ -100,6 +100,8 @@ pub enum ToAgent {
     End {},
     /// So many bytes of output were passed on.
     Written { bytes: u32 },
+    /// The PE `from` of another node has got no stream to the PE `to` of this one.
+    Unreached { from: u32, to: u32 },
     /// Nobody reads this output of the PEs any more: 0 for standard output, 1 for error.
     Closed { target: u8 },
 }
@@ -128,6 +130,8 @@ pub enum ToLauncher {
     Taken { bytes: u32 },
     /// A part of the statistics of shared objects that its PEs have written.
     Stats { lines: Bytes },
+    /// The PE `from` of this node has got no stream to the PE `to` of another one.
+    Unreached { from: u32, to: u32 },
     /// All has ended. Nothing follows.
     Finished {},
 }
@@ -160,6 +164,7 @@ wire_enum!(ToAgent {
     7 => Written { bytes },
     8 => Closed { target },
     9 => End {},
+    10 => Unreached { from, to },
 });
 wire_enum!(ToLauncher {
     0 => Ready { findings },
@@ -173,6 +178,7 @@ wire_enum!(ToLauncher {
     8 => Taken { bytes },
     9 => Finished {},
     10 => Stats { lines },
+    11 => Unreached { from, to },
 });
 
 #[cfg(test)]
@@ -250,6 +256,7 @@ mod tests {
             Just(ToAgent::End {}),
             any::<u32>().prop_map(|bytes| ToAgent::Written { bytes }),
             any::<u8>().prop_map(|target| ToAgent::Closed { target }),
+            any::<(u32, u32)>().prop_map(|(from, to)| ToAgent::Unreached { from, to }),
         ]
         .boxed()
     }
@@ -279,6 +286,7 @@ mod tests {
             any::<String>().prop_map(|text| ToLauncher::Say { text }),
             any::<u32>().prop_map(|bytes| ToLauncher::Taken { bytes }),
             bytes().prop_map(|lines| ToLauncher::Stats { lines }),
+            any::<(u32, u32)>().prop_map(|(from, to)| ToLauncher::Unreached { from, to }),
             Just(ToLauncher::Finished {}),
         ]
         .boxed()

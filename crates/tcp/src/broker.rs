@@ -57,4 +57,9 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// `pe` has asked for a stream to this PE, and has got none.
+    Unreached {
+        /// The other end.
+        pe: u32,
+    },
 }

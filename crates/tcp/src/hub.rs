@@ -301,8 +301,10 @@ impl Hub {
 
     fn take_event(&mut self, event: Event) {
         let me = self.me();
-        let (Event::Connected { pe, .. } | Event::Accepted { pe, .. } | Event::Refused { pe, .. }) =
-            event;
+        let (Event::Connected { pe, .. }
+        | Event::Accepted { pe, .. }
+        | Event::Refused { pe, .. }
+        | Event::Unreached { pe }) = event;
         if pe as usize >= self.peers.len() || pe == me {
             return;
         }
@@ -342,6 +344,13 @@ impl Hub {
                         self.broken.push(pe);
                         self.seat.wake();
                     }
+                }
+            }
+            // This direction may pass. If it does not, this PE learns why.
+            Event::Unreached { pe } => {
+                let peer = self.known(pe);
+                if peer.is_lost() && peer.aside.is_none() {
+                    self.ask(pe);
                 }
             }
         }

@@ -92,7 +92,8 @@ impl Host {
                 Some(Event::Refused { pe: node, why }) => {
                     streams.push(Stream { node, way: Err(why) });
                 }
-                Some(Event::Accepted { .. }) => {}
+                // The latter is told of PEs alone.
+                Some(Event::Accepted { .. } | Event::Unreached { .. }) => {}
                 None => std::thread::sleep(Duration::from_millis(1)),
             }
         }

@@ -1,7 +1,7 @@
 //! What `memonet_tcp::agent` does for launcher and agents.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use anyhow::Result;
 use memonet_tcp::agent::{self, End, Heart, Job, NodeInfo, Secret};
@@ -73,6 +73,21 @@ impl Switchboard {
     /// The descriptor by which a PE asks for streams.
     pub fn seat(&mut self, pe: usize) -> Result<OwnedFd> {
         Ok(self.0.seat(pe as u32)?)
+    }
+
+    /// Readable when [`take_unreached`](Self::take_unreached) gives something.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.0.news()
+    }
+
+    /// PEs of this node that have got no stream, each with the PE that it has asked for.
+    pub fn take_unreached(&self) -> Vec<(u32, u32)> {
+        self.0.take_unreached()
+    }
+
+    /// A PE of another node has got no stream to one of this node.
+    pub fn unreached(&self, from: u32, to: u32) {
+        self.0.unreached(from, to);
     }
 
     /// A PE is gone.

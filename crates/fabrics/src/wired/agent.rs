@@ -21,6 +21,7 @@ use std::time::Duration;
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 const DEPARTURES: u64 = mesh::EVENTS - 1;
+const UNREACHED: u64 = mesh::EVENTS - 2;
 
 /// All that an agent has when it begins.
 pub struct Agent {
@@ -169,6 +170,7 @@ impl Watch {
         let mesh =
             Mesh::begin(AgentBroker::new(switchboard.seat(description.agent_of(node))?)?, pulse)?;
         listen(mesh.events(), &departures, DEPARTURES)?;
+        listen(mesh.events(), switchboard.news(), UNREACHED)?;
         let mut places = Vec::with_capacity(guests.len());
         for (number, process) in (0..).zip(processes.iter()) {
             if let Some(pidfd) = &process.pidfd {
@@ -198,6 +200,11 @@ impl Watch {
             for event in events {
                 match event {
                     DEPARTURES => self.departures.clear(),
+                    UNREACHED => {
+                        for (from, to) in self.switchboard.take_unreached() {
+                            self.mesh.tell(ToLauncher::Unreached { from, to });
+                        }
+                    }
                     number => self.look_at_end(&mut processes, number)?,
                 }
             }
@@ -227,6 +234,11 @@ impl Watch {
             News::Exit { status } => {
                 self.exiting = true;
                 self.job.exit(status);
+            }
+            News::Unreached { node, from, to } => {
+                if self.node_of.get(from as usize) == Some(&node) {
+                    self.switchboard.unreached(from, to);
+                }
             }
             News::Lost { node, how, why } => {
                 let dead = State::Dead(Cause::Host(how));

@@ -41,6 +41,8 @@ pub enum News {
     State { node: u32, pe: u32, state: u64 },
     /// A PE there has ended the whole job with this status.
     Exit { status: u8 },
+    /// The PE `from` there has got no stream to the PE `to`.
+    Unreached { node: u32, from: u32, to: u32 },
     /// It is lost, and why.
     Lost { node: u32, how: Lost, why: String },
 }
@@ -171,7 +173,8 @@ impl Mesh {
         while let Some(event) = self.broker.next()? {
             let (Event::Connected { pe, .. }
             | Event::Accepted { pe, .. }
-            | Event::Refused { pe, .. }) = event;
+            | Event::Refused { pe, .. }
+            | Event::Unreached { pe }) = event;
             // No PE talks to agents, and no agent to itself.
             let node = pe.wrapping_sub(first);
             let is_awaited = |peer: &Peer| peer.stage == Stage::Awaited;
@@ -183,6 +186,8 @@ impl Mesh {
                     self.link(node, socket)?;
                 }
                 Event::Refused { why, .. } => self.lose(node, Lost::Closed, why, news),
+                // That is told of PEs alone.
+                Event::Unreached { .. } => {}
             }
         }
         Ok(())
@@ -214,6 +219,9 @@ impl Mesh {
                         news.push(News::State { node, pe, state });
                     }
                     Some(ToLauncher::Exit { status }) => news.push(News::Exit { status }),
+                    Some(ToLauncher::Unreached { from, to }) => {
+                        news.push(News::Unreached { node, from, to });
+                    }
                     Some(ToLauncher::Finished {}) => peer.stage = Stage::Finished,
                     Some(_) => bail!("it says what agents do not say to each other"),
                     None => {}

@@ -118,6 +118,7 @@ impl Broker for AgentBroker {
                 });
             }
             (Kind::Refused, _) => Event::Refused { pe, why: text },
+            (Kind::Unreached, _) => Event::Unreached { pe },
             _ => return Err(garbage()),
         }))
     }

@@ -8,6 +8,7 @@
 //! | record | agent | the PE itself | a sealed memory file with the job's description |
 //! | connected, accepted | agent | the other end | a socket |
 //! | refused | agent | the PE that was asked for | why |
+//! | unreached | agent | a PE that has got no stream to this one | |
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -19,7 +20,7 @@ use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 
 /// Version of these messages, which the hello names.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 /// The longest text; longer ones are cut.
 const MOST_TEXT: usize = 4000;
@@ -35,9 +36,10 @@ pub(super) enum Kind {
     Connected,
     Accepted,
     Refused,
+    Unreached,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     Kind::Hello,
     Kind::Connect,
     Kind::Return,
@@ -45,6 +47,7 @@ const KINDS: [Kind; 7] = [
     Kind::Connected,
     Kind::Accepted,
     Kind::Refused,
+    Kind::Unreached,
 ];
 
 /// A message that has come.
@@ -167,7 +170,7 @@ mod tests {
         send(&a, Kind::Refused, 1, &"ä".repeat(MOST_TEXT), None).unwrap();
         let Received::Message(message) = receive(&b).unwrap() else { panic!("no message") };
         assert_eq!(message.text, "ä".repeat(MOST_TEXT / 2));
-        for garbage in [&b"x"[..], &[7, 0, 0, 0, 0, 0, 0, 0], &[0, 0, 0, 0, 0, 0, 0, 0, 0xff]] {
+        for garbage in [&b"x"[..], &[8, 0, 0, 0, 0, 0, 0, 0], &[0, 0, 0, 0, 0, 0, 0, 0, 0xff]] {
             rustix::net::send(&a, garbage, SendFlags::empty()).unwrap();
             assert!(matches!(receive(&b), Ok(Received::Garbage)), "{garbage:?}");
         }

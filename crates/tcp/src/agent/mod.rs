@@ -17,6 +17,7 @@
 //! | whatever strangers send, in whatever number, costs bounded memory, and changes nothing | at most 64 connections that are not proved, of 2 seconds each; one that has said nothing true gives its place up after 0.2 seconds if all are taken. Messages have fixed sizes, and no byte beyond them is read |
 //! | a stranger learns that something listens, and no more | no byte is sent before a hello with a right tag |
 //! | each request is answered once, within about 15 seconds | each step has its limit, and all together too. A program that the PE becomes by exec is not told of what the one before has asked |
+//! | a PE to which another one gets no stream is told | its agent is, by [`Switchboard::unreached`]: who has agents speak with each other sees to that |
 //! | a PE gets all streams that others have made to it | they wait for it while it has not started, or is slow, and for the program that it becomes by exec |
 //! | a node that is down delays no stream to others | at most 16 streams to one node are being made at a time, of 128 |
 //!

@@ -20,6 +20,7 @@ pub(super) enum Parcel {
     Connected { pe: u32, socket: OwnedFd },
     Accepted { pe: u32, socket: OwnedFd },
     Refused { pe: u32, why: String },
+    Unreached { pe: u32 },
 }
 
 /// A PE's place at the switchboard.
@@ -137,6 +138,7 @@ impl Seat {
                 }
                 Parcel::Accepted { pe, socket } => (Kind::Accepted, *pe, "", Some(socket.as_fd())),
                 Parcel::Refused { pe, why } => (Kind::Refused, *pe, &**why, None),
+                Parcel::Unreached { pe } => (Kind::Unreached, *pe, "", None),
             };
             match channel::send(channel, kind, pe, text, fd) {
                 Ok(()) => drop(self.waiting.pop_front()),

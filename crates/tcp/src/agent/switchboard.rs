@@ -13,7 +13,7 @@ use super::seat::{Parcel, Said, Seat};
 use memonet_core::{Error, Result};
 use rustix::event::epoll::EventFlags;
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use std::collections::{BTreeMap, HashSet};
@@ -37,11 +37,16 @@ struct Shared {
     /// Readable when there are commands.
     bell: OwnedFd,
     refused: AtomicU64,
+    /// PEs of this node that have got no stream to a PE of another one, each with that.
+    unreached: Mutex<Vec<(u32, u32)>>,
+    /// Readable when there are some.
+    news: OwnedFd,
 }
 
 enum Command {
     Seat(u32, OwnedFd),
     Departed(u32),
+    Unreached { from: u32, to: u32 },
     Stop,
 }
 
@@ -51,10 +56,17 @@ impl Switchboard {
         let description = job.description();
         let wrong = |wrong: Wrong| Error::Fabric { fabric: FABRIC, problem: wrong.to_string() };
         let record = sealed::file("memonet-record", &description.encode().map_err(wrong)?)?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| system("eventfd", e))?;
-        let shared =
-            Arc::new(Shared { commands: Mutex::new(Vec::new()), bell, refused: AtomicU64::new(0) });
+        let flag = || {
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .map_err(|e| system("eventfd", e))
+        };
+        let shared = Arc::new(Shared {
+            commands: Mutex::default(),
+            bell: flag()?,
+            refused: AtomicU64::new(0),
+            unreached: Mutex::default(),
+            news: flag()?,
+        });
         let board = Board::new(listener, &job, description, record, shared.clone())?;
         let thread = without_signals(|| {
             std::thread::Builder::new().name("memonet-streams".into()).spawn(move || board.run())
@@ -89,6 +101,25 @@ impl Switchboard {
     /// How many connections were sent away because they did not prove themselves, or gave up.
     pub fn refused(&self) -> u64 {
         self.shared.refused.load(Ordering::Relaxed)
+    }
+
+    /// A PE of another node has got no stream to a PE, as its agent tells. If that is of this node,
+    /// it may try the other direction, or learns why there is none.
+    pub fn unreached(&self, from: u32, to: u32) {
+        self.command(Command::Unreached { from, to });
+    }
+
+    /// Readable when [`take_unreached`](Self::take_unreached) gives something.
+    pub fn news(&self) -> BorrowedFd<'_> {
+        self.shared.news.as_fd()
+    }
+
+    /// PEs of this node that have got no stream since the last call, each with the PE of another
+    /// node that it has asked for: that node's agent is to know.
+    pub fn take_unreached(&self) -> Vec<(u32, u32)> {
+        // Emptied before they are taken, so that none is overlooked.
+        let _ = rustix::io::read(&self.shared.news, &mut [0; 8]);
+        std::mem::take(&mut *self.shared.unreached.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn command(&self, command: Command) {
@@ -182,6 +213,7 @@ impl Board {
             let now = Instant::now();
             self.dials.begin(&self.job.nodes, &self.own, now);
             let outcomes = self.dials.expire(&self.job.nodes, &self.member, &self.poll, now);
+            self.note_unreached(&outcomes);
             self.deliver(outcomes);
             // Those that have ended made room.
             self.dials.begin(&self.job.nodes, &self.own, now);
@@ -220,6 +252,12 @@ impl Board {
             match command {
                 Command::Seat(pe, channel) => self.take_seat(pe, channel),
                 Command::Departed(pe) => self.depart(pe),
+                Command::Unreached { from, to } => {
+                    let is_there = self.job.node_of(from).is_some() && !self.gone.contains(&from);
+                    if let Some(seat) = self.seats.get_mut(&to).filter(|_| is_there) {
+                        seat.give(Parcel::Unreached { pe: from });
+                    }
+                }
                 Command::Stop => return true,
             }
         }
@@ -259,6 +297,7 @@ impl Board {
             }
             Token::Dial(number) => {
                 let outcomes = self.dials.go_on(number, &self.member, &self.poll, now);
+                self.note_unreached(&outcomes);
                 self.deliver(outcomes);
             }
             Token::Seat(pe) => match self.seats.get_mut(&pe).map(Seat::listen) {
@@ -316,6 +355,23 @@ impl Board {
                 self.dials.ask(Request { link, generation, asked: Instant::now() });
             }
             (answer, _) => answer.into_iter().for_each(|answer| seat.give(answer)),
+        }
+    }
+
+    /// Has the agents of other nodes learn which PEs cannot reach theirs.
+    fn note_unreached(&self, outcomes: &Outcomes) {
+        let agents = self.job.agent_of(0);
+        let is_refused = |(request, outcome): &&(Request, Outcome)| {
+            matches!(outcome, Outcome::Refused(_)) && request.link.from_pe < agents
+        };
+        let refused = outcomes.iter().filter(is_refused);
+        let pairs: Vec<_> =
+            refused.map(|(request, _)| (request.link.from_pe, request.link.to_pe)).collect();
+        if !pairs.is_empty() {
+            let shared = &self.shared;
+            shared.unreached.lock().unwrap_or_else(PoisonError::into_inner).extend(pairs);
+            // A counter that is full is readable too.
+            let _ = rustix::io::write(&shared.news, &1u64.to_ne_bytes());
         }
     }
 

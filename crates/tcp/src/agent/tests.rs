@@ -79,6 +79,34 @@ fn agents_have_streams_of_their_own() {
     }
 }
 
+/// The agent learns which of its PEs has got no stream, and the PE that it has asked for, too: that
+/// one makes the stream.
+#[test]
+fn a_pe_that_is_not_reached_is_told() {
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut cluster = cluster_with(&[1, 1], |job| {
+        if job.node == 0 {
+            job.nodes[1].addresses = vec![nowhere];
+        }
+    });
+    let (a, b) = (cluster.pe(0), cluster.pe(1));
+    a.connect(1).unwrap();
+    assert!(refusal(&a, 1).contains("cannot be reached"));
+    await_readable(cluster.boards[0].news());
+    assert_eq!(cluster.boards[0].take_unreached(), [(0, 1)]);
+    assert_eq!(cluster.boards[0].take_unreached(), []);
+    // There is no such PE, or it is of another node.
+    [(7, 1), (1, 0)].iter().for_each(|&(from, to)| cluster.boards[1].unreached(from, to));
+    cluster.boards[1].unreached(0, 1);
+    assert!(matches!(event(&b), Event::Unreached { pe: 0 }));
+    connect(&b, &a);
+    // An agent whose PE has gone tells of no pair.
+    cluster.boards[0].departed(1);
+    a.connect(1).unwrap();
+    assert!(refusal(&a, 1).contains("left"));
+    assert_eq!(cluster.boards[0].take_unreached(), []);
+}
+
 fn await_readable(fd: impl AsFd) {
     let limit = Timespec { tv_sec: PATIENCE.as_secs() as i64, tv_nsec: 0 };
     let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&limit)).unwrap();

@@ -37,6 +37,7 @@ const SIGNALS: u64 = u64::MAX - 10;
 const OUTPUT: u64 = u64::MAX - 11;
 const DEPARTURES: u64 = u64::MAX - 12;
 const INPUT: u64 = u64::MAX - 13;
+const UNREACHED: u64 = u64::MAX - 14;
 
 /// Bytes of output that may be on the way to the launcher. Further output waits in its pipes.
 const WINDOW_BYTES: usize = 1 << 20;
@@ -95,6 +96,7 @@ impl<'a> Watch<'a> {
         let departures = Departures::watch(&job)?;
         line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
         let mut switchboard = Switchboard::start(ready.listening, description)?;
+        listen(&line.events, switchboard.news(), UNREACHED)?;
         let family = Family::found(guard)?;
         listen(&line.events, &signals, SIGNALS)?;
         listen(&line.events, &departures, DEPARTURES)?;
@@ -166,6 +168,7 @@ impl<'a> Watch<'a> {
                     SIGNALS => while self.signals.next().is_some() {},
                     OUTPUT => self.read_output()?,
                     DEPARTURES => self.departures.clear(),
+                    UNREACHED => self.tell_unreached(),
                     _ => {}
                 }
             }
@@ -213,6 +216,7 @@ impl<'a> Watch<'a> {
             }
             ToAgent::Hurry {} => self.processes.hurry(Instant::now()),
             ToAgent::Written { bytes } => self.owed = self.owed.saturating_sub(bytes as usize),
+            ToAgent::Unreached { from, to } => self.switchboard.unreached(from, to),
             ToAgent::Closed { target } => {
                 // As in a shell's pipeline, a PE that writes again gets SIGPIPE.
                 self.outputs
@@ -305,6 +309,12 @@ impl<'a> Watch<'a> {
                 self.tell(pe, state);
                 self.tell_switchboard(pe, state);
             }
+        }
+    }
+
+    fn tell_unreached(&mut self) {
+        for (from, to) in self.switchboard.take_unreached() {
+            self.line.send(&ToLauncher::Unreached { from, to });
         }
     }
 

@@ -286,6 +286,15 @@ impl Launcher {
             }
             ToLauncher::Say { text } => self.say_on(at, &text),
             ToLauncher::Taken { bytes } => self.input.taken(bytes as usize),
+            ToLauncher::Unreached { from, to } => {
+                self.pe_of(at, from)?;
+                let has = |node: &&mut Node| {
+                    (node.first..node.first + node.count).contains(&(to as usize))
+                };
+                let node = self.nodes.iter_mut().find(has);
+                node.with_context(|| format!("PE {to} is nowhere"))?
+                    .send(&ToAgent::Unreached { from, to });
+            }
             ToLauncher::Stats { lines } => {
                 self.stats.iter_mut().for_each(|all| all.extend_from_slice(&lines.0));
             }
