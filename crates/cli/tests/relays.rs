@@ -11,11 +11,12 @@ use common::{Ended, Job, Random, children, pe, send, start, start_with, state, u
 use rustix::process::Signal;
 
 /// Instead of ssh, called as `SCRIPT HOST WORDS...`. The parent of what a relay calls is the relay.
-const SCRIPTS: [(&str, &str); 4] = [
+const SCRIPTS: [(&str, &str); 5] = [
     ("local", ""),
     // Between hosts there is no ssh without a password.
     ("apart", "case $(tr '\\0' ' ' < /proc/$PPID/cmdline) in *--relay*) exit 255;; esac"),
     ("slow", "case $(tr '\\0' ' ' < /proc/$PPID/cmdline) in *--relay*) exec sleep 1000;; esac"),
+    ("hangs", "exec sleep 1000"),
     ("no_relay", "case $* in *--relay*) echo 'unexpected argument' >&2; exit 2;; esac"),
 ];
 
@@ -140,6 +141,16 @@ fn what_keeps_a_host_from_the_job_is_said_as_without_relays() {
     let ended = start(&all.iter().map(String::as_str).collect::<Vec<_>>()).end();
     assert_eq!(ended.status, 1, "{ended:?}");
     assert!(ended.stderr.contains("cannot start /no/such/command"), "{ended:?}");
+}
+
+#[test]
+fn relays_that_never_answer_keep_nobody() {
+    let ended = run_on(5, "hangs", &["--timeout", "1", "true"]);
+    assert_eq!(ended.status, 124, "{ended:?}");
+    let job = start_on(5, "hangs", &["true"]);
+    until("relays are called", || children(job.pid()).len() > 2);
+    send(job.pid(), Signal::TERM);
+    assert_eq!(job.end().status, 143);
 }
 
 /// What a PE of each host prints if it is not lost.

@@ -520,6 +520,7 @@ impl Launcher {
         // An agent that has not answered yet may never do so.
         let silent = self.nodes.iter_mut().filter(|node| node.stage == Stage::Called);
         silent.for_each(Node::hang_up);
+        self.relays.iter_mut().filter(|relay| !relay.has_greeted).for_each(Relay::end);
     }
 
     fn handle_signals(&mut self) -> Result<()> {
