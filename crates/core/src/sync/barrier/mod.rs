@@ -132,8 +132,9 @@ impl Algorithm {
             record.are_near(members.iter().copied()) && record.is_crowded(members[0])
         };
         let shares_nodes = || {
-            let nodes = pe.record().by_node(members).len();
-            (2..members.len()).contains(&nodes)
+            let record = pe.record();
+            // Thousands of simulated PEs in one process ask this: nothing is built without nodes.
+            record.is_mixed() && (2..members.len()).contains(&record.by_node(members).len())
         };
         Ok(match Self::forced(members.len())? {
             Some(forced) => forced,
