@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::peer::{Peer, State};
 use crate::shared::Shared;
 use crate::thread::{self, Progress};
-use crate::wire::{Home, Link, Place};
+use crate::wire::{COPIED, Home, Link, Place};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, SignalOp};
 use memonet_core::unstable::shm::{self, AtomicOp};
@@ -277,6 +277,23 @@ impl Tcp {
         Ok(())
     }
 
+    /// Notifies a peer, perhaps after a block of at most [`COPIED`] bytes.
+    ///
+    /// # Safety
+    /// The block's source is readable during the call.
+    unsafe fn notify_after(
+        &self,
+        block: Option<(Place, *const u8, usize)>,
+        (at, size): (FarAddress, usize),
+        bits: u64,
+    ) -> Result<()> {
+        let Some(mut hub) = self.room(at.pe, Link::has_room)? else { return Ok(()) };
+        // SAFETY: the caller promises the source.
+        unsafe { hub.peer(at.pe).link.notify(block, (place(at), size), bits) };
+        hub.added(at.pe, true);
+        Ok(())
+    }
+
     /// Asks a peer, and waits for the answer.
     fn ask(&self, pe: u32, request: impl FnOnce(&mut Link) -> u64) -> Result<()> {
         let Some(mut hub) = self.room(pe, Link::may_ask)? else {
@@ -378,6 +395,32 @@ impl Fabric for Tcp {
         unsafe { self.write_and_signal(to, src, len, (signal, op, value), false) }
     }
 
+    fn notify(&self, at: FarAddress, size: usize, bits: u64) -> Result<()> {
+        if self.is_own(at) {
+            self.store(at, size, bits);
+            return Ok(());
+        }
+        // SAFETY: there is no block.
+        unsafe { self.notify_after(None, (at, size), bits) }
+    }
+
+    unsafe fn put_notify(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        at: FarAddress,
+        value: u64,
+    ) -> Result<()> {
+        if self.is_own(at) || to.pe != at.pe || len > COPIED {
+            // SAFETY: the caller promises the source.
+            return unsafe { self.put_signal(to, src, len, at, SignalOp::Set, value) };
+        }
+        let block = (len > 0).then(|| (place(to), src, len));
+        // SAFETY: as above.
+        unsafe { self.notify_after(block, (at, 8), value) }
+    }
+
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
         if self.is_own(at) {
             // SAFETY: the library has resolved the word, aligned and writable.
@@ -431,6 +474,12 @@ impl Fabric for Tcp {
             hub.forget_quiet();
         }
         hub.late.take().map_or(Ok(()), Err)
+    }
+
+    fn quiet_all(&self) -> Result<()> {
+        self.enter()?;
+        self.lock().need_all();
+        self.quiet()
     }
 
     fn is_quiet(&self) -> Result<bool> {

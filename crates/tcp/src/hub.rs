@@ -124,7 +124,7 @@ impl Hub {
     #[inline]
     pub(crate) fn added(&mut self, pe: u32, now: bool) {
         let peer = self.peers[pe as usize].as_mut().expect("records were added");
-        if !peer.is_awaited {
+        if !peer.is_awaited && peer.link.is_needed() {
             peer.is_awaited = true;
             self.awaited.push(pe);
         }
@@ -504,9 +504,21 @@ impl Hub {
         !self.awaited.is_empty()
     }
 
+    /// What was not needed is from now on.
+    pub(crate) fn need_all(&mut self) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.link.need_all();
+            let alive = matches!(peer.state, State::Alive | State::Broken(..));
+            if alive && !peer.is_awaited && peer.link.is_needed() {
+                peer.is_awaited = true;
+                self.awaited.push(peer.pe);
+            }
+        }
+    }
+
     /// What peers have to acknowledge.
     pub(crate) fn goals(&self) -> impl Iterator<Item = (u32, u64)> {
-        let goal = |&pe| Some((pe, self.existing(pe)?.link.counted()));
+        let goal = |&pe| Some((pe, self.existing(pe)?.link.needed()));
         self.awaited.iter().filter_map(goal)
     }
 
@@ -516,7 +528,7 @@ impl Hub {
         self.awaited.retain(|&pe| {
             let Some(peer) = &mut peers[pe as usize] else { return false };
             let ends = matches!(peer.state, State::Gone(_) | State::Failed(_));
-            peer.is_awaited = !ends && peer.link.acknowledged() < peer.link.counted();
+            peer.is_awaited = !ends && peer.link.is_needed();
             peer.is_awaited
         });
     }
