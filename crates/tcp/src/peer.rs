@@ -120,7 +120,7 @@ impl Peer {
     ) -> Result<Option<Came>, Ended> {
         let Some(socket) = &self.socket else { return Ok(None) };
         let direct = self.link.direct();
-        let short = direct.is_none() && self.link.expects_blocks();
+        let short = self.link.expects_blocks();
         let most = if short { SHORT } else { buffer.len() };
         // SAFETY: the link says where a payload goes, which was checked, and stays (`Home`).
         let came = unsafe { socket::receive(socket.as_fd(), direct, &mut buffer[..most]) };
