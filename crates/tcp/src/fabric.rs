@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::peer::{Peer, State};
 use crate::shared::Shared;
 use crate::thread::{self, Progress};
-use crate::wire::{COPIED, Home, Link, Place};
+use crate::wire::{COPIED, Home, Link, Place, word};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, SignalOp};
 use memonet_core::unstable::shm::{self, AtomicOp};
@@ -77,8 +77,7 @@ impl Tcp {
         if shared.used_by.load(Ordering::Relaxed) != generation {
             self.begin(generation)?;
         }
-        // Lost counts do no harm.
-        shared.calls.store(shared.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        shared.count_call();
         Ok(())
     }
 
@@ -128,6 +127,37 @@ impl Tcp {
         }
         self.done(patience);
         Ok(Some(hub))
+    }
+
+    /// [`room`](Self::room) where nothing stands in the way: the usual case.
+    #[inline(always)]
+    fn ready(&self, pe: u32) -> Option<MutexGuard<'_, Hub>> {
+        let shared = &*self.shared;
+        if shared.used_by.load(Ordering::Relaxed) != forks::generation() {
+            return None;
+        }
+        shared.count_call();
+        let hub = self.lock();
+        if hub.is_ready(pe) { Some(hub) } else { None }
+    }
+
+    /// Adds a word for a peer where nothing stands in the way; says whether it has.
+    #[inline(always)]
+    fn add_word(&self, to: FarAddress, size: usize, bits: u64) -> bool {
+        let Some(mut hub) = self.ready(to.pe) else { return false };
+        hub.peer(to.pe).link.store(place(to), size, bits);
+        hub.added(to.pe, false);
+        true
+    }
+
+    /// [`add_word`](Self::add_word) of a block that is a word.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes.
+    #[inline(always)]
+    unsafe fn put_word(&self, to: FarAddress, src: *const u8, len: usize) -> bool {
+        // SAFETY: the caller promises the source.
+        unsafe { word(place(to), src, len) }.is_some_and(|bits| self.add_word(to, len, bits))
     }
 
     /// A round of a call that waits for a peer. It reads, applies and sends for all peers meanwhile
@@ -325,6 +355,9 @@ impl Fabric for Tcp {
             unsafe { shm::store_sized(self.own(to, size), size, bits) };
             return self.lock().seat.wake();
         }
+        if self.add_word(to, size, bits) {
+            return;
+        }
         match self.room(to.pe, Link::has_room) {
             Ok(Some(mut hub)) => {
                 hub.peer(to.pe).link.store(place(to), size, bits);
@@ -343,6 +376,10 @@ impl Fabric for Tcp {
             return unsafe { self.put_nbi(to, src, len) };
         }
         // SAFETY: as above.
+        if unsafe { self.put_word(to, src, len) } {
+            return Ok(());
+        }
+        // SAFETY: as above.
         unsafe { self.write(to, src, len, None, true) }
     }
 
@@ -351,6 +388,10 @@ impl Fabric for Tcp {
             // SAFETY: the caller promises the source; the library has resolved the place.
             unsafe { shm::copy_overlapping(self.own(to, len), src, len) };
             self.lock().seat.wake();
+            return Ok(());
+        }
+        // SAFETY: as above.
+        if unsafe { self.put_word(to, src, len) } {
             return Ok(());
         }
         // SAFETY: as above.

@@ -14,8 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// With so many bytes of records for a peer, they are sent.
-pub const BATCH: usize = 16 << 10;
 /// How long a stream has been broken when its peer counts as failed, though nobody says that it has
 /// gone: longer than it takes until the loss of a host is known.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -107,6 +105,15 @@ impl Hub {
         self.known(pe)
     }
 
+    /// Whether a record for a peer can be added at once.
+    #[inline]
+    pub(crate) fn is_ready(&self, pe: u32) -> bool {
+        let is_ready = |peer: &Peer| {
+            matches!(peer.state, State::Alive) && !peer.is_lost() && peer.link.has_room()
+        };
+        self.existing(pe).is_some_and(is_ready)
+    }
+
     /// A peer, if there has been anything between it and this PE.
     pub(crate) fn existing(&self, pe: u32) -> Option<&Peer> {
         self.peers[pe as usize].as_deref()
@@ -128,7 +135,7 @@ impl Hub {
             peer.is_awaited = true;
             self.awaited.push(pe);
         }
-        let many = now || peer.link.buffered() >= BATCH;
+        let many = now || peer.link.buffered() >= peer.sends_at;
         if !peer.has_output {
             self.note_output(pe);
         }

@@ -5,7 +5,7 @@ use super::limits::{COPIED, PIECES, REQUESTS, ROOM};
 use super::outbox::{Outbox, Piece};
 use super::record::{Header, Kind, VERSION, aux_of};
 use memonet_core::SignalOp;
-use memonet_core::unstable::shm::AtomicOp;
+use memonet_core::unstable::shm::{self, AtomicOp};
 use std::collections::VecDeque;
 
 /// A place in the peer's memory.
@@ -15,6 +15,21 @@ pub struct Place {
     pub region: u16,
     /// As in a `FarAddress`.
     pub offset: u64,
+}
+
+/// The word that a block is, if it is an aligned one (W2).
+///
+/// # Safety
+/// `src` is readable for `len` bytes.
+#[inline(always)]
+pub unsafe fn word(at: Place, src: *const u8, len: usize) -> Option<u64> {
+    if !matches!(len, 1 | 2 | 4 | 8) || !at.offset.is_multiple_of(len as u64) {
+        return None;
+    }
+    let mut bits = [0; 8];
+    // SAFETY: the caller promises the source, and `bits` has room.
+    unsafe { shm::copy(bits.as_mut_ptr(), src, len) };
+    Some(u64::from_le_bytes(bits))
 }
 
 /// A request without an answer yet.
@@ -119,13 +134,10 @@ impl Link {
     /// # Safety
     /// `src` is readable for `len` bytes, until then or until the link is [ended](Self::end).
     pub unsafe fn put(&mut self, at: Place, src: *const u8, len: usize) -> u64 {
-        self.counted += 1;
-        if matches!(len, 1 | 2 | 4 | 8) && at.offset.is_multiple_of(len as u64) {
-            let mut bits = [0; 8];
-            // SAFETY: the caller promises the source, and `bits` has room.
-            unsafe { memonet_core::unstable::shm::copy(bits.as_mut_ptr(), src, len) };
-            // W2.
-            self.push(Kind::Store, len as u8, at, u64::from_le_bytes(bits));
+        self.count();
+        // SAFETY: the caller promises the source.
+        if let Some(bits) = unsafe { word(at, src, len) } {
+            self.push(Kind::Store, len as u8, at, bits);
             return 0;
         }
         self.push(Kind::Put, 0, at, len as u64);

@@ -104,6 +104,6 @@ mod record;
 pub use apply::{Came, Home};
 pub use inbox::Role;
 pub use limits::{COPIED, COPIED_ANSWER, PIECES, REQUESTS, ROOM};
-pub use link::{Link, Place};
+pub use link::{Link, Place, word};
 pub use outbox::{Outbox, Piece};
 pub use record::{Bad, HEADER, Header, Kind};
