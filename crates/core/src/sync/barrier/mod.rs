@@ -212,7 +212,10 @@ impl Slot {
     /// Stores into a member's word, and wakes that member.
     #[inline(always)]
     fn notify<T: shm::Word>(&self, to: &Mailbox, value: T) {
-        to.word.store(&self.pe, value);
+        if let Err(error) = to.word.notify(&self.pe, value) {
+            // The barrier's wait says so, too, if it depends on that member.
+            self.pe.surface_later(*error);
+        }
         // Far, the fabric wakes it.
         if let Some(bell) = to.bell {
             self.pe.ring_bell(bell);
