@@ -164,7 +164,7 @@ fn kills_of_hosts() {
         let victim = 2 + random.below(2) as usize;
         let how = if round % 2 == 0 {
             hosts.off(victim);
-            "nothing was heard of it for 2 seconds"
+            "nothing was heard of it for 2.4 seconds"
         } else {
             hosts.kill(victim);
             "the connection to memonet's agent there has closed"

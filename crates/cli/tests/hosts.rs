@@ -180,6 +180,19 @@ fn environment_and_folder_are_carried_but_for_what_names_a_host() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), line.repeat(2));
 }
 
+#[test]
+fn a_variable_chooses_the_interface() {
+    let by = script("local");
+    for (value, status) in [("lo", 0), ("nonesuch0", 1)] {
+        let words = ["--hosts", "a:1,b:1", "--launch-agent", &by, &pe(), "ring", "2"];
+        let (mut command, _, _folder) = common::command(&words);
+        let output = command.env("MEMONET_INTERFACE", value).output().unwrap();
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{errors}");
+        assert!(status == 0 || errors.contains("nonesuch0"), "{errors}");
+    }
+}
+
 /// Runs in an allocation of Slurm's with the hosts `a` and `b`, whose `srun` starts all here.
 fn run_allocated(args: &[&str], tasks: Option<&str>) -> (Option<i32>, String, String) {
     use std::os::unix::fs::PermissionsExt;
@@ -418,7 +431,7 @@ fn a_stopped_agent_is_a_lost_host_unless_the_user_says_otherwise() {
     send(agents(job.pid())[1], Signal::STOP);
     let ended = job.end();
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
-    assert!(ended.stderr.contains("nothing was heard of it for 2 seconds"), "{ended:?}");
+    assert!(ended.stderr.contains("nothing was heard of it for 2.4 seconds"), "{ended:?}");
 
     let job = start_on("a:1,b:1", &["--heartbeat", "off", "sleep", "4"]);
     sleepers(&job, 2);
@@ -428,6 +441,34 @@ fn a_stopped_agent_is_a_lost_host_unless_the_user_says_otherwise() {
     send(agent, Signal::CONT);
     let ended = job.end();
     assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
+}
+
+/// The statistics of shared objects come from all hosts, also where a PE has failed.
+#[test]
+fn stats_of_shared_objects_come_from_all_hosts() {
+    let script = format!("{} use; test $MEMONET_PE != 1 || exit 7", pe());
+    let programs: [(&[&str], i32); 2] = [(&[&pe(), "use"], 0), (&["sh", "-c", &script], 7)];
+    for (program, status) in programs {
+        let ended = run_on("a:2,b:1", &[&["--stats"], program].concat());
+        assert_eq!(ended.status, status, "{ended:?}");
+        let table = ended.stderr.lines().skip_while(|line| !line.contains("hand-overs"));
+        let rows = table.skip(1).map(|line| line.split_whitespace().skip(1).take(3).collect());
+        let rows: Vec<Vec<&str>> = rows.collect();
+        let expected = ["mutex 0", "rwlock 1"]
+            .into_iter()
+            .flat_map(|object| (0..3).map(move |pe| format!("{object} {pe}")));
+        let rows: Vec<String> = rows.iter().map(|row| row.join(" ")).collect();
+        assert_eq!(rows, expected.collect::<Vec<_>>(), "{ended:?}");
+    }
+    let none = run_on("a:1,b:1", &["--stats", "true"]);
+    assert_eq!(none.stderr, "memonet: no PE that ended in order has had shared objects\n");
+}
+
+#[test]
+fn a_simulated_machine_is_refused_on_several_hosts() {
+    let ended = run_on("a:1,b:1", &["--machine", "scc", "true"]);
+    assert_eq!((ended.status, &*ended.stdout), (1, ""), "{ended:?}");
+    assert!(ended.stderr.contains("a simulated machine lies in one process"), "{ended:?}");
 }
 
 /// PEs of different hosts could not reach each other by it.
@@ -453,6 +494,50 @@ fn a_program_that_is_not_there_starts_nothing() {
         assert!(ended.stderr.contains(said), "{ended:?}");
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
     }
+}
+
+/// Whatever the agent cannot start any more: its guard, its threads or PEs. Limits do not hold for
+/// root, so that host has a user of its own.
+#[test]
+fn a_host_that_takes_no_more_processes_is_named() {
+    if !rustix::process::geteuid().is_root() || !common::has("setpriv") {
+        return common::skip("it needs root, to run an agent as another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), executable.clone()).unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    // The user must be able to start it.
+    std::fs::copy(env!("CARGO_BIN_EXE_memonet"), path("memonet")).unwrap();
+    let user = 100_000 + std::process::id();
+    let mut limit = 0;
+    loop {
+        limit += 1;
+        assert!(limit < 20, "that is enough for all");
+        let script = format!(
+            "#!/bin/sh\nhost=$1; shift 2; case $host in a) exec {0} \"$@\";; esac\n\
+             exec prlimit --nproc={limit} setpriv --reuid {user} --clear-groups {0} \"$@\"\n",
+            path("memonet")
+        );
+        std::fs::write(path("limited"), script).unwrap();
+        std::fs::set_permissions(path("limited"), executable.clone()).unwrap();
+        let words = ["--hosts", "a:1,b:2", "--launch-agent", &path("limited"), "--interface", "lo"];
+        let program = ["sh", "-c", "cd / && echo $MEMONET_PE"];
+        let (mut command, mark, own) = common::command(&[&words[..], &program].concat());
+        std::fs::set_permissions(own.path(), executable.clone()).unwrap();
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        until("nothing is left", || common::marked(&mark).is_empty());
+        let [said, errors] =
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        if output.status.success() {
+            assert_eq!((said.lines().count(), &*errors), (3, ""), "{said}");
+            break;
+        }
+        assert!(errors.starts_with("memonet: b: "), "{limit}: {said}{errors}");
+        assert!(errors.contains("ulimit -u"), "{limit}: {said}{errors}");
+        assert_eq!(errors.lines().count(), 1, "{limit}: {said}{errors}");
+    }
+    assert!(limit > 4, "a guard, threads and PEs were refused before");
 }
 
 /// Found out by the kernel alone, when some PEs run already.
@@ -518,6 +603,21 @@ fn an_agent_that_dies_between_is_a_lost_host() {
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
     let ended = run(&all(&on("a:1", "garbage"), &["echo", "mine"]));
     assert_eq!((ended.status, &*ended.stdout), (0, "mine\n"), "{ended:?}");
+}
+
+/// Without -n, as many PEs as there are slots.
+#[test]
+fn oshrun_takes_hosts() {
+    let (mut command, _, _folder) = common::command(&[]);
+    let program = command.get_program().to_owned();
+    command = std::process::Command::new(program);
+    command.args(["oshrun", "-H", "a:2,b:1", "--launch-agent", &script("local"), "-iface", "lo"]);
+    command.args(["-l", "--timeout", "40", "sh", "-c", "echo $MEMONET_PE of $MEMONET_NPES"]);
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["[0] 0 of 3", "[1] 1 of 3", "[2] 2 of 3"], "{:?}", output.stderr);
 }
 
 #[test]

@@ -5,8 +5,9 @@ mod common;
 use common::cluster::{Hosts, must};
 use common::{marked, pe, send, skip, until};
 use rustix::process::Signal;
-use std::path::PathBuf;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[test]
 fn agents_are_started_by_ssh() {
@@ -54,24 +55,63 @@ fn a_firewall_between_two_hosts_is_named() {
     assert!(ended.stderr.contains("or a firewall is in the way"), "{ended:?}");
 }
 
+/// The launcher of MPICH.
+fn hydra() -> Option<PathBuf> {
+    let python = std::env::var_os("MEMONET_TEST_PYTHON").map(PathBuf::from);
+    let hydra = python.map(|python| python.with_file_name("mpiexec.hydra"));
+    let hydra = hydra.filter(|file| file.exists());
+    if hydra.is_none() {
+        assert!(std::env::var_os("MEMONET_TEST_TOOLS").is_none(), "no Hydra: `make deps`");
+        skip("it needs Hydra (`make deps`)");
+    }
+    hydra
+}
+
+/// Starts two PEs on each of two hosts; what the PEs are to do is missing.
+fn by_hydra(hydra: &Path, hosts: &Hosts) -> Command {
+    let mut command = hosts.on(1);
+    command.arg(hydra).args(["-launcher", "ssh", "-launcher-exec"]);
+    command.arg(hosts.path("bin/ssh")).args(["-disable-auto-cleanup"]);
+    command.args(["-localhost", "10.78.0.1", "-hosts", "10.78.0.1:2,10.78.0.2:2", "-n", "4"]);
+    command.arg(pe()).stdin(Stdio::null());
+    command
+}
+
+/// Their agents beat by datagrams, too.
+#[test]
+fn pes_of_hydra_survive_streams_that_stall() {
+    let Some(hydra) = hydra() else { return };
+    let Some(hosts) = Hosts::new(2) else { return };
+    let mark = format!("hydra-stall-{}", std::process::id());
+    let mut command = by_hydra(&hydra, &hosts);
+    command.args(["soak", "3"]).env("MEMONET_TEST_MARK", &mark);
+    command.env("MEMONET_INTERFACE", "10.78.0.0/24");
+    let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let is_pe = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "pe\n")
+    };
+    until("PEs run", || marked(&mark).iter().filter(|pid| is_pe(pid)).count() == 4);
+    std::thread::sleep(Duration::from_millis(1500));
+    hosts.stall(1, 2);
+    std::thread::sleep(Duration::from_millis(3500));
+    hosts.pass(1);
+    let output = job.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), &*errors), (Some(0), ""), "{said}");
+    until("no process is left", || marked(&mark).is_empty());
+}
+
 /// Hydra has started the PEs, and nothing of memonet's launcher runs. A death on one host is known
 /// on the other, and no agent is left.
 #[test]
 fn pes_of_hydra_form_a_job() {
-    let python = std::env::var_os("MEMONET_TEST_PYTHON").map(PathBuf::from);
-    let hydra = python.map(|python| python.with_file_name("mpiexec.hydra"));
-    let Some(hydra) = hydra.filter(|file| file.exists()) else {
-        assert!(std::env::var_os("MEMONET_TEST_TOOLS").is_none(), "no Hydra: `make deps`");
-        return skip("it needs Hydra (`make deps`)");
-    };
+    let Some(hydra) = hydra() else { return };
     let Some(hosts) = Hosts::new(2) else { return };
     let mark = format!("hydra-{}", std::process::id());
     let run = |program: &[&str]| {
-        let mut command = hosts.on(1);
-        command.arg(&hydra).args(["-launcher", "ssh", "-launcher-exec"]);
-        command.arg(hosts.path("bin/ssh")).args(["-disable-auto-cleanup"]);
-        command.args(["-localhost", "10.78.0.1", "-hosts", "10.78.0.1:2,10.78.0.2:2", "-n", "4"]);
-        command.arg(pe()).args(program).env("MEMONET_TEST_MARK", &mark).stdin(Stdio::null());
+        let mut command = by_hydra(&hydra, &hosts);
+        command.args(program).env("MEMONET_TEST_MARK", &mark);
         let output = command.output().unwrap();
         until("no process is left", || marked(&mark).is_empty());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -95,8 +135,28 @@ fn a_host_that_is_cut_off_is_lost_and_ends_its_pes() {
     hosts.cut(3);
     let ended = job.end();
     assert_eq!(ended.status, 128 + 9, "{ended:?}");
-    let said = " on h3): its host is lost: nothing was heard of it for 2 seconds";
+    let said = " on h3): its host is lost: nothing was heard of it for 2.4 seconds";
     assert!(ended.stderr.contains(said), "{ended:?}");
+}
+
+/// The hosts h1, h2 and h3 have a relay, and so have h4 and h5.
+#[test]
+fn a_host_takes_those_with_it_that_it_has_reached() {
+    let Some(hosts) = Hosts::new(5) else { return };
+    let list = ["--hosts", "h1,h2,h3,h4,h5", "--direct-hosts", "2"];
+    let go_on = ["--keep-going", "sh", "-c", "sleep 5; echo $MEMONET_PE"];
+    let job = hosts.start(&[&list[..], &go_on].concat());
+    job.sleepers(5);
+    hosts.off(4);
+    let ended = job.end();
+    assert_eq!((ended.status, ended.lines()), (128 + 9, vec!["0", "1", "2"]), "{ended:?}");
+    for said in [
+        " on h4): its host is lost: nothing was heard of it for 2.4 seconds",
+        "the connection to h4 is lost, and with it these hosts, whose agents were started from there: h5",
+        " on h5): its host is lost: the connection",
+    ] {
+        assert!(ended.stderr.contains(said), "{said}: {ended:?}");
+    }
 }
 
 #[test]

@@ -39,7 +39,9 @@ impl Departures {
             .name("departures".into())
             .stack_size(64 << 10)
             .spawn(watch)
-            .context("cannot start a thread")?;
+            .context(
+                "cannot start a thread: `ulimit -u`, or pids.max of the cgroup, may be too low",
+            )?;
         Ok(Departures(bell))
     }
 

@@ -1,5 +1,5 @@
 //! The control stream between the launcher and an agent: what they say to each other. All but
-//! [`stream`] and [`events`] is about bytes, and reads and writes nothing.
+//! [`stream`], [`datagrams`] and [`events`] is about bytes, and reads and writes nothing.
 //!
 //! ```text
 //!   launcher                                       agent
@@ -23,11 +23,13 @@
 //! would tell its launcher: `State`, `Exit` and `Finished`. That is `memonet_fabrics`' part.
 
 pub mod codec;
+pub mod datagrams;
 pub mod departures;
 pub mod descriptors;
 pub mod events;
 pub mod frames;
 pub mod messages;
+pub mod relay;
 pub mod stream;
 pub mod vigil;
 

@@ -30,6 +30,8 @@ pub struct Order {
     pub heartbeat: bool,
     /// The interface to listen on.
     pub interface: Option<String>,
+    /// Collect the statistics of shared objects.
+    pub stats: bool,
 }
 
 /// Some PEs and their program.
@@ -124,6 +126,8 @@ pub enum ToLauncher {
     Say { text: String },
     /// So many bytes of input were passed on.
     Taken { bytes: u32 },
+    /// A part of the statistics of shared objects that its PEs have written.
+    Stats { lines: Bytes },
     /// All has ended. Nothing follows.
     Finished {},
 }
@@ -140,6 +144,7 @@ wire_struct!(Order {
     verbose,
     heartbeat,
     interface,
+    stats,
 });
 wire_struct!(Part { n, program, args });
 wire_struct!(Findings { cpus, heap, addresses, architecture, page });
@@ -167,6 +172,7 @@ wire_enum!(ToLauncher {
     7 => Say { text },
     8 => Taken { bytes },
     9 => Finished {},
+    10 => Stats { lines },
 });
 
 #[cfg(test)]
@@ -198,7 +204,7 @@ mod tests {
             prop::collection::vec((word(), word()), 0..3),
             word(),
         );
-        let options = any::<(Option<bool>, bool, bool)>();
+        let options = any::<(Option<bool>, bool, bool, bool)>();
         (numbers, words, options).prop_map(|(numbers, words, options)| Order {
             node: numbers.0,
             npes: numbers.1,
@@ -211,6 +217,7 @@ mod tests {
             bind: options.0,
             verbose: options.1,
             heartbeat: options.2,
+            stats: options.3,
         })
     }
 
@@ -271,6 +278,7 @@ mod tests {
             any::<u8>().prop_map(|status| ToLauncher::Exit { status }),
             any::<String>().prop_map(|text| ToLauncher::Say { text }),
             any::<u32>().prop_map(|bytes| ToLauncher::Taken { bytes }),
+            bytes().prop_map(|lines| ToLauncher::Stats { lines }),
             Just(ToLauncher::Finished {}),
         ]
         .boxed()

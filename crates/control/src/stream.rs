@@ -34,7 +34,12 @@ impl<Fd: AsFd> Sender<Fd> {
 
     /// Adds a message.
     pub fn send(&mut self, message: &impl Wire) {
-        frame(&encode(message), &mut self.waiting);
+        self.send_encoded(&encode(message));
+    }
+
+    /// Adds a message that is bytes already.
+    pub fn send_encoded(&mut self, message: &[u8]) {
+        frame(message, &mut self.waiting);
     }
 
     /// Adds a heartbeat, unless something else waits, which says as much.

@@ -91,6 +91,12 @@ impl Vigil {
 mod tests {
     use super::*;
 
+    #[test]
+    fn errors_name_the_silence() {
+        let said = memonet_core::Cause::Host(memonet_core::Lost::Silent).to_string();
+        assert!(said.ends_with(&format!("for {} seconds", SILENCE.as_secs_f64())), "{said}");
+    }
+
     /// Two ends, whose datagrams take a millisecond, with a cut and stops; in steps of 1 ms.
     fn pass(
         cut: std::ops::Range<u64>,

@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use memonet_control::descriptors::close_all_but;
 use memonet_core::unstable::settings::ENV_MARK;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,6 +28,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{
     Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal,
 };
+
+use super::limits::why_no_process;
 
 /// How long the guard tries to kill processes: one in a hung file system never ends.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -80,9 +82,11 @@ impl Guard {
             let top = range.end.sub(range.end.addr() % 16);
             libc::clone(life, top.cast(), 0, argument.cast_mut().cast())
         };
-        let pid = Pid::from_raw(pid).filter(|_| pid > 0);
-        let pid =
-            pid.ok_or_else(io::Error::last_os_error).context("cannot create a process (clone)")?;
+        let pid = Some(pid).filter(|&pid| pid > 0).and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| {
+            let error = io::Error::last_os_error();
+            anyhow!("cannot create a process: {error}. {}", why_no_process(&error))
+        })?;
         Ok(Guard { pid, _lifeline: lifeline, mark })
     }
 

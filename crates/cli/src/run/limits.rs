@@ -50,6 +50,18 @@ fn raise(count: usize, what: &str, each: u64, more: u64) -> Result<Rlimit> {
     Ok(before)
 }
 
+/// Why the kernel makes no process, and what to do.
+pub fn why_no_process(error: &std::io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN) => {
+            "The limit on processes is reached (`ulimit -u`, or pids.max of the cgroup): raise it, or use fewer PEs"
+        }
+        Some(libc::ENOMEM) => "There is not enough memory",
+        Some(libc::EINVAL) => "Linux 5.2 or newer is needed (for pidfd)",
+        _ => "`memonet doctor` shows what this machine lacks",
+    }
+}
+
 /// The number of PEs that a hard limit allows.
 pub fn pes_by_descriptors(hard: Option<u64>) -> usize {
     let pes = hard.map_or(u64::MAX, |hard| hard.saturating_sub(OWN) / PER_PE);

@@ -51,7 +51,7 @@ mod writer;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use memonet_core::unstable::launch::{JobFile, available_cpus};
 use memonet_core::unstable::settings;
 
@@ -127,6 +127,11 @@ pub fn exit_code(error: &anyhow::Error) -> ExitCode {
 
 fn start(spec: Spec) -> Result<Outcome> {
     if spec.options.several.is_asked() {
+        if spec.options.simulated.machine.is_some() {
+            bail!(
+                "a simulated machine lies in one process, which is on this machine: leave out the list of hosts, or --machine"
+            );
+        }
         return hosts::run(spec);
     }
     let Spec { programs, mut options } = spec;
@@ -183,7 +188,7 @@ fn start(spec: Spec) -> Result<Outcome> {
     let _keepers = pulse::Keepers::start(binding.shared_cpus(), supervisor.job());
     let outcome = supervisor.watch(&mut starts)?;
     if let Some(stats) = stats {
-        eprint!("{}", stats.table()?);
+        eprint!("{}", stats::table(&stats.lines()?));
     }
     Ok(outcome)
 }

@@ -5,12 +5,13 @@
 //! blank or a `=`.
 
 use std::ffi::OsString;
-use std::num::NonZero;
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use memonet_core::unstable::launch::available_cpus;
 
-use super::spec::{Bind, Options, Program, Spec};
+use super::hosts::list::{self, Host};
+use super::spec::{ALL, Bind, Options, Program, Spec};
 use super::values::{name_and_value, pes, seconds};
 
 /// What the command line asks for.
@@ -37,8 +38,11 @@ Usage: oshrun [OPTIONS] PROGRAM [ARGUMENTS]... [: [OPTIONS] PROGRAM [ARGUMENTS].
   --timeout SECONDS         End the job after this time, with exit status 124
   --wdir FOLDER             Start the programs in this folder (also -wd)
   --machine NAME            Run on a simulated machine, one of `memonet machines`
-  -H, --host, --hostfile    This machine (localhost, or its name); a number of slots is a number of PEs without -n
-  -N, -ppn N                PEs per machine: there is one, so the number of PEs without -n
+  -H, --host, --hosts LIST  Run on these hosts: a:2,b:2. Without -n, as many PEs as there are slots
+  -f, --hostfile FILE       Run on the hosts of a file, one in a line: `a`, `a:2` or `a slots=2`
+  -N, -ppn N                PEs of each host, or of this machine without -n
+  --launch-agent COMMAND    Start memonet on each host by `COMMAND HOST WORDS...`, not by ssh
+  -iface, --interface NAME  Let hosts reach each other by this network interface
   -v, --verbose             Print the CPUs of each PE, and which options were ignored
   -h, --help, -V, --version
 
@@ -64,6 +68,8 @@ enum Does {
     Bind,
     Hosts,
     HostFile,
+    LaunchAgent,
+    Interface,
     Folder,
     Machine,
     Verbose,
@@ -85,13 +91,15 @@ const OPTIONS: &[(&[&str], Does)] = &[
     (&["bind-to", "binding"], Does::Bind),
     (&["H", "host", "hosts"], Does::Hosts),
     (&["hostfile", "machinefile", "f", "default-hostfile"], Does::HostFile),
+    (&["launch-agent"], Does::LaunchAgent),
+    (&["iface", "interface"], Does::Interface),
     (&["wdir", "wd"], Does::Folder),
     (&["machine"], Does::Machine),
     (&["v", "verbose", "report-bindings", "display-map"], Does::Verbose),
     (&["h", "help"], Does::Help),
     (&["V", "version"], Does::Version),
     (&["mca", "gmca", "prtemca", "pmixmca", "omca"], Does::Nothing(2)),
-    (&["map-by", "rank-by", "launcher", "rmk", "iface", "genvlist", "envlist", "prefix", "personality", "output", "display",
+    (&["map-by", "rank-by", "launcher", "rmk", "genvlist", "envlist", "prefix", "personality", "output", "display",
        "runtime-options", "rankmap", "usize", "stdin"], Does::Nothing(1)),
     (&["oversubscribe", "nooversubscribe", "overload-allowed", "allow-run-as-root", "use-hwthread-cpus", "q", "quiet", "genvall",
        "envall", "bind-to-core", "bycore", "byslot", "bynode", "nolocal", "debug-daemons", "enable-recovery",
@@ -105,15 +113,15 @@ pub fn read(words: impl Iterator<Item = OsString>) -> Result<Request> {
     let mut programs: Vec<(Option<usize>, &[OsString])> = Vec::new();
     for part in words.split(|word| word == ":") {
         let mut part = part.iter();
-        reader.count = None;
-        reader.default_count = None;
+        (reader.count, reader.each, reader.hosts) = (None, None, None);
         while let Some(option) = option(&mut part)? {
             match reader.take(option, &mut part)? {
                 Some(request) => return Ok(request),
                 None => continue,
             }
         }
-        programs.push((reader.count.or(reader.default_count), part.as_slice()));
+        let here = reader.place()?;
+        programs.push((reader.count.or(here), part.as_slice()));
     }
     let alone = programs.len() == 1;
     let mut spec = Spec::default();
@@ -125,6 +133,7 @@ pub fn read(words: impl Iterator<Item = OsString>) -> Result<Request> {
         };
         let n = match count {
             Some(n) => n,
+            None if alone && reader.options.several.is_asked() => ALL,
             None if alone => available_cpus(),
             None => bail!(
                 "{}: of several programs, each needs its number of PEs (-n)",
@@ -216,8 +225,11 @@ struct Reader {
     options: Options,
     /// PEs of the program that is being read.
     count: Option<usize>,
-    /// PEs of that program, if `count` is not given.
-    default_count: Option<usize>,
+    /// Its PEs on each host, and the hosts.
+    each: Option<usize>,
+    hosts: Option<Vec<Host>>,
+    /// Whether it is the first one.
+    is_later: bool,
     folder: Option<String>,
     ignored: Vec<String>,
 }
@@ -231,9 +243,7 @@ impl Reader {
         let within = || spelling.clone();
         match does {
             Does::Count => self.count = Some(pes(&values.next()?).with_context(within)?),
-            Does::PerMachine => {
-                self.default_count = Some(pes(&values.next()?).with_context(within)?)
-            }
+            Does::PerMachine => self.each = Some(pes(&values.next()?).with_context(within)?),
             Does::Export => {
                 let text = values.next()?;
                 if text.contains('=') {
@@ -249,13 +259,10 @@ impl Reader {
                 self.options.timeout = Some(seconds(&values.next()?).with_context(within)?)
             }
             Does::Bind => self.options.bind = bind(&values.next()?),
-            Does::Hosts => self.slots(hosts(&values.next()?, ',')?),
-            Does::HostFile => {
-                let path = values.next()?;
-                let text =
-                    std::fs::read_to_string(&path).with_context(|| format!("{spelling} {path}"))?;
-                self.slots(hosts(&text, '\n')?);
-            }
+            Does::Hosts => self.name(list::parse(&values.next()?).with_context(within)?)?,
+            Does::HostFile => self.name(list::read(Path::new(&values.next()?))?)?,
+            Does::LaunchAgent => self.options.several.launch_agent = Some(values.next()?),
+            Does::Interface => self.options.several.interface = Some(values.next()?),
             Does::Folder => self.start_in(&spelling, values.next()?)?,
             Does::Machine => self.options.simulated.machine = Some(values.next()?),
             Does::Verbose => self.options.verbose = true,
@@ -297,8 +304,34 @@ impl Reader {
         Ok(())
     }
 
-    fn slots(&mut self, slots: Option<usize>) {
-        self.default_count = self.default_count.or(slots);
+    fn name(&mut self, hosts: Vec<Host>) -> Result<()> {
+        if self.hosts.as_ref().is_some_and(|before| *before != hosts) {
+            bail!("there are two lists of hosts. Give one");
+        }
+        self.hosts = Some(hosts);
+        Ok(())
+    }
+
+    /// After the options of a program: where the job runs. Returns the number of PEs that the hosts
+    /// ask for, if they are this machine.
+    fn place(&mut self) -> Result<Option<usize>> {
+        let (each, hosts) = (self.each, self.hosts.take());
+        let is_later = std::mem::replace(&mut self.is_later, true);
+        let Some(mut hosts) = hosts else { return Ok(each) };
+        if hosts.iter().all(|host| is_this_machine(&host.name)) {
+            let slots = hosts.iter().map(|host| host.slots);
+            let slots = slots.flatten().reduce(usize::saturating_add);
+            return Ok(each.or(slots));
+        }
+        hosts.iter_mut().for_each(|host| host.slots = each.or(host.slots));
+        let list = Some(list::text(&hosts));
+        if is_later && self.options.several.hosts != list {
+            bail!(
+                "all programs of a job run on one list of hosts: give it to the first program. PEs fill the hosts in order"
+            );
+        }
+        self.options.several.hosts = list;
+        Ok(None)
     }
 
     fn say_ignored(&self) {
@@ -322,35 +355,10 @@ fn bind(text: &str) -> Option<Bind> {
     }
 }
 
-/// The sum of the slots in a list of hosts, if it gives any. An error unless all hosts are this
-/// machine.
-fn hosts(text: &str, separator: char) -> Result<Option<usize>> {
+fn is_this_machine(host: &str) -> bool {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let mut slots = None;
-    for line in text.split(separator) {
-        let line = line.split('#').next().unwrap_or_default();
-        let mut words = line.split_whitespace();
-        let Some(host) = words.next() else { continue };
-        let (host, number) = match host.rsplit_once(':') {
-            Some((host, number)) if number.parse::<usize>().is_ok() && host != ":" => {
-                (host, Some(number))
-            }
-            _ => (host, None),
-        };
-        let of_this = |name: &str| name.split('.').next() == host.split('.').next();
-        if !matches!(host, "localhost" | "127.0.0.1" | "::1" | "[::1]") && !of_this(&name) {
-            bail!(
-                "{host} is another machine than this ({name}), and a job runs on one machine. Leave out the hosts, or start the job there"
-            );
-        }
-        let number = number.or_else(|| words.find_map(|word| word.strip_prefix("slots=")));
-        if let Some(number) = number {
-            let more: NonZero<usize> =
-                number.parse().with_context(|| format!("slots of {host}"))?;
-            slots = Some(slots.unwrap_or(0usize).saturating_add(more.get()));
-        }
-    }
-    Ok(slots)
+    matches!(host, "localhost" | "127.0.0.1" | "::1")
+        || name.split('.').next() == host.split('.').next()
 }
 
 #[cfg(test)]
@@ -447,7 +455,6 @@ mod tests {
         assert_eq!(programs("-H localhost:3,localhost:1 a"), [(4, "a".to_owned())]);
         assert_eq!(programs(&format!("--host {name} -n 2 a")), [(2, "a".to_owned())]);
         assert_eq!(programs("-H 127.0.0.1 -N 3 a"), [(3, "a".to_owned())]);
-        refused("-H localhost,elsewhere.example a", "elsewhere.example is another machine");
         refused("-hostfile /nonexistent/hosts a", "/nonexistent/hosts");
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "# two\nlocalhost slots=2 max_slots=4\n\n").unwrap();
@@ -455,6 +462,39 @@ mod tests {
             programs(&format!("--hostfile {} a", file.path().display())),
             [(2, "a".to_owned())]
         );
+    }
+
+    #[test]
+    fn hosts_as_others_write_them() {
+        let read = |line: &str| {
+            let Spec { programs, options } = spec(line).unwrap();
+            let counts: Vec<usize> = programs.iter().map(|program| program.n).collect();
+            (counts, options.several.hosts.unwrap_or_default())
+        };
+        let of = |counts: &[usize], list: &str| (counts.to_vec(), list.to_owned());
+        assert_eq!(read("-n 4 -H a:2,b:2 p"), of(&[4], "a:2,b:2"));
+        assert_eq!(read("-host a,a,b p"), of(&[ALL], "a:2,b"));
+        assert_eq!(read("-hosts a,b -ppn 3 p"), of(&[ALL], "a:3,b:3"));
+        assert_eq!(read("-N 2 -n 3 --hosts=a,b:7 p"), of(&[3], "a:2,b:2"));
+        assert_eq!(read("-H localhost,b p"), of(&[ALL], "localhost,b"));
+        assert_eq!(read("-H a,b -n 1 p : -n 2 q"), of(&[1, 2], "a,b"));
+        assert_eq!(read("-H a,b -n 1 p : -H a,b -n 2 q"), of(&[1, 2], "a,b"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "# two\na slots = 2 max_slots=4\nb:1\n").unwrap();
+        for option in ["-f", "--hostfile", "-machinefile"] {
+            let line = format!("{option} {} p", file.path().display());
+            assert_eq!(read(&line), of(&[ALL], "a:2,b:1"));
+        }
+        let several = spec("-H a,b -iface ib0 --launch-agent rsh p").unwrap().options.several;
+        assert_eq!(
+            (several.interface.as_deref(), several.launch_agent.as_deref()),
+            (Some("ib0"), Some("rsh"))
+        );
+        refused("-H a,b -H a p", "two lists of hosts");
+        refused("-n 1 p : -H a,b -n 1 q", "give it to the first program");
+        refused("-H a,b -n 1 p : -H a,c -n 1 q", "one list of hosts");
+        refused("-H a,b p : -n 1 q", "each needs its number");
+        refused("-H a[1-3] p", "names no host");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use rustix::process::{Pid, Rlimit, WaitId, WaitIdOptions, waitid};
 use rustix::thread::CpuSet;
 
 use super::guard::Guard;
+use super::limits::why_no_process;
 use super::program::{CannotStart, Image, c_string};
 use super::signals::{self, Signals};
 use super::spec::Options;
@@ -170,10 +171,10 @@ fn clone_with(stack: &mut [u8], order: &mut Order<'_>) -> io::Result<(Pid, Owned
     };
     let error = io::Error::last_os_error();
     before.thread_set_mask()?;
-    match Pid::from_raw(result) {
+    match Some(result).filter(|&result| result > 0).and_then(Pid::from_raw) {
         // SAFETY: the kernel has written a new descriptor there, which nothing else owns.
-        Some(pid) if result > 0 => Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) })),
-        _ => Err(error),
+        Some(pid) => Ok((pid, unsafe { OwnedFd::from_raw_fd(pidfd) })),
+        None => Err(error),
     }
 }
 
@@ -303,13 +304,5 @@ impl Step {
 }
 
 fn too_many(pe: usize, error: io::Error) -> anyhow::Error {
-    let hint = match error.raw_os_error() {
-        Some(libc::EAGAIN) => {
-            "The limit on processes is reached (`ulimit -u`, or pids.max of the cgroup): raise it, or use fewer PEs"
-        }
-        Some(libc::ENOMEM) => "There is not enough memory",
-        Some(libc::EINVAL) => "Linux 5.2 or newer is needed (for pidfd)",
-        _ => "`memonet doctor` shows what this machine lacks",
-    };
-    anyhow::anyhow!("cannot create a process for PE {pe}: {error}. {hint}")
+    anyhow::anyhow!("cannot create a process for PE {pe}: {error}. {}", why_no_process(&error))
 }

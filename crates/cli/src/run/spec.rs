@@ -89,19 +89,23 @@ impl Options {
 pub struct Several {
     /// Run on these hosts, with so many PEs on each: `a:4,b:4`. Without numbers, -n PEs in equal
     /// shares
-    #[arg(long, value_name = "LIST", conflicts_with_all = ["hostfile", "machine", "stats"])]
+    #[arg(long, value_name = "LIST", conflicts_with = "hostfile")]
     pub hosts: Option<String>,
     /// Run on the hosts of a file, one in a line: `a:4` or `a slots=4`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["machine", "stats"])]
+    #[arg(long, value_name = "FILE")]
     pub hostfile: Option<PathBuf>,
     /// Start memonet on each host by `COMMAND HOST WORDS...` [default: ssh -o BatchMode=yes -T]
     #[arg(long, value_name = "COMMAND")]
     pub launch_agent: Option<String>,
+    /// Start memonet on up to N hosts from here. On more hosts, some of them start it on the others
+    /// [default: 32]
+    #[arg(long, value_name = "N")]
+    pub direct_hosts: Option<usize>,
     /// Let hosts reach each other by this network interface, or by that of this network
     /// (`10.0.0.0/8`) [default: any that is up]
     #[arg(long, value_name = "NAME|CIDR")]
     pub interface: Option<String>,
-    /// Whether a host is lost of which nothing was heard for 2 seconds [default: on]
+    /// Whether a host is lost of which nothing was heard for 2.4 seconds [default: on]
     #[arg(long, value_enum, value_name = "on|off", hide_possible_values = true)]
     pub heartbeat: Option<Heartbeat>,
 }

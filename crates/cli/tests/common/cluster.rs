@@ -36,7 +36,7 @@ UsePAM no
 PasswordAuthentication no
 KbdInteractiveAuthentication no
 PidFile none
-SetEnv HOME=FOLDER
+SetEnv HOME=FOLDER PATH=FOLDER/bin:/usr/bin:/bin
 Match User daemon
     PubkeyAuthentication no
 ";
@@ -226,6 +226,18 @@ impl Hosts {
         let rule = format!("ip saddr 10.78.0.{from} {begins} reject with tcp reset");
         let output = self.filter(self.inits[host - 1], "ip", "input", &rule).unwrap();
         assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Has a host lose what comes from another one by streams, while datagrams pass.
+    pub fn stall(&self, host: usize, from: usize) {
+        let rule = format!("ip saddr 10.78.0.{from} meta l4proto tcp drop");
+        let output = self.filter(self.inits[host - 1], "ip", "input", &rule).unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Ends what [`stall`](Self::stall) or [`refuse`](Self::refuse) has begun there.
+    pub fn pass(&self, host: usize) {
+        must(&mut self.in_network_of(self.inits[host - 1], "nft delete table ip test"));
     }
 
     fn filter(&self, init: i32, family: &str, hook: &str, rule: &str) -> std::io::Result<Output> {

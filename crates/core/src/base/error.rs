@@ -34,7 +34,7 @@ pub enum Cause {
 /// How it was noticed that a host is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
-    /// Nothing was heard of it for two seconds.
+    /// Nothing was heard of it for 2.4 seconds.
     Silent,
     /// The connection to its agent has closed.
     Closed,
@@ -50,7 +50,7 @@ impl std::fmt::Display for Cause {
             Cause::Panic => write!(f, "panicked"),
             Cause::Finalized => write!(f, "finalised while others still waited for it"),
             Cause::Host(Lost::Silent) => {
-                f.write_str("its host is lost: nothing was heard of it for 2 seconds")
+                f.write_str("its host is lost: nothing was heard of it for 2.4 seconds")
             }
             Cause::Host(Lost::Closed) => {
                 f.write_str("its host is lost: the connection to memonet's agent there has closed")

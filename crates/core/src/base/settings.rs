@@ -47,6 +47,8 @@ pub const ENV_MACHINE_FD: &str = "MEMONET_MACHINE_FD";
 pub const ENV_AGENT_FD: &str = "MEMONET_AGENT_FD";
 /// Ports of which an agent listens on one, `lo-hi`.
 pub const ENV_PORTS: &str = "MEMONET_PORTS";
+/// Interface on which an agent listens, or a network that has one.
+pub const ENV_INTERFACE: &str = "MEMONET_INTERFACE";
 /// Variable by which the C front end is told of libraries whose static data are symmetric.
 pub const ENV_SYMMETRIC_LIBS: &str = "MEMONET_SYMMETRIC_LIBS";
 /// Holds the marks of all jobs that a process belongs to: by them a launcher finds what its job has
@@ -55,7 +57,7 @@ pub const ENV_MARK: &str = "MEMONET_MARK";
 
 /// What users may set.
 #[rustfmt::skip] // a table
-pub const SETTINGS: [Setting; 8] = [
+pub const SETTINGS: [Setting; 9] = [
     Setting { name: ENV_CHECK, what: "1: find mistakes that it costs time to find, and tell of them; 0: do not" },
     Setting { name: ENV_SEGMENT_SIZE, what: "memory for windows and heap of each PE, such as 512M; unset: as much as there is" },
     Setting { name: ENV_SYMMETRIC_LIBS, what: "libraries whose static data are symmetric too, such as libsolver.so:libmesh.so" },
@@ -64,6 +66,7 @@ pub const SETTINGS: [Setting; 8] = [
     Setting { name: ENV_MULTICAST, what: "the way of multicast channels: near, tree, network or udp:GROUP:PORT" },
     Setting { name: ENV_FABRIC, what: "how PEs reach each other, instead of by memory: tcp, ofi:provider=NAME or, for tests, far:delay_us=N,reorder=0 or 1,seed=N,nodes=N" },
     Setting { name: ENV_PORTS, what: "the TCP ports that a job on several hosts may listen on, one a host, such as 40000-40100; unset: any" },
+    Setting { name: ENV_INTERFACE, what: "the network interface by which hosts reach each other, or a network such as 10.0.0.0/8, as by --interface; unset: any that is up" },
 ];
 
 /// What launchers set for their PEs.

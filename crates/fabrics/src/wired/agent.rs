@@ -2,6 +2,7 @@
 
 use super::common::FENCE;
 use super::mesh::{self, Mesh, News};
+use super::pulse::Pulse;
 use super::{fork, post, successor};
 use anyhow::{Context, Result};
 use memonet_control::departures::Departures;
@@ -13,6 +14,7 @@ use memonet_tcp::agent::{AgentBroker, Job, Listener, Switchboard};
 use memonet_wireup::pmi::{Pmi, Relay};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::net::UdpSocket;
 use std::time::Duration;
 
 /// How long a launcher may take to end the session of a PE that has ended.
@@ -28,6 +30,8 @@ pub struct Agent {
     /// The PEs of the node, each with the end by which it registers.
     pub guests: Vec<(u32, OwnedFd)>,
     pub listener: Listener,
+    /// For heartbeats.
+    pub datagrams: Vec<UdpSocket>,
     /// CPUs that the node's PEs may use.
     pub cpus: u32,
 }
@@ -50,15 +54,19 @@ impl Agent {
     /// The descriptors that it needs.
     pub fn descriptors(&self) -> Vec<RawFd> {
         let guests = self.guests.iter().map(|(_, guest)| guest.as_raw_fd());
-        guests.chain(self.listener.sockets().iter().map(AsRawFd::as_raw_fd)).collect()
+        let datagrams = self.datagrams.iter().map(AsRawFd::as_raw_fd);
+        let streams = self.listener.sockets().iter().map(AsRawFd::as_raw_fd);
+        guests.chain(streams).chain(datagrams).collect()
     }
 
     /// Has the node's PEs until they have ended.
     pub fn live(self) {
-        let Agent { job, heap, guests, listener, cpus } = self;
+        let Agent { job, heap, guests, listener, datagrams, cpus } = self;
         let mut processes: Vec<Process> =
             guests.iter().map(|(pe, guest)| Process::register(*pe, guest)).collect();
-        let watch = Watch::begin(job, heap, cpus as usize, listener, &guests, &mut processes);
+        let pulse = Pulse::new(&job, datagrams);
+        let watch =
+            Watch::begin(job, heap, cpus as usize, listener, pulse, &guests, &mut processes);
         match watch {
             Ok(watch) => {
                 drop(guests);
@@ -146,6 +154,7 @@ impl Watch {
         heap: u64,
         cpus: usize,
         listener: Listener,
+        pulse: Pulse,
         guests: &[(u32, OwnedFd)],
         processes: &mut [Process],
     ) -> Result<Self> {
@@ -157,7 +166,8 @@ impl Watch {
         far.for_each(|pe| file.replicate(pe, State::Joined));
         let departures = Departures::watch(&file)?;
         let mut switchboard = Switchboard::start(listener, job)?;
-        let mesh = Mesh::begin(AgentBroker::new(switchboard.seat(description.agent_of(node))?)?)?;
+        let mesh =
+            Mesh::begin(AgentBroker::new(switchboard.seat(description.agent_of(node))?)?, pulse)?;
         listen(mesh.events(), &departures, DEPARTURES)?;
         let mut places = Vec::with_capacity(guests.len());
         for (number, process) in (0..).zip(processes.iter()) {

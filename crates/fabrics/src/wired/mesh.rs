@@ -10,6 +10,7 @@
 //! seconds: what it has said would be lost if it closed with something unread. So the agents of a
 //! job end together where its PEs do.
 
+use super::pulse::Pulse;
 use anyhow::{Context, Result, anyhow, bail};
 use memonet_control::START;
 use memonet_control::codec::decode;
@@ -17,7 +18,7 @@ use memonet_control::events::{self, listen};
 use memonet_control::frames::{Piece, version};
 use memonet_control::messages::ToLauncher;
 use memonet_control::stream::{Receiver, Sender};
-use memonet_control::vigil::Vigil;
+use memonet_control::vigil::{SILENCE, Vigil};
 use memonet_core::Lost;
 use memonet_tcp::agent::AgentBroker;
 use memonet_tcp::{Broker, Event};
@@ -31,6 +32,7 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 /// The numbers of events from here on are the mesh's.
 pub const EVENTS: u64 = 1 << 32;
 const BROKER: u64 = EVENTS * 2;
+const DATAGRAMS: u64 = EVENTS * 2 + 1;
 
 /// What an agent learns of another node.
 #[derive(Debug, PartialEq, Eq)]
@@ -67,6 +69,7 @@ struct Peer {
 pub struct Mesh {
     events: OwnedFd,
     broker: AgentBroker,
+    pulse: Pulse,
     node: u32,
     /// All nodes; nothing is done with this one.
     peers: Vec<Peer>,
@@ -77,7 +80,7 @@ pub struct Mesh {
 
 impl Mesh {
     /// Asks for the streams.
-    pub fn begin(broker: AgentBroker) -> Result<Self> {
+    pub fn begin(broker: AgentBroker, pulse: Pulse) -> Result<Self> {
         let (now, node) = (Instant::now(), broker.job().node);
         let peer = |name: &String| Peer {
             name: name.clone(),
@@ -89,10 +92,11 @@ impl Mesh {
         let peers = broker.job().nodes.iter().map(|node| peer(&node.name)).collect();
         let events = events::set()?;
         listen(&events, broker.fd(), BROKER)?;
+        pulse.listen(&events, DATAGRAMS)?;
         for lower in 0..node {
             broker.connect(broker.job().agent_of(lower))?;
         }
-        Ok(Mesh { events, broker, node, peers, told: vec![], began: now })
+        Ok(Mesh { events, broker, pulse, node, peers, told: vec![], began: now })
     }
 
     /// What the agent waits for: events of the mesh, and others with numbers below [`EVENTS`].
@@ -129,17 +133,23 @@ impl Mesh {
         for &event in others.iter().filter(|&&event| event >= EVENTS) {
             match event {
                 BROKER => self.take_streams(&mut news)?,
+                DATAGRAMS => {
+                    for node in self.pulse.hear() {
+                        self.peers[node as usize].vigil.hear(now);
+                    }
+                }
                 // Each pass writes what there is room for.
                 event if event % 2 == 1 => {}
                 event => self.hear(((event - EVENTS) / 2) as u32, now, &mut news)?,
             }
         }
         others.retain(|&event| event < EVENTS);
-        for peer in &mut self.peers {
+        for (node, peer) in (0..).zip(&mut self.peers) {
             if peer.vigil.is_due(now)
                 && let Some((to, _)) = &mut peer.link
             {
                 to.beat();
+                self.pulse.beat(node);
             }
         }
         self.notice_silence(now, &mut news);
@@ -236,13 +246,13 @@ impl Mesh {
     fn notice_silence(&mut self, now: Instant, news: &mut Vec<News>) {
         for node in self.others() {
             let peer = &self.peers[node as usize];
-            let (is_lost, silence) = match peer.stage {
+            let (is_lost, limit) = match peer.stage {
                 Stage::Awaited => (now > self.began + START, START),
-                Stage::Linked => (peer.vigil.is_lost(now), peer.vigil.silence(now)),
+                Stage::Linked => (peer.vigil.is_lost(now), SILENCE),
                 Stage::Finished | Stage::Lost => continue,
             };
             if is_lost {
-                let why = format!("nothing was heard of it for {} seconds", silence.as_secs());
+                let why = format!("nothing was heard of it for {} seconds", limit.as_secs_f64());
                 self.lose(node, Lost::Silent, why, news);
             }
         }

@@ -34,11 +34,12 @@
 //! **Deaths.** D1. *Of a PE:* its pidfd is readable at its agent, which publishes the death on its
 //! node and tells all other agents. A PE hands its pidfd over before it gets the job's memory, so
 //! no PE of the job is unwatched. D2. *Of a host or an agent:* the stream to the agent ends, or
-//! nothing has come on it for 2.4 seconds, or it was not made within fifteen. Each other agent
-//! publishes the deaths of its PEs. D3. *Of this node's own agent:* each PE watches it
-//! ([`Place::agent`](memonet_core::unstable::Place)); without it, all PEs elsewhere are lost, and
-//! those of the node watch each other. D4. A death is told on the stream on which what the PE had
-//! finished before was told, so no agent takes a PE that has left in order for dead.
+//! nothing was heard of it for 2.4 seconds, on the stream or by datagram, or the stream was not
+//! made within fifteen. Each other agent publishes the deaths of its PEs. D3. *Of this node's own
+//! agent:* each PE watches it ([`Place::agent`](memonet_core::unstable::Place)); without it, all
+//! PEs elsewhere are lost, and those of the node watch each other. D4. A death is told on the
+//! stream on which what the PE had finished before was told, so no agent takes a PE that has left
+//! in order for dead.
 //!
 //! Agents tell each other, each to each, and none is the first among them: a node whose PEs have
 //! ended takes nothing with it. So nodes may see two deaths in different orders.
@@ -56,7 +57,8 @@
 //!
 //! # Limits
 //!
-//! * Each agent has a stream to each other one, and four heartbeats a second on it.
+//! * Each agent has a stream to each other one, and four heartbeats a second on it, and as
+//!   datagrams.
 //! * A process that ends a session of PMI-1 cannot run a second program: the launcher has closed
 //!   the connection. (`mpiexec sh -c 'a; b'`, where both use memonet or MPI.)
 
@@ -66,6 +68,7 @@ mod fork;
 mod mesh;
 mod node;
 mod post;
+mod pulse;
 mod successor;
 
 use agent::Agent;
@@ -154,7 +157,8 @@ fn wire_up(with: &mut impl Exchange) -> Result<Wired> {
     }
     job.node = job.node_of[with.rank() as usize];
     let heap = node::agree(&job.nodes, &all)?;
-    let agent = Agent { job, heap, guests, listener: ready.listener, cpus: ready.findings.cpus };
+    let Ready { listener, datagrams, findings } = ready;
+    let agent = Agent { job, heap, guests, listener, datagrams, cpus: findings.cpus };
     Ok(Wired { registration, agent: Some(agent) })
 }
 

@@ -6,10 +6,13 @@ use memonet_core::unstable::launch::{cpus_of, heap_size, page_size};
 use memonet_core::{Error, Result};
 use memonet_tcp::agent::{Listener, NodeInfo, Options};
 use std::io::Error as Answer;
+use std::net::UdpSocket;
 
 /// What the PE that leads a node finds there.
 pub struct Ready {
     pub listener: Listener,
+    /// For heartbeats.
+    pub datagrams: Vec<UdpSocket>,
     pub findings: Findings,
 }
 
@@ -17,8 +20,7 @@ impl Ready {
     /// Finds what the node has for its PEs, `near` of the job's `npes`, and listens on a port.
     pub fn find(npes: usize, near: usize) -> Result<Self> {
         let mut listener = Listener::bind(&Options::from_environment(None)?)?;
-        // These agents beat on their streams alone.
-        drop(listener.take_datagrams());
+        let datagrams = listener.take_datagrams();
         let (heap, _) = heap_size(npes, None)?;
         let findings = Findings {
             cpus: cpus_of(near) as u32,
@@ -27,7 +29,7 @@ impl Ready {
             architecture: std::env::consts::ARCH.into(),
             page: page_size() as u32,
         };
-        Ok(Ready { listener, findings })
+        Ok(Ready { listener, datagrams, findings })
     }
 
     /// What the other nodes are to know.

@@ -1,5 +1,5 @@
-//! Heartbeats: datagrams by which a launcher and an agent learn that the other one lives. Nothing
-//! here sends or receives.
+//! Heartbeats: datagrams by which a launcher and an agent, or two agents, learn that the other one
+//! lives. Nothing here sends or receives.
 //!
 //! Signs of life on a stream can be late: after a cut, TCP sends again only after a pause that it
 //! has doubled with each attempt. A datagram that is lost is not sent again; the next one says as
@@ -10,8 +10,8 @@
 //! | 8 | `memonetB` |
 //! | 4 | version |
 //! | 16 | the job's number |
-//! | 4 | the agent's node |
-//! | 4 | who sends: 0, the launcher; 1, the agent |
+//! | 4 | the agent's node; between agents, that of the one that sends |
+//! | 4 | who sends: 0, the launcher; 1, the agent; 2 and more, an agent to that of node 0 and more |
 //! | 8 | counter: one more with each datagram of the sender |
 //! | 32 | tag: HMAC-SHA256, keyed with the job's secret, of a label and of all bytes before |
 //!
@@ -46,6 +46,8 @@ const NODE: usize = 28;
 const SENDER: usize = 32;
 const COUNTER: usize = 36;
 const TAG: usize = 32;
+/// An agent that says something to that of node 0; one more for each further node.
+const TO_AGENT: u32 = 2;
 
 /// The ends of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub enum End {
     Agent,
 }
 
-/// One end of a launcher's connection with an agent, as far as heartbeats go.
+/// One end of a connection, as far as heartbeats go.
 #[derive(Clone)]
 pub struct Heart {
     key: Hmac<Sha256>,
@@ -70,18 +72,29 @@ pub struct Heart {
 impl Heart {
     /// This end of the connection between the launcher of a job and the agent of `job.node`.
     pub fn new(job: &Job, end: End) -> Self {
+        let other = if end == End::Launcher { End::Agent } else { End::Launcher };
+        let [own, other] = [end, other].map(|sender| (job.node, sender as u32));
+        Heart::with(job, own, other)
+    }
+
+    /// This end, of the agent of `job.node`, of its connection with the agent of another node.
+    pub fn between(job: &Job, other: u32) -> Self {
+        Heart::with(job, (job.node, TO_AGENT + other), (other, TO_AGENT + job.node))
+    }
+
+    /// `own` and `other`: the node and the sender of what the ends say.
+    fn with(job: &Job, own: (u32, u32), other: (u32, u32)) -> Self {
         let key = Hmac::new_from_slice(job.secret.bytes()).expect("HMAC takes keys of any length");
-        let begin = |sender: End| {
+        let begin = |(node, sender)| {
             let mut bytes = [0; COUNTER];
             bytes[..8].copy_from_slice(&MAGIC);
             bytes[12..NODE].copy_from_slice(&job.id);
-            for (number, at) in [(VERSION, 8), (job.node, NODE), (sender as u32, SENDER)] {
-                bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+            for (number, at) in [(VERSION, 8), (node, NODE), (sender, SENDER)] {
+                bytes[at..at + 4].copy_from_slice(&u32::to_le_bytes(number));
             }
             bytes
         };
-        let other = if end == End::Launcher { End::Agent } else { End::Launcher };
-        Heart { key, own: begin(end), other: begin(other), sent: 0, heard: 0 }
+        Heart { key, own: begin(own), other: begin(other), sent: 0, heard: 0 }
     }
 
     /// The next datagram for the other end.
@@ -178,6 +191,27 @@ mod tests {
             assert!(!agent.hears(&Heart::new(&job, end).beat()), "{whose}");
         }
         assert!(agent.hears(&launcher.beat()));
+    }
+
+    #[test]
+    fn agents_hear_each_other_and_no_third_one() {
+        let job_of = |node| {
+            let mut job = job(1, 2, node);
+            job.nodes.push(job.nodes[0].clone());
+            job.node_of.push(2);
+            job
+        };
+        let between = |own, other| Heart::between(&job_of(own), other);
+        let (mut zero, mut one) = (between(0, 1), between(1, 0));
+        let beat = zero.beat();
+        assert_eq!(heartbeat_node(&beat), Some(0));
+        assert!(one.hears(&beat) && !one.hears(&beat) && zero.hears(&one.beat()));
+        let foreign = [(1, 0), (0, 2), (2, 1), (2, 0), (1, 2)].map(|(a, b)| between(a, b));
+        let of_launchers = [Launcher, Agent].map(|end| Heart::new(&job(1, 2, 0), end));
+        for mut other in foreign.into_iter().chain(of_launchers) {
+            assert!(!one.hears(&other.beat()));
+        }
+        assert!(one.hears(&zero.beat()));
     }
 
     /// One that was refused leaves no trace: the right one is heard after it.

@@ -2,7 +2,7 @@
 
 use super::interfaces::{choose, interfaces};
 use super::job::MOST_ADDRESSES;
-use memonet_core::unstable::settings::ENV_PORTS;
+use memonet_core::unstable::settings::{ENV_INTERFACE, ENV_PORTS};
 use memonet_core::{Error, Result};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -30,7 +30,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The ports of `MEMONET_PORTS`, and the interface that the command was given.
+    /// The ports of `MEMONET_PORTS`, and the interface that the command was given, or that of
+    /// `MEMONET_INTERFACE`.
     pub fn from_environment(interface: Option<String>) -> Result<Self> {
         let ports = match std::env::var(ENV_PORTS) {
             Ok(text) => Some(parse_ports(&text)?),
@@ -39,6 +40,9 @@ impl Options {
                 Some(parse_ports(&text.to_string_lossy())?)
             }
         };
+        let named = std::env::var_os(ENV_INTERFACE).filter(|value| !value.is_empty());
+        let interface =
+            interface.or_else(|| named.map(|value| value.to_string_lossy().into_owned()));
         Ok(Options { ports, interface, first: None })
     }
 }
@@ -114,8 +118,7 @@ impl Listener {
         std::mem::take(&mut self.datagrams)
     }
 
-    /// Its sockets, for a process that keeps them and closes all else. Those for datagrams are not
-    /// among them: [take](Self::take_datagrams) them first.
+    /// Its sockets for streams, for a process that keeps them and closes all else.
     pub fn sockets(&self) -> &[OwnedFd] {
         &self.sockets
     }

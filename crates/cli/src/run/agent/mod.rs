@@ -9,6 +9,7 @@ mod deaths;
 mod input;
 mod line;
 mod prepare;
+mod relay;
 mod watch;
 
 use std::io::IsTerminal;
@@ -25,20 +26,27 @@ use watch::Watch;
 
 /// The arguments of `memonet agent`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Start agents on other hosts, and pass on what they and the launcher say
+    #[arg(long)]
+    relay: bool,
+}
 
 /// `memonet agent`.
-pub fn run(_: Args) -> Result<ExitCode> {
+pub fn run(args: Args) -> Result<ExitCode> {
     if std::io::stdin().is_terminal() {
         bail!(
             "`memonet run --hosts` starts this command on each host; in a terminal it is of no use"
         );
     }
+    if args.relay {
+        return relay::run();
+    }
     let signals = Signals::catch_children()?;
-    // Before any thread.
-    let guard = Guard::post(Beats::default())?;
     let mut line = Line::new()?;
-    let done = serve(&mut line, signals, guard).or_else(|error| {
+    // Before any thread. What fails from here on is told to the launcher.
+    let guard = Guard::post(Beats::default());
+    let done = guard.and_then(|guard| serve(&mut line, signals, guard)).or_else(|error| {
         let status = error.downcast_ref::<CannotStart>().map_or(1, |cannot| cannot.status);
         line.send(&ToLauncher::Refused { why: format!("{error:#}"), status });
         line.send_all()?;

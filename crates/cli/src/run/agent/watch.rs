@@ -30,6 +30,7 @@ use crate::run::source::Target;
 use crate::run::spawn::{Child, Extras, Spawner};
 use crate::run::spec::Options;
 use crate::run::starts::Starts;
+use crate::run::stats::Stats;
 use crate::run::supervisor::GLANCE;
 
 const SIGNALS: u64 = u64::MAX - 10;
@@ -64,6 +65,7 @@ pub struct Watch<'a> {
     exiting: bool,
     departures: Departures,
     hints: Hints,
+    stats: Option<Stats>,
     switchboard: Switchboard,
     _keepers: Keepers,
     // Dropped in this order, as in the supervisor.
@@ -87,7 +89,9 @@ impl<'a> Watch<'a> {
         let far = (0..npes).filter(|pe| !(first..first + near).contains(pe));
         // A wait for a PE elsewhere must not take it for one that has not joined.
         far.for_each(|pe| job.replicate(pe, State::Joined));
-        let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &Options::default())?;
+        let mut options = Options::default();
+        let stats = order.stats.then(|| Stats::collect(&mut options.environment)).transpose()?;
+        let spawner = Spawner::new(&job, &guard, &signals, ready.nofile, &options)?;
         let departures = Departures::watch(&job)?;
         line.begin_pulse(net::heart(description)?, ready.listening.take_datagrams())?;
         let mut switchboard = Switchboard::start(ready.listening, description)?;
@@ -134,7 +138,8 @@ impl<'a> Watch<'a> {
             deaths: Deaths::default(),
             exiting: false,
             departures,
-            hints: Hints::new(&Options::default()),
+            hints: Hints::new(&options),
+            stats,
             switchboard,
             _keepers: keepers,
             processes,
@@ -368,6 +373,11 @@ impl<'a> Watch<'a> {
         }
         (self.first..self.first + self.outputs.len()).for_each(|pe| self.read_all(pe));
         self.tell_states();
+        if let Some(stats) = self.stats.take() {
+            for lines in stats.lines()?.chunks(PIECE_BYTES) {
+                self.line.send(&ToLauncher::Stats { lines: Bytes(lines.to_vec()) });
+            }
+        }
         self.line.send(&ToLauncher::Finished {});
         self.line.send_all()?;
         Ok(true)

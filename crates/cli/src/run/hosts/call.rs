@@ -6,21 +6,39 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::run::limits::why_no_process;
+
 /// How agents are started.
 pub struct Caller {
-    /// The command, before the host.
-    words: Vec<OsString>,
-    /// Whether a shell reads the words after the host.
-    by_shell: bool,
+    /// The command before the host, if it is not ssh.
+    agent: Option<String>,
     /// This program, as it may lie on the hosts too.
     memonet: PathBuf,
     /// The mark by which the guard finds what the launcher has started.
-    mark: (String, OsString),
+    mark: Option<(String, OsString)>,
+}
+
+/// What is started on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// An agent.
+    Agent,
+    /// A relay to agents.
+    Relay,
+}
+
+impl Role {
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            Role::Agent => &["agent"],
+            Role::Relay => &["agent", "--relay"],
+        }
+    }
 }
 
 /// The process that has started an agent, and the streams to the agent.
@@ -41,40 +59,56 @@ pub const CALLS: usize = 2;
 
 impl Caller {
     /// `agent` is the command of `--launch-agent`.
-    pub fn new(agent: Option<&str>, mark: (String, OsString)) -> Result<Caller> {
+    pub fn new(agent: Option<&str>, mark: Option<(String, OsString)>) -> Result<Caller> {
         let memonet = std::env::current_exe().context("cannot find the memonet program")?;
-        Ok(Caller { words: reach(agent).collect(), by_shell: agent.is_none(), memonet, mark })
+        Ok(Caller { agent: agent.map(str::to_owned), memonet, mark })
+    }
+
+    /// The command before the host, if it is not ssh.
+    pub fn reach(&self) -> Option<String> {
+        self.agent.clone()
+    }
+
+    fn words(&self) -> impl Iterator<Item = OsString> {
+        reach(self.agent.as_deref())
     }
 
     /// The command that starts `program` on a host, for messages.
     pub fn describe(&self, host: &str, program: &str) -> String {
-        let own = self.words.iter().map(|word| word.display().to_string());
+        let own = self.words().map(|word| word.display().to_string());
         own.chain([host.into(), program.into()]).collect::<Vec<_>>().join(" ")
     }
 
     /// The program that is started here.
     pub fn program(&self) -> String {
-        self.words.first().map_or_else(String::new, |word| word.display().to_string())
+        self.words().next().map_or_else(String::new, |word| word.display().to_string())
     }
 
-    fn all_words(&self, host: &str, attempt: usize) -> impl Iterator<Item = OsString> {
+    fn all_words(&self, host: Option<&str>, attempt: usize, role: Role) -> Vec<OsString> {
         let memonet = match attempt {
-            0 if self.by_shell => quoted(self.memonet.as_os_str()),
+            0 if host.is_some() && self.agent.is_none() => quoted(self.memonet.as_os_str()),
             0 => self.memonet.clone().into_os_string(),
             _ => "memonet".into(),
         };
-        let own = self.words.clone().into_iter();
-        own.chain([host.into(), memonet, "agent".into()])
+        let there = host.into_iter().flat_map(|host| self.words().chain([host.into()]));
+        let words = role.words().iter().map(OsString::from);
+        there.chain([memonet]).chain(words).collect()
     }
 
-    /// Starts an agent that reads from `input`.
-    pub fn call(&self, host: &str, attempt: usize, input: &OwnedFd) -> Result<Call> {
+    /// Starts an agent or a relay on a host, or on this one, that reads from `input`.
+    pub fn call(
+        &self,
+        host: Option<&str>,
+        attempt: usize,
+        role: Role,
+        input: &OwnedFd,
+    ) -> Result<Call> {
         let (output, their_output) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
         let (errors, their_errors) = pipe_with(PipeFlags::CLOEXEC).context("pipe")?;
-        let mut words = self.all_words(host, attempt);
+        let mut words = self.all_words(host, attempt, role).into_iter();
         let program = words.next().context("--launch-agent names no command")?;
         let mut command = Command::new(&program);
-        command.args(words).env(&self.mark.0, &self.mark.1);
+        command.args(words).envs(self.mark.clone());
         command.stdin(Stdio::from(input.as_fd().try_clone_to_owned()?));
         command.stdout(Stdio::from(their_output)).stderr(Stdio::from(their_errors));
         let launcher = rustix::process::getpid();
@@ -90,8 +124,15 @@ impl Caller {
         };
         // SAFETY: system calls alone, which take no lock and allocate nothing.
         unsafe { command.pre_exec(prepare) };
-        let child = command.spawn().with_context(|| {
-            format!("cannot start {}, which starts memonet on other hosts", program.display())
+        let child = command.spawn().map_err(|error| {
+            let hint = match error.raw_os_error() {
+                Some(libc::EAGAIN) => format!(". {}", why_no_process(&error)),
+                _ => String::new(),
+            };
+            anyhow!(
+                "cannot start {}, which starts memonet on other hosts: {error}{hint}",
+                program.display()
+            )
         })?;
         let pid = Pid::from_child(&child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).context("pidfd_open")?;

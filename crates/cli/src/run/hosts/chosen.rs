@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::call::{quoted, reach};
-use super::list;
+use super::list::{self, Host};
 
 /// Which hosts, and how to reach them.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -45,13 +45,10 @@ impl Chosen {
 
     /// The options of `memonet run` for a job with `pes` PEs on each of these hosts.
     pub fn options(&self, names: &[String], pes: usize) -> Vec<OsString> {
-        let slots = |name: &String| match name.contains(':') {
-            true => format!("[{name}]:{pes}"),
-            false => format!("{name}:{pes}"),
-        };
-        let list: Vec<String> = names.iter().map(slots).collect();
+        let host = |name: &String| Host { name: name.clone(), slots: Some(pes) };
+        let hosts: Vec<Host> = names.iter().map(host).collect();
         let all = [
-            ("--hosts", Some(list.join(","))),
+            ("--hosts", Some(list::text(&hosts))),
             ("--launch-agent", self.launch_agent.clone()),
             ("--interface", self.interface.clone()),
         ];

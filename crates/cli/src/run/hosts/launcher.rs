@@ -15,9 +15,10 @@ use memonet_core::{Cause, Lost};
 use memonet_tcp::agent::NodeInfo;
 use nix::sys::signal::Signal;
 
-use super::call::{CALLS, Caller};
+use super::call::{CALLS, Call, Caller};
 use super::input::Input;
 use super::node::{Event, Node, Stage, event};
+use super::relay::Relay;
 use super::reports::Reports;
 use crate::run::course::{Course, End, Outcome};
 use crate::run::datagrams::{self, Datagrams};
@@ -27,6 +28,10 @@ use crate::run::phase::{Deed, Phase};
 use crate::run::report;
 use crate::run::signals::Signals;
 use crate::run::source::Target;
+use crate::run::spec::Options;
+use crate::run::stats;
+
+mod relays;
 
 const SIGNALS: u64 = u64::MAX;
 const NEWS: u64 = u64::MAX - 1;
@@ -53,8 +58,11 @@ pub struct Launcher {
     heartbeat: bool,
     datagrams: Datagrams,
     input: Input,
+    /// What PEs have written of their shared objects, where the user wants to know.
+    stats: Option<Vec<u8>>,
     // Dropped in this order, as in the supervisor of one machine.
     nodes: Vec<Node>,
+    relays: Vec<Relay>,
     family: Family,
     signals: Signals,
     pub course: Course,
@@ -64,8 +72,9 @@ impl Launcher {
     /// The launcher of a job on these nodes. `course` has all PEs.
     pub fn new(
         nodes: Vec<Node>,
+        relays: Vec<Relay>,
         caller: Caller,
-        heartbeat: bool,
+        options: &Options,
         signals: Signals,
         family: Family,
         course: Course,
@@ -83,10 +92,12 @@ impl Launcher {
             deaths: 0,
             reports: Reports::default(),
             ending: None,
-            heartbeat,
+            heartbeat: options.several.heartbeat(),
             datagrams,
             input: Input::default(),
+            stats: options.stats.then(Vec::new),
             nodes,
+            relays,
             family,
             signals,
             course,
@@ -95,10 +106,11 @@ impl Launcher {
 
     /// Runs the job until it has ended.
     pub fn run(mut self) -> Result<Outcome> {
-        for node in &mut self.nodes {
+        (0..self.relays.len()).try_for_each(|number| self.call_relay(number))?;
+        for node in self.nodes.iter_mut().filter(|node| !node.is_called()) {
             node.call(&self.caller, &self.events)?;
         }
-        while self.nodes.iter().any(|node| node.call.is_some()) {
+        while self.is_called() {
             let events = events::wait(&self.events, Some(self.next()))?;
             self.notice_stop();
             for event in events {
@@ -113,26 +125,34 @@ impl Launcher {
             if self.input.is_due() {
                 self.pass_input();
             }
-            let nodes = &self.nodes;
-            self.family
-                .reap(|pid| nodes.iter().flat_map(|node| &node.call).any(|c| c.pid() == pid));
-            self.handle_deadlines();
+            self.family.reap(|pid| calls(&self.nodes, &self.relays).any(|c| c.pid() == pid));
+            self.handle_deadlines()?;
             self.flush()?;
         }
         let left = self.family.end();
         self.course.finish(left);
         let (outcome, output) = self.course.outcome();
         // Dropping the writer writes the last output.
+        let stats = self.stats.take().filter(|_| self.has_started());
         drop(self);
+        if let Some(lines) = stats {
+            eprint!("{}", stats::table(&lines));
+        }
         Ok(outcome.after(&output))
+    }
+
+    /// Whether something may come of an agent or a relay.
+    fn is_called(&self) -> bool {
+        self.nodes.iter().any(Node::is_called) || calls(&self.nodes, &self.relays).next().is_some()
     }
 
     fn next(&self) -> Instant {
         let start = (!self.has_started()).then_some(self.began + START);
         let now = self.input.is_due().then(Instant::now);
         let due = [self.phase.until(), self.course.next_due(), self.ending, start, now];
-        let called = self.nodes.iter().filter(|node| node.call.is_some());
+        let called = self.nodes.iter().filter(|node| node.is_called());
         let beats = called.map(|node| node.vigil.next());
+        let beats = beats.chain(self.relays.iter().map(|relay| relay.vigil.next()));
         due.into_iter().flatten().chain(beats).min().unwrap_or(self.began)
     }
 
@@ -140,10 +160,14 @@ impl Launcher {
     fn notice_stop(&mut self) {
         let now = Instant::now();
         self.nodes.iter_mut().for_each(|node| node.vigil.pass(now));
+        self.relays.iter_mut().for_each(|relay| relay.vigil.pass(now));
     }
 
     fn handle_node(&mut self, token: u64) -> Result<()> {
         let (node, event) = event(token);
+        if let Some(relay) = node.checked_sub(self.nodes.len()) {
+            return self.handle_relay(relay, event);
+        }
         match event {
             Event::Output => self.hear(node),
             Event::Errors => self.show_errors(node, false),
@@ -171,15 +195,29 @@ impl Launcher {
     /// Reads what an agent has said.
     fn hear(&mut self, at: usize) {
         let node = &mut self.nodes[at];
-        let Some(from) = node.from() else { return };
-        let read = from.read();
+        if !node.is_open() {
+            return;
+        }
+        let read = node.read();
         if read.is_some_and(|n| n > 0) {
             node.vigil.hear(Instant::now());
         }
-        while let Some(from) = self.nodes[at].from() {
-            let handled = match from.next_piece() {
+        self.understand(at);
+        if read.is_none() {
+            match self.nodes[at].stage {
+                // The end of the call says why.
+                Stage::Called | Stage::Greeted | Stage::Ready(_) => self.nodes[at].close(),
+                _ => self.lose(at, Lost::Closed),
+            }
+        }
+    }
+
+    /// Handles what was read from an agent.
+    fn understand(&mut self, at: usize) {
+        loop {
+            let handled = match self.nodes[at].next_piece() {
                 Ok(Some(piece)) => self.handle_piece(at, piece),
-                Ok(None) => break,
+                Ok(None) => return,
                 Err(error) => Err(error),
             };
             if let Err(error) = handled {
@@ -188,13 +226,6 @@ impl Launcher {
                     "{host}: what memonet's agent there says is no message: {error:#}"
                 ));
                 self.lose(at, Lost::Closed);
-            }
-        }
-        if read.is_none() {
-            match self.nodes[at].stage {
-                // The end of the call says why.
-                Stage::Called | Stage::Greeted | Stage::Ready(_) => self.nodes[at].close(),
-                _ => self.lose(at, Lost::Closed),
             }
         }
     }
@@ -255,6 +286,9 @@ impl Launcher {
             }
             ToLauncher::Say { text } => self.say_on(at, &text),
             ToLauncher::Taken { bytes } => self.input.taken(bytes as usize),
+            ToLauncher::Stats { lines } => {
+                self.stats.iter_mut().for_each(|all| all.extend_from_slice(&lines.0));
+            }
             ToLauncher::Finished {} => {
                 let node = &mut self.nodes[at];
                 node.stage = Stage::Finished;
@@ -379,9 +413,7 @@ impl Launcher {
         let node = &mut self.nodes[at];
         let before = std::mem::replace(&mut node.stage, Stage::Lost);
         node.close();
-        if let Some(call) = &node.call {
-            call.kill();
-        }
+        node.hang_up();
         if matches!(before, Stage::Lost | Stage::Finished) {
             node.stage = before;
             return;
@@ -419,10 +451,7 @@ impl Launcher {
         };
         // What the agent has said before lies in the pipe. A process that it has left behind may
         // keep that open.
-        while let Some(from) = self.nodes[at].from() {
-            if from.read().is_none_or(|n| n == 0) {
-                break;
-            }
+        while self.nodes[at].read().is_some_and(|n| n > 0) {
             self.hear(at);
         }
         self.hear(at);
@@ -480,11 +509,8 @@ impl Launcher {
         self.nodes.iter_mut().for_each(|node| node.send(&ToAgent::End {}));
         self.ending = Some(Instant::now() + LAST_WAIT);
         // An agent that has not answered yet may never do so.
-        for node in self.nodes.iter().filter(|node| node.stage == Stage::Called) {
-            if let Some(call) = &node.call {
-                call.kill();
-            }
-        }
+        let silent = self.nodes.iter_mut().filter(|node| node.stage == Stage::Called);
+        silent.for_each(Node::hang_up);
     }
 
     fn handle_signals(&mut self) -> Result<()> {
@@ -545,16 +571,17 @@ impl Launcher {
         }
     }
 
-    fn handle_deadlines(&mut self) {
+    fn handle_deadlines(&mut self) -> Result<()> {
         let now = Instant::now();
-        for node in self.nodes.iter_mut().filter(|node| node.call.is_some()) {
+        for node in self.nodes.iter_mut().filter(|node| node.is_called()) {
             if node.vigil.is_due(now) {
                 node.beat(&self.datagrams);
             }
         }
         // A pass itself may have been stopped, too.
         self.notice_stop();
-        self.handle_silence(now);
+        self.handle_silence(now)?;
+        self.pass_relays(now)?;
         self.course.pass_on_due(now, |_| false);
         let nodes = &self.nodes;
         if self.course.is_overdue(now, || running(nodes)) {
@@ -568,11 +595,12 @@ impl Launcher {
         }
         if self.ending.is_some_and(|at| at <= now) {
             self.ending = Some(now + LAST_WAIT);
-            self.nodes.iter().flat_map(|node| &node.call).for_each(|call| call.kill());
+            calls(&self.nodes, &self.relays).for_each(Call::kill);
         }
+        Ok(())
     }
 
-    fn handle_silence(&mut self, now: Instant) {
+    fn handle_silence(&mut self, now: Instant) -> Result<()> {
         if !self.has_started() && self.ending.is_none() && now >= self.began + START {
             let late = |node: &&Node| {
                 !matches!(node.stage, Stage::Ready(_) | Stage::Running | Stage::Finished)
@@ -588,17 +616,19 @@ impl Launcher {
             self.give_up(&text, 1);
         }
         for at in 0..self.nodes.len() {
-            let node = &self.nodes[at];
+            let node = &mut self.nodes[at];
             match node.stage {
                 Stage::Running if self.heartbeat && node.vigil.is_lost(now) => {
+                    let relay = node.relay.filter(|&relay| self.relays[relay].nodes.start == at);
                     self.lose(at, Lost::Silent);
+                    // A relay is lost with its host.
+                    relay.map_or(Ok(()), |relay| self.lose_relay(relay))?;
                 }
-                Stage::Finished if node.vigil.silence(now) > LAST_WAIT => {
-                    node.call.iter().for_each(|call| call.kill());
-                }
+                Stage::Finished if node.vigil.silence(now) > LAST_WAIT => node.hang_up(),
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// Ends the job without a grace period.
@@ -628,6 +658,7 @@ impl Launcher {
             }
             node.flush(&self.events)?;
         }
+        self.flush_relays()?;
         let reads = self.has_started() && self.ending.is_none();
         if reads && self.nodes[0].running.contains(&0) {
             self.input.update(&self.events, INPUT)?;
@@ -645,6 +676,12 @@ fn running(nodes: &[Node]) -> String {
 impl Drop for Launcher {
     fn drop(&mut self) {
         // `Family` waits for their ends.
-        self.nodes.iter().flat_map(|node| &node.call).for_each(|call| call.kill());
+        calls(&self.nodes, &self.relays).for_each(Call::kill);
     }
+}
+
+/// The processes that have started agents and relays.
+fn calls<'a>(nodes: &'a [Node], relays: &'a [Relay]) -> impl Iterator<Item = &'a Call> {
+    let of_nodes = nodes.iter().flat_map(|node| &node.call);
+    of_nodes.chain(relays.iter().flat_map(|relay| &relay.call))
 }

@@ -1,5 +1,8 @@
 //! The hosts of a job, and the PEs that each gets.
 //!
+//! Lists are memonet's own, or written for Open MPI or MPICH: `a:4,b:4`, or in a file `a`, `a:4` or
+//! `a slots=4`, a host a line.
+//!
 //! PEs are numbered host by host, in the order of the list. A host that stands there twice, as in
 //! lists that schedulers write, has the sum of the slots, at its first place.
 
@@ -32,8 +35,16 @@ pub fn parse(list: &str) -> Result<Vec<Host>> {
     merge(hosts)
 }
 
-/// Reads a file with a host in each line: `host`, `host:4` or `host slots=4`. What follows `#` is
-/// a comment.
+/// The list as [`parse`] reads it.
+pub fn text(hosts: &[Host]) -> String {
+    let host = |Host { name, slots }: &Host| {
+        let name = if name.contains(':') { format!("[{name}]") } else { name.clone() };
+        slots.map_or_else(|| name.clone(), |slots| format!("{name}:{slots}"))
+    };
+    hosts.iter().map(host).collect::<Vec<_>>().join(",")
+}
+
+/// Reads a file with a host in each line. What follows `#` is a comment.
 pub fn read(file: &Path) -> Result<Vec<Host>> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("cannot read the list of hosts in {}", file.display()))?;
@@ -43,13 +54,26 @@ pub fn read(file: &Path) -> Result<Vec<Host>> {
 }
 
 fn line(text: &str) -> Result<Host> {
+    // Open MPI takes blanks around `=`.
+    let text = text.split('=').map(str::trim).collect::<Vec<_>>().join("=");
     let mut words = text.split_whitespace();
     let mut host = host(words.next().unwrap_or_default())?;
     for word in words {
         match word.split_once('=') {
-            Some(("slots", number)) => host.slots = Some(slots(number)?),
-            // The most that Open MPI would start there.
-            Some(("max_slots" | "max-slots", _)) => {}
+            Some(("slots" | "count" | "cpu" | "cpus", number)) => host.slots = Some(slots(number)?),
+            // The most that Open MPI would start there, and what MPICH would bind it to.
+            Some(("max_slots" | "max-slots" | "slots_max" | "slots-max" | "binding", _)) => {}
+            Some(("user" | "username" | "user_name" | "user-name", user)) => {
+                host.name = checked(&format!("{user}@{}", host.name))?.into();
+            }
+            Some(("port", _)) => bail!(
+                "{word:?}, after the host {}: name the port in the configuration of ssh (~/.ssh/config)",
+                host.name
+            ),
+            Some(("ifname", name)) => bail!(
+                "{word:?}, after the host {}: name the network for all hosts, by --interface {name}",
+                host.name
+            ),
             _ => bail!(
                 "{word:?}, after the host {}, is no word of a list of hosts. Write `host`, `host:4` or `host slots=4`",
                 host.name
@@ -66,12 +90,19 @@ fn host(word: &str) -> Result<Host> {
         Some((name, number)) if !is_bare(name) && !word.ends_with(']') => (name, Some(number)),
         _ => (word, None),
     };
-    let name = name.trim_start_matches('[').trim_end_matches(']');
-    // The program that starts agents must not take a host for an option.
-    if name.is_empty() || name.starts_with('-') || name.contains(char::is_whitespace) {
-        bail!("{word:?} names no host. Write e.g. --hosts a:4,b:4");
-    }
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let name = checked(address.unwrap_or(name))?;
     Ok(Host { name: name.into(), slots: number.map(slots).transpose()? })
+}
+
+fn checked(name: &str) -> Result<&str> {
+    // The program that starts agents must not take a host for an option. The others mean sets of
+    // hosts to other launchers.
+    let is_strange = |c: char| c.is_whitespace() || c.is_control() || "[]{},=^*".contains(c);
+    if name.is_empty() || name.starts_with(['-', '+']) || name.contains(is_strange) {
+        bail!("{name:?} names no host. Name each by itself: --hosts a:4,b:4");
+    }
+    Ok(name)
 }
 
 fn slots(number: &str) -> Result<usize> {
@@ -129,6 +160,7 @@ pub fn allot(hosts: &[Host], npes: Option<usize>) -> Result<Vec<Allotment>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn counts(list: &str, npes: Option<usize>) -> Vec<(String, usize, usize)> {
         let all = allot(&parse(list).unwrap(), npes).unwrap();
@@ -156,7 +188,9 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_refused() {
-        for bad in ["", ",", "a:0", "a:x", "a:-1", ":4", "-oProxyCommand=x", "a b:4", "a:99999"] {
+        let strange = ["^a", "+n0", "a[1-3]", "a:*", "a=b", "[a", "a\0"];
+        let others = ["", ",", "a:0", "a:x", "a:-1", ":4", "-oProxyCommand=x", "a b:4", "a:99999"];
+        for bad in strange.iter().chain(&others) {
             assert!(parse(bad).is_err(), "{bad}");
         }
         assert!(allot(&parse("a:2,b").unwrap(), Some(4)).is_err());
@@ -173,5 +207,40 @@ mod tests {
         assert_eq!(read, [("a", Some(3)), ("b", Some(3)), ("c", None)]);
         std::fs::write(&file, "a 4\n").unwrap();
         assert!(super::read(&file).is_err() && super::read(&folder.path().join("none")).is_err());
+    }
+
+    #[test]
+    fn lines_of_other_launchers() {
+        let table = [
+            ("a slots = 4 max-slots=8", "a:4"),
+            ("a cpu=2", "a:2"),
+            ("a:3 binding=user:0,1", "a:3"),
+            ("a username=me count=2", "me@a:2"),
+            ("[::1]:2", "[::1]:2"),
+        ];
+        for (written, means) in table {
+            assert_eq!(text(&[line(written).unwrap()]), means, "{written}");
+        }
+        for (written, fix) in [("a port=2222", "ssh"), ("a ifname=ib0", "--interface ib0")] {
+            assert!(line(written).unwrap_err().to_string().contains(fix), "{written}");
+        }
+    }
+
+    proptest! {
+        /// Whatever is taken for a list is one: written out, it is read again.
+        #[test]
+        fn garbage_is_an_error_or_a_list(
+            any in ".{0,60}",
+            alike in r"([ab1:@=,.\[\] ]|slots|user|-){0,20}",
+        ) {
+            for words in [any, alike] {
+                if let Ok(hosts) = parse(&words) {
+                    prop_assert_eq!(parse(&text(&hosts)).unwrap(), hosts);
+                }
+                if let Ok(host) = line(words.trim()) {
+                    prop_assert_eq!(parse(&text(std::slice::from_ref(&host))).unwrap(), [host]);
+                }
+            }
+        }
     }
 }

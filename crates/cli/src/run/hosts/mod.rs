@@ -63,19 +63,41 @@
 //! may name its own dead where another host names an earlier one. Without D3, waits there would
 //! last as long as the launcher is stopped.
 //!
+//! # Many hosts
+//!
+//! On more than 32 hosts, [relays](relay) on some of them call the agents of the others, so that
+//! the launcher does not start hundreds of processes. A relay is a process of its own ([its
+//! side](super::agent)), and each control stream goes through one at most.
+//!
+//! * R1. The launcher calls a relay for each share of hosts, on the first host of the share. Where
+//!   it cannot be called, or does not reach an agent within 5 s, the launcher calls the agents of
+//!   the share, or that one, itself. So errors before the start are those of a job without relays.
+//! * R2. A relay passes on what comes, in both directions, in order, and judges nothing: the order
+//!   of deaths stays one. It multiplies the launcher's heartbeats, those of its guard among them,
+//!   and makes none for the launcher: an agent hears of a lost launcher as without relays (F4).
+//! * R3. *A relay is lost* with its host (F3), when its stream ends, or when nothing comes on that
+//!   for 5 s, as datagrams say nothing of it. All hosts of its share are lost then, because no
+//!   order of deaths reaches them any more. Their agents see their streams end, or hear no more
+//!   datagrams of the launcher, and end their PEs. The killed agent beside a relay is its own host
+//!   alone.
+//! * R4. A relay whose launcher is gone closes the streams to its agents, and ends when they have.
+//!
 //! *Nothing is left behind.* On its host, an agent is the launcher of its PEs: they end with it, as
 //! do the processes that they have started ([family](super::family), [guard](super::guard)). An
 //! agent ends with its launcher (F4). The launcher waits for all calls, and ends those that stay.
 
-mod call;
+pub mod call;
 mod chosen;
 mod input;
 mod launcher;
-mod list;
-mod node;
+pub mod list;
+pub mod node;
 mod order;
+mod relay;
 mod reports;
 mod slurm;
+
+use std::ops::Range;
 
 use anyhow::{Result, bail};
 use memonet_control::frames;
@@ -94,23 +116,26 @@ use launcher::Launcher;
 use list::Allotment;
 use node::{Node, Pipe};
 pub use order::stays;
+use relay::Relay;
 pub use slurm::fill_in;
 
 /// Runs a job on the hosts that the options name.
 pub fn run(spec: Spec) -> Result<Outcome> {
     let Spec { mut programs, options } = spec;
     let nodes = allotments(&mut programs, &options)?;
-    limits::raise_descriptors_for_hosts(nodes.len())?;
+    let shares = relay::shares(nodes.len(), options.several.direct_hosts);
+    let calls = nodes.len() + shares.len();
+    limits::raise_descriptors_for_hosts(calls)?;
     let orders = order::orders(&programs, &options, &nodes)?;
     let signals = Signals::catch()?;
-    let pipes = nodes.iter().map(|_| Pipe::new()).collect::<Result<Vec<_>>>()?;
+    let mut pipes = (0..calls).map(|_| Pipe::new()).collect::<Result<Vec<_>>>()?;
     let beats = Beats {
         to: pipes.iter().map(Pipe::share).collect::<Result<_>>()?,
         bytes: &frames::HEARTBEAT,
         interval: HEARTBEAT,
     };
     let guard = Guard::post(beats)?;
-    let caller = Caller::new(options.several.launch_agent.as_deref(), guard.mark())?;
+    let caller = Caller::new(options.several.launch_agent.as_deref(), Some(guard.mark()))?;
     let family = Family::found(guard)?;
     let mut course = Course::begin(&options)?;
     for complaint in settings::complaints(options.names_of_variables()) {
@@ -122,10 +147,14 @@ pub fn run(spec: Spec) -> Result<Outcome> {
     for (name, host) in names.zip(hosts) {
         course.add(name.to_string_lossy().into_owned(), Some(host.as_str().into()), [None, None]);
     }
+    let of_relays = pipes.split_off(nodes.len());
+    let relay = |((number, share), pipe): ((usize, Range<usize>), Pipe)| {
+        Relay::new(nodes.len() + number, &nodes[share.start].host, share, pipe)
+    };
+    let relays = shares.into_iter().enumerate().zip(of_relays).map(relay).collect();
     let all = nodes.iter().zip(orders).zip(pipes).enumerate();
     let nodes = all.map(|(number, ((node, order), pipe))| Node::new(number, node, order, pipe));
-    let heartbeat = options.several.heartbeat();
-    Launcher::new(nodes.collect(), caller, heartbeat, signals, family, course)?.run()
+    Launcher::new(nodes.collect(), relays, caller, &options, signals, family, course)?.run()
 }
 
 /// Decides which PEs run where.

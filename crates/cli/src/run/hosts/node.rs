@@ -7,16 +7,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use memonet_control::codec::Wire;
+use memonet_control::codec::{Bytes, Wire, encode};
 use memonet_control::events::listen;
+use memonet_control::frames::{Piece, Reader};
 use memonet_control::messages::{Findings, Order, ToAgent};
+use memonet_control::relay::ToRelay;
 use memonet_control::stream::{Receiver, Sender};
 use memonet_control::vigil::Vigil;
 use memonet_tcp::agent::Heart;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::call::{Call, Caller};
+use super::call::{Call, Caller, Role};
 use super::list::Allotment;
 use crate::run::datagrams::Datagrams;
 
@@ -62,7 +64,7 @@ pub fn event(token: u64) -> (usize, Event) {
 
 /// The pipe to an agent. It is made before the guard, which writes to it, too.
 pub struct Pipe {
-    read: OwnedFd,
+    pub read: OwnedFd,
     write: OwnedFd,
 }
 
@@ -79,12 +81,25 @@ impl Pipe {
     }
 
     /// Forgets what nobody has read.
-    fn drain(&self) -> Result<()> {
+    pub fn drain(&self) -> Result<()> {
         rustix::io::ioctl_fionbio(&self.read, true)?;
         while rustix::io::read(&self.read, &mut [0; 4096]).is_ok_and(|n| n > 0) {}
         rustix::io::ioctl_fionbio(&self.read, false)?;
         Ok(())
     }
+}
+
+/// What is said to an agent.
+enum Outlet {
+    Own(Sender<OwnedFd>),
+    /// What a relay is to do, and was not told.
+    Relay(Vec<ToRelay>),
+}
+
+/// What an agent says.
+enum Inlet {
+    Own(Receiver<OwnedFd>),
+    Relay(Reader),
 }
 
 /// A host of the job.
@@ -98,10 +113,14 @@ pub struct Node {
     /// How often its agent was called.
     pub attempt: usize,
     pub call: Option<Call>,
+    /// The relay that has called its agent, while it has something of it to pass on.
+    pub relay: Option<usize>,
+    /// That relay is to end the call.
+    hangs_up: bool,
     /// The pipe's end for the agent, until the agent has answered.
     pipe: Pipe,
-    to: Option<Sender<OwnedFd>>,
-    from: Option<Receiver<OwnedFd>>,
+    to: Option<Outlet>,
+    from: Option<Inlet>,
     /// What the call has written to its standard error, and was not shown.
     errors: Vec<u8>,
     /// Whether it lives.
@@ -128,6 +147,8 @@ impl Node {
             order,
             attempt: 0,
             call: None,
+            relay: None,
+            hangs_up: false,
             pipe,
             to: None,
             from: None,
@@ -144,29 +165,68 @@ impl Node {
     pub fn call(&mut self, caller: &Caller, events: &OwnedFd) -> Result<()> {
         self.pipe.drain()?;
         self.errors.clear();
-        let call = caller.call(&self.host, self.attempt, &self.pipe.read)?;
+        let call = caller.call(Some(&self.host), self.attempt, Role::Agent, &self.pipe.read)?;
         listen(events, &call.pidfd, token(self.number, Event::End))?;
         rustix::io::ioctl_fionbio(&call.errors, true)?;
         listen(events, &call.errors, token(self.number, Event::Errors))?;
         let from = Receiver::new(call.output.try_clone()?)?;
         listen(events, from.fd(), token(self.number, Event::Output))?;
-        self.to = Some(Sender::new(self.pipe.share()?)?);
-        (self.call, self.from) = (Some(call), Some(from));
+        self.to = Some(Outlet::Own(Sender::new(self.pipe.share()?)?));
+        (self.call, self.from) = (Some(call), Some(Inlet::Own(from)));
         self.send(&ToAgent::Job { order: self.order.clone() });
         self.flush(events)
     }
 
+    /// A relay calls its agent. Has it send the order.
+    pub fn call_by(&mut self, relay: usize) {
+        self.relay = Some(relay);
+        self.to = Some(Outlet::Relay(Vec::new()));
+        self.from = Some(Inlet::Relay(Reader::default()));
+        self.send(&ToAgent::Job { order: self.order.clone() });
+    }
+
+    /// Whether its agent was called, and something may come of it.
+    pub fn is_called(&self) -> bool {
+        self.call.is_some() || self.relay.is_some()
+    }
+
+    /// Ends the process that has started its agent.
+    pub fn hang_up(&mut self) {
+        self.call.iter().for_each(Call::kill);
+        self.hangs_up = self.relay.is_some();
+    }
+
+    /// What its relay is to do.
+    pub fn for_relay(&mut self) -> Vec<ToRelay> {
+        let mut all = match &mut self.to {
+            Some(Outlet::Relay(waiting)) => std::mem::take(waiting),
+            _ => Vec::new(),
+        };
+        if std::mem::take(&mut self.hangs_up) {
+            all.push(ToRelay::HangUp { node: self.number as u32 });
+        }
+        all
+    }
+
     /// Adds a message for the agent.
     pub fn send(&mut self, message: &impl Wire) {
-        if let Some(to) = &mut self.to {
-            to.send(message);
+        match &mut self.to {
+            Some(Outlet::Own(to)) => to.send(message),
+            Some(Outlet::Relay(waiting)) => {
+                let message = Bytes(encode(message));
+                waiting.push(ToRelay::Pass { node: self.number as u32, message });
+            }
+            None => {}
         }
     }
 
-    /// Adds a heartbeat to the stream, and sends one as a datagram.
+    /// Adds a heartbeat to the stream, if that is its own, and sends one as a datagram.
     pub fn beat(&mut self, datagrams: &Datagrams) {
-        let Some(to) = &mut self.to else { return };
-        to.beat();
+        match &mut self.to {
+            Some(Outlet::Own(to)) => to.beat(),
+            Some(Outlet::Relay(_)) => {}
+            None => return,
+        }
         if let Some(heart) = &mut self.heart {
             let beat = heart.beat();
             self.addresses.iter().for_each(|&address| datagrams.send(&beat, address));
@@ -175,12 +235,41 @@ impl Node {
 
     /// Sends what there is room for.
     pub fn flush(&mut self, events: &OwnedFd) -> Result<()> {
-        self.to.as_mut().map_or(Ok(()), |to| to.flush(events, token(self.number, Event::Room)))
+        match &mut self.to {
+            Some(Outlet::Own(to)) => to.flush(events, token(self.number, Event::Room)),
+            _ => Ok(()),
+        }
     }
 
-    /// The stream from the agent, until it has ended.
-    pub fn from(&mut self) -> Option<&mut Receiver<OwnedFd>> {
-        self.from.as_mut()
+    /// Whether it is heard.
+    pub fn is_open(&self) -> bool {
+        self.from.is_some()
+    }
+
+    /// Reads once. `None` at the end, else the number of bytes.
+    pub fn read(&mut self) -> Option<usize> {
+        match &mut self.from {
+            Some(Inlet::Own(from)) => from.read(),
+            Some(Inlet::Relay(_)) => Some(0),
+            None => None,
+        }
+    }
+
+    /// Takes what a relay has read.
+    pub fn take(&mut self, bytes: &[u8]) {
+        if let Some(Inlet::Relay(reader)) = &mut self.from {
+            reader.take(bytes);
+            self.vigil.hear(Instant::now());
+        }
+    }
+
+    /// The next piece of what was read.
+    pub fn next_piece(&mut self) -> Result<Option<Piece>> {
+        match &mut self.from {
+            Some(Inlet::Own(from)) => from.next_piece(),
+            Some(Inlet::Relay(reader)) => reader.next_piece(),
+            None => Ok(None),
+        }
     }
 
     /// Hears and says no more.
@@ -188,12 +277,16 @@ impl Node {
         (self.to, self.from) = (None, None);
     }
 
+    /// Takes what the call has written to its standard error, and a relay has read.
+    pub fn take_errors(&mut self, bytes: &[u8]) {
+        self.errors.extend_from_slice(bytes);
+    }
+
     /// The lines that the call has written to its standard error since the last time. `all`: the
     /// last one need not be complete.
     pub fn errors(&mut self, all: bool) -> Vec<String> {
-        let Some(call) = &self.call else { return Vec::new() };
         let mut scratch = [0; 4096];
-        loop {
+        while let Some(call) = &self.call {
             match rustix::io::read(&call.errors, &mut scratch) {
                 Ok(n) if n > 0 => self.errors.extend_from_slice(&scratch[..n]),
                 Err(Errno::INTR) => {}

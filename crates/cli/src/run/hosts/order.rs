@@ -63,6 +63,7 @@ pub fn orders(programs: &[Program], options: &Options, nodes: &[Allotment]) -> R
         verbose: options.verbose,
         heartbeat: options.several.heartbeat(),
         interface: options.several.interface.clone(),
+        stats: options.stats,
     };
     Ok(nodes.iter().enumerate().map(order).collect())
 }

@@ -24,8 +24,7 @@ pub fn fill_in(options: &mut Options) -> Result<()> {
     let several = &mut options.several;
     if !several.is_asked() {
         let is_here = options.simulated.machine.is_some() || options.fabric.is_some();
-        let Some(list) = variable("SLURM_JOB_NODELIST").filter(|_| !is_here && !options.stats)
-        else {
+        let Some(list) = variable("SLURM_JOB_NODELIST").filter(|_| !is_here) else {
             return Ok(());
         };
         let slots = variable("SLURM_NTASKS")
@@ -37,7 +36,11 @@ pub fn fill_in(options: &mut Options) -> Result<()> {
         }
         several.hosts = Some(with_slots(&hosts, slots.as_deref())?);
     }
-    several.launch_agent.get_or_insert_with(|| AGENT.into());
+    if several.launch_agent.is_none() {
+        several.launch_agent = Some(AGENT.into());
+        // Steps start no steps.
+        several.direct_hosts.get_or_insert(usize::MAX);
+    }
     Ok(())
 }
 
