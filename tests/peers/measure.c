@@ -149,6 +149,17 @@ static void blocks(long count, void *bytes) {
     }
 }
 
+/* To the middle PE: where PEs lie on several hosts in order, it is on another host than PE 0. */
+static void flushed_words(long count, void *unused) {
+    (void)unused;
+    if (me == 0) {
+        for (long i = 0; i < count; i++) {
+            put_word(payload, i, n / 2);
+            complete();
+        }
+    }
+}
+
 static void fetch_and_add(long count, void *unused) {
     (void)unused;
     if (me == 0)
@@ -253,6 +264,7 @@ int main(int argc, char **argv) {
         ROW("lock_contended", contended, 0, "M/s", n)
         ROW("lock_alone", alone, 0, "M/s", 1)
     }
+    if (n <= 4) ROW("put_flush", flushed_words, 0, "ns", 0)
     ROW("barrier", barriers, 0, "ns", 0)
     ROW("sync", syncs, 0, "ns", 0)
     ROW("allreduce_8", reductions, 0, "ns", 0)

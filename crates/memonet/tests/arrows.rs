@@ -55,11 +55,13 @@ const CRATES: &[Rules] = &[
         allowed: &[],
         circles: Circles::Allowed,
     },
+    Rules { name: "control", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "fabrics", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "sim", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "cli", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "wireup", layers: &[], allowed: &[], circles: Circles::WithAncestors },
     Rules { name: "dl", layers: &[], allowed: &[], circles: Circles::Forbidden },
+    Rules { name: "memonet", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "ofi", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "repair", layers: &[], allowed: &[], circles: Circles::Forbidden },
     Rules { name: "tcp", layers: &[], allowed: &[], circles: Circles::Forbidden },
@@ -71,6 +73,17 @@ const CRATES: &[Rules] = &[
         circles: Circles::Forbidden,
     },
 ];
+
+#[test]
+fn each_crate_has_rules() {
+    let crates = std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("..")).unwrap();
+    let mut crates: Vec<String> =
+        crates.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut ruled: Vec<&str> = CRATES.iter().map(|rules| rules.name).collect();
+    crates.sort();
+    ruled.sort();
+    assert_eq!(crates, ruled);
+}
 
 #[test]
 fn imports_point_down() {

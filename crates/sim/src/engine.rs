@@ -62,7 +62,7 @@ enum State {
         /// Whether a look is scheduled.
         due: bool,
         /// Whether the PE will look at a moment of its own, and may see something new.
-        hopeful: bool,
+        may_wake: bool,
     },
     Computing,
     Ended,
@@ -101,8 +101,8 @@ pub(crate) struct Engine<'a, P> {
     left: usize,
     /// Deadlines among the world's events.
     deadlines: usize,
-    /// Number of parked PEs that are hopeful.
-    hopeful: usize,
+    /// Number of parked PEs for which something may still come.
+    may_wake: usize,
     /// How often in a row all parked PEs have looked in vain.
     vain_looks: u32,
     panic: Option<Panic>,
@@ -132,7 +132,7 @@ impl<'a, P: Program> Engine<'a, P> {
             known_departures: 0,
             news_due: false,
             deadlines: 0,
-            hopeful: 0,
+            may_wake: 0,
             vain_looks: 0,
             panic: None,
             failed: None,
@@ -158,7 +158,7 @@ impl<'a, P: Program> Engine<'a, P> {
                 if self.look_once_more() {
                     continue;
                 }
-                if self.hopeful == 0 {
+                if self.may_wake == 0 {
                     return Err(self.deadlock());
                 }
             }
@@ -227,8 +227,8 @@ impl<'a, P: Program> Engine<'a, P> {
             }
             Wake::Sample(pe) => {
                 let actor = &mut self.actors[pe.index()];
-                self.hopeful -=
-                    usize::from(matches!(actor.state, State::Parked { hopeful: true, .. }));
+                self.may_wake -=
+                    usize::from(matches!(actor.state, State::Parked { may_wake: true, .. }));
                 (actor.changed, actor.asked) = (false, false);
                 let polling = self.world.polling(pe);
                 self.resume(pe, now + (polling.interval - polling.sample), Answer::default());
@@ -339,9 +339,9 @@ impl<'a, P: Program> Engine<'a, P> {
                 // PEs that polled for ever would hide a deadlock.
                 let asks = actor.asked && self.vain_looks < LAST_LOOKS;
                 let by_itself = asks.then(|| now + actor.poll_interval);
-                let hopeful = asks || due.is_some() && !vain;
-                self.hopeful += usize::from(hopeful);
-                actor.state = State::Parked { from: now, what, due: false, hopeful };
+                let may_wake = asks || due.is_some() && !vain;
+                self.may_wake += usize::from(may_wake);
+                actor.state = State::Parked { from: now, what, due: false, may_wake };
                 if actor.changed {
                     self.look_at_next(pe, now);
                 } else if let Some(at) = due.into_iter().chain(by_itself).min() {

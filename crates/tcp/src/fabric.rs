@@ -6,7 +6,7 @@ use crate::hub::Hub;
 use crate::peer::{Peer, State};
 use crate::shared::Shared;
 use crate::thread::{self, Progress};
-use crate::wire::{Home, Link, Place};
+use crate::wire::{COPIED, Home, Link, Place, word};
 use memonet_core::unstable::Seat;
 use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, SignalOp};
 use memonet_core::unstable::shm::{self, AtomicOp};
@@ -77,8 +77,7 @@ impl Tcp {
         if shared.used_by.load(Ordering::Relaxed) != generation {
             self.begin(generation)?;
         }
-        // Lost counts do no harm.
-        shared.calls.store(shared.calls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        shared.count_call();
         Ok(())
     }
 
@@ -128,6 +127,37 @@ impl Tcp {
         }
         self.done(patience);
         Ok(Some(hub))
+    }
+
+    /// [`room`](Self::room) where nothing stands in the way: the usual case.
+    #[inline(always)]
+    fn ready(&self, pe: u32) -> Option<MutexGuard<'_, Hub>> {
+        let shared = &*self.shared;
+        if shared.used_by.load(Ordering::Relaxed) != forks::generation() {
+            return None;
+        }
+        shared.count_call();
+        let hub = self.lock();
+        if hub.is_ready(pe) { Some(hub) } else { None }
+    }
+
+    /// Adds a word for a peer where nothing stands in the way; says whether it has.
+    #[inline(always)]
+    fn add_word(&self, to: FarAddress, size: usize, bits: u64) -> bool {
+        let Some(mut hub) = self.ready(to.pe) else { return false };
+        hub.peer(to.pe).link.store(place(to), size, bits);
+        hub.added(to.pe, false);
+        true
+    }
+
+    /// [`add_word`](Self::add_word) of a block that is a word.
+    ///
+    /// # Safety
+    /// `src` is readable for `len` bytes.
+    #[inline(always)]
+    unsafe fn put_word(&self, to: FarAddress, src: *const u8, len: usize) -> bool {
+        // SAFETY: the caller promises the source.
+        unsafe { word(place(to), src, len) }.is_some_and(|bits| self.add_word(to, len, bits))
     }
 
     /// A round of a call that waits for a peer. It reads, applies and sends for all peers meanwhile
@@ -277,6 +307,23 @@ impl Tcp {
         Ok(())
     }
 
+    /// Notifies a peer, perhaps after a block of at most [`COPIED`] bytes.
+    ///
+    /// # Safety
+    /// The block's source is readable during the call.
+    unsafe fn notify_after(
+        &self,
+        block: Option<(Place, *const u8, usize)>,
+        (at, size): (FarAddress, usize),
+        bits: u64,
+    ) -> Result<()> {
+        let Some(mut hub) = self.room(at.pe, Link::has_room)? else { return Ok(()) };
+        // SAFETY: the caller promises the source.
+        unsafe { hub.peer(at.pe).link.notify(block, (place(at), size), bits) };
+        hub.added(at.pe, true);
+        Ok(())
+    }
+
     /// Asks a peer, and waits for the answer.
     fn ask(&self, pe: u32, request: impl FnOnce(&mut Link) -> u64) -> Result<()> {
         let Some(mut hub) = self.room(pe, Link::may_ask)? else {
@@ -308,6 +355,9 @@ impl Fabric for Tcp {
             unsafe { shm::store_sized(self.own(to, size), size, bits) };
             return self.lock().seat.wake();
         }
+        if self.add_word(to, size, bits) {
+            return;
+        }
         match self.room(to.pe, Link::has_room) {
             Ok(Some(mut hub)) => {
                 hub.peer(to.pe).link.store(place(to), size, bits);
@@ -326,6 +376,10 @@ impl Fabric for Tcp {
             return unsafe { self.put_nbi(to, src, len) };
         }
         // SAFETY: as above.
+        if unsafe { self.put_word(to, src, len) } {
+            return Ok(());
+        }
+        // SAFETY: as above.
         unsafe { self.write(to, src, len, None, true) }
     }
 
@@ -334,6 +388,10 @@ impl Fabric for Tcp {
             // SAFETY: the caller promises the source; the library has resolved the place.
             unsafe { shm::copy_overlapping(self.own(to, len), src, len) };
             self.lock().seat.wake();
+            return Ok(());
+        }
+        // SAFETY: as above.
+        if unsafe { self.put_word(to, src, len) } {
             return Ok(());
         }
         // SAFETY: as above.
@@ -376,6 +434,32 @@ impl Fabric for Tcp {
         // SAFETY: the caller promises the source. An answer of the target to the signal says that
         // the block before it was sent.
         unsafe { self.write_and_signal(to, src, len, (signal, op, value), false) }
+    }
+
+    fn notify(&self, at: FarAddress, size: usize, bits: u64) -> Result<()> {
+        if self.is_own(at) {
+            self.store(at, size, bits);
+            return Ok(());
+        }
+        // SAFETY: there is no block.
+        unsafe { self.notify_after(None, (at, size), bits) }
+    }
+
+    unsafe fn put_notify(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        at: FarAddress,
+        value: u64,
+    ) -> Result<()> {
+        if self.is_own(at) || to.pe != at.pe || len > COPIED {
+            // SAFETY: the caller promises the source.
+            return unsafe { self.put_signal(to, src, len, at, SignalOp::Set, value) };
+        }
+        let block = (len > 0).then(|| (place(to), src, len));
+        // SAFETY: as above.
+        unsafe { self.notify_after(block, (at, 8), value) }
     }
 
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
@@ -431,6 +515,12 @@ impl Fabric for Tcp {
             hub.forget_quiet();
         }
         hub.late.take().map_or(Ok(()), Err)
+    }
+
+    fn quiet_all(&self) -> Result<()> {
+        self.enter()?;
+        self.lock().need_all();
+        self.quiet()
     }
 
     fn is_quiet(&self) -> Result<bool> {

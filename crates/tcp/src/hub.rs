@@ -14,8 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// With so many bytes of records for a peer, they are sent.
-pub const BATCH: usize = 16 << 10;
 /// How long a stream has been broken when its peer counts as failed, though nobody says that it has
 /// gone: longer than it takes until the loss of a host is known.
 const SETTLED: Duration = Duration::from_secs(3);
@@ -107,6 +105,15 @@ impl Hub {
         self.known(pe)
     }
 
+    /// Whether a record for a peer can be added at once.
+    #[inline]
+    pub(crate) fn is_ready(&self, pe: u32) -> bool {
+        let is_ready = |peer: &Peer| {
+            matches!(peer.state, State::Alive) && !peer.is_lost() && peer.link.has_room()
+        };
+        self.existing(pe).is_some_and(is_ready)
+    }
+
     /// A peer, if there has been anything between it and this PE.
     pub(crate) fn existing(&self, pe: u32) -> Option<&Peer> {
         self.peers[pe as usize].as_deref()
@@ -124,11 +131,11 @@ impl Hub {
     #[inline]
     pub(crate) fn added(&mut self, pe: u32, now: bool) {
         let peer = self.peers[pe as usize].as_mut().expect("records were added");
-        if !peer.is_awaited {
+        if !peer.is_awaited && peer.link.is_needed() {
             peer.is_awaited = true;
             self.awaited.push(pe);
         }
-        let many = now || peer.link.buffered() >= BATCH;
+        let many = now || peer.link.buffered() >= peer.sends_at;
         if !peer.has_output {
             self.note_output(pe);
         }
@@ -513,9 +520,21 @@ impl Hub {
         !self.awaited.is_empty()
     }
 
+    /// What was not needed is from now on.
+    pub(crate) fn need_all(&mut self) {
+        for peer in self.peers.iter_mut().flatten() {
+            peer.link.need_all();
+            let alive = matches!(peer.state, State::Alive | State::Broken(..));
+            if alive && !peer.is_awaited && peer.link.is_needed() {
+                peer.is_awaited = true;
+                self.awaited.push(peer.pe);
+            }
+        }
+    }
+
     /// What peers have to acknowledge.
     pub(crate) fn goals(&self) -> impl Iterator<Item = (u32, u64)> {
-        let goal = |&pe| Some((pe, self.existing(pe)?.link.counted()));
+        let goal = |&pe| Some((pe, self.existing(pe)?.link.needed()));
         self.awaited.iter().filter_map(goal)
     }
 
@@ -525,7 +544,7 @@ impl Hub {
         self.awaited.retain(|&pe| {
             let Some(peer) = &mut peers[pe as usize] else { return false };
             let ends = matches!(peer.state, State::Gone(_) | State::Failed(_));
-            peer.is_awaited = !ends && peer.link.acknowledged() < peer.link.counted();
+            peer.is_awaited = !ends && peer.link.is_needed();
             peer.is_awaited
         });
     }

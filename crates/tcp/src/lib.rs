@@ -43,4 +43,4 @@ pub mod wire;
 pub use broker::{Broker, Event};
 pub use errors::NAME;
 pub use fabric::Tcp;
-pub use hub::BATCH;
+pub use peer::BATCH;

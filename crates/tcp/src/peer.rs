@@ -7,6 +7,9 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// With so many bytes of records for a peer, they are sent.
+pub const BATCH: usize = 16 << 10;
+
 /// Whether a peer can be reached.
 #[derive(Debug, Clone)]
 pub(crate) enum State {
@@ -42,6 +45,8 @@ pub(crate) struct Peer {
     pub(crate) aside: Option<OwnedFd>,
     /// Whether this PE has asked for a stream that has not come yet.
     pub(crate) asked: bool,
+    /// With so many bytes of records, more of them are sent.
+    pub(crate) sends_at: usize,
     /// Streams that have ended before the peer's hello.
     pub(crate) unheard: u32,
     /// Whether the loop is told when the stream takes bytes again.
@@ -64,6 +69,7 @@ impl Peer {
             socket: None,
             aside: None,
             asked: false,
+            sends_at: BATCH,
             unheard: 0,
             wants_to_write: false,
             has_output: false,
@@ -109,6 +115,8 @@ impl Peer {
             }
             moved = true;
         }
+        // A stream that is full is not asked for each record.
+        self.sends_at = self.link.buffered() + BATCH;
         Ok(moved)
     }
 
@@ -120,7 +128,7 @@ impl Peer {
     ) -> Result<Option<Came>, Ended> {
         let Some(socket) = &self.socket else { return Ok(None) };
         let direct = self.link.direct();
-        let short = direct.is_none() && self.link.expects_blocks();
+        let short = self.link.expects_blocks();
         let most = if short { SHORT } else { buffer.len() };
         // SAFETY: the link says where a payload goes, which was checked, and stays (`Home`).
         let came = unsafe { socket::receive(socket.as_fd(), direct, &mut buffer[..most]) };

@@ -5,7 +5,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What has something.
+/// A descriptor on which something has come, or that takes bytes again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ready {
     Broker,
@@ -17,7 +17,7 @@ pub(crate) enum Ready {
 const BROKER: u64 = u64::MAX;
 const BELL: u64 = u64::MAX - 1;
 
-/// So many are told of at once.
+/// The most descriptors that one call names.
 pub(crate) const MOST: usize = 32;
 
 pub(crate) struct Pollers {

@@ -115,8 +115,8 @@ impl World {
             return;
         }
         match dice.below(9) {
-            0 => end.chain(start),
-            1 => end.signalled_block(start),
+            0 => end.chain(start, dice.below(2) == 0),
+            1 => end.signalled_block(start, dice.below(2) == 0),
             2 | 3 => end.put(start, dice),
             4 => {
                 let size = 1 << dice.below(4);
@@ -147,7 +147,7 @@ impl World {
                 end.link.signal(at(shared[2]), SignalOp::Add, 1);
                 end.signals += 1;
                 end.link.flush();
-                end.quiet = Some(end.link.counted());
+                end.quiet = Some(end.link.needed());
             }
         }
     }
@@ -252,8 +252,9 @@ impl World {
         for &(me, peer) in &pairs {
             let end = &mut self.ends[me][peer];
             if end.alive {
+                end.link.need_all();
                 end.link.flush();
-                end.quiet = Some(end.link.counted());
+                end.quiet = Some(end.link.needed());
             }
         }
         for round in 0.. {
@@ -299,22 +300,35 @@ impl World {
 
 impl End {
     /// The next word of the chain becomes that of this round.
-    fn chain(&mut self, start: usize) {
+    fn chain(&mut self, start: usize, notifies: bool) {
         let (offset, round) = (8 * self.next, self.round);
-        self.link.store(at(start + offset), 8, round);
+        let to = at(start + offset);
+        if notifies {
+            // SAFETY: there is no block.
+            unsafe { self.link.notify(None, (to, 8), round) };
+        } else {
+            self.link.store(to, 8, round);
+        }
         self.lane[offset..offset + 8].copy_from_slice(&round.to_le_bytes());
         self.next = (self.next + 1) % CHAIN;
         self.round += u64::from(self.next == 0);
     }
 
-    fn signalled_block(&mut self, start: usize) {
+    fn signalled_block(&mut self, start: usize, notifies: bool) {
         self.block += 1;
         let word = self.block.to_le_bytes();
         let bytes = word.repeat(BLOCK_WORDS);
-        // SAFETY: so short a block is copied.
-        let end = unsafe { self.link.put(at(start + BLOCK), bytes.as_ptr(), bytes.len()) };
-        assert_eq!(end, 0);
-        self.link.signal(at(start + SIGNAL), SignalOp::Set, self.block);
+        let (to, signal) = (at(start + BLOCK), at(start + SIGNAL));
+        if notifies {
+            let block = Some((to, bytes.as_ptr(), bytes.len()));
+            // SAFETY: the block lives during the call.
+            unsafe { self.link.notify(block, (signal, 8), self.block) };
+        } else {
+            // SAFETY: so short a block is copied.
+            let end = unsafe { self.link.put(to, bytes.as_ptr(), bytes.len()) };
+            assert_eq!(end, 0);
+            self.link.signal(signal, SignalOp::Set, self.block);
+        }
         self.lane[BLOCK..FREE].copy_from_slice(&bytes);
         self.lane[SIGNAL..BLOCK].copy_from_slice(&word);
     }

@@ -1,14 +1,16 @@
 //! Processes of another launcher find each other:
-//! `mpiexec -n 4 exchange [--limit SECONDS] [PROGRAM ARGUMENT...]`.
+//! `mpiexec -n 4 exchange [--limit SECONDS] [--mpi LIBRARY] [PROGRAM ARGUMENT...]`.
 //!
 //! Each puts a value, meets the others, and gets their values. Then those of each node meet, and
 //! the nodes tell each other. With a PROGRAM, the process becomes that one afterwards: one of MPI's
-//! shows that it may go on with the connection.
+//! shows that it may go on with the connection. With a LIBRARY, this process itself uses MPI after
+//! the exchange.
 
 use memonet_wireup::nodes::Neighbours;
 use memonet_wireup::pmi::{Pmi, Relay};
 use memonet_wireup::pmix::Pmix;
 use memonet_wireup::{Error, Exchange};
+use std::ffi::{CString, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -22,6 +24,8 @@ fn main() -> Result<()> {
     if words.next_if(|word| word == "--limit").is_some() {
         limit = Duration::from_secs_f64(words.next().ok_or("--limit SECONDS")?.parse()?);
     }
+    let mpi = words.next_if(|word| word == "--mpi").map(|_| words.next().ok_or("--mpi LIBRARY"));
+    let mpi = mpi.transpose()?;
     let program = words.next().map(|program| {
         let mut command = Command::new(program);
         command.args(words);
@@ -38,7 +42,24 @@ fn main() -> Result<()> {
     let mut pmix = Pmix::inherit()?.ok_or("no launcher has left a connection")?;
     exchange(&mut pmix, limit, "PMIx")?;
     pmix.end()?;
+    if let Some(library) = mpi {
+        use_mpi(&library)?;
+    }
     program.map_or(Ok(()), |mut program| Err(program.exec().into()))
+}
+
+/// Begins and ends an MPI of this library.
+fn use_mpi(library: &str) -> Result<()> {
+    let library = memonet_dl::Library::open(&CString::new(library)?)?;
+    let find = |name| library.symbol(name).ok_or("this library is no MPI");
+    let (init, end) = (find(c"MPI_Init")?.as_ptr(), find(c"MPI_Finalize")?.as_ptr());
+    // SAFETY: MPI's functions of these names have these types. No arguments are allowed.
+    let status = unsafe {
+        let init: extern "C" fn(*mut c_int, *mut c_void) -> c_int = std::mem::transmute(init);
+        let end: extern "C" fn() -> c_int = std::mem::transmute(end);
+        (init(std::ptr::null_mut(), std::ptr::null_mut()), end())
+    };
+    if status == (0, 0) { Ok(()) } else { Err(format!("MPI failed: {status:?}").into()) }
 }
 
 /// Runs a program whose MPI initialises after this process has.

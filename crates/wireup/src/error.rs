@@ -91,6 +91,9 @@ pub enum Error {
         /// What is wrong.
         problem: &'static str,
     },
+    /// What the process that speaks with the launcher for this one was told.
+    #[error("{0}")]
+    Session(String),
     /// The operating system refused something.
     #[error("{call}: {answer}. {hint}")]
     System {

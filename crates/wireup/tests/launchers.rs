@@ -182,6 +182,20 @@ fn mpirun_exchanges() {
     processes_exchange(mpirun, "PMIx");
 }
 
+/// The library of PMIx stands no second beginning in a process: MPI's has to be the first.
+#[test]
+fn mpirun_starts_processes_that_use_mpi_too() {
+    let (Some(launcher), folder) = (mpirun(), std::env::var("MEMONET_TEST_OPENMPI")) else {
+        return;
+    };
+    let library = match folder {
+        Ok(folder) => format!("{folder}/../lib/libmpi.so.40"),
+        Err(_) => "libmpi.so.40".into(),
+    };
+    let expected = expected("PMIx", 2, &[(0, "[0, 1]")], "[[0, 1]]");
+    assert_eq!(lines(launcher, 2, &[&example(), "--mpi", &library]), expected);
+}
+
 #[test]
 fn mpirun_misses_one() {
     one_does_not_come(mpirun, "PMIX_RANK");

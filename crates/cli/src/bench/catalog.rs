@@ -72,6 +72,22 @@ mod tests {
     }
 
     #[test]
+    fn documented() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        for spec in SPECS.iter().chain(SPECS_OF_HOSTS) {
+            let is_end = |c: char| !c.is_alphanumeric() && c != '_';
+            let begin = format!("`{}", spec.name);
+            let mut rest = text.split(&begin).skip(1);
+            assert!(
+                rest.any(|rest| rest.starts_with(is_end)),
+                "docs/bench.md has no `{}`",
+                spec.name
+            );
+        }
+    }
+
+    #[test]
     fn barriers_reach_the_number_of_cpus() {
         assert!(rows(64).iter().any(|row| row.id == "barrier.64"));
         assert!(!rows(2).iter().any(|row| row.id == "barrier.64"));

@@ -10,12 +10,17 @@ use super::toolkit::Bench;
 /// What rows measure, what their limit is, and how both are measured. One job measures all rows of
 /// a specification that have equally many PEs.
 pub struct Spec {
+    /// The first part of the rows' ids.
     pub name: &'static str,
     pub unit: &'static str,
+    /// Whether higher values are better, or lower ones.
     pub better: Better,
     /// The row of the OSU micro-benchmarks that measures the same thing, or `-`.
     pub osu: &'static str,
+    /// What is measured, in a few words.
     pub what: &'static str,
+    /// What bounds it on any machine, and is measured in turns with it; `-` where there is no such
+    /// thing.
     pub limit: &'static str,
     /// The rows that it stands for.
     pub variants: Variants,

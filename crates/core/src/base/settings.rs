@@ -26,10 +26,10 @@ pub const ENV_SEGMENT_SIZE: &str = "MEMONET_SEGMENT_SIZE";
 pub const ENV_CHECK: &str = "MEMONET_CHECK";
 /// Forces an algorithm for barriers.
 pub const ENV_BARRIER: &str = "MEMONET_BARRIER";
-/// Forces a way for collectives: `line`, `eager` or `direct`, of which the last two do without
-/// lines altogether, and none leaves anything to the network; or `multicast`, which
-/// broadcasts then go by whatever their size, and all else as if nothing were forced, but not in
-/// the network. All PEs of a job have the same value.
+/// Forces an algorithm for collectives: `line`, `eager`, `direct`, `nodes` or `multicast`. `eager`
+/// and `direct` use no lines. `multicast` is for broadcasts of any size; other collectives go as if
+/// nothing were forced. With any of them, the network makes no collective. All PEs of a job have
+/// the same value.
 pub const ENV_COLLECTIVES: &str = "MEMONET_COLLECTIVES";
 /// Variable that forces a way: `near`, `tree`, `network` for datagrams of the fabric's, or
 /// `udp:GROUP:PORT` with a multicast address, the first of 256 ports, and perhaps `@ADDRESS` of the

@@ -142,13 +142,14 @@ impl Team {
                     eager_buffer.part((mine.offset - from.offset) as usize, mine.bytes),
                     to,
                 )?,
-                _ => {
+                Algorithm::Direct => {
                     self.take(root, mine, to)?;
                     // D1 of the module's head.
                     let given = self.check_given(&|pe| self.has_notified(step, root, pe));
                     self.notify(step, root..root + 1, nothing)?;
                     given?;
                 }
+                other => other.is_not_for("parts of one member"),
             }
             return Ok(());
         }
@@ -158,7 +159,8 @@ impl Team {
                 self.take(root, from, eager_buffer.part(0, from.bytes))?;
                 self.notify(step, 0..self.len(), nothing)?;
             }
-            _ => self.notify(step, 0..self.len(), nothing)?,
+            Algorithm::Direct => self.notify(step, 0..self.len(), nothing)?,
+            other => other.is_not_for("parts of one member"),
         }
         // The root copies while the others copy.
         self.take(root, mine, to)?;

@@ -51,6 +51,13 @@ pub enum Algorithm {
     Direct,
 }
 
+impl Algorithm {
+    /// [`choose`] gives a call only what the call can do.
+    pub(super) fn is_not_for(self, call: &str) -> ! {
+        unreachable!("{self} was chosen for {call}, which has no such algorithm")
+    }
+}
+
 impl std::fmt::Display for Algorithm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

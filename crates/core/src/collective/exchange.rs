@@ -170,8 +170,8 @@ impl Team {
                     self.take(rank, eager_buffer.part(0, from.bytes), block(rank))
                 })
             }
-            (None, _) => self.give_all(|_| from, block(me), writable),
-            (Some(root), _) => {
+            (None, Algorithm::Direct) => self.give_all(|_| from, block(me), writable),
+            (Some(root), Algorithm::Direct) => {
                 let step = self.step(false)?;
                 if root == me {
                     self.notify(step, all.clone(), nothing)?;
@@ -183,6 +183,7 @@ impl Team {
                 self.pe().fence()?;
                 self.notify(step, root..root + 1, nothing)
             }
+            (_, other) => other.is_not_for("a gather"),
         }
     }
 
@@ -231,7 +232,8 @@ impl Team {
             self.rank(),
             match self.choose(Call::Collect) {
                 Algorithm::Published => EAGER_BYTES - HEAD_BYTES,
-                _ => 0,
+                Algorithm::Direct => 0,
+                other => other.is_not_for("a collect"),
             },
         );
         let step = self.step(true)?;
@@ -326,7 +328,8 @@ impl Team {
                 (0..self.len())
                     .try_for_each(|rank| self.take(rank, block(eager_buffer, me), block(to, rank)))
             }
-            _ => self.give_all(|rank| block(from, rank), block(to, me), writable),
+            Algorithm::Direct => self.give_all(|rank| block(from, rank), block(to, me), writable),
+            other => other.is_not_for("an all-to-all"),
         }
     }
 }

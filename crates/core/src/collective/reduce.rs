@@ -245,7 +245,8 @@ impl Team {
             (Algorithm::Line | Algorithm::Published | Algorithm::Nodes, _) => {
                 self.combine_small(algorithm, elements, goal, to, from)
             }
-            _ => self.combine_directly(elements, goal, to, from),
+            (Algorithm::Direct, _) => self.combine_directly(elements, goal, to, from),
+            (other, _) => other.is_not_for("a reduction"),
         }
     }
 

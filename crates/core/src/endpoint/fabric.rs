@@ -10,6 +10,7 @@
 //! | word atomicity | an aligned store of 1, 2, 4 or 8 bytes is never seen torn. Blocks have no such promise |
 //! | put returns | the source may be reused. The block is visible at the target after [`quiet`](Fabric::quiet) |
 //! | quiet | all of this PE's stores, puts, signals and atomics are visible at their targets; it reports their errors |
+//! | notifications | those of a PE to another become visible there in the order of calls, or each before the next `quiet` returns; a fence orders them like stores; before a PE leaves, [`quiet_all`](Fabric::quiet_all) completes them, too |
 //! | get, atomics return | the value is there; an atomic has been applied exactly once |
 //! | a departure | operations to a PE that is gone end, as [`departed`](Fabric::departed) says; none waits for it |
 //! | get and quiet | a get reads what its target's memory holds between call and return. So let one PE store to its own memory, fence its processor, and read there; let another write there, call quiet, and then get: one of the two sees the other |
@@ -20,6 +21,31 @@
 //!
 //! A fabric need not check bounds, keys or access modes: a [`FarAddress`] was checked when it was
 //! resolved.
+//!
+//! # Notifications
+//!
+//! The library tells PEs that this one has come to a barrier or a collective by
+//! [`notify`](Fabric::notify) and [`put_notify`](Fabric::put_notify). They write to words and lines
+//! of the library alone. Where a fabric keeps them in order by itself, a quiet need not complete
+//! them. A barrier begins with a quiet: without this, each barrier would wait for the
+//! acknowledgement of the one before.
+//!
+//! *Nothing relies on their completion.*
+//!
+//! * F1: *Words of barriers.* They only grow. Two notifications for one word of one PE come in
+//!   order: by the table, or because the second barrier began with a quiet after the first one.
+//! * F2: *What is announced.* A PE notifies after its quiet has returned, or after a fence: its
+//!   writes are visible before the notification is.
+//! * F3: *Reuse.* A line, a word or a slot is used again when its last notification has been seen
+//!   by the PE that owns it. Those that use it know that by notifications of this PE, never by a
+//!   quiet of their own ([`steps`](crate::team::steps), the barrier's slots).
+//! * F4: *Sources.* They may be reused when the call returns.
+//! * F5: *Leaving.* A PE that sees that another has left, but not its notification, takes it for
+//!   missing. So a PE leaves after `quiet_all`.
+//! * F6: *Threads.* One thread at a time is in a barrier, or in a step of a team, so that calls for
+//!   one word have an order. No order between words is needed that no fence asks for.
+//! * F7: *Errors.* A notification that is lost says nothing at this PE's next quiet. The pair has
+//!   failed then, and waits that depend on it end as [`unreachable`](Fabric::unreachable) says.
 
 pub use super::network::{
     DATAGRAMS_AT_ONCE, DatagramGroup, Datagrams, HardwareBarrier, NetworkCollective,
@@ -126,6 +152,38 @@ pub trait Fabric: Send + Sync {
         unsafe { self.put_signal(to, src, len, signal, op, value) }
     }
 
+    /// Notifies a PE: stores a word of `size` (1, 2, 4, 8) bytes. By default it is a
+    /// [`store`](Self::store), which the next [`quiet`](Self::quiet) completes.
+    ///
+    /// # Errors
+    /// Where the notification is known to be lost.
+    fn notify(&self, at: FarAddress, size: usize, bits: u64) -> Result<()> {
+        self.store(at, size, bits);
+        Ok(())
+    }
+
+    /// Notifies a PE: writes a block of at most a cache line, and then stores `value` in a word of
+    /// 8 bytes of the same PE. A PE that sees the word sees the block. The source may be reused on
+    /// return. By default it is a [`put_signal`](Self::put_signal), which the next
+    /// [`quiet`](Self::quiet) completes.
+    ///
+    /// # Errors
+    /// As for [`notify`](Self::notify).
+    ///
+    /// # Safety
+    /// As for [`put`](Self::put).
+    unsafe fn put_notify(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        at: FarAddress,
+        value: u64,
+    ) -> Result<()> {
+        // SAFETY: as the caller promises.
+        unsafe { self.put_signal(to, src, len, at, SignalOp::Set, value) }
+    }
+
     /// Prepares a put of `len` bytes from `src` on, followed by `signal` if there is one, to be
     /// started many times. It reads and writes nothing before the first start. By default each
     /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi).
@@ -151,10 +209,16 @@ pub trait Fabric: Send + Sync {
     /// Makes all earlier writes visible at each PE before any later one.
     fn fence(&self) -> Result<()>;
 
-    /// Returns when all earlier operations are visible at their targets.
+    /// Returns when all earlier operations are visible at their targets, but for notifications
+    /// that stay in order without it.
     fn quiet(&self) -> Result<()>;
 
-    /// Whether all earlier operations are visible at their targets. Does not wait.
+    /// [`quiet`](Self::quiet) of notifications, too: before this PE leaves the job.
+    fn quiet_all(&self) -> Result<()> {
+        self.quiet()
+    }
+
+    /// Whether all is visible that [`quiet`](Self::quiet) would wait for. Does not wait.
     fn is_quiet(&self) -> Result<bool>;
 
     /// Sends what was kept back to be sent with more: the PE is about to wait. With nothing to send

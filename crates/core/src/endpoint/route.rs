@@ -174,6 +174,43 @@ impl Route {
         }
     }
 
+    /// Stores a word by which the library notifies a PE. Near, wakes no PE.
+    #[inline(always)]
+    pub(crate) fn notify<T: Word>(self, pe: &Pe, value: T) -> Quick<()> {
+        match self {
+            Route::Near(p) => {
+                // SAFETY: as in `store`.
+                unsafe { shm::store(p.cast::<T>(), value) };
+                Ok(())
+            }
+            Route::Far(at) => far_notify(pe, at, size_of::<T>(), value.to_bits()),
+        }
+    }
+
+    /// [`put_and_store`](Self::put_and_store) of a notification: of at most a line, to memory of
+    /// the library.
+    ///
+    /// # Safety
+    /// As for [`put_and_store`](Self::put_and_store).
+    #[inline(always)]
+    pub(crate) unsafe fn put_and_notify(
+        self,
+        pe: &Pe,
+        src: *const u8,
+        len: usize,
+        word: Route,
+        value: u64,
+    ) -> Quick<()> {
+        match (self, word) {
+            (Route::Far(to), Route::Far(at)) => {
+                // SAFETY: the caller promises both ranges.
+                Ok(unsafe { pe.fabric().put_notify(to, src, len, at, value) }?)
+            }
+            // SAFETY: as the caller promises.
+            _ => unsafe { self.put_and_store(pe, src, len, word, value) },
+        }
+    }
+
     /// Updates a signal word and wakes its owner, `target`.
     #[inline(always)]
     pub(crate) fn signal(self, pe: &Pe, target: usize, op: SignalOp, value: u64) -> Quick<()> {
@@ -202,6 +239,12 @@ impl Route {
 #[inline(never)]
 fn far_store(pe: &Pe, to: FarAddress, size: usize, bits: u64) {
     pe.fabric().store(to, size, bits);
+}
+
+#[cold]
+#[inline(never)]
+fn far_notify(pe: &Pe, at: FarAddress, size: usize, bits: u64) -> Quick<()> {
+    Ok(pe.fabric().notify(at, size, bits)?)
 }
 
 #[cold]

@@ -43,8 +43,8 @@ impl Pe {
         if self.control().state(self.me()) != State::Joined || !self.is_this_process() {
             return Ok(());
         }
-        // A PE must not count as gone before its writes are visible.
-        let quiet = self.quiet();
+        // A PE must not count as gone before its writes are visible, and its notifications (F5).
+        let quiet = self.quiet_all();
         if !self.control().step(self.me(), State::Joined, State::Finalizing) {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl Pe {
                     (!self.is_needed()).then_some(())
                 })?;
                 // This holds for writes of relays, too.
-                quiet.and(self.quiet())
+                quiet.and(self.quiet_all())
             }
             false => quiet,
         };

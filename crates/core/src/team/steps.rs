@@ -173,7 +173,7 @@ impl Team {
             // SAFETY: the place lies in this PE's segment; the line, which has room for `LINE`
             // bytes, in the member's. They do not overlap.
             unsafe {
-                line.put_and_store(
+                line.put_and_notify(
                     pe,
                     self.here(place),
                     place.bytes,
@@ -238,9 +238,15 @@ impl Team {
         from: *const u8,
     ) -> Result<()> {
         let pe = self.pe();
-        let number = self.number_at(step, line, rank);
+        let (place, number) = (self.there(rank, to), self.number_at(step, line, rank));
         // SAFETY: as the caller promises.
-        unsafe { self.there(rank, to).put_and_store(pe, from, to.bytes, number, step.number) }?;
+        unsafe {
+            match to.bytes {
+                0 => number.put_and_notify(pe, from, 0, number, step.number),
+                // Perhaps to memory of the program.
+                bytes => place.put_and_store(pe, from, bytes, number, step.number),
+            }
+        }?;
         if let Route::Near(_) = number {
             pe.ring(self.members()[rank]);
         }

@@ -3,6 +3,7 @@
 use super::polling;
 use crate::base::error::Quick;
 use crate::base::shm;
+use crate::endpoint::fabric::Fabric;
 use crate::endpoint::pe::Pe;
 
 impl Pe {
@@ -22,6 +23,15 @@ impl Pe {
     pub(crate) fn quiet(&self) -> Quick<()> {
         shm::full_fence();
         let completed = self.complete_without_waking();
+        self.wake_completed();
+        completed?;
+        self.surface()
+    }
+
+    /// [`quiet`](Self::quiet) of notifications, too: the PE is about to leave.
+    pub(crate) fn quiet_all(&self) -> Quick<()> {
+        shm::full_fence();
+        let completed = self.far_fabric().map_or(Ok(()), <dyn Fabric>::quiet_all);
         self.wake_completed();
         completed?;
         self.surface()

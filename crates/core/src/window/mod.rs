@@ -15,6 +15,7 @@ use crate::base::access::Access;
 use crate::base::error::{Error, Result};
 use crate::base::shm::Plain;
 use crate::endpoint::belongs::{Belongs, Owner};
+use crate::endpoint::fabric::FarAddress;
 use crate::endpoint::pe::Pe;
 use crate::endpoint::route::Route;
 use crate::endpoint::written::Written;
@@ -346,6 +347,28 @@ impl<T: Plain> Window<T> {
         // SAFETY: where parts are near, there is one for each PE, and this is one of them; `inner`
         // keeps the bytes.
         unsafe { self.reach.written.to(pe) };
+    }
+
+    /// [`target`](Self::target) for the common case of another PE that is far, in registers: a
+    /// window of the segments. Everything else, errors included, is `None`.
+    #[inline(always)]
+    pub(crate) fn far(
+        &self,
+        pe: usize,
+        index: usize,
+        count: usize,
+        wanted: Access,
+    ) -> Option<FarAddress> {
+        let inner = &*self.inner;
+        let Location::Heap(base) = inner.place else { return None };
+        let end = index.checked_add(count)?;
+        if end > self.len() || pe >= inner.pe.npes() || pe == self.reach.me {
+            return None;
+        }
+        match inner.pe.route(pe, base + (index * size_of::<T>()) as u64) {
+            Route::Far(at) if inner.access.allows(wanted) => Some(at),
+            _ => None,
+        }
     }
 
     /// Resolves `count` elements from `index` of `pe`'s part.

@@ -65,9 +65,16 @@ impl<T: Plain> Window<T> {
         from: *const T,
         count: usize,
     ) -> Result<()> {
+        let (me, bytes) = (&self.inner.pe, count * size_of::<T>());
+        if let Some(to) = self.far(pe, index, count, Access::Write) {
+            // SAFETY: the caller promises the source.
+            unsafe { me.fabric().put(to, from.cast(), bytes) }?;
+            me.wrote(pe);
+            return Ok(());
+        }
         let target = self.target(pe, index, count, Access::Write)?;
         // SAFETY: the target was resolved for that many elements; the caller promises the source.
-        unsafe { target.route.put(&self.inner.pe, from.cast(), count * size_of::<T>()) }?;
+        unsafe { target.route.put(me, from.cast(), bytes) }?;
         self.inner.pe.wrote(pe);
         Ok(())
     }
@@ -226,8 +233,20 @@ impl<T: Plain> Window<T> {
         source: &Window<T>,
         from: Range<usize>,
     ) -> Result<()> {
-        let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
         let me = &self.inner.pe;
+        let count = from.end.wrapping_sub(from.start);
+        if from.start <= from.end
+            && from.end <= source.len()
+            && is_together(self, source)
+            && let Some(to) = self.far(pe, index, count, Access::Write)
+        {
+            let src = source.reach.local.wrapping_add(from.start * size_of::<T>());
+            // SAFETY: both ranges were checked, and are of two PEs; for the source, as below.
+            unsafe { me.fabric().put_nbi(to, src, count * size_of::<T>()) }?;
+            me.wrote(pe);
+            return Ok(());
+        }
+        let (target, src, bytes) = self.copy_ends(pe, index, source, from)?;
         match target.route {
             // SAFETY: both ranges were checked, and do not overlap.
             route @ Route::Near(_) => unsafe { route.put(me, src, bytes) }?,

@@ -29,7 +29,7 @@
 //! | all PEs form one job, or each gets an error that says why, within about half a minute | each fence, and each wait for the agent, has a limit. Nodes whose architecture or page size differs are refused by all |
 //! | a wait for a PE that has died, or whose host or agent is lost, ends with `PeerFailed` | D1 to D4 below |
 //! | nothing is left when all PEs have ended | E1, E2 below |
-//! | a program's MPI may use the launcher's connection, before memonet or after it | PMI-1: the agent has a copy of each connection and ends its session when the PE has ended, unless MPI has; Slurm's MPI finds a [relay](memonet_wireup::pmi::Relay). PMIx: this session ends before the program goes on, and MPI's begins for itself |
+//! | a program's MPI may use the launcher's connection, before memonet or after it | PMI-1: the agent has a copy of each connection and ends its session when the PE has ended, unless MPI has; Slurm's MPI finds a [relay](memonet_wireup::pmi::Relay). PMIx: [a child](memonet_wireup::pmix) has the session, so that MPI is the first in this process to begin one |
 //!
 //! **Deaths.** D1. *Of a PE:* its pidfd is readable at its agent, which publishes the death on its
 //! node and tells all other agents. A PE hands its pidfd over before it gets the job's memory, so
@@ -50,9 +50,8 @@
 //! its own end of the pair, and then counts as dead.
 //!
 //! **The fork.** The agent is a fork of the leader without `exec`, so nothing has to be installed.
-//! It is forked when the wire-up is over: a PMIx library that memonet has started has no thread any
-//! more. A program may have threads of its own by then. So the agent uses only what works after
-//! such a fork with glibc: system calls, memory, new threads. It reads no environment, uses no
+//! A program may have threads of its own by then. So the agent uses only what works after such a
+//! fork with glibc: system calls, memory, new threads. It reads no environment, uses no
 //! locks that were made before, and closes all descriptors but its own. It is forked twice, so that
 //! no `wait` of the program finds it.
 //!

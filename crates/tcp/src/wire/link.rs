@@ -5,7 +5,7 @@ use super::limits::{COPIED, PIECES, REQUESTS, ROOM};
 use super::outbox::{Outbox, Piece};
 use super::record::{Header, Kind, VERSION, aux_of};
 use memonet_core::SignalOp;
-use memonet_core::unstable::shm::AtomicOp;
+use memonet_core::unstable::shm::{self, AtomicOp};
 use std::collections::VecDeque;
 
 /// A place in the peer's memory.
@@ -15,6 +15,21 @@ pub struct Place {
     pub region: u16,
     /// As in a `FarAddress`.
     pub offset: u64,
+}
+
+/// The word that a block is, if it is an aligned one (W2).
+///
+/// # Safety
+/// `src` is readable for `len` bytes.
+#[inline(always)]
+pub unsafe fn word(at: Place, src: *const u8, len: usize) -> Option<u64> {
+    if !matches!(len, 1 | 2 | 4 | 8) || !at.offset.is_multiple_of(len as u64) {
+        return None;
+    }
+    let mut bits = [0; 8];
+    // SAFETY: the caller promises the source, and `bits` has room.
+    unsafe { shm::copy(bits.as_mut_ptr(), src, len) };
+    Some(u64::from_le_bytes(bits))
 }
 
 /// A request without an answer yet.
@@ -42,6 +57,8 @@ pub struct Link {
     pub(super) counted: u64,
     pub(super) acknowledged: u64,
     flushed: u64,
+    /// Counted records that a quiet completes: all up to the last that is not a notification.
+    needed: u64,
     /// Requests that were refused, by the numbers of their answers, until their callers know.
     pub(super) refused: Vec<u64>,
     /// Whether the peer has refused something that was written.
@@ -66,6 +83,7 @@ impl Link {
             counted: 0,
             acknowledged: 0,
             flushed: 0,
+            needed: 0,
             refused: Vec::new(),
             refused_write: false,
         };
@@ -96,10 +114,17 @@ impl Link {
         self.requests.len() < REQUESTS && self.has_room()
     }
 
+    /// Counts a record, which a quiet completes.
+    #[inline]
+    fn count(&mut self) {
+        self.counted += 1;
+        self.needed = self.counted;
+    }
+
     /// Stores a word.
     #[inline]
     pub fn store(&mut self, at: Place, size: usize, bits: u64) {
-        self.counted += 1;
+        self.count();
         self.push(Kind::Store, size as u8, at, bits);
     }
 
@@ -109,13 +134,10 @@ impl Link {
     /// # Safety
     /// `src` is readable for `len` bytes, until then or until the link is [ended](Self::end).
     pub unsafe fn put(&mut self, at: Place, src: *const u8, len: usize) -> u64 {
-        self.counted += 1;
-        if matches!(len, 1 | 2 | 4 | 8) && at.offset.is_multiple_of(len as u64) {
-            let mut bits = [0; 8];
-            // SAFETY: the caller promises the source, and `bits` has room.
-            unsafe { memonet_core::unstable::shm::copy(bits.as_mut_ptr(), src, len) };
-            // W2.
-            self.push(Kind::Store, len as u8, at, u64::from_le_bytes(bits));
+        self.count();
+        // SAFETY: the caller promises the source.
+        if let Some(bits) = unsafe { word(at, src, len) } {
+            self.push(Kind::Store, len as u8, at, bits);
             return 0;
         }
         self.push(Kind::Put, 0, at, len as u64);
@@ -142,14 +164,40 @@ impl Link {
         match op {
             SignalOp::Set => self.store(at, 8, value),
             SignalOp::Add => {
-                self.counted += 1;
+                self.count();
                 self.push(Kind::Add, 8, at, value);
             }
         }
     }
 
+    /// Notifies the peer: writes a block of at most [`COPIED`] bytes, which is copied, and then a
+    /// word. A quiet need not complete it (W11).
+    ///
+    /// # Safety
+    /// `src` is readable for the block's bytes.
+    pub unsafe fn notify(
+        &mut self,
+        block: Option<(Place, *const u8, usize)>,
+        word: (Place, usize),
+        bits: u64,
+    ) {
+        let needed = self.needed;
+        if let Some((to, src, len)) = block {
+            // SAFETY: the caller promises the source, and it is copied.
+            let end = unsafe { self.put(to, src, len) };
+            debug_assert_eq!(end, 0, "a notification is copied");
+        }
+        self.store(word.0, word.1, bits);
+        self.needed = needed;
+    }
+
+    /// From now on a quiet completes the notifications so far, too.
+    pub fn need_all(&mut self) {
+        self.needed = self.counted;
+    }
+
     fn request(&mut self, answer: Kind, into: *mut u8, len: usize) -> u64 {
-        self.counted += 1;
+        self.count();
         self.made += 1;
         self.requests.push_back(Request { answer, into, len, counted: self.counted });
         self.made
@@ -197,9 +245,10 @@ impl Link {
         self.request(Kind::Word, old.cast(), 8)
     }
 
-    /// Asks for an acknowledgement of all that was sent, where that is not under way (W4).
+    /// Asks for an acknowledgement of all that was sent, where a quiet needs one that is not under
+    /// way (W4).
     pub fn flush(&mut self) {
-        if self.counted > self.acknowledged.max(self.flushed) {
+        if self.needed > self.acknowledged.max(self.flushed) {
             self.flushed = self.counted;
             self.push(Kind::Flush, 0, Place { region: 0, offset: 0 }, 0);
         }
@@ -210,12 +259,19 @@ impl Link {
         self.push(Kind::Close, 0, Place { region: 0, offset: 0 }, 0);
     }
 
-    /// Counted records so far.
-    pub fn counted(&self) -> u64 {
-        self.counted
+    /// A quiet is complete once so many records are [acknowledged](Self::acknowledged).
+    #[inline]
+    pub fn needed(&self) -> u64 {
+        self.needed
     }
 
-    /// How many of them are visible.
+    /// Whether a quiet has to wait.
+    #[inline]
+    pub fn is_needed(&self) -> bool {
+        self.needed > self.acknowledged
+    }
+
+    /// How many counted records are visible.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }

@@ -49,6 +49,7 @@
 //!   that it has applied. A flush asks for that count. When it covers all that were sent, all of
 //!   them are visible: that is `quiet`. Flushes that come in one read are answered by one
 //!   acknowledgement.
+//!   A quiet needs those up to the last that is not a notification (W11).
 //! * W5 *Answers.* Requests are answered in their order (W1), so an answer belongs to the oldest
 //!   request without one, and says that all records before that request have been applied. An
 //!   atomic is applied once, as a stream delivers each byte once and a link is never resumed.
@@ -72,6 +73,12 @@
 //!   its length, and by a PE that has the right. What is not allowed changes nothing and is
 //!   refused: a request by its answer, writes by one record for all that came in one read. The
 //!   link goes on, as a right may be taken back while its holder uses it.
+//!
+//! * W11 *Notifications.* They are stores, and blocks before them, that no quiet waits for. By W1
+//!   they become visible in the order of calls, and after all that was sent before. They are
+//!   counted, so that an acknowledgement that covers what was sent after them says so of them; a
+//!   flush that a quiet needs covers them. They keep no source (they are copied), and no state but
+//!   their number.
 //!
 //! # Which stream
 //!
@@ -97,6 +104,6 @@ mod record;
 pub use apply::{Came, Home};
 pub use inbox::Role;
 pub use limits::{COPIED, COPIED_ANSWER, PIECES, REQUESTS, ROOM};
-pub use link::{Link, Place};
+pub use link::{Link, Place, word};
 pub use outbox::{Outbox, Piece};
 pub use record::{Bad, HEADER, Header, Kind};

@@ -17,7 +17,6 @@ pub(super) const LONGEST_NAME: usize = 255;
 pub(super) const LONGEST_KEY: usize = 511;
 
 pub(super) const JOB_SIZE: &CStr = c"pmix.job.size";
-pub(super) const LOCAL_PEERS: &CStr = c"pmix.lpeers";
 pub(super) const COLLECT_DATA: &CStr = c"pmix.collect";
 pub(super) const IMMEDIATE: &CStr = c"pmix.immediate";
 pub(super) const TIMEOUT: &CStr = c"pmix.timeout";
@@ -101,6 +100,7 @@ const _: () = {
 /// Called by a thread of libpmix when an operation is done.
 pub(super) type pmix_op_cbfunc_t = extern "C" fn(status: c_int, data: *mut c_void);
 
+pub(super) type Initialized = unsafe extern "C" fn() -> c_int;
 pub(super) type Init = unsafe extern "C" fn(*mut pmix_proc_t, *const pmix_info_t, usize) -> c_int;
 pub(super) type Put = unsafe extern "C" fn(u8, *const c_char, *mut pmix_value_t) -> c_int;
 pub(super) type Commit = unsafe extern "C" fn() -> c_int;

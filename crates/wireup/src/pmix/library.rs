@@ -73,6 +73,14 @@ impl Library {
     }
 }
 
+/// Whether the program's MPI has begun the library in this process, and not ended it.
+pub(super) fn has_begun() -> bool {
+    let Some(library) = dl::Library::loaded(NAME) else { return false };
+    let Some(function) = library.symbol(c"PMIx_Initialized") else { return false };
+    // SAFETY: the library's function of this name has this type; it takes nothing.
+    unsafe { std::mem::transmute::<*mut c_void, abi::Initialized>(function.as_ptr())() != 0 }
+}
+
 fn missing(call: &str, why: String) -> Error {
     Error::System {
         call: call.into(),

@@ -132,8 +132,9 @@ impl Algorithm {
             record.are_near(members.iter().copied()) && record.is_crowded(members[0])
         };
         let shares_nodes = || {
-            let nodes = pe.record().by_node(members).len();
-            (2..members.len()).contains(&nodes)
+            let record = pe.record();
+            // Thousands of simulated PEs in one process ask this: nothing is built without nodes.
+            record.is_mixed() && (2..members.len()).contains(&record.by_node(members).len())
         };
         Ok(match Self::forced(members.len())? {
             Some(forced) => forced,
@@ -211,7 +212,10 @@ impl Slot {
     /// Stores into a member's word, and wakes that member.
     #[inline(always)]
     fn notify<T: shm::Word>(&self, to: &Mailbox, value: T) {
-        to.word.store(&self.pe, value);
+        if let Err(error) = to.word.notify(&self.pe, value) {
+            // The barrier's wait says so, too, if it depends on that member.
+            self.pe.surface_later(*error);
+        }
         // Far, the fabric wakes it.
         if let Some(bell) = to.bell {
             self.pe.ring_bell(bell);

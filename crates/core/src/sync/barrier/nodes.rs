@@ -37,7 +37,6 @@ use super::{Phases, Slot};
 use crate::base::error::Quick;
 use crate::base::layout::{BarrierSlot, MAX_ROUNDS};
 use crate::base::shm::{self, AtomicOp};
-use crate::endpoint::fabric::SignalOp;
 use crate::endpoint::route::Route;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -58,8 +57,8 @@ pub(super) struct Nodes {
     leader: Option<usize>,
     /// Whether each message awaits the message of the round before.
     in_rounds: bool,
-    /// Where a leader's messages go: PEs and their words.
-    others: Vec<(usize, Route)>,
+    /// Where a leader's messages go: words of PEs of other nodes.
+    others: Vec<Route>,
     /// The numbers of the node's own words.
     awaited: Box<[usize]>,
     /// Messages of the current phase that this leader has sent.
@@ -94,10 +93,7 @@ impl Nodes {
         } else {
             (0..all).filter(|&other| other != node).map(|other| (other, node)).collect()
         };
-        let address = |&(other, number): &(usize, usize)| {
-            let leader = nodes[other][0];
-            (slot.members[leader], slot.word(leader, word(number)))
-        };
+        let address = |&(other, number): &(usize, usize)| slot.word(nodes[other][0], word(number));
         let awaited = |&(other, round): &(usize, usize)| if in_rounds { round } else { other };
         let is_other = |&&rank: &&usize| rank != slot.rank;
         Nodes {
@@ -131,9 +127,12 @@ impl Nodes {
         let mut next = self.sent.load(Ordering::Relaxed);
         let may = |next: usize| !self.in_rounds || next == 0 || self.load(word(next - 1)) >= phase;
         while next < self.others.len() && self.has_arrived(phase) && may(next) {
-            let (pe, word) = self.others[next];
-            // A signal, as a fabric may keep a store back until the PE waits.
-            word.signal(&slot.pe, pe, SignalOp::Set, phase)?;
+            let word = self.others[next];
+            // Not `notify`: by default that is a store, which a fabric may keep back until the PE
+            // waits.
+            // SAFETY: nothing is read; the word is of this barrier, in the segment of a PE of
+            // another node, which is far.
+            unsafe { word.put_and_notify(&slot.pe, std::ptr::null(), 0, word, phase) }?;
             next += 1;
             self.sent.store(next, Ordering::Relaxed);
             if next == self.others.len() {

@@ -122,8 +122,8 @@ fn what_groups_of_the_same_members_are_for_tells_them_apart() {
     assert_eq!((one, two), (other_one, other_two));
 }
 
-/// Who asks before it is known, and who asks after, is told that there is no group; others are none
-/// of it.
+/// A PE that asks before the end is known, and one that asks after it, are told that there is no
+/// group. The groups of other PEs are as before.
 #[test]
 fn nobody_waits_for_a_member_that_has_left() {
     let mut bench = Bench::new("dimmnet-2", 4);

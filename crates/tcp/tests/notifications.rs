@@ -1,0 +1,133 @@
+//! Which writes a quiet waits for: the other end of the stream is played by the test, so that it
+//! acknowledges when the test says so.
+
+mod common;
+
+use common::{Memory, give, take};
+use memonet_core::unstable::Seat;
+use memonet_core::unstable::fabric::{Fabric, FarAddress, Record};
+use memonet_core::{Job, JobOptions, Result};
+use memonet_tcp::wire::{HEADER, Kind, Link, Role};
+use memonet_tcp::{Broker, Event, Tcp};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+/// Bytes of the peer's memory.
+const BYTES: usize = 256;
+
+/// Gives PE 0 the one stream that there is.
+struct Single {
+    given: Mutex<Option<OwnedFd>>,
+    /// Readable: there is a stream to be had.
+    ready: OwnedFd,
+}
+
+impl Broker for Single {
+    fn record(&self) -> Record {
+        Record::nodes(&[0, 1], &[1, 1])
+    }
+
+    fn connect(&self, _pe: u32) -> Result<()> {
+        Ok(())
+    }
+
+    fn next(&self) -> Result<Option<Event>> {
+        let socket = self.given.lock().unwrap().take();
+        Ok(socket.map(|socket| Event::Connected { pe: 1, socket }))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+/// PE 1, as far as PE 0 knows.
+struct FarEnd {
+    link: Link,
+    socket: OwnedFd,
+    memory: Memory,
+    acknowledgements: usize,
+}
+
+impl FarEnd {
+    /// Applies what has come, and answers.
+    fn answer(&mut self) {
+        let mut bytes = [0; 4096];
+        let (came, _) = recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT).unwrap_or((0, 0));
+        let mut stream = VecDeque::from(bytes[..came].to_vec());
+        give(&mut self.link, &mut stream, usize::MAX, &self.memory).unwrap();
+        let mut answers = VecDeque::new();
+        take(&mut self.link, usize::MAX, &mut answers);
+        let answers = Vec::from(answers);
+        let is_ack = |record: &&[u8]| record[0] == Kind::Ack as u8;
+        self.acknowledgements += answers.chunks(HEADER).filter(is_ack).count();
+        assert_eq!(send(&self.socket, &answers, SendFlags::NOSIGNAL).unwrap(), answers.len());
+    }
+}
+
+fn pair() -> (Single, FarEnd) {
+    let flags = SocketFlags::CLOEXEC;
+    let (one, other) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).unwrap();
+    let ready = rustix::event::eventfd(1, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+    let link = Link::new(1, 0, Role::Accepted);
+    let memory = Memory::new(BYTES);
+    let far = FarEnd { link, socket: other, memory, acknowledgements: 0 };
+    (Single { given: Mutex::new(Some(one)), ready }, far)
+}
+
+fn at(offset: u64) -> FarAddress {
+    FarAddress { pe: 1, region: 0, offset }
+}
+
+/// What PE 0 does before its job begins.
+fn notify_and_complete(tcp: &Tcp, far: &mut FarEnd) {
+    tcp.notify(at(0), 1, 5).unwrap();
+    assert!(tcp.is_quiet().unwrap(), "nobody waits for a notification");
+    tcp.quiet().unwrap();
+    assert_eq!(far.acknowledgements, 0);
+
+    // What the program has written is waited for, and what came before it has come then.
+    tcp.store(at(8), 8, 7);
+    assert!(!tcp.is_quiet().unwrap());
+    while !tcp.is_quiet().unwrap() {
+        far.answer();
+    }
+    assert_eq!((far.memory.word(0), far.memory.word(8)), (5, 7));
+
+    // A notification after that is not.
+    let (block, acknowledged) = ([9u8; 48], far.acknowledgements);
+    // SAFETY: the block lives.
+    unsafe { tcp.put_notify(at(64), block.as_ptr(), block.len(), at(112), 3) }.unwrap();
+    tcp.quiet().unwrap();
+    assert_eq!(far.acknowledgements, acknowledged);
+
+    // Before a PE leaves, it is.
+    std::thread::scope(|scope| {
+        let quiet = scope.spawn(|| tcp.quiet_all());
+        while !quiet.is_finished() {
+            far.answer();
+        }
+        quiet.join().unwrap().unwrap();
+    });
+    assert_eq!(far.acknowledgements, acknowledged + 1, "quiet_all asks");
+    assert_eq!((far.memory.read(64, 48), far.memory.word(112)), (block.to_vec(), 3));
+}
+
+#[test]
+fn a_quiet_waits_for_no_notification_until_the_pe_leaves() {
+    let (single, far) = pair();
+    let (single, far) = (Mutex::new(Some(single)), Arc::new(Mutex::new(far)));
+    let options = JobOptions::new().fabric(move |seat: &Seat| {
+        let single = if seat.pe() == 0 { single.lock().unwrap().take() } else { None };
+        let broker = single.unwrap_or_else(|| pair().0);
+        let tcp = Tcp::new(seat, Box::new(broker))?;
+        if seat.pe() == 0 {
+            notify_and_complete(&tcp, &mut far.lock().unwrap());
+        }
+        Ok(Box::new(tcp))
+    });
+    Job::threads_with(&options, 2, |_| ()).unwrap();
+}
