@@ -425,8 +425,10 @@ fn soak(seconds: u64) -> Result<()> {
         chance = chance.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (chance >> 33) as usize % below
     };
+    // Read between the two barriers of a round: after them, PE 0 may say it of the next round.
+    let mut stops = 0;
     job.barrier()?;
-    while window.read(1) == 0 {
+    while stops == 0 {
         for _ in 0..8 * n {
             let (from, to, value) = (draw(n), draw(n), draw(1 << 30) as u64);
             let at = draw(SLICE);
@@ -445,7 +447,7 @@ fn soak(seconds: u64) -> Result<()> {
             (0..n).try_for_each(|pe| window.put_one(pe, 1, 1))?;
         }
         job.barrier()?;
-        let stops = window.read(1);
+        stops = window.read(1);
         model.iter_mut().for_each(|words| words[1] = stops);
         assert!(window.to_vec() == model[me], "PE {me}, round {rounds}: not what was written");
         let (other, mut got) = (draw(n), vec![0; SLICE]);
