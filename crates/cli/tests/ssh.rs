@@ -3,10 +3,8 @@
 mod common;
 
 use common::cluster::{Hosts, must};
-use common::{marked, pe, send, skip, until};
+use common::{pe, send, until};
 use rustix::process::Signal;
-use std::path::PathBuf;
-use std::process::Stdio;
 
 #[test]
 fn agents_are_started_by_ssh() {
@@ -52,39 +50,6 @@ fn a_firewall_between_two_hosts_is_named() {
         |pe, host| ended.stderr.contains(&format!("tcp: PE {pe} on {host} cannot be reached"));
     assert!(named(1, "h2") || named(2, "h3"), "{ended:?}");
     assert!(ended.stderr.contains("or a firewall is in the way"), "{ended:?}");
-}
-
-/// Hydra has started the PEs, and nothing of memonet's launcher runs. A death on one host is known
-/// on the other, and no agent is left.
-#[test]
-fn pes_of_hydra_form_a_job() {
-    let python = std::env::var_os("MEMONET_TEST_PYTHON").map(PathBuf::from);
-    let hydra = python.map(|python| python.with_file_name("mpiexec.hydra"));
-    let Some(hydra) = hydra.filter(|file| file.exists()) else {
-        assert!(std::env::var_os("MEMONET_TEST_TOOLS").is_none(), "no Hydra: `make deps`");
-        return skip("it needs Hydra (`make deps`)");
-    };
-    let Some(hosts) = Hosts::new(2) else { return };
-    let mark = format!("hydra-{}", std::process::id());
-    let run = |program: &[&str]| {
-        let mut command = hosts.on(1);
-        command.arg(&hydra).args(["-launcher", "ssh", "-launcher-exec"]);
-        command.arg(hosts.path("bin/ssh")).args(["-disable-auto-cleanup"]);
-        command.args(["-localhost", "10.78.0.1", "-hosts", "10.78.0.1:2,10.78.0.2:2", "-n", "4"]);
-        command.arg(pe()).args(program).env("MEMONET_TEST_MARK", &mark).stdin(Stdio::null());
-        let output = command.output().unwrap();
-        until("no process is left", || marked(&mark).is_empty());
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        (said, String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let (said, errors) = run(&["ring", "nobody"]);
-    let mut lines: Vec<&str> = said.lines().collect();
-    lines.sort_unstable();
-    let all = ["0 of 4 after 3", "1 of 4 after 0", "2 of 4 after 1", "3 of 4 after 2"];
-    assert_eq!(lines, all, "{errors}");
-    let (said, errors) = run(&["orphan", "kill"]);
-    // Hydra kills the other PE of that host, and nobody orders the two deaths.
-    assert!(said.contains(" on h2 failed: killed by signal 9"), "{said}{errors}");
 }
 
 #[test]
