@@ -4,6 +4,7 @@
 # make cluster-test   jobs on several hosts, for half an hour: kills of PEs, agents, launchers and hosts (KILLS=200 of each), cuts (CUTS="0.1 ... 5" seconds), a soak (SOAK=600 seconds, LOSS=1 percent of packets lost), GARBLED (ten million) garbled records and handshakes, and CONNECTIONS (10,000) of them through sockets; as root, as it makes hosts of network namespaces
 # make loom   every interleaving of the hand-written synchronisation
 # make conformance SUITE="FOLDER..."   OpenSHMEM programs of others, from folders on this machine: which of them work
+#   HOSTS=a:2,b:2   on several hosts, which all see this folder
 # make peers   measures memonet beside other libraries, and writes docs/performance.md
 # make install PREFIX=/usr/local [DESTDIR=...]   the command, the C library, its compiler wrappers; make uninstall
 #   ALIASES=1   the library by the names of others, too: -lsma and -loshmem
@@ -104,7 +105,7 @@ endif
 
 # CONFORMANCE: options of the script, e.g. "-D NAME --pes 1,2 --only unit/*".
 conformance: prefix
-	python3 tests/conformance.py --prefix $(TARGET)/prefix --out $(TARGET)/conformance $(CONFORMANCE) $(SUITE)
+	python3 tests/conformance.py --prefix $(TARGET)/prefix --out $(TARGET)/conformance $(addprefix --hosts ,$(HOSTS)) $(CONFORMANCE) $(SUITE)
 
 # Without building: files that an earlier version had, too.
 uninstall:
