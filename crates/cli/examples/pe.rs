@@ -24,9 +24,9 @@ fn main() -> ExitCode {
         "bereave" => bereave(argument.parse().expect("a PE")),
         "late" => late(),
         "orphan" => orphan(&argument),
-        "mourn" => mourn(),
+        "mourn" => mourn(&argument),
         // It stays for a while, so that others do not learn of its end first.
-        "wake" => mourn().inspect_err(|_| std::thread::sleep(Duration::from_secs(3))),
+        "wake" => mourn("").inspect_err(|_| std::thread::sleep(Duration::from_secs(3))),
         "soak" => soak(argument.parse().expect("a number of seconds")),
         "interrupts" => interrupts(),
         "leave" => leave(&argument),
@@ -392,19 +392,27 @@ fn wait(job: &Job, window: &Window<u64>, lock: &Lock) -> Result<()> {
     Err(error)
 }
 
-/// Waits, odd PEs for a word and even ones in a barrier, until a PE dies, and tells which one.
-fn mourn() -> Result<()> {
+/// Waits, odd PEs for a word and even ones in a barrier, until a PE dies, and tells which one. A
+/// file of the given name and the PE's number says that all PEs have come, and then which one died.
+fn mourn(file: &str) -> Result<()> {
     let job = memonet::init()?;
     let window = job.window::<u64>(1)?;
+    let note = |text: &str| {
+        if !file.is_empty() {
+            std::fs::write(format!("{file}{}", job.pe()), text).expect("a file");
+        }
+    };
     let error = loop {
         // Odd PEs do not come to the second one.
         if let Err(error) = job.barrier() {
             break error;
         }
+        note("");
         if job.pe() % 2 == 1 {
             break window.wait_until(0, Cmp::Ne, 0).unwrap_err();
         }
     };
+    note(&error.to_string());
     println!("PE {} saw: {error}", job.pe());
     Err(error)
 }

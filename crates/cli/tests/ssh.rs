@@ -3,11 +3,8 @@
 mod common;
 
 use common::cluster::{Hosts, must};
-use common::{marked, pe, send, skip, until};
+use common::{pe, send, until};
 use rustix::process::Signal;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 #[test]
 fn agents_are_started_by_ssh() {
@@ -65,78 +62,6 @@ fn a_firewall_in_one_direction_is_overcome() {
         let ended = hosts.run(&["--hosts", "h1,h2,h3", &pe(), "soak", "1"]);
         assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
     }
-}
-
-/// The launcher of MPICH.
-fn hydra() -> Option<PathBuf> {
-    let python = std::env::var_os("MEMONET_TEST_PYTHON").map(PathBuf::from);
-    let hydra = python.map(|python| python.with_file_name("mpiexec.hydra"));
-    let hydra = hydra.filter(|file| file.exists());
-    if hydra.is_none() {
-        assert!(std::env::var_os("MEMONET_TEST_TOOLS").is_none(), "no Hydra: `make deps`");
-        skip("it needs Hydra (`make deps`)");
-    }
-    hydra
-}
-
-/// Starts two PEs on each of two hosts; what the PEs are to do is missing.
-fn by_hydra(hydra: &Path, hosts: &Hosts) -> Command {
-    let mut command = hosts.on(1);
-    command.arg(hydra).args(["-launcher", "ssh", "-launcher-exec"]);
-    command.arg(hosts.path("bin/ssh")).args(["-disable-auto-cleanup"]);
-    command.args(["-localhost", "10.78.0.1", "-hosts", "10.78.0.1:2,10.78.0.2:2", "-n", "4"]);
-    command.arg(pe()).stdin(Stdio::null());
-    command
-}
-
-/// Their agents beat by datagrams, too.
-#[test]
-fn pes_of_hydra_survive_streams_that_stall() {
-    let Some(hydra) = hydra() else { return };
-    let Some(hosts) = Hosts::new(2) else { return };
-    let mark = format!("hydra-stall-{}", std::process::id());
-    let mut command = by_hydra(&hydra, &hosts);
-    command.args(["soak", "3"]).env("MEMONET_TEST_MARK", &mark);
-    command.env("MEMONET_INTERFACE", "10.78.0.0/24");
-    let job = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let is_pe = |pid: &i32| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "pe\n")
-    };
-    until("PEs run", || marked(&mark).iter().filter(|pid| is_pe(pid)).count() == 4);
-    std::thread::sleep(Duration::from_millis(1500));
-    hosts.stall(1, 2);
-    std::thread::sleep(Duration::from_millis(3500));
-    hosts.pass(1);
-    let output = job.wait_with_output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let (said, errors) = (text(&output.stdout), text(&output.stderr));
-    assert_eq!((output.status.code(), &*errors), (Some(0), ""), "{said}");
-    until("no process is left", || marked(&mark).is_empty());
-}
-
-/// Hydra has started the PEs, and nothing of memonet's launcher runs. A death on one host is known
-/// on the other, and no agent is left.
-#[test]
-fn pes_of_hydra_form_a_job() {
-    let Some(hydra) = hydra() else { return };
-    let Some(hosts) = Hosts::new(2) else { return };
-    let mark = format!("hydra-{}", std::process::id());
-    let run = |program: &[&str]| {
-        let mut command = by_hydra(&hydra, &hosts);
-        command.args(program).env("MEMONET_TEST_MARK", &mark);
-        let output = command.output().unwrap();
-        until("no process is left", || marked(&mark).is_empty());
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        (said, String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let (said, errors) = run(&["ring", "nobody"]);
-    let mut lines: Vec<&str> = said.lines().collect();
-    lines.sort_unstable();
-    let all = ["0 of 4 after 3", "1 of 4 after 0", "2 of 4 after 1", "3 of 4 after 2"];
-    assert_eq!(lines, all, "{errors}");
-    let (said, errors) = run(&["orphan", "kill"]);
-    // Hydra kills the other PE of that host, and nobody orders the two deaths.
-    assert!(said.contains(" on h2 failed: killed by signal 9"), "{said}{errors}");
 }
 
 #[test]

@@ -27,7 +27,6 @@ use crate::wait::{self, Attention, Awaiting, Terms};
 use crate::window::restricted::Hold;
 use crate::window::{Inner, Window};
 use loom::thread;
-use rustix::fd::OwnedFd;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,13 +46,14 @@ fn explore(preemptions: usize, test: impl Fn() + Send + Sync + 'static) {
 /// A job whose PEs have all joined.
 fn job(npes: usize) -> Vec<Arc<Pe>> {
     let geometry = Geometry::new(npes, 0).unwrap();
-    // One file for all explorations: nothing is ever written to it, and new pages cost more than a
-    // short exploration.
-    static FILES: [OnceLock<OwnedFd>; 4] = [const { OnceLock::new() }; 4];
-    let fd =
-        FILES[npes].get_or_init(|| create_memfd("memonet-loom", geometry.file_size()).unwrap());
-    let mapping =
-        Mapping::new(fd.try_clone().unwrap(), geometry.file_size() as usize, true).unwrap();
+    // One mapping for all explorations: nothing is ever written to it, and new pages cost more than
+    // a short exploration.
+    static MAPPINGS: [OnceLock<Mapping>; 4] = [const { OnceLock::new() }; 4];
+    let mapping = MAPPINGS[npes].get_or_init(|| {
+        let size = geometry.file_size();
+        Mapping::new(create_memfd("memonet-loom", size).unwrap(), size as usize, true).unwrap()
+    });
+    let mapping = mapping.again();
     let control = Arc::new(Control::create(mapping, geometry, npes, npes, None));
     // SAFETY: the header's counter lies in the mapping, aligned.
     unsafe { shm::load(control.departures()) };

@@ -2,7 +2,7 @@
 //! makes.
 
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -253,15 +253,20 @@ impl Hosts {
 
     /// Starts a job, from the first host.
     pub fn start(&self, arguments: &[&str]) -> Job {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let mark = format!("ssh-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
         let mut command = self.on(1);
         command.args([env!("CARGO_BIN_EXE_memonet"), "run"]);
         if !arguments.contains(&"--timeout") {
             command.args(["--timeout", "40"]);
         }
         command.args(arguments);
+        self.spawn(command)
+    }
+
+    /// Starts a launcher's command, which [`on`](Self::on) has begun.
+    pub fn spawn(&self, mut command: Command) -> Job {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let mark = format!("ssh-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap());
         command.env("PATH", path).env("MEMONET_TEST_MARK", &mark).env("HOSTNAME", "launcher");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Job { nsenter: command.spawn().unwrap(), mark }
@@ -326,6 +331,7 @@ impl Job {
         let status = wait_within(&mut self.nsenter, limit);
         let (stdout, stderr) = (stdout.join().unwrap(), stderr.join().unwrap());
         until("nothing is left on any host", || marked(&self.mark).is_empty());
-        Ended { status: status.code().unwrap_or(-1), stdout, stderr }
+        let status = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap();
+        Ended { status, stdout, stderr }
     }
 }

@@ -9,7 +9,9 @@
 //! that hangs fails after [`setup::PATIENCE`], and the others go on.
 
 /// Makes each function a test on every fabric. Functions whose PEs have several threads are listed
-/// apart, because not every fabric supports these.
+/// apart, because not every fabric supports these. So are those about the choice of algorithms for
+/// collectives, which depends on nodes alone: they run once for each sort of nodes, on the fabric
+/// that disturbs its messages most, and once on sockets.
 macro_rules! on_every_fabric {
     (@ $module:ident $setup:ident [$($test:ident)*]) => {
         mod $module {
@@ -23,15 +25,21 @@ macro_rules! on_every_fabric {
             )*
         }
     };
-    ($($test:ident),* $(,)? $(; with threads of their own: $($threads:ident),* $(,)?)?) => {
-        on_every_fabric!(@ near NEAR [$($test)* $($($threads)*)?]);
+    (
+        $($test:ident),* $(,)?
+        $(; with threads of their own: $($threads:ident),* $(,)?)?
+        $(; about the choice of algorithms: $($choice:ident),* $(,)?)?
+    ) => {
+        on_every_fabric!(@ near NEAR [$($test)* $($($threads)*)? $($($choice)*)?]);
         on_every_fabric!(@ far FAR [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ late LATE [$($test)* $($($threads)*)?]);
-        on_every_fabric!(@ shuffled SHUFFLED [$($test)* $($($threads)*)?]);
-        on_every_fabric!(@ mixed MIXED [$($test)* $($($threads)*)?]);
-        on_every_fabric!(@ dealt DEALT [$($test)* $($($threads)*)?]);
+        on_every_fabric!(@ shuffled SHUFFLED [$($test)* $($($threads)*)? $($($choice)*)?]);
+        on_every_fabric!(@ mixed MIXED [$($test)* $($($threads)*)? $($($choice)*)?]);
+        on_every_fabric!(@ dealt DEALT [$($test)* $($($threads)*)? $($($choice)*)?]);
         on_every_fabric!(@ streams STREAMS [$($test)* $($($threads)*)?]);
-        on_every_fabric!(@ streams_mixed STREAMS_MIXED [$($test)* $($($threads)*)?]);
+        on_every_fabric!(
+            @ streams_mixed STREAMS_MIXED [$($test)* $($($threads)*)? $($($choice)*)?]
+        );
         on_every_fabric!(@ streams_dealt STREAMS_DEALT [$($test)* $($($threads)*)?]);
         on_every_fabric!(@ libfabric LIBFABRIC [$($test)* $($($threads)*)?]);
     };

@@ -5,7 +5,10 @@ use crate::setup::{Dice, Setup, mark, sizes_here};
 use memonet_core::{By, Job, Plain, Result, Sum, Team, Window};
 use std::fmt::Debug;
 
-on_every_fabric!(of_the_world, of_two_teams_in_turn, reductions_about_every_limit);
+on_every_fabric!(
+    of_the_world, of_two_teams_in_turn;
+    about the choice of algorithms: reductions_about_every_limit,
+);
 
 /// Elements of each member: within a line of 56 bytes and just beyond, within an eager buffer and
 /// just beyond, and more.
@@ -243,6 +246,8 @@ fn about_every_limit<T: Plain + PartialEq + Debug>(
 ) -> Result<()> {
     const EAGER_BYTES: usize = 1024;
     const PART: usize = 64 << 10;
+    /// A source repeats itself after so many elements.
+    const PERIOD: usize = 1000;
     let (n, me, size) = (job.npes(), job.pe(), size_of::<T>());
     let (eager_buffer, round) = (EAGER_BYTES / size, PART / size * n);
     let several = EAGER_BYTES / (n * size) * n;
@@ -265,29 +270,33 @@ fn about_every_limit<T: Plain + PartialEq + Debug>(
     for (at, &len) in lengths.iter().enumerate() {
         for goal in 0..3 {
             let (root, in_place) = (dice.below(n), dice.below(2) == 0);
-            let given = |rank: usize, i: usize| make(mark(rank, i % 1000, 3 * at + goal));
+            let period = len.clamp(1, PERIOD);
+            let periods = len.div_ceil(period);
+            let given: Vec<Vec<T>> = (0..n)
+                .map(|rank| (0..period).map(|i| make(mark(rank, i, 3 * at + goal))).collect())
+                .collect();
             let before = make(!mark(me, at, goal));
-            let own: Vec<T> = (0..len).map(|i| given(me, i)).collect();
-            to.fill(0..most, before);
+            to.write_from(0, &vec![before; most]);
             let source = if in_place { &to } else { &from };
-            source.write_from(0, &own);
+            source.write_from(0, &given[me].repeat(periods)[..len]);
             let (target, source) = (to.span(0..len)?, source.span(0..len)?);
             let ranks = match goal {
                 0 => job.world().all_reduce(By(compose), target, source).map(|()| 0..n),
                 1 => job.world().reduce(By(compose), root, target, source).map(|()| 0..n),
                 _ => job.world().scan(By(compose), target, source).map(|()| 0..me + 1),
             }?;
-            from.fill(0..len, before);
-            let found = to.to_vec();
-            let expected = |i: usize| match (i < len, goal == 1 && me != root) {
-                (false, _) => before,
-                (true, true) if in_place => own[i],
-                (true, true) => before,
-                (true, false) => {
-                    ranks.clone().map(|rank| given(rank, i)).reduce(compose).expect("one at least")
-                }
+            from.write_from(0, &vec![before; len]);
+            let combined = |i: usize| ranks.clone().map(|rank| given[rank][i]).reduce(compose);
+            let expected: Vec<T> = match goal == 1 && me != root {
+                true if in_place => given[me].clone(),
+                true => vec![before; period],
+                false => (0..period).map(|i| combined(i).expect("one at least")).collect(),
             };
-            let wrong = (0..most).find(|&i| found[i] != expected(i));
+            let mut expected = expected.repeat(periods);
+            expected.truncate(len);
+            expected.resize(most, before);
+            let found = to.to_vec();
+            let wrong = (found != expected).then(|| (0..most).find(|&i| found[i] != expected[i]));
             assert_eq!(
                 wrong, None,
                 "goal {goal}, {len} of {size} bytes among {n}, root {root}, in place: {in_place}"

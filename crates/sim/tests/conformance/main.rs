@@ -17,13 +17,17 @@ macro_rules! on_every_fabric {
             )*
         }
     };
-    ($($test:ident),* $(,)? $(; with threads of their own: $($threads:ident),* $(,)?)?) => {
-        on_every_fabric!(@ agents AGENTS [$($test)*]);
-        on_every_fabric!(@ remote_dma REMOTE_DMA [$($test)*]);
-        on_every_fabric!(@ memory_slot MEMORY_SLOT [$($test)*]);
-        on_every_fabric!(@ command_word COMMAND_WORD [$($test)*]);
-        on_every_fabric!(@ infiniband INFINIBAND [$($test)*]);
-        on_every_fabric!(@ wires WIRES [$($test)*]);
+    (
+        $($test:ident),* $(,)?
+        $(; with threads of their own: $($threads:ident),* $(,)?)?
+        $(; about the choice of algorithms: $($choice:ident),* $(,)?)?
+    ) => {
+        on_every_fabric!(@ agents AGENTS [$($test)* $($($choice)*)?]);
+        on_every_fabric!(@ remote_dma REMOTE_DMA [$($test)* $($($choice)*)?]);
+        on_every_fabric!(@ memory_slot MEMORY_SLOT [$($test)* $($($choice)*)?]);
+        on_every_fabric!(@ command_word COMMAND_WORD [$($test)* $($($choice)*)?]);
+        on_every_fabric!(@ infiniband INFINIBAND [$($test)* $($($choice)*)?]);
+        on_every_fabric!(@ wires WIRES [$($test)* $($($choice)*)?]);
     };
 }
 

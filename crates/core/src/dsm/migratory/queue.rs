@@ -85,7 +85,7 @@
 //!
 //! The tests in `queue/model.rs` run this code in all interleavings and all orders of delivery.
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod model;
 
 /// One of a PE's words; see the table.

@@ -1,0 +1,188 @@
+//! Jobs on two hosts that launchers of others start: Hydra, Open MPI's and Slurm's; and those of
+//! `memonet run` in an allocation of Slurm's. The hosts have networks, names, processes and ssh
+//! servers of their own.
+
+mod common;
+
+use common::cluster::{Hosts, Job};
+use common::slurm::Slurm;
+use common::{pe, send, skip, until};
+use rustix::process::Signal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// A launcher among the tests' own tools, which lie beside the program that the variable names, or
+/// in that folder.
+fn tool(variable: &str, name: &str) -> Option<PathBuf> {
+    let place = std::env::var_os(variable).map(PathBuf::from);
+    let found = place.map(|place| match place.is_dir() {
+        true => place.join(name),
+        false => place.with_file_name(name),
+    });
+    let found = found.filter(|file| file.exists());
+    if found.is_none() {
+        assert!(std::env::var_os("MEMONET_TEST_TOOLS").is_none(), "no {name}: `make deps`");
+        skip(&format!("it needs {name} (`make deps`)"));
+    }
+    found
+}
+
+/// What starts two PEs on each of two hosts: a command, to which a program is added.
+struct Launcher<'a> {
+    hosts: &'a Hosts,
+    command: &'a dyn Fn() -> Command,
+    /// Whether it is `memonet run`, however that is started.
+    is_ours: bool,
+}
+
+impl Launcher<'_> {
+    fn start(&self, program: &[&str]) -> Job {
+        let mut command = (self.command)();
+        command.arg(pe()).args(program);
+        self.hosts.spawn(command)
+    }
+
+    /// All PEs find each other, and a stream between hosts does what it has to.
+    fn pes_form_a_job(&self) {
+        let ended = self.start(&["ring", "nobody"]).end();
+        let all = ["0 of 4 after 3", "1 of 4 after 0", "2 of 4 after 1", "3 of 4 after 2"];
+        assert_eq!(ended.lines(), all, "{ended:?}");
+        assert_eq!(ended.status, 0, "{ended:?}");
+    }
+
+    /// Has this happen while all PEs wait for each other. At least one PE of the first host must
+    /// see this, and the job must fail.
+    fn mourn(&self, what: impl FnOnce(&Job), seen: &str) {
+        let files = [0, 1, 2, 3].map(|pe| self.hosts.path(&format!("came{pe}")));
+        files.iter().for_each(|file| drop(std::fs::remove_file(file)));
+        let job = self.start(&["mourn", "came"]);
+        until("all PEs have come", || files.iter().all(|file| file.exists()));
+        what(&job);
+        let ended = job.end();
+        let saw = files.each_ref().map(|file| std::fs::read_to_string(file).unwrap());
+        assert!(saw[..2].iter().any(|text| text.contains(seen)), "{seen:?}: {saw:?}, {ended:?}");
+        assert_ne!(ended.status, 0, "{ended:?}");
+    }
+
+    /// Outside of `memonet run`, deaths have no order: the first host may hear first of a PE that
+    /// has learnt of this one before.
+    fn a_killed_pe_is_known_on_all_hosts(&self) {
+        let kill = |job: &Job| send(job.pes(self.hosts, 2, "pe")[1], Signal::KILL);
+        let killed = if self.is_ours { ": killed by signal 9" } else { "" };
+        self.mourn(kill, &format!(" on h2 failed{killed}"));
+    }
+
+    /// The name of its agents' processes.
+    fn agents(&self) -> &'static str {
+        if self.is_ours { "memonet" } else { "memonet-agent" }
+    }
+
+    fn a_killed_agent_is_a_lost_host(&self) {
+        let kill = |job: &Job| send(job.pes(self.hosts, 2, self.agents())[0], Signal::KILL);
+        self.mourn(kill, " on h2 failed: its host is lost: ");
+    }
+
+    /// The last thing that happens to these hosts: launchers of others may wait for minutes for a
+    /// host that is gone, but nothing of memonet's does.
+    fn a_host_without_power_is_lost(&self) {
+        let lose = |job: &Job| {
+            self.hosts.off(2);
+            for name in ["pe", self.agents()] {
+                until("all of it ends", || job.pes(self.hosts, 1, name).is_empty());
+            }
+            if !self.is_ours {
+                self.hosts.kill(1);
+            }
+        };
+        self.mourn(lose, " on h2 failed: its host is lost: nothing was heard");
+    }
+
+    fn does_all(&self) {
+        self.pes_form_a_job();
+        self.a_killed_pe_is_known_on_all_hosts();
+        self.a_killed_agent_is_a_lost_host();
+        self.a_host_without_power_is_lost();
+    }
+}
+
+fn by_hydra(hydra: &Path, hosts: &Hosts) -> Command {
+    let mut command = hosts.on(1);
+    command.arg(hydra).args(["-launcher", "ssh", "-launcher-exec"]);
+    command.arg(hosts.path("bin/ssh")).args(["-disable-auto-cleanup"]);
+    command.args(["-localhost", "10.78.0.1", "-hosts", "10.78.0.1:2,10.78.0.2:2", "-n", "4"]);
+    command
+}
+
+#[test]
+fn hydra() {
+    let Some(hydra) = tool("MEMONET_TEST_PYTHON", "mpiexec.hydra") else { return };
+    let Some(hosts) = Hosts::new(2) else { return };
+    let command = || by_hydra(&hydra, &hosts);
+    Launcher { hosts: &hosts, command: &command, is_ours: false }.does_all();
+}
+
+/// Agents of Hydra's jobs beat by datagrams, too: streams that stall are no lost hosts.
+#[test]
+fn hydra_and_streams_that_stall() {
+    let Some(hydra) = tool("MEMONET_TEST_PYTHON", "mpiexec.hydra") else { return };
+    let Some(hosts) = Hosts::new(2) else { return };
+    let command = || {
+        let mut command = by_hydra(&hydra, &hosts);
+        command.env("MEMONET_INTERFACE", "10.78.0.0/24");
+        command
+    };
+    let launcher = Launcher { hosts: &hosts, command: &command, is_ours: false };
+    let job = launcher.start(&["soak", "3"]);
+    until("PEs run", || job.pes(&hosts, 1, "pe").len() + job.pes(&hosts, 2, "pe").len() == 4);
+    std::thread::sleep(Duration::from_millis(1500));
+    hosts.stall(1, 2);
+    std::thread::sleep(Duration::from_millis(3500));
+    hosts.pass(1);
+    let ended = job.end();
+    assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
+}
+
+#[test]
+fn mpirun_of_open_mpi() {
+    let Some(mpirun) = tool("MEMONET_TEST_OPENMPI", "mpirun") else { return };
+    let Some(hosts) = Hosts::new(2) else { return };
+    let command = || {
+        let mut command = hosts.on(1);
+        command.arg(&mpirun).args(["--allow-run-as-root", "--host", "h1:2,h2:2"]);
+        // Each host has a /run of its own, and process numbers that others have, too.
+        command.args(["--prtemca", "prte_tmpdir_base", "/run"]);
+        // It leaves the other PEs alone when one dies.
+        command.args(["--runtime-options", "recoverable,continuous"]);
+        command.args(["--map-by", "ppr:2:node", "-x", "MEMONET_TEST_MARK", "-n", "4"]);
+        command
+    };
+    Launcher { hosts: &hosts, command: &command, is_ours: false }.does_all();
+}
+
+fn under_slurm(words: &[&str], is_ours: bool) {
+    let Some(hosts) = Hosts::new(2) else { return };
+    let Some(slurm) = Slurm::new(&hosts, 2) else { return };
+    let command = || {
+        let mut command = slurm.on(1);
+        command.arg(words[0]).args(["-N", "2", "--ntasks-per-node=2"]).args(&words[1..]);
+        command
+    };
+    Launcher { hosts: &hosts, command: &command, is_ours }.does_all();
+}
+
+#[test]
+fn srun_by_pmi() {
+    under_slurm(&["srun", "--mpi=pmi2"], false);
+}
+
+#[test]
+fn srun_by_pmix() {
+    under_slurm(&["srun", "--mpi=pmix"], false);
+}
+
+#[test]
+fn memonet_in_an_allocation() {
+    let memonet = env!("CARGO_BIN_EXE_memonet");
+    under_slurm(&["salloc", memonet, "run", "-n", "4", "--timeout", "40"], true);
+}
