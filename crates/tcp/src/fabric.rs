@@ -56,6 +56,7 @@ impl Tcp {
             calls: AtomicU32::new(0),
             vain: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
+            sleeps: AtomicBool::new(false),
             ends: AtomicBool::new(false),
         };
         Ok(Tcp { shared: shared.into(), progress: Mutex::default() })
@@ -547,6 +548,18 @@ impl Fabric for Tcp {
             && let Ok(mut hub) = self.shared.hub.try_lock()
         {
             hub.write_all();
+        }
+    }
+
+    fn sleeps(&self) {
+        let shared = &*self.shared;
+        // A forked child has no thread.
+        if shared.used_by.load(Ordering::Relaxed) != forks::generation() {
+            return;
+        }
+        if !shared.sleeps.swap(true, Ordering::AcqRel) {
+            let progress = self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            progress.iter().for_each(Progress::watch);
         }
     }
 

@@ -136,11 +136,11 @@ impl Hub {
             self.awaited.push(pe);
         }
         let many = now || peer.link.buffered() >= peer.sends_at;
-        if !peer.has_output {
-            self.note_output(pe);
-        }
         if many {
             self.write(pe);
+        }
+        if self.existing(pe).is_some_and(|peer| !peer.has_output && !peer.link.is_empty()) {
+            self.note_output(pe);
         }
     }
 

@@ -233,6 +233,11 @@ pub trait Fabric: Send + Sync {
     /// that this PE had started. A fabric that works elsewhere always gives false.
     fn progress(&self) -> bool;
 
+    /// A thread of this PE is about to sleep in a wait, for which it has announced itself. A fabric
+    /// that leaves what comes to the PE's polls for a while takes it by itself from now on, and
+    /// wakes the sleeper. Called before each sleep, from any thread.
+    fn sleeps(&self) {}
+
     /// Announces a range of this PE's segment, as byte offsets in it, before its first use: the
     /// library's own words when the PE joins, an allocation of the heap, or shared static data. Its
     /// pages stay in place until [`remove_range`](Self::remove_range).
