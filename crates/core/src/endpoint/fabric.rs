@@ -186,7 +186,8 @@ pub trait Fabric: Send + Sync {
 
     /// Prepares a put of `len` bytes from `src` on, followed by `signal` if there is one, to be
     /// started many times. It reads and writes nothing before the first start. By default each
-    /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi).
+    /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi), and is
+    /// complete when all puts are.
     ///
     /// # Errors
     /// When the fabric cannot prepare it; then there is no transfer.
@@ -261,6 +262,9 @@ pub trait Fabric: Send + Sync {
     /// If all memory of a PE is behind the fabric, the PE sleeps on this descriptor, from any
     /// thread, and also polls at intervals. A PE with near peers sleeps on its doorbell instead,
     /// where these wake it: a fabric that must work without delay then needs a thread of its own.
+    /// A fabric that has such a thread anyway, as `tcp`, gives no descriptor: the thread takes what
+    /// comes and rings the doorbell ([`sleeps`](Self::sleeps)), and a PE that slept on the same
+    /// sockets would be woken by each message a second time.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -347,7 +351,9 @@ pub trait Fabric: Send + Sync {
         None
     }
 
-    /// Datagrams to groups of PEs, if the network copies them.
+    /// Datagrams to groups of PEs, if the network copies them. `tcp` gives none: UDP multicast
+    /// needs a group that the user has chosen, and is a carrier of the library's own, on every
+    /// fabric.
     fn datagrams(&self) -> Option<&dyn Datagrams> {
         None
     }
