@@ -38,7 +38,7 @@
 //!   writes are visible before the notification is.
 //! * F3: *Reuse.* A line, a word or a slot is used again when its last notification has been seen
 //!   by the PE that owns it. Those that use it know that by notifications of this PE, never by a
-//!   quiet of their own ([`steps`](crate::team::steps), the barrier's slots).
+//!   quiet of their own (proofs in `team/steps.rs` and `sync/barrier`).
 //! * F4: *Sources.* They may be reused when the call returns.
 //! * F5: *Leaving.* A PE that sees that another has left, but not its notification, takes it for
 //!   missing. So a PE leaves after `quiet_all`.
