@@ -3,15 +3,18 @@
 use crate::broker::Broker;
 use crate::forks;
 use crate::hub::Hub;
-use crate::peer::{Peer, State};
+use crate::patience::Patience;
+use crate::peer::State;
+use crate::prepared::Transfer;
 use crate::shared::Shared;
 use crate::thread::{self, Progress};
 use crate::wire::{COPIED, Home, Link, Place, word};
 use memonet_core::unstable::Seat;
-use memonet_core::unstable::fabric::{Costs, Fabric, FarAddress, Record, SignalOp};
+use memonet_core::unstable::fabric::{
+    Costs, Fabric, FarAddress, Prepared, Record, Signal, SignalOp,
+};
 use memonet_core::unstable::shm::{self, AtomicOp};
 use memonet_core::{Access, Cause, Error, Result};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -26,15 +29,6 @@ pub struct Tcp {
     shared: Arc<Shared>,
     progress: Mutex<Option<Progress>>,
 }
-
-/// How a call that waits passes the time.
-struct Patience {
-    rounds: u32,
-    waiting: bool,
-}
-
-/// Looks in vain before a call sleeps, where each PE has a CPU.
-const SPINS: u32 = 1000;
 
 impl Tcp {
     /// The fabric of the PE in this seat. It uses nothing of the broker before it is used itself.
@@ -56,6 +50,7 @@ impl Tcp {
             calls: AtomicU32::new(0),
             vain: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
+            sleeps: AtomicBool::new(false),
             ends: AtomicBool::new(false),
         };
         Ok(Tcp { shared: shared.into(), progress: Mutex::default() })
@@ -109,23 +104,23 @@ impl Tcp {
     ) -> Result<Option<MutexGuard<'_, Hub>>> {
         self.enter()?;
         let mut hub = self.lock();
-        let mut patience = Patience { rounds: 0, waiting: false };
+        let mut patience = Patience::default();
         loop {
             let peer = hub.peer(pe);
             match peer.state {
                 State::Alive if has_room(&peer.link) => break,
                 State::Gone(_) => {
-                    self.done(patience);
+                    self.shared.done(patience);
                     return Ok(None);
                 }
                 State::Failed(_) => {
-                    self.done(patience);
+                    self.shared.done(patience);
                     return Err(peer.error());
                 }
-                State::Alive | State::Broken(..) => hub = self.round(hub, pe, &mut patience),
+                State::Alive | State::Broken(..) => hub = self.shared.round(hub, pe, &mut patience),
             }
         }
-        self.done(patience);
+        self.shared.done(patience);
         Ok(Some(hub))
     }
 
@@ -158,74 +153,6 @@ impl Tcp {
     unsafe fn put_word(&self, to: FarAddress, src: *const u8, len: usize) -> bool {
         // SAFETY: the caller promises the source.
         unsafe { word(place(to), src, len) }.is_some_and(|bits| self.add_word(to, len, bits))
-    }
-
-    /// A round of a call that waits for a peer. It reads, applies and sends for all peers meanwhile
-    /// (W3), and sees whether the peer has gone.
-    fn round<'a>(
-        &'a self,
-        mut hub: MutexGuard<'a, Hub>,
-        pe: u32,
-        patience: &mut Patience,
-    ) -> MutexGuard<'a, Hub> {
-        let shared = &*self.shared;
-        if !patience.waiting {
-            patience.waiting = true;
-            shared.waiting.fetch_add(1, Ordering::Relaxed);
-        }
-        patience.rounds += 1;
-        if hub.pump(Some(pe)) {
-            patience.rounds = 0;
-            return hub;
-        }
-        let sleeps = shared.crowded || patience.rounds > SPINS;
-        if sleeps || patience.rounds.is_multiple_of(64) {
-            hub.look_after(pe);
-            if hub.look_at_all() {
-                return hub;
-            }
-        }
-        if !sleeps {
-            drop(hub);
-            std::hint::spin_loop();
-            return self.lock();
-        }
-        hub.want_writes();
-        drop(hub);
-        let fd = shared.pollers.fd();
-        let most = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        // Interrupted, it looks once more.
-        let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&most));
-        self.lock()
-    }
-
-    fn done(&self, patience: Patience) {
-        if patience.waiting {
-            self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Waits until `is_done` says so of a peer, or the peer is gone or has failed.
-    fn wait<'a>(
-        &'a self,
-        mut hub: MutexGuard<'a, Hub>,
-        pe: u32,
-        is_done: impl Fn(&Peer) -> bool,
-    ) -> MutexGuard<'a, Hub> {
-        let mut patience = Patience { rounds: 0, waiting: false };
-        loop {
-            // One whose stream ended in order owes nothing.
-            let waits = hub.existing(pe).is_some_and(|peer| {
-                let ends = matches!(peer.state, State::Gone(_) | State::Failed(_));
-                !ends && !is_done(peer)
-            });
-            if !waits {
-                break;
-            }
-            hub = self.round(hub, pe, &mut patience);
-        }
-        self.done(patience);
-        hub
     }
 
     /// Where a place of this PE's own memory is.
@@ -262,7 +189,7 @@ impl Tcp {
         if !until_sent || end == 0 {
             return Ok(());
         }
-        let hub = self.wait(hub, to.pe, |peer| peer.link.written() >= end);
+        let hub = self.shared.wait(hub, to.pe, |peer| peer.link.written() >= end);
         match hub.existing(to.pe) {
             Some(peer) if matches!(peer.state, State::Failed(_)) => Err(peer.error()),
             _ => Ok(()),
@@ -331,7 +258,7 @@ impl Tcp {
         };
         let ticket = request(&mut hub.peer(pe).link);
         hub.added(pe, true);
-        let mut hub = self.wait(hub, pe, |peer| peer.link.answered() >= ticket);
+        let mut hub = self.shared.wait(hub, pe, |peer| peer.link.answered() >= ticket);
         let peer = hub.peer(pe);
         if peer.link.answered() < ticket {
             return Err(peer.error());
@@ -462,6 +389,16 @@ impl Fabric for Tcp {
         unsafe { self.notify_after(block, (at, 8), value) }
     }
 
+    fn prepare(
+        &self,
+        to: FarAddress,
+        src: *const u8,
+        len: usize,
+        signal: Option<Signal>,
+    ) -> Result<Box<dyn Prepared>> {
+        Ok(Box::new(Transfer::new(self.shared.clone(), to, src, len, signal)))
+    }
+
     fn fetch_op(&self, at: FarAddress, size: usize, op: AtomicOp, operand: u64) -> Result<u64> {
         if self.is_own(at) {
             // SAFETY: the library has resolved the word, aligned and writable.
@@ -510,7 +447,7 @@ impl Fabric for Tcp {
             hub.write_all();
             let goals: Vec<(u32, u64)> = hub.goals().collect();
             for (pe, goal) in goals {
-                hub = self.wait(hub, pe, |peer| peer.link.acknowledged() >= goal);
+                hub = self.shared.wait(hub, pe, |peer| peer.link.acknowledged() >= goal);
             }
             hub.forget_quiet();
         }
@@ -547,6 +484,18 @@ impl Fabric for Tcp {
             && let Ok(mut hub) = self.shared.hub.try_lock()
         {
             hub.write_all();
+        }
+    }
+
+    fn sleeps(&self) {
+        let shared = &*self.shared;
+        // A forked child has no thread.
+        if shared.used_by.load(Ordering::Relaxed) != forks::generation() {
+            return;
+        }
+        if !shared.sleeps.swap(true, Ordering::AcqRel) {
+            let progress = self.progress.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            progress.iter().for_each(Progress::watch);
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Hub {
     record: Record,
     pub(crate) memory: Memory,
     peers: Vec<Option<Box<Peer>>>,
+    /// Links that were ever made.
+    links: u64,
     pub(crate) pollers: Arc<Pollers>,
     /// Whether a pair has ever failed.
     pub(crate) has_failed: Arc<AtomicBool>,
@@ -64,6 +66,7 @@ impl Hub {
             memory: unsafe { Memory::new(base, len) },
             seat: seat.clone(),
             peers: (0..seat.npes()).map(|_| None).collect(),
+            links: 0,
             pollers: Pollers::new(broker.fd())?.into(),
             has_failed: Arc::default(),
             record: broker.record(),
@@ -91,8 +94,11 @@ impl Hub {
 
     /// A peer, to which nothing needs to be sent.
     fn known(&mut self, pe: u32) -> &mut Peer {
-        let (me, record) = (self.me(), &self.record);
-        let new = || Box::new(Peer::new(me, pe, record.host(pe as usize)));
+        let (me, record, links) = (self.me(), &self.record, &mut self.links);
+        let new = || {
+            *links += 1;
+            Box::new(Peer::new(me, pe, record.host(pe as usize), *links))
+        };
         self.peers[pe as usize].get_or_insert_with(new)
     }
 
@@ -136,11 +142,11 @@ impl Hub {
             self.awaited.push(pe);
         }
         let many = now || peer.link.buffered() >= peer.sends_at;
-        if !peer.has_output {
-            self.note_output(pe);
-        }
         if many {
             self.write(pe);
+        }
+        if self.existing(pe).is_some_and(|peer| !peer.has_output && !peer.link.is_empty()) {
+            self.note_output(pe);
         }
     }
 
@@ -511,13 +517,18 @@ impl Hub {
         self.forget_quiet();
         for index in 0..self.awaited.len() {
             let pe = self.awaited[index];
-            let Some(peer) = &mut self.peers[pe as usize] else { continue };
-            peer.link.flush();
-            if !peer.link.is_empty() {
-                self.note_output(pe);
-            }
+            self.flush_to(pe);
         }
         !self.awaited.is_empty()
+    }
+
+    /// Asks a peer for an acknowledgement, if that is missing.
+    pub(crate) fn flush_to(&mut self, pe: u32) {
+        let Some(peer) = &mut self.peers[pe as usize] else { return };
+        peer.link.flush();
+        if !peer.link.is_empty() {
+            self.note_output(pe);
+        }
     }
 
     /// What was not needed is from now on.

@@ -9,6 +9,8 @@
 //!   Hub (hub.rs)    all peers of this PE, behind one lock: streams, what came, what is to go
 //!     Peer          a socket and a wire::Link
 //!     Memory        this PE's own memory, for records that come
+//!   patience.rs     how calls that wait pass the time
+//!   prepared.rs     puts that know their own end
 //!   thread.rs       reads and sends while no thread of the PE does
 //!   Broker          where streams come from: local.rs on one machine, agent/ between hosts
 //! ```
@@ -33,8 +35,10 @@ mod forks;
 mod hub;
 pub mod local;
 mod memory;
+mod patience;
 mod peer;
 mod pollers;
+mod prepared;
 mod shared;
 mod socket;
 mod thread;

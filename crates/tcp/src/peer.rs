@@ -39,6 +39,8 @@ pub(crate) struct Peer {
     /// Its host, where that has a name.
     host: Option<Arc<str>>,
     pub(crate) link: Link,
+    /// No other link of this PE has that number.
+    number: u64,
     pub(crate) state: State,
     pub(crate) socket: Option<OwnedFd>,
     /// A stream that the peer asked for while this PE's own was under way (S2).
@@ -56,15 +58,25 @@ pub(crate) struct Peer {
     pub(crate) is_awaited: bool,
 }
 
+/// The end of a put.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    pub(crate) pe: u32,
+    /// Of the link, and how many of its records a quiet needs.
+    number: u64,
+    needed: u64,
+}
+
 /// Bytes that are read where a large block is expected, so that most of it goes to its place.
 const SHORT: usize = 256;
 
 impl Peer {
-    pub(crate) fn new(me: u32, pe: u32, host: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(me: u32, pe: u32, host: Option<Arc<str>>, number: u64) -> Self {
         Peer {
             pe,
             host,
             link: Link::new(me, pe, Role::Asked),
+            number,
             state: State::Alive,
             socket: None,
             aside: None,
@@ -87,6 +99,23 @@ impl Peer {
     pub(crate) fn is_wanted(&self) -> bool {
         let chosen = self.socket.is_some() && self.link.may_send();
         matches!(self.state, State::Alive) && !chosen
+    }
+
+    /// The end of all that was written to it so far.
+    pub(crate) fn mark(&self) -> Mark {
+        Mark { pe: self.pe, number: self.number, needed: self.link.needed() }
+    }
+
+    /// Whether what ends at a mark is visible, or the peer is lost. A link that has ended in order
+    /// had all acknowledged.
+    pub(crate) fn has_reached(&self, end: Mark) -> bool {
+        let is_lost = matches!(self.state, State::Gone(_) | State::Failed(_));
+        is_lost || self.number != end.number || self.link.acknowledged() >= end.needed
+    }
+
+    /// Whether the pair has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state, State::Failed(_))
     }
 
     /// What an operation fails with that needs the peer.

@@ -24,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) vain: AtomicU32,
     /// Threads that wait in calls.
     pub(crate) waiting: AtomicU32,
+    /// Whether a thread of the PE has gone to sleep since the progress thread last asked.
+    pub(crate) sleeps: AtomicBool,
     pub(crate) ends: AtomicBool,
 }
 

@@ -4,13 +4,18 @@
 //! for a millisecond at a time: if it slept on the sockets, each message would wake it, and it
 //! would take the CPU from the thread that polls. Each time it wakes, it sends what the PE has not
 //! sent: so what was started is visible after a bounded time, whatever the PE does then. After a
-//! millisecond without a call it sleeps on the sockets, until one of these ends its sleep:
+//! millisecond without a call, or when a thread of the PE goes to sleep in a wait, it sleeps on the
+//! sockets, until one of these ends its sleep:
 //!
-//! * something comes: it applies that, and sleeps there again, unless there has been a call. If a
-//!   thread of the PE sleeps in a wait, it is woken, whatever has come: awake, it polls for a
-//!   while, and answers what follows at once;
-//! * the PE adds something to send: it sends that a millisecond later, with all that was added
-//!   meanwhile.
+//! * something comes: it applies that, and sleeps there again, unless there has been a call and no
+//!   thread has gone to sleep after it. If a thread of the PE sleeps in a wait, it is woken,
+//!   whatever has come: awake, it polls for a while, and answers what follows at once;
+//! * the PE adds something that is not sent at once: it sends that a millisecond later, with all
+//!   that was added meanwhile.
+//!
+//! *A sleep is not missed.* A PE's thread (A1) sets `sleeps`, then (A2) unparks this one, and then
+//! sleeps. This one clears `sleeps` before it decides to leave the sockets and park. If it finds it
+//! set, it stays with the sockets, or goes there. If not, A1 came later, so A2 ends its parking.
 
 use crate::shared::Shared;
 use memonet_core::Result;
@@ -29,6 +34,11 @@ const UNSETTLED: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 pub(crate) struct Progress(JoinHandle<()>);
 
 impl Progress {
+    /// A thread of the PE has gone to sleep (A2).
+    pub(crate) fn watch(&self) {
+        self.0.thread().unpark();
+    }
+
     /// Waits for the thread, which was told to end.
     pub(crate) fn end(self) {
         self.0.thread().unpark();
@@ -60,17 +70,18 @@ fn without_signals<R>(f: impl FnOnce() -> R) -> R {
 fn run(shared: &Shared) {
     let ends = || shared.ends.load(Ordering::Acquire);
     let mut seen = shared.calls.load(Ordering::Relaxed);
+    let mut is_needed = || shared.sleeps.swap(false, Ordering::AcqRel) || !polls(shared, &mut seen);
     while !ends() {
         std::thread::park_timeout(TICK);
+        let is_needed_now = is_needed();
         let mut hub = shared.lock();
         hub.write_all();
         hub.settle();
-        if polls(shared, &mut seen) {
-            continue;
+        if is_needed_now {
+            hub.look_at_all();
+            drop(hub);
+            while !ends() && sleep(shared) && is_needed() {}
         }
-        hub.look_at_all();
-        drop(hub);
-        while !ends() && sleep(shared) && !polls(shared, &mut seen) {}
     }
 }
 

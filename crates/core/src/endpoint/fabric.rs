@@ -38,7 +38,7 @@
 //!   writes are visible before the notification is.
 //! * F3: *Reuse.* A line, a word or a slot is used again when its last notification has been seen
 //!   by the PE that owns it. Those that use it know that by notifications of this PE, never by a
-//!   quiet of their own ([`steps`](crate::team::steps), the barrier's slots).
+//!   quiet of their own (proofs in `team/steps.rs` and `sync/barrier`).
 //! * F4: *Sources.* They may be reused when the call returns.
 //! * F5: *Leaving.* A PE that sees that another has left, but not its notification, takes it for
 //!   missing. So a PE leaves after `quiet_all`.
@@ -186,7 +186,8 @@ pub trait Fabric: Send + Sync {
 
     /// Prepares a put of `len` bytes from `src` on, followed by `signal` if there is one, to be
     /// started many times. It reads and writes nothing before the first start. By default each
-    /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi).
+    /// start is a [`put_nbi`](Self::put_nbi) or [`put_signal_nbi`](Self::put_signal_nbi), and is
+    /// complete when all puts are.
     ///
     /// # Errors
     /// When the fabric cannot prepare it; then there is no transfer.
@@ -233,6 +234,11 @@ pub trait Fabric: Send + Sync {
     /// that this PE had started. A fabric that works elsewhere always gives false.
     fn progress(&self) -> bool;
 
+    /// A thread of this PE is about to sleep in a wait, for which it has announced itself. A fabric
+    /// that leaves what comes to the PE's polls for a while takes it by itself from now on, and
+    /// wakes the sleeper. Called before each sleep, from any thread.
+    fn sleeps(&self) {}
+
     /// Announces a range of this PE's segment, as byte offsets in it, before its first use: the
     /// library's own words when the PE joins, an allocation of the heap, or shared static data. Its
     /// pages stay in place until [`remove_range`](Self::remove_range).
@@ -256,6 +262,9 @@ pub trait Fabric: Send + Sync {
     /// If all memory of a PE is behind the fabric, the PE sleeps on this descriptor, from any
     /// thread, and also polls at intervals. A PE with near peers sleeps on its doorbell instead,
     /// where these wake it: a fabric that must work without delay then needs a thread of its own.
+    /// A fabric that has such a thread anyway, as `tcp`, gives no descriptor: the thread takes what
+    /// comes and rings the doorbell ([`sleeps`](Self::sleeps)), and a PE that slept on the same
+    /// sockets would be woken by each message a second time.
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -342,7 +351,9 @@ pub trait Fabric: Send + Sync {
         None
     }
 
-    /// Datagrams to groups of PEs, if the network copies them.
+    /// Datagrams to groups of PEs, if the network copies them. `tcp` gives none: UDP multicast
+    /// needs a group that the user has chosen, and is a carrier of the library's own, on every
+    /// fabric.
     fn datagrams(&self) -> Option<&dyn Datagrams> {
         None
     }

@@ -51,6 +51,9 @@ impl Pe {
     /// Near PEs ring only the doorbell, so a PE that has near peers sleeps on that. Without near
     /// peers, the fabric delivers everything but departures, which the PE sees after `time`.
     pub(crate) fn sleep(&self, bell: Doorbell, ticket: Ticket, time: Duration) {
+        if let Some(fabric) = self.far_fabric() {
+            fabric.sleeps();
+        }
         let fd = self.far_fabric().filter(|_| !self.has_near_peers()).and_then(Fabric::wake_fd);
         match fd {
             None => bell.sleep(ticket, time),
@@ -185,6 +188,23 @@ mod tests {
             let (slept, moved) = sleep_until_stored(settings);
             assert!(slept < LONG, "{settings:?}: {slept:?}");
             assert!(moved || !settings.contains("wake"), "{settings:?}: nothing came?");
+        }
+    }
+
+    /// However long a far PE computes, those that wait for it use no CPU: they sleep.
+    #[test]
+    fn who_waits_for_a_far_pe_sleeps() {
+        for settings in ["", "nodes=2", "wake=1"] {
+            let job = Job::threads_with(&far::options(settings), 4, |job| {
+                let start = Instant::now();
+                let sleeps = |pe: usize| job.pe.control().doorbell(pe).is_announced();
+                while job.pe() == 0 && !(1..4).all(sleeps) {
+                    assert!(start.elapsed() < LONG, "{settings:?}: somebody stays awake");
+                    std::thread::yield_now();
+                }
+                job.barrier().unwrap();
+            });
+            job.unwrap();
         }
     }
 

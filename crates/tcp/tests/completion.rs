@@ -1,18 +1,18 @@
-//! Which writes a quiet waits for: the other end of the stream is played by the test, so that it
-//! acknowledges when the test says so.
+//! Which writes a quiet waits for, and when a transfer is complete. The other end of the stream is
+//! played by the test, so that it acknowledges when the test says so.
 
 mod common;
 
 use common::{Memory, give, take};
 use memonet_core::unstable::Seat;
-use memonet_core::unstable::fabric::{Fabric, FarAddress, Record};
-use memonet_core::{Job, JobOptions, Result};
+use memonet_core::unstable::fabric::{Fabric, FarAddress, Record, Signal};
+use memonet_core::{Cause, Job, JobOptions, Result, SignalOp};
 use memonet_tcp::wire::{HEADER, Kind, Link, Role};
 use memonet_tcp::{Broker, Event, Tcp};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Bytes of the peer's memory.
 const BYTES: usize = 256;
@@ -26,7 +26,7 @@ struct Single {
 
 impl Broker for Single {
     fn record(&self) -> Record {
-        Record::nodes(&[0, 1], &[1, 1])
+        Record::nodes(&[0, 1, 2], &[1, 1, 1])
     }
 
     fn connect(&self, _pe: u32) -> Result<()> {
@@ -116,18 +116,63 @@ fn notify_and_complete(tcp: &Tcp, far: &mut FarEnd) {
     assert_eq!((far.memory.read(64, 48), far.memory.word(112)), (block.to_vec(), 3));
 }
 
-#[test]
-fn a_quiet_waits_for_no_notification_until_the_pe_leaves() {
+/// What PE 0 does, with a far end that is played and one that never answers.
+fn transfer_and_complete(tcp: &Tcp, far: &mut FarEnd) {
+    tcp.store(FarAddress { pe: 2, region: 0, offset: 0 }, 8, 1);
+    let (mut block, signal) = ([1u8; 40], Signal { at: at(48), op: SignalOp::Add, value: 1 });
+    let mut transfer = tcp.prepare(at(0), block.as_ptr(), block.len(), Some(signal)).unwrap();
+    assert!(transfer.is_complete(tcp).unwrap(), "it was never started");
+    for round in 1..=3 {
+        block.fill(round as u8);
+        // SAFETY: the block lives, and changes when the start is complete.
+        unsafe { transfer.start(tcp) }.unwrap();
+        assert!(!transfer.is_complete(tcp).unwrap(), "nobody has answered");
+        if round == 2 {
+            while !transfer.is_complete(tcp).unwrap() {
+                far.answer();
+            }
+        } else {
+            std::thread::scope(|scope| {
+                let waits = scope.spawn(|| transfer.wait(tcp));
+                while !waits.is_finished() {
+                    far.answer();
+                }
+                waits.join().unwrap().unwrap();
+            });
+        }
+        assert_eq!((far.memory.read(0, 40), far.memory.word(48)), (block.to_vec(), round));
+        assert!(!tcp.is_quiet().unwrap(), "PE 2 has not answered");
+    }
+    // SAFETY: as above.
+    unsafe { transfer.start(tcp) }.unwrap();
+    tcp.departed(1, Cause::Exit(1));
+    transfer.wait(tcp).unwrap();
+    tcp.departed(2, Cause::Exit(1));
+    assert!(tcp.is_quiet().unwrap());
+}
+
+/// PE 0 of a job of three does this before its job begins.
+fn play(what: fn(&Tcp, &mut FarEnd)) {
     let (single, far) = pair();
-    let (single, far) = (Mutex::new(Some(single)), Arc::new(Mutex::new(far)));
+    let (single, far) = (Mutex::new(Some(single)), Mutex::new(far));
     let options = JobOptions::new().fabric(move |seat: &Seat| {
         let single = if seat.pe() == 0 { single.lock().unwrap().take() } else { None };
         let broker = single.unwrap_or_else(|| pair().0);
         let tcp = Tcp::new(seat, Box::new(broker))?;
         if seat.pe() == 0 {
-            notify_and_complete(&tcp, &mut far.lock().unwrap());
+            what(&tcp, &mut far.lock().unwrap());
         }
         Ok(Box::new(tcp))
     });
-    Job::threads_with(&options, 2, |_| ()).unwrap();
+    Job::threads_with(&options, 3, |_| ()).unwrap();
+}
+
+#[test]
+fn a_quiet_waits_for_no_notification_until_the_pe_leaves() {
+    play(notify_and_complete);
+}
+
+#[test]
+fn a_transfer_completes_without_the_puts_to_other_pes() {
+    play(transfer_and_complete);
 }

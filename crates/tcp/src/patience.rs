@@ -1,0 +1,88 @@
+//! Calls that wait for a peer: how they pass the time.
+
+use crate::hub::Hub;
+use crate::peer::{Peer, State};
+use crate::shared::Shared;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::sync::MutexGuard;
+use std::sync::atomic::Ordering;
+
+/// Looks in vain before a call sleeps, where each PE has a CPU.
+const SPINS: u32 = 1000;
+
+/// How a call that waits passes the time.
+#[derive(Default)]
+pub(crate) struct Patience {
+    rounds: u32,
+    waiting: bool,
+}
+
+impl Shared {
+    /// A round of a call that waits for a peer. It reads, applies and sends for all peers meanwhile
+    /// (W3), and sees whether the peer has gone.
+    pub(crate) fn round<'a>(
+        &'a self,
+        mut hub: MutexGuard<'a, Hub>,
+        pe: u32,
+        patience: &mut Patience,
+    ) -> MutexGuard<'a, Hub> {
+        if !patience.waiting {
+            patience.waiting = true;
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        patience.rounds += 1;
+        if hub.pump(Some(pe)) {
+            patience.rounds = 0;
+            return hub;
+        }
+        let sleeps = self.crowded || patience.rounds > SPINS;
+        if sleeps || patience.rounds.is_multiple_of(64) {
+            hub.look_after(pe);
+            if hub.look_at_all() {
+                return hub;
+            }
+        }
+        if !sleeps {
+            drop(hub);
+            std::hint::spin_loop();
+            return self.lock();
+        }
+        hub.want_writes();
+        drop(hub);
+        let fd = self.pollers.fd();
+        let most = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        // Interrupted, it looks once more.
+        let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&most));
+        self.lock()
+    }
+
+    /// The call waits no more.
+    pub(crate) fn done(&self, patience: Patience) {
+        if patience.waiting {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Waits until `is_done` says so of a peer, or the peer is gone or has failed.
+    pub(crate) fn wait<'a>(
+        &'a self,
+        mut hub: MutexGuard<'a, Hub>,
+        pe: u32,
+        is_done: impl Fn(&Peer) -> bool,
+    ) -> MutexGuard<'a, Hub> {
+        let mut patience = Patience::default();
+        loop {
+            // One whose stream ended in order owes nothing.
+            let waits = hub.existing(pe).is_some_and(|peer| {
+                let ends = matches!(peer.state, State::Gone(_) | State::Failed(_));
+                !ends && !is_done(peer)
+            });
+            if !waits {
+                break;
+            }
+            hub = self.round(hub, pe, &mut patience);
+        }
+        self.done(patience);
+        hub
+    }
+}
