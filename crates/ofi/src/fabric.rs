@@ -49,29 +49,32 @@ struct Patience {
 }
 
 impl Ofi {
-    /// The fabric of the PE in this seat, by the provider of that name, or by one with hardware.
+    /// The fabric of the PE in this seat, by the provider of that name, or by one with hardware. An
+    /// endpoint of a provider that goes by sockets has the meeting's [source](Meeting::source).
     ///
     /// # Errors
     /// [`Fabric`](Error::Fabric) where there is no libfabric, or no such provider;
     /// [`System`](Error::System).
     pub fn new(seat: &Seat, provider: Option<&str>, meeting: Box<dyn Meeting>) -> Result<Self> {
-        let local = provider.is_some_and(|name| name.starts_with("tcp") || name == "sockets");
-        let source = local.then_some(c"127.0.0.1");
-        let net = thread::without_signals(|| Net::open(provider, source));
+        let sockets = provider.is_some_and(|name| name.starts_with("tcp") || name == "sockets");
+        let source = sockets.then(|| meeting.source());
+        let net = thread::sheltered(|| Net::open(provider, source));
         let net = net.map_err(crate::error::failed)?;
         let record = meeting.record().with_costs(Some(costs(net.is_hardware())));
         let (is_hardware, needs_local) = (net.is_hardware(), net.needs_local());
         let most = net.most.min(1 << 30);
+        let crowded = record.pes_per_cpu(seat.pe()).is_some_and(|sharing| sharing > 1);
         let hub = Hub::new(seat, net, meeting)?;
         let epoll =
             shared::watch(&hub).map_err(|error| crate::error::system("epoll_create", error))?;
         let shared = Shared {
             epoll,
             has_queue: hub.net.fd().is_some(),
+            has_failed: hub.has_failed.clone(),
             hub: Mutex::new(hub),
             vain: AtomicU32::new(0),
             me: seat.pe() as u32,
-            crowded: seat.npes() > seat.cpus(),
+            crowded,
             process: AtomicI32::new(0),
             calls: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
@@ -79,6 +82,15 @@ impl Ofi {
         };
         let (shared, progress) = (shared.into(), Mutex::default());
         Ok(Ofi { shared, progress, record, is_hardware, needs_local, most })
+    }
+
+    /// Whether PEs share CPUs though the record does not say so.
+    #[must_use]
+    pub(crate) fn crowded(mut self, crowded: bool) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.crowded |= crowded;
+        }
+        self
     }
 
     /// Begins a call: it is counted, and refused in a process that the PE has forked off.
@@ -536,7 +548,7 @@ impl Fabric for Ofi {
         }
         let shared = &*self.shared;
         let Ok(mut hub) = shared.hub.try_lock() else { return false };
-        if hub.has_broken_peers() {
+        if hub.is_unsettled() {
             hub.settle();
         }
         let mut moved = hub.pump();
@@ -596,6 +608,17 @@ impl Fabric for Ofi {
         if self.enter().is_ok() {
             self.lock().departed(pe, cause);
         }
+    }
+
+    fn unreachable(&self) -> Vec<(u32, Error)> {
+        if self.shared.has_failed.load(Ordering::Relaxed) && self.enter().is_ok() {
+            return self.lock().failed();
+        }
+        Vec::new()
+    }
+
+    fn take_part(&self, to_successor: bool) -> Result<()> {
+        self.lock().meeting().take_part(to_successor)
     }
 
     fn record(&self) -> Record {

@@ -12,6 +12,7 @@ use memonet_control::frames::{Piece, version};
 use memonet_control::messages::{Death, Findings, ToAgent, ToLauncher};
 use memonet_core::unstable::launch::State;
 use memonet_core::{Cause, Lost};
+use memonet_fabrics::between::Between;
 use memonet_tcp::agent::NodeInfo;
 use nix::sys::signal::Signal;
 
@@ -51,6 +52,8 @@ pub struct Launcher {
     /// All agents were told to end; those that have not by then are ended.
     ending: Option<Instant>,
     heartbeat: bool,
+    /// How PEs of different hosts are to reach each other, and whether the user is told.
+    between: (Between, bool),
     datagrams: Datagrams,
     input: Input,
     // Dropped in this order, as in the supervisor of one machine.
@@ -66,6 +69,7 @@ impl Launcher {
         nodes: Vec<Node>,
         caller: Caller,
         heartbeat: bool,
+        between: (Between, bool),
         signals: Signals,
         family: Family,
         course: Course,
@@ -84,6 +88,7 @@ impl Launcher {
             reports: Reports::default(),
             ending: None,
             heartbeat,
+            between,
             datagrams,
             input: Input::default(),
             nodes,
@@ -284,6 +289,13 @@ impl Launcher {
             self.give_up(&text, 1);
             return Ok(());
         }
+        let provider = match self.way_between(&all) {
+            Ok(provider) => provider,
+            Err(text) => {
+                self.give_up(&text, 1);
+                return Ok(());
+            }
+        };
         let heap = all.iter().map(|findings| findings.heap).min().unwrap_or_default();
         let describe = |(node, findings): (&Node, &Findings)| NodeInfo {
             name: node.host.to_string(),
@@ -292,7 +304,7 @@ impl Launcher {
             addresses: findings.addresses.clone(),
         };
         let nodes = self.nodes.iter().zip(&all).map(describe).collect();
-        let described = self.nodes.iter_mut().zip(all).zip(net::describe(nodes)?);
+        let described = self.nodes.iter_mut().zip(all).zip(net::describe(nodes, provider)?);
         for ((node, findings), (job, heart)) in described {
             (node.heart, node.addresses) = (Some(heart), findings.addresses);
             node.send(&ToAgent::Start { job: Bytes(job), heap });
@@ -314,6 +326,19 @@ impl Launcher {
             describe(0),
             describe(at)
         ))
+    }
+
+    /// The provider of libfabric by which PEs of different hosts reach each other; none where they
+    /// do by streams.
+    fn way_between(&mut self, all: &[Findings]) -> Result<Option<String>, String> {
+        let hosts = self.nodes.iter().map(|node| node.host.as_ref());
+        let found = hosts.zip(all.iter().map(|findings| findings.provider.as_deref()));
+        let (asked, is_told) = &self.between;
+        let decision = asked.decide(&found.collect::<Vec<_>>())?;
+        if *is_told && all.len() > 1 {
+            self.course.say(&format!("PEs of different hosts reach each other by {decision}"));
+        }
+        Ok(decision.provider)
     }
 
     fn note_start(&mut self, at: usize, processes: &[i32]) {

@@ -81,6 +81,7 @@ use anyhow::{Result, bail};
 use memonet_control::frames;
 use memonet_control::vigil::HEARTBEAT;
 use memonet_core::unstable::settings;
+use memonet_fabrics::between::Between;
 
 use super::course::{Course, Outcome};
 use super::family::Family;
@@ -99,6 +100,8 @@ pub use slurm::fill_in;
 /// Runs a job on the hosts that the options name.
 pub fn run(spec: Spec) -> Result<Outcome> {
     let Spec { mut programs, options } = spec;
+    let asked = options.fabric_of_pes();
+    let between = asked.map_or(Ok(Between::Best), |spec| Between::parse(&spec))?;
     let nodes = allotments(&mut programs, &options)?;
     limits::raise_descriptors_for_hosts(nodes.len())?;
     let orders = order::orders(&programs, &options, &nodes)?;
@@ -125,7 +128,8 @@ pub fn run(spec: Spec) -> Result<Outcome> {
     let all = nodes.iter().zip(orders).zip(pipes).enumerate();
     let nodes = all.map(|(number, ((node, order), pipe))| Node::new(number, node, order, pipe));
     let heartbeat = options.several.heartbeat();
-    Launcher::new(nodes.collect(), caller, heartbeat, signals, family, course)?.run()
+    let between = (between, options.verbose);
+    Launcher::new(nodes.collect(), caller, heartbeat, between, signals, family, course)?.run()
 }
 
 /// Decides which PEs run where.
