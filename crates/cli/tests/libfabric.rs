@@ -142,12 +142,17 @@ fn a_host_without_libfabric_is_named() {
     let listed = String::from_utf8(listed).unwrap();
     let libraries = listed.lines().filter(|line| line.trim_start().starts_with("libfabric.so.1 "));
     for library in libraries.filter_map(|line| line.rsplit(' ').next()) {
+        std::fs::copy(library, hosts.path("libfabric.so.1")).unwrap();
         must(hosts.on(2).args(["mount", "--bind", "/dev/null", library]));
     }
     let ended = run(&hosts, "h1,h2", &["echo", "no"]);
     assert_eq!((ended.status, &*ended.stdout), (1, ""), "{ended:?}");
     let said = "h2: libfabric cannot be used here: ";
     assert!(ended.stderr.contains(said) && ended.stderr.contains("Install"), "{ended:?}");
+    // What counts is what the PEs find.
+    let folder = format!("LD_LIBRARY_PATH={}", hosts.folder.path().display());
+    let ended = run(&hosts, "h1,h2", &["--env", &folder, &pe(), "ring", "nobody"]);
+    assert_eq!((ended.status, &*ended.stderr), (0, ""), "{ended:?}");
 }
 
 #[test]

@@ -66,25 +66,35 @@ fn pes_of_hydra_form_a_job() {
     };
     let Some(hosts) = Hosts::new(2) else { return };
     let mark = format!("hydra-{}", std::process::id());
-    let run = |program: &[&str]| {
+    let run = |fabric: &str, program: &[&str]| {
         let mut command = hosts.on(1);
         command.arg(&hydra).args(["-launcher", "ssh", "-launcher-exec"]);
         command.arg(hosts.path("bin/ssh")).args(["-disable-auto-cleanup"]);
         command.args(["-localhost", "10.78.0.1", "-hosts", "10.78.0.1:2,10.78.0.2:2", "-n", "4"]);
         command.arg(pe()).args(program).env("MEMONET_TEST_MARK", &mark).stdin(Stdio::null());
+        command.env("MEMONET_FABRIC", fabric);
         let output = command.output().unwrap();
         until("no process is left", || marked(&mark).is_empty());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         (said, String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    let (said, errors) = run(&["ring", "nobody"]);
-    let mut lines: Vec<&str> = said.lines().collect();
-    lines.sort_unstable();
-    let all = ["0 of 4 after 3", "1 of 4 after 0", "2 of 4 after 1", "3 of 4 after 2"];
-    assert_eq!(lines, all, "{errors}");
-    let (said, errors) = run(&["orphan", "kill"]);
-    // Hydra kills the other PE of that host, and nobody orders the two deaths.
-    assert!(said.contains(" on h2 failed: killed by signal 9"), "{said}{errors}");
+    let mut fabrics = vec!["tcp"];
+    match memonet_fabrics::libfabric_has("tcp;ofi_rxm") {
+        Ok(()) => fabrics.push("ofi:provider=tcp;ofi_rxm"),
+        Err(why) => skip(&format!("without the fabric ofi: {why}")),
+    }
+    for fabric in fabrics {
+        let (said, errors) = run(fabric, &["ring", "nobody"]);
+        let mut lines: Vec<&str> = said.lines().collect();
+        lines.sort_unstable();
+        let all = ["0 of 4 after 3", "1 of 4 after 0", "2 of 4 after 1", "3 of 4 after 2"];
+        assert_eq!(lines, all, "{fabric}: {errors}");
+        let (said, errors) = run(fabric, &["orphan", "kill"]);
+        // Hydra kills the other PE of that host, and nobody orders the two deaths.
+        assert!(said.contains(" on h2 failed: killed by signal 9"), "{fabric}: {said}{errors}");
+    }
+    let (_, errors) = run("far", &["ring", "nobody"]);
+    assert!(errors.contains("this job has several"), "{errors}");
 }
 
 #[test]

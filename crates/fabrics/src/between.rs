@@ -64,6 +64,15 @@ impl Between {
         }
     }
 
+    /// Whether [`find`](Self::find) loads libfabric on this host.
+    pub fn needs_libfabric(&self) -> bool {
+        match self {
+            Between::Streams => false,
+            Between::Best => memonet_ofi::has_card(),
+            Between::Libfabric(_) => true,
+        }
+    }
+
     /// The provider by which PEs of this host would do what is asked for; none for streams.
     ///
     /// # Errors

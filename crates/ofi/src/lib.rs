@@ -22,7 +22,7 @@
 //! | operation | becomes |
 //! |---|---|
 //! | store | a write of the word; with a provider in software a message, as those may write a word in two pieces |
-//! | put | writes. Up to [`COPIED`] bytes are copied into a registered buffer, and the call returns; more are sent from where they lie, registered for the call where the provider wants that |
+//! | put | writes. Up to [`COPIED`] bytes are copied into a registered buffer, and the call returns; more are sent from where they lie, registered for the call where the provider wants that. |
 //! | get | reads into registered buffers, of at most [`COPIED`] bytes each, several under way at once |
 //! | signal | a message to the owner's CPU |
 //! | put and signal | one message with block and signal where both fit; otherwise writes, and the message once these are complete |
@@ -109,14 +109,20 @@ pub use spec::{Spec, USAGE};
 /// Slingshot; Omni-Path.
 const DEVICES: [&str; 3] = ["/sys/class/infiniband", "/sys/class/cxi", "/sys/class/hfi1"];
 
+/// Whether this machine has a network card with remote memory access, for all that is seen without
+/// libfabric.
+pub fn has_card() -> bool {
+    let has_some = |folder| std::fs::read_dir(folder).is_ok_and(|mut all| all.next().is_some());
+    DEVICES.into_iter().any(has_some)
+}
+
 /// The provider that drives hardware of this machine; or why there is none. libfabric is not loaded
 /// where there is no such card.
 ///
 /// # Errors
 /// What is missing.
 pub fn hardware() -> Result<String, String> {
-    let has_some = |folder| std::fs::read_dir(folder).is_ok_and(|mut all| all.next().is_some());
-    if !DEVICES.into_iter().any(has_some) {
+    if !has_card() {
         return Err(format!("there is no card in {}", DEVICES.join(", ")));
     }
     provider(None)

@@ -7,6 +7,7 @@
 
 mod deaths;
 mod input;
+mod libfabric;
 mod line;
 mod prepare;
 mod watch;
@@ -25,10 +26,17 @@ use watch::Watch;
 
 /// The arguments of `memonet agent`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
+pub struct Args {
+    /// Say which provider of libfabric PEs of this environment find
+    #[arg(long, hide = true)]
+    libfabric: bool,
+}
 
 /// `memonet agent`.
-pub fn run(_: Args) -> Result<ExitCode> {
+pub fn run(args: Args) -> Result<ExitCode> {
+    if args.libfabric {
+        return libfabric::tell();
+    }
     if std::io::stdin().is_terminal() {
         bail!(
             "`memonet run --hosts` starts this command on each host; in a terminal it is of no use"

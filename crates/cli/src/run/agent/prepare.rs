@@ -8,6 +8,7 @@ use memonet_core::unstable::launch::{available_cpus, heap_size, page_size};
 use memonet_fabrics::between::Between;
 use rustix::process::Rlimit;
 
+use super::libfabric;
 use crate::run::binding::{self, Binding};
 use crate::run::hosts::stays;
 use crate::run::net::Listening;
@@ -58,7 +59,7 @@ pub fn prepare(order: &Order) -> Result<Ready> {
     let common = [note, other_note, mpi::warning(&images, &programs)]
         .map(|note| note.filter(|_| order.first == 0));
     let notes = common.into_iter().chain([described]).flatten().collect();
-    let provider = Between::asked()?.find().map_err(anyhow::Error::msg)?;
+    let provider = libfabric::find(&Between::asked()?)?;
     let listening = Listening::bind(order.interface.clone())?;
     let findings = Findings {
         cpus: available_cpus() as u32,
