@@ -22,7 +22,7 @@
 //! | operation | becomes |
 //! |---|---|
 //! | store | a write of the word; with a provider in software a message, as those may write a word in two pieces |
-//! | put | writes. Up to [`COPIED`] bytes are copied into a registered buffer, and the call returns; more are sent from where they lie, registered for the call where the provider wants that. |
+//! | put | writes. Up to [`COPIED`] bytes are copied into a registered buffer, and the call returns; more are sent from where they lie, registered for the call where the provider wants that. The last of them are copied, so that the network has work between one put and the next |
 //! | get | reads into registered buffers, of at most [`COPIED`] bytes each, several under way at once |
 //! | signal | a message to the owner's CPU |
 //! | put and signal | one message with block and signal where both fit; otherwise writes, and the message once these are complete |
@@ -84,6 +84,7 @@
 //! Tested with `tcp;ofi_rxm` of libfabric 1.17 and 2.5 alone: no network with remote memory access
 //! in hardware was at hand.
 
+pub mod bare;
 mod buffers;
 mod error;
 mod fabric;

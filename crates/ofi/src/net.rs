@@ -15,6 +15,11 @@ fn is_hardware(provider: &str) -> bool {
     !names.any(|name| SOFTWARE.contains(&name) || name.starts_with("ofi_hook"))
 }
 
+/// Whether an endpoint of the provider is at an address of the host.
+pub(crate) fn goes_by_sockets(provider: &str) -> bool {
+    provider.split(';').any(|name| name == "tcp" || name == "sockets")
+}
+
 /// What an operation came to.
 pub(crate) enum Event {
     /// It is complete; of a message that came, the bytes.

@@ -22,8 +22,6 @@ pub(crate) struct Shared {
     pub(crate) process: AtomicI32,
     /// Calls so far: the progress thread sees by it whether anybody polls.
     pub(crate) calls: AtomicU32,
-    /// Calls of `progress` in which nothing moved, since something did.
-    pub(crate) vain: AtomicU32,
     /// Threads that wait in calls.
     pub(crate) waiting: AtomicU32,
     pub(crate) ends: AtomicBool,
