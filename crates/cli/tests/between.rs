@@ -83,8 +83,15 @@ fn words_and_blocks_have_bare_sockets_beside_them() {
         "far_put_nbi_rate",
         "far_put_bandwidth.65536",
         "far_put_bandwidth.1048576",
+        "far_ofi_pingpong.8",
+        "far_ofi_put_bandwidth.1048576",
         "near_pingpong.8",
     ];
+    let mut all = all.to_vec();
+    if let Err(why) = memonet_fabrics::libfabric_has("tcp;ofi_rxm") {
+        println!("SKIPPED rows of libfabric: {why}");
+        all.retain(|id| !id.contains("_ofi_"));
+    }
     assert_eq!(ids(&rows), all);
     let limit = |row: &Value| row["limit_is"].as_str().unwrap().to_owned();
     let computing = rows.iter().filter(|row| limit(row).contains("blocks beside the computing"));

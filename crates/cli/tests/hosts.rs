@@ -237,8 +237,12 @@ fn an_allocation_of_slurm_has_the_hosts() {
     assert_eq!(status, Some(1), "{errors}");
     assert!(errors.contains("Slurm gives \"2,x\" for 2 hosts"), "{errors}");
     // What is for one machine stays on this one.
-    let (status, said, errors) = run_allocated(&[&["--fabric", "far"], &show[..]].concat(), None);
-    assert_eq!((status, said.lines().count(), &*errors), (Some(0), 3, ""), "{said}");
+    for (fabric, is_here) in [("far", true), ("tcp:nodes=2", true), ("tcp", false)] {
+        let args = [&["-v", "--fabric", fabric], &show[..]].concat();
+        let (status, said, errors) = run_allocated(&args, Some("2,1"));
+        assert_eq!((status, said.lines().count()), (Some(0), 3), "{said}{errors}");
+        assert_eq!(!errors.contains(" on b"), is_here, "{fabric}: {errors}");
+    }
 }
 
 #[test]

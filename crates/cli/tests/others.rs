@@ -122,6 +122,36 @@ fn hydra() {
     Launcher { hosts: &hosts, command: &command, is_ours: false }.does_all();
 }
 
+/// Where the environment asks for it, PEs of different hosts use libfabric.
+#[test]
+fn hydra_over_libfabric() {
+    let Some(hydra) = tool("MEMONET_TEST_PYTHON", "mpiexec.hydra") else { return };
+    let Some(hosts) = Hosts::new(2) else { return };
+    let start = |fabric: &'static str| {
+        let command = || {
+            let mut command = by_hydra(&hydra, &hosts);
+            command.env("MEMONET_FABRIC", fabric);
+            command
+        };
+        let launcher = Launcher { hosts: &hosts, command: &command, is_ours: false };
+        match fabric {
+            "far" => {
+                let ended = launcher.start(&["ring", "nobody"]).end();
+                assert!(ended.stderr.contains("this job has several"), "{ended:?}");
+            }
+            _ => {
+                launcher.pes_form_a_job();
+                launcher.a_killed_pe_is_known_on_all_hosts();
+            }
+        }
+    };
+    start("far");
+    match memonet_fabrics::libfabric_has("tcp;ofi_rxm") {
+        Ok(()) => start("ofi:provider=tcp;ofi_rxm"),
+        Err(why) => skip(&format!("without the fabric ofi: {why}")),
+    }
+}
+
 /// Agents of Hydra's jobs beat by datagrams, too: streams that stall are no lost hosts.
 #[test]
 fn hydra_and_streams_that_stall() {

@@ -58,6 +58,9 @@ pub struct Findings {
     pub architecture: String,
     /// Bytes of a page.
     pub page: u32,
+    /// The provider of libfabric by which its PEs can reach those of other hosts; none where they
+    /// are to use streams.
+    pub provider: Option<String>,
 }
 
 /// The end of a process, as its agent has judged it.
@@ -151,7 +154,7 @@ wire_struct!(Order {
     stats,
 });
 wire_struct!(Part { n, program, args });
-wire_struct!(Findings { cpus, heap, addresses, architecture, page });
+wire_struct!(Findings { cpus, heap, addresses, architecture, page, provider });
 wire_struct!(Death { pe, cause, joined, after_finalizing, sent, hint });
 wire_enum!(ToAgent {
     0 => Job { order },
@@ -264,10 +267,10 @@ mod tests {
     type Parts = (u32, Option<u64>, Option<i32>, bool, bool, Option<String>);
 
     fn to_launcher() -> BoxedStrategy<ToLauncher> {
-        let findings = (any::<(u32, u64, u32, String)>(), addresses());
+        let findings = (any::<(u32, u64, u32, String, Option<String>)>(), addresses());
         prop_oneof![
-            findings.prop_map(|((cpus, heap, page, architecture), addresses)| {
-                let findings = Findings { cpus, heap, addresses, architecture, page };
+            findings.prop_map(|((cpus, heap, page, architecture, provider), addresses)| {
+                let findings = Findings { cpus, heap, addresses, architecture, page, provider };
                 ToLauncher::Ready { findings }
             }),
             any::<(String, u8)>().prop_map(|(why, status)| ToLauncher::Refused { why, status }),

@@ -6,16 +6,22 @@
 //! A PE gets, in this order:
 //!
 //! 1. the simulated machine, where its launcher has started it on one;
-//! 2. the fabric that `MEMONET_FABRIC` names;
-//! 3. streams between hosts, where it has an agent: of `memonet run --hosts`, or one that PEs of
-//!    another launcher start by themselves (`wired`);
+//! 2. on one host, the fabric that `MEMONET_FABRIC` names;
+//! 3. what its job has [between its hosts](between), streams or libfabric, where it has an agent:
+//!    of `memonet run --hosts`, or one that PEs of another launcher start by themselves (`wired`);
 //! 4. none: all peers are near.
 
+mod addresses;
+pub mod between;
 mod wired;
 
+use addresses::ByStreams;
+use between::Between;
 use memonet_core::unstable::fabric::Fabric;
 use memonet_core::unstable::{Seat, far, hosted};
 use memonet_core::{ENV_FABRIC, Error, Job, JobOptions, Result};
+use memonet_ofi::Ofi;
+use memonet_tcp::Tcp;
 use memonet_tcp::agent::AgentBroker;
 use std::cell::Cell;
 
@@ -78,7 +84,7 @@ pub fn parse(spec: &str) -> Result<Connect> {
 /// # Errors
 /// What is missing.
 pub fn libfabric_has(provider: &str) -> std::result::Result<(), String> {
-    memonet_ofi::available(provider)
+    memonet_ofi::provider(Some(provider)).map(drop)
 }
 
 /// [`JobOptions`] of a job whose PEs reach each other by the fabric that `spec` describes.
@@ -111,19 +117,19 @@ pub fn init() -> Result<Job> {
         // PEs that have found each other have an agent, or their launcher gives them one.
         let agent = broker.take().map_or_else(AgentBroker::inherit, |found| Ok(Some(found)))?;
         match (agent, asked) {
-            (Some(agent), None) => {
-                Ok(Some(Box::new(memonet_tcp::Tcp::new(seat, Box::new(agent))?)))
-            }
-            (Some(_), Some(_)) => Err(Error::Environment {
-                name: ENV_FABRIC,
-                value: spec.unwrap_or_default(),
-                problem: "names a fabric of one machine, but this job has several hosts".into(),
-                fix: "Unset it: PEs of different hosts reach each other by streams of their own",
-            }),
+            (Some(agent), _) => between_hosts(seat, agent).map(Some),
             (None, Some(connect)) => connect(seat).map(Some),
             (None, None) => Ok(None),
         }
     })
+}
+
+/// The fabric of a PE of a job with agents: what the job's description says.
+fn between_hosts(seat: &Seat, agent: AgentBroker) -> Result<Box<dyn Fabric>> {
+    let provider = agent.job().provider.clone();
+    Between::asked()?.check(provider.as_deref())?;
+    let Some(provider) = provider else { return Ok(Box::new(Tcp::new(seat, Box::new(agent))?)) };
+    Ok(Box::new(Ofi::new(seat, Some(&provider), Box::new(ByStreams::new(agent)?))?))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::hub::{COPIED, Hub, Way};
 use crate::meeting::Meeting;
 use crate::message::{EAGER, Head, Kind};
-use crate::net::{Net, Region};
+use crate::net::{self, Net, Region};
 use crate::peer::State;
 use crate::shared::{self, Shared};
 use crate::sys;
@@ -25,9 +25,8 @@ const LONGEST_NAP: i64 = 8;
 /// Threads of a PE that wait and are woken by what comes. More of them sleep for a while instead:
 /// each message would wake all.
 const SLEEPERS: u32 = 4;
-/// In every so manieth look in vain, waits of the library see to it that only what comes next ends
-/// a sleep. Where PEs share CPUs, in each: there they sleep soon.
-const REST: u32 = 4;
+/// How often what has come is taken before a sleep that is not begun.
+const TRIES: u32 = 4;
 
 /// The fabric of one PE.
 pub struct Ofi {
@@ -49,29 +48,31 @@ struct Patience {
 }
 
 impl Ofi {
-    /// The fabric of the PE in this seat, by the provider of that name, or by one with hardware.
+    /// The fabric of the PE in this seat, by the provider of that name, or by one with hardware. An
+    /// endpoint of a provider that goes by sockets has the meeting's [source](Meeting::source).
     ///
     /// # Errors
     /// [`Fabric`](Error::Fabric) where there is no libfabric, or no such provider;
     /// [`System`](Error::System).
     pub fn new(seat: &Seat, provider: Option<&str>, meeting: Box<dyn Meeting>) -> Result<Self> {
-        let local = provider.is_some_and(|name| name.starts_with("tcp") || name == "sockets");
-        let source = local.then_some(c"127.0.0.1");
-        let net = thread::without_signals(|| Net::open(provider, source));
+        let sockets = provider.is_some_and(net::goes_by_sockets);
+        let source = sockets.then(|| meeting.source());
+        let net = thread::sheltered(|| Net::open(provider, source));
         let net = net.map_err(crate::error::failed)?;
         let record = meeting.record().with_costs(Some(costs(net.is_hardware())));
         let (is_hardware, needs_local) = (net.is_hardware(), net.needs_local());
         let most = net.most.min(1 << 30);
+        let crowded = record.pes_per_cpu(seat.pe()).is_some_and(|sharing| sharing > 1);
         let hub = Hub::new(seat, net, meeting)?;
         let epoll =
             shared::watch(&hub).map_err(|error| crate::error::system("epoll_create", error))?;
         let shared = Shared {
             epoll,
             has_queue: hub.net.fd().is_some(),
+            has_failed: hub.has_failed.clone(),
             hub: Mutex::new(hub),
-            vain: AtomicU32::new(0),
             me: seat.pe() as u32,
-            crowded: seat.npes() > seat.cpus(),
+            crowded,
             process: AtomicI32::new(0),
             calls: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
@@ -79,6 +80,15 @@ impl Ofi {
         };
         let (shared, progress) = (shared.into(), Mutex::default());
         Ok(Ofi { shared, progress, record, is_hardware, needs_local, most })
+    }
+
+    /// Whether PEs share CPUs though the record does not say so.
+    #[must_use]
+    pub(crate) fn crowded(mut self, crowded: bool) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.crowded |= crowded;
+        }
+        self
     }
 
     /// Begins a call: it is counted, and refused in a process that the PE has forked off.
@@ -257,16 +267,18 @@ impl Ofi {
             let needed = then.is_some() || !copied;
             if needed { hub.batch(pe, then, source, until_sent && !copied) } else { 0 }
         };
-        let most = if copied { COPIED } else { self.most };
+        // While the call waits for the rest, and until the next one, the network has this to do.
+        let copied_last = if until_sent && then.is_none() { COPIED } else { 0 };
+        let whole = if copied { 0 } else { len - copied_last };
         let mut done = 0;
         while done < len {
-            let some = most.min(len - done);
+            let (copies, of) = (done >= whole, if copied || done < whole { batch } else { 0 });
+            let some = if copies { COPIED.min(len - done) } else { self.most.min(whole - done) };
             let place = FarAddress { offset: to.offset + done as u64, ..to };
             let piece = (src.wrapping_add(done), some);
             // SAFETY: as the caller promises.
-            let started = self.until(pe, |hub| unsafe {
-                Ok(hub.write(place, piece, copied, batch)?.then_some(()))
-            });
+            let started = self
+                .until(pe, |hub| unsafe { Ok(hub.write(place, piece, copies, of)?.then_some(())) });
             if !matches!(started, Ok(Some(()))) {
                 self.lock().drop_batch(batch);
                 return started.map(|_| ());
@@ -536,22 +548,29 @@ impl Fabric for Ofi {
         }
         let shared = &*self.shared;
         let Ok(mut hub) = shared.hub.try_lock() else { return false };
-        if hub.has_broken_peers() {
+        if hub.is_unsettled() {
             hub.settle();
         }
-        let mut moved = hub.pump();
-        let vain = shared.vain.load(Ordering::Relaxed);
-        let sleeps = shared.crowded || vain % REST == REST - 1;
-        if !moved && sleeps && shared.has_queue && !hub.may_sleep() {
-            moved = hub.pump();
-        }
-        drop(hub);
-        shared.vain.store(if moved { 0 } else { vain.saturating_add(1) }, Ordering::Relaxed);
-        moved
+        hub.pump()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.shared.has_queue.then(|| self.shared.epoll.as_fd())
+        let shared = &*self.shared;
+        // The caller is about to sleep on it: from here on, whatever comes makes it readable.
+        if shared.has_queue && self.enter().is_ok() {
+            let (mut hub, mut moved) = (self.lock(), false);
+            let mut may_sleep = || {
+                let may = hub.may_sleep();
+                moved |= !may && hub.pump();
+                may
+            };
+            let is_armed = (0..TRIES).any(|_| may_sleep());
+            if moved || !is_armed {
+                // The caller looks whether it was rung before it sleeps.
+                hub.seat.wake();
+            }
+        }
+        shared.has_queue.then(|| shared.epoll.as_fd())
     }
 
     fn add_range(&self, range: Range<u64>) {
@@ -596,6 +615,17 @@ impl Fabric for Ofi {
         if self.enter().is_ok() {
             self.lock().departed(pe, cause);
         }
+    }
+
+    fn unreachable(&self) -> Vec<(u32, Error)> {
+        if self.shared.has_failed.load(Ordering::Relaxed) && self.enter().is_ok() {
+            return self.lock().failed();
+        }
+        Vec::new()
+    }
+
+    fn take_part(&self, to_successor: bool) -> Result<()> {
+        self.lock().meeting().take_part(to_successor)
     }
 
     fn record(&self) -> Record {

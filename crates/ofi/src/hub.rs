@@ -2,11 +2,11 @@
 //! lock is around it.
 
 use crate::buffers::{Buffer, Pool};
-use crate::meeting::Meeting;
+use crate::meeting::{Meeting, News};
 use crate::memory::Memory;
 use crate::message::{self, Head, Kind};
 use crate::net::{Event, Net, Posted, Region};
-use crate::peer::{Found, Peer, State};
+use crate::peer::{Contact, Found, Peer, State};
 use crate::serve;
 use crate::sys::Room;
 use memonet_core::unstable::Seat;
@@ -16,6 +16,8 @@ use memonet_core::{Cause, Error, Result};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Bytes of a large buffer: blocks up to it are copied, larger ones are sent from where they lie.
@@ -25,8 +27,13 @@ const RECEIVES: usize = 64;
 /// Messages for a peer that wait to be sent, when calls that add one wait.
 const QUEUED: usize = 64;
 /// How long an operation has failed when its peer counts as failed, though nobody says that it has
-/// gone.
-const SETTLED: Duration = Duration::from_millis(100);
+/// gone: longer than it takes until the loss of a host is known.
+const SETTLED: Duration = Duration::from_secs(3);
+/// How long the first message to a peer may take, before it is asked whether its process runs, and
+/// again after it has said so.
+const CONTACT: Duration = Duration::from_secs(5);
+/// How long a PE that leaves sends what it owes to others.
+const LAST_WAIT: Duration = Duration::from_millis(100);
 /// Looks for what a PE has sent before it went.
 const LAST_LOOKS: u32 = 1000;
 /// Other PEs' addresses are looked for in every so manieth look, unless one is awaited.
@@ -110,6 +117,10 @@ pub(crate) struct Hub {
     /// Peers for which a quiet may have to wait.
     awaited: Vec<u32>,
     broken: Vec<u32>,
+    /// Peers to which something is being sent, and nothing has passed yet.
+    doubtful: Vec<u32>,
+    /// Whether a pair has ever failed, for threads without the lock.
+    pub(crate) has_failed: Arc<AtomicBool>,
     unknown: usize,
     /// Whether the provider has not taken an operation since the last sleep.
     was_put_off: bool,
@@ -127,13 +138,14 @@ impl Hub {
     pub(crate) fn new(seat: &Seat, net: Net, meeting: Box<dyn Meeting>) -> Result<Self> {
         meeting.begin(&net.address().map_err(crate::error::failed)?)?;
         let (base, len) = seat.segment();
-        let job = seat.job();
+        let (job, record) = (meeting.job(), meeting.record());
+        let peers = 0..seat.npes();
         let mut hub = Hub {
             // SAFETY: the seat, which the hub has, keeps the segment mapped.
             memory: unsafe { Memory::new(seat.pe() as u32, base, len) },
             seat: seat.clone(),
             meeting,
-            peers: (0..seat.npes() as u32).map(Peer::new).collect(),
+            peers: peers.map(|pe| Peer::new(pe as u32, record.host(pe))).collect(),
             ops: Vec::new(),
             free: Vec::new(),
             batches: HashMap::new(),
@@ -144,6 +156,8 @@ impl Hub {
             with_output: Vec::new(),
             awaited: Vec::new(),
             broken: Vec::new(),
+            doubtful: Vec::new(),
+            has_failed: Arc::default(),
             unknown: 0,
             was_put_off: false,
             fences: 0,
@@ -271,7 +285,8 @@ impl Hub {
         loop {
             match self.meeting.next() {
                 Ok(None) => return some,
-                Ok(Some((pe, address))) => self.meet(pe, &address),
+                Ok(Some(News::Address { pe, address })) => self.meet(pe, &address),
+                Ok(Some(News::Refused { pe, why })) => self.refused(pe, why),
                 Err(error) => {
                     self.late.get_or_insert(error);
                     return some;
@@ -282,17 +297,33 @@ impl Hub {
     }
 
     fn meet(&mut self, pe: u32, address: &[u8]) {
-        let Some(peer) = self.peers.get_mut(pe as usize).filter(|peer| peer.address.is_none())
-        else {
+        let Some(peer) = self.peers.get_mut(pe as usize) else { return };
+        if peer.address.is_some() {
+            if peer.contact == Contact::Doubted {
+                peer.contact = Contact::Runs(Instant::now());
+            }
             return;
-        };
+        }
         if std::mem::take(&mut peer.asked) {
             self.unknown -= 1;
+        }
+        if let State::Broken(..) = peer.state {
+            // This PE was refused, but the other one has got through.
+            peer.state = State::Alive;
         }
         match self.net.insert(address) {
             Ok(number) => self.peers[pe as usize].address = Some(number),
             Err(why) => self.fail(pe, why),
         }
+    }
+
+    /// A peer's address will not come. Its agent may know that it has gone before this host's does.
+    fn refused(&mut self, pe: u32, why: String) {
+        let Some(peer) = self.peers.get_mut(pe as usize) else { return };
+        if std::mem::take(&mut peer.asked) {
+            self.unknown -= 1;
+        }
+        self.has_broken(pe, why);
     }
 
     /// A message for a peer: sent now, or as soon as can be.
@@ -327,6 +358,10 @@ impl Hub {
                     break;
                 }
             };
+            if self.peers[pe as usize].contact == Contact::None {
+                self.peers[pe as usize].contact = Contact::Tried(Instant::now());
+                self.doubtful.push(pe);
+            }
             let bytes = &self.peers[pe as usize].queue[0];
             let len = bytes.len();
             // SAFETY: a message fits into a buffer, which nobody else has.
@@ -627,7 +662,7 @@ impl Hub {
     /// What this PE owes to others is sent, before its endpoint is closed.
     pub(crate) fn drain(&mut self) {
         let start = Instant::now();
-        while self.is_busy() && start.elapsed() < SETTLED {
+        while self.is_busy() && start.elapsed() < LAST_WAIT {
             self.pump();
             self.settle();
         }
@@ -659,8 +694,9 @@ impl Hub {
             What::Send { pe, buffer } => {
                 self.small.give_back(buffer);
                 self.peers[pe as usize].others -= 1;
-                if let Some(why) = failed {
-                    self.has_broken(pe, why);
+                match failed {
+                    Some(why) => self.has_broken(pe, why),
+                    None => self.peers[pe as usize].contact = Contact::Proved,
                 }
             }
             What::Write { pe, buffer, batch } => {
@@ -704,9 +740,8 @@ impl Hub {
         // SAFETY: the provider has written so many bytes, and has the buffer no more.
         let bytes = unsafe { std::slice::from_raw_parts(buffer.at, len) };
         let Some(head) = Head::decode(bytes, self.mark) else { return };
-        if head.from as usize >= self.peers.len() {
-            return;
-        }
+        let Some(peer) = self.peers.get_mut(head.from as usize) else { return };
+        peer.contact = Contact::Proved;
         match head.kind {
             Kind::Held | Kind::Refused => {
                 let held = (head.kind == Kind::Held).then_some(head.value);
@@ -757,7 +792,16 @@ impl Hub {
     fn fail(&mut self, pe: u32, why: String) {
         if !self.peers[pe as usize].has_ended() {
             self.end(pe, State::Failed(why));
+            self.has_failed.store(true, Ordering::Relaxed);
+            // Waits that depend on it end.
+            self.seat.wake();
         }
+    }
+
+    /// The pairs that have failed, with their errors.
+    pub(crate) fn failed(&self) -> Vec<(u32, Error)> {
+        let failed = self.peers.iter().filter(|peer| matches!(peer.state, State::Failed(_)));
+        failed.map(|peer| (peer.pe, peer.error())).collect()
     }
 
     fn end(&mut self, pe: u32, state: State) {
@@ -799,13 +843,15 @@ impl Hub {
         }
     }
 
-    pub(crate) fn has_broken_peers(&self) -> bool {
-        !self.broken.is_empty()
+    /// Whether there is something to [settle](Self::settle).
+    pub(crate) fn is_unsettled(&self) -> bool {
+        !self.broken.is_empty() || !self.doubtful.is_empty()
     }
 
-    /// Finds out why operations have failed: their PEs have gone, or, after a while, the pairs have
-    /// failed.
+    /// Finds out why operations have failed, or do not begin: their PEs have gone, or, after a
+    /// while, the pairs have failed.
     pub(crate) fn settle(&mut self) {
+        self.settle_doubtful();
         for index in (0..self.broken.len()).rev() {
             let pe = self.broken[index];
             let State::Broken(since, why) = self.peers[pe as usize].state.clone() else {
@@ -816,6 +862,32 @@ impl Hub {
                 self.departed(pe, cause);
             } else if since.elapsed() > SETTLED {
                 self.fail(pe, why);
+            }
+        }
+    }
+
+    /// A provider may try for ever to reach a peer. One that has not been reached for a while is
+    /// asked whether its process runs: one that is stopped gives no answer, and has all the time.
+    fn settle_doubtful(&mut self) {
+        for index in (0..self.doubtful.len()).rev() {
+            let pe = self.doubtful[index];
+            let peer = &mut self.peers[pe as usize];
+            match peer.contact {
+                Contact::Tried(since) if peer.is_alive() => {
+                    if since.elapsed() > CONTACT {
+                        peer.contact = Contact::Doubted;
+                        if let Err(error) = self.meeting.ask(pe) {
+                            self.fail(pe, error.to_string());
+                        }
+                    }
+                }
+                Contact::Doubted if peer.is_alive() => {}
+                Contact::Runs(since) if peer.is_alive() => {
+                    if since.elapsed() > CONTACT {
+                        self.fail(pe, self.net.why_not_reached());
+                    }
+                }
+                _ => _ = self.doubtful.swap_remove(index),
             }
         }
     }

@@ -13,7 +13,8 @@
 //!     serve          what others ask of this PE's CPU
 //!   Shared           the lock, and how a thread sleeps until something comes
 //!   thread.rs        lets the provider work while no thread of the PE does
-//!   Meeting          where addresses come from: between PEs of one machine, local datagrams
+//!   Meeting          where addresses come from: between PEs of one machine, local datagrams;
+//!                    between hosts, streams of their agents
 //! ```
 //!
 //! # What becomes of each operation
@@ -21,7 +22,7 @@
 //! | operation | becomes |
 //! |---|---|
 //! | store | a write of the word; with a provider in software a message, as those may write a word in two pieces |
-//! | put | writes. Up to [`COPIED`] bytes are copied into a registered buffer, and the call returns; more are sent from where they lie, registered for the call where the provider wants that |
+//! | put | writes. Up to [`COPIED`] bytes are copied into a registered buffer, and the call returns; more are sent from where they lie, registered for the call where the provider wants that. The last of them are copied, so that the network has work between one put and the next |
 //! | get | reads into registered buffers, of at most [`COPIED`] bytes each, several under way at once |
 //! | signal | a message to the owner's CPU |
 //! | put and signal | one message with block and signal where both fit; otherwise writes, and the message once these are complete |
@@ -58,11 +59,15 @@
 //!   registrations of sources end. A read goes to a buffer of the fabric and is copied by the call
 //!   that waits, so a late answer never writes to the caller's memory; the buffer is not used again
 //!   before the provider has given it back. An operation that fails makes the peer's state
-//!   uncertain: it is gone if the job says so within a tenth of a second, and otherwise the pair
-//!   has failed.
+//!   uncertain: it is gone if the job says so within three seconds, and otherwise the pair has
+//!   failed.
 //! * O11. **Every wait ends.** A call that waits lets the provider work, serves others, and looks
 //!   whether its peer has gone. A PE that waits for room to send still serves, so no two PEs wait
 //!   for each other.
+//! * O12. **Contact.** A provider may try for ever to reach an endpoint. Where nothing has passed
+//!   for five seconds, the peer is asked for its address again, by the meeting. Its process answers
+//!   only while it runs: one that is stopped has all the time. Where nothing has passed five
+//!   seconds after the answer, the pair has failed.
 //!
 //! # Trade-offs
 //!
@@ -72,9 +77,14 @@
 //! * Providers in software (`tcp;ofi_rxm`) need the target's CPU to work; the progress thread gives
 //!   it. They are for tests: over plain sockets the fabric `tcp` is faster.
 //!
+//! * libfabric proves nothing about who sends. Addresses are told to PEs of the job alone, and
+//!   messages carry a mark of it, but whoever guesses an address and a key can write. Where that
+//!   matters, the network has to be the cluster's own.
+//!
 //! Tested with `tcp;ofi_rxm` of libfabric 1.17 and 2.5 alone: no network with remote memory access
 //! in hardware was at hand.
 
+pub mod bare;
 mod buffers;
 mod error;
 mod fabric;
@@ -93,21 +103,37 @@ mod thread;
 pub use error::NAME;
 pub use fabric::Ofi;
 pub use hub::COPIED;
-pub use meeting::{Local, Meeting};
+pub use meeting::{Local, Meeting, News};
 pub use spec::{Spec, USAGE};
 
-/// The provider that drives hardware of this machine; or why there is none.
+/// What network cards with remote memory access show to programs: InfiniBand, RoCE, EFA;
+/// Slingshot; Omni-Path.
+const DEVICES: [&str; 3] = ["/sys/class/infiniband", "/sys/class/cxi", "/sys/class/hfi1"];
+
+/// Whether this machine has a network card with remote memory access, for all that is seen without
+/// libfabric.
+pub fn has_card() -> bool {
+    let has_some = |folder| std::fs::read_dir(folder).is_ok_and(|mut all| all.next().is_some());
+    DEVICES.into_iter().any(has_some)
+}
+
+/// The provider that drives hardware of this machine; or why there is none. libfabric is not loaded
+/// where there is no such card.
 ///
 /// # Errors
 /// What is missing.
 pub fn hardware() -> Result<String, String> {
-    net::Net::open(None, None).map(|net| net.provider.clone())
+    if !has_card() {
+        return Err(format!("there is no card in {}", DEVICES.join(", ")));
+    }
+    provider(None)
 }
 
-/// Whether libfabric has a provider of that name here; or why not.
+/// The provider of that name, or one with hardware, as libfabric finds it here; or why there is
+/// none.
 ///
 /// # Errors
 /// What is missing.
-pub fn available(provider: &str) -> Result<(), String> {
-    net::Net::open(Some(provider), None).map(|_| ())
+pub fn provider(name: Option<&str>) -> Result<String, String> {
+    thread::sheltered(|| net::Net::open(name, None)).map(|net| net.provider.clone())
 }

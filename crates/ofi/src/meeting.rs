@@ -11,6 +11,7 @@ use rustix::net::{
     sockopt,
 };
 use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
@@ -19,26 +20,63 @@ pub trait Meeting: Send + Sync {
     /// What every PE knows alike of the job's nodes and of what lies between them.
     fn record(&self) -> Record;
 
+    /// The job's number, the same at every PE: messages of other jobs are known by theirs.
+    fn job(&self) -> u64;
+
+    /// The address of this host at which PEs of the job reach it. An endpoint of a provider that
+    /// goes by sockets is there.
+    fn source(&self) -> IpAddr;
+
     /// This PE's own address, once, before anything else.
     ///
     /// # Errors
     /// When it cannot be told to others.
     fn begin(&self, address: &[u8]) -> Result<()>;
 
-    /// Asks for a PE's address, which comes by [`next`](Self::next). Returns at once.
+    /// Asks for a PE's address, which comes by [`next`](Self::next). Returns at once. Asked again,
+    /// it comes again, from a PE whose process runs.
     ///
     /// # Errors
     /// When it will never come.
     fn ask(&self, pe: u32) -> Result<()>;
 
-    /// The next address that has come, asked for or not; never blocks.
+    /// The next thing that has come, asked for or not; never blocks.
     ///
     /// # Errors
     /// When none will come any more.
-    fn next(&self) -> Result<Option<(u32, Vec<u8>)>>;
+    fn next(&self) -> Result<Option<News>>;
+
+    /// This process is the PE from now on; see [`Fabric::take_part`].
+    ///
+    /// # Errors
+    /// Of the system.
+    ///
+    /// [`Fabric::take_part`]: memonet_core::unstable::fabric::Fabric::take_part
+    fn take_part(&self, _to_successor: bool) -> Result<()> {
+        Ok(())
+    }
 
     /// Readable when [`next`](Self::next) has something.
     fn fd(&self) -> BorrowedFd<'_>;
+}
+
+/// What comes of a meeting.
+#[derive(Debug, PartialEq, Eq)]
+pub enum News {
+    /// A PE's address.
+    Address {
+        /// The PE.
+        pe: u32,
+        /// The address of its endpoint, as its provider writes it.
+        address: Vec<u8>,
+    },
+    /// The address of a PE that was asked for will not come.
+    Refused {
+        /// The PE.
+        pe: u32,
+        /// Why.
+        why: String,
+    },
 }
 
 /// Between PEs of one machine, processes or threads: datagrams between sockets with names that no
@@ -162,6 +200,14 @@ impl Meeting for Local {
         self.record.clone()
     }
 
+    fn job(&self) -> u64 {
+        self.job
+    }
+
+    fn source(&self) -> IpAddr {
+        Ipv4Addr::LOCALHOST.into()
+    }
+
     fn begin(&self, address: &[u8]) -> Result<()> {
         self.state().address = address.to_vec();
         Ok(())
@@ -174,7 +220,7 @@ impl Meeting for Local {
         self.try_pending(state).map_err(|error| system("asking for an address", error))
     }
 
-    fn next(&self) -> Result<Option<(u32, Vec<u8>)>> {
+    fn next(&self) -> Result<Option<News>> {
         let state = &mut *self.state();
         let is_due = state.since.is_none_or(|since| since.elapsed() >= state.pause);
         if !state.pending.is_empty() && is_due {
@@ -191,7 +237,7 @@ impl Meeting for Local {
                         let told = self.try_pending(state);
                         told.map_err(|error| system("telling an address", error))?;
                     }
-                    return Ok(Some((pe, address)));
+                    return Ok(Some(News::Address { pe, address }));
                 }
             }
         }
@@ -215,8 +261,8 @@ mod tests {
     fn next(local: &Local) -> (u32, Vec<u8>) {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(20) {
-            if let Some(came) = local.next().unwrap() {
-                return came;
+            if let Some(News::Address { pe, address }) = local.next().unwrap() {
+                return (pe, address);
             }
             std::thread::yield_now();
         }

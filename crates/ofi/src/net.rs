@@ -3,6 +3,7 @@
 use crate::sys::{self, Entry, ErrEntry, Fid, Info, Library};
 use rustix::fd::BorrowedFd;
 use std::ffi::{CStr, CString, c_int, c_void};
+use std::net::IpAddr;
 use std::ptr::{null, null_mut};
 
 /// Providers by whose software a CPU of the target serves every access.
@@ -12,6 +13,11 @@ const SOFTWARE: &[&str] = &["tcp", "sockets", "udp", "shm", "sm2", "net", "lnx"]
 fn is_hardware(provider: &str) -> bool {
     let mut names = provider.split(';');
     !names.any(|name| SOFTWARE.contains(&name) || name.starts_with("ofi_hook"))
+}
+
+/// Whether an endpoint of the provider is at an address of the host.
+pub(crate) fn goes_by_sockets(provider: &str) -> bool {
+    provider.split(';').any(|name| name == "tcp" || name == "sockets")
 }
 
 /// What an operation came to.
@@ -102,7 +108,7 @@ unsafe fn close(fid: *mut Fid) {
 impl Net {
     /// An endpoint of the provider of that name, or of one with hardware. `source` is the address
     /// that it has, where the provider can have that.
-    pub(crate) fn open(provider: Option<&str>, source: Option<&CStr>) -> Result<Net, String> {
+    pub(crate) fn open(provider: Option<&str>, source: Option<IpAddr>) -> Result<Net, String> {
         let library = sys::library()?;
         let info = find(library, provider, source)?;
         // SAFETY: an info of the library, with all attributes; its strings end with a zero.
@@ -213,6 +219,16 @@ impl Net {
     /// Whether hardware serves accesses.
     pub(crate) fn is_hardware(&self) -> bool {
         is_hardware(&self.provider)
+    }
+
+    /// What may be wrong where an endpoint does not reach another one, whose process runs.
+    pub(crate) fn why_not_reached(&self) -> String {
+        format!(
+            "its process runs, but nothing passes between the endpoints of libfabric ({}). Let its \
+             ports through the firewall (FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE name \
+             those of tcp), choose another network (--interface), or take --fabric tcp",
+            self.provider
+        )
     }
 
     /// Registers memory for these accesses.
@@ -459,10 +475,11 @@ fn hints(library: &Library, provider: Option<&str>) -> Result<*mut Info, String>
 fn find(
     library: &Library,
     provider: Option<&str>,
-    source: Option<&CStr>,
+    source: Option<IpAddr>,
 ) -> Result<*mut Info, String> {
     let hints = hints(library, provider)?;
-    let (mut list, node) = (null_mut(), source.map_or(null(), CStr::as_ptr));
+    let source = source.map(|ip| CString::new(ip.to_string()).expect("an address has no zero"));
+    let (mut list, node) = (null_mut(), source.as_ref().map_or(null(), |text| text.as_ptr()));
     let flags = if source.is_some() { sys::SOURCE } else { 0 };
     // SAFETY: hints of this library; lists that it has made are freed once.
     unsafe {

@@ -3,6 +3,7 @@
 use crate::memory::Granted;
 use memonet_core::{Cause, Error};
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Whether a peer can be reached.
@@ -15,6 +16,21 @@ pub(crate) enum State {
     Gone(Cause),
     /// The pair has failed, though the peer may live.
     Failed(String),
+}
+
+/// Whether anything has passed between the two endpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contact {
+    /// Nothing was sent yet.
+    None,
+    /// Something is being sent since then.
+    Tried(Instant),
+    /// As that takes long, the peer was asked whether its process runs.
+    Doubted,
+    /// It runs, as it has said then: so it is the endpoints that do not reach each other.
+    Runs(Instant),
+    /// Something has passed.
+    Proved,
 }
 
 /// A key of a peer's memory, or that there is none for these offsets.
@@ -36,7 +52,10 @@ pub(crate) enum Found {
 /// A peer of this PE.
 pub(crate) struct Peer {
     pub(crate) pe: u32,
+    /// The host where it runs, for messages.
+    host: Option<Arc<str>>,
     pub(crate) state: State,
+    pub(crate) contact: Contact,
     /// Its endpoint's number, once its address has come.
     pub(crate) address: Option<u64>,
     /// Whether its address was asked for.
@@ -65,10 +84,12 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(pe: u32) -> Self {
+    pub(crate) fn new(pe: u32, host: Option<Arc<str>>) -> Self {
         Peer {
             pe,
+            host,
             state: State::Alive,
+            contact: Contact::None,
             address: None,
             asked: false,
             queue: VecDeque::new(),
@@ -115,11 +136,13 @@ impl Peer {
 
     /// What an operation fails with that needs the peer.
     pub(crate) fn error(&self) -> Error {
-        let failed = |cause| Error::PeerFailed { pe: self.pe as usize, cause, host: None };
+        let failed =
+            |cause| Error::PeerFailed { pe: self.pe as usize, cause, host: self.host.clone() };
         match &self.state {
             State::Gone(cause) => failed(*cause),
             State::Failed(why) | State::Broken(_, why) => {
-                crate::error::failed(format!("PE {} cannot be reached: {why}", self.pe))
+                let on = self.host.as_ref().map(|host| format!(" on {host}")).unwrap_or_default();
+                crate::error::failed(format!("PE {}{on} cannot be reached: {why}", self.pe))
             }
             State::Alive => failed(Cause::Exit(-1)),
         }
@@ -166,7 +189,7 @@ mod tests {
 
     #[test]
     fn keys_are_known_until_they_are_forgotten() {
-        let mut peer = Peer::new(1);
+        let mut peer = Peer::new(1, None);
         let is_at = |peer: &Peer, offset, len| match peer.key(0, offset, len) {
             Found::At(at, key) => Some((at, key)),
             _ => None,

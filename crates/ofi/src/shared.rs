@@ -5,7 +5,7 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What the PE's threads and the progress thread share.
 pub(crate) struct Shared {
@@ -13,6 +13,8 @@ pub(crate) struct Shared {
     /// The completion queue, where it has a descriptor, and the meeting.
     pub(crate) epoll: OwnedFd,
     pub(crate) has_queue: bool,
+    /// Whether a pair has ever failed.
+    pub(crate) has_failed: Arc<AtomicBool>,
     pub(crate) me: u32,
     /// Whether PEs share CPUs.
     pub(crate) crowded: bool,
@@ -20,8 +22,6 @@ pub(crate) struct Shared {
     pub(crate) process: AtomicI32,
     /// Calls so far: the progress thread sees by it whether anybody polls.
     pub(crate) calls: AtomicU32,
-    /// Calls of `progress` in which nothing moved, since something did.
-    pub(crate) vain: AtomicU32,
     /// Threads that wait in calls.
     pub(crate) waiting: AtomicU32,
     pub(crate) ends: AtomicBool,

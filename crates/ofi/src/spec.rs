@@ -44,7 +44,8 @@ impl Spec {
     pub fn connect(&self, seat: &Seat) -> Result<Box<dyn Fabric>> {
         let record = self.mixture.record(seat.npes(), seat.cpus());
         let meeting = Local::new(record, seat.job(), seat.pe() as u32)?;
-        Ok(Box::new(Ofi::new(seat, self.provider.as_deref(), Box::new(meeting))?))
+        let fabric = Ofi::new(seat, self.provider.as_deref(), Box::new(meeting))?;
+        Ok(Box::new(fabric.crowded(seat.npes() > seat.cpus())))
     }
 }
 

@@ -7,8 +7,8 @@
 
 use crate::shared::Shared;
 use memonet_core::Result;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -50,6 +50,38 @@ pub(crate) fn without_signals<R>(f: impl FnOnce() -> R) -> R {
     }
 }
 
+/// What `f` sets for signals is undone, and threads that it starts take none. Some of libfabric's
+/// providers catch SIGTERM, SIGINT and others as soon as they are loaded, and end the process with
+/// status 1.
+pub(crate) fn sheltered<R>(f: impl FnOnce() -> R) -> R {
+    // Of two at once, one would take for the program's what the other has not undone yet.
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let before = actions();
+    let result = without_signals(f);
+    for (signal, (before, after)) in (1..).zip(before.iter().zip(&actions())) {
+        if before.sa_sigaction != after.sa_sigaction {
+            // SAFETY: puts back what the kernel has said; a number that is no signal is refused.
+            unsafe { libc::sigaction(signal, before, std::ptr::null_mut()) };
+        }
+    }
+    result
+}
+
+/// What happens at each signal, from number 1 on.
+fn actions() -> Vec<libc::sigaction> {
+    let action = |signal| {
+        // SAFETY: zeros are an action, into which the call writes that of the signal, if there is
+        // such a signal.
+        unsafe {
+            let mut action = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &mut action);
+            action
+        }
+    };
+    (1..=libc::SIGRTMAX()).map(action).collect()
+}
+
 fn run(shared: &Shared) {
     let ends = || shared.ends.load(Ordering::Acquire);
     let mut seen = shared.calls.load(Ordering::Relaxed);
@@ -80,5 +112,22 @@ fn sleep(shared: &Shared) {
         let mut hub = shared.lock();
         while hub.pump() {}
         hub.seat.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever of libfabric is loaded, a signal ends the process as it would without it.
+    #[test]
+    fn signals_stay_as_they_are() {
+        if let Err(why) = crate::provider(Some("tcp;ofi_rxm")) {
+            return println!("SKIPPED: {why}");
+        }
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGABRT, libc::SIGILL] {
+            let action = actions()[signal as usize - 1].sa_sigaction;
+            assert_eq!(action, libc::SIG_DFL, "signal {signal}");
+        }
     }
 }

@@ -5,8 +5,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
+use super::catalog;
 use super::part::Part;
 use super::row::{Effort, Ground, Row};
+use super::spec::Setting;
 use super::stats::{LIBRARY, Record};
 use crate::run::{self, Chosen};
 
@@ -48,7 +50,12 @@ impl Hosts {
     fn measure_on(&self, count: usize, rows: &[Row], effort: Effort) -> Result<Vec<Record>> {
         let ground = Ground { hosts: count, interface: self.chosen.interface.clone() };
         let part = Part::PeOnHosts { rows: rows.to_vec(), effort, ground };
-        let output = self.job(count, rows[0].pes, &part)?.stderr(Stdio::piped()).output();
+        let mut command = self.job(count, rows[0].pes, &part)?;
+        if let Setting::Variable(set) = catalog::spec(&rows[0]).special.setting {
+            let (name, value) = set();
+            command.env(name, value);
+        }
+        let output = command.stderr(Stdio::piped()).output();
         let output = output.context("cannot start memonet run")?;
         std::io::stderr().write_all(&output.stderr)?;
         ensure!(output.status.success(), "the job that measures it failed, see above");

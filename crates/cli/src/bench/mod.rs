@@ -131,6 +131,7 @@ fn bench(args: &Args) -> Result<()> {
     }
     let left_out =
         if args.quick { catalog::leave_out_long(&mut rows, &args.filter) } else { Vec::new() };
+    leave_out_libfabric(&mut rows)?;
     // Before the measurement, which takes minutes: a wrong name is reported at once.
     let json = args
         .json
@@ -159,6 +160,20 @@ fn bench(args: &Args) -> Result<()> {
         for path in plot::draw(folder, &measured)? {
             writeln!(std::io::stdout(), "drawn: {}", path.display())?;
         }
+    }
+    Ok(())
+}
+
+/// Leaves out what needs libfabric where there is none, and says so.
+fn leave_out_libfabric(rows: &mut Vec<Row>) -> Result<()> {
+    let needs_it = |row: &Row| table_of_hosts::is_by_libfabric(catalog::spec(row));
+    if !rows.iter().any(needs_it) {
+        return Ok(());
+    }
+    if let Err(why) = memonet_fabrics::libfabric_has(&raw::libfabric::provider()) {
+        rows.retain(|row| !needs_it(row));
+        ensure!(!rows.is_empty(), "these rows need libfabric: {why}");
+        writeln!(std::io::stdout(), "left out, because libfabric cannot be used here: {why}")?;
     }
     Ok(())
 }

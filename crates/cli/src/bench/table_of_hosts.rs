@@ -1,11 +1,25 @@
 //! The table of rows between hosts, for `memonet bench --hosts`. An entry is one of
 //! [`table`](super::table)'s; numbers of PEs are those of each host.
 
-use super::rows::{far, far_meetings, far_startup, near_beside_far};
+use super::raw::libfabric;
+use super::rows::{far, far_libfabric, far_meetings, far_startup, near_beside_far};
 use super::spec::Measure::{self, PesOnHosts, WithAndWithoutFar};
 use super::spec::Variants::{self, PesAndSizes, Single, Sizes};
-use super::spec::{PLAIN, Rounds, Spec};
+use super::spec::{PLAIN, Rounds, Setting, Spec, Special};
 use super::stats::Better::{Higher, Lower};
+
+/// Jobs whose PEs reach each other by libfabric.
+const BY_LIBFABRIC: Special = Special {
+    setting: Setting::Variable(|| {
+        (memonet::ENV_FABRIC.into(), format!("ofi:provider={}", libfabric::provider()))
+    }),
+    ..PLAIN
+};
+
+/// Whether the rows of a specification are measured in jobs by libfabric.
+pub fn is_by_libfabric(spec: &Spec) -> bool {
+    spec.name.starts_with("far_ofi_")
+}
 
 /// Every specification, in the order of the table.
 pub const SPECS_OF_HOSTS: &[Spec] = &[
@@ -111,6 +125,32 @@ pub const SPECS_OF_HOSTS: &[Spec] = &[
         rounds: Rounds { full: 20, quick: 2 },
         measure: PesOnHosts(far::put_bandwidth),
         special: PLAIN,
+    },
+    Spec {
+        name: "far_ofi_pingpong",
+        unit: "us",
+        better: Lower,
+        osu: "osu_latency (x 2)",
+        what: "round trip of one word between hosts by libfabric: store it, wait for the answer",
+        limit: "round trip of a message of 8 bytes between two endpoints of the same provider, \
+            without memonet, both ends polling",
+        variants: Sizes { pes: 1, sizes: &[8] },
+        rounds: Rounds { full: 20, quick: 2 },
+        measure: PesOnHosts(far_libfabric::ping_pong),
+        special: BY_LIBFABRIC,
+    },
+    Spec {
+        name: "far_ofi_put_bandwidth",
+        unit: "MB/s",
+        better: Higher,
+        osu: "osu_put_bw",
+        what: "puts to another host by libfabric, completed every 8",
+        limit: "as many writes between two endpoints of the same provider, without memonet, all \
+            under way at once, and a message at their end",
+        variants: Sizes { pes: 1, sizes: &[1 << 20] },
+        rounds: Rounds { full: 20, quick: 2 },
+        measure: PesOnHosts(far_libfabric::put_bandwidth),
+        special: BY_LIBFABRIC,
     },
     Spec {
         name: "far_barrier",

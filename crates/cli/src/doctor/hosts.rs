@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 use memonet_core::unstable::settings::ENV_PORTS;
+use memonet_fabrics::between::Between;
 use memonet_tcp::agent::NodeInfo;
 
 use super::talk::{About, FromHost, Stream, ToHost, hear, say};
@@ -312,7 +313,7 @@ fn meet(hosts: &mut [Host]) -> Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
-    for (host, (job, _)) in all.iter_mut().zip(run::describe(nodes)?) {
+    for (host, (job, _)) in all.iter_mut().zip(run::describe(nodes, None)?) {
         host.ask(&ToHost::Meet { job });
     }
     for host in all {
@@ -526,15 +527,14 @@ fn report_end(report: &mut Report, hosts: &[Host]) {
         println!("Jobs cannot run on all of these hosts until everything marked BAD is fixed.");
         return;
     }
-    let hardware = hosts.iter().filter_map(|host| host.about.as_ref()?.libfabric.as_ref().ok());
-    let libfabric = match hardware.count() {
-        0 => "no host has hardware for libfabric".into(),
-        count => format!(
-            "{count} of them have hardware for libfabric, which jobs on several hosts do not use yet"
-        ),
-    };
+    let found = hosts.iter().filter_map(|host| {
+        let libfabric = &host.about.as_ref()?.libfabric;
+        Some((&*host.name, libfabric.as_deref().ok()))
+    });
     println!("Jobs can run on these {} hosts.", hosts.len());
-    println!("PEs of one host use shared memory, those of different hosts memonet's own streams");
-    println!("(fabric tcp) at the addresses above: {libfabric}.");
+    println!("PEs of one host use shared memory, those of different hosts the addresses above, by");
+    let decision = Between::Best.decide(&found.collect::<Vec<_>>());
+    let (Ok(way) | Err(way)) = decision.map(|decision| decision.to_string());
+    println!("{way}.");
     println!("`memonet bench --hosts` measures them.");
 }

@@ -8,13 +8,15 @@ use memonet_tcp::agent::{self, End, Heart, Job, NodeInfo, Secret};
 
 use super::datagrams::Datagrams;
 
-/// The job's description for each node's agent, with a new secret, and the launcher's end of the
+/// The job's description for each node's agent, with a new secret and the provider of libfabric by
+/// which its PEs reach each other, if they do not by streams, and the launcher's end of the
 /// heartbeats with that agent.
-pub fn describe(nodes: Vec<NodeInfo>) -> Result<Vec<(Vec<u8>, Heart)>> {
+pub fn describe(nodes: Vec<NodeInfo>, provider: Option<String>) -> Result<Vec<(Vec<u8>, Heart)>> {
     let (id, secret) = (agent::random()?, Secret::random()?);
     let pes = nodes.iter().enumerate();
     let node_of = pes.flat_map(|(node, info)| std::iter::repeat_n(node as u32, info.pes as usize));
-    let mut job = Job { id, secret, node: 0, node_of: node_of.collect(), nodes, costs: None };
+    let (node_of, costs) = (node_of.collect(), None);
+    let mut job = Job { id, secret, node: 0, node_of, nodes, costs, provider };
     let nodes = 0..job.nodes.len() as u32;
     let describe = |node| {
         job.node = node;

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use memonet_core::ENV_FABRIC;
+
 use super::values::{factor, name_and_value, seconds};
 
 /// A job to start.
@@ -49,9 +51,9 @@ pub struct Options {
     /// Let the other PEs continue when one fails
     #[arg(long)]
     pub keep_going: bool,
-    /// Choose how PEs of one machine reach each other, instead of by memory: `tcp`,
-    /// `ofi:provider=NAME`, or the test fabric, as in `far:delay_us=50,reorder=1,seed=7` (sets
-    /// MEMONET_FABRIC)
+    /// Choose how PEs of different hosts reach each other, `tcp`, `ofi` or `ofi:provider=NAME`, or
+    /// how those of one machine do, instead of by memory: these, or the test fabric, as in
+    /// `far:delay_us=50,reorder=1,seed=7` (sets MEMONET_FABRIC)
     #[arg(long, value_name = "SPEC")]
     pub fabric: Option<String>,
     /// Set an environment variable in all PEs (may be repeated)
@@ -75,6 +77,14 @@ impl Options {
     pub fn names_of_variables(&self) -> impl Iterator<Item = OsString> {
         let set = self.environment.iter().map(|(name, _)| name.into());
         std::env::vars_os().map(|(name, _)| name).chain(set)
+    }
+
+    /// The value of MEMONET_FABRIC that PEs get.
+    pub fn fabric_of_pes(&self) -> Option<String> {
+        let mut set = self.environment.iter().rev();
+        let asked = set.find(|(name, _)| name == ENV_FABRIC).map(|(_, value)| value.clone());
+        let inherited = || std::env::var_os(ENV_FABRIC).map(|value| value.to_string_lossy().into());
+        asked.or_else(inherited)
     }
 
     /// Whether the user has set this variable of the PEs, to any value.

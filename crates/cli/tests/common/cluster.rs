@@ -240,6 +240,14 @@ impl Hosts {
         must(&mut self.in_network_of(self.inits[host - 1], "nft delete table ip test"));
     }
 
+    /// Has a host drop what begins streams to its ports, but for these.
+    pub fn keep_ports(&self, host: usize, ports: &str) {
+        let begins = format!("tcp flags & (syn | ack) == syn tcp dport != {{ {ports} }}");
+        let output = self.filter(self.inits[host - 1], "ip", "input", &format!("{begins} drop"));
+        let output = output.unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+
     fn filter(&self, init: i32, family: &str, hook: &str, rule: &str) -> std::io::Result<Output> {
         let chain = format!("type filter hook {hook} priority 0\npolicy accept\n{rule}\n");
         let table = format!("table {family} test {{\nchain passed {{\n{chain}}}\n}}\n");

@@ -31,7 +31,7 @@ pub fn ends() -> String {
 }
 
 /// An example, built if `cargo test --test NAME` has not.
-fn example(name: &str) -> String {
+pub fn example(name: &str) -> String {
     let profile = std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned();
     let mut build = Command::new(env!("CARGO"));
     build.args(["build", "--quiet", "--package", "memonet-cli", "--example", name, "--target-dir"]);

@@ -64,7 +64,7 @@ pub const SETTINGS: [Setting; 9] = [
     Setting { name: ENV_BARRIER, what: "the algorithm of barriers: everyone, central, tree or dissemination" },
     Setting { name: ENV_COLLECTIVES, what: "the way of collectives: line, eager, direct, multicast or nodes" },
     Setting { name: ENV_MULTICAST, what: "the way of multicast channels: near, tree, network or udp:GROUP:PORT" },
-    Setting { name: ENV_FABRIC, what: "how PEs reach each other, instead of by memory: tcp, ofi:provider=NAME or, for tests, far:delay_us=N,reorder=0 or 1,seed=N,nodes=N" },
+    Setting { name: ENV_FABRIC, what: "how PEs reach each other, between hosts or instead of by memory: tcp, ofi, ofi:provider=NAME or, for tests on one machine, far:delay_us=N,reorder=0 or 1,seed=N,nodes=N" },
     Setting { name: ENV_PORTS, what: "the TCP ports that a job on several hosts may listen on, one a host, such as 40000-40100; unset: any" },
     Setting { name: ENV_INTERFACE, what: "the network interface by which hosts reach each other, or a network such as 10.0.0.0/8, as by --interface; unset: any that is up" },
 ];

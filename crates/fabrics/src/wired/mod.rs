@@ -145,6 +145,7 @@ fn wire_up(with: &mut impl Exchange) -> Result<Wired> {
         nodes: Vec::with_capacity(nodes.len()),
         node_of: vec![0; with.size() as usize],
         costs: None,
+        provider: None,
     };
     let mut all = Vec::with_capacity(nodes.len());
     for (number, node) in (0..).zip(nodes) {
@@ -156,7 +157,8 @@ fn wire_up(with: &mut impl Exchange) -> Result<Wired> {
         job.nodes.push(NodeInfo { name, addresses, cpus, pes });
     }
     job.node = job.node_of[with.rank() as usize];
-    let heap = node::agree(&job.nodes, &all)?;
+    let (heap, provider) = node::agree(&job.nodes, &all)?;
+    job.provider = provider;
     let Ready { listener, datagrams, findings } = ready;
     let agent = Agent { job, heap, guests, listener, datagrams, cpus: findings.cpus };
     Ok(Wired { registration, agent: Some(agent) })

@@ -1,5 +1,6 @@
 //! What a node has, and tells the others.
 
+use crate::between::Between;
 use memonet_control::codec::{decode, encode};
 use memonet_control::messages::Findings;
 use memonet_core::unstable::launch::{cpus_of, heap_size, page_size};
@@ -22,12 +23,14 @@ impl Ready {
         let mut listener = Listener::bind(&Options::from_environment(None)?)?;
         let datagrams = listener.take_datagrams();
         let (heap, _) = heap_size(npes, None)?;
+        let provider = Between::asked()?.find().map_err(refused)?;
         let findings = Findings {
             cpus: cpus_of(near) as u32,
             heap,
             addresses: listener.addresses().to_vec(),
             architecture: std::env::consts::ARCH.into(),
             page: page_size() as u32,
+            provider,
         };
         Ok(Ready { listener, datagrams, findings })
     }
@@ -49,24 +52,28 @@ pub fn read(word: &[u8], first: u32) -> Result<(String, Findings)> {
     })
 }
 
-/// The size of the heap on all nodes. An error where nodes differ in what PEs must have alike.
-pub fn agree(nodes: &[NodeInfo], all: &[Findings]) -> Result<u64> {
+/// The size of the heap on all nodes, and the provider of libfabric between them; none for streams.
+/// An error where nodes differ in what PEs must have alike.
+pub fn agree(nodes: &[NodeInfo], all: &[Findings]) -> Result<(u64, Option<String>)> {
     let traits = |one: &Findings| (one.architecture.clone(), one.page);
     if let Some(at) = all.iter().position(|one| traits(one) != traits(&all[0])) {
         let describe = |at: usize| {
             let Findings { architecture, page, .. } = &all[at];
             format!("{} has {architecture} and pages of {page} bytes", nodes[at].name)
         };
-        return Err(Error::Fabric {
-            fabric: memonet_tcp::NAME,
-            problem: format!(
-                "the hosts are too different for one job: {}, but {}. Leave some out",
-                describe(0),
-                describe(at)
-            ),
-        });
+        return Err(refused(format!(
+            "the hosts are too different for one job: {}, but {}. Leave some out",
+            describe(0),
+            describe(at)
+        )));
     }
-    Ok(all.iter().map(|one| one.heap).min().unwrap_or_default())
+    let found = nodes.iter().zip(all).map(|(node, one)| (&*node.name, one.provider.as_deref()));
+    let decision = Between::asked()?.decide(&found.collect::<Vec<_>>()).map_err(refused)?;
+    Ok((all.iter().map(|one| one.heap).min().unwrap_or_default(), decision.provider))
+}
+
+fn refused(problem: String) -> Error {
+    Error::Fabric { fabric: memonet_tcp::NAME, problem }
 }
 
 #[cfg(test)]
@@ -86,7 +93,7 @@ mod tests {
         assert_eq!(findings, ready.findings);
         let less = Findings { heap: findings.heap / 2, ..findings.clone() };
         let nodes = [info(name.clone(), &findings), info(name, &less)];
-        assert_eq!(agree(&nodes, &[findings.clone(), less.clone()]).unwrap(), less.heap);
+        assert_eq!(agree(&nodes, &[findings.clone(), less.clone()]).unwrap().0, less.heap);
         findings.page *= 2;
         let refused = agree(&nodes, &[less, findings]).unwrap_err().to_string();
         assert!(refused.contains("too different"), "{refused}");

@@ -156,6 +156,7 @@ mod tests {
             nodes: vec![node_info; 2],
             node_of: vec![0, 1],
             costs: None,
+            provider: None,
         }
     }
 

@@ -7,6 +7,7 @@
 //! | 16 | the job's number |
 //! | 4, 4, 4 | this node, number of nodes, number of PEs |
 //! | 1, then 34 | whether costs follow, and the costs |
+//! | 1, n | length and name of libfabric's provider; none for streams |
 //! | for each node: 2, n, 4, 1, then a family, address and port each | name, CPUs, addresses |
 //! | 4 for each PE | its node |
 //!
@@ -31,7 +32,7 @@ const MOST_CPUS: u32 = 1 << 20;
 pub(super) const MOST_BYTES: usize = 16 << 20;
 
 const MAGIC: [u8; 8] = *b"memonetJ";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What an agent knows of its job: the same at every node, but for `node`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,6 +49,9 @@ pub struct Job {
     pub node_of: Vec<u32>,
     /// What operations between nodes cost, where that is known.
     pub costs: Option<Costs>,
+    /// The provider of libfabric by which PEs of different nodes reach each other; none where they
+    /// do by streams.
+    pub provider: Option<String>,
 }
 
 /// A node.
@@ -76,6 +80,9 @@ pub struct Description {
     pub node_of: Vec<u32>,
     /// What operations between nodes cost, where that is known.
     pub costs: Option<Costs>,
+    /// The provider of libfabric by which PEs of different nodes reach each other; none where they
+    /// do by streams.
+    pub provider: Option<String>,
 }
 
 /// What is wrong with a job, or with the bytes of one.
@@ -110,22 +117,24 @@ impl Job {
     /// Reads what [`encode`](Self::encode) has written.
     pub fn decode(bytes: &[u8]) -> Result<Self, Wrong> {
         let (secret, rest) = bytes.split_first_chunk::<SECRET_BYTES>().ok_or(Wrong::Length)?;
-        let Description { id, node, nodes, node_of, costs } = Description::decode(rest)?;
+        let Description { id, node, nodes, node_of, costs, provider } = Description::decode(rest)?;
         let mut secret = *secret;
-        let job = Job { id, secret: Secret::from_bytes(secret), node, nodes, node_of, costs };
+        let key = Secret::from_bytes(secret);
         secret.zeroize();
+        let job = Job { id, secret: key, node, nodes, node_of, costs, provider };
         Ok(job)
     }
 
     /// What the job's PEs may know.
     pub fn description(&self) -> Description {
-        let Job { id, secret: _, node, nodes, node_of, costs } = self;
+        let Job { id, secret: _, node, nodes, node_of, costs, provider } = self;
         Description {
             id: *id,
             node: *node,
             nodes: nodes.clone(),
             node_of: node_of.clone(),
             costs: *costs,
+            provider: provider.clone(),
         }
     }
 }
@@ -166,6 +175,11 @@ impl Description {
         if self.node as usize >= nodes {
             return refuse(format!("a node {}: there are {nodes}", self.node));
         }
+        if let Some(provider) = &self.provider
+            && !is_name(provider)
+        {
+            return refuse(format!("a provider with the name {provider:?}"));
+        }
         let mut pes = vec![0u32; nodes];
         for &node in &self.node_of {
             match pes.get_mut(node as usize) {
@@ -175,7 +189,7 @@ impl Description {
         }
         for (node, &pes) in self.nodes.iter().zip(&pes) {
             let NodeInfo { name, addresses, cpus, pes: said } = node;
-            if name.is_empty() || name.len() > LONGEST_NAME || name.contains(char::is_control) {
+            if !is_name(name) {
                 return refuse(format!("a node with the name {name:?}"));
             }
             if addresses.len() > MOST_ADDRESSES {
@@ -210,6 +224,9 @@ impl Description {
             }
             bytes.extend([u8::from(hardware_gets), u8::from(hardware_atomics)]);
         }
+        let provider = self.provider.as_deref().unwrap_or_default();
+        bytes.push(provider.len() as u8);
+        bytes.extend(provider.as_bytes());
         for node in &self.nodes {
             bytes.extend((node.name.len() as u16).to_le_bytes());
             bytes.extend(node.name.as_bytes());
@@ -240,6 +257,7 @@ impl Description {
         let id = input.take()?;
         let (node, nodes, npes) = (input.u32()?, input.u32()? as usize, input.u32()? as usize);
         let costs = if input.flag()? { Some(input.costs()?) } else { None };
+        let provider = input.provider()?;
         // A node and a PE take at least these bytes.
         if nodes > input.0.len() / 7 || npes > input.0.len() / 4 {
             return Err(Wrong::Length);
@@ -253,10 +271,15 @@ impl Description {
             let none = || Wrong::Bounds(format!("a PE on node {node}"));
             nodes.get_mut(node as usize).ok_or_else(none)?.pes += 1;
         }
-        let description = Description { id, node, nodes, node_of, costs };
+        let description = Description { id, node, nodes, node_of, costs, provider };
         description.check()?;
         Ok(description)
     }
+}
+
+/// Whether a text can be a name.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.len() <= LONGEST_NAME && !name.contains(char::is_control)
 }
 
 fn put_address(bytes: &mut Vec<u8>, address: &SocketAddr) {
@@ -317,13 +340,23 @@ impl Input<'_> {
         })
     }
 
+    fn text(&mut self, length: usize, of: &str) -> Result<String, Wrong> {
+        let (text, rest) = self.0.split_at_checked(length).ok_or(Wrong::Length)?;
+        self.0 = rest;
+        let text = std::str::from_utf8(text)
+            .map_err(|_| Wrong::Bounds(format!("a {of} whose name is not UTF-8")))?;
+        Ok(text.to_owned())
+    }
+
+    fn provider(&mut self) -> Result<Option<String>, Wrong> {
+        let [length] = self.take::<1>()?;
+        let name = self.text(length.into(), "provider")?;
+        Ok(Some(name).filter(|name| !name.is_empty()))
+    }
+
     fn node(&mut self) -> Result<NodeInfo, Wrong> {
         let length = self.u16()?.into();
-        let (name, rest) = self.0.split_at_checked(length).ok_or(Wrong::Length)?;
-        let name = std::str::from_utf8(name)
-            .map_err(|_| Wrong::Bounds("a node whose name is not UTF-8".into()))?
-            .to_owned();
-        self.0 = rest;
+        let name = self.text(length, "node")?;
         let cpus = self.u32()?;
         let [addresses] = self.take::<1>()?;
         let addresses = (0..addresses).map(|_| self.address()).collect::<Result<_, _>>()?;

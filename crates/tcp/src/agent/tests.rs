@@ -32,7 +32,7 @@ fn cluster_at(ip: &str, pes: &[u32], change: impl Fn(&mut Job)) -> Cluster {
     let node_of = (0..).zip(pes).flat_map(|(node, &pes)| vec![node; pes as usize]).collect();
     let (id, secret) = (random().unwrap(), Secret::random().unwrap());
     let addresses = nodes.iter().map(|node| node.addresses[0]).collect();
-    let job = Job { id, secret, node: 0, nodes, node_of, costs: None };
+    let job = Job { id, secret, node: 0, nodes, node_of, costs: None, provider: None };
     let job = |node| {
         let mut job = Job { node, ..job.clone() };
         change(&mut job);

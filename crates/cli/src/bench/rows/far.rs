@@ -18,11 +18,11 @@ const WORDS: usize = 64;
 const OVER: usize = WORDS - 8;
 /// Round trips of a sample, some tens of microseconds each: few, so that most samples have no pause
 /// of a process that lost its CPU.
-const BATCH: usize = 10;
-const BATCHES: usize = 100;
+pub const BATCH: usize = 10;
+pub const BATCHES: usize = 100;
 /// Non-blocking puts of a sample.
 const BURST: usize = 10_000;
-const BURSTS: usize = 20;
+pub const BURSTS: usize = 20;
 /// Blocks of a sample of bandwidth.
 const BLOCKS: usize = 8;
 /// Names of limits.

@@ -5,6 +5,7 @@ pub mod barriers;
 pub mod blocks;
 pub mod collectives;
 pub mod far;
+pub mod far_libfabric;
 pub mod far_meetings;
 pub mod far_startup;
 pub mod multicast;

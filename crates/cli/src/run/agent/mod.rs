@@ -7,6 +7,7 @@
 
 mod deaths;
 mod input;
+mod libfabric;
 mod line;
 mod prepare;
 mod relay;
@@ -30,10 +31,16 @@ pub struct Args {
     /// Start agents on other hosts, and pass on what they and the launcher say
     #[arg(long)]
     relay: bool,
+    /// Say which provider of libfabric PEs of this environment find
+    #[arg(long, hide = true)]
+    libfabric: bool,
 }
 
 /// `memonet agent`.
 pub fn run(args: Args) -> Result<ExitCode> {
+    if args.libfabric {
+        return libfabric::tell();
+    }
     if std::io::stdin().is_terminal() {
         bail!(
             "`memonet run --hosts` starts this command on each host; in a terminal it is of no use"

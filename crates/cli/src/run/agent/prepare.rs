@@ -5,8 +5,10 @@ use std::ffi::OsStr;
 use anyhow::{Result, bail};
 use memonet_control::messages::{Findings, Order};
 use memonet_core::unstable::launch::{available_cpus, heap_size, page_size};
+use memonet_fabrics::between::Between;
 use rustix::process::Rlimit;
 
+use super::libfabric;
 use crate::run::binding::{self, Binding};
 use crate::run::hosts::stays;
 use crate::run::net::Listening;
@@ -57,6 +59,7 @@ pub fn prepare(order: &Order) -> Result<Ready> {
     let common = [note, other_note, mpi::warning(&images, &programs)]
         .map(|note| note.filter(|_| order.first == 0));
     let notes = common.into_iter().chain([described]).flatten().collect();
+    let provider = libfabric::find(&Between::asked()?)?;
     let listening = Listening::bind(order.interface.clone())?;
     let findings = Findings {
         cpus: available_cpus() as u32,
@@ -64,6 +67,7 @@ pub fn prepare(order: &Order) -> Result<Ready> {
         addresses: listening.addresses(),
         architecture: std::env::consts::ARCH.into(),
         page: page_size() as u32,
+        provider,
     };
     Ok(Ready { findings, image_of, images, binding, nofile, listening, notes })
 }

@@ -12,6 +12,7 @@ use memonet_control::frames::{Piece, version};
 use memonet_control::messages::{Death, Findings, ToAgent, ToLauncher};
 use memonet_core::unstable::launch::State;
 use memonet_core::{Cause, Lost};
+use memonet_fabrics::between::Between;
 use memonet_tcp::agent::NodeInfo;
 use nix::sys::signal::Signal;
 
@@ -56,6 +57,8 @@ pub struct Launcher {
     /// All agents were told to end; those that have not by then are ended.
     ending: Option<Instant>,
     heartbeat: bool,
+    /// How PEs of different hosts are to reach each other, and whether the user is told.
+    between: (Between, bool),
     datagrams: Datagrams,
     input: Input,
     /// What PEs have written of their shared objects, where the user wants to know.
@@ -79,6 +82,8 @@ impl Launcher {
         family: Family,
         course: Course,
     ) -> Result<Launcher> {
+        let asked = options.fabric_of_pes();
+        let between = asked.map_or(Ok(Between::Best), |spec| Between::parse(&spec))?;
         let events = events::set()?;
         listen(&events, &signals, SIGNALS)?;
         listen(&events, course.news(), NEWS)?;
@@ -93,6 +98,7 @@ impl Launcher {
             reports: Reports::default(),
             ending: None,
             heartbeat: options.several.heartbeat(),
+            between: (between, options.verbose),
             datagrams,
             input: Input::default(),
             stats: options.stats.then(Vec::new),
@@ -327,6 +333,13 @@ impl Launcher {
             self.give_up(&text, 1);
             return Ok(());
         }
+        let provider = match self.way_between(&all) {
+            Ok(provider) => provider,
+            Err(text) => {
+                self.give_up(&text, 1);
+                return Ok(());
+            }
+        };
         let heap = all.iter().map(|findings| findings.heap).min().unwrap_or_default();
         let describe = |(node, findings): (&Node, &Findings)| NodeInfo {
             name: node.host.to_string(),
@@ -335,7 +348,7 @@ impl Launcher {
             addresses: findings.addresses.clone(),
         };
         let nodes = self.nodes.iter().zip(&all).map(describe).collect();
-        let described = self.nodes.iter_mut().zip(all).zip(net::describe(nodes)?);
+        let described = self.nodes.iter_mut().zip(all).zip(net::describe(nodes, provider)?);
         for ((node, findings), (job, heart)) in described {
             (node.heart, node.addresses) = (Some(heart), findings.addresses);
             node.send(&ToAgent::Start { job: Bytes(job), heap });
@@ -357,6 +370,19 @@ impl Launcher {
             describe(0),
             describe(at)
         ))
+    }
+
+    /// The provider of libfabric by which PEs of different hosts reach each other; none where they
+    /// do by streams.
+    fn way_between(&mut self, all: &[Findings]) -> Result<Option<String>, String> {
+        let hosts = self.nodes.iter().map(|node| node.host.as_ref());
+        let found = hosts.zip(all.iter().map(|findings| findings.provider.as_deref()));
+        let (asked, is_told) = &self.between;
+        let decision = asked.decide(&found.collect::<Vec<_>>())?;
+        if *is_told && all.len() > 1 {
+            self.course.say(&format!("PEs of different hosts reach each other by {decision}"));
+        }
+        Ok(decision.provider)
     }
 
     fn note_start(&mut self, at: usize, processes: &[i32]) {

@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use memonet_fabrics::between::Between;
 
 use crate::run::spec::Options;
 
@@ -21,9 +22,11 @@ pub fn fill_in(options: &mut Options) -> Result<()> {
     if variable("SLURM_JOB_ID").is_none() || variable("SLURM_STEP_ID").is_some() {
         return Ok(());
     }
+    let fabric = options.fabric_of_pes();
+    let of_one_machine = fabric.is_some_and(|spec| Between::parse(&spec).is_err());
     let several = &mut options.several;
     if !several.is_asked() {
-        let is_here = options.simulated.machine.is_some() || options.fabric.is_some();
+        let is_here = options.simulated.machine.is_some() || of_one_machine;
         let Some(list) = variable("SLURM_JOB_NODELIST").filter(|_| !is_here) else {
             return Ok(());
         };

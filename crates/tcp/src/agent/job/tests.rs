@@ -30,8 +30,10 @@ fn job() -> impl Strategy<Value = Job> {
             prop::collection::vec(0..count as u32, 0..60),
             0..count as u32,
         );
-        let rest = (prop::option::of(costs()), any::<[u8; 16]>(), any::<[u8; 32]>());
-        (nodes, rest).prop_map(|((names, addresses, cpus, more, node), (costs, id, secret))| {
+        let provider = prop::option::of("[a-z;_é]{1,40}");
+        let rest = (prop::option::of(costs()), provider, any::<[u8; 16]>(), any::<[u8; 32]>());
+        (nodes, rest).prop_map(|((names, addresses, cpus, more, node), rest)| {
+            let (costs, provider, id, secret) = rest;
             let node_of: Vec<u32> = more.into_iter().chain(0..names.len() as u32).collect();
             let pes = |node| node_of.iter().filter(|&&of| of as usize == node).count() as u32;
             let nodes = names.into_iter().zip(addresses).zip(cpus).enumerate();
@@ -43,7 +45,8 @@ fn job() -> impl Strategy<Value = Job> {
                     pes: pes(i),
                 })
                 .collect();
-            Job { id, secret: Secret::from_bytes(secret), node, nodes, node_of, costs }
+            let secret = Secret::from_bytes(secret);
+            Job { id, secret, node, nodes, node_of, costs, provider }
         })
     })
 }
@@ -96,12 +99,13 @@ fn small() -> Job {
         nodes: vec![node("a"), node("b")],
         node_of: vec![0, 1],
         costs: None,
+        provider: None,
     }
 }
 
 #[test]
 fn what_breaks_a_bound_is_not_written() {
-    let breaks: [fn(&mut Job); 9] = [
+    let breaks: [fn(&mut Job); 11] = [
         |job| job.node_of.clear(),
         |job| job.node_of = vec![0; MOST_PES + 1],
         |job| job.nodes.clear(),
@@ -110,6 +114,8 @@ fn what_breaks_a_bound_is_not_written() {
         |job| job.nodes[0].pes = 2,
         |job| job.nodes[1].name = "x".repeat(LONGEST_NAME + 1),
         |job| job.nodes[1].cpus = 0,
+        |job| job.provider = Some(String::new()),
+        |job| job.provider = Some("x".repeat(LONGEST_NAME + 1)),
         |job| job.nodes[1].addresses = vec![([1, 2, 3, 4], 5).into(); MOST_ADDRESSES + 1],
     ];
     assert!(small().encode().is_ok());

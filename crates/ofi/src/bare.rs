@@ -1,0 +1,196 @@
+//! What libfabric does without memonet: the limit beside which the bench measures this fabric.
+//!
+//! Two processes have an endpoint each, of the same kind as PEs have, and poll. One begins: it
+//! sends a word and gets one back, or writes blocks and says when they are there.
+
+use crate::net::{Event, Net, Posted, Region};
+use crate::sys::{self, Room};
+use std::ffi::c_void;
+use std::net::IpAddr;
+
+/// Bytes of a message.
+const WORD: usize = 8;
+/// Blocks that are under way at once.
+pub const BLOCKS: usize = 8;
+/// The places of operations: of what is received, of what is sent, and of blocks.
+const RECEIVE: usize = 0;
+const SEND: usize = 1;
+const WRITES: usize = 2;
+
+/// An endpoint with memory that the other end writes to.
+pub struct Bare {
+    begins: bool,
+    /// The number of the other end, and address and key of its memory.
+    peer: (u64, u64, u64),
+    /// Bytes of a block.
+    size: usize,
+    rooms: Box<[Room; WRITES + BLOCKS]>,
+    events: Vec<Event>,
+    // Dropped in this order.
+    region: Region,
+    net: Net,
+    /// A word to receive, a word to send, then a block.
+    memory: Box<[u64]>,
+}
+
+impl Bare {
+    /// An endpoint of this provider, for blocks of `size` bytes. One of a provider that goes by
+    /// sockets is at `source`.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn open(provider: &str, source: IpAddr, size: usize, begins: bool) -> Result<Self, String> {
+        let source = crate::net::goes_by_sockets(provider).then_some(source);
+        let mut net = crate::thread::sheltered(|| Net::open(Some(provider), source))?;
+        let memory = vec![1; 2 + size.div_ceil(8)].into_boxed_slice();
+        let access = sys::SEND | sys::RECEIVE | sys::WRITE | sys::REMOTE_WRITE;
+        // SAFETY: the memory belongs to the value, which drops the registration before.
+        let region = unsafe { net.register(memory.as_ptr().cast(), memory.len() * 8, access) }?;
+        let mut bare = Bare {
+            begins,
+            peer: (0, 0, 0),
+            size,
+            rooms: Box::new([[0; 8]; WRITES + BLOCKS]),
+            events: Vec::new(),
+            region,
+            net,
+            memory,
+        };
+        bare.expect()?;
+        Ok(bare)
+    }
+
+    /// What the other end needs: where this endpoint and its block are.
+    ///
+    /// # Errors
+    /// The provider's.
+    pub fn told(&self) -> Result<Vec<u8>, String> {
+        let block = self.region.base() + 2 * WORD as u64;
+        let place = [block.to_le_bytes(), self.region.key().to_le_bytes()].concat();
+        Ok([place, self.net.address()?].concat())
+    }
+
+    /// Learns where the other end is, from what it has [told](Self::told).
+    ///
+    /// # Errors
+    /// The provider's.
+    pub fn meet(&mut self, told: &[u8]) -> Result<(), String> {
+        let word = |at: usize| told.get(at..at + 8).and_then(|word| word.try_into().ok());
+        let (Some(at), Some(key), Some(address)) = (word(0), word(8), told.get(16..)) else {
+            return Err("the other end has told no address".into());
+        };
+        let number = self.net.insert(address)?;
+        self.peer = (number, u64::from_le_bytes(at), u64::from_le_bytes(key));
+        Ok(())
+    }
+
+    /// Whether this end begins.
+    pub fn begins(&self) -> bool {
+        self.begins
+    }
+
+    fn place(&mut self, room: usize) -> *mut c_void {
+        (&raw mut self.rooms[room]).cast()
+    }
+
+    fn at(&mut self, word: usize) -> *mut u8 {
+        self.memory[word..].as_mut_ptr().cast()
+    }
+
+    /// Tries until the provider takes an operation.
+    fn start(
+        &mut self,
+        mut tried: impl FnMut(&mut Net) -> Result<Posted, String>,
+        done: &mut [usize; 3],
+    ) -> Result<(), String> {
+        while let Posted::Later = tried(&mut self.net)? {
+            self.look(done)?;
+        }
+        Ok(())
+    }
+
+    /// Prepares for the next word that comes.
+    fn expect(&mut self) -> Result<(), String> {
+        let (to, desc, context) = (self.at(0), self.region.desc(), self.place(RECEIVE));
+        // SAFETY: memory and place belong to the value, which closes the endpoint first.
+        let posted = |net: &mut Net| unsafe { net.receive(to, WORD, desc, context) };
+        self.start(posted, &mut [0; 3])
+    }
+
+    /// Counts what is complete: words that came, words that were sent, blocks that were written.
+    fn look(&mut self, done: &mut [usize; 3]) -> Result<(), String> {
+        let mut events = std::mem::take(&mut self.events);
+        self.net.events(&mut events)?;
+        for event in events.drain(..) {
+            let context = match event {
+                Event::Complete { context, .. } => context,
+                Event::Failed { why, .. } => return Err(why),
+            };
+            let room = (context.addr() - self.rooms.as_ptr().addr()) / size_of::<Room>();
+            done[room.min(WRITES)] += 1;
+        }
+        self.events = events;
+        Ok(())
+    }
+
+    fn send(&mut self, done: &mut [usize; 3]) -> Result<(), String> {
+        let (from, desc, context) = (self.at(1), self.region.desc(), self.place(SEND));
+        let to = self.peer.0;
+        // SAFETY: as in `expect`.
+        let posted = |net: &mut Net| unsafe { net.send(from, WORD, desc, to, context) };
+        self.start(posted, done)
+    }
+
+    /// This end's half of a round trip of a word.
+    ///
+    /// # Errors
+    /// The provider's.
+    pub fn trip(&mut self) -> Result<(), String> {
+        let mut done = [0; 3];
+        if self.begins {
+            self.send(&mut done)?;
+        }
+        while done[RECEIVE] == 0 {
+            self.look(&mut done)?;
+        }
+        self.expect()?;
+        if !self.begins {
+            self.send(&mut done)?;
+        }
+        while done[SEND] == 0 {
+            self.look(&mut done)?;
+        }
+        Ok(())
+    }
+
+    /// Writes up to [`BLOCKS`] blocks, or has them written. Returns when the other end has all.
+    ///
+    /// # Errors
+    /// The provider's.
+    pub fn blocks(&mut self, count: usize) -> Result<(), String> {
+        let mut done = [0; 3];
+        if self.begins {
+            for block in 0..count.min(BLOCKS) {
+                let (from, desc, size) = (self.at(2), self.region.desc(), self.size);
+                let ((to, at, key), context) = (self.peer, self.place(WRITES + block));
+                // SAFETY: as in `expect`.
+                let posted = |net: &mut Net| unsafe {
+                    net.write((from, size, desc), to, (at, key), context)
+                };
+                self.start(posted, &mut done)?;
+            }
+            while done[WRITES] < count.min(BLOCKS) {
+                self.look(&mut done)?;
+            }
+        }
+        // Its messages are for the end.
+        self.trip()
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        // From here on the provider touches no memory.
+        self.net.shut();
+    }
+}
