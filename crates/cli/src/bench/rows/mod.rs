@@ -6,6 +6,7 @@ pub mod blocks;
 pub mod collectives;
 pub mod far;
 pub mod far_meetings;
+pub mod far_multicast;
 pub mod far_startup;
 pub mod multicast;
 pub mod mutex_far;
