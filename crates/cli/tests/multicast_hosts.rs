@@ -1,5 +1,5 @@
-//! Multicast between hosts, which are namespaces that the tests make: by datagrams, whatever is lost
-//! of them, and by the tree where none pass.
+//! Multicast between hosts, which are namespaces that the tests make: by datagrams, whatever is
+//! lost of them, and by the tree where none pass.
 
 mod common;
 

@@ -22,7 +22,7 @@ use std::mem::{offset_of, size_of};
 /// First eight bytes of a job's memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memonet\0");
 /// Raised with every change to this file that another version could misread.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 /// Segments, and the heap in them, start on a huge page.
 pub const HUGE_PAGE: u64 = 2 << 20;
 /// Most that a block of a segment can be aligned to.

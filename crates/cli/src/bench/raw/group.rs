@@ -1,6 +1,6 @@
-//! The raw limit of multicast between hosts: bare datagrams from PE 0 to a group, which the first PE
-//! of each other host counts. Nothing is checked, repaired or held back: what a buffer does not take
-//! is lost, and counts for nothing.
+//! The raw limit of multicast between hosts: bare datagrams from PE 0 to a group, which the first
+//! PE of each other host counts. Nothing is checked, repaired or held back: what a buffer does not
+//! take is lost, and counts for nothing.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};

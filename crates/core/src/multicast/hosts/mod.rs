@@ -66,9 +66,9 @@
 //!
 //! | hosts, PEs on each | copies | links of 200 Mbit/s | links without a limit, where the CPU is it |
 //! |---|---|---|---|
-//! | 2, 1 | 1 | 24, 15 | 350, 145 |
-//! | 3, 1 | 2 | 12, 11 | 170, 71 |
-//! | 3, 2 | 3 | 8, 12 | 84, 49 |
+//! | 2, 1 | 1 | 24, 21 | 350, 93 |
+//! | 3, 1 | 2 | 12, 21 | 130, 67 |
+//! | 3, 2 | 3 | 8, 21 | 76, 56 |
 //!
 //! Whether datagrams pass is found out when a channel is made ([`meeting`]), by all PEs alike.
 
