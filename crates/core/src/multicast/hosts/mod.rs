@@ -93,8 +93,8 @@ use crate::multicast::tree;
 /// invitation.
 pub(super) const LINES: u64 = 2;
 
-/// Copies of the log on one host's link from which on datagrams beat a tree, unless links are faster
-/// than CPUs.
+/// Copies of the log on one host's link from which on datagrams beat a tree, unless links are
+/// faster than CPUs.
 const LEAST_COPIES: usize = 3;
 
 /// Which ring each reader reads, equal at all PEs. Readers are named by their numbers.
