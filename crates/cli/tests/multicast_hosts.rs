@@ -90,13 +90,9 @@ fn without_datagrams_there_is_the_tree() {
 #[test]
 fn a_lost_host_is_named() {
     let Some(hosts) = hosts(3) else { return };
+    hosts.treat_groups(3, "input", "counter");
     let program = pe();
     let job = hosts.start(&[&THREE[..], &[&program, "multicast", "10000000 4096"]].concat());
-    until("blocks travel", || {
-        // They are counted once the rule is there.
-        !job.pes(&hosts, 3, &program).is_empty()
-    });
-    hosts.treat_groups(3, "input", "counter");
     until("blocks come", || hosts.counted(3) > 100_000);
     hosts.kill(3);
     let ended = job.end();
